@@ -1,0 +1,234 @@
+"""Every hyperparameter of ExGRPO: meaning, paper symbol, unit, range and where its default comes from."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from exgrpo_core.policy_optimization.mixed_batch import LossAggregation, ObjectiveSettings
+
+
+class QuestionSelection(StrEnum):
+    """How experiential questions are drawn from the buffer."""
+
+    GAUSSIAN = "gaussian"
+    """Algorithm 2 with Gaussian bucket weights."""
+    UNIFORM = "uniform"
+    """Uniform over buffered questions (the paper's "w/o Ques. Sel.")."""
+    RECENT = "recent"
+    """Uniform over questions whose newest trajectory is at most `recent_steps` old (vanilla replay, as in RePO)."""
+
+
+class TrajectorySelection(StrEnum):
+    """Which stored trajectory of a drawn question is replayed."""
+
+    LOWEST_ENTROPY = "lowest_entropy"
+    HIGHEST_ENTROPY = "highest_entropy"
+    LOWEST_NLL = "lowest_nll"
+    LOWEST_PERPLEXITY = "lowest_perplexity"
+    LOWEST_SAMPLED_ENTROPY = "lowest_sampled_entropy"
+    """Mean of -pi log pi over sampled tokens (the text of section 3.2)."""
+    RANDOM = "random"
+
+
+class Clipping(StrEnum):
+    """Where Eq. CLIP is applied to fresh trajectories."""
+
+    BEFORE_START = "before_start"
+    """Until the delayed start opens; none after it (the paper's table of hyperparameters)."""
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+class RewardKind(StrEnum):
+    """What a reward means."""
+
+    BINARY = "binary"
+    CONTINUOUS = "continuous"
+
+
+class ZeroCorrectRule(StrEnum):
+    """What happens to a buffered question that is later solved 0 of K times."""
+
+    BUCKET_ZERO = "bucket_zero"
+    """It moves to bucket 0, which is never drawn (Algorithm 2 runs k = 1..K)."""
+    KEEP_BUCKET = "keep_bucket"
+    """It keeps its bucket (the authors' code)."""
+
+
+class RetiredRule(StrEnum):
+    """What happens to retired questions."""
+
+    PERMANENT = "permanent"
+    """Never drawn again as fresh, unless nothing else is left."""
+    REDRAW = "redraw"
+    """Out of the buffer but still in the fresh stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectnessRange:
+    """A range of correctness rates for masked GRPO (Eq. MaskGRPO), in [0, 1]."""
+
+    low: float
+    high: float
+    includes_low: bool
+    includes_high: bool
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.low <= self.high <= 1.0:
+            raise ValueError(f"mask_range: expected 0 <= low <= high <= 1, got low={self.low}, high={self.high}.")
+
+
+EASY = CorrectnessRange(0.75, 1.0, includes_low=True, includes_high=False)
+MEDIUM = CorrectnessRange(0.25, 0.75, includes_low=False, includes_high=True)
+HARD = CorrectnessRange(0.0, 0.25, includes_low=False, includes_high=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ExGRPOConfig:
+    """Hyperparameters of one run; the defaults are the paper's (section 5.1 and its table of hyperparameters)."""
+
+    batch_size: int = 128
+    """B: questions a step. At least 1."""
+    mini_batch_size: int = 64
+    """Questions an optimizer step; divides B."""
+    rollouts_per_question: int = 8
+    """K: trajectories in a group. At least 2."""
+    max_prompt_tokens: int = 1024
+    """Longest prompt, in tokens; a longer one is refused before training."""
+    max_response_tokens: int = 8192
+    """Longest response, in tokens; also the divisor of `max_length` loss aggregation."""
+    temperature: float = 1.0
+    """Sampling temperature of rollouts; log-probs are at this temperature. Above 0."""
+
+    experience_ratio: float = 0.5
+    """rho: share of experiential groups, in [0, 1); 0 is plain on-policy training."""
+    bucket_center: float = 0.5
+    """mu: correctness rate at which bucket weights peak, in [0, 1]."""
+    bucket_spread: float = 1.0
+    """sigma: standard deviation of the bucket weights in units of correctness rate. Above 0 (authors' code: 1/8)."""
+    question_selection: QuestionSelection = QuestionSelection.GAUSSIAN
+    """How experiential questions are drawn."""
+    trajectory_selection: TrajectorySelection = TrajectorySelection.LOWEST_ENTROPY
+    """Which stored trajectory is replayed."""
+    recent_steps: int = 10
+    """Age limit of `recent` question selection, in steps. At least 1."""
+    start_pass_rate: float | None = 0.35
+    """Delayed start: Pass@1 of one batch that opens collection and replay, in [0, 1]; None starts at once."""
+    zero_correct: ZeroCorrectRule = ZeroCorrectRule.BUCKET_ZERO
+    """Where a buffered question goes when it is solved 0 of K times."""
+    retired: RetiredRule = RetiredRule.PERMANENT
+    """Whether solved questions may come back as fresh ones."""
+    review_interval: int | None = None
+    """Steps between reviews of retired questions; None is no review (paper's ablation: 25)."""
+    review_fraction: float = 0.1
+    """Share of the retired set S that a review puts into the fresh slots, in (0, 1]."""
+    reward_kind: RewardKind = RewardKind.BINARY
+    """Binary correctness or a reward model's score."""
+    spread_epsilon: float = 1e-6
+    """epsilon of the min-max scaling of within-question reward spread (continuous rewards). Above 0."""
+    uses_external_experience: bool = False
+    """LUFFY-style: fresh groups of questions with a trajectory from a file replay it with behavior probability 1."""
+
+    normalize_by_std: bool = False
+    """Divide advantages by the group's standard deviation (GRPO); off is Dr.GRPO."""
+    loss_aggregation: LossAggregation = LossAggregation.MAX_LENGTH
+    """How token terms of a trajectory add up."""
+    loss_scale: float = 1.0
+    """Factor on the policy term; the paper presets use 64, the authors' scale per rank. Above 0."""
+    clipping: Clipping = Clipping.BEFORE_START
+    """Where Eq. CLIP applies to fresh trajectories."""
+    clip_epsilon: float = 0.2
+    """epsilon of Eq. CLIP, in (0, 1)."""
+    shapes_policy: bool = True
+    """f(w) = w / (w + beta) on replayed tokens; off leaves w unclipped."""
+    shaping_beta: float = 0.1
+    """beta of policy shaping. Above 0."""
+    corrects_importance: bool = True
+    """w* against pi_past; off puts the current old log-probs in its place (shaping kept)."""
+    mask_range: CorrectnessRange | None = None
+    """Masked GRPO: groups outside this range of correctness rates get no policy gradient."""
+    entropy_coefficient: float = 0.001
+    """Weight of the entropy bonus, a token mean over the mini-batch. At least 0."""
+    kl_coefficient: float = 0.0
+    """Weight of the KL penalty towards the initial policy (k3 estimator). At least 0."""
+    seed: int = 0
+    """Seed of question order, bucket draws and trajectory draws."""
+
+    def __post_init__(self) -> None:
+        for is_good, field_name, expected in self._rules():
+            if not is_good:
+                raise ValueError(f"{field_name}: expected {expected}, got {getattr(self, field_name)!r}.")
+
+    def _rules(self) -> list[tuple[bool, str, str]]:
+        """Every rule as (holds, field, what was expected)."""
+        is_continuous = self.reward_kind is RewardKind.CONTINUOUS
+        return [
+            (self.batch_size >= 1, "batch_size", "at least 1 question"),
+            (
+                1 <= self.mini_batch_size <= self.batch_size and self.batch_size % self.mini_batch_size == 0,
+                "mini_batch_size",
+                f"a divisor of batch_size ({self.batch_size})",
+            ),
+            (self.rollouts_per_question >= 2, "rollouts_per_question", "at least 2, since a group compares rollouts"),
+            (self.max_prompt_tokens >= 1, "max_prompt_tokens", "at least 1 token"),
+            (self.max_response_tokens >= 1, "max_response_tokens", "at least 1 token"),
+            (self.temperature > 0.0, "temperature", "a number above 0"),
+            (0.0 <= self.experience_ratio < 1.0, "experience_ratio", "a share in [0, 1)"),
+            (0.0 <= self.bucket_center <= 1.0, "bucket_center", "a correctness rate in [0, 1]"),
+            (self.bucket_spread > 0.0, "bucket_spread", "a number above 0"),
+            (self.recent_steps >= 1, "recent_steps", "at least 1 step"),
+            (
+                self.start_pass_rate is None or 0.0 <= self.start_pass_rate <= 1.0,
+                "start_pass_rate",
+                "a rate in [0, 1] or null",
+            ),
+            (
+                not (is_continuous and self.start_pass_rate is not None),
+                "start_pass_rate",
+                "null, since continuous rewards have no Pass@1",
+            ),
+            (
+                not (is_continuous and self.mask_range is not None),
+                "mask_range",
+                "null, since continuous rewards have no correctness rate",
+            ),
+            (
+                not (self.mask_range is not None and self.experience_ratio > 0.0),
+                "mask_range",
+                "null, since masked GRPO is on-policy (set experience_ratio to 0 to use it)",
+            ),
+            (self.review_interval is None or self.review_interval >= 1, "review_interval", "at least 1 step or null"),
+            (
+                not (self.review_interval is not None and self.retired is RetiredRule.REDRAW),
+                "review_interval",
+                "null, since redrawn retired questions come back anyway",
+            ),
+            (0.0 < self.review_fraction <= 1.0, "review_fraction", "a share in (0, 1]"),
+            (self.spread_epsilon > 0.0, "spread_epsilon", "a number above 0"),
+            (self.loss_scale > 0.0, "loss_scale", "a number above 0"),
+            (0.0 < self.clip_epsilon < 1.0, "clip_epsilon", "a number in (0, 1)"),
+            (self.shaping_beta > 0.0, "shaping_beta", "a number above 0"),
+            (self.entropy_coefficient >= 0.0, "entropy_coefficient", "a number of at least 0"),
+            (self.kl_coefficient >= 0.0, "kl_coefficient", "a number of at least 0"),
+            (self.seed >= 0, "seed", "a whole number of at least 0"),
+        ]
+
+    @property
+    def is_experiential(self) -> bool:
+        """Whether the run keeps and replays experience of its own."""
+        return self.experience_ratio > 0.0
+
+    def objective_settings(self, is_started: bool) -> ObjectiveSettings:
+        """Return what the loss needs in a step that runs before or after the delayed start opened."""
+        clips_fresh = self.clipping is Clipping.ALWAYS or (
+            self.clipping is Clipping.BEFORE_START and not (is_started and self.is_experiential)
+        )
+        return ObjectiveSettings(
+            clips_fresh=clips_fresh,
+            clip_epsilon=self.clip_epsilon,
+            shaping_beta=self.shaping_beta if self.shapes_policy else None,
+            aggregation=self.loss_aggregation,
+            max_response_tokens=self.max_response_tokens,
+            loss_scale=self.loss_scale,
+            entropy_coefficient=self.entropy_coefficient,
+            kl_coefficient=self.kl_coefficient,
+        )

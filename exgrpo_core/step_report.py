@@ -1,0 +1,128 @@
+"""What one step did: everything a recorder writes and a page shows."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from exgrpo_core.types import Float32Array, Int64Array, RolloutGroup
+
+METRICS: dict[str, str] = {
+    "reward/mean": "mean reward of fresh rollouts",
+    "reward/pass_at_1": "share of fresh rollouts that are correct",
+    "reward/pass_at_k": "share of questions with at least one correct trajectory, the replayed one counted",
+    "policy/entropy": "mean token entropy of fresh rollouts at rollout time, nats",
+    "response/mean_tokens": "mean length of fresh responses, tokens",
+    "response/max_tokens": "longest fresh response, tokens",
+    "response/truncated_share": "share of fresh responses cut at the length limit",
+    "buffer/num_questions": "questions in the replay buffer",
+    "buffer/num_drawable": "questions in a bucket that may be drawn",
+    "buffer/num_trajectories": "stored trajectories of buffered questions",
+    "buffer/num_tokens": "tokens in the segments, retired questions included",
+    "buffer/num_retired": "questions in the retired set",
+    "replay/num_replayed": "replayed trajectories in the batch",
+    "replay/share": "share of experiential groups in the batch",
+    "replay/num_candidates": "stored trajectories scored this step",
+    "replay/deficit": "experiential slots that rho asked for and the buffer could not fill",
+    "replay/age_mean": "mean steps since the replayed trajectories were generated",
+    "replay/age_max": "largest such age, steps",
+    "replay/draws_per_question": "mean draws so far of the questions drawn this step",
+    "replay/entropy_chosen": "mean token entropy of chosen trajectories under the current policy, nats",
+    "replay/entropy_rejected": "mean token entropy of the candidates not chosen, nats",
+    "replay/nll_chosen": "mean negative log-likelihood of chosen trajectories under the current policy, nats",
+    "experience/num_inserted": "trajectories added to the buffer",
+    "experience/num_duplicates": "successes whose tokens were already stored",
+    "ratio/replayed_mean": "mean importance ratio of replayed tokens, pi_theta / pi_past",
+    "ratio/replayed_max": "largest such ratio",
+    "ratio/replayed_ess": "effective sample size of replayed tokens' ratios over their number, in (0, 1]",
+    "ratio/shaped_mean": "mean f(w) of replayed tokens",
+    "ratio/fresh_mean": "mean importance ratio of fresh tokens, pi_theta / pi_old",
+    "ratio/fresh_max": "largest such ratio",
+    "ratio/clip_share": "share of fresh tokens on which CLIP takes the clipped branch",
+    "loss/policy": "policy term of the loss",
+    "loss/entropy_bonus": "entropy bonus: coefficient times mean token entropy",
+    "loss/kl": "KL penalty: coefficient times mean k3 estimate",
+    "loss/total": "loss that was differentiated",
+    "optim/gradient_norm": "norm of the gradient before clipping, mean over updates",
+    "optim/num_updated_tokens": "response tokens that went through the backward pass",
+    "sampler/log_prob_gap": "mean |sampler log-prob - trainer log-prob| of sampled tokens, nats",
+    "sampler/log_prob_gap_max": "largest such gap, nats",
+    "tokens/generated": "response tokens generated this step",
+    "tokens/generated_total": "response tokens generated so far",
+    "rollouts/fresh_total": "fresh rollouts so far",
+    "seconds/rollout": "generation and grading",
+    "seconds/score": "scoring of candidates",
+    "seconds/update": "forward, backward and optimizer",
+    "seconds/manage": "all other work of the step",
+    "seconds/step": "whole step",
+}
+"""Every metric key that a step may record, with its meaning and unit: the one place that declares them."""
+
+
+class BufferEventKind(StrEnum):
+    """What happened to a question or trajectory of the buffer."""
+
+    INSERTED = "inserted"
+    DUPLICATE = "duplicate"
+    MOVED = "moved"
+    REPLAYED = "replayed"
+    RETIRED = "retired"
+    REVIEWED = "reviewed"
+
+
+@dataclass(frozen=True, slots=True)
+class BufferEvent:
+    """One change of the buffer. Buckets are numbers of correct rollouts; None means outside the buffer.
+
+    `trajectory_id` is the trajectory's for inserted, duplicate (the stored twin's) and replayed, else None.
+    """
+
+    kind: BufferEventKind
+    question_index: int
+    trajectory_id: int | None
+    bucket_from: int | None
+    bucket_to: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The audit of one drawn question: every candidate with its scores, and the choice.
+
+    Arrays are aligned, one entry a candidate; `scores` are the estimator's values (lower is chosen; NaN where the
+    estimator does not score). `entropies` and `nlls` are means over response tokens under the current policy.
+    """
+
+    question_index: int
+    bucket: int
+    trajectory_ids: Int64Array
+    born_steps: Int64Array
+    num_tokens: Int64Array
+    entropies: Float32Array
+    nlls: Float32Array
+    scores: Float32Array
+    chosen: int
+    """Position of the chosen candidate in the arrays."""
+
+
+@dataclass(frozen=True, slots=True)
+class BucketCount:
+    """One bucket in one step, as it stood when questions were drawn."""
+
+    bucket: int
+    num_questions: int
+    probability: float
+    num_drawn: int
+    deficit: int
+    """Draws that Algorithm 2 gave this bucket beyond its size and moved to others."""
+
+
+@dataclass(slots=True)
+class StepReport:
+    """Everything one step did. `step` counts from 1; `groups` are fresh and experiential groups after the update."""
+
+    step: int
+    is_started: bool
+    groups: list[RolloutGroup]
+    buckets: list[BucketCount] = field(default_factory=list)
+    selections: list[Selection] = field(default_factory=list)
+    buffer_events: list[BufferEvent] = field(default_factory=list)
+    metrics: dict[str, float] = field(default_factory=dict)
+    notices: list[str] = field(default_factory=list)

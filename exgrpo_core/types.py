@@ -1,0 +1,122 @@
+"""The nouns of the algorithm: questions, trajectories, experience and groups.
+
+Arrays are NumPy; T is a number of response tokens, K of rollouts per question. Nothing here loads torch.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int32Array = NDArray[np.int32]
+Int64Array = NDArray[np.int64]
+Float32Array = NDArray[np.float32]
+Float64Array = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+UNASSIGNED = -1
+"""Id of a trajectory that the core has not numbered yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question q of the data set D.
+
+    `index` is its position in D and what the buffer keys on; `question_id` is a hash of its content that stays
+    the same across files, runs and backbones. `prompt_ids` (P,) holds the templated prompt's token ids.
+    """
+
+    index: int
+    question_id: str
+    prompt_ids: Int32Array
+    prompt_text: str
+    answer: str
+    metadata: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Trajectory:
+    """One response o to a question, with the log-probs of the policy that generated it.
+
+    `token_ids` (T,) are the response tokens as generated, end-of-sequence token included, never re-tokenised.
+    `log_probs` (T,) are of the training model at rollout temperature when it was generated (pi_old of its step).
+    `entropies` (T,) are full-vocabulary Shannon entropies in nats at the same moment, where the engine kept them.
+    `trajectory_id` is unique in a run and given by the core; `born_step` is the step of its rollout.
+    """
+
+    question_index: int
+    token_ids: Int32Array
+    log_probs: Float32Array
+    reward: float
+    text: str = ""
+    verdict: str = ""
+    is_truncated: bool = False
+    is_valid: bool | None = None
+    has_code: bool | None = None
+    entropies: Float32Array | None = None
+    trajectory_id: int = UNASSIGNED
+    born_step: int = UNASSIGNED
+
+
+@dataclass(frozen=True, slots=True)
+class Experience:
+    """One stored success: a candidate for replay.
+
+    `row` is its place in the replay buffer; `behavior_log_probs` (T,) are log pi_past, float32.
+    """
+
+    row: int
+    trajectory_id: int
+    question_index: int
+    born_step: int
+    reward: float
+    token_ids: Int32Array
+    behavior_log_probs: Float32Array
+
+
+@dataclass(frozen=True, slots=True)
+class TrajectoryScores:
+    """Token-level scores of candidates under the current policy at rollout temperature, one array (T_i,) each.
+
+    `log_probs[i]` are log pi_theta of candidate i's tokens, `entropies[i]` full-vocabulary entropies in nats.
+    """
+
+    log_probs: list[Float32Array]
+    entropies: list[Float32Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The trajectory o* chosen for a group, with its per-token scores under the current policy."""
+
+    experience: Experience
+    old_log_probs: Float32Array
+    entropies: Float32Array
+    is_external: bool = False
+
+
+@dataclass(slots=True)
+class RolloutGroup:
+    """G_q: the fresh rollouts of one question and, in an experiential group, the replayed trajectory (always last).
+
+    `advantages` (K,) follow the order of `rewards`: fresh rollouts first, then the replayed one.
+    """
+
+    question: Question
+    trajectories: list[Trajectory]
+    replay: Replay | None = None
+    advantages: Float32Array | None = None
+
+    @property
+    def is_experiential(self) -> bool:
+        """Whether the group holds a replayed trajectory."""
+        return self.replay is not None
+
+    @property
+    def rewards(self) -> Float32Array:
+        """Rewards (K,) of the fresh rollouts and then of the replayed trajectory."""
+        rewards = [trajectory.reward for trajectory in self.trajectories]
+        if self.replay is not None:
+            rewards.append(self.replay.experience.reward)
+        return np.asarray(rewards, dtype=np.float32)
