@@ -1,0 +1,211 @@
+"""What a user asks for: specifications of jobs, checked before anything starts."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from exgrpo_core.config import ExGRPOConfig
+
+PRESETS_DIR = Path(__file__).parent / "presets"
+CHAINS_SOURCE = "chains"
+CHAINS_WARM_MODEL = "chains-warm"
+ANSWER_FORMAT_MODEL = "answer-format-warm"
+
+Positive = Annotated[int, Field(ge=1)]
+
+
+class SpecError(ValueError):
+    """A specification that cannot be run; the message names the field, what was expected and what to do."""
+
+
+class Spec(BaseModel):
+    """Base of all specifications: unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class ModelSpec(Spec):
+    """The policy to train."""
+
+    source: str = Field(CHAINS_WARM_MODEL, min_length=1)
+    """Local folder or hub name; `chains-warm` and `answer-format-warm` are made on this machine and cached."""
+    revision: str | None = None
+    """Hub revision; None is the newest."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where the embedded engine runs; `auto` takes a GPU if there is one."""
+
+
+class DataSpec(Spec):
+    """The questions D to train on, and those held out."""
+
+    source: str = Field(CHAINS_SOURCE, min_length=1)
+    """`chains`, a Parquet or JSON-lines file in verl's schema, or a Hugging Face data set name."""
+    split: str = "train"
+    """Split of a Hugging Face data set."""
+    template: Literal["paper", "paper_llama_base", "compact", "none"] = "none"
+    """Prompt template; `none` is for `chains`, whose questions are whole prompts."""
+    num_questions: Positive | None = 512
+    """Questions to train on, the first ones of the file; None takes all."""
+    num_held_out: int = Field(96, ge=0)
+    """Questions kept out of training, drawn after those trained on, for evaluation."""
+    answer_kind: Literal["auto", "math", "choice"] = "auto"
+    """How answers are graded; `auto` decides by the rows."""
+    requires_think_end: bool = False
+    """Reward only responses that close their thought with </think> (the authors' condition)."""
+    too_long_prompts: Literal["refuse", "drop"] = "refuse"
+    """What to do with prompts over `algorithm.max_prompt_tokens`."""
+    seed: int = Field(4242, ge=0)
+    """Seed of made questions (`chains`)."""
+    min_operations: int = Field(3, ge=1, le=16)
+    """Easiest `chains` question, in operations."""
+    max_operations: int = Field(10, ge=1, le=16)
+    """Hardest `chains` question, in operations."""
+    modulus: Literal[10, 100] = 10
+    """Answers of `chains` questions are below this."""
+
+
+class OptimSpec(Spec):
+    """AdamW."""
+
+    learning_rate: float = Field(1e-4, gt=0)
+    weight_decay: float = Field(0.0, ge=0)
+    beta1: float = Field(0.9, ge=0, lt=1)
+    beta2: float = Field(0.99, ge=0, lt=1)
+    max_gradient_norm: float = Field(1.0, gt=0)
+    warmup_steps: int = Field(0, ge=0)
+
+
+class ValidationSpec(Spec):
+    """Evaluation during training."""
+
+    interval: Positive | None = 10
+    """Steps between evaluations; None evaluates at the start and at the end only."""
+    samples_per_question: Positive = 8
+    """n of Avg@n."""
+    temperature: float = Field(0.6, ge=0)
+    """Sampling temperature; 0 is greedy."""
+
+
+class RecordingSpec(Spec):
+    """What is kept of a run."""
+
+    token_data: Literal["all", "successes", "sampled", "none"] = "successes"
+    """Per-token ids and entropies: of all fresh trajectories, of correct ones, of a sample of 1 in 16, or of none."""
+    loggers: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
+    """Loggers to feed beside the run directory."""
+
+
+class TrainSpec(Spec):
+    """One training run."""
+
+    kind: Literal["train"] = "train"
+    name: str = Field("run", pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+@-]{0,79}$")
+    """Shown name: letters, digits, spaces and . _ + @ -, at most 80."""
+    engine: Literal["embedded"] = "embedded"
+    """What runs the algorithm."""
+    model: ModelSpec = ModelSpec()
+    data: DataSpec = DataSpec()
+    algorithm: ExGRPOConfig = ExGRPOConfig()
+    optim: OptimSpec = OptimSpec()
+    num_steps: Positive = 150
+    """Training steps."""
+    validation: ValidationSpec = ValidationSpec()
+    checkpoint_interval: Positive = 25
+    """Steps between checkpoints; the last step always has one."""
+    num_checkpoints_kept: Positive = 3
+    """Older checkpoints are removed."""
+    recording: RecordingSpec = RecordingSpec()
+    seed: int = Field(0, ge=0)
+    """Seed of sampling; `algorithm.seed` is that of experience management."""
+    preset: str | None = None
+    """Preset that this specification started from."""
+    external_experience: Path | None = None
+    """JSON lines of off-policy trajectories (LUFFY-style) for `algorithm.uses_external_experience`."""
+    tags: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _check_together(self) -> "TrainSpec":
+        if self.data.max_operations < self.data.min_operations:
+            raise ValueError("data.max_operations: expected at least data.min_operations.")
+        if self.algorithm.uses_external_experience != (self.external_experience is not None):
+            raise ValueError(
+                "external_experience: expected a file exactly when algorithm.uses_external_experience is true."
+            )
+        if self.data.source == CHAINS_SOURCE and self.data.template != "none":
+            raise ValueError("data.template: expected none for chains, whose questions are whole prompts.")
+        return self
+
+
+def parse_spec(content: object, origin: str) -> TrainSpec:
+    """Check a specification from `origin` (a file or form) and return it.
+
+    Raises:
+        SpecError: One sentence a wrong field, naming the field and what was expected.
+    """
+    try:
+        return TrainSpec.model_validate(content)
+    except ValidationError as error:
+        raise SpecError(f"{origin}: {explain_validation_error(error)}") from None
+
+
+def explain_validation_error(error: ValidationError) -> str:
+    """Turn pydantic's report into one line: `field: what was expected`, joined by semicolons."""
+    sentences = []
+    for item in error.errors():
+        message = item["msg"].removeprefix("Value error, ")
+        place = ".".join(str(part) for part in item["loc"])
+        is_named = not place or (place == "algorithm" and ":" in message)
+        sentences.append(message if is_named else f"{place}: {message} (got {_short(item.get('input'))})")
+    return "; ".join(sentences)
+
+
+def load_spec(path: Path) -> TrainSpec:
+    """Read a specification from a YAML or JSON file.
+
+    Raises:
+        SpecError: The file is missing, is not YAML, or holds a wrong field.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be read ({error.strerror}); give a YAML or JSON file.") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path}: is not YAML or JSON ({str(error).splitlines()[0]}).") from None
+    if not isinstance(content, dict):
+        raise SpecError(f"{path}: expected a mapping of fields at the top, got {type(content).__name__}.")
+    return parse_spec(content, str(path))
+
+
+def preset_names() -> list[str]:
+    """Return the names of all presets, sorted."""
+    return sorted(path.stem for path in PRESETS_DIR.glob("*.yaml"))
+
+
+def load_preset(name: str) -> TrainSpec:
+    """Return a preset by name.
+
+    Raises:
+        SpecError: No such preset; the message lists those there are.
+    """
+    if name not in preset_names():
+        raise SpecError(f"preset: expected one of {', '.join(preset_names())}, got {name!r}.")
+    return load_spec(PRESETS_DIR / f"{name}.yaml").model_copy(update={"preset": name})
+
+
+def dump_spec(spec: TrainSpec) -> str:
+    """Return the specification as indented JSON that `load_spec` reads back unchanged."""
+    return json.dumps(spec.model_dump(mode="json"), indent=2) + "\n"
+
+
+def algorithm_field_names() -> list[str]:
+    """Return the names of all hyperparameters, in the order of `ExGRPOConfig`."""
+    return [field.name for field in dataclasses.fields(ExGRPOConfig)]
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
