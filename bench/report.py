@@ -1,0 +1,69 @@
+"""How every benchmark ends: one JSON line with its figures, its targets and which of them it met."""
+
+import json
+import math
+import operator
+import sys
+from collections.abc import Callable, Mapping
+
+Figure = float | int | str | bool | None
+
+_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+    "==": operator.eq,
+}
+
+
+def meets(figure: Figure, target: str) -> bool:
+    """Whether a figure meets a target such as ">= 3.0"; a figure that is no finite number never does.
+
+    Raises:
+        ValueError: The target is not an operator (>=, <=, >, <, ==), a space and a number.
+    """
+    sign, _, limit = target.strip().partition(" ")
+    try:
+        compare, bound = _COMPARISONS[sign], float(limit)
+    except (KeyError, ValueError):
+        raise ValueError(f'target: expected an operator and a number such as ">= 3.0", got {target!r}.') from None
+    if isinstance(figure, str) or figure is None or not math.isfinite(figure):
+        return False
+    return compare(float(figure), bound)
+
+
+def report(bench: str, figures: Mapping[str, Figure], targets: Mapping[str, str]) -> bool:
+    """Print the benchmark's last line, `{"bench", "figures", "targets", "met"}`, and return whether all targets are met.
+
+    A line for each target missed goes before it. Figures are rounded to six significant digits.
+
+    Args:
+        bench: Name of the benchmark, as in `python -m bench.<name>`.
+        figures: What was measured; the unit stands in the key (`step_ms`).
+        targets: Keys of `figures` with what they should be, such as ">= 3.0" or "<= 8.0".
+
+    Raises:
+        ValueError: A target names no figure, or cannot be read.
+    """
+    unknown = sorted(set(targets) - set(figures))
+    if unknown:
+        raise ValueError(f"targets: expected keys of figures, got {', '.join(unknown)}.")
+    missed = [key for key, target in targets.items() if not meets(figures[key], target)]
+    for key in missed:
+        sys.stdout.write(f"missed: {key} = {figures[key]}, target {targets[key]}\n")
+    line = {
+        "bench": bench,
+        "figures": {key: _rounded(value) for key, value in figures.items()},
+        "targets": dict(targets),
+        "met": not missed,
+    }
+    sys.stdout.write(json.dumps(line, allow_nan=False) + "\n")
+    sys.stdout.flush()
+    return not missed
+
+
+def _rounded(figure: Figure) -> Figure:
+    if not isinstance(figure, float):
+        return figure
+    return float(f"{figure:.6g}") if math.isfinite(figure) else None
