@@ -34,7 +34,7 @@ def meets(figure: Figure, target: str) -> bool:
 
 
 def report(bench: str, figures: Mapping[str, Figure], targets: Mapping[str, str]) -> bool:
-    """Print the benchmark's last line, `{"bench", "figures", "targets", "met"}`, and return whether all targets are met.
+    """Print the last line, `{"bench", "figures", "targets", "met"}`, and return whether every target was met.
 
     A line for each target missed goes before it. Figures are rounded to six significant digits.
 
