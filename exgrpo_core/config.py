@@ -3,7 +3,28 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from exgrpo_core.policy_optimization.mixed_batch import LossAggregation, ObjectiveSettings
+
+class LossAggregation(StrEnum):
+    """How token terms of one trajectory add up."""
+
+    MAX_LENGTH = "max_length"
+    """Sum over tokens / max response length (Dr.GRPO, the paper's choice)."""
+    TOKEN_MEAN = "token_mean"
+    """Mean over the trajectory's own tokens (GRPO, Eq. 3's 1/|o|)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectiveSettings:
+    """What of the configuration the loss of this step needs; `clips_fresh` follows the latch."""
+
+    clips_fresh: bool
+    clip_epsilon: float
+    shaping_beta: float | None
+    aggregation: LossAggregation
+    max_response_tokens: int
+    loss_scale: float
+    entropy_coefficient: float
+    kl_coefficient: float
 
 
 class QuestionSelection(StrEnum):

@@ -1,34 +1,14 @@
 """Mixed groups to update mini-batches: each holds the share rho of whole experiential groups (Eq. ExGRPO)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 
+from exgrpo_core.config import ExGRPOConfig, LossAggregation, ObjectiveSettings
 from exgrpo_core.types import Float32Array, Int32Array, RolloutGroup
 
-
-class LossAggregation(StrEnum):
-    """How token terms of one trajectory add up."""
-
-    MAX_LENGTH = "max_length"
-    """Sum over tokens / max response length (Dr.GRPO, the paper's choice)."""
-    TOKEN_MEAN = "token_mean"
-    """Mean over the trajectory's own tokens (GRPO, Eq. 3's 1/|o|)."""
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectiveSettings:
-    """What of the configuration the loss of this step needs; `clips_fresh` follows the latch."""
-
-    clips_fresh: bool
-    clip_epsilon: float
-    shaping_beta: float | None
-    aggregation: LossAggregation
-    max_response_tokens: int
-    loss_scale: float
-    entropy_coefficient: float
-    kl_coefficient: float
+__all__ = ["LossAggregation", "MiniBatch", "ObjectiveSettings", "TrainingRow", "build_mini_batches", "group_rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +42,63 @@ class MiniBatch:
     def num_tokens(self) -> int:
         """Response tokens over which the entropy bonus averages."""
         return sum(row.token_ids.size for row in self.rows)
+
+
+def group_rows(group: RolloutGroup, config: ExGRPOConfig) -> list[TrainingRow]:
+    """Return the K rows of a group, the replayed one last.
+
+    Raises:
+        ValueError: The group has no advantages, or not K rows, or a trajectory's arrays differ in length.
+    """
+    question = group.question
+    if group.advantages is None or group.advantages.shape != (config.rollouts_per_question,):
+        got = None if group.advantages is None else group.advantages.shape
+        raise ValueError(f"group of question {question.index}: expected K advantages, got {got}.")
+    rows = [
+        TrainingRow(question.prompt_ids, trajectory.token_ids, trajectory.log_probs, float(advantage), False)
+        for trajectory, advantage in zip(group.trajectories, group.advantages, strict=False)
+    ]
+    if group.replay is not None:
+        experience = group.replay.experience
+        behavior = experience.behavior_log_probs if config.corrects_importance else group.replay.old_log_probs
+        rows.append(
+            TrainingRow(question.prompt_ids, experience.token_ids, behavior, float(group.advantages[-1]), True)
+        )
+    if len(rows) != config.rollouts_per_question:
+        raise ValueError(
+            f"group of question {question.index}: expected K = {config.rollouts_per_question} rows, got {len(rows)}."
+        )
+    for row in rows:
+        if row.behavior_log_probs.shape != row.token_ids.shape:
+            raise ValueError(
+                f"group of question {question.index}: {row.token_ids.size} tokens but "
+                f"{row.behavior_log_probs.size} behavior log-probs."
+            )
+    return rows
+
+
+def build_mini_batches(
+    groups: Sequence[RolloutGroup], config: ExGRPOConfig, rng: np.random.Generator
+) -> list[MiniBatch]:
+    """Split shuffled groups into mini-batches of `mini_batch_size`, each with its share of experiential groups.
+
+    Shares differ by at most one group between mini-batches.
+
+    Raises:
+        ValueError: A group is malformed, or the groups are not `batch_size` many.
+    """
+    if len(groups) != config.batch_size:
+        raise ValueError(f"batch: expected {config.batch_size} groups, got {len(groups)}.")
+    num_batches = config.batch_size // config.mini_batch_size
+    experiential = rng.permutation([i for i, group in enumerate(groups) if group.is_experiential]).astype(np.int64)
+    fresh = rng.permutation([i for i, group in enumerate(groups) if not group.is_experiential]).astype(np.int64)
+    batches: list[MiniBatch] = []
+    used = 0
+    for i in range(num_batches):
+        replayed = experiential[i::num_batches]
+        num_fresh = config.mini_batch_size - replayed.size
+        members = np.concatenate([fresh[used : used + num_fresh], replayed])
+        used += num_fresh
+        rows = [row for j in members for row in group_rows(groups[j], config)]
+        batches.append(MiniBatch(rows, int(replayed.size)))
+    return batches

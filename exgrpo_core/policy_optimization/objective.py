@@ -1,0 +1,165 @@
+"""The mixed objective of Eq. ExGRPO, as a loss on any micro-batch of whole trajectories."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from exgrpo_core.config import LossAggregation, ObjectiveSettings
+from exgrpo_core.policy_optimization.shaping import importance_ratios, shape_ratio
+
+
+@dataclass(frozen=True, slots=True)
+class LossInputs:
+    """Token tensors of one micro-batch, all of one shape: packed (N,) or padded (B, T).
+
+    `log_probs`, `entropies` carry gradients; `response_mask` is True where a token counts; `advantages` and
+    `is_replayed` are spread over tokens. `trajectory_index` (int64) numbers the micro-batch's trajectories and is
+    read by `token_mean` aggregation; `entropies` by the entropy bonus; `reference_log_probs` by the KL penalty.
+    """
+
+    log_probs: torch.Tensor
+    behavior_log_probs: torch.Tensor
+    advantages: torch.Tensor
+    is_replayed: torch.Tensor
+    response_mask: torch.Tensor
+    trajectory_index: torch.Tensor
+    entropies: torch.Tensor | None = None
+    reference_log_probs: torch.Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LossScale:
+    """Sizes of the whole mini-batch, so that the losses of its micro-batches add up to its loss."""
+
+    num_trajectories: int
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class LossOutputs:
+    """The loss to differentiate, and additive statistics (those named `max_*` merge by maximum)."""
+
+    loss: torch.Tensor
+    sums: dict[str, torch.Tensor]
+
+
+def clipped_objective(ratios: torch.Tensor, advantages: torch.Tensor, clip_epsilon: float) -> torch.Tensor:
+    """Return min(w A, clip(w, 1 - eps, 1 + eps) A) per token (Eq. CLIP without its length mean)."""
+    return torch.minimum(ratios * advantages, ratios.clamp(1.0 - clip_epsilon, 1.0 + clip_epsilon) * advantages)
+
+
+def exgrpo_loss(inputs: LossInputs, objective: ObjectiveSettings, scale: LossScale) -> LossOutputs:
+    """Return this micro-batch's part of the mini-batch's loss: minus Eq. ExGRPO, entropy bonus, KL penalty.
+
+    Fresh tokens contribute w A (CLIP where `objective.clips_fresh`), replayed tokens f(w*) A, or w* A without
+    shaping. Token terms add up per trajectory as `objective.aggregation` says, then average over the mini-batch's
+    trajectories; with rho of whole experiential groups in each mini-batch that is Eq. ExGRPO's (1 - rho) and rho.
+
+    Raises:
+        ValueError: Shapes differ, or the entropy bonus or KL penalty lacks its tensor.
+    """
+    _check(inputs, objective)
+    mask = inputs.response_mask
+    # Values under the mask may be anything: silence them before exp, so that no NaN reaches a gradient.
+    log_probs = inputs.log_probs.masked_fill(~mask, 0.0)
+    behavior = inputs.behavior_log_probs.masked_fill(~mask, 0.0)
+    ratios = importance_ratios(log_probs, behavior)
+    fresh = (
+        clipped_objective(ratios, inputs.advantages, objective.clip_epsilon)
+        if objective.clips_fresh
+        else ratios * inputs.advantages
+    )
+    shaped = ratios if objective.shaping_beta is None else shape_ratio(ratios, objective.shaping_beta)
+    token_objective = torch.where(inputs.is_replayed, shaped * inputs.advantages, fresh).masked_fill(~mask, 0.0)
+    policy_loss = -objective.loss_scale * _sum_by_trajectory(token_objective, inputs, objective) / scale.num_trajectories
+
+    loss = policy_loss
+    entropy_bonus = torch.zeros_like(policy_loss)
+    if inputs.entropies is not None and objective.entropy_coefficient > 0.0:
+        entropy_bonus = objective.entropy_coefficient * inputs.entropies[mask].sum() / scale.num_tokens
+        loss = loss - entropy_bonus
+    kl_penalty = torch.zeros_like(policy_loss)
+    if inputs.reference_log_probs is not None and objective.kl_coefficient > 0.0:
+        kl_penalty = objective.kl_coefficient * _k3(log_probs, inputs.reference_log_probs)[mask].sum() / scale.num_tokens
+        loss = loss + kl_penalty
+
+    parts = {"policy": policy_loss, "entropy_bonus": entropy_bonus, "kl": kl_penalty, "total": loss}
+    sums = {name: value.detach() for name, value in parts.items()}
+    sums |= _ratio_sums(ratios.detach(), shaped.detach(), inputs, objective)
+    return LossOutputs(loss, sums)
+
+
+def summarize_sums(all_sums: Iterable[Mapping[str, torch.Tensor]], num_mini_batches: int) -> dict[str, float]:
+    """Merge statistics of all micro-batches of a step into metrics named as in `step_report.METRICS`.
+
+    Losses are means over the step's mini-batches; ratios are over all its tokens.
+    """
+    merged: dict[str, float] = {}
+    for sums in all_sums:
+        for name, tensor in sums.items():
+            value = float(tensor)
+            before = merged.get(name, 0.0)
+            merged[name] = max(before, value) if name.startswith("max_") else before + value
+    metrics = {f"loss/{name}": merged[name] / num_mini_batches for name in ("policy", "entropy_bonus", "kl", "total")}
+    if merged["num_fresh"]:
+        metrics["ratio/fresh_mean"] = merged["fresh"] / merged["num_fresh"]
+        metrics["ratio/fresh_max"] = merged["max_fresh"]
+        metrics["ratio/clip_share"] = merged["clipped"] / merged["num_fresh"]
+    if merged["num_replayed"]:
+        count = merged["num_replayed"]
+        metrics["ratio/replayed_mean"] = merged["replayed"] / count
+        metrics["ratio/replayed_max"] = merged["max_replayed"]
+        metrics["ratio/replayed_ess"] = merged["replayed"] ** 2 / (count * merged["replayed_squared"])
+        metrics["ratio/shaped_mean"] = merged["shaped"] / count
+    return metrics
+
+
+def _check(inputs: LossInputs, objective: ObjectiveSettings) -> None:
+    shape = inputs.log_probs.shape
+    for name in ("behavior_log_probs", "advantages", "is_replayed", "response_mask", "trajectory_index"):
+        if getattr(inputs, name).shape != shape:
+            raise ValueError(f"{name}: expected shape {tuple(shape)}, got {tuple(getattr(inputs, name).shape)}.")
+    if objective.entropy_coefficient > 0.0 and inputs.entropies is None:
+        raise ValueError("entropies: expected a tensor, since entropy_coefficient is above 0.")
+    if objective.kl_coefficient > 0.0 and inputs.reference_log_probs is None:
+        raise ValueError("reference_log_probs: expected a tensor, since kl_coefficient is above 0.")
+
+
+def _sum_by_trajectory(values: torch.Tensor, inputs: LossInputs, objective: ObjectiveSettings) -> torch.Tensor:
+    if objective.aggregation is LossAggregation.MAX_LENGTH:
+        return values.sum() / objective.max_response_tokens
+    index = inputs.trajectory_index.reshape(-1)
+    counts = torch.bincount(index, weights=inputs.response_mask.reshape(-1).to(values.dtype)).to(values.dtype)
+    totals = torch.zeros_like(counts).index_add(0, index, values.reshape(-1))
+    return (totals / counts.clamp(min=1.0)).sum()
+
+
+def _k3(log_probs: torch.Tensor, reference_log_probs: torch.Tensor) -> torch.Tensor:
+    """Unbiased, non-negative estimate of KL(pi_theta || pi_reference) per sampled token."""
+    gap = reference_log_probs - log_probs
+    return gap.exp() - gap - 1.0
+
+
+def _ratio_sums(
+    ratios: torch.Tensor, shaped: torch.Tensor, inputs: LossInputs, objective: ObjectiveSettings
+) -> dict[str, torch.Tensor]:
+    replayed_mask = inputs.response_mask & inputs.is_replayed
+    fresh_mask = inputs.response_mask & ~inputs.is_replayed
+    fresh, replayed = ratios[fresh_mask], ratios[replayed_mask]
+    advantages = inputs.advantages[fresh_mask]
+    is_clipped = ((advantages > 0) & (fresh > 1.0 + objective.clip_epsilon)) | (
+        (advantages < 0) & (fresh < 1.0 - objective.clip_epsilon)
+    )
+    zero = ratios.new_zeros(())
+    return {
+        "num_fresh": zero + fresh.numel(),
+        "fresh": fresh.sum(),
+        "max_fresh": fresh.max() if fresh.numel() else zero,
+        "clipped": is_clipped.sum() if objective.clips_fresh else zero,
+        "num_replayed": zero + replayed.numel(),
+        "replayed": replayed.sum(),
+        "replayed_squared": replayed.square().sum(),
+        "max_replayed": replayed.max() if replayed.numel() else zero,
+        "shaped": shaped[replayed_mask].sum(),
+    }
