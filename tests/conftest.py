@@ -1,0 +1,28 @@
+"""Fixtures of all tests, and an environment in which no test reaches the network or takes more than one core."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("STREAMLIT_BROWSER_GATHER_USAGE_STATS", "false")
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """Root folder of the checkout."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def shared_dir() -> Path:
+    """Folder with the paper's evaluation data, beside the checkout or named by EXGRPO_SHARED."""
+    folder = Path(os.environ.get("EXGRPO_SHARED", REPOSITORY.parent / "shared"))
+    if not (folder / "data").is_dir():
+        pytest.skip(f"No evaluation data at {folder}; name its folder with EXGRPO_SHARED.")
+    return folder
