@@ -1,0 +1,1 @@
+"""Figure (b) of the paper: mixed groups, advantages and the objective."""

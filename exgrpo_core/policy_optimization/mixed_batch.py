@@ -5,10 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exgrpo_core.config import ExGRPOConfig, LossAggregation, ObjectiveSettings
+from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.types import Float32Array, Int32Array, RolloutGroup
-
-__all__ = ["LossAggregation", "MiniBatch", "ObjectiveSettings", "TrainingRow", "build_mini_batches", "group_rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +59,7 @@ def group_rows(group: RolloutGroup, config: ExGRPOConfig) -> list[TrainingRow]:
     if group.replay is not None:
         experience = group.replay.experience
         behavior = experience.behavior_log_probs if config.corrects_importance else group.replay.old_log_probs
-        rows.append(
-            TrainingRow(question.prompt_ids, experience.token_ids, behavior, float(group.advantages[-1]), True)
-        )
+        rows.append(TrainingRow(question.prompt_ids, experience.token_ids, behavior, float(group.advantages[-1]), True))
     if len(rows) != config.rollouts_per_question:
         raise ValueError(
             f"group of question {question.index}: expected K = {config.rollouts_per_question} rows, got {len(rows)}."

@@ -72,7 +72,9 @@ def exgrpo_loss(inputs: LossInputs, objective: ObjectiveSettings, scale: LossSca
     )
     shaped = ratios if objective.shaping_beta is None else shape_ratio(ratios, objective.shaping_beta)
     token_objective = torch.where(inputs.is_replayed, shaped * inputs.advantages, fresh).masked_fill(~mask, 0.0)
-    policy_loss = -objective.loss_scale * _sum_by_trajectory(token_objective, inputs, objective) / scale.num_trajectories
+    policy_loss = (
+        -objective.loss_scale * _sum_by_trajectory(token_objective, inputs, objective) / scale.num_trajectories
+    )
 
     loss = policy_loss
     entropy_bonus = torch.zeros_like(policy_loss)
@@ -81,7 +83,9 @@ def exgrpo_loss(inputs: LossInputs, objective: ObjectiveSettings, scale: LossSca
         loss = loss - entropy_bonus
     kl_penalty = torch.zeros_like(policy_loss)
     if inputs.reference_log_probs is not None and objective.kl_coefficient > 0.0:
-        kl_penalty = objective.kl_coefficient * _k3(log_probs, inputs.reference_log_probs)[mask].sum() / scale.num_tokens
+        kl_penalty = (
+            objective.kl_coefficient * _k3(log_probs, inputs.reference_log_probs)[mask].sum() / scale.num_tokens
+        )
         loss = loss + kl_penalty
 
     parts = {"policy": policy_loss, "entropy_bonus": entropy_bonus, "kl": kl_penalty, "total": loss}

@@ -1,0 +1,107 @@
+"""Algorithm 1 of the paper, top to bottom: one step of ExGRPO on any engine.
+
+Two things differ from the printed listing, neither changes a result. Candidates are scored after the rollouts, not
+before: the policy does not change in between, and generators can sleep meanwhile. And experience is collected after
+the policy update, since neither reads the other.
+"""
+
+from collections.abc import Sequence
+
+from exgrpo_core.config import ExGRPOConfig
+from exgrpo_core.engine import PolicyEngine, RolloutRequest
+from exgrpo_core.experience_management.question_selection import QuestionDraw, draw_questions
+from exgrpo_core.policy_optimization.advantages import assign_advantages
+from exgrpo_core.policy_optimization.mixed_batch import build_mini_batches
+from exgrpo_core.replay import choose_replays, list_candidates, score_candidates
+from exgrpo_core.state import ExGRPOState
+from exgrpo_core.step_collection import collect_experience
+from exgrpo_core.step_metrics import PhaseClock, batch_pass_rate, step_metrics
+from exgrpo_core.step_report import BufferEvent, BufferEventKind, StepReport
+from exgrpo_core.types import RolloutGroup
+
+
+def exgrpo_step(state: ExGRPOState, engine: PolicyEngine, config: ExGRPOConfig) -> StepReport:
+    """Do one training step and return what happened (Algorithm 1; plain on-policy training where rho is 0).
+
+    Raises:
+        ValueError: The engine broke its contract (wrong number of rollouts, misaligned arrays).
+    """
+    clock = PhaseClock()
+    state.step += 1
+    is_started = state.delayed_start.is_open
+    report = StepReport(step=state.step, is_started=is_started, groups=[])
+
+    # Phase 1, experience management: lines 4 to 8 and 16 on the buffer as it stands now.
+    drawn = _draw_experience(state, config, report)
+    fresh = _draw_fresh(state, config, drawn, report)
+
+    # Line 23: K rollouts of fresh questions, K-1 where a trajectory will be replayed.
+    requests = [_request(state, config, index, index in state.external) for index in fresh]
+    requests += [_request(state, config, index, has_replay=True) for index in drawn]
+    with clock.phase("rollout"):
+        report.groups = engine.rollout(requests)
+    _check_rollouts(requests, report.groups)
+    state.number_trajectories(report.groups)
+
+    # Lines 9 to 15: score every candidate under the current policy, choose o*.
+    candidates = list_candidates(state, report.groups, len(fresh))
+    with clock.phase("score"):
+        scores = score_candidates(engine, report.groups, candidates)
+    choose_replays(state, config, report, candidates, scores)
+
+    # Phase 2, experiential policy optimization: Eq. ExGRPO.
+    assign_advantages(report.groups, config)
+    mini_batches = build_mini_batches(report.groups, config, state.rng)
+    with clock.phase("update"):
+        update_metrics = engine.update(mini_batches, config.objective_settings(is_started))
+
+    # Lines 24 to 30 and 33: collect successes, retire solved questions.
+    collect_experience(state, config, report)
+    state.delayed_start.observe(batch_pass_rate(report.groups))
+    report.metrics = step_metrics(state, config, report) | update_metrics | clock.seconds()
+    return report
+
+
+def _draw_experience(state: ExGRPOState, config: ExGRPOConfig, report: StepReport) -> list[int]:
+    """Lines 5 to 8: n = min(floor(rho B), |E|) questions; none before the delayed start."""
+    if not (config.is_experiential and report.is_started):
+        return []
+    num_wanted = int(config.experience_ratio * config.batch_size)
+    draw: QuestionDraw = draw_questions(state.replay_buffer, config, num_wanted, state.step, state.rng)
+    report.buckets = draw.buckets
+    state.replay_buffer.note_draws(draw.question_indices)
+    return [int(index) for index in draw.question_indices]
+
+
+def _draw_fresh(state: ExGRPOState, config: ExGRPOConfig, drawn: Sequence[int], report: StepReport) -> list[int]:
+    """Line 17: B - n fresh questions, never one that is replayed in this step; retired ones as configured."""
+    num_fresh = config.batch_size - len(drawn)
+    reviewed = _draw_review(state, config, num_fresh, report)
+    draw = state.stream.draw(num_fresh - len(reviewed), state.skipped_questions(config), {*drawn, *reviewed})
+    if draw.ignored_skip:
+        report.notices.append("Every question left is retired: fresh questions are drawn from all of the data set.")
+    return reviewed + draw.question_indices
+
+
+def _draw_review(state: ExGRPOState, config: ExGRPOConfig, num_fresh: int, report: StepReport) -> list[int]:
+    """Retired review: every `review_interval` steps a share of S takes fresh slots."""
+    if config.review_interval is None or state.step % config.review_interval != 0:
+        return []
+    retired = state.retired_set.sorted_members()
+    num_reviewed = min(num_fresh, round(config.review_fraction * retired.size))
+    reviewed = [int(index) for index in state.rng.choice(retired, num_reviewed, replace=False)]
+    report.buffer_events += [BufferEvent(BufferEventKind.REVIEWED, index, None, None, None) for index in reviewed]
+    return reviewed
+
+
+def _request(state: ExGRPOState, config: ExGRPOConfig, index: int, has_replay: bool) -> RolloutRequest:
+    return RolloutRequest(state.questions[index], config.rollouts_per_question - int(has_replay))
+
+
+def _check_rollouts(requests: Sequence[RolloutRequest], groups: Sequence[RolloutGroup]) -> None:
+    for request, group in zip(requests, groups, strict=True):
+        if group.question.index != request.question.index or len(group.trajectories) != request.num_rollouts:
+            raise ValueError(
+                f"engine.rollout: asked for {request.num_rollouts} rollouts of question {request.question.index}, "
+                f"got {len(group.trajectories)} of question {group.question.index}."
+            )

@@ -1,0 +1,104 @@
+"""Lines 9 to 15 of Algorithm 1: score the candidates of drawn questions and put o* into their groups."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from exgrpo_core.config import ExGRPOConfig
+from exgrpo_core.engine import PolicyEngine
+from exgrpo_core.experience_management.trajectory_selection import CandidateMeans, choose, mean_scores
+from exgrpo_core.state import ExGRPOState
+from exgrpo_core.step_report import BufferEvent, BufferEventKind, Selection, StepReport
+from exgrpo_core.types import Experience, Replay, RolloutGroup, TrajectoryScores
+
+
+def list_candidates(state: ExGRPOState, groups: Sequence[RolloutGroup], num_fresh: int) -> list[list[Experience]]:
+    """Return the candidates of each group: stored trajectories of drawn questions (those from `num_fresh` on).
+
+    A fresh group has one candidate if its question has a trajectory from a file, else none.
+    """
+    fresh = [
+        [state.external[group.question.index]] if group.question.index in state.external else []
+        for group in groups[:num_fresh]
+    ]
+    buffer = state.replay_buffer
+    return fresh + [buffer.experiences(buffer.rows_of(group.question.index)) for group in groups[num_fresh:]]
+
+
+def score_candidates(
+    engine: PolicyEngine, groups: Sequence[RolloutGroup], candidates: Sequence[Sequence[Experience]]
+) -> TrajectoryScores:
+    """Score all candidates under the current policy, in one call.
+
+    Raises:
+        ValueError: The engine's arrays do not line up with the stored tokens.
+    """
+    questions = [group.question for group, own in zip(groups, candidates, strict=True) for _ in own]
+    stored = [candidate for own in candidates for candidate in own]
+    if not stored:
+        return TrajectoryScores([], [])
+    scores = engine.entropies(questions, stored)
+    for candidate, log_probs, entropies in zip(stored, scores.log_probs, scores.entropies, strict=True):
+        if not candidate.token_ids.shape == log_probs.shape == entropies.shape:
+            raise ValueError(
+                f"engine.entropies: trajectory {candidate.trajectory_id} has {candidate.token_ids.size} tokens, got "
+                f"{log_probs.size} log-probs and {entropies.size} entropies."
+            )
+    return scores
+
+
+def choose_replays(
+    state: ExGRPOState,
+    config: ExGRPOConfig,
+    report: StepReport,
+    candidates: Sequence[Sequence[Experience]],
+    scores: TrajectoryScores,
+) -> None:
+    """Give every group that has candidates its replayed trajectory, and record the selection."""
+    if not scores.log_probs:
+        return
+    means = mean_scores(scores)
+    start = 0
+    for group, own in zip(report.groups, candidates, strict=True):
+        if not own:
+            continue
+        part = slice(start, start + len(own))
+        start += len(own)
+        own_means = CandidateMeans(means.entropies[part], means.nlls[part], means.sampled_entropies[part])
+        chosen, values = choose(config.trajectory_selection, own_means, state.rng)
+        position = part.start + chosen
+        is_external = own[chosen].row < 0
+        group.replay = Replay(own[chosen], scores.log_probs[position], scores.entropies[position], is_external)
+        _record(state, report, group, own, own_means, values)
+
+
+def _record(
+    state: ExGRPOState,
+    report: StepReport,
+    group: RolloutGroup,
+    own: Sequence[Experience],
+    means: CandidateMeans,
+    values: np.ndarray,
+) -> None:
+    replay = group.replay
+    if replay is None or replay.is_external:
+        return
+    index = group.question.index
+    bucket = state.replay_buffer.bucket_of(index)
+    state.replay_buffer.note_entropies(np.array([candidate.row for candidate in own]), means.entropies)
+    report.selections.append(
+        Selection(
+            question_index=index,
+            bucket=-1 if bucket is None else bucket,
+            trajectory_ids=np.array([candidate.trajectory_id for candidate in own], dtype=np.int64),
+            born_steps=np.array([candidate.born_step for candidate in own], dtype=np.int64),
+            num_tokens=np.array([candidate.token_ids.size for candidate in own], dtype=np.int64),
+            entropies=means.entropies.astype(np.float32),
+            nlls=means.nlls.astype(np.float32),
+            scores=values.astype(np.float32),
+            chosen=next(i for i, candidate in enumerate(own) if candidate.row == replay.experience.row),
+        )
+    )
+    report.buffer_events.append(
+        BufferEvent(BufferEventKind.REPLAYED, index, replay.experience.trajectory_id, bucket, bucket)
+    )

@@ -1,0 +1,158 @@
+"""Everything ExGRPO remembers between steps, saved and restored exactly."""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from exgrpo_core.config import ExGRPOConfig, RetiredRule
+from exgrpo_core.experience_management.delayed_start import DelayedStart
+from exgrpo_core.experience_management.question_stream import QuestionStream
+from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
+from exgrpo_core.experience_management.retired_set import RetiredSet
+from exgrpo_core.types import BoolArray, Experience, Question, RolloutGroup
+
+STATE_FILE = "experience.json"
+BUFFER_FILE = "buffer.snapshot"
+
+
+class StateError(ValueError):
+    """A saved state that cannot be used; the message names the file and what is wrong."""
+
+
+class ExGRPOState:
+    """E, S, the latch, the random generator and the stream of fresh questions of one run.
+
+    `step` is the number of steps done. `external` maps question indices to trajectories from a file (LUFFY-style).
+    """
+
+    def __init__(
+        self,
+        questions: Sequence[Question],
+        config: ExGRPOConfig,
+        replay_buffer: ReplayBuffer,
+        external: Mapping[int, Experience] | None = None,
+    ) -> None:
+        self.questions = questions
+        self.replay_buffer = replay_buffer
+        self.external = external or {}
+        self.retired_set = RetiredSet(len(questions))
+        self.delayed_start = DelayedStart(config.start_pass_rate)
+        self.stream = QuestionStream(len(questions), config.seed)
+        self.rng = np.random.Generator(np.random.PCG64(config.seed))
+        self.step = 0
+        self.next_trajectory_id = 0
+        self.num_fresh_rollouts = 0
+        self.num_generated_tokens = 0
+
+    @classmethod
+    def create(
+        cls,
+        directory: Path,
+        questions: Sequence[Question],
+        config: ExGRPOConfig,
+        external: Mapping[int, Experience] | None = None,
+    ) -> "ExGRPOState":
+        """Return the state before the first step; the buffer's segments go into `directory`.
+
+        Raises:
+            ValueError: Fewer questions than a batch holds, or questions whose `index` is not their position.
+        """
+        if len(questions) < config.batch_size:
+            raise ValueError(
+                f"questions: expected at least batch_size = {config.batch_size}, got {len(questions)}; "
+                "lower algorithm.batch_size or give more questions."
+            )
+        if any(question.index != i for i, question in enumerate(questions)):
+            raise ValueError("questions: expected each question's index to be its position.")
+        buffer = ReplayBuffer(directory, len(questions), config.rollouts_per_question)
+        return cls(questions, config, buffer, external)
+
+    def skipped_questions(self, config: ExGRPOConfig) -> BoolArray:
+        """Return which questions the stream of fresh ones passes over: the retired, unless they may be redrawn."""
+        if config.retired is RetiredRule.REDRAW:
+            return np.zeros(len(self.questions), dtype=np.bool_)
+        return self.retired_set.mask
+
+    def number_trajectories(self, groups: Sequence[RolloutGroup]) -> None:
+        """Give every fresh trajectory its id and birth step, in the order of the groups."""
+        for group in groups:
+            for trajectory in group.trajectories:
+                trajectory.trajectory_id = self.next_trajectory_id
+                trajectory.born_step = self.step
+                self.next_trajectory_id += 1
+                self.num_fresh_rollouts += 1
+                self.num_generated_tokens += trajectory.token_ids.size
+
+    def save(self, directory: Path) -> None:
+        """Write the whole state into `directory` and seal the buffer's segments.
+
+        The caller makes the directory appear under its final name in one step.
+        """
+        directory.mkdir(parents=True, exist_ok=True)
+        self.replay_buffer.seal()
+        self.replay_buffer.snapshot(directory / BUFFER_FILE)
+        content = {
+            "questions": _fingerprint(self.questions),
+            "step": self.step,
+            "next_trajectory_id": self.next_trajectory_id,
+            "num_fresh_rollouts": self.num_fresh_rollouts,
+            "num_generated_tokens": self.num_generated_tokens,
+            "rng": self.rng.bit_generator.state,
+            "retired_set": self.retired_set.state_dict(),
+            "delayed_start": self.delayed_start.state_dict(),
+            "stream": self.stream.state_dict(),
+        }
+        path = directory / STATE_FILE
+        with path.open("w", encoding="utf-8") as file:
+            json.dump(content, file, default=_plain)
+            file.flush()
+            os.fsync(file.fileno())
+
+    @classmethod
+    def restore(
+        cls,
+        segments: Path,
+        saved: Path,
+        questions: Sequence[Question],
+        config: ExGRPOConfig,
+        external: Mapping[int, Experience] | None = None,
+    ) -> "ExGRPOState":
+        """Return the state saved in `saved`, with the buffer's segments in `segments`; it goes on with the same draws.
+
+        Raises:
+            StateError: The saved state is damaged or belongs to other questions.
+            BufferCorruptionError: The buffer's snapshot or a segment is damaged.
+        """
+        path = saved / STATE_FILE
+        try:
+            content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            if content["questions"] != _fingerprint(questions):
+                raise StateError(f"{path}: was saved with other questions; resume with the data of that run.")
+            state = cls(questions, config, ReplayBuffer.restore(segments, saved / BUFFER_FILE), external)
+            for name in ("step", "next_trajectory_id", "num_fresh_rollouts", "num_generated_tokens"):
+                setattr(state, name, int(content[name]))
+            state.rng.bit_generator.state = content["rng"]
+            state.retired_set.load_state_dict(content["retired_set"])
+            state.delayed_start.load_state_dict(content["delayed_start"])
+            state.stream.load_state_dict(content["stream"])
+        except (OSError, json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+            raise StateError(f"{path}: is missing or damaged ({error}); use an older checkpoint.") from error
+        return state
+
+
+def _fingerprint(questions: Sequence[Question]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for question in questions:
+        digest.update(question.question_id.encode() + b"\n")
+    return digest.hexdigest()
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    raise TypeError(f"cannot save {type(value).__name__}")

@@ -1,0 +1,106 @@
+"""Metrics of one step, from its report and the state after it."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from exgrpo_core.config import ExGRPOConfig, RewardKind
+from exgrpo_core.state import ExGRPOState
+from exgrpo_core.step_report import BufferEventKind, StepReport
+from exgrpo_core.types import RolloutGroup
+
+
+class PhaseClock:
+    """Seconds of a step by phase; what no phase covers is management."""
+
+    def __init__(self) -> None:
+        self._began_at = time.perf_counter()
+        self._seconds = {"rollout": 0.0, "score": 0.0, "update": 0.0}
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count the time inside the block to `name`."""
+        began_at = time.perf_counter()
+        yield
+        self._seconds[name] += time.perf_counter() - began_at
+
+    def seconds(self) -> dict[str, float]:
+        """Return the metrics `seconds/*` as of now."""
+        step = time.perf_counter() - self._began_at
+        phases = {f"seconds/{name}": value for name, value in self._seconds.items()}
+        return phases | {"seconds/manage": step - sum(self._seconds.values()), "seconds/step": step}
+
+
+def batch_pass_rate(groups: Sequence[RolloutGroup]) -> float:
+    """Return Pass@1 of the batch: the share of fresh rollouts that are correct."""
+    rewards = [trajectory.reward for group in groups for trajectory in group.trajectories]
+    return float(np.mean(np.asarray(rewards) >= 1.0))
+
+
+def step_metrics(state: ExGRPOState, config: ExGRPOConfig, report: StepReport) -> dict[str, float]:
+    """Return every metric that the core can tell; the engine adds ratios, losses and gradient."""
+    metrics = _rollout_metrics(config, report) | _buffer_metrics(state, report)
+    metrics["tokens/generated_total"] = state.num_generated_tokens
+    metrics["rollouts/fresh_total"] = state.num_fresh_rollouts
+    if config.is_experiential:
+        metrics |= _replay_metrics(state, config, report)
+    return metrics
+
+
+def _rollout_metrics(config: ExGRPOConfig, report: StepReport) -> dict[str, float]:
+    fresh = [trajectory for group in report.groups for trajectory in group.trajectories]
+    rewards = np.array([trajectory.reward for trajectory in fresh])
+    lengths = np.array([trajectory.token_ids.size for trajectory in fresh])
+    metrics = {
+        "reward/mean": float(rewards.mean()),
+        "response/mean_tokens": float(lengths.mean()),
+        "response/max_tokens": float(lengths.max()),
+        "response/truncated_share": float(np.mean([trajectory.is_truncated for trajectory in fresh])),
+        "tokens/generated": float(lengths.sum()),
+        "replay/num_replayed": float(sum(group.is_experiential for group in report.groups)),
+    }
+    metrics["replay/share"] = metrics["replay/num_replayed"] / len(report.groups)
+    if config.reward_kind is RewardKind.BINARY:
+        metrics["reward/pass_at_1"] = float((rewards >= 1.0).mean())
+        metrics["reward/pass_at_k"] = float(np.mean([(group.rewards >= 1.0).any() for group in report.groups]))
+    entropies = [trajectory.entropies for trajectory in fresh if trajectory.entropies is not None]
+    if entropies:
+        metrics["policy/entropy"] = float(np.concatenate(entropies).mean())
+    return metrics
+
+
+def _buffer_metrics(state: ExGRPOState, report: StepReport) -> dict[str, float]:
+    buffer = state.replay_buffer
+    kinds = [event.kind for event in report.buffer_events]
+    return {
+        "buffer/num_questions": float(buffer.num_questions),
+        "buffer/num_drawable": float(buffer.num_drawable),
+        "buffer/num_trajectories": float(buffer.num_trajectories),
+        "buffer/num_tokens": float(buffer.num_tokens),
+        "buffer/num_retired": float(len(state.retired_set)),
+        "experience/num_inserted": float(kinds.count(BufferEventKind.INSERTED)),
+        "experience/num_duplicates": float(kinds.count(BufferEventKind.DUPLICATE)),
+    }
+
+
+def _replay_metrics(state: ExGRPOState, config: ExGRPOConfig, report: StepReport) -> dict[str, float]:
+    num_wanted = int(config.experience_ratio * config.batch_size) if report.is_started else 0
+    metrics = {
+        "replay/deficit": float(num_wanted - len(report.selections)),
+        "replay/num_candidates": float(sum(selection.entropies.size for selection in report.selections)),
+    }
+    if not report.selections:
+        return metrics
+    drawn = np.array([selection.question_index for selection in report.selections])
+    ages = np.array([report.step - selection.born_steps[selection.chosen] for selection in report.selections])
+    metrics["replay/age_mean"] = float(ages.mean())
+    metrics["replay/age_max"] = float(ages.max())
+    metrics["replay/draws_per_question"] = float(state.replay_buffer.draw_counts(drawn).mean())
+    metrics["replay/entropy_chosen"] = float(np.mean([s.entropies[s.chosen] for s in report.selections]))
+    metrics["replay/nll_chosen"] = float(np.mean([s.nlls[s.chosen] for s in report.selections]))
+    rejected = np.concatenate([np.delete(s.entropies, s.chosen) for s in report.selections])
+    if rejected.size:
+        metrics["replay/entropy_rejected"] = float(rejected.mean())
+    return metrics
