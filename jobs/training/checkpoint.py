@@ -1,0 +1,108 @@
+"""Whole checkpoints: written beside, checked by a manifest, made visible by one rename."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from zlib import crc32
+
+MANIFEST = "manifest.json"
+PREFIX = "step-"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint folder whose files match its manifest."""
+
+    step: int
+    path: Path
+
+    @property
+    def policy(self) -> Path:
+        """Folder of the engine: a Hugging Face model plus optimizer and generator."""
+        return self.path / "policy"
+
+    @property
+    def experience(self) -> Path:
+        """Folder of `ExGRPOState`."""
+        return self.path / "experience"
+
+
+def checkpoint_path(checkpoints: Path, step: int) -> Path:
+    """Return the folder of the checkpoint at `step`."""
+    return checkpoints / f"{PREFIX}{step:08d}"
+
+
+def save_checkpoint(checkpoints: Path, step: int, write: Callable[[Checkpoint], None]) -> Checkpoint:
+    """Let `write` fill a hidden folder, then make it the checkpoint at `step`; a kill leaves it whole or absent."""
+    target = checkpoint_path(checkpoints, step)
+    hidden = checkpoints / f".{target.name}"
+    shutil.rmtree(hidden, ignore_errors=True)
+    hidden.mkdir(parents=True)
+    write(Checkpoint(step, hidden))
+    files = sorted(path for path in hidden.rglob("*") if path.is_file())
+    manifest = {str(path.relative_to(hidden)): [path.stat().st_size, _file_crc(path)] for path in files}
+    (hidden / MANIFEST).write_text(json.dumps({"step": step, "files": manifest}), encoding="utf-8")
+    for path in [*files, hidden / MANIFEST, *(folder for folder in hidden.rglob("*") if folder.is_dir()), hidden]:
+        _sync(path)
+    if target.exists():
+        shutil.rmtree(target)
+    hidden.rename(target)
+    _sync(checkpoints)
+    return Checkpoint(step, target)
+
+
+def list_checkpoints(checkpoints: Path) -> list[Path]:
+    """Return checkpoint folders, newest first, whole or not."""
+    return sorted(checkpoints.glob(f"{PREFIX}*"), reverse=True)
+
+
+def find_fault(path: Path) -> str | None:
+    """Return what is wrong with a checkpoint, naming the file, or None if it is whole."""
+    try:
+        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        files = manifest["files"].items()
+        for name, (size, crc) in files:
+            file = path / name
+            if not file.is_file():
+                return f"{file} is missing"
+            if file.stat().st_size != size or _file_crc(file) != crc:
+                return f"{file} is damaged"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return f"{path / MANIFEST} is missing or damaged"
+    return None
+
+
+def newest_whole_checkpoint(checkpoints: Path) -> tuple[Checkpoint | None, list[str]]:
+    """Return the newest checkpoint that is whole, and what was wrong with newer ones."""
+    faults: list[str] = []
+    for path in list_checkpoints(checkpoints):
+        fault = find_fault(path)
+        if fault is None:
+            return Checkpoint(int(path.name.removeprefix(PREFIX)), path), faults
+        faults.append(fault)
+    return None, faults
+
+
+def prune_checkpoints(checkpoints: Path, num_kept: int) -> None:
+    """Remove all but the newest `num_kept` checkpoints."""
+    for path in list_checkpoints(checkpoints)[num_kept:]:
+        shutil.rmtree(path)
+
+
+def _file_crc(path: Path) -> int:
+    value = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            value = crc32(block, value)
+    return value
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
