@@ -5,7 +5,7 @@ MAKEFLAGS += --no-print-directory
 
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --quiet --no-input --disable-pip-version-check
+PIP := $(BIN)/python -m pip -qq --no-input --disable-pip-version-check
 WORKERS ?= 2
 PINS := pyproject.toml constraints.txt
 
@@ -28,7 +28,7 @@ check: $(VENV)/.installed-dev  ## Check format, lint, types and import contracts
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 bench: $(VENV)/.installed-bench  ## Run every benchmark in short form (LONG=1: in full)
 	@for program in $(filter-out bench.__init__,$(subst /,.,$(basename $(wildcard bench/*.py)))); do \

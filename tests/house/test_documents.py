@@ -1,0 +1,100 @@
+"""The documents say what is: every folder, command and file that they name is there."""
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+import typer.main
+
+from jobs.cli import app as command_line
+from tests.house.tracked import PACKAGES, REPOSITORY, read, tracked_files
+
+DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
+FENCE = re.compile(r"```[a-z]*\n(.*?)```", re.DOTALL)
+CODE_SPAN = re.compile(r"`([^`\n]+)`")
+TREE_LINE = re.compile(r"^(?P<indent> *)(?P<name>[\w.-]+)/(?: +(?P<what>\S.*))?$")
+
+
+def code_in(document: str) -> list[str]:
+    """Return the fenced blocks and code spans of a document."""
+    text = read(Path(document))
+    return FENCE.findall(text) + CODE_SPAN.findall(FENCE.sub("", text))
+
+
+def words_after(command: str, document: str) -> set[str]:
+    pattern = re.compile(rf"(?:^|[\s`/(]){re.escape(command)} ([a-z][a-z0-9_.-]*)", re.MULTILINE)
+    return {word for code in code_in(document) for word in pattern.findall(code)}
+
+
+def readme_tree() -> dict[str, str]:
+    """Return each folder of README's tree with what the tree says of it."""
+    block = next(block for block in FENCE.findall(read(Path("README.md"))) if re.search(r"^exgrpo_core/", block, re.M))
+    folders: dict[str, str] = {}
+    stack: list[str] = []
+    for match in filter(None, map(TREE_LINE.match, block.splitlines())):
+        del stack[len(match["indent"]) // 2 :]
+        stack.append(match["name"])
+        folders["/".join(stack)] = match["what"] or ""
+    return folders
+
+
+def house_folders() -> set[str]:
+    """Return the top folders with tracked Python, and the sub-packages of the four packages."""
+    files = [path for path in tracked_files() if path.suffix == ".py"]
+    tops = {path.parts[0] for path in files if len(path.parts) > 1}
+    packages = {str(path.parent) for path in files if path.parts[0] in PACKAGES and path.name == "__init__.py"}
+    return tops | packages
+
+
+def make_targets() -> set[str]:
+    return set(re.findall(r"^([a-z][a-z-]*):", read(Path("Makefile")), re.MULTILINE))
+
+
+def exgrpo_commands() -> set[str]:
+    group = typer.main.get_command(command_line)
+    assert isinstance(group, click.Group)
+    return set(group.commands)
+
+
+def test_readme_tree_names_every_folder_of_the_house_and_no_other():
+    named = set(readme_tree())
+    assert house_folders() - named == set()
+    assert [folder for folder in named if not (REPOSITORY / folder).is_dir()] == []
+
+
+def test_readme_tree_says_what_each_folder_is_for():
+    assert [folder for folder, what in readme_tree().items() if not what] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_make_targets_named_in_the_document_exist(document):
+    assert words_after("make", document) - make_targets() == set()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_exgrpo_commands_named_in_the_document_exist(document):
+    assert words_after("exgrpo", document) - exgrpo_commands() == set()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_programs_named_in_the_document_exist(document):
+    modules = words_after("python -m", document) - {"pytest", "pip"}
+    missing = [name for name in modules if not (REPOSITORY / f"{name.replace('.', '/')}.py").is_file()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_files_and_links_named_in_the_document_exist(document):
+    text = read(Path(document))
+    spans = {
+        span for span in CODE_SPAN.findall(FENCE.sub("", text)) if re.fullmatch(r"(\w[\w.-]*/)+[\w.-]+\.\w+", span)
+    }
+    own = {span for span in spans if span.split("/")[0] in {*PACKAGES, "tests", "bench", "docs"}}
+    links = {link for link in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in link}
+    assert [name for name in own | links if not (REPOSITORY / name).exists()] == []
+
+
+def test_readme_names_the_two_commands_and_every_command_of_the_command_line():
+    assert {"demo", "test"} <= words_after("make", "README.md")
+    assert exgrpo_commands() - words_after("exgrpo", "README.md") == set()

@@ -1,0 +1,123 @@
+"""The import rules hold in the tree, and a planted violation of each is caught."""
+
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.house.tracked import PACKAGES, REPOSITORY, source_files
+
+TRAINING_LIBRARIES = ("torch", "ray", "verl", "vllm", "transformers")
+TORCH_FREE_MODULES = (
+    "exgrpo_core",
+    "exgrpo_core.config",
+    "exgrpo_core.engine",
+    "exgrpo_core.step_report",
+    "exgrpo_core.experience_management.bucket_sampler",
+    "exgrpo_core.experience_management.replay_buffer",
+    "jobs.specs",
+    "jobs.cli",
+)
+
+
+def modules_of(package: str) -> list[str]:
+    files = [path for path in source_files() if path.parts[0] == package]
+    return [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in files]
+
+
+def training_libraries_loaded_by(modules: list[str]) -> list[str]:
+    program = (
+        "import importlib, json, sys\n"
+        f"for name in {modules!r}: importlib.import_module(name)\n"
+        f"print(json.dumps([name for name in {TRAINING_LIBRARIES!r} if name in sys.modules]))"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", program], cwd=REPOSITORY, check=True, capture_output=True, text=True, timeout=120
+    )
+    return json.loads(finished.stdout.splitlines()[-1])
+
+
+def lint_imports(tree: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from importlinter.cli import lint_imports_command as c; c()",
+            "--no-cache",
+            "--no-logo",
+        ],
+        cwd=tree,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A copy of the packages and their contracts."""
+    for package in PACKAGES:
+        shutil.copytree(REPOSITORY / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(REPOSITORY / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("module", TORCH_FREE_MODULES)
+def test_the_module_loads_no_training_library(module):
+    assert training_libraries_loaded_by([module]) == []
+
+
+def test_the_ui_process_loads_no_training_library():
+    scripts = {"app.main"}
+    modules = [name for name in modules_of("app") if name not in scripts and not name.startswith("app.app_pages.")]
+    assert "app.commands" in modules
+    assert training_libraries_loaded_by(modules) == []
+
+
+def test_a_loaded_training_library_is_noticed():
+    assert training_libraries_loaded_by(["exgrpo_core.policy_optimization.objective"]) == ["torch"]
+
+
+def test_the_tree_keeps_every_contract():
+    finished = lint_imports(REPOSITORY)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "planted", "contract"),
+    [
+        ("exgrpo_core/types.py", "import jobs.status", "Layers"),
+        ("db/rows.py", "import jobs.status", "Layers"),
+        ("exgrpo_core/config.py", "import pydantic", "The core knows no UI"),
+        ("exgrpo_core/experience_management/__init__.py", "import torch", "Experience management and the core's seams"),
+        ("jobs/specs.py", "def plan():\n    import transformers", "The UI process and specifications"),
+        ("app/components/__init__.py", "import exgrpo_core.policy_optimization.objective", "The UI process"),
+        ("jobs/status.py", "import sqlalchemy", "SQL is spoken only inside db"),
+        ("app/components/__init__.py", "import db.queries", "Reads: only app.queries"),
+        ("app/components/__init__.py", "import db.ingest", "Writes to the database"),
+        ("app/components/__init__.py", "import jobs.status", "Pages reach jobs through app.commands"),
+        ("app/queries.py", "import db.models", "Tables are seen only inside db"),
+        (
+            "exgrpo_core/experience_management/__init__.py",
+            "import exgrpo_core.policy_optimization.advantages",
+            "The two phases",
+        ),
+    ],
+)
+def test_a_planted_violation_breaks_its_contract(tree, file, planted, contract):
+    with (tree / file).open("a", encoding="utf-8") as stream:
+        stream.write(f"\n{planted}\n")
+    finished = lint_imports(tree)
+    broken = [line for line in finished.stdout.splitlines() if line.endswith("BROKEN")]
+    assert finished.returncode == 1, finished.stdout + finished.stderr
+    assert any(line.startswith(contract) for line in broken), broken
+
+
+def test_the_planted_modules_are_installed_ones():
+    assert all(importlib.util.find_spec(name) for name in ("torch", "transformers", "sqlalchemy", "pydantic"))
