@@ -2,8 +2,9 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -88,6 +89,8 @@ class ValidationSpec(Spec):
     """n of Avg@n."""
     temperature: float = Field(0.6, ge=0)
     """Sampling temperature; 0 is greedy."""
+    num_training_questions: int = Field(64, ge=0)
+    """Training questions scored before and after training, the first ones."""
 
 
 class RecordingSpec(Spec):
@@ -186,14 +189,36 @@ def preset_names() -> list[str]:
 
 
 def load_preset(name: str) -> TrainSpec:
-    """Return a preset by name.
+    """Return a preset by name; a preset may extend another and hold only what differs.
 
     Raises:
         SpecError: No such preset; the message lists those there are.
     """
+    spec = parse_spec(_preset_content(name), f"preset {name}")
+    return spec.model_copy(update={"preset": name})
+
+
+def preset_description(name: str) -> str:
+    """Return the first comment line of a preset's file: one sentence on what it is."""
+    return (PRESETS_DIR / f"{name}.yaml").read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
+
+
+def merge_settings(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `base` with `changes` laid over it, mapping by mapping."""
+    merged = dict(base)
+    for key, value in changes.items():
+        below = merged.get(key)
+        is_nested = isinstance(below, Mapping) and isinstance(value, Mapping)
+        merged[key] = merge_settings(below, value) if is_nested and below is not None else value
+    return merged
+
+
+def _preset_content(name: str) -> dict[str, Any]:
     if name not in preset_names():
         raise SpecError(f"preset: expected one of {', '.join(preset_names())}, got {name!r}.")
-    return load_spec(PRESETS_DIR / f"{name}.yaml").model_copy(update={"preset": name})
+    content: dict[str, Any] = yaml.safe_load((PRESETS_DIR / f"{name}.yaml").read_text(encoding="utf-8"))
+    base = content.pop("extends", None)
+    return content if base is None else merge_settings(_preset_content(base), content)
 
 
 def dump_spec(spec: TrainSpec) -> str:
