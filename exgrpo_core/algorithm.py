@@ -66,7 +66,7 @@ def _draw_experience(state: ExGRPOState, config: ExGRPOConfig, report: StepRepor
     """Lines 5 to 8: n = min(floor(rho B), |E|) questions; none before the delayed start."""
     if not (config.is_experiential and report.is_started):
         return []
-    num_wanted = int(config.experience_ratio * config.batch_size)
+    num_wanted = config.num_experiential_wanted
     draw: QuestionDraw = draw_questions(state.replay_buffer, config, num_wanted, state.step, state.rng)
     report.buckets = draw.buckets
     state.replay_buffer.note_draws(draw.question_indices)

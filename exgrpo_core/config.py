@@ -1,5 +1,6 @@
 """Every hyperparameter of ExGRPO: meaning, paper symbol, unit, range and where its default comes from."""
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -237,6 +238,12 @@ class ExGRPOConfig:
     def is_experiential(self) -> bool:
         """Whether the run keeps and replays experience of its own."""
         return self.experience_ratio > 0.0
+
+    @property
+    def num_experiential_wanted(self) -> int:
+        """floor(rho B): experiential groups a step when the buffer can fill them."""
+        # 0.29 * 100 is 28.999... in binary: the epsilon keeps the floor of the decimal number.
+        return math.floor(self.experience_ratio * self.batch_size + 1e-9)
 
     def objective_settings(self, is_started: bool) -> ObjectiveSettings:
         """Return what the loss needs in a step that runs before or after the delayed start opened."""

@@ -86,7 +86,7 @@ def _buffer_metrics(state: ExGRPOState, report: StepReport) -> dict[str, float]:
 
 
 def _replay_metrics(state: ExGRPOState, config: ExGRPOConfig, report: StepReport) -> dict[str, float]:
-    num_wanted = int(config.experience_ratio * config.batch_size) if report.is_started else 0
+    num_wanted = config.num_experiential_wanted if report.is_started else 0
     metrics = {
         "replay/deficit": float(num_wanted - len(report.selections)),
         "replay/num_candidates": float(sum(selection.entropies.size for selection in report.selections)),

@@ -1,0 +1,396 @@
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from exgrpo_core import ExGRPOState, exgrpo_step
+from exgrpo_core.config import (
+    HARD,
+    Clipping,
+    QuestionSelection,
+    RetiredRule,
+    RewardKind,
+    TrajectorySelection,
+    ZeroCorrectRule,
+)
+from exgrpo_core.step_report import METRICS, BufferEventKind
+from exgrpo_core.types import Experience
+from tests.exgrpo_core.builders import question, small_config
+from tests.exgrpo_core.toy_engine import ToyEngine
+
+NUM_QUESTIONS = 40
+MEDIUM_RATES = [0.5] * NUM_QUESTIONS
+
+
+def new_state(tmp_path, config, num_questions=NUM_QUESTIONS, external=None):
+    return ExGRPOState.create(tmp_path / "buffer", [question(i) for i in range(num_questions)], config, external)
+
+
+def run(tmp_path, config, num_steps, rates=MEDIUM_RATES, seed=0, state=None, engine=None):
+    state = state or new_state(tmp_path, config)
+    engine = engine or ToyEngine(rates, seed)
+    return state, engine, [exgrpo_step(state, engine, config) for _ in range(num_steps)]
+
+
+def kinds(report):
+    return [event.kind for event in report.buffer_events]
+
+
+def test_first_step_is_on_policy_and_later_ones_replay_half(tmp_path):
+    config = small_config()
+    _, engine, reports = run(tmp_path, config, 3)
+    assert [group.is_experiential for group in reports[0].groups] == [False] * 8
+    num_expected = min(4, int(reports[0].metrics["buffer/num_drawable"]))
+    assert sum(group.is_experiential for group in reports[1].groups) == num_expected == 4
+    assert engine.calls == ["rollout", "update", "rollout", "entropies", "update", "rollout", "entropies", "update"]
+
+
+def test_every_group_has_exactly_k_rows_of_which_at_most_the_last_is_replayed(tmp_path):
+    config = small_config()
+    _, _, reports = run(tmp_path, config, 10)
+    for report in reports:
+        assert len(report.groups) == 8
+        for group in report.groups:
+            assert len(group.trajectories) + int(group.is_experiential) == 4
+            assert group.rewards.shape == group.advantages.shape == (4,)
+            assert abs(float(group.advantages.sum())) < 1e-5
+
+
+def test_experiential_batch_is_the_floor_of_rho_b_or_the_whole_buffer(tmp_path):
+    config = small_config(experience_ratio=0.7, batch_size=8, mini_batch_size=8)
+    _, _, reports = run(tmp_path, config, 12)
+    for before, after in itertools.pairwise(reports):
+        expected = min(math.floor(0.7 * 8), int(before.metrics["buffer/num_drawable"]))
+        assert after.metrics["replay/num_replayed"] == expected
+
+
+def test_no_question_comes_twice_in_one_step(tmp_path):
+    _, _, reports = run(tmp_path, small_config(), 20)
+    for report in reports:
+        indices = [group.question.index for group in report.groups]
+        assert len(set(indices)) == len(indices)
+
+
+def test_buffer_and_retired_set_stay_disjoint_and_retired_questions_are_not_drawn(tmp_path):
+    rates = list(np.linspace(0.2, 1.0, NUM_QUESTIONS))
+    config = small_config(batch_size=4, mini_batch_size=4)
+    state, engine = new_state(tmp_path, config), ToyEngine(rates, 1)
+    for _ in range(25):
+        retired = set(state.retired_set.sorted_members().tolist())
+        report = exgrpo_step(state, engine, config)
+        if not report.notices:
+            assert not retired & {group.question.index for group in report.groups}
+        assert all(state.replay_buffer.bucket_of(int(i)) is None for i in state.retired_set.sorted_members())
+    assert len(state.retired_set) > 5
+
+
+def test_fully_solved_question_is_retired_and_leaves_the_buffer(tmp_path):
+    config = small_config()
+    state, engine, _ = run(tmp_path, config, 1)
+    buffered = int(state.replay_buffer.questions()[0])
+    engine.success_rates = [1.0] * NUM_QUESTIONS
+    for _ in range(20):
+        report = exgrpo_step(state, engine, config)
+        if any(group.question.index == buffered for group in report.groups):
+            break
+    assert buffered in state.retired_set
+    assert state.replay_buffer.bucket_of(buffered) is None
+    retired = [e for e in report.buffer_events if e.kind is BufferEventKind.RETIRED and e.question_index == buffered]
+    assert len(retired) == 1
+    assert retired[0].bucket_to is None
+
+
+def test_replayed_trajectory_counts_for_correctness(tmp_path):
+    config = small_config()
+    state, engine, _ = run(tmp_path, config, 1)
+    engine.success_rates = [0.0] * NUM_QUESTIONS
+    report = exgrpo_step(state, engine, config)
+    drawn = [group.question.index for group in report.groups if group.is_experiential]
+    assert drawn
+    assert [state.replay_buffer.bucket_of(index) for index in drawn] == [1] * len(drawn)
+
+
+@pytest.mark.parametrize(("rule", "bucket"), [(ZeroCorrectRule.BUCKET_ZERO, 0), (ZeroCorrectRule.KEEP_BUCKET, 2)])
+def test_buffered_question_without_success_follows_the_zero_correct_rule(tmp_path, rule, bucket):
+    config = small_config(zero_correct=rule, batch_size=2, mini_batch_size=1, experience_ratio=0.4)
+    state = new_state(tmp_path, config, num_questions=2)
+    engine = ToyEngine([0.5, 0.5], seed=5)
+    while 2 not in (state.replay_buffer.bucket_of(0), state.replay_buffer.bucket_of(1)):
+        exgrpo_step(state, engine, config)
+    index = 0 if state.replay_buffer.bucket_of(0) == 2 else 1
+    engine.success_rates = [0.0, 0.0]
+    exgrpo_step(state, engine, config)  # rho B = 0.8: no replay, so both questions are drawn as fresh ones
+    assert state.replay_buffer.bucket_of(index) == bucket
+
+
+def test_nothing_is_collected_or_replayed_before_the_delayed_start(tmp_path):
+    config = small_config(start_pass_rate=0.9)
+    state, engine, reports = run(tmp_path, config, 4)
+    assert not any(report.is_started for report in reports)
+    assert state.replay_buffer.num_trajectories == 0
+    engine.success_rates = [1.0, 0.9] * 20
+    opening = exgrpo_step(state, engine, config)
+    assert not opening.is_started
+    assert state.replay_buffer.num_trajectories == 0
+    assert len(state.retired_set) > 0, "retiring starts at once"
+    assert exgrpo_step(state, engine, config).is_started
+
+
+def test_clip_ends_when_the_delayed_start_opens(tmp_path):
+    config = small_config(start_pass_rate=0.2)
+    _, engine, _ = run(tmp_path, config, 2)
+    assert [objective.clips_fresh for objective in engine.objectives] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("clipping", "ratio", "expected"),
+    [(Clipping.NEVER, 0.0, False), (Clipping.BEFORE_START, 0.0, True), (Clipping.ALWAYS, 0.5, True)],
+)
+def test_clipping_settings(tmp_path, clipping, ratio, expected):
+    config = small_config(clipping=clipping, experience_ratio=ratio)
+    _, engine, _ = run(tmp_path, config, 2)
+    assert all(objective.clips_fresh is expected for objective in engine.objectives)
+
+
+def test_on_policy_run_keeps_no_buffer(tmp_path):
+    state, engine, reports = run(tmp_path, small_config(experience_ratio=0.0), 5)
+    assert state.replay_buffer.num_trajectories == 0
+    assert "entropies" not in engine.calls
+    assert all(report.metrics["replay/num_replayed"] == 0 for report in reports)
+
+
+def test_chosen_trajectory_has_the_lowest_mean_entropy_of_its_candidates(tmp_path):
+    _, _, reports = run(tmp_path, small_config(), 15)
+    selections = [selection for report in reports for selection in report.selections]
+    assert any(selection.entropies.size > 1 for selection in selections)
+    for selection in selections:
+        assert selection.chosen == int(np.argmin(selection.entropies))
+
+
+def test_highest_entropy_variant_chooses_the_other_end(tmp_path):
+    _, _, reports = run(tmp_path, small_config(trajectory_selection=TrajectorySelection.HIGHEST_ENTROPY), 15)
+    for report in reports:
+        for selection in report.selections:
+            assert selection.entropies[selection.chosen] == selection.entropies.max()
+
+
+def test_stored_log_probs_are_those_of_the_rollout_and_reach_the_loss(tmp_path):
+    config = small_config()
+    state, engine = new_state(tmp_path, config), ToyEngine(MEDIUM_RATES)
+    written = {}
+    for _ in range(6):
+        engine.mini_batches.clear()
+        report = exgrpo_step(state, engine, config)
+        replayed = [row for batch in engine.mini_batches for row in batch.rows if row.is_replayed]
+        assert len(replayed) == len(report.selections)
+        for row in replayed:
+            assert any(
+                np.array_equal(row.token_ids, ids) and np.array_equal(row.behavior_log_probs, log_probs)
+                for ids, log_probs in written.values()
+            )
+        for group in report.groups:
+            written |= {t.trajectory_id: (t.token_ids, t.log_probs) for t in group.trajectories}
+
+
+def test_trajectory_ids_are_unique_and_dense(tmp_path):
+    state, _, reports = run(tmp_path, small_config(), 5)
+    ids = [t.trajectory_id for report in reports for group in report.groups for t in group.trajectories]
+    assert ids == list(range(state.next_trajectory_id))
+
+
+def test_events_rebuild_the_buffer_of_every_step(tmp_path):
+    config = small_config()
+    state, engine = new_state(tmp_path, config), ToyEngine(list(np.linspace(0.1, 0.95, NUM_QUESTIONS)))
+    rebuilt: dict[int, int] = {}
+    for _ in range(25):
+        report = exgrpo_step(state, engine, config)
+        for event in report.buffer_events:
+            if event.kind in (BufferEventKind.MOVED, BufferEventKind.RETIRED):
+                assert rebuilt.get(event.question_index) == event.bucket_from
+                if event.bucket_to is None:
+                    rebuilt.pop(event.question_index, None)
+                else:
+                    rebuilt[event.question_index] = event.bucket_to
+        actual = {i: state.replay_buffer.bucket_of(i) for i in range(NUM_QUESTIONS)}
+        assert rebuilt == {i: bucket for i, bucket in actual.items() if bucket is not None}
+
+
+def test_when_all_is_retired_fresh_draws_come_from_everything_and_the_run_says_so(tmp_path):
+    config = small_config()
+    _, _, reports = run(tmp_path, config, 8, rates=[1.0] * NUM_QUESTIONS)
+    assert reports[-1].metrics["buffer/num_retired"] == NUM_QUESTIONS
+    assert "all of the data set" in reports[-1].notices[0]
+
+
+def test_redraw_brings_retired_questions_back_as_fresh_ones(tmp_path):
+    config = small_config(retired=RetiredRule.REDRAW)
+    _, _, reports = run(tmp_path, config, 10, rates=[1.0] * NUM_QUESTIONS)
+    seen = [group.question.index for report in reports for group in report.groups]
+    assert len(seen) > len(set(seen))
+    assert not any(report.notices for report in reports)
+
+
+def test_review_puts_a_tenth_of_the_retired_into_fresh_slots_every_interval(tmp_path):
+    config = small_config(review_interval=5, review_fraction=0.1)
+    state, engine = new_state(tmp_path, config), ToyEngine([1.0] * 25 + [0.0] * 15)
+    for step in range(1, 11):
+        retired = set(state.retired_set.sorted_members().tolist())
+        report = exgrpo_step(state, engine, config)
+        reviewed = {e.question_index for e in report.buffer_events if e.kind is BufferEventKind.REVIEWED}
+        assert len(reviewed) == (round(0.1 * len(retired)) if step % 5 == 0 else 0)
+        assert reviewed <= retired
+        assert reviewed <= {group.question.index for group in report.groups}
+
+
+def test_review_never_takes_more_than_the_fresh_slots(tmp_path):
+    config = small_config(review_interval=1, review_fraction=1.0)
+    _, _, reports = run(tmp_path, config, 8, rates=[1.0] * NUM_QUESTIONS)
+    assert all(len(report.groups) == 8 for report in reports)
+    assert kinds(reports[-1]).count(BufferEventKind.REVIEWED) == 8
+
+
+def test_uniform_selection_ignores_buckets(tmp_path):
+    config = small_config(question_selection=QuestionSelection.UNIFORM)
+    _, _, reports = run(tmp_path, config, 4)
+    assert reports[-1].metrics["replay/num_replayed"] == 4
+
+
+def test_recent_selection_replays_nothing_older_than_its_window(tmp_path):
+    config = small_config(question_selection=QuestionSelection.RECENT, recent_steps=2)
+    _, _, reports = run(tmp_path, config, 12)
+    for report in reports:
+        for selection in report.selections:
+            assert selection.born_steps.max() >= report.step - 2
+
+
+def test_masked_grpo_zeroes_the_advantages_of_other_groups(tmp_path):
+    config = small_config(experience_ratio=0.0, mask_range=HARD)
+    _, _, reports = run(tmp_path, config, 3)
+    for group in (group for report in reports for group in report.groups):
+        if (group.rewards >= 1).mean() in (0.25,):
+            assert np.abs(group.advantages).max() > 0
+        else:
+            assert np.abs(group.advantages).max() == 0
+
+
+def test_continuous_rewards_store_above_mean_trajectories_and_never_retire(tmp_path):
+    config = small_config(reward_kind=RewardKind.CONTINUOUS)
+    state = new_state(tmp_path, config)
+    engine = ToyEngine(MEDIUM_RATES, rewards=lambda index, rng: 2.0 + rng.normal() * (1 + index))
+    first = exgrpo_step(state, engine, config)
+    stored = {e.trajectory_id for e in first.buffer_events if e.kind is BufferEventKind.INSERTED}
+    above = {t.trajectory_id for group in first.groups for t in group.trajectories if t.reward > group.rewards.mean()}
+    assert stored == above
+    later = [exgrpo_step(state, engine, config) for _ in range(10)]
+    assert len(state.retired_set) == 0
+    assert later[-1].metrics["replay/num_replayed"] > 0
+    assert "reward/pass_at_1" not in later[-1].metrics
+
+
+def test_external_trajectory_joins_its_questions_fresh_group_with_behavior_probability_one(tmp_path):
+    config = small_config(experience_ratio=0.0, uses_external_experience=True)
+    ids = np.array([7, 8, 9], dtype=np.int32)
+    external = {i: Experience(-1, -1 - i, i, 0, 1.0, ids, np.zeros(3, dtype=np.float32)) for i in range(0, 40, 2)}
+    state, engine = new_state(tmp_path, config, external=external), ToyEngine(MEDIUM_RATES)
+    report = exgrpo_step(state, engine, config)
+    for group in report.groups:
+        has_external = group.question.index % 2 == 0
+        assert group.is_experiential is has_external
+        assert len(group.trajectories) == (3 if has_external else 4)
+    rows = [row for batch in engine.mini_batches for row in batch.rows if row.is_replayed]
+    assert rows
+    assert all(np.array_equal(row.behavior_log_probs, np.zeros(3)) for row in rows)
+    assert report.selections == []
+
+
+def test_metrics_are_declared(tmp_path):
+    _, _, reports = run(tmp_path, small_config(), 5)
+    assert set().union(*(report.metrics for report in reports)) <= set(METRICS)
+    assert reports[-1].metrics["rollouts/fresh_total"] == sum(
+        len(group.trajectories) for report in reports for group in report.groups
+    )
+
+
+@pytest.mark.parametrize("stop_at", [0, 1, 4, 9])
+def test_saved_and_restored_state_goes_on_with_the_same_draws(tmp_path, stop_at):
+    config = small_config(start_pass_rate=0.3, trajectory_selection=TrajectorySelection.RANDOM, review_interval=3)
+    rates = list(np.linspace(0.1, 0.95, NUM_QUESTIONS))
+    state, engine = new_state(tmp_path, config), ToyEngine(rates)
+    run(tmp_path, config, stop_at, state=state, engine=engine)
+    state.save(tmp_path / "saved")
+    engine_rng = engine.rng.bit_generator.state
+    uninterrupted = [exgrpo_step(state, engine, config) for _ in range(6)]
+
+    restored = ExGRPOState.restore(
+        tmp_path / "buffer", tmp_path / "saved", [question(i) for i in range(NUM_QUESTIONS)], config
+    )
+    engine = ToyEngine(rates)
+    engine.rng.bit_generator.state = engine_rng
+    resumed = [exgrpo_step(restored, engine, config) for _ in range(6)]
+    for a, b in zip(uninterrupted, resumed, strict=True):
+        assert [group.question.index for group in a.groups] == [group.question.index for group in b.groups]
+        assert a.buffer_events == b.buffer_events
+        assert a.buckets == b.buckets
+        timeless = [{k: v for k, v in r.metrics.items() if not k.startswith("seconds/")} for r in (a, b)]
+        assert timeless[0] == {**timeless[1], "buffer/num_tokens": timeless[0]["buffer/num_tokens"]}
+
+
+def test_state_of_other_questions_is_refused(tmp_path):
+    config = small_config()
+    state, _, _ = run(tmp_path, config, 2)
+    state.save(tmp_path / "saved")
+    others = [dataclasses.replace(question(i), question_id=f"other{i}") for i in range(NUM_QUESTIONS)]
+    with pytest.raises(ValueError, match="other questions"):
+        ExGRPOState.restore(tmp_path / "buffer", tmp_path / "saved", others, config)
+
+
+@pytest.mark.parametrize("damage", ["cut", "missing", "key gone"])
+def test_damaged_state_is_named(tmp_path, damage):
+    config = small_config()
+    state, _, _ = run(tmp_path, config, 2)
+    state.save(tmp_path / "saved")
+    path = tmp_path / "saved" / "experience.json"
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_text(path.read_text()[:40] if damage == "cut" else "{}")
+    with pytest.raises(ValueError, match=r"experience\.json"):
+        ExGRPOState.restore(tmp_path / "buffer", tmp_path / "saved", [question(i) for i in range(40)], config)
+
+
+def test_too_few_questions_are_refused_with_advice(tmp_path):
+    with pytest.raises(ValueError, match=r"lower algorithm\.batch_size"):
+        new_state(tmp_path, small_config(), num_questions=3)
+
+
+def test_misnumbered_questions_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="position"):
+        ExGRPOState.create(tmp_path, [question(1)] * 8, small_config())
+
+
+def test_engine_that_miscounts_rollouts_is_caught(tmp_path):
+    config = small_config()
+
+    class Miscounting(ToyEngine):
+        def rollout(self, requests):
+            groups = super().rollout(requests)
+            groups[0].trajectories.pop()
+            return groups
+
+    with pytest.raises(ValueError, match="asked for 4 rollouts"):
+        run(tmp_path, config, 1, engine=Miscounting(MEDIUM_RATES))
+
+
+def test_engine_that_misaligns_scores_is_caught(tmp_path):
+    config = small_config()
+
+    class Misaligned(ToyEngine):
+        def entropies(self, questions, candidates):
+            scores = super().entropies(questions, candidates)
+            scores.entropies[0] = np.append(scores.entropies[0], 0.0)
+            return scores
+
+    with pytest.raises(ValueError, match="entropies"):
+        run(tmp_path, config, 3, engine=Misaligned(MEDIUM_RATES))

@@ -1,0 +1,51 @@
+import dataclasses
+
+import pytest
+
+from exgrpo_core.config import HARD, CorrectnessRange, ExGRPOConfig, RetiredRule, RewardKind
+
+
+def test_defaults_are_the_papers():
+    config = ExGRPOConfig()
+    assert (config.batch_size, config.mini_batch_size, config.rollouts_per_question) == (128, 64, 8)
+    assert (config.experience_ratio, config.bucket_center, config.bucket_spread) == (0.5, 0.5, 1.0)
+    assert (config.start_pass_rate, config.shaping_beta, config.entropy_coefficient) == (0.35, 0.1, 0.001)
+    assert (config.max_prompt_tokens, config.max_response_tokens, config.temperature) == (1024, 8192, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"batch_size": 0}, "batch_size"),
+        ({"mini_batch_size": 48}, "mini_batch_size"),
+        ({"rollouts_per_question": 1}, "rollouts_per_question"),
+        ({"temperature": 0.0}, "temperature"),
+        ({"experience_ratio": 1.0}, "experience_ratio"),
+        ({"bucket_spread": 0.0}, "bucket_spread"),
+        ({"start_pass_rate": 1.5}, "start_pass_rate"),
+        ({"reward_kind": RewardKind.CONTINUOUS}, "start_pass_rate"),
+        ({"reward_kind": RewardKind.CONTINUOUS, "start_pass_rate": None, "mask_range": HARD}, "mask_range"),
+        ({"mask_range": HARD}, "mask_range"),
+        ({"review_interval": 25, "retired": RetiredRule.REDRAW}, "review_interval"),
+        ({"review_fraction": 0.0}, "review_fraction"),
+        ({"clip_epsilon": 1.0}, "clip_epsilon"),
+        ({"shaping_beta": 0.0}, "shaping_beta"),
+        ({"entropy_coefficient": -0.1}, "entropy_coefficient"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_impossible_or_contradictory_settings_name_their_field(changes, named):
+    with pytest.raises(ValueError, match=f"^{named}: expected"):
+        dataclasses.replace(ExGRPOConfig(), **changes)
+
+
+def test_range_upside_down_is_refused():
+    with pytest.raises(ValueError, match="low <= high"):
+        CorrectnessRange(0.5, 0.25, True, True)
+
+
+def test_every_field_explains_itself():
+    source = __import__("inspect").getsource(ExGRPOConfig)
+    for field in dataclasses.fields(ExGRPOConfig):
+        after = source.split(f"\n    {field.name}: ", 1)[1].split("\n", 2)[1]
+        assert after.strip().startswith('"""'), field.name
