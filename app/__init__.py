@@ -1,0 +1,1 @@
+"""Seeing and steering: the workbench in the browser."""

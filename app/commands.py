@@ -1,0 +1,58 @@
+"""The only way from a page to running things: submit, stop, resume, clone, and check what a form holds."""
+
+from app import settings
+from jobs import commands
+from jobs.commands import CommandError
+from jobs.specs import SpecError, TrainSpec, load_preset, parse_spec, preset_names
+from jobs.status import ENDED, RESUMABLE, RunStatus
+
+__all__ = [
+    "ENDED",
+    "RESUMABLE",
+    "CommandError",
+    "RunStatus",
+    "SpecError",
+    "TrainSpec",
+    "branch",
+    "check",
+    "clone",
+    "load_preset",
+    "preset_names",
+    "resume",
+    "stop",
+    "submit",
+]
+
+
+def check(content: dict[str, object]) -> TrainSpec:
+    """Return the specification that a form holds.
+
+    Raises:
+        SpecError: One sentence a wrong field.
+    """
+    return parse_spec(content, "form")
+
+
+def submit(spec: TrainSpec) -> str:
+    """Queue a run and return its id."""
+    return commands.submit(settings.current().runs_root, spec)
+
+
+def stop(run_id: str) -> None:
+    """Ask a run to stop after the step it is in."""
+    commands.stop(settings.current().runs_root, run_id)
+
+
+def resume(run_id: str) -> None:
+    """Queue a new attempt from the newest whole checkpoint."""
+    commands.resume(settings.current().runs_root, run_id)
+
+
+def clone(run_id: str) -> TrainSpec:
+    """Return the specification of a run, to start another from."""
+    return commands.clone(settings.current().runs_root, run_id)
+
+
+def branch(run_id: str, step: int) -> str:
+    """Queue a new run from a checkpoint of another and return its id."""
+    return commands.branch(settings.current().runs_root, run_id, step)

@@ -1,0 +1,78 @@
+"""The replay buffer over the steps, bucket by bucket."""
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from app import theme
+from app.components import figures
+from db.rows import BucketRow
+
+MAX_COLUMNS = 240
+_QUANTITIES = {"Questions": "questions in the bucket", "Draws": "questions drawn from the bucket"}
+
+
+def show(rows: Sequence[BucketRow], rollouts_per_question: int, key: str) -> str:
+    """Show buckets against steps, coloured by size or by draws as chosen; return what was chosen."""
+    with st.container(border=True, gap="xxsmall", key=f"card-{key}"):
+        with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+            st.markdown("**Buckets** &nbsp; :gray[:small[questions by correct rollouts of K]]", width="content")
+            chosen = st.segmented_control(
+                "Colour by",
+                list(_QUANTITIES),
+                default="Questions",
+                required=True,
+                key="buckets",
+                bind="query-params",
+                label_visibility="collapsed",
+            )
+        figure = heatmap(rows, rollouts_per_question, chosen)
+        if figure is None:
+            st.markdown(
+                ":gray[The buffer is empty. Collection begins with the delayed start, when Pass@1 of a batch is high "
+                "enough.]"
+            )
+        else:
+            st.plotly_chart(
+                figure,
+                key=f"{key}-{chosen}",
+                config={"displaylogo": False},
+                alt=f"Heat-map of steps against buckets, coloured by {_QUANTITIES[chosen]}",
+            )
+    return chosen
+
+
+def heatmap(rows: Sequence[BucketRow], rollouts_per_question: int, quantity: str) -> go.Figure | None:
+    """Return the heat-map, or None when no bucket ever held a question."""
+    steps = _spread(sorted({row.step for row in rows}), MAX_COLUMNS)
+    if not steps or not any(row.num_questions for row in rows):
+        return None
+    values = {(row.step, row.bucket): row.num_drawn if quantity == "Draws" else row.num_questions for row in rows}
+    top = max(max(row.bucket for row in rows), rollouts_per_question - 1)
+    buckets = list(range(top + 1))
+    colours = theme.palette()
+    figure = figures.new_figure(height=60 + 27 * len(buckets))
+    figure.add_trace(
+        go.Heatmap(
+            x=steps,
+            y=[f"{bucket}/{rollouts_per_question}" for bucket in buckets],
+            z=[[values.get((step, bucket), 0) for step in steps] for bucket in buckets],
+            colorscale=[[0, colours.empty_cell], [1, colours.full_cell]],
+            zmin=0,
+            ygap=2,
+            colorbar={"thickness": 10, "outlinewidth": 0, "tickfont": {"size": 11}},
+            hovertemplate=f"step %{{x}}<br>%{{y}} correct<br>%{{z}} {_QUANTITIES[quantity]}<extra></extra>",
+        )
+    )
+    figure.update_layout(hovermode="closest")
+    figure.update_yaxes(showgrid=False, type="category")
+    return figure
+
+
+def _spread(steps: list[int], most: int) -> list[int]:
+    """Return at most `most` steps, evenly spread, the last one included."""
+    if len(steps) <= most:
+        return steps
+    stride = -(-len(steps) // most)
+    return steps[::-1][::stride][::-1]

@@ -1,0 +1,181 @@
+"""A run's curves, grouped as in the paper."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from app import theme
+from app.components import figures
+from app.theme import Palette
+from db.rows import EvaluationRow, MetricPoint
+
+Series = dict[str, list[MetricPoint]]
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One metric in a chart; `colour` picks it from the palette by meaning."""
+
+    key: str
+    name: str
+    colour: Callable[[Palette], str]
+    dash: str = "solid"
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Curves of one unit on one pair of axes."""
+
+    title: str
+    unit: str
+    curves: tuple[Curve, ...]
+    has_log_axis: bool = False
+    is_stacked: bool = False
+    starts_at_zero: bool = True
+
+
+PASS_RATES = Chart(
+    "Reward and Pass@1",
+    "share of rollouts or questions",
+    (
+        Curve("reward/pass_at_k", "Pass@K of the batch", lambda p: p.muted, "dot"),
+        Curve("reward/pass_at_1", "Pass@1 of fresh rollouts", lambda p: p.fresh),
+    ),
+)
+CHARTS = (
+    Chart(
+        "Entropy",
+        "nats a token",
+        (
+            Curve("policy/entropy", "fresh rollouts", lambda p: p.fresh),
+            Curve("replay/entropy_chosen", "replayed: chosen", lambda p: p.replay),
+            Curve("replay/entropy_rejected", "candidates not chosen", lambda p: p.muted, "dot"),
+        ),
+    ),
+    Chart(
+        "Response length",
+        "tokens",
+        (
+            Curve("response/max_tokens", "longest", lambda p: p.warning, "dot"),
+            Curve("response/mean_tokens", "mean of fresh rollouts", lambda p: p.fresh),
+        ),
+    ),
+    Chart(
+        "Replay",
+        "trajectories a step",
+        (
+            Curve("replay/num_replayed", "replayed", lambda p: p.replay),
+            Curve("replay/deficit", "asked for, not available", lambda p: p.warning, "dot"),
+            Curve("experience/num_inserted", "added to the buffer", lambda p: p.muted),
+        ),
+    ),
+    Chart(
+        "Importance ratio of replayed tokens",
+        "π now / π then, logarithmic",
+        (
+            Curve("ratio/replayed_max", "largest", lambda p: p.warning, "dot"),
+            Curve("ratio/replayed_mean", "mean", lambda p: p.replay),
+            Curve("ratio/shaped_mean", "mean of f(w)", lambda p: p.retired),
+        ),
+        has_log_axis=True,
+    ),
+    Chart(
+        "Effective sample size",
+        "share of replayed tokens",
+        (Curve("ratio/replayed_ess", "effective sample size", lambda p: p.replay),),
+    ),
+    Chart(
+        "Gradient norm",
+        "before clipping",
+        (Curve("optim/gradient_norm", "gradient norm", lambda p: p.fresh),),
+    ),
+    Chart(
+        "Loss",
+        "policy term and total",
+        (
+            Curve("loss/policy", "policy term", lambda p: p.fresh),
+            Curve("loss/total", "total", lambda p: p.muted, "dot"),
+        ),
+        starts_at_zero=False,
+    ),
+    Chart(
+        "Time by phase",
+        "seconds a step",
+        (
+            Curve("seconds/rollout", "rollout and grading", lambda p: p.fresh),
+            Curve("seconds/score", "scoring candidates", lambda p: p.replay),
+            Curve("seconds/update", "update", lambda p: p.held_out),
+            Curve("seconds/manage", "everything else", lambda p: p.muted),
+        ),
+        is_stacked=True,
+    ),
+    Chart(
+        "Age of replayed trajectories",
+        "steps",
+        (
+            Curve("replay/age_max", "oldest", lambda p: p.warning, "dot"),
+            Curve("replay/age_mean", "mean", lambda p: p.replay),
+        ),
+    ),
+)
+KEYS = tuple(curve.key for chart in (PASS_RATES, *CHARTS) for curve in chart.curves)
+"""Every metric that these charts need, to be read at once."""
+
+
+def show(series: Series, evaluations: Sequence[EvaluationRow], key: str) -> None:
+    """Show all charts in two columns, the pass rates first."""
+    columns = st.columns(2, gap="small")
+    with columns[0]:
+        _card(PASS_RATES, _pass_rates(series, evaluations), key)
+    for position, chart in enumerate(CHARTS, start=1):
+        with columns[position % 2]:
+            _card(chart, figure_of(chart, series), key)
+
+
+def figure_of(chart: Chart, series: Series) -> go.Figure | None:
+    """Return the chart with the series that have values, or None if none has."""
+    drawn = [curve for curve in chart.curves if series.get(curve.key)]
+    if not drawn:
+        return None
+    colours = theme.palette()
+    figure = figures.new_figure()
+    for curve in drawn:
+        figures.add_line(figure, curve.name, series[curve.key], curve.colour(colours), dash=curve.dash)
+    if chart.is_stacked:
+        figure.update_traces(stackgroup="all", line={"width": 0.5})
+    if chart.has_log_axis:
+        figure.update_yaxes(type="log", rangemode="normal", dtick=1)
+    elif not chart.starts_at_zero:
+        figure.update_yaxes(rangemode="normal")
+    return figure
+
+
+def _pass_rates(series: Series, evaluations: Sequence[EvaluationRow]) -> go.Figure | None:
+    figure = figure_of(PASS_RATES, series)
+    held_out = [row for row in evaluations if row.question_set == "held_out"]
+    if held_out:
+        figure = figure or figures.new_figure()
+        colour = theme.palette().held_out
+        figure.add_trace(
+            go.Scatter(
+                x=[row.step for row in held_out],
+                y=[row.avg_at_n for row in held_out],
+                error_y={"array": [1.96 * row.standard_error for row in held_out], "thickness": 1, "width": 3},
+                name=f"Avg@{held_out[-1].samples_per_question} held out, 95 % interval",
+                mode="lines+markers",
+                line={"color": colour, "width": 1.5},
+                marker={"color": colour, "size": 7, "symbol": "diamond"},
+                hovertemplate="%{y:.1%}",
+            )
+        )
+    if figure is not None:
+        figure.update_yaxes(tickformat=".0%")
+    return figure
+
+
+def _card(chart: Chart, figure: go.Figure | None, key: str) -> None:
+    slug = chart.title.lower().replace(" ", "-")
+    names = ", ".join(curve.name for curve in chart.curves)
+    figures.show_card(chart.title, chart.unit, figure, f"{key}-{slug}", f"{chart.title} over steps: {names}")

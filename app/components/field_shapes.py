@@ -1,0 +1,141 @@
+"""The fields of a specification as a form needs them, read from its types and attribute docstrings."""
+
+import ast
+import dataclasses
+import inspect
+import re
+import textwrap
+import types
+import typing
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from app.commands import TrainSpec
+
+HIDDEN = frozenset({"kind", "preset"})
+GREEK = {
+    "rho": "\N{GREEK SMALL LETTER RHO}",
+    "mu": "\N{GREEK SMALL LETTER MU}",
+    "sigma": "\N{GREEK SMALL LETTER SIGMA}",
+    "beta": "\N{GREEK SMALL LETTER BETA}",
+    "epsilon": "\N{GREEK SMALL LETTER EPSILON}",
+}
+_SYMBOL = re.compile(r"^(rho|mu|sigma|beta|epsilon|B|K|S|f\(w\))(?: of [^:.]*)?: ")
+_NAMED_SYMBOL = re.compile(r"^(beta|epsilon) of ")
+
+
+class InputKind(StrEnum):
+    """Which widget a field gets."""
+
+    SWITCH = "switch"
+    WHOLE_NUMBER = "whole_number"
+    NUMBER = "number"
+    TEXT = "text"
+    CHOICE = "choice"
+    CHOICES = "choices"
+    WORDS = "words"
+    CORRECTNESS_RANGE = "correctness_range"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldShape:
+    """One field: where it stands, what it means, and what it may hold."""
+
+    path: str
+    label: str
+    symbol: str
+    explanation: str
+    kind: InputKind
+    options: tuple[str, ...]
+    is_optional: bool
+
+
+@cache
+def sections() -> dict[str, tuple[FieldShape, ...]]:
+    """Return the fields by section; those of the run itself come first, under `run`."""
+    found: dict[str, tuple[FieldShape, ...]] = {"run": ()}
+    hints = typing.get_type_hints(TrainSpec)
+    docs = attribute_docs(TrainSpec)
+    for name in _field_names(TrainSpec):
+        if name in HIDDEN:
+            continue
+        if _is_section(hints[name]):
+            found[name] = _section(hints[name], f"{name}.")
+        else:
+            found["run"] += (_shape(name, hints[name], docs.get(name, "")),)
+    return found
+
+
+def attribute_docs(cls: type) -> dict[str, str]:
+    """Return the docstring that stands under each attribute of a class, on one line."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    docs: dict[str, str] = {}
+    target = None
+    for node in getattr(body, "body", []):
+        text = node.value.value if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) else None
+        if target is not None and isinstance(text, str):
+            docs[target] = " ".join(text.split())
+        target = node.target.id if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) else None
+    return docs
+
+
+def _section(cls: type, prefix: str) -> tuple[FieldShape, ...]:
+    hints, docs = typing.get_type_hints(cls), attribute_docs(cls)
+    return tuple(_shape(prefix + name, hints[name], docs.get(name, "")) for name in _field_names(cls))
+
+
+def _field_names(cls: type) -> list[str]:
+    if issubclass(cls, BaseModel):
+        return list(cls.model_fields)
+    return [field.name for field in dataclasses.fields(cls)]
+
+
+def _is_section(annotation: object) -> bool:
+    return isinstance(annotation, type) and (issubclass(annotation, BaseModel) or dataclasses.is_dataclass(annotation))
+
+
+def _shape(path: str, annotation: object, doc: str) -> FieldShape:
+    symbol, explanation = split_symbol(doc)
+    annotation, is_optional = _without_none(annotation)
+    kind, options = _kind(annotation)
+    label = path.rpartition(".")[2].replace("_", " ").capitalize()
+    return FieldShape(path, label, symbol, explanation, kind, options, is_optional)
+
+
+def split_symbol(doc: str) -> tuple[str, str]:
+    """Split an attribute docstring into the paper's symbol, if it names one, and the explanation."""
+    match = _SYMBOL.match(doc)
+    if match:
+        explanation = doc[match.end() :]
+        return GREEK.get(match[1], match[1]), explanation[:1].upper() + explanation[1:]
+    named = _NAMED_SYMBOL.match(doc)
+    return (GREEK[named[1]] if named else ""), doc
+
+
+def _without_none(annotation: object) -> tuple[object, bool]:
+    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
+        parts = [part for part in typing.get_args(annotation) if part is not type(None)]
+        if len(parts) == 1:
+            return parts[0], True
+    return annotation, False
+
+
+def _kind(annotation: object) -> tuple[InputKind, tuple[str, ...]]:
+    arguments = typing.get_args(annotation)
+    if typing.get_origin(annotation) is typing.Literal:
+        return InputKind.CHOICE, tuple(str(option) for option in arguments)
+    if typing.get_origin(annotation) is tuple:
+        options = typing.get_args(arguments[0]) if typing.get_origin(arguments[0]) is typing.Literal else ()
+        return (InputKind.CHOICES, tuple(map(str, options))) if options else (InputKind.WORDS, ())
+    if isinstance(annotation, type) and issubclass(annotation, StrEnum):
+        return InputKind.CHOICE, tuple(member.value for member in annotation)
+    simple = {bool: InputKind.SWITCH, int: InputKind.WHOLE_NUMBER, float: InputKind.NUMBER}
+    if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
+        return InputKind.CORRECTNESS_RANGE, ()
+    if annotation in {str, Path}:
+        return InputKind.TEXT, ()
+    return simple[annotation], ()

@@ -1,0 +1,62 @@
+"""The frame that all charts share: title, unit, axes, and what to show without data."""
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from app import theme
+from db.rows import MetricPoint
+
+HEIGHT = 250
+_CONFIG = {
+    "displaylogo": False,
+    "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
+    "toImageButtonOptions": {"format": "png", "scale": 2},
+}
+
+
+def new_figure(height: int = HEIGHT) -> go.Figure:
+    """Return an empty figure in the look of the workbench."""
+    colours = theme.palette()
+    axis = {"gridcolor": colours.grid, "zeroline": False, "linecolor": colours.grid, "tickfont": {"size": 11}}
+    figure = go.Figure()
+    figure.update_layout(
+        height=height,
+        margin={"l": 8, "r": 8, "t": 8, "b": 8},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        font={"color": colours.text, "size": 12},
+        hovermode="x unified",
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "font": {"size": 11}},
+        uirevision="keep",
+    )
+    figure.update_xaxes(**axis, title={"text": "step", "font": {"size": 11}, "standoff": 4}, showgrid=False)
+    figure.update_yaxes(**axis, rangemode="tozero", automargin=True)
+    return figure
+
+
+def add_line(figure: go.Figure, name: str, points: Sequence[MetricPoint], colour: str, **style: object) -> None:
+    """Add one curve, SVG since at most a few hundred points are asked for; extra `style` goes to the line."""
+    figure.add_trace(
+        go.Scatter(
+            x=[point.step for point in points],
+            y=[point.value for point in points],
+            name=name,
+            mode="lines" if len(points) > 1 else "markers",
+            line={"color": colour, "width": 2, **style},
+            marker={"color": colour},
+            hovertemplate="%{y:.4~g}",
+        )
+    )
+
+
+def show_card(title: str, unit: str, figure: go.Figure | None, key: str, alt: str) -> None:
+    """Show a figure framed under its title and unit; None says that there are no values yet."""
+    with st.container(border=True, gap="xxsmall", key=f"card-{key}"):
+        st.markdown(f"**{title}** &nbsp; :gray[:small[{unit}]]")
+        if figure is None:
+            with st.container(height=HEIGHT, border=False, vertical_alignment="center", horizontal_alignment="center"):
+                st.markdown(":gray[No values yet]", width="content")
+        else:
+            st.plotly_chart(figure, key=key, config=_CONFIG, alt=alt)

@@ -1,0 +1,23 @@
+"""A framed message: what happened, and what to do. Its text is shown as it is, never as markup."""
+
+from typing import Literal
+
+import streamlit as st
+
+from app.formats import inert
+
+Kind = Literal["error", "warning", "info"]
+
+_ICONS = {
+    "error": ":red[:material/error:]",
+    "warning": ":orange[:material/warning:]",
+    "info": ":blue[:material/info:]",
+}
+
+
+def show(kind: Kind, title: str, text: str) -> None:
+    """Show `text`, which may come from anywhere, under a `title` of the workbench's own."""
+    with st.container(border=True, key=f"notice-{kind}-{title.lower().replace(' ', '-')}", gap="xxsmall"):
+        st.markdown(f"{_ICONS[kind]} **{title}**")
+        if text:
+            st.text(inert(text))

@@ -1,0 +1,119 @@
+"""The top of a run's page: name, state, progress, pace, scores."""
+
+from collections.abc import Mapping, Sequence
+
+import streamlit as st
+
+from app.components import notice, run_progress, status_badge
+from app.formats import NONE_SHOWN, ago, duration, exact, inert, number, seconds, share
+from db.rows import EvaluationRow, RunRow
+
+
+def show_identity(row: RunRow) -> None:
+    """Show the run's name, state and origin; names are shown as they are."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        with st.container(key="run-title", width="content"):
+            st.text(inert(row.name))
+        status_badge.show(row)
+    facts = [row.method, row.model, row.dataset, f"preset {row.preset}" if row.preset else "no preset", row.engine]
+    with st.container(key="run-facts"):
+        st.text(
+            inert(" · ".join(facts)),
+            help=f"Run id `{row.run_id}`, attempt {row.attempt}, created {exact(row.created_at)}",
+        )
+
+
+def show_reason(row: RunRow) -> None:
+    """Show why the run failed or was lost, if it was."""
+    if row.status == "failed":
+        notice.show("error", "The run failed", row.status_reason or "It gave no reason; see the log.")
+    elif row.status == "lost":
+        notice.show(
+            "warning", "The run was lost", row.status_reason or "Its process ended without a word; resume goes on."
+        )
+    elif row.status_reason and row.status in {"queued", "stopped"}:
+        notice.show("info", status_badge.state_name(row.status).capitalize(), row.status_reason)
+
+
+def show_figures(row: RunRow, last: Mapping[str, float], evaluations: Sequence[EvaluationRow]) -> None:
+    """Show progress and the newest figures as tiles."""
+    with st.container(gap="small"):
+        st.progress(run_progress.fraction(row), text=_progress_text(row))
+        tiles = st.columns(5, gap="small")
+        _pace_tile(tiles[0], row)
+        tiles[1].metric(
+            "Pass@1",
+            share(row.last_pass_at_1),
+            border=True,
+            height="stretch",
+            chart_data=[100 * value for value in row.pass_at_1_curve] or None,
+            help="Share of fresh rollouts of the last batch that are correct",
+        )
+        _held_out_tile(tiles[2], row, evaluations)
+        tiles[3].metric(
+            "Replay buffer",
+            _count(last, "buffer/num_questions"),
+            _trajectories(last),
+            delta_color="off",
+            delta_arrow="off",
+            border=True,
+            height="stretch",
+            help="Questions in the buffer, and the trajectories stored for them",
+        )
+        tiles[4].metric(
+            "Retired",
+            _count(last, "buffer/num_retired"),
+            f"{number(last['replay/num_replayed'])} replayed last step" if "replay/num_replayed" in last else None,
+            delta_color="off",
+            delta_arrow="off",
+            border=True,
+            height="stretch",
+            help="Questions that were solved in all K rollouts",
+        )
+
+
+def _pace_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow) -> None:
+    left = run_progress.seconds_left(row)
+    pace = f"{seconds(row.seconds_per_step)} a step" if row.seconds_per_step else None
+    spent = None
+    if row.started_at and row.ended_at:
+        spent = (row.ended_at - row.started_at).total_seconds()
+    tile.metric(
+        "Time left" if row.status == "running" else "Time taken",
+        duration(left if row.status == "running" else spent),
+        pace,
+        delta_color="off",
+        delta_arrow="off",
+        border=True,
+        height="stretch",
+        help="At the pace of the last steps" if row.status == "running" else "From start to end",
+    )
+
+
+def _held_out_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow, evaluations: Sequence[EvaluationRow]) -> None:
+    held_out = [evaluation for evaluation in evaluations if evaluation.question_set == "held_out"]
+    gain = None
+    if len(held_out) > 1:
+        gain = f"{100 * (held_out[-1].avg_at_n - held_out[0].avg_at_n):+.1f} points since step {held_out[0].step}"
+    tile.metric(
+        f"Avg@{held_out[-1].samples_per_question} held out" if held_out else "Held out",
+        share(held_out[-1].avg_at_n if held_out else row.last_avg_at_n),
+        gain,
+        border=True,
+        height="stretch",
+        help="Mean correctness on questions that are not trained on",
+    )
+
+
+def _progress_text(row: RunRow) -> str:
+    text = f"Step {row.step:,} of {row.num_steps:,} · {100 * run_progress.fraction(row):.0f} %"
+    return f"{text} · last data {ago(row.last_event_at)}" if row.last_event_at else text
+
+
+def _count(last: Mapping[str, float], key: str) -> str:
+    return number(last[key]) if key in last else NONE_SHOWN
+
+
+def _trajectories(last: Mapping[str, float]) -> str | None:
+    stored = last.get("buffer/num_trajectories")
+    return None if stored is None else f"{number(stored)} trajectories"

@@ -1,0 +1,82 @@
+"""What a form stands for: whether it can run, its command, its YAML, and the button that starts it."""
+
+from collections.abc import Mapping
+
+import streamlit as st
+
+from app import commands
+from app.commands import SpecError, TrainSpec
+from app.components import bucket_weights, notice
+from app.components.spec_text import as_yaml, differences, shell_command
+from app.formats import inert
+
+
+def show(content: dict[str, object], base: Mapping[str, object], preset: str | None) -> TrainSpec | None:
+    """Show the summary of a form; return the specification when it is to be launched."""
+    spec = check(content)
+    with st.container(border=True, key="spec-verdict"):
+        changes = differences(base, content)
+        if spec is not None:
+            st.markdown(f":green[:material/check_circle:] **Ready to launch** &nbsp; :gray[{_count(len(changes))}]")
+            st.caption(estimate(spec))
+        is_launched = st.button(
+            "Launch run",
+            type="primary",
+            icon=":material/rocket_launch:",
+            width="stretch",
+            disabled=spec is None,
+            key="launch",
+        )
+    if spec is None:
+        return None
+    if spec.algorithm.is_experiential:
+        with st.container(border=True, key="bucket-weights-card"):
+            algorithm = spec.algorithm
+            bucket_weights.show(algorithm.rollouts_per_question, algorithm.bucket_center, algorithm.bucket_spread)
+    _as_text(spec, preset, differences(base, spec.model_dump(mode="json")))
+    return spec if is_launched else None
+
+
+def check(content: dict[str, object]) -> TrainSpec | None:
+    """Return the specification, or None after one sentence for each wrong field was shown."""
+    try:
+        return commands.check(content)
+    except SpecError as error:
+        sentences = str(error).removeprefix("form: ").split("; ")
+        notice.show("error", "Not ready yet", "\n".join(sentences))
+        return None
+
+
+def estimate(spec: TrainSpec) -> str:
+    """Return in words how much the run will generate."""
+    algorithm = spec.algorithm
+    per_step = algorithm.batch_size * algorithm.rollouts_per_question
+    return (
+        f"{spec.num_steps:,} steps of {algorithm.batch_size:,} questions, "
+        f"{algorithm.rollouts_per_question} rollouts each: "
+        f"at most {spec.num_steps * per_step:,} rollouts of up to {algorithm.max_response_tokens:,} tokens."
+    )
+
+
+def _as_text(spec: TrainSpec, preset: str | None, changes: list) -> None:
+    text = as_yaml(spec.model_dump(mode="json"))
+    with st.container(border=True, key="spec-text"):
+        st.markdown("**The same from a shell**")
+        st.code(inert(shell_command(preset, changes)), language="bash", wrap_lines=True)
+        with st.expander("YAML"):
+            st.code(inert(text), language="yaml", height=360)
+        st.download_button(
+            "Download run.yaml",
+            text,
+            file_name="run.yaml",
+            mime="application/yaml",
+            icon=":material/download:",
+            on_click="ignore",
+            key="spec-download",
+        )
+
+
+def _count(num_changes: int) -> str:
+    if num_changes == 0:
+        return "as the preset has it"
+    return f"{num_changes} change{'s' if num_changes > 1 else ''}"

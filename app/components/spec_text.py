@@ -1,0 +1,63 @@
+"""A specification as text: YAML, differences from another, and the shell command it stands for."""
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import yaml
+
+MAX_OPTIONS_IN_COMMAND = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One field that two specifications hold differently."""
+
+    path: str
+    before: object
+    after: object
+
+
+def flatten(content: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    """Return the fields by dotted path; ranges and lists stay whole values."""
+    fields: dict[str, object] = {}
+    for name, value in content.items():
+        path = f"{prefix}{name}"
+        if isinstance(value, Mapping) and name != "mask_range":
+            fields |= flatten(value, f"{path}.")
+        else:
+            fields[path] = value
+    return fields
+
+
+def differences(before: Mapping[str, object], after: Mapping[str, object]) -> list[Difference]:
+    """Return the fields in which `after` differs, in its order; the preset's name is not one."""
+    old, new = flatten(before), flatten(after)
+    return [
+        Difference(path, old.get(path), value)
+        for path, value in new.items()
+        if path != "preset" and old.get(path) != value
+    ]
+
+
+def as_yaml(content: Mapping[str, object]) -> str:
+    """Return the specification as YAML that `exgrpo train --spec` reads."""
+    return yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True)
+
+
+def shell_command(preset: str | None, changes: list[Difference]) -> str:
+    """Return the command that starts the same run; with many changes, one that reads the downloaded file."""
+    if len(changes) > MAX_OPTIONS_IN_COMMAND:
+        return "exgrpo train --spec run.yaml"
+    parts = ["exgrpo train"]
+    if preset is not None:
+        parts.append(f"--preset {shlex.quote(preset)}")
+    parts += [f"--set {shlex.quote(f'{change.path}={shown(change.after)}')}" for change in changes]
+    return " \\\n  ".join(parts) if len(parts) > 2 else " ".join(parts)
+
+
+def shown(value: object) -> str:
+    """Return a value as `--set` takes it: text that YAML reads as itself as it is, everything else as JSON."""
+    is_plain = isinstance(value, str) and yaml.safe_load(value) == value
+    return str(value) if is_plain else json.dumps(value)

@@ -1,0 +1,86 @@
+"""Numbers with units and sensible digits, times, and text made safe to show."""
+
+import math
+import unicodedata
+from datetime import UTC, datetime
+
+NONE_SHOWN = "\N{EN DASH}"
+_SECONDS_A_MINUTE, _SECONDS_AN_HOUR, _SECONDS_A_DAY = 60, 3600, 86400
+_THOUSAND = 1000
+
+
+def share(value: float | None) -> str:
+    """Return a share in [0, 1] as a percentage: 0.3125 is `31.3 %`."""
+    return NONE_SHOWN if value is None or not math.isfinite(value) else f"{100 * value:.1f} %"
+
+
+def number(value: float | None) -> str:
+    """Return a number with three significant digits, or as an integer with separators."""
+    if value is None or not math.isfinite(value):
+        return NONE_SHOWN
+    if value == int(value) or abs(value) >= _THOUSAND:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def seconds(value: float | None) -> str:
+    """Return a duration of one step: `840 ms`, `3.4 s`, `2 min 05 s`."""
+    if value is None or not math.isfinite(value):
+        return NONE_SHOWN
+    if value < 1:
+        return f"{1000 * value:.0f} ms"
+    return f"{value:.1f} s" if value < _SECONDS_A_MINUTE else duration(value)
+
+
+def duration(value: float | None) -> str:
+    """Return a length of time in its two largest units: `12 s`, `3 min 20 s`, `1 h 05 min`, `2 d 3 h`."""
+    if value is None or not math.isfinite(value) or value < 0:
+        return NONE_SHOWN
+    whole = round(value)
+    if whole < _SECONDS_A_MINUTE:
+        return f"{whole} s"
+    if whole < _SECONDS_AN_HOUR:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    if whole < _SECONDS_A_DAY:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // _SECONDS_A_DAY} d {whole % _SECONDS_A_DAY // 3600} h"
+
+
+def byte_size(num_bytes: int) -> str:
+    """Return a size in decimal units: `1.4 MB`."""
+    value = float(num_bytes)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < _THOUSAND:
+            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= _THOUSAND
+    return f"{value:.1f} TB"
+
+
+def as_utc(at: datetime) -> datetime:
+    """Return the time with its zone; stored times without one are UTC."""
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+
+
+def ago(at: datetime | None, now: datetime | None = None) -> str:
+    """Return how long ago something was: `12 s ago`."""
+    if at is None:
+        return NONE_SHOWN
+    elapsed = ((now or datetime.now(UTC)) - as_utc(at)).total_seconds()
+    return "just now" if elapsed < 1 else f"{duration(elapsed)} ago"
+
+
+def exact(at: datetime | None) -> str:
+    """Return a time to the second, in UTC."""
+    return NONE_SHOWN if at is None else as_utc(at).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def inert(text: str) -> str:
+    """Return text whose control characters (escape sequences, direction overrides) are visible instead of obeyed."""
+    return "".join(_visible(character) for character in text)
+
+
+def _visible(character: str) -> str:
+    if character in "\n\t" or unicodedata.category(character) not in {"Cc", "Cf", "Cs"}:
+        return character
+    code = ord(character)
+    return chr(0x2400 + code) if code < ord(" ") else f"\\u{code:04x}"

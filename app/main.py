@@ -1,0 +1,21 @@
+"""Entry script of the workbench: its pages and what stands on all of them."""
+
+from pathlib import Path
+
+import streamlit as st
+
+from app import theme
+from app.components import supervisor_banner
+
+st.set_page_config(page_title="ExGRPO Workbench", page_icon=theme.ICON, layout="wide")
+st.html(Path(__file__).parent / "style.css")
+st.logo(theme.LOGO, size="large", icon_image=theme.ICON)
+page = st.navigation(
+    [
+        st.Page("app_pages/runs.py", title="Runs", icon=":material/list_alt:", default=True),
+        st.Page("app_pages/new_run.py", title="New run", icon=":material/add_circle:"),
+        st.Page("app_pages/run.py", title="Run", icon=":material/monitoring:"),
+    ]
+)
+supervisor_banner.show()
+page.run()

@@ -1,0 +1,118 @@
+"""The only reader: wraps `db.queries`, opens the database once a process and shares answers for a second."""
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+import streamlit as st
+
+from app import settings
+from app.formats import as_utc
+from app.settings import AppSettings
+from db.queries import buffer, metrics, runs
+from db.rows import (
+    AttemptRow,
+    BucketRow,
+    CheckpointRow,
+    EvaluationRow,
+    MetricPoint,
+    RunRow,
+)
+from db.session import Database, open_database
+
+ANSWER_SECONDS = 1.0
+SUPERVISOR_AWAY_SECONDS = 15.0
+MAX_CHART_POINTS = 400
+_LOG_BYTES = 128 * 1024
+
+Answer = TypeVar("Answer")
+
+
+def list_runs() -> list[RunRow]:
+    """Return all runs, newest first."""
+    return _ask(runs.list_runs)
+
+
+def get_run(run_id: str) -> RunRow | None:
+    """Return one run, or None if there is none of this id."""
+    return next((row for row in list_runs() if row.run_id == run_id), None)
+
+
+def run_spec(run_id: str) -> dict[str, object]:
+    """Return the specification that a run was started with."""
+    return _ask(runs.run_spec, run_id)
+
+
+def list_attempts(run_id: str) -> list[AttemptRow]:
+    """Return a run's attempts, first to last."""
+    return _ask(runs.list_attempts, run_id)
+
+
+def list_checkpoints(run_id: str) -> list[CheckpointRow]:
+    """Return a run's whole checkpoints, oldest first."""
+    return _ask(runs.list_checkpoints, run_id)
+
+
+def metric_series(run_id: str, keys: Sequence[str]) -> dict[str, list[MetricPoint]]:
+    """Return at most `MAX_CHART_POINTS` points of each metric."""
+    return _ask(metrics.metric_series, run_id, tuple(keys), MAX_CHART_POINTS)
+
+
+def last_metrics(run_id: str) -> dict[str, float]:
+    """Return the newest value of every metric."""
+    return _ask(metrics.last_metrics, run_id)
+
+
+def list_evaluations(run_id: str) -> list[EvaluationRow]:
+    """Return a run's evaluations in order of steps."""
+    return _ask(metrics.list_evaluations, run_id)
+
+
+def bucket_grid(run_id: str) -> list[BucketRow]:
+    """Return every bucket of every step."""
+    return _ask(buffer.bucket_grid, run_id)
+
+
+def log_tail(run_id: str, num_lines: int) -> list[str]:
+    """Return the last lines of a run's log, as they are; none if there is no log yet."""
+    if get_run(run_id) is None:
+        return []
+    path = settings.current().runs_root / Path(run_id).name / "log.txt"
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _LOG_BYTES))
+            return file.read().decode("utf-8", errors="replace").splitlines()[-num_lines:]
+    except OSError:
+        return []
+
+
+def supervisor_age_seconds() -> float | None:
+    """Return how long ago the supervisor was last alive, or None if it never ran here."""
+    path = settings.current().runs_root / "workbench" / "supervisor.json"
+    try:
+        at = datetime.fromisoformat(json.loads(path.read_text(encoding="utf-8"))["at"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return (datetime.now(UTC) - as_utc(at)).total_seconds()
+
+
+def _ask(query: Callable[..., Answer], *arguments: object) -> Answer:
+    name = f"{query.__module__}.{query.__qualname__}"
+    return _answer(settings.current(), name, arguments, query)
+
+
+@st.cache_data(ttl=ANSWER_SECONDS, show_spinner=False, max_entries=500)
+def _answer(
+    place: AppSettings,
+    name: str,  # noqa: ARG001 - part of the cache key, which leaves functions out
+    arguments: tuple[object, ...],
+    _query: Callable[..., Answer],
+) -> Answer:
+    return _query(_database(place), *arguments)
+
+
+@st.cache_resource(show_spinner=False)
+def _database(place: AppSettings) -> Database:
+    return open_database(place.database_url, place.runs_root)

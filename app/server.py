@@ -1,0 +1,158 @@
+"""Serves the workbench: Streamlit behind the gate, on one address, with a link that carries the token."""
+
+import argparse
+import ipaddress
+import os
+import re
+import secrets
+import socket
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import streamlit
+import uvicorn
+from starlette.middleware import Middleware
+from streamlit.web import bootstrap
+
+from app import failures, settings, theme
+from app.gate import LOOPBACK_NAMES, TOKEN_PARAMETER, Gate, GateSettings, script_hash
+
+MAIN_SCRIPT = Path(__file__).parent / "main.py"
+DEFAULT_PORT = 8501
+DATABASE_URL_VARIABLE = "EXGRPO_DATABASE_URL"
+TOKEN_VARIABLE = "EXGRPO_TOKEN"
+MIN_TOKEN_LENGTH = 16
+
+
+class ServerError(RuntimeError):
+    """The workbench cannot be served; the message is one sentence for the user."""
+
+
+class _AnnouncingServer(uvicorn.Server):
+    """Prints the link once the server answers."""
+
+    def __init__(self, config: uvicorn.Config, link: str) -> None:
+        super().__init__(config)
+        self._link = link
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            print(self._link, flush=True)  # noqa: T201 - the link is what the launcher waits for
+
+
+def serve(
+    runs_root: Path,
+    database_url: str | None,
+    host: str,
+    port: int,
+    token: str | None,
+    *,
+    allows_remote: bool = False,
+    allowed_hosts: Iterable[str] = (),
+) -> None:
+    """Serve until a signal comes; prints `http://HOST:PORT/?token=...` as soon as the server answers.
+
+    `port` 0 takes a free one, `token` None makes a new one. `allowed_hosts` are further names under which the server
+    may be addressed, for a reverse proxy.
+
+    Raises:
+        ServerError: The host is not loopback, the port is taken, the token is too short or the folder is missing.
+    """
+    if not runs_root.is_dir():
+        raise ServerError(f"runs root {runs_root}: expected a folder; create it or give another one.")
+    check_host(host, allows_remote)
+    token = secrets.token_urlsafe(32) if token is None else token
+    if len(token) < MIN_TOKEN_LENGTH:
+        raise ServerError(f"{TOKEN_VARIABLE}: expected at least {MIN_TOKEN_LENGTH} characters, got {len(token)}.")
+    listener = _listen(host, port)
+    port = listener.getsockname()[1]
+    settings.configure(settings.AppSettings(runs_root.absolute(), database_url))
+    bootstrap.load_config_options(theme.streamlit_options(host, port))
+    gate = GateSettings(
+        token=token,
+        port=port,
+        allowed_hosts=LOOPBACK_NAMES | {host.lower()} | {name.lower() for name in allowed_hosts},
+        inline_script_hashes=_shell_script_hashes(),
+    )
+    application = streamlit.App(
+        MAIN_SCRIPT, middleware=[Middleware(Gate, settings=gate)], on_script_error=failures.show
+    )
+    config = uvicorn.Config(
+        application,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        ws="websockets-sansio",
+        timeout_graceful_shutdown=2,
+    )
+    shown_host = f"[{host}]" if ":" in host else host
+    _AnnouncingServer(config, f"http://{shown_host}:{port}/?{TOKEN_PARAMETER}={token}").run([listener])
+
+
+def check_host(host: str, allows_remote: bool) -> None:
+    """Refuse addresses beyond this machine unless they were asked for by name.
+
+    Raises:
+        ServerError: `host` is no loopback address and `allows_remote` is not set.
+    """
+    try:
+        is_loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = host == "localhost"
+    if not is_loopback and not allows_remote:
+        raise ServerError(
+            f"host {host}: would open the workbench, which starts processes, to other machines; "
+            "use 127.0.0.1 with an SSH tunnel, or pass --allow-remote."
+        )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        raise ServerError(
+            f"port {port} on {host}: cannot be opened ({error.strerror}); choose another --port."
+        ) from None
+    listener.set_inheritable(False)
+    return listener
+
+
+def _shell_script_hashes() -> tuple[str, ...]:
+    """Hashes of the inline scripts in Streamlit's page shell, so that the policy need not allow any other."""
+    shell = Path(streamlit.__file__).parent / "static" / "index.html"
+    return tuple(script_hash(script) for script in re.findall(r"<script>(.*?)</script>", shell.read_text(), re.DOTALL))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the server from a command line; the database URL and the token may come from the environment."""
+    parser = argparse.ArgumentParser(prog="python -m app.server", description="Serve the ExGRPO Workbench.")
+    parser.add_argument("--runs-root", type=Path, required=True, help="folder that holds the run directories")
+    parser.add_argument("--database-url", help=f"database; {DATABASE_URL_VARIABLE} keeps passwords out of `ps`")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="port to listen on; 0 takes a free one")
+    parser.add_argument("--allow-remote", action="store_true", help="allow an address beyond this machine")
+    parser.add_argument("--allow-host", action="append", default=[], help="further Host name to answer under")
+    options = parser.parse_args(arguments)
+    try:
+        serve(
+            options.runs_root,
+            options.database_url or os.environ.get(DATABASE_URL_VARIABLE),
+            options.host,
+            options.port,
+            os.environ.get(TOKEN_VARIABLE),
+            allows_remote=options.allow_remote,
+            allowed_hosts=options.allow_host,
+        )
+    except ServerError as error:
+        print(error, file=sys.stderr)  # noqa: T201 - the one sentence a user sees
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

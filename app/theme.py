@@ -1,0 +1,145 @@
+"""How the workbench looks: colours that mean the same on every page, and Streamlit's options."""
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+ACCENT_LIGHT = "#1F5FBF"
+ACCENT_DARK = "#7FB2FF"
+
+
+@dataclass(frozen=True, slots=True)
+class Palette:
+    """Colours by meaning, after Okabe and Ito, so that colour-blind people can tell them apart."""
+
+    fresh: str
+    """What the policy generates now: Pass@1, fresh rollouts."""
+    held_out: str
+    """Scores on held-out questions."""
+    replay: str
+    """The replay buffer and what is drawn from it."""
+    retired: str
+    """The retired set."""
+    warning: str
+    """Limits, maxima, trouble."""
+    muted: str
+    """Context: secondary curves."""
+    grid: str
+    """Grid lines of charts."""
+    text: str
+    """Text of charts."""
+    empty_cell: str
+    """Low end of the sequential scale."""
+    full_cell: str
+    """High end of the sequential scale."""
+
+
+LIGHT = Palette(
+    fresh="#0072B2",
+    held_out="#D55E00",
+    replay="#009E73",
+    retired="#AA4499",
+    warning="#B8860B",
+    muted="#8A94A6",
+    grid="rgba(100, 116, 139, 0.18)",
+    text="#334155",
+    empty_cell="#EEF3F8",
+    full_cell="#0B4A82",
+)
+DARK = Palette(
+    fresh="#56B4E9",
+    held_out="#F0894A",
+    replay="#2FC79A",
+    retired="#DDA0D0",
+    warning="#E6B422",
+    muted="#8593A8",
+    grid="rgba(148, 163, 184, 0.16)",
+    text="#CBD5E1",
+    empty_cell="#1B2635",
+    full_cell="#8CCBFF",
+)
+
+
+def palette() -> Palette:
+    """Return the colours of the theme that the reader's browser shows."""
+    return DARK if st.context.theme.type == "dark" else LIGHT
+
+
+LOGO = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="188" height="32" viewBox="0 0 188 32">'
+    '<g fill="none" stroke="#3B82C4" stroke-width="3" stroke-linecap="round">'
+    '<path d="M25 9A11 11 0 1 0 26 19"/><path d="M26 4v6h-6" stroke-linejoin="round"/></g>'
+    '<circle cx="15" cy="15.500" r="3.600" fill="#E0763A"/>'
+    '<text x="37" y="21.500" font-family="system-ui,sans-serif" font-size="17" font-weight="700" fill="#3B82C4">'
+    'ExGRPO</text><text x="105" y="21.500" font-family="system-ui,sans-serif" font-size="17" fill="#7A8699">'
+    "Workbench</text></svg>"
+)
+ICON = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="32" height="32" viewBox="0 0 32 32">'
+    '<g fill="none" stroke="#3B82C4" stroke-width="3.500" stroke-linecap="round">'
+    '<path d="M26 10A11 11 0 1 0 27 20"/><path d="M27 4v7h-7" stroke-linejoin="round"/></g>'
+    '<circle cx="16" cy="16.500" r="4" fill="#E0763A"/></svg>'
+)
+
+_LIGHT_OPTIONS = {
+    "primaryColor": ACCENT_LIGHT,
+    "backgroundColor": "#FFFFFF",
+    "secondaryBackgroundColor": "#F3F6FA",
+    "textColor": "#17202E",
+    "borderColor": "#DDE4ED",
+    "linkColor": ACCENT_LIGHT,
+    "codeBackgroundColor": "#F3F6FA",
+    "codeTextColor": "#17202E",
+    "chartCategoricalColors": [LIGHT.fresh, LIGHT.held_out, LIGHT.replay, LIGHT.retired, LIGHT.warning, LIGHT.muted],
+}
+_DARK_OPTIONS = {
+    "primaryColor": ACCENT_DARK,
+    "backgroundColor": "#0E1420",
+    "secondaryBackgroundColor": "#161F2E",
+    "textColor": "#E6EBF3",
+    "borderColor": "#2A3648",
+    "linkColor": ACCENT_DARK,
+    "codeBackgroundColor": "#131C2A",
+    "codeTextColor": "#E6EBF3",
+    "chartCategoricalColors": [DARK.fresh, DARK.held_out, DARK.replay, DARK.retired, DARK.warning, DARK.muted],
+}
+_SHARED_OPTIONS = {
+    "baseFontSize": 15,
+    "baseRadius": "0.5rem",
+    "headingFontSizes": ["1.75rem", "1.35rem", "1.1rem", "1rem", "0.95rem", "0.9rem"],
+    "headingFontWeights": [650, 620, 600, 600, 600, 600],
+    "metricValueFontSize": "1.55rem",
+    "metricValueFontWeight": 600,
+    "codeFontSize": "0.82rem",
+    "linkUnderline": False,
+    "showWidgetBorder": True,
+    "showSidebarBorder": True,
+}
+
+
+def streamlit_options(host: str, port: int) -> dict[str, object]:
+    """Return Streamlit's options: loopback, no statistics, no magic, no tracebacks, and both themes."""
+    options: dict[str, object] = {
+        "server.address": host,
+        "server.port": port,
+        "server.headless": True,
+        "server.fileWatcherType": "none",
+        "server.runOnSave": False,
+        "server.allowRunOnSave": False,
+        "server.enableStaticServing": False,
+        "server.enableAgentApi": False,
+        "server.showEmailPrompt": False,
+        "server.enableCORS": True,
+        "server.enableXsrfProtection": True,
+        "server.maxUploadSize": 1,
+        "browser.gatherUsageStats": False,
+        "client.toolbarMode": "minimal",
+        "client.showErrorDetails": "none",
+        "client.showErrorLinks": "false",
+        "client.allowedOrigins": [],
+        "runner.magicEnabled": False,
+        "global.developmentMode": False,
+    }
+    options |= {f"theme.{name}": value for name, value in _SHARED_OPTIONS.items()}
+    options |= {f"theme.light.{name}": value for name, value in _LIGHT_OPTIONS.items()}
+    return options | {f"theme.dark.{name}": value for name, value in _DARK_OPTIONS.items()}
