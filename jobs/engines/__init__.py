@@ -1,0 +1,1 @@
+"""What holds the model while the algorithm drives it."""

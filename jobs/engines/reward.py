@@ -1,0 +1,38 @@
+"""What an engine asks of a grader: responses in, verdicts out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from exgrpo_core.types import Int32Array, Question
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What a policy answered: its text without special tokens, and the token ids (T,) as generated."""
+
+    text: str
+    token_ids: Int32Array
+    is_truncated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a grader says of a response.
+
+    `outcome` is correct, wrong, unparsed, timeout or crash. `is_valid` tells whether every step holds and `has_code`
+    whether the response contains code, where an oracle knows.
+    """
+
+    reward: float
+    outcome: str
+    is_valid: bool | None = None
+    has_code: bool | None = None
+
+
+class RewardFunction(Protocol):
+    """Grades responses. A response that cannot be graded gets a verdict that says so, never an exception."""
+
+    def grade(self, questions: Sequence[Question], responses: Sequence[Response]) -> list[Verdict]:
+        """Return one verdict a response, in order; `questions[i]` is what response i answers."""
+        ...
