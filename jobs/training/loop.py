@@ -11,6 +11,7 @@ from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.engine import PolicyEngine
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.types import Experience, Question
+from jobs.control import Control, TrainingError
 from jobs.engines.reward import Response, RewardFunction
 from jobs.recorder import EvaluationRecord, RunRecorder
 from jobs.specs import TrainSpec
@@ -21,22 +22,6 @@ logger = logging.getLogger(__name__)
 
 EVALUATION_SEED = 7919
 """Evaluations sample with seeds of their own, the same at every step and in every run."""
-
-
-class TrainingError(RuntimeError):
-    """Training cannot start or go on; the message says why in one sentence."""
-
-
-class Control(Protocol):
-    """What the outside wants of a running job."""
-
-    def stop_requested(self) -> bool:
-        """Return whether the run should stop at the next step boundary."""
-        ...
-
-    def heartbeat(self, step: int) -> None:
-        """Show that the run lives and which step it has done."""
-        ...
 
 
 class TrainingEngine(PolicyEngine, Protocol):

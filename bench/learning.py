@@ -1,0 +1,231 @@
+"""Learning curves of ExGRPO and of on-policy training with and without CLIP on `chains`, over seeds.
+
+Run `python -m bench.learning --seeds 8`. All methods start from one warm model and see the same questions; a seed
+sets question order, sampling and draws. Curves are Avg@8 on held-out questions, by step and by fresh rollouts.
+"""
+
+import argparse
+import dataclasses
+import json
+import multiprocessing
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.report import report
+from jobs.specs import TrainSpec, load_preset, merge_settings, parse_spec
+
+METHODS = {
+    "ExGRPO": "chains-exgrpo",
+    "on-policy, CLIP": "chains-on-policy",
+    "on-policy, no CLIP": "chains-on-policy-no-clip",
+}
+LEARNING_RATES = (1e-4, 2e-4)
+RESULT_FILE = Path(__file__).parent / "results" / "learning.json"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Job:
+    """One run of the matrix."""
+
+    method: str
+    learning_rate: float
+    seed: int
+    num_steps: int
+
+
+@dataclasses.dataclass(slots=True)
+class Curve:
+    """What one run showed: Avg@8 by step and fresh rollouts so far, and scores of correct rollouts by validity."""
+
+    steps: list[int]
+    fresh_rollouts: list[int]
+    avg_at_8: list[float]
+    nll_valid: list[float]
+    nll_lucky: list[float]
+    entropy_valid: list[float]
+    entropy_lucky: list[float]
+    seconds: float
+
+
+def spec_of(job: Job) -> TrainSpec:
+    """Return the specification of one cell of the matrix."""
+    base = load_preset(METHODS[job.method]).model_dump(mode="json")
+    changes = {
+        "optim": {"learning_rate": job.learning_rate},
+        "algorithm": {"seed": job.seed},
+        "seed": job.seed,
+        "num_steps": job.num_steps,
+        "validation": {"interval": 15},
+    }
+    return parse_spec(merge_settings(base, changes), "bench.learning")
+
+
+def train(job: Job) -> Curve:
+    """Train one run in memory and return its curve."""
+    import torch
+
+    from exgrpo_core import ExGRPOState, exgrpo_step
+    from jobs.training.composition import build_parts
+
+    torch.set_num_threads(1)
+    spec, began_at = spec_of(job), time.perf_counter()
+    parts = build_parts(spec)
+    curve = Curve([], [], [], [], [], [], [], 0.0)
+    with tempfile.TemporaryDirectory() as directory:
+        state = ExGRPOState.create(Path(directory), parts.questions, spec.algorithm)
+        score(curve, parts, spec, 0, 0)
+        for _ in range(spec.num_steps):
+            step_report = exgrpo_step(state, parts.engine, spec.algorithm)
+            for group in step_report.groups:
+                collect_scores(curve, group.trajectories)
+            if state.step % 15 == 0 or state.step == spec.num_steps:
+                score(curve, parts, spec, state.step, state.num_fresh_rollouts)
+        state.replay_buffer.close()
+    curve.seconds = time.perf_counter() - began_at
+    return curve
+
+
+def score(curve: Curve, parts: Any, spec: TrainSpec, step: int, num_fresh: int) -> None:  # noqa: ANN401 (needs torch to import)
+    """Add Avg@8 on the held-out questions to the curve."""
+    responses = parts.engine.generate_for_evaluation(
+        parts.held_out, 8, spec.validation.temperature, spec.algorithm.max_response_tokens, 7919
+    )
+    verdicts = parts.reward.grade(
+        [question for question in parts.held_out for _ in range(8)], [one for many in responses for one in many]
+    )
+    curve.steps.append(step)
+    curve.fresh_rollouts.append(num_fresh)
+    curve.avg_at_8.append(float(np.mean([verdict.reward >= 1.0 for verdict in verdicts])))
+
+
+def collect_scores(curve: Curve, trajectories: Sequence[Any]) -> None:
+    """Add mean NLL and entropy of correct rollouts, valid and lucky ones apart."""
+    for trajectory in trajectories:
+        if trajectory.reward >= 1.0 and trajectory.entropies is not None:
+            is_valid = bool(trajectory.is_valid)
+            (curve.nll_valid if is_valid else curve.nll_lucky).append(float(-trajectory.log_probs.mean()))
+            (curve.entropy_valid if is_valid else curve.entropy_lucky).append(float(trajectory.entropies.mean()))
+
+
+def area_under_curve(low: Sequence[float], high: Sequence[float]) -> float:
+    """Return the probability that a value of `low` is below one of `high`, ties counted half."""
+    values = np.concatenate([low, high])
+    order = np.argsort(values, kind="stable")
+    ranks = np.empty(values.size)
+    ranks[order] = np.arange(1, values.size + 1)
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks = (np.bincount(inverse, ranks) / counts)[inverse]
+    below = ranks[: len(low)].sum() - len(low) * (len(low) + 1) / 2
+    return float(1.0 - below / (len(low) * len(high)))
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return mean and half-width of the 95% t interval over seeds."""
+    from scipy.stats import t
+
+    spread = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else float("nan")
+    return float(np.mean(values)), float(t.ppf(0.975, max(len(values) - 1, 1)) * spread)
+
+
+def run_matrix(jobs: list[Job], num_workers: int) -> Iterator[tuple[Job, Curve]]:
+    """Train all jobs in worker processes of one torch thread each, and yield curves as they end."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(num_workers, maxtasksperchild=1) as pool:
+        yield from pool.imap_unordered(_train_job, jobs)
+
+
+def _train_job(job: Job) -> tuple[Job, Curve]:
+    return job, train(job)
+
+
+def main() -> None:
+    """Run the matrix, print the table and write `bench/results/learning.json`."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--out", type=Path, default=RESULT_FILE)
+    options = parser.parse_args()
+    jobs = [
+        Job(method, rate, seed, options.steps)
+        for seed in range(options.seeds)
+        for rate in LEARNING_RATES
+        for method in METHODS
+    ]
+    print(f"{len(jobs)} runs of {options.steps} steps, {options.workers} workers, one torch thread each", flush=True)
+    results: list[tuple[Job, Curve]] = []
+    for job, curve in run_matrix(jobs, options.workers):
+        results.append((job, curve))
+        print(
+            f"  {job.method:<19} lr {job.learning_rate:.0e} seed {job.seed}: Avg@8 {curve.avg_at_8[0]:.3f} -> "
+            f"{curve.avg_at_8[-1]:.3f} after {curve.fresh_rollouts[-1]} fresh rollouts, {curve.seconds:.0f} s",
+            flush=True,
+        )
+    figures = summarize(results)
+    write(options.out, results, figures)
+    report("learning", figures, {"auc_nll": ">= 0.9"})
+
+
+def summarize(results: Sequence[tuple[Job, Curve]]) -> dict[str, float]:
+    """Print the table and return its figures."""
+    figures: dict[str, float] = {}
+    print(f"\n{'method':<19} {'lr':>6} {'Avg@8 end':>18} {'worst':>6} {'mean over curve':>16} {'fresh rollouts':>14}")
+    for rate in LEARNING_RATES:
+        for method in METHODS:
+            curves = [curve for job, curve in results if (job.method, job.learning_rate) == (method, rate)]
+            ends = [curve.avg_at_8[-1] for curve in curves]
+            mean, half = mean_interval(ends)
+            along = float(np.mean([np.mean(curve.avg_at_8) for curve in curves]))
+            fresh = float(np.mean([curve.fresh_rollouts[-1] for curve in curves]))
+            print(
+                f"{method:<19} {rate:>6.0e} {mean:>9.3f} ± {half:.3f} {min(ends):>8.3f} {along:>16.3f} {fresh:>14.0f}"
+            )
+            name = f"{method}, lr {rate:.0e}"
+            figures[f"{name}: Avg@8 end"] = mean
+            figures[f"{name}: half interval"] = half
+            figures[f"{name}: worst seed"] = min(ends)
+            figures[f"{name}: mean over curve"] = along
+            figures[f"{name}: fresh rollouts"] = fresh
+        figures |= paired_differences(results, rate)
+    pooled = [curve for _, curve in results]
+    for name in ("nll", "entropy"):
+        per_run = [area_under_curve(getattr(c, f"{name}_valid"), getattr(c, f"{name}_lucky")) for c in pooled]
+        figures[f"auc_{name}"] = float(np.median(per_run))
+        figures[f"auc_{name}_worst_run"] = min(per_run)
+    print(
+        f"\nAUC for oracle validity among correct rollouts, median over runs: "
+        f"NLL {figures['auc_nll']:.3f}, entropy {figures['auc_entropy']:.3f}"
+    )
+    return figures
+
+
+def paired_differences(results: Sequence[tuple[Job, Curve]], rate: float) -> dict[str, float]:
+    """Return ExGRPO minus each on-policy method at the end, paired by seed, with its 95% interval."""
+    ends = {(job.method, job.seed): curve.avg_at_8[-1] for job, curve in results if job.learning_rate == rate}
+    figures: dict[str, float] = {}
+    for method in list(METHODS)[1:]:
+        seeds = sorted({seed for name, seed in ends if name == method})
+        mean, half = mean_interval([ends["ExGRPO", seed] - ends[method, seed] for seed in seeds])
+        print(f"  ExGRPO - {method}, lr {rate:.0e}, paired over {len(seeds)} seeds: {mean:+.3f} ± {half:.3f}")
+        figures[f"ExGRPO - {method}, lr {rate:.0e}"] = mean
+        figures[f"ExGRPO - {method}, lr {rate:.0e}: half interval"] = half
+    return figures
+
+
+def write(path: Path, results: Sequence[tuple[Job, Curve]], figures: dict[str, float]) -> None:
+    """Write every curve and the figures; scores of single rollouts stay out."""
+    kept = ("steps", "fresh_rollouts", "avg_at_8", "seconds")
+    runs = [dataclasses.asdict(job) | {name: getattr(curve, name) for name in kept} for job, curve in results]
+    runs.sort(key=lambda run: (run["learning_rate"], run["method"], run["seed"]))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"figures": figures, "runs": runs}, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+"""What the outside and a running job say to each other."""
+
+from typing import Protocol
+
+
+class TrainingError(RuntimeError):
+    """Training cannot start or go on; the message says why in one sentence."""
+
+
+class Control(Protocol):
+    """What a loop asks and tells while it runs."""
+
+    def stop_requested(self) -> bool:
+        """Return whether the run should write a checkpoint at the next step boundary and return."""
+        ...
+
+    def heartbeat(self, step: int) -> None:
+        """Show that the run lives and that `step` is done."""
+        ...
