@@ -3,7 +3,6 @@
 import argparse
 import ipaddress
 import os
-import re
 import secrets
 import socket
 import sys
@@ -15,8 +14,8 @@ import uvicorn
 from starlette.middleware import Middleware
 from streamlit.web import bootstrap
 
-from app import failures, settings, theme
-from app.gate import LOOPBACK_NAMES, TOKEN_PARAMETER, Gate, GateSettings, script_hash
+from app import failures, settings, shell, theme
+from app.gate import LOOPBACK_NAMES, TOKEN_PARAMETER, Gate, GateSettings
 
 MAIN_SCRIPT = Path(__file__).parent / "main.py"
 DEFAULT_PORT = 8501
@@ -74,10 +73,13 @@ def serve(
         token=token,
         port=port,
         allowed_hosts=LOOPBACK_NAMES | {host.lower()} | {name.lower() for name in allowed_hosts},
-        inline_script_hashes=_shell_script_hashes(),
+        inline_script_hashes=shell.inline_script_hashes(),
     )
     application = streamlit.App(
-        MAIN_SCRIPT, middleware=[Middleware(Gate, settings=gate)], on_script_error=failures.show
+        MAIN_SCRIPT,
+        routes=shell.routes(),
+        middleware=[Middleware(Gate, settings=gate)],
+        on_script_error=failures.show,
     )
     config = uvicorn.Config(
         application,
@@ -111,21 +113,17 @@ def check_host(host: str, allows_remote: bool) -> None:
 def _listen(host: str, port: int) -> socket.socket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ServerError(f"host {host}: cannot be resolved ({error.strerror}); give an address.") from None
+    listener = socket.socket(family, kind, protocol)
+    try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
     except OSError as error:
-        raise ServerError(
-            f"port {port} on {host}: cannot be opened ({error.strerror}); choose another --port."
-        ) from None
+        listener.close()
+        raise ServerError(f"port {port} on {host}: cannot be opened ({error.strerror}); give another --port.") from None
     listener.set_inheritable(False)
     return listener
-
-
-def _shell_script_hashes() -> tuple[str, ...]:
-    """Hashes of the inline scripts in Streamlit's page shell, so that the policy need not allow any other."""
-    shell = Path(streamlit.__file__).parent / "static" / "index.html"
-    return tuple(script_hash(script) for script in re.findall(r"<script>(.*?)</script>", shell.read_text(), re.DOTALL))
 
 
 def main(arguments: list[str] | None = None) -> int:

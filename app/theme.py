@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import streamlit as st
 
 ACCENT_LIGHT = "#1F5FBF"
-ACCENT_DARK = "#7FB2FF"
+ACCENT_DARK = "#3B7DDD"
+LINK_DARK = "#8BB8FF"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +71,10 @@ LOGO = (
     '<g fill="none" stroke="#3B82C4" stroke-width="3" stroke-linecap="round">'
     '<path d="M25 9A11 11 0 1 0 26 19"/><path d="M26 4v6h-6" stroke-linejoin="round"/></g>'
     '<circle cx="15" cy="15.500" r="3.600" fill="#E0763A"/>'
-    '<text x="37" y="21.500" font-family="system-ui,sans-serif" font-size="17" font-weight="700" fill="#3B82C4">'
-    'ExGRPO</text><text x="105" y="21.500" font-family="system-ui,sans-serif" font-size="17" fill="#7A8699">'
-    "Workbench</text></svg>"
+    '<g font-family="system-ui,sans-serif" font-size="17">'
+    '<text x="37" y="21.500" lengthAdjust="spacingAndGlyphs" font-weight="700" textLength="66" fill="#3B82C4">'
+    "ExGRPO</text>"
+    '<text x="108" y="21.500" lengthAdjust="spacingAndGlyphs" textLength="78" fill="#7A8699">Workbench</text></g></svg>'
 )
 ICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="32" height="32" viewBox="0 0 32 32">'
@@ -88,6 +90,7 @@ _LIGHT_OPTIONS = {
     "textColor": "#17202E",
     "borderColor": "#DDE4ED",
     "linkColor": ACCENT_LIGHT,
+    "grayTextColor": "#5B6B80",
     "codeBackgroundColor": "#F3F6FA",
     "codeTextColor": "#17202E",
     "chartCategoricalColors": [LIGHT.fresh, LIGHT.held_out, LIGHT.replay, LIGHT.retired, LIGHT.warning, LIGHT.muted],
@@ -98,7 +101,8 @@ _DARK_OPTIONS = {
     "secondaryBackgroundColor": "#161F2E",
     "textColor": "#E6EBF3",
     "borderColor": "#2A3648",
-    "linkColor": ACCENT_DARK,
+    "linkColor": LINK_DARK,
+    "grayTextColor": "#9AA8BC",
     "codeBackgroundColor": "#131C2A",
     "codeTextColor": "#E6EBF3",
     "chartCategoricalColors": [DARK.fresh, DARK.held_out, DARK.replay, DARK.retired, DARK.warning, DARK.muted],
@@ -107,7 +111,9 @@ _SHARED_OPTIONS = {
     "baseFontSize": 15,
     "baseRadius": "0.5rem",
     "headingFontSizes": ["1.75rem", "1.35rem", "1.1rem", "1rem", "0.95rem", "0.9rem"],
-    "headingFontWeights": [650, 620, 600, 600, 600, 600],
+    "headingFontWeights": [650, 600, 600, 600, 600, 600],
+    "paddingTop": "2.5rem",
+    "paddingBottom": "3rem",
     "metricValueFontSize": "1.55rem",
     "metricValueFontWeight": 600,
     "codeFontSize": "0.82rem",

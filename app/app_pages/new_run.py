@@ -7,6 +7,7 @@ from app.commands import CommandError, TrainSpec
 from app.components import notice, spec_form, spec_summary
 
 NO_PRESET = "paper defaults"
+DEFAULT_PRESET = "chains-exgrpo"
 
 
 def _start() -> tuple[TrainSpec, str, str | None]:
@@ -21,8 +22,7 @@ def _start() -> tuple[TrainSpec, str, str | None]:
     chosen = st.selectbox(
         "Preset",
         [NO_PRESET, *names],
-        index=names.index("demo") + 1 if "demo" in names else 0,
-        format_func=lambda name: name.replace("_", " "),
+        index=names.index(DEFAULT_PRESET) + 1 if DEFAULT_PRESET in names else 0,
         key="preset",
         bind="query-params",
         help="Where the form starts; every field can be changed",

@@ -18,6 +18,7 @@ from app.components import (
 from db.rows import RunRow
 
 REFRESH_SECONDS = 2
+CHECK_SECONDS = 5
 VIEWS = ["Curves", "Replay buffer", "Log", "Configuration", "Attempts"]
 
 
@@ -32,11 +33,12 @@ def _run_id() -> str | None:
     return run_id
 
 
-def _header(run_id: str, seen_status: str) -> None:
-    row = queries.get_run(run_id)
-    if row is None or row.status != seen_status:
+def _header(seen: RunRow) -> None:
+    """Show the live figures; a change of state or health concerns the whole page."""
+    row = queries.get_run(seen.run_id)
+    if row is None or (row.status, row.health) != (seen.status, seen.health):
         st.rerun(scope="app")
-    run_header.show_figures(row, queries.last_metrics(run_id), queries.list_evaluations(run_id))
+    run_header.show_figures(row, queries.last_metrics(row.run_id), queries.list_evaluations(row.run_id))
 
 
 def _curves(row: RunRow) -> None:
@@ -78,7 +80,7 @@ def _show(row: RunRow) -> None:
     if action == "clone":
         st.switch_page("app_pages/new_run.py", query_params={"from": row.run_id})
     run_header.show_reason(row)
-    st.fragment(_header, run_every=refresh)(row.run_id, row.status)
+    st.fragment(_header, run_every=refresh or CHECK_SECONDS)(row)
     views = dict(zip(VIEWS, [_curves, _buffer, _log, _configuration, _attempts], strict=True))
     for name, tab in zip(VIEWS, st.tabs(VIEWS, key="view", bind="query-params", on_change="rerun"), strict=True):
         if tab.open:

@@ -50,12 +50,12 @@ def _list() -> None:
             bind="query-params",
             label_visibility="collapsed",
         )
-        num_active = sum(run_progress.is_live(row) for row in rows)
-        st.caption(f"{len(rows):,} runs, {num_active:,} active", width="content")
+    num_active = sum(run_progress.is_live(row) for row in rows)
     shown = [row for row in rows if FILTERS[chosen](row) and _matches(row, search)]
     if not shown:
         empty_state.show("filter_alt_off", "No run matches", "Clear the search or choose another state.")
         return
+    st.caption(f"{len(shown):,} of {len(rows):,} runs, {num_active:,} active")
     opened = run_table.show(shown, "runs-table")
     if opened is not None:
         st.switch_page("app_pages/run.py", query_params={"run": opened})

@@ -23,7 +23,7 @@ def show(shape: FieldShape, start: object, key: str) -> object:
         left, right = st.columns([6, 5], gap="medium", vertical_alignment="center")
     with right:
         value = _INPUTS[shape.kind](shape, start, key)
-    with left:
+    with left, st.container(gap="xxsmall"):
         _label(shape, start, is_changed=value != start)
     return value
 

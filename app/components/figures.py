@@ -28,7 +28,14 @@ def new_figure(height: int = HEIGHT) -> go.Figure:
         plot_bgcolor="rgba(0,0,0,0)",
         font={"color": colours.text, "size": 12},
         hovermode="x unified",
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "font": {"size": 11}},
+        legend={
+            "orientation": "h",
+            "y": 1.02,
+            "yanchor": "bottom",
+            "x": 0,
+            "font": {"size": 11},
+            "traceorder": "normal",
+        },
         uirevision="keep",
     )
     figure.update_xaxes(**axis, title={"text": "step", "font": {"size": 11}, "standoff": 4}, showgrid=False)

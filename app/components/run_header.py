@@ -44,9 +44,11 @@ def show_figures(row: RunRow, last: Mapping[str, float], evaluations: Sequence[E
         tiles[1].metric(
             "Pass@1",
             share(row.last_pass_at_1),
+            "last training batch",
+            delta_color="off",
+            delta_arrow="off",
             border=True,
             height="stretch",
-            chart_data=[100 * value for value in row.pass_at_1_curve] or None,
             help="Share of fresh rollouts of the last batch that are correct",
         )
         _held_out_tile(tiles[2], row, evaluations)

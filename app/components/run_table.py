@@ -13,13 +13,13 @@ from db.rows import RunRow
 _ROW_HEIGHT = 38
 _MAX_ROWS_SHOWN = 18
 _STATE_COLOURS = {
-    "gray": "#8A94A6",
-    "blue": "#3B8FD0",
-    "orange": "#E0873A",
-    "green": "#2E9E76",
-    "red": "#D1495B",
-    "violet": "#9A6FC4",
-    "yellow": "#C9A227",
+    "gray": "#64748B",
+    "blue": "#2F6FB5",
+    "orange": "#B0601C",
+    "green": "#1F7A5A",
+    "red": "#B83A4B",
+    "violet": "#7C4FB0",
+    "yellow": "#8A6D10",
 }
 
 
@@ -49,14 +49,13 @@ def table(rows: Sequence[RunRow]) -> pd.DataFrame:
             "State": [[status_badge.state_name(row.status)] for row in rows],
             "Run": [inert(row.name) for row in rows],
             "Method": [inert(row.method) for row in rows],
-            "Model": [inert(row.model) for row in rows],
             "Progress": [100.0 * run_progress.fraction(row) for row in rows],
-            "Step": [f"{row.step:,} / {row.num_steps:,}" for row in rows],
             "Time left": [duration(run_progress.seconds_left(row)) for row in rows],
             "Pass@1": [_percent(row.last_pass_at_1) for row in rows],
-            "Held-out": [_percent(row.last_avg_at_n) for row in rows],
             "Pass@1 curve": [[100.0 * value for value in row.pass_at_1_curve] for row in rows],
+            "Held out": [_percent(row.last_avg_at_n) for row in rows],
             "Health": [status_badge.health_names(row.health) for row in rows],
+            "Model": [inert(row.model) for row in rows],
             "Created": [ago(row.created_at, now) for row in rows],
         }
     )
@@ -72,23 +71,22 @@ def _columns() -> dict[str, object]:
     health = list(status_badge.HEALTH.values())
     return {
         "State": config.MultiselectColumn(
-            width=92,
+            width=88,
             options=[name for name, _, _ in states],
             color=[_STATE_COLOURS[colour] for _, colour, _ in states],
         ),
-        "Run": config.TextColumn(width=190, help="Click a row to open the run"),
+        "Run": config.TextColumn(width=160, help="Click a row to open the run"),
         "Method": config.TextColumn(width=92),
-        "Model": config.TextColumn(width=150),
-        "Progress": config.ProgressColumn(width=110, min_value=0, max_value=100, format="%d %%"),
-        "Step": config.TextColumn(width=84),
+        "Progress": config.ProgressColumn(width=112, min_value=0, max_value=100, format="%d %%"),
         "Time left": config.TextColumn(width=92),
-        "Pass@1": config.NumberColumn(width=76, format="%.1f %%", help="Of the last training batch"),
-        "Held-out": config.NumberColumn(width=80, format="%.1f %%", help="Newest Avg@n on held-out questions"),
-        "Pass@1 curve": config.AreaChartColumn(width=140, y_min=0, y_max=100, help="Pass@1 over the steps, 0 to 100 %"),
+        "Pass@1": config.NumberColumn(width=68, format="%.1f %%", help="Of the last training batch"),
+        "Pass@1 curve": config.AreaChartColumn(width=110, y_min=0, y_max=100, help="Pass@1 by step, 0 to 100 %"),
+        "Held out": config.NumberColumn(width=72, format="%.1f %%", help="Newest Avg@n on held-out questions"),
         "Health": config.MultiselectColumn(
-            width=130,
+            width=160,
             options=[name for name, _, _ in health],
             color=[_STATE_COLOURS[colour] for _, colour, _ in health],
         ),
-        "Created": config.TextColumn(width=110),
+        "Model": config.TextColumn(width=110),
+        "Created": config.TextColumn(width=90),
     }

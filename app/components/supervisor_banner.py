@@ -15,12 +15,12 @@ def show() -> None:
         notice.show(
             "warning",
             "No supervisor yet",
-            "No supervisor has run in this folder, so queued runs do not start. `exgrpo up` starts one.",
+            "No supervisor has run in this folder, so queued runs do not start. Start one with: exgrpo up",
         )
     elif age > queries.SUPERVISOR_AWAY_SECONDS:
         notice.show(
             "warning",
             "Supervisor away",
             f"Last seen {duration(age)} ago. Running jobs go on, but queued ones do not start and these figures may be "
-            "old. `exgrpo up` starts it again.",
+            "old. Start it again with: exgrpo up",
         )

@@ -1,0 +1,38 @@
+"""The page shell: Streamlit's own index page with the workbench's title and the server's address written into it."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import streamlit
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
+
+from app.gate import script_hash
+
+PAGE_PATHS = ("/", "/new_run", "/run")
+TITLE = "ExGRPO Workbench"
+_ADDRESS_SCRIPT = "<script>window.__streamlit = {BACKEND_BASE_URL: window.location.origin}</script>"
+
+
+@cache
+def html() -> str:
+    """Return the shell; knowing the address, the browser need not guess it from the page's path, which fails once."""
+    text = (Path(streamlit.__file__).parent / "static" / "index.html").read_text(encoding="utf-8")
+    return text.replace("<head>", f"<head>{_ADDRESS_SCRIPT}", 1).replace("<title>Streamlit<", f"<title>{TITLE}<", 1)
+
+
+@cache
+def inline_script_hashes() -> tuple[str, ...]:
+    """Return the policy's hashes of the inline scripts in the shell, so that no other inline script runs."""
+    return tuple(script_hash(script) for script in re.findall(r"<script>(.*?)</script>", html(), re.DOTALL))
+
+
+def routes() -> list[Route]:
+    """Return the routes that serve the shell at every page's path."""
+    return [Route(path, _serve) for path in PAGE_PATHS]
+
+
+async def _serve(_request: Request) -> HTMLResponse:
+    return HTMLResponse(html(), headers={"Cache-Control": "no-cache"})
