@@ -1,0 +1,1 @@
+"""What pages ask, answered in plain rows; one file a page."""

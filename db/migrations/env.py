@@ -1,0 +1,8 @@
+"""Runs revisions on the connection that `db.schema` hands over, inside its transaction."""
+
+from alembic import context
+
+from db.models import metadata
+
+context.configure(connection=context.config.attributes["connection"], target_metadata=metadata, transactional_ddl=True)
+context.run_migrations()

@@ -1,0 +1,148 @@
+"""The list of runs, and one run with its attempts and checkpoints."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, func, select
+
+from db import models
+from db.queries.run_lookup import require_run_key
+from db.rows import AttemptRow, CheckpointRow, RunRow
+from db.session import Database
+
+STALLED_AFTER = timedelta(seconds=60)
+"""A running run whose last event is older than this is shown as stalled."""
+
+
+def list_runs(database: Database, *, include_archived: bool = False, limit: int = 200) -> list[RunRow]:
+    """Return the newest runs, newest first."""
+    runs = models.runs
+    query = select(runs).order_by(runs.c.created_at.desc(), runs.c.run_id.desc()).limit(limit)
+    if not include_archived:
+        query = query.where(~runs.c.is_archived)
+    with database.read() as connection:
+        rows = connection.execute(query).mappings().all()
+        tags = _tags(connection, [row["run_key"] for row in rows])
+    return [_run_row(row, tags.get(row["run_key"], ())) for row in rows]
+
+
+def get_run(database: Database, run_id: str) -> RunRow | None:
+    """Return one run, archived or not, or None if there is none of this id."""
+    with database.read() as connection:
+        row = connection.execute(select(models.runs).where(models.runs.c.run_id == run_id)).mappings().first()
+        if row is None:
+            return None
+        tags = _tags(connection, [row["run_key"]])
+    return _run_row(row, tags.get(row["run_key"], ()))
+
+
+def run_spec(database: Database, run_id: str) -> dict[str, Any]:
+    """Return the specification that a run was started with.
+
+    Raises:
+        UnknownRunError: There is no such run.
+    """
+    with database.read() as connection:
+        run_key = require_run_key(connection, run_id)
+        spec: dict[str, Any] = connection.scalars(
+            select(models.runs.c.spec).where(models.runs.c.run_key == run_key)
+        ).one()
+    return spec
+
+
+def list_attempts(database: Database, run_id: str) -> list[AttemptRow]:
+    """Return a run's attempts, first to last."""
+    attempts, runs = models.attempts, models.runs
+    query = select(attempts).join(runs).where(runs.c.run_id == run_id).order_by(attempts.c.attempt)
+    with database.read() as connection:
+        rows = connection.execute(query).mappings().all()
+    names = ("attempt", "resumed_from_step", "started_at", "ended_at", "status", "status_reason")
+    return [AttemptRow(**{name: row[name] for name in names}) for row in rows]
+
+
+def list_checkpoints(database: Database, run_id: str) -> list[CheckpointRow]:
+    """Return the checkpoints that a run keeps, oldest first; older ones were removed from its folder."""
+    checkpoints, runs = models.checkpoints, models.runs
+    query = (
+        select(checkpoints, runs.c.spec)
+        .join(runs)
+        .where(runs.c.run_id == run_id, ~checkpoints.c.is_superseded)
+        .order_by(checkpoints.c.step, checkpoints.c.attempt)
+    )
+    with database.read() as connection:
+        rows = connection.execute(query).mappings().all()
+    newest = {row["step"]: CheckpointRow(row["step"], row["path"], row["num_bytes"], row["at"]) for row in rows}
+    num_kept = rows[0]["spec"].get("num_checkpoints_kept", len(newest)) if rows else 0
+    return list(newest.values())[-num_kept:] if num_kept else []
+
+
+def list_notes(database: Database, run_id: str) -> list[tuple[datetime, str]]:
+    """Return what users noted on a run, oldest first."""
+    notes, runs = models.notes, models.runs
+    query = select(notes.c.at, notes.c.text).join(runs).where(runs.c.run_id == run_id).order_by(notes.c.at)
+    with database.read() as connection:
+        return [(at, text) for at, text in connection.execute(query)]
+
+
+def count_runs(database: Database) -> dict[str, int]:
+    """Return how many runs are in each state, archived ones left out."""
+    runs = models.runs
+    query = select(runs.c.status, func.count()).where(~runs.c.is_archived).group_by(runs.c.status)
+    with database.read() as connection:
+        return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def method_name(spec: Mapping[str, Any]) -> str:
+    """Return the short name of a specification's algorithm."""
+    algorithm = spec.get("algorithm", {})
+    if algorithm.get("mask_range") is not None:
+        return "masked GRPO"
+    if algorithm.get("experience_ratio", 0.5) > 0.0:
+        return "ExGRPO"
+    return "GRPO" if algorithm.get("normalize_by_std") else "Dr.GRPO"
+
+
+def _tags(connection: Connection, run_keys: Sequence[int]) -> dict[int, tuple[str, ...]]:
+    tags = models.tags
+    query = select(tags).where(tags.c.run_key.in_(run_keys)).order_by(tags.c.tag)
+    found: dict[int, tuple[str, ...]] = {}
+    for run_key, tag in connection.execute(query):
+        found[run_key] = (*found.get(run_key, ()), tag)
+    return found
+
+
+def _run_row(row: RowMapping, tags: tuple[str, ...]) -> RunRow:
+    spec, summary = row["spec"], row["summary"]
+    return RunRow(
+        run_id=row["run_id"],
+        name=row["name"],
+        status=row["status"],
+        status_reason=row["status_reason"],
+        method=method_name(spec),
+        model=spec.get("model", {}).get("source", ""),
+        engine=spec.get("engine", ""),
+        dataset=spec.get("data", {}).get("source", ""),
+        preset=spec.get("preset"),
+        step=row["step"],
+        num_steps=spec.get("num_steps", 0),
+        attempt=row["attempt"],
+        created_at=row["created_at"],
+        started_at=row["started_at"],
+        ended_at=row["ended_at"],
+        last_event_at=row["last_event_at"],
+        seconds_per_step=summary.get("seconds_per_step"),
+        last_pass_at_1=summary.get("last_pass_at_1"),
+        last_avg_at_n=summary.get("last_avg_at_n"),
+        pass_at_1_curve=tuple(summary.get("pass_at_1_curve", ())),
+        health=_health(row),
+        tags=tags,
+        parent_run_id=row["parent_run_id"],
+    )
+
+
+def _health(row: RowMapping) -> tuple[str, ...]:
+    badges = tuple(row["summary"].get("health", ()))
+    last = row["last_event_at"]
+    is_stalled = row["status"] == "running" and last is not None and datetime.now(UTC) - last > STALLED_AFTER
+    return (*badges, "stalled") if is_stalled else badges

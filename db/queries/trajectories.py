@@ -1,0 +1,144 @@
+"""Trajectories: pages of them, one of them, its replays, and full-text search."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, FromClause, RowMapping, Select, and_, func, select
+
+from db import models
+from db.queries.text_search import matching_keys
+from db.rows import ReplayRow, TrajectoryRow
+from db.session import Database
+
+PageKey = tuple[int, int]
+"""(step, trajectory_id) of the last row of a page: the next page goes on below it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrajectoryFilter:
+    """Which trajectories to list; None leaves a condition out."""
+
+    step: int | None = None
+    question_index: int | None = None
+    is_correct: bool | None = None
+    verdict: str | None = None
+    is_valid: bool | None = None
+    is_truncated: bool | None = None
+    includes_superseded: bool = False
+
+
+def list_trajectories(
+    database: Database,
+    run_id: str,
+    *,
+    where: TrajectoryFilter | None = None,
+    before: PageKey | None = None,
+    limit: int = 50,
+) -> list[TrajectoryRow]:
+    """Return a page of a run's trajectories, newest first; `before` is the last row's (step, trajectory_id)."""
+    table = models.trajectories
+    query = _rows().where(models.runs.c.run_id == run_id, *_conditions(where or TrajectoryFilter()))
+    if before is not None:
+        step, trajectory_id = before
+        query = query.where((table.c.step < step) | ((table.c.step == step) & (table.c.trajectory_id < trajectory_id)))
+    query = query.order_by(table.c.step.desc(), table.c.trajectory_id.desc()).limit(limit)
+    with database.read() as connection:
+        return [_trajectory_row(row) for row in connection.execute(query).mappings()]
+
+
+def get_trajectory(database: Database, run_id: str, trajectory_id: int) -> TrajectoryRow | None:
+    """Return one trajectory, that of the attempt which counts, or None if there is none of this id."""
+    table = models.trajectories
+    query = (
+        _rows()
+        .where(models.runs.c.run_id == run_id, table.c.trajectory_id == trajectory_id)
+        .order_by(table.c.is_superseded, table.c.attempt.desc())
+        .limit(1)
+    )
+    with database.read() as connection:
+        row = connection.execute(query).mappings().first()
+    return None if row is None else _trajectory_row(row)
+
+
+def search(database: Database, words: str, *, run_id: str | None = None, limit: int = 50) -> list[TrajectoryRow]:
+    """Return the newest trajectories whose text holds all `words`, of one run or of all."""
+    with database.read() as connection:
+        keys = matching_keys(connection, words, run_id, limit)
+        table = models.trajectories
+        query = _rows().where(table.c.trajectory_key.in_(keys)).order_by(table.c.trajectory_key.desc())
+        return [_trajectory_row(row) for row in connection.execute(query).mappings()]
+
+
+def list_replays(database: Database, run_id: str, trajectory_id: int) -> list[ReplayRow]:
+    """Return each replay of a trajectory, first to last, with its scores then and its importance ratio."""
+    replays = models.replays
+    names = tuple(ReplayRow.__dataclass_fields__)
+    query = (
+        select(*(replays.c[name] for name in names))
+        .join(models.runs)
+        .where(models.runs.c.run_id == run_id, replays.c.trajectory_id == trajectory_id, ~replays.c.is_superseded)
+        .order_by(replays.c.step)
+    )
+    with database.read() as connection:
+        return [ReplayRow(*row) for row in connection.execute(query)]
+
+
+def find_trajectory_file(database: Database, run_id: str, trajectory_id: int) -> str | None:
+    """Return the Parquet file, relative to the run directory, that holds a trajectory's tokens."""
+    table = models.trajectories
+    query = (
+        select(table.c.file)
+        .join(models.runs)
+        .where(models.runs.c.run_id == run_id, table.c.trajectory_id == trajectory_id)
+        .order_by(table.c.is_superseded, table.c.attempt.desc())
+        .limit(1)
+    )
+    with database.read() as connection:
+        return connection.scalar(query)
+
+
+def _rows() -> Select[Any]:
+    table, texts, questions, replays = models.trajectories, models.trajectory_texts, models.questions, models.replays
+    num_replays = (
+        select(func.count())
+        .where(
+            replays.c.run_key == table.c.run_key,
+            replays.c.trajectory_id == table.c.trajectory_id,
+            ~replays.c.is_superseded,
+        )
+        .scalar_subquery()
+    )
+    source: FromClause = (
+        table.join(models.runs)
+        .join(texts, texts.c.trajectory_key == table.c.trajectory_key)
+        .outerjoin(
+            questions,
+            and_(
+                questions.c.run_key == table.c.run_key,
+                questions.c.question_set == "training",
+                questions.c.question_index == table.c.question_index,
+            ),
+        )
+    )
+    return select(
+        table, models.runs.c.run_id, texts.c.text, questions.c.question_id, num_replays.label("num_replays")
+    ).select_from(source)
+
+
+def _conditions(where: TrajectoryFilter) -> list[ColumnElement[bool]]:
+    table = models.trajectories
+    conditions = [
+        table.c[name] == value
+        for name in ("step", "question_index", "verdict", "is_valid", "is_truncated")
+        if (value := getattr(where, name)) is not None
+    ]
+    if where.is_correct is not None:
+        conditions.append((table.c.reward >= 1.0) if where.is_correct else (table.c.reward < 1.0))
+    if not where.includes_superseded:
+        conditions.append(~table.c.is_superseded)
+    return conditions
+
+
+def _trajectory_row(row: RowMapping) -> TrajectoryRow:
+    values = {name: row[name] for name in TrajectoryRow.__dataclass_fields__}
+    return TrajectoryRow(**values | {"question_id": row["question_id"] or ""})

@@ -1,0 +1,142 @@
+"""Opening the database: SQLite beside the runs by default, PostgreSQL by URL; writing with bounded retries."""
+
+import random
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import ArgumentError, DBAPIError
+
+SQLITE_FILE = Path("workbench") / "workbench.db"
+BUSY_SECONDS = 5.0
+MAX_TRIES = 8
+_FIRST_WAIT_SECONDS = 0.02
+_RETRYABLE_STATES = {"40001", "40P01", "55P03"}
+"""PostgreSQL: serialization failure, deadlock, lock not available."""
+
+Result = TypeVar("Result")
+
+
+class DatabaseError(RuntimeError):
+    """The database cannot be opened or used; one sentence why and what to do."""
+
+
+@dataclass(frozen=True)
+class Database:
+    """An open database. Any thread may use it; each block is one transaction on a connection of its own."""
+
+    engine: Engine
+
+    @property
+    def is_sqlite(self) -> bool:
+        """Whether this is SQLite; else PostgreSQL."""
+        return self.engine.dialect.name == "sqlite"
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Give a connection that sees one state of the database and changes nothing."""
+        with self.engine.connect() as connection:
+            yield connection
+
+    def write(self, work: Callable[[Connection], Result]) -> Result:
+        """Run `work` in one transaction and return its result; up to `MAX_TRIES` times while others are in the way.
+
+        Raises:
+            DatabaseError: Others held the database all the time.
+        """
+        for attempt in range(MAX_TRIES):
+            try:
+                with self.engine.execution_options(is_write=True).begin() as connection:
+                    return work(connection)
+            except DBAPIError as error:
+                if not _is_in_the_way(error):
+                    raise
+                time.sleep(_FIRST_WAIT_SECONDS * 2**attempt * random.uniform(0.5, 1.0))
+        raise DatabaseError(
+            f"{self.engine.url.render_as_string()}: other programs kept the database busy for too long; try again."
+        )
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+
+def open_database(url: str | None, runs_root: Path, *, upgrades: bool = True) -> Database:
+    """Open the database at `url`, by default the SQLite file of `runs_root`, and bring its schema up to date.
+
+    Raises:
+        DatabaseError: It cannot be reached, or its schema is newer than this program.
+    """
+    place = _parse(url) if url else _sqlite_url(runs_root)
+    database = Database(_make_engine(place))
+    try:
+        if upgrades:
+            from db.schema import upgrade
+
+            upgrade(database)
+        else:
+            with database.read() as connection:
+                connection.exec_driver_sql("SELECT 1")
+    except DBAPIError as error:
+        database.close()
+        reason = str(error.orig).strip().splitlines()[0]
+        raise DatabaseError(f"{place.render_as_string()}: the database cannot be opened ({reason}).") from None
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _sqlite_url(runs_root: Path) -> URL:
+    path = Path(runs_root).resolve() / SQLITE_FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return URL.create("sqlite", database=str(path))
+
+
+def _parse(url: str) -> URL:
+    try:
+        place = make_url(url)
+    except ArgumentError:
+        raise DatabaseError("database URL: expected sqlite:///FILE or postgresql://USER@HOST/NAME.") from None
+    backend = place.get_backend_name()
+    if backend in {"postgresql", "postgres"}:
+        return place.set(drivername="postgresql+psycopg")
+    if backend == "sqlite" and place.database:
+        return place.set(drivername="sqlite")
+    raise DatabaseError(
+        f"database URL {place.render_as_string()}: expected sqlite:///FILE or postgresql://USER@HOST/NAME."
+    )
+
+
+def _make_engine(url: URL) -> Engine:
+    if url.get_backend_name() != "sqlite":
+        return create_engine(url, pool_pre_ping=True)
+    engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False})
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    # Python's sqlite3 would start transactions by itself, and deferred ones: they fail when two upgrade to writing.
+    connection.isolation_level = None
+    for setting in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", "cache_size = -32000"):
+        connection.execute(f"PRAGMA {setting}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    is_write = connection.get_execution_options().get("is_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if is_write else "BEGIN")
+
+
+def _is_in_the_way(error: DBAPIError) -> bool:
+    original: Any = error.orig
+    if isinstance(original, sqlite3.OperationalError):
+        return any(word in str(original) for word in ("locked", "busy"))
+    return getattr(original, "sqlstate", None) in _RETRYABLE_STATES
