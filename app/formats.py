@@ -62,11 +62,11 @@ def as_utc(at: datetime) -> datetime:
 
 
 def ago(at: datetime | None, now: datetime | None = None) -> str:
-    """Return how long ago something was: `12 s ago`."""
+    """Return how long ago something was, in its largest unit: `12 s ago`, `4 h ago`."""
     if at is None:
         return NONE_SHOWN
     elapsed = ((now or datetime.now(UTC)) - as_utc(at)).total_seconds()
-    return "just now" if elapsed < 1 else f"{duration(elapsed)} ago"
+    return "just now" if elapsed < 1 else f"{' '.join(duration(elapsed).split()[:2])} ago"
 
 
 def exact(at: datetime | None) -> str:

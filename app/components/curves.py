@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import theme
-from app.components import figures
+from app.components import empty_state, figures
 from app.theme import Palette
 from db.rows import EvaluationRow, MetricPoint
 
@@ -126,6 +126,9 @@ KEYS = tuple(curve.key for chart in (PASS_RATES, *CHARTS) for curve in chart.cur
 
 def show(series: Series, evaluations: Sequence[EvaluationRow], key: str) -> None:
     """Show all charts in two columns, the pass rates first."""
+    if not evaluations and not any(series.values()):
+        empty_state.show("show_chart", "No steps yet", "The curves begin with the first step.")
+        return
     columns = st.columns(2, gap="small")
     with columns[0]:
         _card(PASS_RATES, _pass_rates(series, evaluations), key)

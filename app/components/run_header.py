@@ -44,7 +44,7 @@ def show_figures(row: RunRow, last: Mapping[str, float], evaluations: Sequence[E
         tiles[1].metric(
             "Pass@1",
             share(row.last_pass_at_1),
-            "last training batch",
+            "last batch" if row.last_pass_at_1 is not None else None,
             delta_color="off",
             delta_arrow="off",
             border=True,
@@ -65,12 +65,12 @@ def show_figures(row: RunRow, last: Mapping[str, float], evaluations: Sequence[E
         tiles[4].metric(
             "Retired",
             _count(last, "buffer/num_retired"),
-            f"{number(last['replay/num_replayed'])} replayed last step" if "replay/num_replayed" in last else None,
+            f"{number(last['replay/num_replayed'])} replayed" if "replay/num_replayed" in last else None,
             delta_color="off",
             delta_arrow="off",
             border=True,
             height="stretch",
-            help="Questions that were solved in all K rollouts",
+            help="Questions that were solved in all K rollouts; below, trajectories replayed in the last step",
         )
 
 
@@ -96,14 +96,14 @@ def _held_out_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow, evaluat
     held_out = [evaluation for evaluation in evaluations if evaluation.question_set == "held_out"]
     gain = None
     if len(held_out) > 1:
-        gain = f"{100 * (held_out[-1].avg_at_n - held_out[0].avg_at_n):+.1f} points since step {held_out[0].step}"
+        gain = f"{100 * (held_out[-1].avg_at_n - held_out[0].avg_at_n):+.1f} points"
     tile.metric(
-        f"Avg@{held_out[-1].samples_per_question} held out" if held_out else "Held out",
+        f"Held out Avg@{held_out[-1].samples_per_question}" if held_out else "Held out",
         share(held_out[-1].avg_at_n if held_out else row.last_avg_at_n),
         gain,
         border=True,
         height="stretch",
-        help="Mean correctness on questions that are not trained on",
+        help="Mean correctness on questions that are not trained on, and its change since the first evaluation",
     )
 
 
@@ -118,4 +118,4 @@ def _count(last: Mapping[str, float], key: str) -> str:
 
 def _trajectories(last: Mapping[str, float]) -> str | None:
     stored = last.get("buffer/num_trajectories")
-    return None if stored is None else f"{number(stored)} trajectories"
+    return None if stored is None else f"{number(stored)} stored"

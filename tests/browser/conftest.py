@@ -1,0 +1,86 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.app import serving
+
+CHROMIUM = Path("/usr/bin/chromium")
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def missing_browser() -> str | None:
+    """Return why no browser can be driven here, or None."""
+    try:
+        import playwright.sync_api  # noqa: F401 - only whether it is there
+    except ImportError:
+        return "the playwright package is not installed"
+    return None if CHROMIUM.exists() else f"{CHROMIUM} is not there: apt-get install chromium"
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Debian's Chromium; where it is missing the tests are skipped, but in CI they fail."""
+    reason = missing_browser()
+    if reason and os.environ.get("CI"):
+        pytest.fail(f"browser tests cannot run: {reason}")
+    if reason:
+        pytest.skip(reason)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def workbench(tmp_path_factory):
+    """A server over a folder with recorded runs."""
+    runs_root = tmp_path_factory.mktemp("runs")
+    recorded = pytest.importorskip("tests.app.recorded")
+    recorded.record_all(runs_root)
+    served = serving.start(runs_root)
+    yield served
+    served.stop()
+
+
+class Watched:
+    """A browser page that remembers what must not happen."""
+
+    def __init__(self, page, origin: str) -> None:
+        self.page = page
+        self.troubles: list[str] = []
+        ours = (origin, origin.replace("http", "ws", 1), "data:", "blob:")
+        page.on("console", lambda message: message.type == "error" and self.troubles.append(message.text))
+        page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        page.on("dialog", lambda dialog: self.troubles.append(dialog.message) or dialog.dismiss())
+        page.on("request", lambda request: request.url.startswith(ours) or self.troubles.append(request.url))
+
+
+@pytest.fixture
+def open_page(browser, workbench):
+    """Open a signed-in page in a fresh browser profile: `open_page("/path", color_scheme="dark")`."""
+    contexts = []
+
+    def open_at(path: str = "/", **options) -> Watched:
+        context = browser.new_context(viewport={"width": 1440, "height": 900}, **options)
+        contexts.append(context)
+        watched = Watched(context.new_page(), workbench.origin)
+        watched.page.set_default_timeout(30_000)
+        separator = "&" if "?" in path else "?"
+        watched.page.goto(f"{workbench.origin}{path}{separator}token={workbench.token}")
+        return watched
+
+    yield open_at
+    for context in contexts:
+        context.close()
