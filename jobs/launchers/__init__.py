@@ -1,0 +1,1 @@
+"""Starting workers, and knowing and ending their processes."""

@@ -1,0 +1,167 @@
+"""What users do to runs: every command writes files, in the run's folder and in the journal, never the database."""
+
+import os
+import shutil
+from pathlib import Path
+
+from jobs.journal import Journal, JournalKind
+from jobs.queue import asked_attempts
+from jobs.run_directory import RunDirectory, RunDirectoryError
+from jobs.run_state import RunState, read_state
+from jobs.specs import SpecError, TrainSpec
+from jobs.status import RESUMABLE
+from jobs.training.checkpoint import checkpoint_path, find_fault, list_checkpoints
+
+MAX_NOTE_CHARACTERS = 20_000
+MAX_TAG_CHARACTERS = 40
+
+
+class CommandError(ValueError):
+    """A command that cannot be carried out; one sentence why and what to do."""
+
+
+def submit(runs_root: Path, spec: TrainSpec) -> str:
+    """Write a new run directory, queue the run and return its id.
+
+    Raises:
+        CommandError: The runs root cannot be written.
+    """
+    try:
+        runs_root.mkdir(parents=True, exist_ok=True)
+        run = RunDirectory.create(runs_root, _with_absolute_paths(spec))
+        Journal(runs_root).append(JournalKind.SUBMITTED, run.run_id, attempt=1)
+    except OSError as error:
+        raise CommandError(f"{runs_root}: cannot be written ({error.strerror}); choose another runs root.") from None
+    return run.run_id
+
+
+def stop(runs_root: Path, run_id: str) -> None:
+    """Ask a run to stop at its next step boundary, with a checkpoint; a queued one does not start.
+
+    Raises:
+        CommandError: No such run, or it has ended.
+    """
+    run = open_run(runs_root, run_id)
+    state = state_of(runs_root, run)
+    if state.is_ended:
+        raise CommandError(f"{run_id} cannot be stopped: it is {state.status} already.")
+    run.request_stop()
+    Journal(runs_root).append(JournalKind.STOP_ASKED, run_id)
+
+
+def resume(runs_root: Path, run_id: str) -> None:
+    """Queue a new attempt, which goes on from the newest whole checkpoint, or from the start when there is none.
+
+    Raises:
+        CommandError: No such run, or its state does not allow it.
+    """
+    run = open_run(runs_root, run_id)
+    state = state_of(runs_root, run)
+    if state.status not in RESUMABLE:
+        allowed = ", ".join(sorted(RESUMABLE))
+        raise CommandError(f"{run_id} cannot be resumed: it is {state.status}; expected one of {allowed}.")
+    run.clear_stop()
+    Journal(runs_root).append(JournalKind.RESUME_ASKED, run_id, attempt=state.attempt + 1)
+
+
+def clone(runs_root: Path, run_id: str) -> TrainSpec:
+    """Return the specification of a run, to start another from.
+
+    Raises:
+        CommandError: No such run, or its specification cannot be read.
+    """
+    try:
+        return open_run(runs_root, run_id).spec()
+    except SpecError as error:
+        raise CommandError(str(error)) from None
+
+
+def branch(runs_root: Path, run_id: str, step: int) -> str:
+    """Queue a new run that goes on from a checkpoint of another and return its id; both share files by hard links.
+
+    Raises:
+        CommandError: No such run, or no whole checkpoint at this step.
+    """
+    parent = open_run(runs_root, run_id)
+    checkpoint = checkpoint_path(parent.checkpoints_path, step)
+    if not checkpoint.is_dir():
+        steps = ", ".join(path.name.rpartition("-")[2].lstrip("0") for path in list_checkpoints(checkpoint.parent))
+        raise CommandError(f"{run_id} has no checkpoint at step {step}; there are: {steps or 'none'}.")
+    fault = find_fault(checkpoint)
+    if fault is not None:
+        raise CommandError(f"{run_id} cannot be branched at step {step}: {fault}; choose another step.")
+    run = RunDirectory.create(runs_root, clone(runs_root, run_id), parent_run_id=parent.run_id, branched_from_step=step)
+    try:
+        _link_tree(parent.buffer_path, run.buffer_path)
+        _link_tree(checkpoint, checkpoint_path(run.checkpoints_path, step))
+    except OSError as error:
+        shutil.rmtree(run.path, ignore_errors=True)
+        raise CommandError(f"{run_id} cannot be branched ({error.strerror}); make room on the disk.") from None
+    Journal(runs_root).append(JournalKind.SUBMITTED, run.run_id, attempt=1)
+    return run.run_id
+
+
+def tag(runs_root: Path, run_id: str, name: str, is_set: bool = True) -> None:
+    """Give a run a tag, or take it away.
+
+    Raises:
+        CommandError: No such run, or no usable tag.
+    """
+    run = open_run(runs_root, run_id)
+    name = name.strip()
+    if not name or len(name) > MAX_TAG_CHARACTERS or not name.isprintable():
+        raise CommandError(f"tag: expected 1 to {MAX_TAG_CHARACTERS} printable characters, got {name[:60]!r}.")
+    Journal(runs_root).append(JournalKind.TAGGED if is_set else JournalKind.UNTAGGED, run.run_id, tag=name)
+
+
+def note(runs_root: Path, run_id: str, text: str) -> None:
+    """Add a note to a run.
+
+    Raises:
+        CommandError: No such run, or too long a note.
+    """
+    run = open_run(runs_root, run_id)
+    if len(text) > MAX_NOTE_CHARACTERS:
+        raise CommandError(f"note: expected at most {MAX_NOTE_CHARACTERS} characters, got {len(text)}.")
+    Journal(runs_root).append(JournalKind.NOTED, run.run_id, text=text)
+
+
+def open_run(runs_root: Path, run_id: str) -> RunDirectory:
+    """Return the folder of a run.
+
+    Raises:
+        CommandError: There is none.
+    """
+    try:
+        return RunDirectory.open(runs_root, run_id)
+    except RunDirectoryError as error:
+        raise CommandError(str(error)) from None
+
+
+def state_of(runs_root: Path, run: RunDirectory) -> RunState:
+    """Return where a run stands, told from its files, its processes and the journal."""
+    return read_state(run, asked_attempts(Journal(runs_root).entries()).get(run.run_id, 0))
+
+
+def _with_absolute_paths(spec: TrainSpec) -> TrainSpec:
+    """Return `spec` with local files named absolutely, since a worker runs in another folder."""
+    changes: dict[str, object] = {}
+    if Path(spec.model.source).exists():
+        changes["model"] = spec.model.model_copy(update={"source": str(Path(spec.model.source).resolve())})
+    if Path(spec.data.source).exists():
+        changes["data"] = spec.data.model_copy(update={"source": str(Path(spec.data.source).resolve())})
+    if spec.external_experience is not None:
+        changes["external_experience"] = spec.external_experience.resolve()
+    return spec.model_copy(update=changes)
+
+
+def _link_tree(source: Path, target: Path) -> None:
+    shutil.copytree(source, target, copy_function=_link_or_copy, dirs_exist_ok=True)
+
+
+def _link_or_copy(source: str, target: str) -> str:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+    return target

@@ -1,0 +1,151 @@
+"""Looks at this machine and says what is missing for which kind of work, and what to do about it."""
+
+import fcntl
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from jobs.supervisor.instance import read_supervisor
+
+MIN_FREE_GIB = 5.0
+GIB = 1024**3
+
+
+class CheckResult(StrEnum):
+    """`warning` limits what can be done; `failure` stops the embedded engine or the workbench."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILURE = "failure"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding; `advice` is empty where nothing is to be done."""
+
+    name: str
+    result: CheckResult
+    detail: str
+    advice: str = ""
+
+
+def examine(runs_root: Path, database_url: str, port: int) -> list[Check]:
+    """Run every check; a check never raises and changes nothing but a temporary file in the runs root."""
+    checks: list[tuple[str, Callable[[], Check]]] = [
+        ("Python", check_python),
+        ("PyTorch", check_torch),
+        ("GPU", check_gpu),
+        ("Ray", lambda: check_package("Ray", "ray", "needed for the verl engine only: pip install ray")),
+        ("verl", lambda: check_package("verl", "verl", "needed for the verl engine only: pip install verl")),
+        ("vLLM", lambda: check_package("vLLM", "vllm", "needed for the verl engine's generation only")),
+        ("runs root", lambda: check_runs_root(runs_root)),
+        ("disk", lambda: check_disk(runs_root)),
+        ("database", lambda: check_database(database_url, runs_root)),
+        ("port", lambda: check_port(port)),
+        ("supervisor", lambda: check_supervisor(runs_root)),
+    ]
+    return [_guarded(name, check) for name, check in checks]
+
+
+def _guarded(name: str, check: Callable[[], Check]) -> Check:
+    try:
+        return check()
+    except Exception as error:  # noqa: BLE001 - whatever a broken installation raises is the finding
+        return Check(name, CheckResult.FAILURE, f"{type(error).__name__}: {error}", "Reinstall what this names.")
+
+
+def check_python() -> Check:
+    """Python 3.11 or 3.12."""
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    is_good = (3, 11) <= sys.version_info[:2] < (3, 13)
+    advice = "" if is_good else "Install Python 3.11 or 3.12 and make the environment anew."
+    return Check("Python", CheckResult.OK if is_good else CheckResult.FAILURE, version, advice)
+
+
+def check_torch() -> Check:
+    """PyTorch can be imported."""
+    if importlib.util.find_spec("torch") is None:
+        return Check("PyTorch", CheckResult.FAILURE, "not installed", "Run `make install`.")
+    import torch
+
+    return Check("PyTorch", CheckResult.OK, f"{torch.__version__}, {os.cpu_count()} cores")
+
+
+def check_gpu() -> Check:
+    """A CUDA device that PyTorch sees."""
+    if importlib.util.find_spec("torch") is None:
+        return Check("GPU", CheckResult.WARNING, "unknown without PyTorch", "Install PyTorch first.")
+    import torch
+
+    if not torch.cuda.is_available():
+        has_driver = shutil.which("nvidia-smi") is not None
+        advice = "Install a CUDA build of PyTorch." if has_driver else "Small models run on the CPU without one."
+        return Check("GPU", CheckResult.WARNING, "none that PyTorch can use", advice)
+    names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    return Check("GPU", CheckResult.OK, ", ".join(names))
+
+
+def check_package(name: str, distribution: str, advice: str) -> Check:
+    """An optional package, by its metadata: nothing is imported."""
+    try:
+        return Check(name, CheckResult.OK, importlib.metadata.version(distribution))
+    except importlib.metadata.PackageNotFoundError:
+        return Check(name, CheckResult.WARNING, "not installed", f"{advice[0].upper()}{advice[1:]}.")
+
+
+def check_runs_root(runs_root: Path) -> Check:
+    """The runs root can be written and its file system knows locks."""
+    try:
+        runs_root.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=runs_root, prefix=".doctor-") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        advice = "Choose a folder you may write on a file system with locks: --runs-root or EXGRPO_RUNS_ROOT."
+        return Check("runs root", CheckResult.FAILURE, f"{runs_root}: {error.strerror}", advice)
+    return Check("runs root", CheckResult.OK, str(runs_root))
+
+
+def check_disk(runs_root: Path) -> Check:
+    """Room where runs are written."""
+    free = shutil.disk_usage(runs_root if runs_root.exists() else Path.cwd()).free / GIB
+    if free >= MIN_FREE_GIB:
+        return Check("disk", CheckResult.OK, f"{free:.0f} GiB free")
+    advice = f"A run needs up to 20 GB; make room or choose another runs root (at least {MIN_FREE_GIB:.0f} GiB)."
+    return Check("disk", CheckResult.WARNING, f"{free:.1f} GiB free", advice)
+
+
+def check_database(database_url: str, runs_root: Path) -> Check:
+    """The database opens, its schema brought up to date on the way."""
+    from jobs.supervisor.indexing import describe_database
+
+    is_good, detail = describe_database(database_url, runs_root)
+    advice = "" if is_good else "Check EXGRPO_DATABASE_URL, or run `exgrpo db upgrade` or `exgrpo db rebuild`."
+    return Check("database", CheckResult.OK if is_good else CheckResult.FAILURE, detail, advice)
+
+
+def check_port(port: int) -> Check:
+    """The port of the UI is free."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            advice = "A workbench may run already; else choose another: `exgrpo up --port N`."
+            return Check("port", CheckResult.WARNING, f"{port} is in use", advice)
+    return Check("port", CheckResult.OK, f"{port} is free")
+
+
+def check_supervisor(runs_root: Path) -> Check:
+    """A supervisor looks after this runs root."""
+    supervisor = read_supervisor(runs_root)
+    if supervisor is not None:
+        return Check("supervisor", CheckResult.OK, f"runs (pid {supervisor.pid})")
+    return Check("supervisor", CheckResult.OK, "none runs here", "`exgrpo up` starts one; `exgrpo train` needs none.")

@@ -1,0 +1,54 @@
+"""An exclusive lock on a file that the kernel frees when its holder dies, however it dies."""
+
+import fcntl
+import time
+from pathlib import Path
+from typing import IO
+
+_WAIT_SECONDS = 0.02
+
+
+class FileLock:
+    """The exclusive right that a lock file stands for; programs that this process starts do not inherit it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: IO[bytes] | None = None
+
+    def acquire(self, patience_seconds: float = 0.0) -> bool:
+        """Take the lock and return whether that worked within the given time.
+
+        A little patience waits out the moment in which `is_locked` of another process looks.
+        """
+        file = self._path.open("ab")
+        give_up_at = time.monotonic() + patience_seconds
+        while not _try(file, fcntl.LOCK_EX):
+            if time.monotonic() >= give_up_at:
+                file.close()
+                return False
+            time.sleep(_WAIT_SECONDS)
+        self._file = file
+        return True
+
+    def release(self) -> None:
+        """Give the lock back; a second time changes nothing."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def is_locked(path: Path) -> bool:
+    """Tell whether a living process holds the lock."""
+    try:
+        with path.open("rb") as file:
+            return not _try(file, fcntl.LOCK_SH)
+    except FileNotFoundError:
+        return False
+
+
+def _try(file: IO[bytes], mode: int) -> bool:
+    try:
+        fcntl.flock(file, mode | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,94 @@
+"""What users asked for, one JSON line each: the workbench's own truth beside the run directories."""
+
+import fcntl
+import json
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from jobs.run_directory import WORKBENCH_FOLDER
+
+logger = logging.getLogger(__name__)
+
+JOURNAL_FILE = "journal.jsonl"
+
+
+class JournalKind(StrEnum):
+    """What a user asked for."""
+
+    SUBMITTED = "submitted"
+    RESUME_ASKED = "resume_asked"
+    STOP_ASKED = "stop_asked"
+    TAGGED = "tagged"
+    UNTAGGED = "untagged"
+    NOTED = "noted"
+    IMPORTED = "imported"
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """One wish: `submitted` and `resume_asked` name in `data` the attempt they ask for."""
+
+    at: str
+    kind: JournalKind
+    run_id: str
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+class Journal:
+    """Append-only file that any process may write; an entry that was appended survives a power cut.
+
+    Appends of several processes never mix. A torn last line, left by a writer that died, is skipped by readers and
+    closed by the next writer.
+    """
+
+    def __init__(self, runs_root: Path) -> None:
+        self.path = runs_root / WORKBENCH_FOLDER / JOURNAL_FILE
+
+    def append(self, kind: JournalKind, run_id: str, **data: object) -> JournalEntry:
+        """Write one entry and return it once it is on disk."""
+        entry = JournalEntry(datetime.now(UTC).isoformat(timespec="milliseconds"), kind, run_id, dict(data))
+        record = {"at": entry.at, "kind": entry.kind.value, "run_id": run_id, "data": entry.data}
+        line = json.dumps(record, ensure_ascii=False, default=str).encode() + b"\n"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            _close_torn_line(file.fileno())
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+        return entry
+
+    def read_from(self, offset: int = 0) -> tuple[list[JournalEntry], int]:
+        """Return the whole entries after byte `offset` and the offset to go on from."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(offset)
+                content = file.read()
+        except FileNotFoundError:
+            return [], 0
+        whole = content[: content.rfind(b"\n") + 1]
+        return list(self._parse(whole)), offset + len(whole)
+
+    def entries(self) -> list[JournalEntry]:
+        """Return every entry, oldest first."""
+        return self.read_from(0)[0]
+
+    def _parse(self, content: bytes) -> Iterator[JournalEntry]:
+        for line in content.splitlines():
+            try:
+                record = json.loads(line)
+                yield JournalEntry(record["at"], JournalKind(record["kind"]), record["run_id"], dict(record["data"]))
+            except (ValueError, KeyError, TypeError):
+                logger.warning("%s: skipped a line that is not an entry: %.80r", self.path, line)
+
+
+def _close_torn_line(descriptor: int) -> None:
+    size = os.fstat(descriptor).st_size
+    if size and os.pread(descriptor, 1, size - 1) != b"\n":
+        os.write(descriptor, b"\n")

@@ -1,0 +1,74 @@
+"""Starts a worker on this machine: a detached session of its own, its output in a file, never a pipe."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from jobs.launchers.processes import ProcessIdentity, identify
+
+PROJECT_ROOT = Path(__file__).resolve().parents[2]
+WORKER_MODULE = "jobs.worker"
+
+
+class LaunchError(Exception):
+    """A worker that could not be started; one sentence why."""
+
+
+class LocalLauncher:
+    """Starts workers that outlive their starter; the death of the starter ends none of them."""
+
+    def __init__(self, worker_module: str = WORKER_MODULE, python: str = sys.executable) -> None:
+        self._worker_module = worker_module
+        self._python = python
+        self._children: dict[int, subprocess.Popen[bytes]] = {}
+
+    def start(self, run_path: Path, attempt: int, log_path: Path) -> ProcessIdentity:
+        """Start the worker of one attempt and return who it is.
+
+        Raises:
+            LaunchError: The interpreter cannot be started, or the worker was gone at once.
+        """
+        command = [self._python, "-P", "-m", self._worker_module, str(run_path.resolve()), str(attempt)]
+        with log_path.open("ab") as log:
+            child = start_detached(command, log.fileno(), run_path)
+        self._children[child.pid] = child
+        identity = identify(child.pid)
+        if identity is None:
+            raise LaunchError(f"The worker ended at once with exit code {child.poll()}; see {log_path.name}.")
+        return identity
+
+    def exit_code(self, worker: ProcessIdentity) -> int | None:
+        """Return how a worker of this launcher ended, negative for a signal; None if it runs or another started it."""
+        child = self._children.get(worker.pid)
+        return None if child is None else child.poll()
+
+    def reap(self) -> None:
+        """Collect the exit codes of workers that ended, so that none stays a zombie."""
+        for child in self._children.values():
+            child.poll()
+
+
+def start_detached(command: list[str], output: int, folder: Path) -> subprocess.Popen[bytes]:
+    """Start `command` in a session of its own with this project importable and `folder` as working directory.
+
+    Raises:
+        LaunchError: The program cannot be executed.
+    """
+    environment = dict(os.environ)
+    paths = [str(PROJECT_ROOT), *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
+    environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+    environment["PYTHONUNBUFFERED"] = "1"
+    try:
+        return subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            close_fds=True,
+        )
+    except OSError as error:
+        raise LaunchError(f"{command[0]}: cannot be started ({error.strerror}); check the environment.") from None

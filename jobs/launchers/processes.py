@@ -1,0 +1,99 @@
+"""Knowing a process again after a restart of its starter, and ending it with everything it started."""
+
+import contextlib
+import os
+import signal
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import psutil
+
+_BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
+_TOLERANCE_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """A process that leads its own session. `started_seconds` counts from boot, so clock changes do not matter."""
+
+    pid: int
+    started_seconds: float
+    boot_id: str
+
+
+@cache
+def boot_id() -> str:
+    """Return what names the current boot of this machine."""
+    try:
+        return _BOOT_ID_FILE.read_text(encoding="ascii").strip()
+    except OSError:
+        return str(int(psutil.boot_time()))
+
+
+def identify(pid: int) -> ProcessIdentity | None:
+    """Return the identity of a running process, None when there is none with this pid."""
+    try:
+        started_seconds = psutil.Process(pid).create_time() - psutil.boot_time()
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return None
+    return ProcessIdentity(pid, round(started_seconds, 2), boot_id())
+
+
+def is_alive(identity: ProcessIdentity) -> bool:
+    """Tell whether this very process runs: same pid, start and boot, and not a zombie that nobody reaped."""
+    if identity.boot_id != boot_id():
+        return False
+    current = identify(identity.pid)
+    if current is None or abs(current.started_seconds - identity.started_seconds) > _TOLERANCE_SECONDS:
+        return False
+    try:
+        return psutil.Process(identity.pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def group_members(identity: ProcessIdentity) -> list[int]:
+    """Return the pids of living processes in the session that `identity` leads or led, itself included.
+
+    The kernel gives no pid away again while it names a session, so a stranger with the leader's pid means that the
+    session is empty.
+    """
+    if identity.boot_id != boot_id() or _is_stranger(identity):
+        return []
+    return [pid for pid in psutil.pids() if _session_of(pid) == identity.pid and not _is_zombie(pid)]
+
+
+def signal_leader(identity: ProcessIdentity, signal_number: signal.Signals) -> None:
+    """Send a signal to the process itself if it is alive."""
+    if is_alive(identity):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(identity.pid, signal_number)
+
+
+def signal_group(identity: ProcessIdentity, signal_number: signal.Signals) -> int:
+    """Send a signal to every process of the session and return how many there were."""
+    members = group_members(identity)
+    for pid in members:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal_number)
+    return len(members)
+
+
+def _is_stranger(identity: ProcessIdentity) -> bool:
+    current = identify(identity.pid)
+    return current is not None and abs(current.started_seconds - identity.started_seconds) > _TOLERANCE_SECONDS
+
+
+def _session_of(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

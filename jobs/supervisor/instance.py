@@ -1,0 +1,70 @@
+"""At most one supervisor looks after a runs root, and everyone can see whether one does."""
+
+import json
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from jobs.file_lock import FileLock, is_locked
+from jobs.run_directory import WORKBENCH_FOLDER
+
+LOCK_FILE = "supervisor.lock"
+HEARTBEAT_FILE = "supervisor.json"
+_PATIENCE_SECONDS = 0.2
+
+
+class SupervisorRunningError(Exception):
+    """Another supervisor looks after this runs root already."""
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorHeartbeat:
+    """Who looks after a runs root, and when it last said so."""
+
+    pid: int
+    at: datetime
+
+
+class SingleInstance:
+    """The right to look after one runs root, for as long as the process lives or until `release`.
+
+    The lock is the kernel's, so it goes with its holder however that one dies.
+    """
+
+    def __init__(self, runs_root: Path) -> None:
+        """Take the right.
+
+        Raises:
+            SupervisorRunningError: Somebody else has it.
+        """
+        self._folder = runs_root / WORKBENCH_FOLDER
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._lock = FileLock(self._folder / LOCK_FILE)
+        if not self._lock.acquire(patience_seconds=_PATIENCE_SECONDS):
+            raise SupervisorRunningError(f"A supervisor looks after {runs_root} already.")
+
+    def beat(self) -> None:
+        """Say that this process is alive."""
+        content = json.dumps({"pid": os.getpid(), "at": datetime.now(UTC).isoformat(timespec="milliseconds")})
+        unfinished = self._folder / f"{HEARTBEAT_FILE}.tmp"
+        unfinished.write_text(content, encoding="utf-8")
+        unfinished.replace(self._folder / HEARTBEAT_FILE)
+
+    def release(self) -> None:
+        """Give the right back; a second time changes nothing."""
+        self._lock.release()
+
+
+def read_supervisor(runs_root: Path) -> SupervisorHeartbeat | None:
+    """Return the living supervisor of a runs root, None when nobody looks after it."""
+    folder = runs_root / WORKBENCH_FOLDER
+    return _read_heartbeat(folder / HEARTBEAT_FILE) if is_locked(folder / LOCK_FILE) else None
+
+
+def _read_heartbeat(path: Path) -> SupervisorHeartbeat:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return SupervisorHeartbeat(int(content["pid"]), datetime.fromisoformat(content["at"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return SupervisorHeartbeat(0, datetime.now(UTC))

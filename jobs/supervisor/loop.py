@@ -1,0 +1,196 @@
+"""The supervisor's loop: one look at everything, twice a second, told from files alone."""
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from jobs.attempt_files import write_outcome
+from jobs.journal import Journal, JournalEntry, JournalKind
+from jobs.launchers.local import LaunchError, LocalLauncher
+from jobs.run_directory import AttemptClaimedError, RunDirectory, list_run_directories
+from jobs.run_state import RunState, read_state
+from jobs.status import RunStatus
+from jobs.supervisor.instance import SingleInstance
+from jobs.supervisor.watch import AttemptWatch, StopPolicy
+
+logger = logging.getLogger(__name__)
+
+LOOP_SECONDS = 0.5
+
+
+class RunIndex(Protocol):
+    """The database's view of runs. Calls never raise: what could not be written now is written later."""
+
+    def note_state(self, run: RunDirectory, state: RunState) -> None:
+        """Take up a run, or the state that it has now."""
+        ...
+
+    def note_wish(self, entry: JournalEntry) -> None:
+        """Take up what a user asked for."""
+        ...
+
+    def refresh(self) -> None:
+        """Bring the index up to date with everything noted and recorded so far."""
+        ...
+
+    def close(self) -> None:
+        """Let the database go."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorSettings:
+    """How many runs may run at once, and how patient a stop is."""
+
+    max_running: int = 1
+    stop_policy: StopPolicy = field(default_factory=StopPolicy)
+
+
+class Supervisor:
+    """Looks after one runs root; of any number of them on one root only one exists at a time.
+
+    It holds nothing that its files do not hold: killed at any moment, the next one goes on where this one was.
+    """
+
+    def __init__(
+        self,
+        runs_root: Path,
+        index: RunIndex,
+        launcher: LocalLauncher | None = None,
+        settings: SupervisorSettings | None = None,
+    ) -> None:
+        """Take the right to look after `runs_root`.
+
+        Raises:
+            SupervisorRunningError: Another supervisor has it.
+        """
+        runs_root.mkdir(parents=True, exist_ok=True)
+        self._instance = SingleInstance(runs_root)
+        self._runs_root = runs_root
+        self._index = index
+        self._launcher = launcher or LocalLauncher()
+        self._settings = settings or SupervisorSettings()
+        self._journal = Journal(runs_root)
+        self._journal_offset = 0
+        self._runs: dict[str, RunDirectory] = {}
+        self._states: dict[str, RunState] = {}
+        self._asked: dict[str, int] = {}
+        self._waiting: dict[str, int] = {}
+        self._watches: dict[str, AttemptWatch] = {}
+        self._troubles: dict[str, str] = {}
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing runs and nothing waits."""
+        return not self._watches and not self._waiting
+
+    def state_of(self, run_id: str) -> RunState | None:
+        """Return where a run stood at the last look."""
+        return self._states.get(run_id)
+
+    def look(self) -> None:
+        """Look at everything once and do what is due."""
+        self._instance.beat()
+        self._launcher.reap()
+        changed = self._read_journal() | self._discover()
+        for run_id in [*self._watches]:
+            self._guarded(run_id, self._watch)
+            changed.add(run_id)
+        changed |= self._start_waiting()
+        for run_id in changed:
+            self._guarded(run_id, self._note_state)
+        self._index.refresh()
+
+    def run(self, is_over: Callable[[], bool]) -> None:
+        """Look twice a second until `is_over`; runs that are under way go on without it."""
+        while not is_over():
+            began_at = time.monotonic()
+            self.look()
+            time.sleep(max(0.0, LOOP_SECONDS - (time.monotonic() - began_at)))
+
+    def close(self) -> None:
+        """Give the right back; runs that are under way go on."""
+        self._index.close()
+        self._instance.release()
+
+    def _read_journal(self) -> set[str]:
+        entries, self._journal_offset = self._journal.read_from(self._journal_offset)
+        for entry in entries:
+            attempt = entry.data.get("attempt")
+            if entry.kind in (JournalKind.SUBMITTED, JournalKind.RESUME_ASKED) and isinstance(attempt, int):
+                self._waiting.pop(entry.run_id, None)
+                self._waiting[entry.run_id] = self._asked[entry.run_id] = attempt
+            self._index.note_wish(entry)
+        return {entry.run_id for entry in entries}
+
+    def _discover(self) -> set[str]:
+        """Take up run folders that are new, and let go of those that are gone."""
+        found = {run.run_id: run for run in list_run_directories(self._runs_root)}
+        new = found.keys() - self._runs.keys()
+        for run_id in self._runs.keys() - found.keys():
+            self._states.pop(run_id, None)
+            self._watches.pop(run_id, None)
+        self._runs = found
+        for run_id in new:
+            self._guarded(run_id, self._adopt)
+        return set(new)
+
+    def _adopt(self, run: RunDirectory) -> None:
+        attempt = run.newest_attempt()
+        if attempt:
+            self._watches[run.run_id] = self._new_watch(run, attempt)
+
+    def _new_watch(self, run: RunDirectory, attempt: int) -> AttemptWatch:
+        return AttemptWatch(run, attempt, self._settings.stop_policy, self._launcher)
+
+    def _watch(self, run: RunDirectory) -> None:
+        if self._watches[run.run_id].look() is not None:
+            del self._watches[run.run_id]
+
+    def _start_waiting(self) -> set[str]:
+        """Start waiting runs in the order of their asking while there is room; return those no longer waiting."""
+        done = set()
+        for run_id, attempt in [*self._waiting.items()]:
+            run = self._runs.get(run_id)
+            if run is None or run_id in self._watches:
+                continue
+            is_over = run.newest_attempt() >= attempt or run.stop_requested()
+            if not is_over and len(self._watches) < self._settings.max_running:
+                self._guarded(run_id, self._start)
+                is_over = True
+            if is_over:
+                del self._waiting[run_id]
+                done.add(run_id)
+        return done
+
+    def _start(self, run: RunDirectory) -> None:
+        attempt = self._asked[run.run_id]
+        with contextlib.suppress(AttemptClaimedError):
+            run.claim_attempt(attempt)
+            watch = self._watches[run.run_id] = self._new_watch(run, attempt)
+            try:
+                watch.start()
+            except (LaunchError, OSError) as error:
+                write_outcome(run.attempt_path(attempt), RunStatus.FAILED, str(error))
+
+    def _note_state(self, run: RunDirectory) -> None:
+        state = read_state(run, self._asked.get(run.run_id, 0))
+        if state.differs_from(self._states.get(run.run_id)):
+            self._index.note_state(run, state)
+        self._states[run.run_id] = state
+
+    def _guarded(self, run_id: str, action: Callable[[RunDirectory], None]) -> None:
+        """Do something with one run; a run folder that is broken is passed over and must not hold up the others."""
+        run = self._runs.get(run_id)
+        if run is None:
+            return
+        try:
+            action(run)
+        except (OSError, ValueError) as error:
+            if self._troubles.get(run_id) != str(error):
+                logger.warning("%s is passed over: %s", run_id, error)
+            self._troubles[run_id] = str(error)

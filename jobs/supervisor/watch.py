@@ -1,0 +1,124 @@
+"""One attempt that has no last word yet: is its worker alive, does it stop when it shall, what is left of it."""
+
+import logging
+import signal
+import time
+from dataclasses import dataclass
+
+from jobs.attempt_files import LOCK_FILE, Outcome, read_heartbeat, read_outcome, write_outcome
+from jobs.file_lock import FileLock
+from jobs.launchers.local import LocalLauncher
+from jobs.launchers.processes import ProcessIdentity, group_members, is_alive, signal_group, signal_leader
+from jobs.run_directory import RunDirectory
+from jobs.run_state import GONE, NEVER_STARTED, has_worker
+from jobs.status import RunStatus
+
+logger = logging.getLogger(__name__)
+
+KILLED = (
+    "It did not stop by itself and was killed; work after its newest checkpoint is lost, resume goes on from there."
+)
+_LEAVE_SECONDS = 10.0
+"""A worker that left its last word has this long to be gone with everything it started."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopPolicy:
+    """How patient a stop is, in seconds: from the wish to SIGTERM, and from there to SIGKILL."""
+
+    grace_seconds: float = 120.0
+    term_seconds: float = 30.0
+
+
+class AttemptWatch:
+    """Watches one attempt; built again after a restart of the supervisor it goes on from files alone."""
+
+    def __init__(self, run: RunDirectory, attempt: int, policy: StopPolicy, launcher: LocalLauncher) -> None:
+        self.run = run
+        self.attempt = attempt
+        self._path = run.attempt_path(attempt)
+        self._policy = policy
+        self._launcher = launcher
+        self._worker: ProcessIdentity | None = None
+        self._is_terminated = False
+
+    def start(self) -> None:
+        """Start the attempt's worker, once.
+
+        Raises:
+            LaunchError: It could not be started.
+        """
+        self._worker = self._launcher.start(self.run.path, self.attempt, self.run.log_path)
+
+    def look(self) -> Outcome | None:
+        """Do what is due now; return the outcome once the attempt is over and none of its processes is left."""
+        worker = self._know_worker()
+        outcome = read_outcome(self._path)
+        if outcome is not None:
+            return outcome if self._has_left(worker, outcome) else None
+        if has_worker(self._path, worker):
+            self._press(worker)
+            return None
+        return self._bury(worker)
+
+    def _know_worker(self) -> ProcessIdentity | None:
+        if self._worker is None:
+            heartbeat = read_heartbeat(self._path)
+            self._worker = heartbeat.worker if heartbeat else None
+        return self._worker
+
+    def _has_left(self, worker: ProcessIdentity | None, outcome: Outcome) -> bool:
+        """Tell whether the group is gone, ending what still runs some time after the last word."""
+        if worker is None or not group_members(worker):
+            return True
+        if not is_alive(worker) or time.time() - outcome.at.timestamp() > _LEAVE_SECONDS:
+            signal_group(worker, signal.SIGKILL)
+        return False
+
+    def _press(self, worker: ProcessIdentity | None) -> None:
+        """Make a worker stop that was asked to and has not."""
+        waited = self._seconds_since_stop()
+        if worker is None or waited < self._policy.grace_seconds:
+            return
+        if waited >= self._policy.grace_seconds + self._policy.term_seconds:
+            logger.warning("%s: killing the worker, which did not stop within %.0f s.", self.run.run_id, waited)
+            signal_group(worker, signal.SIGKILL)
+        elif not self._is_terminated:
+            self._is_terminated = True
+            signal_leader(worker, signal.SIGTERM)
+
+    def _bury(self, worker: ProcessIdentity | None) -> Outcome | None:
+        """Write the last word for a worker that is gone, under its lock, once nothing of its group is left."""
+        if worker is not None and signal_group(worker, signal.SIGKILL):
+            return None
+        lock = FileLock(self._path / LOCK_FILE)
+        if not lock.acquire():
+            return None
+        try:
+            was_killed = self._seconds_since_stop() >= self._policy.grace_seconds + self._policy.term_seconds
+            if was_killed:
+                return write_outcome(self._path, RunStatus.STOPPED, KILLED)
+            return write_outcome(self._path, *self._guess_end(worker))
+        finally:
+            lock.release()
+
+    def _guess_end(self, worker: ProcessIdentity | None) -> tuple[RunStatus, str]:
+        if worker is None:
+            return RunStatus.LOST, NEVER_STARTED
+        exit_code = self._launcher.exit_code(worker)
+        if exit_code is None or exit_code == 0:
+            return RunStatus.LOST, GONE
+        if exit_code > 0:
+            return (
+                RunStatus.FAILED,
+                f"Its process ended with exit code {exit_code} before it could say why; see log.txt.",
+            )
+        name = signal.Signals(-exit_code).name
+        return RunStatus.LOST, f"Its process was ended by {name}; resume it from its newest checkpoint."
+
+    def _seconds_since_stop(self) -> float:
+        """Return for how long a stop has been asked for, negative when it is not."""
+        try:
+            return max(0.0, time.time() - self.run.stop_path.stat().st_mtime)
+        except FileNotFoundError:
+            return -1.0

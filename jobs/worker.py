@@ -1,0 +1,135 @@
+"""One attempt's process: takes the lock, beats, builds recorder and loop, and leaves a last word.
+
+Started as `python -m jobs.worker RUN_DIRECTORY ATTEMPT`. Whatever goes wrong becomes the status `failed` with one
+sentence; the traceback is in `log.txt`, where this process's output goes.
+"""
+
+import errno
+import logging
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from jobs.attempt_files import LOCK_FILE, read_outcome, write_outcome
+from jobs.control import Control, TrainingError
+from jobs.file_lock import FileLock
+from jobs.recorder import RunRecorder
+from jobs.run_directory import RunDirectory
+from jobs.specs import SpecError, TrainSpec
+from jobs.status import RunStatus
+from jobs.worker_control import WorkerControl
+
+logger = logging.getLogger("jobs.worker")
+
+THREADS_VARIABLE = "EXGRPO_NUM_THREADS"
+EXIT_FAILED = 1
+EXIT_NOT_MINE = 3
+_LOCK_PATIENCE_SECONDS = 2.0
+
+
+TrainingLoop = Callable[[TrainSpec, RunDirectory, RunRecorder, Control], RunStatus]
+"""Runs or resumes a specification and returns how it ended: `succeeded` or `stopped`."""
+
+
+def load_embedded_loop() -> TrainingLoop:
+    """Return the loop of the embedded engine, with torch held to the number of threads that the user allows."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    import torch
+
+    from jobs.training.loop import run_training
+
+    torch.set_num_threads(_num_threads())
+    return run_training
+
+
+LOOP_LOADERS: dict[str, Callable[[], TrainingLoop]] = {"embedded": load_embedded_loop}
+"""For each engine of `TrainSpec`, what loads its training loop."""
+
+
+def main(arguments: list[str], loaders: dict[str, Callable[[], TrainingLoop]] = LOOP_LOADERS) -> int:
+    """Run one attempt and return the exit code: 0 for an expected end, 1 for a failure, 3 for somebody else's run."""
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    run, attempt = RunDirectory(Path(arguments[0])), int(arguments[1])
+    attempt_path = run.attempt_path(attempt)
+    lock = FileLock(attempt_path / LOCK_FILE)
+    if not lock.acquire(_LOCK_PATIENCE_SECONDS) or read_outcome(attempt_path) is not None:
+        logger.error("Attempt %d of %s has a worker already or is over; this one leaves.", attempt, run.run_id)
+        return EXIT_NOT_MINE
+    control = WorkerControl(run, attempt_path)
+    control.start()
+    try:
+        return _run_attempt(run, attempt, control, loaders)
+    finally:
+        control.end()
+        lock.release()
+
+
+def _run_attempt(
+    run: RunDirectory, attempt: int, control: WorkerControl, loaders: dict[str, Callable[[], TrainingLoop]]
+) -> int:
+    logger.info("Attempt %d of %s starts.", attempt, run.run_id)
+    status, reason = RunStatus.FAILED, ""
+    recorder: RunRecorder | None = None
+    try:
+        spec = run.spec()
+        recorder = build_recorder(run, attempt, spec)
+        loop = loaders[spec.engine]()
+        control.enter(RunStatus.RUNNING)
+        recorder.status(RunStatus.RUNNING)
+        status = loop(spec, run, recorder, control)
+    except Exception as error:
+        logger.exception("Attempt %d of %s failed.", attempt, run.run_id)
+        status, reason = RunStatus.FAILED, explain(error)
+    reason = _record_end(recorder, status, reason)
+    status = RunStatus.FAILED if reason else status
+    write_outcome(run.attempt_path(attempt), status, reason)
+    logger.info("Attempt %d of %s: %s. %s", attempt, run.run_id, status, reason)
+    return EXIT_FAILED if status is RunStatus.FAILED else 0
+
+
+def build_recorder(run: RunDirectory, attempt: int, spec: TrainSpec) -> RunRecorder:
+    """Return the recorder of an attempt, with the loggers that the specification asks for beside it."""
+    from jobs.spool_recorder import SpoolRecorder
+
+    return SpoolRecorder(run, attempt, spec.recording.token_data)
+
+
+def explain(error: BaseException) -> str:
+    """Return one sentence on why a run failed."""
+    if isinstance(error, SpecError | TrainingError):
+        return _first_line(error)
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return "The disk is full; make room and resume the run."
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return "Memory ran out; choose a smaller batch, model or max_response_tokens."
+    return f"{type(error).__name__}: {_first_line(error)} The whole traceback is in log.txt."
+
+
+def _record_end(recorder: RunRecorder | None, status: RunStatus, reason: str) -> str:
+    """Write the last status event and return the reason, that of a failed write where there was none."""
+    if recorder is None:
+        return reason
+    try:
+        recorder.status(status, reason)
+        recorder.close()
+    except Exception as error:
+        logger.exception("The record of the run cannot be written.")
+        return reason or explain(error)
+    return reason
+
+
+def _first_line(error: BaseException) -> str:
+    line = next(iter(str(error).splitlines()), "").strip() or "no message."
+    return line if line.endswith((".", "!", "?")) else f"{line}."
+
+
+def _num_threads() -> int:
+    text = os.environ.get(THREADS_VARIABLE, "1")
+    if not text.isdigit() or int(text) < 1:
+        raise SpecError(f"{THREADS_VARIABLE}: expected a whole number of at least 1, got {text!r}.")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
