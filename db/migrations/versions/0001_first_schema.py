@@ -24,7 +24,7 @@ SQLITE_SEARCH = (
 # PostgreSQL's parser would read words of its own into numbers, paths and hyphens, and takes at most 1 MB.
 POSTGRESQL_SEARCH = (
     "ALTER TABLE trajectory_texts ADD COLUMN search tsvector GENERATED ALWAYS AS"
-    " (to_tsvector('simple', regexp_replace(left(text, 200000), '[!-/:-@\[-`{-~]+', ' ', 'g'))) STORED",
+    r" (to_tsvector('simple', regexp_replace(left(text, 200000), '[!-/:-@\[-`{-~]+', ' ', 'g'))) STORED",
     "CREATE INDEX trajectory_texts_by_word ON trajectory_texts USING gin (search)",
 )
 

@@ -1,0 +1,196 @@
+"""Taking in what runs recorded: each event of a run's files exactly once, however often it is offered."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Table, func, insert, literal, null, select, update
+
+from db import models
+from db.column_types import UtcDateTime
+from db.event_rows import RowCollector
+from db.positions import save_position
+from db.queries.run_lookup import require_run_key
+from db.run_summary import refresh_summary
+from db.session import Database
+from db.supersession import Supersession
+from db.upsert import insert_new
+
+Event = Mapping[str, Any]
+"""One parsed event: seq, attempt, at, kind and the kind's own fields."""
+
+ENDED_STATUSES = frozenset({"stopped", "succeeded", "failed", "lost"})
+_STATUS_RANKS = {"queued": 0, "starting": 1, "running": 2, "stopping": 3}
+_ENDED_RANK = 4
+
+
+class IngestError(ValueError):
+    """An event that cannot be taken in; the message names run, attempt and sequence number."""
+
+
+def register_run(database: Database, run_info: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
+    """Make a run known by its `run.json` and `spec.json`; a run that is known already keeps its row."""
+
+    def work(connection: Connection) -> None:
+        row = {
+            "run_id": run_info["run_id"],
+            "name": run_info["name"],
+            "status": "queued",
+            "spec": dict(spec),
+            "summary": {},
+            "created_at": datetime.fromisoformat(run_info["created_at"]),
+            "parent_run_id": run_info.get("parent_run_id"),
+            "branched_from_step": run_info.get("branched_from_step"),
+        }
+        insert_new(connection, models.runs, [row])
+
+    database.write(work)
+
+
+def set_status(
+    database: Database,
+    run_id: str,
+    status: str,
+    reason: str = "",
+    *,
+    attempt: int | None = None,
+    at: datetime | None = None,
+) -> None:
+    """Set where a run stands, whatever its events said; with `attempt`, where that attempt stands too.
+
+    Raises:
+        UnknownRunError: There is no such run.
+    """
+
+    def work(connection: Connection) -> None:
+        run_key = require_run_key(connection, run_id)
+        runs, attempts = models.runs, models.attempts
+        values: dict[str, Any] = {"status": status, "status_reason": reason}
+        ended_at = _end(runs, status, at)
+        connection.execute(update(runs).where(runs.c.run_key == run_key).values(values | {"ended_at": ended_at}))
+        if attempt is None:
+            return
+        insert_new(connection, attempts, [{"run_key": run_key, "attempt": attempt, "started_at": at}])
+        is_it = (attempts.c.run_key == run_key) & (attempts.c.attempt == attempt)
+        ended_at = _end(attempts, status, at)
+        connection.execute(update(attempts).where(is_it).values(values | {"ended_at": ended_at}))
+        is_older = (runs.c.run_key == run_key) & (runs.c.attempt < attempt)
+        connection.execute(update(runs).where(is_older).values(attempt=attempt))
+
+    database.write(work)
+
+
+def ingest_events(database: Database, run_id: str, events: Sequence[Event], position: str | None = None) -> int:
+    """Take events in and return how many were new; the reader's `position` is saved in the same transaction.
+
+    Events may come twice, in any order and in any batches: each (run, attempt, seq) counts once.
+
+    Raises:
+        UnknownRunError: There is no such run; `register_run` comes first.
+        IngestError: An event lacks a field.
+    """
+    return database.write(lambda connection: _ingest(connection, run_id, events, position))
+
+
+def _ingest(connection: Connection, run_id: str, events: Sequence[Event], position: str | None) -> int:
+    run_key = require_run_key(connection, run_id)
+    _lock_run(connection, run_key)
+    new = _unseen(connection, run_key, events)
+    if new:
+        _ensure_attempts(connection, run_key, new)
+        supersession = Supersession(connection, run_key)
+        supersession.note(new)
+        collector = RowCollector(run_key, supersession.is_superseded)
+        for event in new:
+            try:
+                collector.add(event)
+            except (KeyError, TypeError, ValueError) as error:
+                place = f"{run_id}, attempt {event['attempt']}, event {event['seq']}"
+                raise IngestError(f"{place}: cannot be taken in ({type(error).__name__}: {error}).") from error
+        for table, rows in collector.rows.items():
+            insert_new(connection, table, rows)
+        _note_statuses(connection, run_key, new)
+        refresh_summary(connection, run_key)
+        seen = [{"run_key": run_key, "attempt": event["attempt"], "seq": event["seq"]} for event in new]
+        connection.execute(insert(models.ingested_events), seen)
+    if position is not None:
+        save_position(connection, run_source(run_id), position)
+    return len(new)
+
+
+def run_source(run_id: str) -> str:
+    """Return the name under which a run's reading position is kept."""
+    return f"run:{run_id}"
+
+
+def _end(table: Table, status: str, at: datetime | None) -> ColumnElement[datetime | None]:
+    """Return when it ended: the given moment, else the one that is known, else now."""
+    if status not in ENDED_STATUSES:
+        return null()
+    return literal(at, UtcDateTime) if at else func.coalesce(table.c.ended_at, literal(datetime.now(UTC), UtcDateTime))
+
+
+def _lock_run(connection: Connection, run_key: int) -> None:
+    connection.execute(select(models.runs.c.run_key).where(models.runs.c.run_key == run_key).with_for_update())
+
+
+def _unseen(connection: Connection, run_key: int, events: Sequence[Event]) -> list[Event]:
+    offered = {(event["attempt"], event["seq"]): event for event in events}
+    if not offered:
+        return []
+    table = models.ingested_events
+    sequence_numbers = [seq for _, seq in offered]
+    seen = select(table.c.attempt, table.c.seq).where(
+        table.c.run_key == run_key, table.c.seq.between(min(sequence_numbers), max(sequence_numbers))
+    )
+    for attempt, seq in connection.execute(seen):
+        offered.pop((attempt, seq), None)
+    return [offered[key] for key in sorted(offered)]
+
+
+def _ensure_attempts(connection: Connection, run_key: int, events: Sequence[Event]) -> None:
+    attempts, runs = models.attempts, models.runs
+    by_attempt: dict[int, list[datetime]] = {}
+    for event in events:
+        by_attempt.setdefault(event["attempt"], []).append(datetime.fromisoformat(event["at"]))
+    insert_new(connection, attempts, [{"run_key": run_key, "attempt": attempt} for attempt in by_attempt])
+    for attempt, moments in by_attempt.items():
+        is_it = (attempts.c.run_key == run_key) & (attempts.c.attempt == attempt)
+        is_later = attempts.c.started_at.is_(None) | (attempts.c.started_at > min(moments))
+        connection.execute(update(attempts).where(is_it, is_later).values(started_at=min(moments)))
+    first, last = min(map(min, by_attempt.values())), max(map(max, by_attempt.values()))
+    is_run = runs.c.run_key == run_key
+    is_later = runs.c.started_at.is_(None) | (runs.c.started_at > first)
+    connection.execute(update(runs).where(is_run, is_later).values(started_at=first))
+    is_earlier = runs.c.last_event_at.is_(None) | (runs.c.last_event_at < last)
+    connection.execute(update(runs).where(is_run, is_earlier).values(last_event_at=last))
+
+
+def _note_statuses(connection: Connection, run_key: int, events: Sequence[Event]) -> None:
+    """Let status events move attempts, and the run if they are of its newest attempt, forward; never back."""
+    runs, attempts = models.runs, models.attempts
+    newest = max(event["attempt"] for event in events)
+    run = connection.execute(select(runs.c.attempt, runs.c.status).where(runs.c.run_key == run_key)).one()
+    if newest > run.attempt:
+        connection.execute(update(runs).where(runs.c.run_key == run_key).values(attempt=newest, ended_at=None))
+    run_rank = status_rank(run.status) if newest <= run.attempt else -1
+    known = select(attempts.c.attempt, attempts.c.status).where(attempts.c.run_key == run_key)
+    ranks = {attempt: status_rank(status) for attempt, status in connection.execute(known)}
+    for event in events:
+        if event["kind"] != "status":
+            continue
+        attempt, rank = event["attempt"], status_rank(event["status"])
+        ended_at = datetime.fromisoformat(event["at"]) if event["status"] in ENDED_STATUSES else None
+        values = {"status": event["status"], "status_reason": event["reason"], "ended_at": ended_at}
+        if rank > ranks[attempt]:
+            ranks[attempt] = rank
+            is_it = (attempts.c.run_key == run_key) & (attempts.c.attempt == attempt)
+            connection.execute(update(attempts).where(is_it).values(values))
+        if attempt == max(newest, run.attempt) and rank > run_rank:
+            run_rank = rank
+            connection.execute(update(runs).where(runs.c.run_key == run_key).values(values))
+
+
+def status_rank(status: str) -> int:
+    """Return how far along a status is within one attempt."""
+    return _STATUS_RANKS.get(status, _ENDED_RANK)
