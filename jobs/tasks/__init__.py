@@ -1,0 +1,1 @@
+"""Tasks that are made on this machine."""

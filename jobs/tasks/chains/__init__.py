@@ -1,0 +1,1 @@
+"""Register chains: short arithmetic programs whose every chain of thought can be checked exactly."""

@@ -1,0 +1,65 @@
+import random
+
+import pytest
+
+from jobs.tasks.chains.demonstrators import Demonstrators, error_rate, write_code, write_demonstration
+from jobs.tasks.chains.oracle import judge_response
+from jobs.tasks.chains.problem import Operation, draw_problem
+from jobs.tasks.chains.program import run_program
+
+NUM_DRAWS = 3000
+
+
+def judgements(demonstrators: Demonstrators):
+    rng = random.Random(5)
+    problems = [draw_problem(rng, 5) for _ in range(NUM_DRAWS)]
+    return [judge_response(problem, write_demonstration(problem, rng, demonstrators)) for problem in problems]
+
+
+def share(flags) -> float:
+    return sum(flags) / NUM_DRAWS
+
+
+def test_code_appears_in_a_quarter_of_demonstrations():
+    assert share(j.has_code for j in judgements(Demonstrators())) == pytest.approx(0.25, abs=0.025)
+
+
+def test_without_errors_all_but_code_only_wrong_code_and_skipping_are_valid():
+    found = judgements(Demonstrators(error_scale=0.0))
+    # Half of the sloppy demonstrators swap one operation for a random one, 23 times in 24 for another one.
+    still_right = 0.15 * (0.5 + 0.5 * 0.12)
+    assert share(j.is_valid for j in found) == pytest.approx(0.70 + still_right, abs=0.03)
+    assert share(not j.is_correct for j in found) == pytest.approx(0.10 * 0.4 * 0.9, abs=0.015)
+
+
+def test_each_kind_alone_is_what_it_is_called():
+    def only(**shares):
+        none = {"code_only": 0.0, "sloppy_with_code": 0.0, "skipping": 0.0}
+        return judgements(Demonstrators(error_scale=0.0, **{**none, **shares}))
+
+    assert all(j.is_valid and not j.has_code for j in only())
+    assert all(j.is_lucky_hit and j.num_good_steps < 5 and not j.has_code for j in only(skipping=1.0))
+    assert all(j.has_code and j.num_good_steps == 0 and not j.is_valid for j in only(code_only=1.0))
+    assert all(j.has_code and j.num_good_steps == 5 and j.is_correct for j in only(sloppy_with_code=1.0))
+
+
+def test_a_larger_error_scale_makes_fewer_right_answers():
+    rates = [share(j.is_correct for j in judgements(Demonstrators(error_scale=scale))) for scale in (0.0, 1.0, 2.6)]
+    assert rates[0] > rates[1] + 0.2
+    assert rates[1] > rates[2] + 0.1
+
+
+def test_error_rates_are_those_of_the_facts():
+    assert error_rate(1, Operation("+", 2), 1.0) == pytest.approx(0.06)
+    assert error_rate(8, Operation("*", 9), 1.0) == pytest.approx(0.22 + 0.12 + 0.08)
+    assert error_rate(8, Operation("*", 9), 3.0) == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize("modulus", [10, 100])
+def test_right_code_prints_the_answer_in_every_style(modulus):
+    rng = random.Random(1)
+    for num_operations in range(1, 17):
+        for _ in range(20):
+            problem = draw_problem(rng, num_operations, modulus)
+            source = write_code(problem, rng).removeprefix("```python\n").removesuffix("```\n")
+            assert run_program(source) == [problem.answer]

@@ -1,0 +1,121 @@
+import random
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from jobs.tasks.chains.tokenizer import make_tokenizer
+from jobs.training.answer_format import AnswerFormatSettings, make_format_tokenizer, option_labels, write_answer
+from jobs.training.imitation import Demonstration, ImitationSettings, make_small_model, train_by_imitation
+from jobs.training.warm_start import WarmStartSettings, warm_answer_format, warm_model
+
+TINY = WarmStartSettings(num_layers=1, width=16, num_heads=2, num_steps=3, batch_size=4)
+CHOICES = [
+    "Which gas do plants take in?\n\nA) oxygen\nB) carbon dioxide\nC) helium\nD) neon\n",
+    "What is the nutrient source for some fungi?\n\n1) sunlight\n2) oxygen\n3) carbon dioxide\n4) dead organisms\n",
+    "Which is a mammal?\n\nA) trout\nB) bat\nC) wasp\n",
+]
+
+
+def weights(folder):
+    return AutoModelForCausalLM.from_pretrained(folder).state_dict()
+
+
+def test_the_warm_model_is_a_whole_folder_made_once(tmp_path):
+    seen = []
+    folder = warm_model(TINY, tmp_path, lambda done, total: seen.append((done, total)))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+    assert (folder / "model.safetensors").is_file()
+    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+    assert len(AutoTokenizer.from_pretrained(folder)) == AutoModelForCausalLM.from_pretrained(folder).config.vocab_size
+    seen.clear()
+    assert warm_model(TINY, tmp_path, lambda done, total: seen.append((done, total))) == folder
+    assert seen == []
+
+
+def test_other_settings_make_another_model(tmp_path):
+    other = WarmStartSettings(num_layers=1, width=16, num_heads=2, num_steps=3, batch_size=4, seed=1)
+    assert warm_model(TINY, tmp_path) != warm_model(other, tmp_path)
+
+
+def test_the_same_settings_make_the_same_weights_and_leave_the_callers_generator_alone(tmp_path):
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    first = weights(warm_model(TINY, tmp_path / "a"))
+    torch.rand(7)
+    torch.set_rng_state(before)
+    second = weights(warm_model(TINY, tmp_path / "b"))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_build_that_fails_leaves_nothing_behind(tmp_path):
+    def fail(_done, _total):
+        raise RuntimeError("stopped")
+
+    with pytest.raises(RuntimeError, match="stopped"):
+        warm_model(TINY, tmp_path, fail)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_imitation_learns_responses_and_not_prompts():
+    tokenizer = make_tokenizer()
+    model = make_small_model(tokenizer, 1, 32, 2, seed=0)
+    question = tokenizer.encode("Q6a*2:")
+    demonstration = Demonstration(question, [*tokenizer.encode(r"6;a*2=2;\boxed{2}"), tokenizer.eos_token_id])
+    short = Demonstration(question[:2], demonstration.response_ids)
+    loss = train_by_imitation(model, lambda _: [demonstration, short] * 4, ImitationSettings(60, 1e-2))
+    assert loss < 0.1
+    with torch.no_grad():
+        logits = model(torch.tensor([question + demonstration.response_ids])).logits[0]
+    predicted = logits.argmax(-1).tolist()
+    assert predicted[len(question) - 1 : -1] == demonstration.response_ids
+    assert predicted[: len(question) - 1] != question[1:]
+
+
+def test_gradients_do_not_depend_on_how_a_batch_is_split():
+    tokenizer = make_tokenizer()
+    rng = random.Random(0)
+    items = [Demonstration([3, 5, 6][: rng.randint(1, 3)], [7] * rng.randint(1, 9) + [1]) for _ in range(7)]
+    losses = [
+        train_by_imitation(
+            make_small_model(tokenizer, 1, 16, 2, seed=0), lambda _: items, ImitationSettings(5, 1e-2, n)
+        )
+        for n in (1, 3)
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+def test_option_labels_are_read_from_line_starts():
+    assert [option_labels(text) for text in CHOICES] == [tuple("ABCD"), tuple("1234"), tuple("ABC")]
+    assert option_labels("No options here. A) one only") == tuple("ABCD")
+
+
+def test_chance_answers_use_every_label_of_the_prompt_evenly():
+    rng = random.Random(0)
+    answers = [write_answer(CHOICES[2], rng) for _ in range(3000)]
+    assert {answers.count(rf"</think>\boxed{{{label}}}") > 900 for label in "ABC"} == {True}
+
+
+def test_the_format_tokenizer_gives_any_text_back():
+    tokenizer = make_format_tokenizer(CHOICES, 400)
+    assert len(tokenizer) <= 400
+    for text in [*CHOICES, "Ünseen wörds \t\n 🎈", r"</think>\boxed{B}"]:
+        ids = tokenizer.encode(text, add_special_tokens=False)
+        assert tokenizer.decode(ids, skip_special_tokens=True) == text
+    assert tokenizer.tokenize(r"</think>\boxed{B}") == ["</think>", "\\boxed{", "B", "}"]
+
+
+def test_the_answer_format_model_answers_by_chance(tmp_path):
+    folder = warm_answer_format(CHOICES[:1], AnswerFormatSettings(vocabulary_size=400), tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    torch.manual_seed(0)
+    prompt = tokenizer([CHOICES[0]] * 400, return_tensors="pt", add_special_tokens=False)
+    output = model.generate(
+        input_ids=prompt.input_ids, attention_mask=prompt.attention_mask, max_new_tokens=8, do_sample=True, top_k=0
+    )
+    texts = tokenizer.batch_decode(output[:, prompt.input_ids.shape[1] :], skip_special_tokens=True)
+    shares = {label: texts.count(rf"</think>\boxed{{{label}}}") / 400 for label in "ABCD"}
+    assert sum(shares.values()) > 0.95
+    assert all(0.1 < share < 0.4 for share in shares.values())
