@@ -1,0 +1,89 @@
+import pytest
+
+from jobs.training.checkpoint import (
+    find_fault,
+    list_checkpoints,
+    newest_whole_checkpoint,
+    prune_checkpoints,
+    save_checkpoint,
+)
+
+
+def save(folder, step, content=b"weights" * 100):
+    def write(checkpoint):
+        checkpoint.policy.mkdir()
+        checkpoint.experience.mkdir()
+        (checkpoint.policy / "model.safetensors").write_bytes(content)
+        (checkpoint.experience / "experience.json").write_text("{}")
+
+    return save_checkpoint(folder, step, write)
+
+
+def test_newest_checkpoint_is_found(tmp_path):
+    for step in (10, 9, 100):
+        save(tmp_path, step)
+    checkpoint, faults = newest_whole_checkpoint(tmp_path)
+    assert checkpoint.step == 100
+    assert checkpoint.path.name == "step-00000100"
+    assert faults == []
+
+
+def test_folder_without_checkpoints_has_none(tmp_path):
+    assert newest_whole_checkpoint(tmp_path) == (None, [])
+
+
+@pytest.mark.parametrize("offset", [0, 1, 350, 699])
+@pytest.mark.parametrize("damage", ["cut", "flip"])
+def test_damaged_checkpoint_is_named_and_the_previous_one_used(tmp_path, offset, damage):
+    save(tmp_path, 1)
+    path = save(tmp_path, 2).policy / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    if damage == "cut":
+        del content[offset:]
+    else:
+        content[offset] ^= 1
+    path.write_bytes(bytes(content))
+    checkpoint, faults = newest_whole_checkpoint(tmp_path)
+    assert checkpoint.step == 1
+    assert len(faults) == 1
+    assert "model.safetensors is damaged" in faults[0]
+
+
+@pytest.mark.parametrize("content", [None, "", "{", '{"files": []}', "[]"])
+def test_damaged_manifest_is_named(tmp_path, content):
+    path = save(tmp_path, 1).path / "manifest.json"
+    path.unlink() if content is None else path.write_text(content)
+    assert "manifest.json is missing or damaged" in find_fault(path.parent)
+
+
+def test_missing_file_is_named(tmp_path):
+    path = save(tmp_path, 1).experience / "experience.json"
+    path.unlink()
+    assert find_fault(path.parent.parent) == f"{path} is missing"
+
+
+def test_interrupted_save_leaves_no_checkpoint_and_the_next_save_is_whole(tmp_path):
+    def write(checkpoint):
+        checkpoint.policy.mkdir()
+        (checkpoint.policy / "model.safetensors").write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        save_checkpoint(tmp_path, 5, write)
+    assert list_checkpoints(tmp_path) == []
+    save(tmp_path, 5)
+    assert find_fault(tmp_path / "step-00000005") is None
+
+
+def test_saving_a_step_again_replaces_it(tmp_path):
+    save(tmp_path, 5, b"old")
+    save(tmp_path, 5, b"new")
+    assert (tmp_path / "step-00000005" / "policy" / "model.safetensors").read_bytes() == b"new"
+    assert find_fault(tmp_path / "step-00000005") is None
+
+
+def test_only_the_newest_are_kept(tmp_path):
+    for step in range(1, 6):
+        save(tmp_path, step)
+    prune_checkpoints(tmp_path, 2)
+    assert [path.name for path in list_checkpoints(tmp_path)] == ["step-00000005", "step-00000004"]
