@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, func, insert, literal, null, select, update
+from sqlalchemy import ColumnElement, Connection, Table, func, insert, literal, select, update
 
 from db import models
 from db.column_types import UtcDateTime
@@ -126,7 +126,7 @@ def run_source(run_id: str) -> str:
 def _end(table: Table, status: str, at: datetime | None) -> ColumnElement[datetime | None]:
     """Return when it ended: the given moment, else the one that is known, else now."""
     if status not in ENDED_STATUSES:
-        return null()
+        return literal(None, UtcDateTime)
     return literal(at, UtcDateTime) if at else func.coalesce(table.c.ended_at, literal(datetime.now(UTC), UtcDateTime))
 
 

@@ -1,0 +1,63 @@
+"""The event files of an attempt: one JSON object a line, numbered and checksummed.
+
+A line is `{"seq":...,"at":...,"kind":...,"attempt":...,<fields>,"crc":N}`; N is the CRC-32 of the line without its
+`crc` field. Floats that JSON has no word for are the strings NaN, Infinity and -Infinity, which `float` reads.
+"""
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+EVENT_KINDS = ("status", "questions", "step", "evaluation", "checkpoint")
+_SEGMENT = re.compile(r"events-(\d{6,})\.jsonl")
+_CRC_FIELD = re.compile(rb',"crc":(\d+)}\Z')
+
+
+def segment_path(attempt_path: Path, segment: int) -> Path:
+    """Return the event file of a number, from 1."""
+    return attempt_path / f"events-{segment:06d}.jsonl"
+
+
+def list_segments(attempt_path: Path) -> list[int]:
+    """Return the numbers of an attempt's event files, in order."""
+    matches = (_SEGMENT.fullmatch(path.name) for path in attempt_path.glob("events-*.jsonl"))
+    return sorted(int(match[1]) for match in matches if match)
+
+
+def encode_event(event: dict[str, Any]) -> bytes:
+    """Return the event's line, newline included."""
+    try:
+        body = _dump(event)
+    except ValueError:
+        body = _dump(_with_named_floats(event))
+    content = body.encode("utf-8", "backslashreplace")
+    return content[:-1] + b',"crc":%d}\n' % crc32(content)
+
+
+def decode_line(line: bytes) -> dict[str, Any] | None:
+    """Return the event of a line without its newline, None if the line is damaged."""
+    match = _CRC_FIELD.search(line)
+    if match is None:
+        return None
+    content = line[: match.start()] + b"}"
+    if crc32(content) != int(match[1]):
+        return None
+    event = json.loads(content)
+    return event if isinstance(event, dict) else None
+
+
+def _dump(event: Any) -> str:  # noqa: ANN401 - any JSON value
+    return json.dumps(event, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _with_named_floats(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    if isinstance(value, dict):
+        return {key: _with_named_floats(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_named_floats(item) for item in value]
+    return value

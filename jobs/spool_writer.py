@@ -1,0 +1,70 @@
+"""Appends events to an attempt's files; what `append` returned from is on disk."""
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from jobs.run_directory import sync_folder
+from jobs.spool import encode_event, list_segments, segment_path
+
+MAX_SEGMENT_BYTES = 8 << 20
+
+
+class SpoolWriter:
+    """The one writer of an attempt. Files are only ever appended to, and a failed write opens a new one."""
+
+    def __init__(self, attempt_path: Path, attempt: int, max_segment_bytes: int = MAX_SEGMENT_BYTES) -> None:
+        self._attempt_path = attempt_path
+        self._attempt = attempt
+        self._max_segment_bytes = max_segment_bytes
+        existing = list_segments(attempt_path)
+        if existing:
+            raise FileExistsError(f"{attempt_path}: holds events already; claim a new attempt to write.")
+        self._segment = 0
+        self._num_events = 0
+        self._file: IO[bytes] | None = None
+
+    def append(self, kind: str, fields: dict[str, Any]) -> None:
+        """Write one event and return once it is on disk.
+
+        Raises:
+            OSError: It could not be written; the next event goes to a new file.
+        """
+        event = {
+            "seq": self._num_events + 1,
+            "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "kind": kind,
+            "attempt": self._attempt,
+        }
+        line = encode_event(event | fields)
+        file = self._open_file()
+        try:
+            _write_all(file, line)
+            os.fsync(file.fileno())
+        except OSError:
+            self.close()
+            raise
+        self._num_events += 1
+        if file.tell() >= self._max_segment_bytes:
+            self.close()
+
+    def close(self) -> None:
+        """Close the file; a second time changes nothing."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open_file(self) -> IO[bytes]:
+        if self._file is None:
+            self._segment += 1
+            # Unbuffered, so that a failed write leaves nothing behind to be written later.
+            self._file = segment_path(self._attempt_path, self._segment).open("xb", buffering=0)
+            sync_folder(self._attempt_path)
+        return self._file
+
+
+def _write_all(file: IO[bytes], line: bytes) -> None:
+    rest = memoryview(line)
+    while rest:
+        rest = rest[file.write(rest) :]

@@ -1,0 +1,164 @@
+"""The Parquet files of a run: one a step with its trajectories, one a question set.
+
+A step's file holds fresh trajectories and, marked `is_replayed`, the replayed ones. Fresh rows keep token ids (int32)
+and entropies (float16) where the retention setting says so; their float32 log-probs live in the replay buffer's
+segments. Replayed rows keep all per-token values under the policy that chose them, and log-probs of who wrote them.
+"""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from exgrpo_core.types import Question, Replay, RolloutGroup, Trajectory
+from jobs.ragged import list_column, mean_of_each
+from jobs.run_directory import sync_folder
+
+KeepsTokens = Callable[[Trajectory], bool]
+"""Whether a fresh trajectory's per-token values are kept."""
+
+_FRESH_COLUMNS = (
+    "trajectory_id", "question_index", "group_position", "group_slot", "reward", "verdict", "is_valid", "has_code",
+    "is_truncated", "num_tokens", "mean_entropy", "mean_log_prob", "advantage", "text",
+)  # fmt: skip
+_REPLAY_COLUMNS = (
+    "group_position", "question_index", "trajectory_id", "born_step", "is_external", "reward", "advantage",
+    "num_tokens", "mean_entropy", "mean_log_prob", "mean_ratio", "max_ratio",
+)  # fmt: skip
+_TOKEN_COLUMNS = ("token_ids", "entropies", "log_probs", "behavior_log_probs")
+
+
+def step_table(groups: Sequence[RolloutGroup], keeps_tokens: KeepsTokens) -> pa.Table:
+    """Return one row a fresh trajectory, in order of groups, and then one row a replayed one."""
+    fresh = _fresh_table(groups, keeps_tokens)
+    replays = [(place, group, group.replay) for place, group in enumerate(groups) if group.replay is not None]
+    return pa.concat_tables([fresh, _replay_table(replays)], promote_options="default") if replays else fresh
+
+
+def write_parquet(table: pa.Table, path: Path) -> None:
+    """Write a table; the file appears whole, and is on disk when this returns."""
+    unfinished = path.with_name(path.name + ".tmp")
+    with unfinished.open("wb") as file:
+        pq.write_table(table, file, compression="zstd", use_dictionary=["verdict"], write_statistics=False)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)
+    sync_folder(path.parent)
+
+
+def read_step_rows(path: Path) -> dict[str, list[dict[str, Any]]]:
+    """Return the `trajectories` and `replays` of a step's file, without per-token values."""
+    names = [name for name in pq.read_schema(path).names if name not in _TOKEN_COLUMNS]
+    rows = pq.read_table(path, columns=names).to_pylist()
+    fresh = [{name: row[name] for name in _FRESH_COLUMNS} for row in rows if not row["is_replayed"]]
+    replays = [{name: row[name] for name in _REPLAY_COLUMNS} for row in rows if row["is_replayed"]]
+    return {"trajectories": fresh, "replays": replays}
+
+
+def read_token_data(path: Path, trajectory_id: int, *, is_replayed: bool = False) -> dict[str, list[float] | None]:
+    """Return one trajectory's per-token values; None for those that were not kept.
+
+    Raises:
+        KeyError: The file holds no such trajectory.
+    """
+    filters = [("trajectory_id", "=", trajectory_id), ("is_replayed", "=", is_replayed)]
+    names = [name for name in _TOKEN_COLUMNS if name in pq.read_schema(path).names]
+    rows = pq.read_table(path, columns=names, filters=filters).to_pylist()
+    if not rows:
+        raise KeyError(f"{path}: holds no trajectory {trajectory_id}.")
+    return {name: rows[0].get(name) for name in _TOKEN_COLUMNS}
+
+
+def questions_table(questions: Sequence[Question]) -> pa.Table:
+    """Return one row a question."""
+    return pa.table(
+        {
+            "question_index": pa.array([question.index for question in questions], pa.int32()),
+            "question_id": pa.array([question.question_id for question in questions], pa.string()),
+            "prompt_text": _text_column([question.prompt_text for question in questions]),
+            "answer": _text_column([question.answer for question in questions]),
+            "details": pa.array([json.dumps(dict(question.metadata), default=str) for question in questions]),
+        }
+    )
+
+
+def read_questions(path: Path) -> dict[str, list[dict[str, Any]]]:
+    """Return the `questions` of a file."""
+    return {"questions": pq.read_table(path).to_pylist()}
+
+
+def _fresh_table(groups: Sequence[RolloutGroup], keeps_tokens: KeepsTokens) -> pa.Table:
+    places = [(place, slot) for place, group in enumerate(groups) for slot in range(len(group.trajectories))]
+    fresh = [trajectory for group in groups for trajectory in group.trajectories]
+    advantages = [_advantage(groups[place], slot) for place, slot in places]
+    is_kept = [keeps_tokens(trajectory) for trajectory in fresh]
+    tokens = [item.token_ids if kept else None for item, kept in zip(fresh, is_kept, strict=True)]
+    entropies = [item.entropies if kept else None for item, kept in zip(fresh, is_kept, strict=True)]
+    return pa.table(
+        {
+            "is_replayed": pa.array([False] * len(fresh), pa.bool_()),
+            "trajectory_id": pa.array([item.trajectory_id for item in fresh], pa.int64()),
+            "question_index": pa.array([item.question_index for item in fresh], pa.int32()),
+            "group_position": pa.array([place for place, _ in places], pa.int32()),
+            "group_slot": pa.array([slot for _, slot in places], pa.int32()),
+            "born_step": pa.array([item.born_step for item in fresh], pa.int32()),
+            "reward": pa.array([item.reward for item in fresh], pa.float32()),
+            "verdict": pa.array([item.verdict for item in fresh], pa.string()),
+            "is_valid": pa.array([item.is_valid for item in fresh], pa.bool_()),
+            "has_code": pa.array([item.has_code for item in fresh], pa.bool_()),
+            "is_truncated": pa.array([item.is_truncated for item in fresh], pa.bool_()),
+            "num_tokens": pa.array([item.token_ids.size for item in fresh], pa.int32()),
+            "mean_entropy": mean_of_each([item.entropies for item in fresh]),
+            "mean_log_prob": mean_of_each([item.log_probs for item in fresh]),
+            "advantage": pa.array(advantages, pa.float32()),
+            "text": _text_column([item.text for item in fresh]),
+            "token_ids": list_column(tokens, np.int32),
+            "entropies": list_column(entropies, np.float16),
+        }
+    )
+
+
+def _replay_table(replays: Sequence[tuple[int, RolloutGroup, Replay]]) -> pa.Table:
+    stored = [replay.experience for _, _, replay in replays]
+    ratios = [np.exp(replay.old_log_probs - replay.experience.behavior_log_probs) for _, _, replay in replays]
+    slots = [len(group.trajectories) for _, group, _ in replays]
+    advantages = [_advantage(group, slot) for (_, group, _), slot in zip(replays, slots, strict=True)]
+    return pa.table(
+        {
+            "is_replayed": pa.array([True] * len(replays), pa.bool_()),
+            "trajectory_id": pa.array([item.trajectory_id for item in stored], pa.int64()),
+            "question_index": pa.array([item.question_index for item in stored], pa.int32()),
+            "group_position": pa.array([place for place, _, _ in replays], pa.int32()),
+            "group_slot": pa.array(slots, pa.int32()),
+            "born_step": pa.array([item.born_step for item in stored], pa.int32()),
+            "reward": pa.array([item.reward for item in stored], pa.float32()),
+            "num_tokens": pa.array([item.token_ids.size for item in stored], pa.int32()),
+            "mean_entropy": mean_of_each([replay.entropies for _, _, replay in replays]),
+            "mean_log_prob": mean_of_each([replay.old_log_probs for _, _, replay in replays]),
+            "advantage": pa.array(advantages, pa.float32()),
+            "is_external": pa.array([replay.is_external for _, _, replay in replays], pa.bool_()),
+            "mean_ratio": mean_of_each(ratios),
+            "max_ratio": pa.array([float(ratio.max(initial=0.0)) for ratio in ratios], pa.float32()),
+            "token_ids": list_column([item.token_ids for item in stored], np.int32),
+            "entropies": list_column([replay.entropies for _, _, replay in replays], np.float16),
+            "log_probs": list_column([replay.old_log_probs for _, _, replay in replays], np.float32),
+            "behavior_log_probs": list_column([item.behavior_log_probs for item in stored], np.float32),
+        }
+    )
+
+
+def _advantage(group: RolloutGroup, slot: int) -> float:
+    return float("nan") if group.advantages is None else float(group.advantages[slot])
+
+
+def _text_column(texts: Sequence[str]) -> pa.Array:
+    try:
+        return pa.array(texts, pa.string())
+    except UnicodeEncodeError:
+        # A lone surrogate, which UTF-8 has no bytes for.
+        return pa.array([text.encode("utf-8", "replace").decode() for text in texts], pa.string())
