@@ -31,13 +31,18 @@ Answer = TypeVar("Answer")
 
 
 def list_runs() -> list[RunRow]:
-    """Return all runs, newest first."""
+    """Return the newest runs, newest first."""
     return _ask(runs.list_runs)
+
+
+def count_runs() -> dict[str, int]:
+    """Return how many runs are in each state."""
+    return _ask(runs.count_runs)
 
 
 def get_run(run_id: str) -> RunRow | None:
     """Return one run, or None if there is none of this id."""
-    return next((row for row in list_runs() if row.run_id == run_id), None)
+    return _ask(runs.get_run, run_id)
 
 
 def run_spec(run_id: str) -> dict[str, object]:

@@ -50,12 +50,13 @@ def _list() -> None:
             bind="query-params",
             label_visibility="collapsed",
         )
-    num_active = sum(run_progress.is_live(row) for row in rows)
+    num_runs = queries.count_runs()
     shown = [row for row in rows if FILTERS[chosen](row) and _matches(row, search)]
     if not shown:
         empty_state.show("filter_alt_off", "No run matches", "Clear the search or choose another state.")
         return
-    st.caption(f"{len(shown):,} of {len(rows):,} runs, {num_active:,} active")
+    num_active = sum(num_runs.get(state, 0) for state in run_progress.LIVE_STATES)
+    st.caption(f"{len(shown):,} of {sum(num_runs.values()):,} runs shown, {num_active:,} active")
     opened = run_table.show(shown, "runs-table")
     if opened is not None:
         st.switch_page("app_pages/run.py", query_params={"run": opened})

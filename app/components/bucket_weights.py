@@ -1,16 +1,17 @@
 """How often each bucket is drawn under mu and sigma: the chart beside the form."""
 
+import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
 from app import theme
 from app.components import figures
-from exgrpo_core.experience_management.bucket_sampler import bucket_probabilities
+from exgrpo_core import bucket_probabilities
 
 
 def show(rollouts_per_question: int, center: float, spread: float) -> None:
     """Show the probability of every bucket when all buckets hold questions."""
-    rates = [correct / rollouts_per_question for correct in range(1, rollouts_per_question)]
+    rates = np.arange(1, rollouts_per_question) / rollouts_per_question
     shares = [float(value) for value in bucket_probabilities(rates, center, spread)]
     colours = theme.palette()
     figure = figures.new_figure(height=170)

@@ -44,12 +44,15 @@ def _escape(text: str) -> str:
 def _number(shape: FieldShape, start: object, key: str) -> object:
     is_whole = shape.kind is InputKind.WHOLE_NUMBER
     number = None if start is None else (int(str(start)) if is_whole else float(str(start)))
+    if shape.is_optional:
+        # Given as `value`, a number would come back whenever the reader clears the field.
+        st.session_state.setdefault(key, number)
     return st.number_input(
         shape.label,
-        value=number,
+        value=None if shape.is_optional else number,
         step=1 if is_whole else _step(number),
         format="%d" if is_whole else "%.6g",
-        placeholder="none" if shape.is_optional else "a number is needed",
+        placeholder="none",
         key=key,
         label_visibility="collapsed",
     )

@@ -1,0 +1,39 @@
+from pathlib import Path
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from app import settings
+from tests.app import recorded
+
+MAIN_SCRIPT = Path(settings.__file__).parent / "main.py"
+
+
+@pytest.fixture
+def runs_root(tmp_path):
+    """An empty runs root that the pages of this test read, with a live supervisor."""
+    _forget()
+    recorded.record(tmp_path)
+    settings.configure(settings.AppSettings(tmp_path))
+    yield tmp_path
+    _forget()
+
+
+@pytest.fixture
+def open_page(runs_root):  # noqa: ARG001 - the pages read it
+    """Open a page of the real entry script: `open_page("run", run="id")`."""
+
+    def opened(name: str, **query) -> AppTest:
+        page = AppTest.from_file(str(MAIN_SCRIPT), default_timeout=30)
+        for key, value in query.items():
+            page.query_params[key] = value
+        page.switch_page(f"app_pages/{name}.py").run()
+        return page
+
+    return opened
+
+
+def _forget() -> None:
+    st.cache_data.clear()
+    st.cache_resource.clear()

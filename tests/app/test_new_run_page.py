@@ -1,0 +1,70 @@
+import json
+
+import pytest
+
+PRESET_FORM = "preset-chains-exgrpo"
+
+
+def texts(page):
+    return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
+
+
+def test_form_starts_from_the_demo_preset_and_is_ready(open_page):
+    page = open_page("new_run")
+    assert not page.exception
+    assert page.selectbox(key="preset").value == "chains-exgrpo"
+    assert any("Ready to launch" in text for text in texts(page))
+    assert page.code[0].value == "exgrpo train --preset chains-exgrpo"
+    assert len(page.get("plotly_chart")) == 1
+
+
+def test_change_shows_in_command_and_chart(open_page):
+    page = open_page("new_run")
+    page.number_input(key=f"{PRESET_FORM}-algorithm-bucket_spread").set_value(0.125).run()
+    assert "--set algorithm.bucket_spread=0.125" in page.code[0].value
+    assert any("Largest over smallest weight: 90" in text for text in texts(page))
+    assert any("1 change" in text for text in texts(page))
+
+
+def test_wrong_field_is_named_at_once_and_cannot_be_launched(open_page):
+    page = open_page("new_run")
+    page.number_input(key=f"{PRESET_FORM}-algorithm-mini_batch_size").set_value(5).run()
+    assert not page.exception
+    assert any("mini_batch_size: expected a divisor of batch_size" in element.value for element in page.text)
+    assert page.button(key="launch").disabled
+
+
+def test_optional_number_can_be_cleared(open_page):
+    page = open_page("new_run")
+    page.number_input(key=f"{PRESET_FORM}-validation-interval").set_value(None).run()
+    assert "--set validation.interval=null" in page.code[0].value
+    assert not page.button(key="launch").disabled
+
+
+def test_on_policy_preset_has_no_bucket_chart(open_page):
+    page = open_page("new_run", preset="chains-on-policy")
+    assert page.selectbox(key="preset").value == "chains-on-policy"
+    assert not page.get("plotly_chart")
+
+
+@pytest.mark.parametrize("preset", ["paper-exgrpo", "chains-masked-medium", "chains-vanilla-replay"])
+def test_other_presets_fill_the_form_unchanged(open_page, preset):
+    page = open_page("new_run", preset=preset)
+    assert not page.exception
+    assert page.code[0].value == f"exgrpo train --preset {preset}"
+
+
+def test_launch_queues_the_run_and_opens_its_page(runs_root, open_page):
+    page = open_page("new_run")
+    page.text_input(key=f"{PRESET_FORM}-name").set_value("my run").run()
+    page.button(key="launch").click().run()
+    assert not page.exception
+    (folder,) = [path for path in runs_root.iterdir() if path.name != "workbench"]
+    assert json.loads((folder / "spec.json").read_text())["name"] == "my run"
+    assert page.query_params["run"] == folder.name
+
+
+def test_unknown_run_to_clone_is_one_sentence(open_page):
+    page = open_page("new_run", **{"from": "nothing"})
+    assert not page.exception
+    assert any("Cannot clone that run" in text for text in texts(page))

@@ -1,0 +1,166 @@
+import pytest
+
+from jobs.journal import Journal, JournalKind
+from jobs.run_directory import RunDirectory
+from tests.app import recorded
+
+
+@pytest.fixture
+def recorded_runs(runs_root):
+    recorded.record(runs_root, *recorded.ALL)
+    return runs_root
+
+
+def texts(page):
+    return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
+
+
+def labels(elements):
+    return [element.label for element in elements]
+
+
+def metric(page, label):
+    return next(element for element in page.metric if element.label == label)
+
+
+def has_text(page, part):
+    return any(part in text for text in texts(page))
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_running_run_shows_progress_pace_and_a_stop_button(open_page):
+    page = open_page("run", run="run-running")
+    assert not page.exception
+    assert "exgrpo live" in texts(page)
+    assert metric(page, "Time left").value == "3 s"
+    assert metric(page, "Time left").delta == "250 ms a step"
+    assert metric(page, "Replay buffer").value == "72"
+    assert metric(page, "Retired").value == "9"
+    assert {"Stop", "Clone"} <= set(labels(page.button))
+    assert "Resume" not in labels(page.button)
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_finished_run_shows_time_taken_and_gain(open_page):
+    page = open_page("run", run="run-finished")
+    assert metric(page, "Time taken").value == "48 s"
+    assert metric(page, "Held out Avg@8").value == "60.0 %"
+    assert metric(page, "Held out Avg@8").delta == "+30.0 points"
+    assert labels(page.button) == ["Clone"]
+    assert len(page.get("plotly_chart")) == 10
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_failed_run_says_why_and_can_be_resumed(open_page):
+    page = open_page("run", run="run-failed")
+    assert recorded.FAILURE in texts(page)
+    assert {"Resume", "Clone"} <= set(labels(page.button))
+    assert has_text(page, "not finite")
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_queued_run_has_no_curves_yet(open_page):
+    page = open_page("run", run="run-queued")
+    assert not page.exception
+    assert "No steps yet" in texts(page)
+    assert not page.get("plotly_chart")
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_unknown_run_is_a_designed_state(open_page):
+    page = open_page("run", run="../../etc")
+    assert not page.exception
+    assert "No such run" in texts(page)
+
+
+def test_page_without_runs_says_how_to_begin(open_page):
+    assert "No runs yet" in texts(open_page("run"))
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_address_without_a_run_opens_the_newest_and_names_it(open_page):
+    page = open_page("run")
+    assert page.query_params["run"] == "run-queued"
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_buffer_view_has_heatmap_and_area(open_page):
+    page = open_page("run", run="run-finished", view="Replay buffer")
+    assert not page.exception
+    assert len(page.get("plotly_chart")) == 2
+    page.segmented_control(key="buckets").set_value("Draws").run()
+    assert not page.exception
+    assert len(page.get("plotly_chart")) == 2
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_on_policy_run_has_no_buffer_view(open_page):
+    page = open_page("run", run="run-on-policy", view="Replay buffer")
+    assert "No replay buffer" in texts(page)
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_log_shows_the_last_lines_raw(open_page):
+    page = open_page("run", run="run-finished", view="Log")
+    lines = page.code[0].value.splitlines()
+    assert (len(lines), lines[0], lines[-1]) == (200, "step 101 of exgrpo whole", "step 300 of exgrpo whole")
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_configuration_shows_differences_from_the_preset(open_page):
+    page = open_page("run", run="run-finished", view="Configuration")
+    table = page.dataframe[0].value
+    assert list(table["Field"]) == ["num_steps"]
+    assert list(table["This run"]) == ["30"]
+    assert "batch_size" in page.code[0].value
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_attempts_and_checkpoints_are_listed(open_page):
+    page = open_page("run", run="run-failed", view="Attempts")
+    attempts, checkpoints = (element.value for element in page.dataframe)
+    assert list(attempts["Reason"]) == [recorded.FAILURE]
+    assert list(checkpoints["Size"]) == ["1.4 MB"]
+
+
+@pytest.mark.parametrize("view", ["Curves", "Log", "Configuration", "Attempts"])
+@pytest.mark.usefixtures("recorded_runs")
+def test_hostile_text_reaches_no_markdown(open_page, view):
+    page = open_page("run", run="run-hostile", view=view)
+    assert not page.exception
+    interpreted = [*page.markdown, *page.title, *page.subheader, *page.caption, *page.error, *page.warning]
+    assert not [element.value for element in interpreted if "onerror" in element.value]
+    assert has_text(page, "<img src=x onerror=alert(1)>")
+
+
+def test_stop_asks_the_run_to_stop(recorded_runs, open_page):
+    page = open_page("run", run="run-queued")
+    page.button(key="run-stop").click().run()
+    assert not page.exception
+    assert "stop" in page.toast[0].value
+    assert RunDirectory.open(recorded_runs, "run-queued").stop_requested()
+
+
+def test_resume_asks_for_a_new_attempt(recorded_runs, open_page):
+    page = open_page("run", run="run-failed")
+    page.button(key="run-resume").click().run()
+    assert not page.exception
+    entries, _ = Journal(recorded_runs).read_from()
+    assert (entries[-1].kind, entries[-1].run_id) == (JournalKind.RESUME_ASKED, "run-failed")
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_refused_command_is_one_sentence(open_page):
+    page = open_page("run", run="run-running")
+    page.button(key="run-stop").click().run()
+    assert not page.exception
+    assert has_text(page, "Could not stop")
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_clone_opens_the_form_with_the_runs_values(open_page):
+    page = open_page("run", run="run-finished")
+    page.button(key="run-clone").click().run()
+    assert not page.exception
+    assert [element.value for element in page.title] == ["New run"]
+    assert page.number_input(key="from-run-finished-num_steps").value == 30

@@ -1,0 +1,109 @@
+import re
+
+import pytest
+
+from tests.app import recorded
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+def test_printed_link_opens_the_list_and_the_token_leaves_the_address(open_page):
+    watched = open_page("/")
+    watched.page.get_by_role("heading", name="Runs").wait_for()
+    watched.page.get_by_test_id("stDataFrame").wait_for()
+    assert "token" not in watched.page.url
+    assert watched.page.title() == "ExGRPO Workbench"
+    assert watched.troubles == []
+
+
+def test_click_on_a_row_opens_the_run(open_page):
+    watched = open_page("/?q=exgrpo+whole")
+    table = watched.page.get_by_test_id("stDataFrame")
+    table.wait_for()
+    watched.page.wait_for_timeout(1000)
+    table.click(position={"x": 160, "y": 56})
+    watched.page.wait_for_url(re.compile(r"/run\?.*run=run-finished"))
+    watched.page.get_by_text("exgrpo whole").first.wait_for()
+    assert watched.troubles == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_deep_link_shows_the_same_view_in_both_themes(open_page, scheme):
+    watched = open_page("/run?run=run-finished&view=Replay+buffer", color_scheme=scheme)
+    watched.page.locator(".js-plotly-plot").nth(1).wait_for()
+    colour = watched.page.evaluate("getComputedStyle(document.querySelector('.stApp')).backgroundColor")
+    assert colour == {"light": "rgb(255, 255, 255)", "dark": "rgb(14, 20, 32)"}[scheme]
+    assert watched.troubles == []
+
+
+def test_charts_of_a_run_are_drawn_and_stay_while_it_refreshes(open_page):
+    watched = open_page("/run?run=run-running")
+    charts = watched.page.locator(".js-plotly-plot")
+    charts.nth(9).wait_for()
+    watched.page.wait_for_timeout(5000)
+    assert charts.count() == 10
+    assert watched.troubles == []
+
+
+def test_open_view_survives_the_refresh_and_a_reload(open_page):
+    watched = open_page("/run?run=run-running")
+    watched.page.get_by_role("tab", name="Log").click()
+    watched.page.get_by_text("step 300 of exgrpo live").wait_for()
+    watched.page.wait_for_timeout(4500)
+    assert watched.page.get_by_text("step 300 of exgrpo live").is_visible()
+    assert "view=Log" in watched.page.url
+    watched.page.reload()
+    watched.page.get_by_text("step 300 of exgrpo live").wait_for()
+    assert watched.troubles == []
+
+
+def test_form_checks_while_one_types_and_launches(open_page):
+    watched = open_page("/new_run?section=Algorithm")
+    field = watched.page.get_by_label("Mini batch size")
+    field.fill("5")
+    field.press("Enter")
+    watched.page.get_by_text("expected a divisor of batch_size").wait_for()
+    assert watched.page.get_by_role("button", name="Launch run").is_disabled()
+    field.fill("4")
+    field.press("Enter")
+    watched.page.get_by_text("--set algorithm.mini_batch_size=4").first.wait_for()
+    watched.page.get_by_role("button", name="Launch run").click()
+    watched.page.wait_for_url(re.compile(r"/run\?run="))
+    assert watched.troubles == []
+
+
+@pytest.mark.parametrize("path", ["/?q=img", "/run?run=run-hostile", "/run?run=run-hostile&view=Log"])
+def test_hostile_text_is_inert(open_page, path):
+    watched = open_page(path)
+    page = watched.page
+    page.get_by_test_id("stDataFrame" if path.startswith("/?") else "stText").first.wait_for()
+    page.wait_for_timeout(2500)
+    assert page.locator("[onerror], a[href*='evil']").count() == 0
+    if "run=" in path:
+        assert page.get_by_text("<img src=x onerror=alert(1)> **b**").first.is_visible()
+    assert watched.troubles == []
+
+
+def test_back_leads_to_the_list(open_page):
+    watched = open_page("/")
+    watched.page.get_by_role("link", name="New run").click()
+    watched.page.get_by_role("heading", name="New run").wait_for()
+    watched.page.go_back()
+    watched.page.get_by_role("heading", name="Runs").wait_for()
+    assert watched.troubles == []
+
+
+def test_browser_without_the_token_sees_only_the_locked_page(browser, workbench):
+    context = browser.new_context()
+    page = context.new_page()
+    response = page.goto(workbench.origin)
+    assert response.status == 403
+    assert "printed" in page.inner_text("body")
+    context.close()
+
+
+def test_recorded_runs_are_all_listed(open_page):
+    watched = open_page("/")
+    watched.page.get_by_text(re.compile(r"of \d+ runs shown")).wait_for()
+    shown = int(re.search(r"of (\d+) runs", watched.page.inner_text("body"))[1])
+    assert shown >= len(recorded.ALL)
