@@ -1,0 +1,108 @@
+"""Made-up step reports, whole in every field, for tests of what is recorded and shown."""
+
+import numpy as np
+
+from exgrpo_core.step_report import BucketCount, BufferEvent, BufferEventKind, Selection, StepReport
+from exgrpo_core.types import Experience, Question, Replay, RolloutGroup, Trajectory
+
+NUM_QUESTIONS = 16
+
+
+def make_questions(num_questions: int = NUM_QUESTIONS) -> list[Question]:
+    return [
+        Question(
+            index, f"id{index:04d}", np.array([1, 2, index], dtype=np.int32), f"Q{index}: 1+{index}=?", str(index + 1),
+            {"operations": 3},
+        )
+        for index in range(num_questions)
+    ]  # fmt: skip
+
+
+def make_trajectory(index: int, trajectory_id: int, step: int, rng: np.random.Generator, num_tokens=12) -> Trajectory:
+    length = int(rng.integers(1, num_tokens + 1))
+    reward = float(rng.random() < 0.5)
+    return Trajectory(
+        question_index=index,
+        token_ids=rng.integers(0, 50, length).astype(np.int32),
+        log_probs=-rng.random(length).astype(np.float32),
+        reward=reward,
+        text=f"trajectory number{trajectory_id} of step{step} says \\boxed{{{index}}}",
+        verdict="correct" if reward else "wrong",
+        is_valid=bool(rng.random() < 0.5),
+        has_code=None,
+        is_truncated=length == num_tokens,
+        entropies=rng.random(length).astype(np.float32),
+        trajectory_id=trajectory_id,
+        born_step=step,
+    )
+
+
+def make_replay(trajectory: Trajectory, rng: np.random.Generator) -> Replay:
+    length = trajectory.token_ids.size
+    stored = Experience(
+        trajectory.trajectory_id, trajectory.trajectory_id, trajectory.question_index, max(trajectory.born_step - 1, 0),
+        1.0, trajectory.token_ids, trajectory.log_probs,
+    )  # fmt: skip
+    return Replay(stored, -rng.random(length).astype(np.float32), rng.random(length).astype(np.float32))
+
+
+def make_report(step: int, seed: int = 0, num_groups: int = 4, num_rollouts: int = 3, num_tokens: int = 12) -> StepReport:
+    """Return a report; the second half of the groups is experiential. Equal arguments give equal reports."""
+    rng = np.random.default_rng([seed, step])
+    questions = make_questions()
+    first_id = (step - 1) * num_groups * num_rollouts
+    groups = []
+    for place in range(num_groups):
+        question = questions[(step * num_groups + place) % NUM_QUESTIONS]
+        ids = range(first_id + place * num_rollouts, first_id + (place + 1) * num_rollouts)
+        trajectories = [make_trajectory(question.index, number, step, rng, num_tokens) for number in ids]
+        is_experiential = step > 1 and place >= num_groups // 2
+        replay = make_replay(trajectories.pop(), rng) if is_experiential else None
+        advantages = rng.normal(size=num_rollouts).astype(np.float32)
+        groups.append(RolloutGroup(question, trajectories, replay, advantages))
+    drawn = [group.replay for group in groups if group.replay]
+    rewards = [trajectory.reward for group in groups for trajectory in group.trajectories]
+    return StepReport(
+        step=step,
+        is_started=step > 1,
+        groups=groups,
+        buckets=[BucketCount(bucket, step + bucket, 0.25, bucket % 2, 0) for bucket in range(1, 4)],
+        selections=[make_selection(replay, rng) for replay in drawn],
+        buffer_events=make_changes(step, groups[0].question.index, drawn),
+        metrics={
+            "reward/mean": float(np.mean(rewards)),
+            "reward/pass_at_1": float(np.mean(rewards)),
+            "policy/entropy": 0.5,
+            "buffer/num_questions": 3.0,
+            "buffer/num_retired": 0.0,
+            "seconds/step": 0.25,
+        },
+        notices=["a notice"] if step == 3 else [],
+    )
+
+
+def make_selection(replay: Replay, rng: np.random.Generator) -> Selection:
+    chosen = replay.experience.trajectory_id
+    return Selection(
+        question_index=replay.experience.question_index,
+        bucket=2,
+        trajectory_ids=np.array([chosen + 1000, chosen]),
+        born_steps=np.array([0, replay.experience.born_step]),
+        num_tokens=np.array([7, replay.experience.token_ids.size]),
+        entropies=rng.random(2).astype(np.float32),
+        nlls=rng.random(2).astype(np.float32),
+        scores=np.array([np.nan, 0.5], dtype=np.float32),
+        chosen=1,
+    )
+
+
+def make_changes(step: int, question_index: int, drawn: list[Replay]) -> list[BufferEvent]:
+    changes = [
+        BufferEvent(BufferEventKind.REPLAYED, replay.experience.question_index, replay.experience.trajectory_id, 2, 2)
+        for replay in drawn
+    ]
+    changes.append(BufferEvent(BufferEventKind.MOVED, question_index, None, None, 1 + step % 3))
+    changes.append(BufferEvent(BufferEventKind.INSERTED, question_index, step, 1 + step % 3, 1 + step % 3))
+    if step % 4 == 0:
+        changes.append(BufferEvent(BufferEventKind.RETIRED, question_index, None, 1 + step % 3, None))
+    return changes
