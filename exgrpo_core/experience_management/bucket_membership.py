@@ -1,0 +1,91 @@
+"""Which question is in which bucket, kept as questions move: no step looks at all of them."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exgrpo_core.types import BoolArray, Int32Array, Int64Array
+
+ABSENT = -1
+
+
+class BucketMembership:
+    """Buckets 0..K of question indices. A move costs the same however many questions there are.
+
+    The order inside a bucket follows from the history of moves: it is part of the state and saved with it, so that a
+    restored run draws the same questions.
+    """
+
+    def __init__(self, num_questions: int, num_buckets: int) -> None:
+        self._buckets: NDArray[np.int16] = np.full(num_questions, ABSENT, dtype=np.int16)
+        self._positions: Int32Array = np.zeros(num_questions, dtype=np.int32)
+        self._members = [np.empty(8, dtype=np.int32) for _ in range(num_buckets)]
+        self._sizes = [0] * num_buckets
+
+    @property
+    def sizes(self) -> Int64Array:
+        """Questions in each bucket."""
+        return np.array(self._sizes, dtype=np.int64)
+
+    @property
+    def num_questions(self) -> int:
+        """Questions in all buckets."""
+        return sum(self._sizes)
+
+    @property
+    def is_member(self) -> BoolArray:
+        """Mask (num_questions,) of the questions that are in a bucket."""
+        is_member: BoolArray = self._buckets != ABSENT
+        return is_member
+
+    def bucket_of(self, question_index: int) -> int | None:
+        """Return the bucket of a question, None where it is in none."""
+        bucket = int(self._buckets.item(question_index))
+        return None if bucket == ABSENT else bucket
+
+    def buckets_of(self, question_indices: Int64Array) -> Int64Array:
+        """Return the bucket of each question, `ABSENT` where it is in none."""
+        return self._buckets[question_indices].astype(np.int64)
+
+    def members(self, bucket: int) -> Int64Array:
+        """Return a copy of a bucket's questions, in the order of the state."""
+        return self._members[bucket][: self._sizes[bucket]].astype(np.int64)
+
+    def move(self, question_index: int, bucket: int) -> None:
+        """Put a question into a bucket, out of the one it was in."""
+        if self._buckets.item(question_index) == bucket:
+            return
+        self.remove(question_index)
+        position = self._sizes[bucket]
+        if position == self._members[bucket].size:
+            self._grow(bucket)
+        self._members[bucket][position] = question_index
+        self._positions[question_index] = position
+        self._buckets[question_index] = bucket
+        self._sizes[bucket] = position + 1
+
+    def remove(self, question_index: int) -> None:
+        """Take a question out of its bucket, if it is in one; the bucket's last question takes its place."""
+        bucket = self._buckets.item(question_index)
+        if bucket == ABSENT:
+            return
+        self._sizes[bucket] -= 1
+        position = self._positions[question_index]
+        last = self._members[bucket][self._sizes[bucket]]
+        self._members[bucket][position] = last
+        self._positions[last] = position
+        self._buckets[question_index] = ABSENT
+
+    def dump(self) -> Int32Array:
+        """Return the members of all buckets, one bucket after the other."""
+        return np.concatenate([own[:size] for own, size in zip(self._members, self._sizes, strict=True)])
+
+    def load(self, members: Int32Array, sizes: Int64Array) -> None:
+        """Fill an empty membership with what `dump` and `sizes` returned."""
+        for bucket, own in enumerate(np.split(members, np.cumsum(sizes)[:-1])):
+            self._members[bucket] = np.concatenate((own, np.empty(8 + own.size // 8, dtype=np.int32)))
+            self._sizes[bucket] = own.size
+            self._positions[own] = np.arange(own.size, dtype=np.int32)
+            self._buckets[own] = bucket
+
+    def _grow(self, bucket: int) -> None:
+        self._members[bucket] = np.concatenate((self._members[bucket], np.empty_like(self._members[bucket])))

@@ -1,0 +1,73 @@
+"""Question selection: which buffered questions are replayed in a step (Algorithm 1, lines 7 and 8)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from exgrpo_core.config import ExGRPOConfig, QuestionSelection
+from exgrpo_core.experience_management.bucket_sampler import draw_bucket_counts, sample_members
+from exgrpo_core.experience_management.partition import partition
+from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
+from exgrpo_core.step_report import BucketCount
+from exgrpo_core.types import Float64Array, Int64Array
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionDraw:
+    """The questions to replay, all different, and how the buckets 0..K stood when they were drawn."""
+
+    question_indices: Int64Array
+    buckets: list[BucketCount]
+
+
+def draw_questions(
+    buffer: ReplayBuffer, config: ExGRPOConfig, num_questions: int, step: int, rng: np.random.Generator
+) -> QuestionDraw:
+    """Draw min(`num_questions`, questions that may be drawn) of the buffer, the way the configuration says."""
+    if config.question_selection is QuestionSelection.UNIFORM:
+        return _draw_uniform(buffer, num_questions, rng)
+    if config.question_selection is QuestionSelection.RECENT:
+        return _draw_recent(buffer, num_questions, step - config.recent_steps, rng)
+    return _draw_gaussian(buffer, config, num_questions, rng)
+
+
+def _draw_gaussian(
+    buffer: ReplayBuffer, config: ExGRPOConfig, num_questions: int, rng: np.random.Generator
+) -> QuestionDraw:
+    parts = partition(buffer, config)
+    draw = draw_bucket_counts(parts.sizes, parts.probabilities, min(num_questions, buffer.num_drawable), rng)
+    chosen = np.concatenate(sample_members(parts.members, draw.counts, rng))
+    # Bucket 0 stands first in the report and is never drawn.
+    probabilities, counts, deficits = (
+        np.concatenate(([0], part)) for part in (draw.probabilities, draw.counts, draw.deficits)
+    )
+    return QuestionDraw(chosen, _bucket_counts(buffer.bucket_sizes(), probabilities, counts, deficits))
+
+
+def _draw_uniform(buffer: ReplayBuffer, num_questions: int, rng: np.random.Generator) -> QuestionDraw:
+    """Every drawable question with the same probability (the paper's "w/o Ques. Sel.")."""
+    return _draw_from(buffer, buffer.questions(), num_questions, rng)
+
+
+def _draw_recent(buffer: ReplayBuffer, num_questions: int, oldest_step: int, rng: np.random.Generator) -> QuestionDraw:
+    """Vanilla replay, as in RePO: questions with a trajectory born at `oldest_step` or later, uniformly."""
+    questions = buffer.questions()
+    return _draw_from(buffer, questions[buffer.newest_step(questions) >= oldest_step], num_questions, rng)
+
+
+def _draw_from(buffer: ReplayBuffer, pool: Int64Array, num_questions: int, rng: np.random.Generator) -> QuestionDraw:
+    chosen = rng.choice(pool, min(num_questions, pool.size), replace=False) if pool.size else pool
+    sizes = buffer.bucket_sizes()
+    shares = np.bincount(buffer.buckets_of(pool), minlength=sizes.size) / max(pool.size, 1)
+    counts = np.bincount(buffer.buckets_of(chosen), minlength=sizes.size)
+    return QuestionDraw(chosen, _bucket_counts(sizes, shares, counts, np.zeros_like(sizes)))
+
+
+def _bucket_counts(
+    sizes: Int64Array, probabilities: Float64Array, counts: Int64Array, deficits: Int64Array
+) -> list[BucketCount]:
+    columns = zip(sizes.tolist(), probabilities.tolist(), counts.tolist(), deficits.tolist(), strict=True)
+    return [
+        BucketCount(bucket, num_questions, probability, num_drawn, deficit)
+        for bucket, (num_questions, probability, num_drawn, deficit) in enumerate(columns)
+    ]

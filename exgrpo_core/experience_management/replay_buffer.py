@@ -1,0 +1,258 @@
+"""The replay buffer E: stored successes of each question, in buckets by the question's latest correctness."""
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exgrpo_core.experience_management.bucket_membership import BucketMembership
+from exgrpo_core.experience_management.corruption import BufferCorruptionError
+from exgrpo_core.experience_management.row_index import RowIndex
+from exgrpo_core.experience_management.segment_store import SegmentStore
+from exgrpo_core.experience_management.segments import RowRecord, SegmentExtent
+from exgrpo_core.experience_management.snapshot import read_snapshot, write_snapshot
+from exgrpo_core.types import Experience, Float32Array, Int32Array, Int64Array, Trajectory
+
+__all__ = ["BufferCorruptionError", "InsertOutcome", "ReplayBuffer"]
+
+SEGMENT_BYTES = 1 << 30
+"""A segment that has grown over this size is sealed and followed by another."""
+
+
+@dataclass(frozen=True, slots=True)
+class InsertOutcome:
+    """Where an inserted trajectory is: in a new row or, for a duplicate, in the row of its stored twin."""
+
+    row: int
+    trajectory_id: int
+    is_duplicate: bool
+
+
+class ReplayBuffer:
+    """E, as append-only segments on disk and an index of numbers in memory.
+
+    A question is in the buffer when it has stored trajectories and is not retired. It comes in through `insert`, into
+    bucket 0, and moves with `set_bucket`. Buckets 1..K may be drawn, bucket 0 may not. Retiring a question leaves
+    its rows in the segments but out of the buffer; if it earns successes again it comes back with new rows only.
+
+    What is inserted is durable after `sync`, `seal` or `snapshot`. A state that was restored behaves like the one
+    that was saved: same rows, same order in the buckets. One process and one thread use a buffer; a second buffer may
+    read the segments of a snapshot meanwhile.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        num_questions: int,
+        rollouts_per_question: int,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
+        self._num_all_questions = num_questions
+        self._rollouts_per_question = rollouts_per_question
+        self._store = SegmentStore(directory, segment_bytes)
+        self._index = RowIndex(num_questions)
+        self._membership = BucketMembership(num_questions, rollouts_per_question + 1)
+        self._draw_counts: Int32Array = np.zeros(num_questions, dtype=np.int32)
+        self._num_trajectories = 0
+        self._num_tokens = 0
+
+    @property
+    def num_questions(self) -> int:
+        """Questions in the buffer, bucket 0 included."""
+        return self._membership.num_questions
+
+    @property
+    def num_drawable(self) -> int:
+        """Questions in buckets 1..K: |E| of min(rho B, |E|)."""
+        return int(self.bucket_sizes()[1:].sum())
+
+    @property
+    def num_trajectories(self) -> int:
+        """Stored trajectories of the questions in the buffer."""
+        return self._num_trajectories
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens in all segments of this state, those of retired questions included."""
+        return self._num_tokens
+
+    def insert(self, trajectories: Sequence[Trajectory]) -> list[InsertOutcome]:
+        """Store trajectories, in order; one whose token ids its question has already is not stored again.
+
+        Raises:
+            ValueError: A trajectory names no question, is empty, or lacks a finite log-prob for a token.
+        """
+        checked = [self._checked(trajectory) for trajectory in trajectories]
+        return [
+            self._insert(trajectory, token_ids, log_probs)
+            for trajectory, (token_ids, log_probs) in zip(trajectories, checked, strict=True)
+        ]
+
+    def set_bucket(self, question_index: int, bucket: int) -> None:
+        """Move a buffered question into a bucket 0..K, its latest number of correct trajectories.
+
+        Raises:
+            ValueError: The question is not in the buffer, or there is no such bucket.
+        """
+        if not 0 <= bucket <= self._rollouts_per_question:
+            raise ValueError(f"bucket: expected 0 to {self._rollouts_per_question}, got {bucket}.")
+        if self._membership.bucket_of(question_index) is None:
+            raise ValueError(f"question_index: question {question_index} has no stored trajectory; insert one first.")
+        self._membership.move(question_index, bucket)
+
+    def bucket_of(self, question_index: int) -> int | None:
+        """Return the bucket of a question, None where it is not in the buffer."""
+        return self._membership.bucket_of(question_index)
+
+    def buckets_of(self, question_indices: Int64Array) -> Int64Array:
+        """Return the bucket of each question, -1 where it is not in the buffer."""
+        return self._membership.buckets_of(question_indices)
+
+    def members(self, bucket: int) -> Int64Array:
+        """Return the questions of a bucket, in the order that belongs to the state."""
+        return self._membership.members(bucket)
+
+    def bucket_sizes(self) -> Int64Array:
+        """Return the number of questions in the buckets 0..K, shape (K+1,)."""
+        return self._membership.sizes
+
+    def questions(self) -> Int64Array:
+        """Return the questions of buckets 1..K, ascending."""
+        drawable = [self.members(bucket) for bucket in range(1, self._rollouts_per_question + 1)]
+        return np.sort(np.concatenate(drawable))
+
+    def rows_of(self, question_index: int) -> Int64Array:
+        """Return the rows of a question, oldest first; none where it is not in the buffer."""
+        return np.array(self._index.rows_of(question_index)[::-1], dtype=np.int64)
+
+    def newest_step(self, question_indices: Int64Array) -> Int64Array:
+        """Return the step in which each question's newest trajectory was born, -1 where it is not in the buffer."""
+        return self._index.newest_steps[question_indices].astype(np.int64)
+
+    def experiences(self, rows: Int64Array) -> list[Experience]:
+        """Read stored trajectories, in the order of `rows`; every array is the caller's own.
+
+        Raises:
+            BufferCorruptionError: A row is not what was written; names the segment's file and the row.
+            IndexError: There is no such row.
+        """
+        self._check_rows(rows)
+        return self._store.experiences(np.asarray(rows, dtype=np.int64))
+
+    def note_draws(self, question_indices: Int64Array) -> None:
+        """Count one more draw of each of these questions."""
+        np.add.at(self._draw_counts, question_indices, 1)
+
+    def draw_counts(self, question_indices: Int64Array) -> Int64Array:
+        """Return how often each question was drawn so far."""
+        return self._draw_counts[question_indices].astype(np.int64)
+
+    def note_entropies(self, rows: Int64Array, values: Float32Array) -> None:
+        """Keep the mean entropy of rows under the policy that just scored them, nats."""
+        self._check_rows(rows)
+        self._index.entropies[rows] = values
+
+    def last_entropies(self, rows: Int64Array) -> Float32Array:
+        """Return the last known mean entropy of rows, nats; NaN where a row was never scored."""
+        self._check_rows(rows)
+        return self._index.entropies[rows]
+
+    def retire(self, question_index: int) -> None:
+        """Take a question and its rows out of the buffer; nothing happens if it is not in it."""
+        self._membership.remove(question_index)
+        self._num_trajectories -= self._index.drop(question_index)
+
+    def sync(self) -> None:
+        """Make what was inserted durable."""
+        self._store.sync()
+
+    def seal(self) -> None:
+        """Make what was inserted durable and close the segment for writing; the next insert opens another."""
+        self._store.seal()
+
+    def close(self) -> None:
+        """Close the files; what was inserted is written, and durable once the system has written it."""
+        self._store.close()
+
+    def snapshot(self, path: Path) -> None:
+        """Write the index and how much of each segment belongs to it; all of it appears at once or not at all."""
+        self._store.sync()
+        header = {
+            "num_questions": self._num_all_questions,
+            "rollouts_per_question": self._rollouts_per_question,
+            "num_trajectories": self._num_trajectories,
+            "segments": [asdict(extent) for extent in self._store.extents],
+        }
+        columns: dict[str, NDArray[Any]] = {
+            "bucket_sizes": self._membership.sizes,
+            "members": self._membership.dump(),
+            "draw_counts": self._draw_counts,
+            "entropies": self._index.entropies,
+        }
+        write_snapshot(path, header, columns)
+
+    @classmethod
+    def restore(cls, directory: Path, path: Path) -> "ReplayBuffer":
+        """Return the buffer of a snapshot, with its segments in `directory`; new rows go into a new segment.
+
+        Raises:
+            BufferCorruptionError: The snapshot or a segment is missing, cut or altered; names the file.
+        """
+        header, columns = read_snapshot(path)
+        buffer = cls(directory, header["num_questions"], header["rollouts_per_question"])
+        extents = [SegmentExtent(**extent) for extent in header["segments"]]
+        buffer._store = SegmentStore.restore(directory, extents, SEGMENT_BYTES)
+        buffer._membership.load(columns["members"], columns["bucket_sizes"])
+        buffer._draw_counts = columns["draw_counts"].copy()
+        buffer._num_trajectories = header["num_trajectories"]
+        num_tokens, *chain = buffer._store.columns(
+            "num_tokens", "question_index", "previous_row", "token_crc32", "born_step"
+        )
+        buffer._num_tokens = int(num_tokens.sum(dtype=np.int64))
+        buffer._index.load(chain, buffer._membership.is_member, columns["entropies"].copy())
+        return buffer
+
+    def _checked(self, trajectory: Trajectory) -> tuple[Int32Array, Float32Array]:
+        token_ids = np.ascontiguousarray(trajectory.token_ids, dtype="<i4")
+        log_probs = np.ascontiguousarray(trajectory.log_probs, dtype="<f4")
+        if not 0 <= trajectory.question_index < self._num_all_questions:
+            raise ValueError(
+                f"question_index: expected 0 to {self._num_all_questions - 1}, got {trajectory.question_index}."
+            )
+        if token_ids.ndim != 1 or token_ids.size == 0:
+            raise ValueError(f"token_ids: trajectory {trajectory.trajectory_id} is empty; store responses only.")
+        if log_probs.shape != token_ids.shape or not np.isfinite(log_probs).all():
+            raise ValueError(
+                f"log_probs: expected {token_ids.size} finite numbers for trajectory {trajectory.trajectory_id}, one "
+                "a token; check the engine's log-probs."
+            )
+        return token_ids, log_probs
+
+    def _insert(self, trajectory: Trajectory, token_ids: Int32Array, log_probs: Float32Array) -> InsertOutcome:
+        question_index = trajectory.question_index
+        token_bytes = token_ids.tobytes()
+        token_crc32 = zlib.crc32(token_bytes)
+        for row in self._index.rows_with(question_index, token_crc32):
+            twin = self._store.stored(row)
+            if np.array_equal(twin.token_ids, token_ids):
+                return InsertOutcome(row, twin.trajectory_id, is_duplicate=True)
+        row = self._index.num_rows
+        previous_row = self._index.newest_rows.item(question_index)
+        record = RowRecord(
+            trajectory.trajectory_id, question_index, trajectory.born_step, previous_row, token_crc32, trajectory.reward
+        )
+        self._store.append(record, token_bytes, log_probs.tobytes())
+        self._index.append(question_index, token_crc32, trajectory.born_step)
+        self._num_trajectories += 1
+        self._num_tokens += token_ids.size
+        if self._membership.bucket_of(question_index) is None:
+            self._membership.move(question_index, 0)
+        return InsertOutcome(row, trajectory.trajectory_id, is_duplicate=False)
+
+    def _check_rows(self, rows: Int64Array) -> None:
+        if len(rows) and not 0 <= np.min(rows) <= np.max(rows) < self._index.num_rows:
+            raise IndexError(f"rows: expected rows 0 to {self._index.num_rows - 1} of the replay buffer.")
