@@ -1,0 +1,90 @@
+"""The two ways to compute a policy: the own decoder where it knows the architecture, else the model's own forward."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+
+from exgrpo_core.types import Int32Array
+from jobs.engines.embedded.attention import PackedAttention
+from jobs.engines.embedded.decoder import Decoder
+from jobs.engines.embedded.decoding import DecodedRows, decode
+from jobs.engines.embedded.packing import TokenSequence, pack_sequences
+from jobs.engines.embedded.sampling import Sampler
+from jobs.engines.embedded.vocabulary import Scoring, TokenScores, score_targets
+
+
+class Backend(Protocol):
+    """Computes a policy's tokens and scores; results do not depend on which other rows are in the batch."""
+
+    def decode(
+        self, prompts: Sequence[Int32Array], max_new_tokens: int, sampler: Sampler, end_token_ids: torch.Tensor
+    ) -> DecodedRows:
+        """Continue prompts until an end token or `max_new_tokens`."""
+        ...
+
+    def score(self, sequences: Sequence[TokenSequence], scoring: Scoring) -> TokenScores:
+        """Score all response tokens (R,), in order, with gradients under grad mode."""
+        ...
+
+    def weights_changed(self) -> None:
+        """Forget everything derived from the weights."""
+        ...
+
+    @property
+    def cached_bytes_per_token(self) -> int:
+        """Memory that generation takes for each token of each row."""
+        ...
+
+    @property
+    def training_bytes_per_token(self) -> int:
+        """Memory that a forward pass with gradients takes for each token, about."""
+        ...
+
+
+class PackedBackend:
+    """Unpadded sequences through the own decoder."""
+
+    def __init__(self, decoder: Decoder, checkpoints_gradients: bool) -> None:
+        self._decoder = decoder
+        self._checkpoints_gradients = checkpoints_gradients
+
+    def decode(
+        self, prompts: Sequence[Int32Array], max_new_tokens: int, sampler: Sampler, end_token_ids: torch.Tensor
+    ) -> DecodedRows:
+        """Continue prompts; each distinct prompt is read once."""
+        return decode(self._decoder, prompts, max_new_tokens, sampler, end_token_ids)
+
+    def score(self, sequences: Sequence[TokenSequence], scoring: Scoring) -> TokenScores:
+        """Score response tokens; only positions that predict one go through the output embedding."""
+        decoder = self._decoder
+        packed = pack_sequences(sequences, decoder.device)
+        decoder.prepare_positions(packed.longest)
+        hidden = decoder.run(
+            packed.input_ids,
+            packed.positions,
+            PackedAttention(packed),
+            selected=packed.response_index,
+            is_checkpointed=self._checkpoints_gradients,
+        )
+        normed = decoder.final_norm(hidden)
+        return score_targets(normed, decoder.logits, decoder.vocabulary_size, packed.target_ids, scoring)
+
+    def weights_changed(self) -> None:
+        """Forget the decoder's fused weights."""
+        self._decoder.weights_changed()
+
+    @property
+    def cached_bytes_per_token(self) -> int:
+        """Keys and values of every layer."""
+        shape = self._decoder.shape
+        return 2 * self._decoder.num_layers * shape.num_kv_heads * shape.head_dim * self._decoder.compute_dtype.itemsize
+
+    @property
+    def training_bytes_per_token(self) -> int:
+        """Activations kept for the backward pass: every layer's, or one layer's and each one's input."""
+        config = self._decoder.model.config
+        layer = 4 * (14 * config.hidden_size + 4 * config.intermediate_size)
+        if self._checkpoints_gradients:
+            return int(layer + 4 * config.hidden_size * self._decoder.num_layers)
+        return int(layer * self._decoder.num_layers)

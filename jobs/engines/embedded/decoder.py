@@ -1,0 +1,165 @@
+"""Own forward of Qwen2, Qwen3 and Llama decoders on a Hugging Face module's weights.
+
+The same block serves training, scoring, prefill and decoding; what differs is how tokens attend to each other, and
+that is handed in. Matrix products run in the compute dtype, the residual stream and norms in float32.
+"""
+
+from typing import Protocol, cast
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel
+
+from jobs.engines.embedded.decoder_weights import DecoderLayer, HeadShape, LayerWeights, fuse_layer
+
+SUPPORTED_CLASSES = frozenset({"Qwen2ForCausalLM", "Qwen3ForCausalLM", "LlamaForCausalLM"})
+_CHANGING_ROPE = frozenset({"dynamic", "longrope"})
+
+
+class Attend(Protocol):
+    """How tokens attend to each other."""
+
+    def __call__(self, layer: int, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        """Return outputs (N, H * D) for queries (N, H, D), keys and values (N, G, D)."""
+        ...
+
+
+def is_supported(model: PreTrainedModel) -> bool:
+    """Tell whether `Decoder` computes this model: its class, activation, full attention and fixed RoPE."""
+    config = model.config
+    if type(model).__name__ not in SUPPORTED_CLASSES or config.hidden_act != "silu":
+        return False
+    layer_types = getattr(config, "layer_types", None) or ["full_attention"]
+    rope_type = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
+    return set(layer_types) == {"full_attention"} and rope_type not in _CHANGING_ROPE
+
+
+class Decoder:
+    """Runs tokens through a model's layers. Fused copies of weights are kept until `weights_changed`."""
+
+    def __init__(self, model: PreTrainedModel, compute_dtype: torch.dtype) -> None:
+        config = model.config
+        head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        self.model = model
+        self.compute_dtype = compute_dtype
+        self.shape = HeadShape(config.num_attention_heads, config.num_key_value_heads, head_dim)
+        self.epsilon = float(config.rms_norm_eps)
+        self.num_layers = int(config.num_hidden_layers)
+        self._modules = cast(list[DecoderLayer], list(model.model.layers))
+        self._embedding = cast(torch.Tensor, model.get_input_embeddings().weight)
+        self._output_embedding = cast(nn.Linear, model.lm_head).weight
+        self.vocabulary_size = self._output_embedding.shape[0]
+        self._layers: dict[int, LayerWeights] = {}
+        self._head: torch.Tensor | None = None
+        self.device = model.device
+        self._turns = torch.empty(0)
+
+    def weights_changed(self) -> None:
+        """Forget fused copies, which an optimizer step made stale."""
+        self._layers.clear()
+        self._head = None
+
+    def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
+        """Return the residual stream (N, d) of tokens (N,)."""
+        return F.embedding(token_ids, self._embedding)
+
+    def logits(self, normed: torch.Tensor) -> torch.Tensor:
+        """Return float32 logits (N, V) of normed hidden states (N, d)."""
+        weight = self._output_embedding
+        if torch.is_grad_enabled():
+            return F.linear(normed, weight.to(normed.dtype)).float()
+        if self._head is None:
+            self._head = weight.detach().to(normed.dtype)
+        return F.linear(normed, self._head).float()
+
+    def final_norm(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return normed hidden states (N, d) in the compute dtype: what the output embedding is applied to."""
+        return self._norm(hidden, self.model.model.norm.weight).to(self.compute_dtype)
+
+    def rotation(self, positions: torch.Tensor) -> torch.Tensor:
+        """Return complex unit turns (N, 1, D / 2) of positions (N,), with the model's own RoPE scaling."""
+        return self._turns[positions]
+
+    def prepare_positions(self, num_positions: int) -> None:
+        """Make turns of positions below `num_positions` ready."""
+        if self._turns.shape[0] >= num_positions:
+            return
+        # Also used where gradients flow, which tensors made in inference mode may not be.
+        with torch.inference_mode(mode=False), torch.no_grad():
+            positions = torch.arange(num_positions, device=self.device)[None]
+            cos, sin = self.model.model.rotary_emb(torch.empty(0, device=self.device), positions)
+            half = self.shape.head_dim // 2
+            self._turns = torch.complex(cos[0, :, :half], sin[0, :, :half])[:, None].contiguous()
+
+    def run(
+        self,
+        token_ids: torch.Tensor,
+        positions: torch.Tensor,
+        attend: Attend,
+        selected: torch.Tensor | None = None,
+        is_checkpointed: bool = False,
+    ) -> torch.Tensor:
+        """Return hidden states (N, d) of tokens (N,) before the final norm, of the `selected` ones if given."""
+        hidden = self.embed(token_ids)
+        rotation = self.rotation(positions)
+        for layer in range(self.num_layers):
+            # Tokens that nobody asks for are needed as keys and values only: the last layer's rest leaves them out.
+            chosen = selected if layer == self.num_layers - 1 else None
+            if is_checkpointed and torch.is_grad_enabled():
+                hidden = checkpoint(self._block, layer, hidden, rotation, attend, chosen, use_reentrant=False)
+            else:
+                hidden = self._block(layer, hidden, rotation, attend, chosen)
+        return hidden
+
+    def _block(
+        self,
+        layer: int,
+        hidden: torch.Tensor,
+        rotation: torch.Tensor,
+        attend: Attend,
+        selected: torch.Tensor | None,
+    ) -> torch.Tensor:
+        weights, shape = self._layer_weights(layer), self.shape
+        normed = self._norm(hidden, weights.attention_norm)
+        fused = _linear(normed, weights.fused_qkv, weights.fused_qkv_bias).view(-1, shape.num_fused, shape.head_dim)
+        queries_keys = self._rotate(self._norm_heads(fused[:, : shape.num_rotated], weights), rotation)
+        mixed = attend(
+            layer,
+            queries_keys[:, : shape.num_heads],
+            queries_keys[:, shape.num_heads :],
+            fused[:, shape.num_rotated :],
+        )
+        if selected is not None:
+            hidden, mixed = hidden[selected], mixed[selected]
+        hidden = hidden + _linear(mixed, weights.output, weights.output_bias)
+        normed = self._norm(hidden, weights.mlp_norm)
+        gate, up = _linear(normed, weights.gate_up, weights.gate_up_bias).chunk(2, -1)
+        return hidden + _linear(F.silu(gate) * up, weights.down, weights.down_bias)
+
+    def _layer_weights(self, layer: int) -> LayerWeights:
+        module = self._modules[layer]
+        if torch.is_grad_enabled():
+            return fuse_layer(module, self.shape, self.compute_dtype)
+        if layer not in self._layers:
+            self._layers[layer] = fuse_layer(module, self.shape, self.compute_dtype)
+        return self._layers[layer]
+
+    def _norm(self, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return F.rms_norm(hidden, (hidden.shape[-1],), weight, self.epsilon)
+
+    def _norm_heads(self, queries_keys: torch.Tensor, weights: LayerWeights) -> torch.Tensor:
+        if weights.query_norm is None or weights.key_norm is None:
+            return queries_keys
+        sizes = [self.shape.num_heads, self.shape.num_kv_heads]
+        queries, keys = torch.split(queries_keys.float(), sizes, dim=1)
+        return torch.cat([self._norm(queries, weights.query_norm), self._norm(keys, weights.key_norm)], dim=1)
+
+    def _rotate(self, heads: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
+        pairs = torch.view_as_complex(heads.float().view(*heads.shape[:-1], -1, 2))
+        return torch.view_as_real(pairs * rotation).flatten(-2).to(self.compute_dtype)
+
+
+def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    return F.linear(x.to(weight.dtype), weight, bias)

@@ -1,0 +1,123 @@
+"""One decoder layer's weights, fused so that a layer is four matrix products."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import nn
+
+
+@dataclass(frozen=True, slots=True)
+class HeadShape:
+    """Attention heads: `num_heads` queries share `num_kv_heads` keys and values, each `head_dim` wide."""
+
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+
+    @property
+    def num_rotated(self) -> int:
+        """Heads that are rotated by position: queries and keys."""
+        return self.num_heads + self.num_kv_heads
+
+    @property
+    def num_fused(self) -> int:
+        """Heads of the fused projection: queries, keys and values."""
+        return self.num_heads + 2 * self.num_kv_heads
+
+
+class NormModule(Protocol):
+    """An RMS norm."""
+
+    weight: nn.Parameter
+
+
+class AttentionModule(Protocol):
+    """Projections of an attention block; Qwen3's also has `q_norm` and `k_norm`."""
+
+    q_proj: nn.Linear
+    k_proj: nn.Linear
+    v_proj: nn.Linear
+    o_proj: nn.Linear
+
+
+class MlpModule(Protocol):
+    """Projections of a gated feed-forward block."""
+
+    gate_proj: nn.Linear
+    up_proj: nn.Linear
+    down_proj: nn.Linear
+
+
+class DecoderLayer(Protocol):
+    """What the Hugging Face layers of Qwen2, Qwen3 and Llama have alike."""
+
+    self_attn: AttentionModule
+    mlp: MlpModule
+    input_layernorm: NormModule
+    post_attention_layernorm: NormModule
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWeights:
+    """Weights of one layer. Rows of queries and keys are interleaved: see `interleave_halves`."""
+
+    attention_norm: torch.Tensor
+    fused_qkv: torch.Tensor
+    fused_qkv_bias: torch.Tensor | None
+    query_norm: torch.Tensor | None
+    key_norm: torch.Tensor | None
+    output: torch.Tensor
+    output_bias: torch.Tensor | None
+    mlp_norm: torch.Tensor
+    gate_up: torch.Tensor
+    gate_up_bias: torch.Tensor | None
+    down: torch.Tensor
+    down_bias: torch.Tensor | None
+
+
+def interleave_halves(weight: torch.Tensor, head_dim: int) -> torch.Tensor:
+    """Reorder each head's rows from (first half, second half) to pairs, so that a rotation is a complex product.
+
+    Queries and keys are reordered alike, which leaves their products as they were.
+    """
+    halves = weight.view(-1, 2, head_dim // 2, *weight.shape[1:])
+    return halves.transpose(1, 2).reshape(weight.shape)
+
+
+def fuse_layer(layer: DecoderLayer, shape: HeadShape, dtype: torch.dtype) -> LayerWeights:
+    """Return a layer's weights in `dtype`; under grad mode gradients flow back to the module's own parameters."""
+    attention, mlp = layer.self_attn, layer.mlp
+    head_dim = shape.head_dim
+    rotated = [attention.q_proj, attention.k_proj]
+    qkv = [*(interleave_halves(linear.weight, head_dim) for linear in rotated), attention.v_proj.weight]
+    qkv_bias = None
+    if attention.q_proj.bias is not None:
+        biases = [*(interleave_halves(linear.bias, head_dim) for linear in rotated), attention.v_proj.bias]
+        qkv_bias = torch.cat(biases).to(dtype)
+    gate_up_bias = None
+    if mlp.gate_proj.bias is not None:
+        gate_up_bias = torch.cat([mlp.gate_proj.bias, mlp.up_proj.bias]).to(dtype)
+    return LayerWeights(
+        attention_norm=layer.input_layernorm.weight,
+        fused_qkv=torch.cat(qkv).to(dtype),
+        fused_qkv_bias=qkv_bias,
+        query_norm=_head_norm(attention, "q_norm", head_dim),
+        key_norm=_head_norm(attention, "k_norm", head_dim),
+        output=attention.o_proj.weight.to(dtype),
+        output_bias=_cast(attention.o_proj.bias, dtype),
+        mlp_norm=layer.post_attention_layernorm.weight,
+        gate_up=torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]).to(dtype),
+        gate_up_bias=gate_up_bias,
+        down=mlp.down_proj.weight.to(dtype),
+        down_bias=_cast(mlp.down_proj.bias, dtype),
+    )
+
+
+def _head_norm(attention: AttentionModule, name: str, head_dim: int) -> torch.Tensor | None:
+    norm = getattr(attention, name, None)
+    return None if norm is None else interleave_halves(norm.weight, head_dim)
+
+
+def _cast(tensor: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | None:
+    return None if tensor is None else tensor.to(dtype)

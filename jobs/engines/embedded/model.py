@@ -1,0 +1,129 @@
+"""A policy: a Hugging Face causal language model, its tokenizer and the way to compute it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import nn
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging as transformers_logging
+
+from jobs.engines.embedded.backend import Backend, PackedBackend
+from jobs.engines.embedded.decoder import Decoder, is_supported
+from jobs.engines.embedded.memory import working_bytes
+from jobs.engines.embedded.padded import PaddedBackend
+from jobs.engines.errors import EngineError
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyModel:
+    """pi_theta: float32 weights in `model`, computed by `backend` in float32 on the CPU and bfloat16 on a GPU.
+
+    `end_token_ids` (E,) end a response. `context_tokens` is the longest prompt and response together, None if the
+    model sets no limit. `source` is where it was loaded from.
+    """
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    backend: Backend
+    device: torch.device
+    end_token_ids: torch.Tensor
+    context_tokens: int | None
+    source: str
+
+    @property
+    def working_bytes(self) -> int:
+        """Memory for a batch's cache or activations."""
+        return working_bytes(self.device, self.model.num_parameters())
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the own decoder computes this policy, not the model's own forward."""
+        return isinstance(self.backend, PackedBackend)
+
+
+def resolve_device(name: str) -> torch.device:
+    """Return the device that `auto`, `cpu` or `cuda` stands for.
+
+    Raises:
+        EngineError: `cuda` is asked for and there is none.
+    """
+    has_gpu = torch.cuda.is_available()
+    if name == "cuda" and not has_gpu:
+        raise EngineError("model.device: expected a CUDA GPU, but torch sees none; use auto or cpu.")
+    return torch.device("cuda" if has_gpu and name != "cpu" else "cpu")
+
+
+def load_policy(source: str, device: torch.device, revision: str | None = None) -> PolicyModel:
+    """Load a causal language model and its tokenizer from a folder or the hub; code of theirs is never run.
+
+    Raises:
+        EngineError: The model brings its own code, has no safetensors weights, or cannot be found or read.
+    """
+    try:
+        settings, _ = PreTrainedConfig.get_config_dict(source, revision=revision)
+        _refuse_foreign_code(source, settings)
+        options = {"revision": revision, "trust_remote_code": False}
+        tokenizer = AutoTokenizer.from_pretrained(source, **options)
+        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call] # untyped in transformers
+        model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, use_safetensors=True, **options)
+    except (OSError, ValueError, KeyError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise EngineError(f"model.source: {source} cannot be loaded as a causal language model ({reason})") from error
+    return wrap_model(model, tokenizer, device, source)
+
+
+def wrap_model(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, device: torch.device, source: str = "memory"
+) -> PolicyModel:
+    """Return a policy of a float32 model that is loaded already; it is moved to `device` and put into eval mode.
+
+    Dropout stays off in training too: the log-probs of a rollout and of its update must be of one policy.
+
+    Raises:
+        EngineError: The tokenizer knows tokens that the model lacks, or nothing ends a response.
+    """
+    num_embeddings = cast(torch.Tensor, model.get_input_embeddings().weight).shape[0]
+    if len(tokenizer) > num_embeddings:
+        raise EngineError(
+            f"model.source: the tokenizer of {source} has {len(tokenizer)} tokens but the model only {num_embeddings}; "
+            "take the tokenizer that belongs to the model."
+        )
+    nn.Module.to(model, device=device, dtype=torch.float32).train(mode=False)
+    is_gpu = device.type == "cuda"
+    compute_dtype = torch.bfloat16 if is_gpu else torch.float32
+    backend: Backend
+    if is_supported(model):
+        backend = PackedBackend(Decoder(model, compute_dtype), checkpoints_gradients=is_gpu)
+    else:
+        backend = PaddedBackend(model, compute_dtype)
+    return PolicyModel(
+        model=model,
+        tokenizer=tokenizer,
+        backend=backend,
+        device=device,
+        end_token_ids=torch.tensor(_end_token_ids(model, tokenizer, source), device=device),
+        context_tokens=getattr(model.config, "max_position_embeddings", None),
+        source=source,
+    )
+
+
+def _refuse_foreign_code(source: str, settings: Mapping[str, Any]) -> None:
+    if "auto_map" in settings:
+        raise EngineError(
+            f"model.source: {source} brings its own code (auto_map in config.json), which is never run; choose a model "
+            "whose architecture transformers knows."
+        )
+
+
+def _end_token_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source: str) -> list[int]:
+    generation = model.generation_config.eos_token_id if model.generation_config is not None else None
+    found: set[int] = set()
+    for value in (generation, model.config.eos_token_id, tokenizer.eos_token_id):
+        found |= set(value) if isinstance(value, list) else {value} if value is not None else set()
+    if not found:
+        raise EngineError(
+            f"model.source: {source} names no end-of-sequence token; set eos_token_id in its config.json."
+        )
+    return sorted(found)

@@ -1,0 +1,82 @@
+"""AdamW on float32 weights, with warm-up, gradient clipping and a state that goes into safetensors."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from jobs.engines.errors import EngineError
+
+
+@dataclass(frozen=True, slots=True)
+class OptimSettings:
+    """Settings of AdamW."""
+
+    learning_rate: float
+    """Step size after warm-up. Above 0."""
+    weight_decay: float = 0.0
+    """Decoupled weight decay. At least 0."""
+    betas: tuple[float, float] = (0.9, 0.99)
+    """Decay of the running mean and variance of the gradient, each in [0, 1)."""
+    max_gradient_norm: float = 1.0
+    """Gradients are scaled down to this norm. Above 0."""
+    warmup_steps: int = 0
+    """Optimizer steps over which the learning rate rises linearly to its value."""
+
+
+class PolicyOptimizer:
+    """Takes optimizer steps on a module's parameters and refuses gradients that are not finite."""
+
+    def __init__(self, module: nn.Module, settings: OptimSettings) -> None:
+        self.settings = settings
+        self.num_steps = 0
+        self._named = dict(module.named_parameters())
+        self._adam = torch.optim.AdamW(
+            self._named.values(),
+            lr=settings.learning_rate,
+            betas=settings.betas,
+            weight_decay=settings.weight_decay,
+            fused=True,
+        )
+
+    def clear_gradients(self) -> None:
+        """Forget gradients."""
+        self._adam.zero_grad(set_to_none=True)
+
+    def step(self) -> float:
+        """Apply the gradients and return their norm before clipping; a missing gradient counts as zero.
+
+        Raises:
+            EngineError: The norm is not finite; weights and moments are as before.
+        """
+        for parameter in self._named.values():
+            if parameter.grad is None:
+                # AdamW passes over parameters without a gradient; their moments must decay as with a zero one.
+                parameter.grad = torch.zeros_like(parameter)
+        norm = float(nn.utils.clip_grad_norm_(self._named.values(), self.settings.max_gradient_norm))
+        if not torch.isfinite(torch.tensor(norm)):
+            raise EngineError(f"the gradient norm is {norm}")
+        warmup = self.settings.warmup_steps
+        share = min(1.0, (self.num_steps + 1) / warmup) if warmup > 0 else 1.0
+        for group in self._adam.param_groups:
+            group["lr"] = self.settings.learning_rate * share
+        self._adam.step()
+        self.num_steps += 1
+        return norm
+
+    def state_tensors(self) -> dict[str, torch.Tensor]:
+        """Return the moments and counters of every parameter as `name/key`."""
+        return {
+            f"{name}/{key}": value
+            for name, parameter in self._named.items()
+            for key, value in self._adam.state[parameter].items()
+        }
+
+    def load_state_tensors(self, tensors: dict[str, torch.Tensor], num_steps: int) -> None:
+        """Go on from what `state_tensors` gave after `num_steps` steps."""
+        self.num_steps = num_steps
+        self._adam.state.clear()
+        for place, value in tensors.items():
+            name, _, key = place.rpartition("/")
+            parameter = self._named[name]
+            self._adam.state[parameter][key] = value.to(parameter.device)

@@ -1,0 +1,46 @@
+"""An engine on disk: a Hugging Face model folder with optimizer, sampler and counters beside it."""
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from jobs.engines.embedded.model import PolicyModel
+from jobs.engines.embedded.optimizer import PolicyOptimizer
+from jobs.engines.errors import EngineError
+
+OPTIMIZER_FILE = "optimizer.safetensors"
+SAMPLER_FILE = "sampler.safetensors"
+COUNTERS_FILE = "engine.json"
+
+
+def save_engine(directory: Path, policy: PolicyModel, optimizer: PolicyOptimizer, generator: torch.Generator) -> None:
+    """Write everything that decides what the engine does next; the folder also loads as a plain model."""
+    directory.mkdir(parents=True, exist_ok=True)
+    policy.model.save_pretrained(directory)
+    policy.tokenizer.save_pretrained(directory)
+    save_file(optimizer.state_tensors(), directory / OPTIMIZER_FILE)
+    save_file({"state": generator.get_state()}, directory / SAMPLER_FILE)
+    counters = {"num_optimizer_steps": optimizer.num_steps}
+    (directory / COUNTERS_FILE).write_text(json.dumps(counters) + "\n", encoding="utf-8")
+
+
+def restore_engine(
+    directory: Path, policy: PolicyModel, optimizer: PolicyOptimizer, generator: torch.Generator
+) -> None:
+    """Put policy, optimizer and generator into the state that was saved.
+
+    Raises:
+        EngineError: A file is missing or damaged, or belongs to another model.
+    """
+    try:
+        saved = type(policy.model).from_pretrained(directory, dtype=torch.float32, use_safetensors=True)
+        policy.model.load_state_dict(saved.state_dict())
+        num_steps = json.loads((directory / COUNTERS_FILE).read_text(encoding="utf-8"))["num_optimizer_steps"]
+        optimizer.load_state_tensors(load_file(directory / OPTIMIZER_FILE), num_steps)
+        generator.set_state(load_file(directory / SAMPLER_FILE)["state"])
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise EngineError(f"{directory}: expected the saved state of this model ({reason})") from error
+    policy.backend.weights_changed()

@@ -1,0 +1,151 @@
+"""Optimizer steps on mini-batches of mixed groups."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from exgrpo_core.config import ObjectiveSettings
+from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow
+from exgrpo_core.policy_optimization.objective import LossInputs, LossOutputs, LossScale, exgrpo_loss, summarize_sums
+from jobs.engines.embedded.model import PolicyModel
+from jobs.engines.embedded.optimizer import PolicyOptimizer
+from jobs.engines.embedded.packing import TokenSequence, split_by_budget
+from jobs.engines.embedded.vocabulary import Scoring
+from jobs.engines.errors import EngineError
+
+
+@dataclass(slots=True)
+class UpdateTally:
+    """What one call of `PolicyUpdater.update` adds up."""
+
+    sums: list[dict[str, torch.Tensor]] = field(default_factory=list)
+    gradient_norms: list[float] = field(default_factory=list)
+    log_prob_gaps: list[torch.Tensor] = field(default_factory=list)
+    num_tokens: int = 0
+
+    def metrics(self) -> dict[str, float]:
+        """Return metrics named as in `step_report.METRICS`."""
+        metrics = summarize_sums(self.sums, len(self.gradient_norms))
+        metrics["optim/gradient_norm"] = sum(self.gradient_norms) / len(self.gradient_norms)
+        metrics["optim/num_updated_tokens"] = float(self.num_tokens)
+        gaps = torch.cat(self.log_prob_gaps) if self.log_prob_gaps else torch.empty(0)
+        if gaps.numel():
+            metrics["sampler/log_prob_gap"] = float(gaps.mean())
+            metrics["sampler/log_prob_gap_max"] = float(gaps.max())
+        return metrics
+
+
+class PolicyUpdater:
+    """Takes one optimizer step a mini-batch.
+
+    Rows of advantage zero are left out where neither entropy bonus nor KL penalty is on, which changes no gradient;
+    the `ratio/*` statistics are then of the other rows. The gap between sampler and trainer comes from the fresh rows
+    of the first mini-batch: its forward pass runs before any weight changed, and their behavior log-probs are the
+    sampler's.
+    """
+
+    def __init__(
+        self,
+        policy: PolicyModel,
+        optimizer: PolicyOptimizer,
+        temperature: float,
+        reference: PolicyModel | None,
+        max_tokens: int | None = None,
+    ) -> None:
+        self._policy = policy
+        self._optimizer = optimizer
+        self._temperature = temperature
+        self._reference = reference
+        budget = policy.working_bytes // policy.backend.training_bytes_per_token
+        self._max_tokens = max(1, budget if max_tokens is None else max_tokens)
+
+    def update(self, mini_batches: Sequence[MiniBatch], objective: ObjectiveSettings) -> dict[str, float]:
+        """Take the steps in order and return their metrics.
+
+        Raises:
+            EngineError: A loss or gradient is not finite; that mini-batch was not applied.
+        """
+        tally = UpdateTally()
+        for number, mini_batch in enumerate(mini_batches):
+            try:
+                self._step(mini_batch, objective, tally, is_first=number == 0)
+            except EngineError as error:
+                raise EngineError(
+                    f"optimizer step {self._optimizer.num_steps + 1} (mini-batch {number + 1} of {len(mini_batches)}): "
+                    f"{error}, so it was not applied; resume from a checkpoint with a lower learning rate."
+                ) from None
+            finally:
+                self._optimizer.clear_gradients()
+        return tally.metrics()
+
+    def _step(self, mini_batch: MiniBatch, objective: ObjectiveSettings, tally: UpdateTally, is_first: bool) -> None:
+        rows = _rows_that_count(mini_batch, objective)
+        sequences = [TokenSequence(row.prompt_ids, row.token_ids) for row in rows]
+        scale = LossScale(mini_batch.num_trajectories, mini_batch.num_tokens)
+        self._policy.backend.weights_changed()
+        batches = split_by_budget(sequences, self._max_tokens)
+        for batch in batches:
+            inputs = self._loss_inputs([rows[i] for i in batch], [sequences[i] for i in batch], objective)
+            outputs = exgrpo_loss(inputs, objective, scale)
+            _check_finite(outputs)
+            torch.autograd.backward(outputs.loss)
+            tally.sums.append(outputs.sums)
+            tally.num_tokens += inputs.log_probs.numel()
+            if is_first:
+                gaps = (inputs.log_probs.detach() - inputs.behavior_log_probs).abs()
+                tally.log_prob_gaps.append(gaps[~inputs.is_replayed])
+        if not batches:
+            tally.sums.append(exgrpo_loss(_no_tokens(self._policy.device), objective, scale).sums)
+        tally.gradient_norms.append(self._optimizer.step())
+        self._policy.backend.weights_changed()
+
+    def _loss_inputs(
+        self, rows: Sequence[TrainingRow], sequences: Sequence[TokenSequence], objective: ObjectiveSettings
+    ) -> LossInputs:
+        device = self._policy.device
+        has_entropies = objective.entropy_coefficient > 0.0
+        scores = self._policy.backend.score(sequences, Scoring(self._temperature, has_entropies))
+        lengths = np.array([row.token_ids.size for row in rows])
+        reference_log_probs = None
+        if self._reference is not None and objective.kl_coefficient > 0.0:
+            with torch.no_grad():
+                scoring = Scoring(self._temperature, has_entropies=False)
+                reference_log_probs = self._reference.backend.score(sequences, scoring).log_probs
+
+        def by_token(values: Sequence[float], dtype: type[np.generic]) -> torch.Tensor:
+            return torch.from_numpy(np.repeat(np.asarray(values, dtype=dtype), lengths)).to(device)
+
+        behavior = np.concatenate([row.behavior_log_probs for row in rows])
+        return LossInputs(
+            log_probs=scores.log_probs,
+            behavior_log_probs=torch.from_numpy(behavior).to(device),
+            advantages=by_token([row.advantage for row in rows], np.float32),
+            is_replayed=by_token([row.is_replayed for row in rows], np.bool_),
+            response_mask=torch.ones_like(scores.log_probs, dtype=torch.bool),
+            trajectory_index=by_token(range(len(rows)), np.int64),
+            entropies=scores.entropies,
+            reference_log_probs=reference_log_probs,
+        )
+
+
+def _rows_that_count(mini_batch: MiniBatch, objective: ObjectiveSettings) -> list[TrainingRow]:
+    if objective.entropy_coefficient > 0.0 or objective.kl_coefficient > 0.0:
+        return mini_batch.rows
+    return [row for row in mini_batch.rows if row.advantage != 0.0]
+
+
+def _check_finite(outputs: LossOutputs) -> None:
+    if bool(outputs.loss.isfinite()):
+        return
+    faulty = [name for name in ("policy", "entropy_bonus", "kl") if not bool(outputs.sums[name].isfinite())]
+    raise EngineError(f"the loss is {float(outputs.loss)} (not finite: {', '.join(faulty) or 'total'})")
+
+
+def _no_tokens(device: torch.device) -> LossInputs:
+    """A micro-batch without a token, whose statistics are all zero."""
+    nothing = torch.empty(0, device=device)
+    is_nothing = torch.empty(0, dtype=torch.bool, device=device)
+    index = torch.empty(0, dtype=torch.int64, device=device)
+    return LossInputs(nothing, nothing, nothing, is_nothing, is_nothing, index, nothing, nothing)

@@ -1,0 +1,69 @@
+import numpy as np
+import torch
+from scipy import stats
+
+from jobs.engines.embedded import sampling, vocabulary
+from jobs.engines.embedded.vocabulary import Scoring, entropies_of, score_targets
+from tests.jobs.engines.embedded.prompts import sampler
+
+
+def draw(logits, temperature=1.0, seed=0):
+    return sampler(temperature, seed).draw(logits, lambda hidden: hidden, logits.shape[-1])
+
+
+def test_draws_follow_the_distribution_at_temperature():
+    logits = torch.tensor([0.0, 1.0, 2.0, -1.0, 0.5])
+    draws = draw(logits.expand(20_000, -1), temperature=0.5)
+    counts = torch.bincount(draws.token_ids, minlength=5).numpy()
+    expected = (logits / 0.5).softmax(-1).double().numpy()
+    assert stats.chisquare(counts, 20_000 * expected / expected.sum()).pvalue > 1e-3
+
+
+def test_an_impossible_token_is_never_drawn_and_adds_no_entropy():
+    logits = torch.tensor([float("-inf"), 0.0, 0.0, float("-inf")])
+    draws = draw(logits.expand(5_000, -1))
+    assert set(draws.token_ids.tolist()) == {1, 2}
+    torch.testing.assert_close(draws.entropies, torch.full((5_000,), float(np.log(2))))
+
+
+def test_a_large_vocabulary_is_drawn_in_float64_and_in_chunks(monkeypatch):
+    monkeypatch.setattr(sampling, "_EXACT_VOCABULARY", 4)
+    logits = torch.randn(50, 9)
+    whole = draw(logits)
+    monkeypatch.setattr(sampling, "MAX_LOGITS", 9 * 7)
+    chunked = draw(logits)
+    torch.testing.assert_close(chunked.entropies, whole.entropies)
+    torch.testing.assert_close(chunked.log_probs, logits.log_softmax(-1).gather(-1, chunked.token_ids[:, None])[:, 0])
+
+
+def test_temperature_zero_takes_the_likeliest_token_and_scores_it_at_one():
+    logits = torch.randn(20, 6)
+    draws = draw(logits, temperature=0.0)
+    torch.testing.assert_close(draws.token_ids, logits.argmax(-1))
+    torch.testing.assert_close(draws.log_probs, logits.log_softmax(-1).max(-1).values)
+
+
+def test_uniform_distribution_has_entropy_log_v():
+    torch.testing.assert_close(entropies_of(torch.zeros(3, 8).log_softmax(-1)), torch.full((3,), float(np.log(8))))
+
+
+def test_scores_and_their_gradients_are_the_same_in_chunks(monkeypatch):
+    hidden = torch.randn(23, 5, dtype=torch.float64)
+    weight = torch.randn(11, 5, dtype=torch.float64)
+    targets = torch.randint(0, 11, (23,))
+
+    def run():
+        leaf, head = hidden.clone().requires_grad_(), weight.clone().requires_grad_()
+        scores = score_targets(leaf, lambda rows: rows @ head.T, 11, targets, Scoring(0.8))
+        (scores.log_probs.sum() + 0.3 * scores.entropies.square().sum()).backward()
+        return scores.log_probs, scores.entropies, leaf.grad, head.grad
+
+    whole = run()
+    monkeypatch.setattr(vocabulary, "MAX_LOGITS", 11 * 4)
+    for one, other in zip(run(), whole, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_entropies_are_left_out_where_nobody_asks():
+    scores = score_targets(torch.randn(3, 4), lambda rows: rows, 4, torch.tensor([0, 1, 2]), Scoring(1.0, False))
+    assert scores.entropies is None

@@ -1,0 +1,63 @@
+import numpy as np
+import pytest
+
+from jobs.engines.embedded.model import PolicyModel
+from jobs.engines.embedded.packing import TokenSequence
+from jobs.engines.embedded.scoring import score_sequences
+from tests.jobs.engines.embedded.prompts import plain_scores, ragged_prompts
+from tests.jobs.engines.tiny_models import ARCHITECTURES, VOCABULARY_SIZE, build_policy
+
+
+def ragged_sequences(count=14, seed=11, longest=40):
+    rng = np.random.default_rng(seed)
+    return [
+        TokenSequence(prompt, rng.integers(0, VOCABULARY_SIZE, rng.integers(1, longest)).astype(np.int32))
+        for prompt in ragged_prompts(count, seed)
+    ]
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_scores_are_those_of_a_plain_forward(architecture, temperature):
+    policy = build_policy(architecture)
+    sequences = ragged_sequences()
+    scores = score_sequences(policy, sequences, temperature)
+    for item, log_probs, entropies in zip(sequences, scores.log_probs, scores.entropies, strict=True):
+        expected, expected_entropies = plain_scores(policy.model, item.prompt_ids, item.token_ids, temperature)
+        np.testing.assert_allclose(log_probs, expected, atol=1e-4)
+        np.testing.assert_allclose(entropies, expected_entropies, atol=1e-4)
+        assert log_probs.dtype == entropies.dtype == np.float32
+
+
+@pytest.mark.parametrize("architecture", ["qwen2_tied", "gpt2"])
+def test_scores_of_a_row_do_not_depend_on_its_neighbours(architecture):
+    policy = build_policy(architecture)
+    sequences = ragged_sequences()
+    together = score_sequences(policy, sequences, 1.0)
+    for position in (0, 5, 13):
+        alone = score_sequences(policy, [sequences[position]], 1.0)
+        np.testing.assert_allclose(together.log_probs[position], alone.log_probs[0], atol=1e-5)
+        np.testing.assert_allclose(together.entropies[position], alone.entropies[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gpt2"])
+def test_a_small_token_budget_changes_neither_scores_nor_order(architecture, monkeypatch):
+    policy = build_policy(architecture)
+    sequences = ragged_sequences()
+    whole = score_sequences(policy, sequences, 1.0)
+    num_bytes = 16 * policy.backend.training_bytes_per_token
+    monkeypatch.setattr(PolicyModel, "working_bytes", property(lambda _: num_bytes))
+    split = score_sequences(policy, sequences, 1.0)
+    for one, other in zip(whole.log_probs, split.log_probs, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def test_nothing_to_score_gives_nothing():
+    scores = score_sequences(build_policy(), [], 1.0)
+    assert scores.log_probs == scores.entropies == []
+
+
+def test_an_empty_response_is_refused():
+    empty = TokenSequence(np.array([3], dtype=np.int32), np.empty(0, dtype=np.int32))
+    with pytest.raises(ValueError, match="at least one token"):
+        score_sequences(build_policy(), [empty], 1.0)
