@@ -7,7 +7,13 @@ import streamlit as st
 from app import theme
 from app.components import supervisor_banner
 
-st.set_page_config(page_title="ExGRPO Workbench", page_icon=theme.ICON, layout="wide", initial_sidebar_state=224)
+st.set_page_config(
+    page_title="ExGRPO Workbench",
+    page_icon=theme.ICON,
+    layout="wide",
+    initial_sidebar_state=224,
+    menu_items={"About": "**ExGRPO Workbench**: run ExGRPO training, and see what its replay buffer does."},
+)
 st.html(Path(__file__).parent / "style.css")
 st.logo(theme.LOGO, size="large", icon_image=theme.ICON)
 page = st.navigation(

@@ -24,7 +24,7 @@ from db.session import Database, open_database
 
 ANSWER_SECONDS = 1.0
 SUPERVISOR_AWAY_SECONDS = 15.0
-MAX_CHART_POINTS = 400
+MAX_CHART_POINTS = 300
 _LOG_BYTES = 128 * 1024
 
 Answer = TypeVar("Answer")

@@ -10,14 +10,17 @@ NO_PRESET = "paper defaults"
 DEFAULT_PRESET = "chains-exgrpo"
 
 
-def _start() -> tuple[TrainSpec, str, str | None]:
-    """Return the specification to start from, a key that names it, and its preset."""
+def _start() -> tuple[TrainSpec, str]:
+    """Return the specification to start from and a key that names it."""
     source = st.query_params.get("from")
     if source:
         try:
-            return commands.clone(source), f"from-{source}", None
+            spec = commands.clone(source)
         except CommandError as error:
             notice.show("error", "Cannot clone that run", str(error))
+        else:
+            st.caption("Starts from the values of an earlier run. **New run** in the menu starts from a preset.")
+            return spec, f"from-{source}"
     names = commands.preset_names()
     chosen = st.selectbox(
         "Preset",
@@ -28,24 +31,24 @@ def _start() -> tuple[TrainSpec, str, str | None]:
         help="Where the form starts; every field can be changed",
         width=420,
     )
-    if chosen == NO_PRESET:
-        return TrainSpec(), "defaults", None
-    return commands.load_preset(chosen), f"preset-{chosen}", chosen
+    return (TrainSpec(), "defaults") if chosen == NO_PRESET else (commands.load_preset(chosen), f"preset-{chosen}")
+
+
+def _launch(spec: TrainSpec) -> None:
+    try:
+        run_id = commands.submit(spec)
+    except CommandError as error:
+        notice.show("error", "Could not launch", str(error))
+    else:
+        st.switch_page("app_pages/run.py", query_params={"run": run_id})
 
 
 st.title("New run", anchor=False)
-spec, origin, preset = _start()
-start = spec.model_dump(mode="json")
+start, origin = _start()
 form, summary = st.columns([5, 3], gap="large")
 with form:
-    content = spec_form.show(start, origin)
+    content = spec_form.show(start.model_dump(mode="json"), origin)
 with summary:
-    base = start if preset else TrainSpec().model_dump(mode="json")
-    launched = spec_summary.show(content, base, preset)
+    launched = spec_summary.show(content)
     if launched is not None:
-        try:
-            run_id = commands.submit(launched)
-        except CommandError as error:
-            notice.show("error", "Could not launch", str(error))
-        else:
-            st.switch_page("app_pages/run.py", query_params={"run": run_id})
+        _launch(launched)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
@@ -57,7 +58,7 @@ def heatmap(rows: Sequence[BucketRow], rollouts_per_question: int, quantity: str
         go.Heatmap(
             x=steps,
             y=[f"{bucket}/{rollouts_per_question}" for bucket in buckets],
-            z=[[values.get((step, bucket), 0) for step in steps] for bucket in buckets],
+            z=np.array([[values.get((step, bucket), 0) for step in steps] for bucket in buckets], dtype=np.int32),
             colorscale=[[0, colours.empty_cell], [1, colours.full_cell]],
             zmin=0,
             ygap=2,

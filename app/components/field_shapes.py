@@ -102,7 +102,7 @@ def _shape(path: str, annotation: object, doc: str) -> FieldShape:
     symbol, explanation = split_symbol(doc)
     annotation, is_optional = _without_none(annotation)
     kind, options = _kind(annotation)
-    label = path.rpartition(".")[2].replace("_", " ").capitalize()
+    label = re.sub("^num_", "number of ", path.rpartition(".")[2]).replace("_", " ").capitalize()
     return FieldShape(path, label, symbol, explanation, kind, options, is_optional)
 
 

@@ -96,9 +96,9 @@ def _held_out_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow, evaluat
     held_out = [evaluation for evaluation in evaluations if evaluation.question_set == "held_out"]
     gain = None
     if len(held_out) > 1:
-        gain = f"{100 * (held_out[-1].avg_at_n - held_out[0].avg_at_n):+.1f} points"
+        gain = f"{100 * (held_out[-1].avg_at_n - held_out[0].avg_at_n):+.1f} held out"
     tile.metric(
-        f"Held out Avg@{held_out[-1].samples_per_question}" if held_out else "Held out",
+        f"Avg@{held_out[-1].samples_per_question}" if held_out else "Avg@n",
         share(held_out[-1].avg_at_n if held_out else row.last_avg_at_n),
         gain,
         border=True,

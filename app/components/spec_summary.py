@@ -1,23 +1,24 @@
 """What a form stands for: whether it can run, its command, its YAML, and the button that starts it."""
 
-from collections.abc import Mapping
-
 import streamlit as st
 
 from app import commands
 from app.commands import SpecError, TrainSpec
 from app.components import bucket_weights, notice
-from app.components.spec_text import as_yaml, differences, shell_command
+from app.components.spec_text import Difference, as_yaml, differences, shell_command
 from app.formats import inert
 
 
-def show(content: dict[str, object], base: Mapping[str, object], preset: str | None) -> TrainSpec | None:
+def show(content: dict[str, object]) -> TrainSpec | None:
     """Show the summary of a form; return the specification when it is to be launched."""
     spec = check(content)
+    preset, base = _base(spec) if spec is not None else (None, TrainSpec())
+    changes = differences(base.model_dump(mode="json"), spec.model_dump(mode="json")) if spec is not None else []
     with st.container(border=True, key="spec-verdict"):
-        changes = differences(base, content)
         if spec is not None:
-            st.markdown(f":green[:material/check_circle:] **Ready to launch** &nbsp; :gray[{_count(len(changes))}]")
+            st.markdown(
+                f":green[:material/check_circle:] **Ready to launch** &nbsp; :gray[{_count(len(changes), preset)}]"
+            )
             st.caption(estimate(spec))
         is_launched = st.button(
             "Launch run",
@@ -33,7 +34,7 @@ def show(content: dict[str, object], base: Mapping[str, object], preset: str | N
         with st.container(border=True, key="bucket-weights-card"):
             algorithm = spec.algorithm
             bucket_weights.show(algorithm.rollouts_per_question, algorithm.bucket_center, algorithm.bucket_spread)
-    _as_text(spec, preset, differences(base, spec.model_dump(mode="json")))
+    _as_text(spec, preset, changes)
     return spec if is_launched else None
 
 
@@ -58,7 +59,13 @@ def estimate(spec: TrainSpec) -> str:
     )
 
 
-def _as_text(spec: TrainSpec, preset: str | None, changes: list) -> None:
+def _base(spec: TrainSpec) -> tuple[str | None, TrainSpec]:
+    """Return the preset that the specification started from with its name, or the paper's defaults."""
+    is_known = spec.preset is not None and spec.preset in commands.preset_names()
+    return (spec.preset, commands.load_preset(spec.preset)) if is_known else (None, TrainSpec())
+
+
+def _as_text(spec: TrainSpec, preset: str | None, changes: list[Difference]) -> None:
     text = as_yaml(spec.model_dump(mode="json"))
     with st.container(border=True, key="spec-text"):
         st.markdown("**The same from a shell**")
@@ -76,7 +83,8 @@ def _as_text(spec: TrainSpec, preset: str | None, changes: list) -> None:
         )
 
 
-def _count(num_changes: int) -> str:
+def _count(num_changes: int, preset: str | None) -> str:
+    origin = "the preset" if preset else "the paper's defaults"
     if num_changes == 0:
-        return "as the preset has it"
-    return f"{num_changes} change{'s' if num_changes > 1 else ''}"
+        return f"as {origin}" if preset is None else f"as {origin} has it"
+    return f"{num_changes} change{'s' if num_changes > 1 else ''} from {origin}"

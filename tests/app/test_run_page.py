@@ -44,8 +44,8 @@ def test_running_run_shows_progress_pace_and_a_stop_button(open_page):
 def test_finished_run_shows_time_taken_and_gain(open_page):
     page = open_page("run", run="run-finished")
     assert metric(page, "Time taken").value == "48 s"
-    assert metric(page, "Held out Avg@8").value == "60.0 %"
-    assert metric(page, "Held out Avg@8").delta == "+30.0 points"
+    assert metric(page, "Avg@8").value == "60.0 %"
+    assert metric(page, "Avg@8").delta == "+30.0 held out"
     assert labels(page.button) == ["Clone"]
     assert len(page.get("plotly_chart")) == 10
 
