@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 
 from exgrpo_core.types import Question, Replay, RolloutGroup, Trajectory
 from jobs.ragged import list_column, mean_of_each
-from jobs.run_directory import sync_folder
 
 KeepsTokens = Callable[[Trajectory], bool]
 """Whether a fresh trajectory's per-token values are kept."""
@@ -41,14 +40,17 @@ def step_table(groups: Sequence[RolloutGroup], keeps_tokens: KeepsTokens) -> pa.
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
-    """Write a table; the file appears whole, and is on disk when this returns."""
+    """Write a table; the file appears whole, with its content on disk.
+
+    Its name is on disk once the event that follows is: a journaling file system writes both in order. A folder sync of
+    its own would double what a step waits for the disk.
+    """
     unfinished = path.with_name(path.name + ".tmp")
     with unfinished.open("wb") as file:
         pq.write_table(table, file, compression="zstd", use_dictionary=["verdict"], write_statistics=False)
         file.flush()
         os.fsync(file.fileno())
     unfinished.replace(path)
-    sync_folder(path.parent)
 
 
 def read_step_rows(path: Path) -> dict[str, list[dict[str, Any]]]:
