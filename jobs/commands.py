@@ -1,9 +1,10 @@
 """What users do to runs: every command writes files, in the run's folder and in the journal, never the database."""
 
-import os
 import shutil
 from pathlib import Path
 
+from exgrpo_core.experience_management.corruption import BufferCorruptionError
+from jobs.branching import link_checkpoint
 from jobs.journal import Journal, JournalKind
 from jobs.queue import asked_attempts
 from jobs.run_directory import RunDirectory, RunDirectoryError
@@ -29,7 +30,10 @@ def submit(runs_root: Path, spec: TrainSpec) -> str:
     try:
         runs_root.mkdir(parents=True, exist_ok=True)
         run = RunDirectory.create(runs_root, _with_absolute_paths(spec))
-        Journal(runs_root).append(JournalKind.SUBMITTED, run.run_id, attempt=1)
+        journal = Journal(runs_root)
+        for name in spec.tags:
+            journal.append(JournalKind.TAGGED, run.run_id, tag=name)
+        journal.append(JournalKind.SUBMITTED, run.run_id, attempt=1)
     except OSError as error:
         raise CommandError(f"{runs_root}: cannot be written ({error.strerror}); choose another runs root.") from None
     return run.run_id
@@ -92,11 +96,10 @@ def branch(runs_root: Path, run_id: str, step: int) -> str:
         raise CommandError(f"{run_id} cannot be branched at step {step}: {fault}; choose another step.")
     run = RunDirectory.create(runs_root, clone(runs_root, run_id), parent_run_id=parent.run_id, branched_from_step=step)
     try:
-        _link_tree(parent.buffer_path, run.buffer_path)
-        _link_tree(checkpoint, checkpoint_path(run.checkpoints_path, step))
-    except OSError as error:
+        link_checkpoint(parent, run, step)
+    except (OSError, BufferCorruptionError) as error:
         shutil.rmtree(run.path, ignore_errors=True)
-        raise CommandError(f"{run_id} cannot be branched ({error.strerror}); make room on the disk.") from None
+        raise CommandError(f"{run_id} cannot be branched at step {step}: {error}.") from None
     Journal(runs_root).append(JournalKind.SUBMITTED, run.run_id, attempt=1)
     return run.run_id
 
@@ -153,15 +156,3 @@ def _with_absolute_paths(spec: TrainSpec) -> TrainSpec:
     if spec.external_experience is not None:
         changes["external_experience"] = spec.external_experience.resolve()
     return spec.model_copy(update=changes)
-
-
-def _link_tree(source: Path, target: Path) -> None:
-    shutil.copytree(source, target, copy_function=_link_or_copy, dirs_exist_ok=True)
-
-
-def _link_or_copy(source: str, target: str) -> str:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
-    return target

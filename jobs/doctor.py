@@ -37,7 +37,7 @@ class Check:
     advice: str = ""
 
 
-def examine(runs_root: Path, database_url: str, port: int) -> list[Check]:
+def examine(runs_root: Path, database_url: str | None, port: int) -> list[Check]:
     """Run every check; a check never raises and changes nothing but a temporary file in the runs root."""
     checks: list[tuple[str, Callable[[], Check]]] = [
         ("Python", check_python),
@@ -122,9 +122,9 @@ def check_disk(runs_root: Path) -> Check:
     return Check("disk", CheckResult.WARNING, f"{free:.1f} GiB free", advice)
 
 
-def check_database(database_url: str, runs_root: Path) -> Check:
+def check_database(database_url: str | None, runs_root: Path) -> Check:
     """The database opens, its schema brought up to date on the way."""
-    from jobs.supervisor.indexing import describe_database
+    from jobs.supervisor.reading import describe_database
 
     is_good, detail = describe_database(database_url, runs_root)
     advice = "" if is_good else "Check EXGRPO_DATABASE_URL, or run `exgrpo db upgrade` or `exgrpo db rebuild`."

@@ -37,7 +37,7 @@ def load_embedded_loop() -> TrainingLoop:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import torch
 
-    from jobs.training.loop import run_training
+    from jobs.training.composition import run_training
 
     torch.set_num_threads(_num_threads())
     return run_training
@@ -92,7 +92,7 @@ def build_recorder(run: RunDirectory, attempt: int, spec: TrainSpec) -> RunRecor
     """Return the recorder of an attempt, with the loggers that the specification asks for beside it."""
     from jobs.spool_recorder import SpoolRecorder
 
-    return SpoolRecorder(run, attempt, spec.recording.token_data)
+    return SpoolRecorder(run, attempt, spec.recording)
 
 
 def explain(error: BaseException) -> str:

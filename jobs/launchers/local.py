@@ -9,6 +9,8 @@ from jobs.launchers.processes import ProcessIdentity, identify
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 WORKER_MODULE = "jobs.worker"
+_CHILDREN: dict[int, subprocess.Popen[bytes]] = {}
+"""Detached processes that this one started, by pid: they outlive the launcher that started them."""
 
 
 class LaunchError(Exception):
@@ -21,7 +23,6 @@ class LocalLauncher:
     def __init__(self, worker_module: str = WORKER_MODULE, python: str = sys.executable) -> None:
         self._worker_module = worker_module
         self._python = python
-        self._children: dict[int, subprocess.Popen[bytes]] = {}
 
     def start(self, run_path: Path, attempt: int, log_path: Path) -> ProcessIdentity:
         """Start the worker of one attempt and return who it is.
@@ -32,7 +33,6 @@ class LocalLauncher:
         command = [self._python, "-P", "-m", self._worker_module, str(run_path.resolve()), str(attempt)]
         with log_path.open("ab") as log:
             child = start_detached(command, log.fileno(), run_path)
-        self._children[child.pid] = child
         identity = identify(child.pid)
         if identity is None:
             raise LaunchError(f"The worker ended at once with exit code {child.poll()}; see {log_path.name}.")
@@ -40,12 +40,12 @@ class LocalLauncher:
 
     def exit_code(self, worker: ProcessIdentity) -> int | None:
         """Return how a worker of this launcher ended, negative for a signal; None if it runs or another started it."""
-        child = self._children.get(worker.pid)
+        child = _CHILDREN.get(worker.pid)
         return None if child is None else child.poll()
 
     def reap(self) -> None:
         """Collect the exit codes of workers that ended, so that none stays a zombie."""
-        for child in self._children.values():
+        for child in _CHILDREN.values():
             child.poll()
 
 
@@ -60,7 +60,7 @@ def start_detached(command: list[str], output: int, folder: Path) -> subprocess.
     environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     environment["PYTHONUNBUFFERED"] = "1"
     try:
-        return subprocess.Popen(
+        child = subprocess.Popen(
             command,
             cwd=folder,
             env=environment,
@@ -72,3 +72,5 @@ def start_detached(command: list[str], output: int, folder: Path) -> subprocess.
         )
     except OSError as error:
         raise LaunchError(f"{command[0]}: cannot be started ({error.strerror}); check the environment.") from None
+    _CHILDREN[child.pid] = child
+    return child

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from jobs.attempt_files import write_outcome
-from jobs.journal import Journal, JournalEntry, JournalKind
+from jobs.journal import Journal, JournalKind
 from jobs.launchers.local import LaunchError, LocalLauncher
 from jobs.run_directory import AttemptClaimedError, RunDirectory, list_run_directories
 from jobs.run_state import RunState, read_state
@@ -27,10 +27,6 @@ class RunIndex(Protocol):
 
     def note_state(self, run: RunDirectory, state: RunState) -> None:
         """Take up a run, or the state that it has now."""
-        ...
-
-    def note_wish(self, entry: JournalEntry) -> None:
-        """Take up what a user asked for."""
         ...
 
     def refresh(self) -> None:
@@ -124,7 +120,6 @@ class Supervisor:
             if entry.kind in (JournalKind.SUBMITTED, JournalKind.RESUME_ASKED) and isinstance(attempt, int):
                 self._waiting.pop(entry.run_id, None)
                 self._waiting[entry.run_id] = self._asked[entry.run_id] = attempt
-            self._index.note_wish(entry)
         return {entry.run_id for entry in entries}
 
     def _discover(self) -> set[str]:
@@ -179,6 +174,8 @@ class Supervisor:
 
     def _note_state(self, run: RunDirectory) -> None:
         state = read_state(run, self._asked.get(run.run_id, 0))
+        if state.is_ended and run.run_id in self._watches:
+            return  # the end is told once nothing of the run is left
         if state.differs_from(self._states.get(run.run_id)):
             self._index.note_state(run, state)
         self._states[run.run_id] = state

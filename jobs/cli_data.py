@@ -1,0 +1,54 @@
+"""Commands that move runs in and out, and look after the database."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jobs.cli_options import DEFAULT_RUNS_ROOT, DatabaseUrl, RunName, RunsRoot, say
+
+
+def import_(
+    source: Annotated[Path, typer.Argument(metavar="DIR", help="Folder or .tar.gz file of a run.", exists=True)],
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+) -> None:
+    """Copy a run from elsewhere into the runs root."""
+    from jobs.archive import import_run
+
+    say(import_run(source, runs_root))
+
+
+def export(
+    run: RunName,
+    out: Annotated[
+        Path | None, typer.Argument(metavar="OUT", help="A .tar.gz file, or a folder to copy the run into.")
+    ] = None,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+) -> None:
+    """Write a run as one .tar.gz file, or copy its folder."""
+    from jobs.archive import export_run
+    from jobs.commands import open_run
+    from jobs.run_lookup import find_run_id
+
+    folder = open_run(runs_root, find_run_id(runs_root, run))
+    say(str(export_run(folder, out or Path(f"{folder.run_id}.tar.gz"))))
+
+
+def upgrade(runs_root: RunsRoot = DEFAULT_RUNS_ROOT, database_url: DatabaseUrl = None) -> None:
+    """Bring the database's schema up to date."""
+    from db.schema import current_revision
+    from db.session import open_database
+
+    database = open_database(database_url, runs_root)
+    try:
+        say(f"The database has schema {current_revision(database)}.")
+    finally:
+        database.close()
+
+
+def rebuild(runs_root: RunsRoot = DEFAULT_RUNS_ROOT, database_url: DatabaseUrl = None) -> None:
+    """Drop the database and build it anew from the run folders and the journal."""
+    from jobs.supervisor.reading import rebuild_index
+
+    num_runs = rebuild_index(runs_root, database_url)
+    say(f"Built anew from {num_runs} runs.")

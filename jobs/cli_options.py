@@ -1,0 +1,96 @@
+"""Options that commands share, and how they print."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+RUNS_ROOT_VARIABLE = "EXGRPO_RUNS_ROOT"
+DATABASE_URL_VARIABLE = "EXGRPO_DATABASE_URL"
+DEBUG_VARIABLE = "EXGRPO_DEBUG"
+EXIT_FAILURE = 1
+EXIT_BAD_INPUT = 2
+EXIT_STOPPED = 3
+DEFAULT_PORT = 8501
+
+RunsRoot = Annotated[
+    Path, typer.Option("--runs-root", envvar=RUNS_ROOT_VARIABLE, help="Folder that holds the runs.", file_okay=False)
+]
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option("--database-url", envvar=DATABASE_URL_VARIABLE, help="Database; by default SQLite in the runs root."),
+]
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="Run id, a unique beginning of it, or the run's name.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+DEFAULT_RUNS_ROOT = Path("runs")
+
+
+def say(text: str) -> None:
+    """Print one line of a result."""
+    typer.echo(text)
+
+
+def tell(text: str) -> None:
+    """Print one line about what is going on, beside the result."""
+    typer.echo(text, err=True)
+
+
+def print_json(content: object) -> None:
+    """Print a result as JSON: dates in ISO form, data classes as mappings."""
+    typer.echo(json.dumps(content, indent=2, default=_plain))
+
+
+def explain(error: Exception) -> tuple[str, int]:
+    """Return one sentence on an error and the exit code that belongs to it: 2 for bad input, 1 for a failure."""
+    from db.session import DatabaseError
+    from jobs.archive import ArchiveError
+    from jobs.commands import CommandError
+    from jobs.run_directory import RunDirectoryError
+    from jobs.specs import SpecError
+    from jobs.supervisor.instance import SupervisorRunningError
+
+    if isinstance(error, CommandError | SpecError | ArchiveError | RunDirectoryError):
+        return str(error), EXIT_BAD_INPUT
+    if isinstance(error, DatabaseError | SupervisorRunningError):
+        return str(error), EXIT_FAILURE
+    if isinstance(error, OSError):
+        return f"{error.filename or 'A file'}: {error.strerror or error}.", EXIT_FAILURE
+    first_line = next(iter(str(error).splitlines()), "")
+    hint = f"Set {DEBUG_VARIABLE}=1 to see the traceback."
+    return f"Unexpected {type(error).__name__}: {first_line} {hint}", EXIT_FAILURE
+
+
+class FriendlyGroup(typer.core.TyperGroup):
+    """A group of commands that ends with one sentence where a command raises."""
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - the signature of typer's own class
+        """Run the chosen command; any error becomes one line on stderr and an exit code."""
+        if os.environ.get(DEBUG_VARIABLE):
+            return super().invoke(ctx)
+        return _guarded(lambda: super(FriendlyGroup, self).invoke(ctx))
+
+
+def _guarded(call: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever the command returns
+    try:
+        return call()
+    except Exception as error:
+        if type(error).__module__.split(".")[0] in {"typer", "click"}:
+            raise
+        sentence, code = explain(error)
+        tell(sentence)
+        raise typer.Exit(code) from None
+
+
+def _plain(value: object) -> object:
+    import dataclasses
+    from datetime import datetime
+
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="seconds")
+    return str(value)

@@ -1,0 +1,209 @@
+"""Commands that list, show, stop, resume, clone and mark runs."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from jobs.cli_options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, print_json, say
+
+if TYPE_CHECKING:
+    from db.rows import RunRow
+
+FOLLOW_SECONDS = 0.3
+
+
+def runs(runs_root: RunsRoot = DEFAULT_RUNS_ROOT, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
+    """List all runs, newest first."""
+    from db.queries.runs import list_runs
+    from jobs.supervisor.reading import open_fresh_index
+
+    with open_fresh_index(runs_root, database_url) as database:
+        rows = list_runs(database)
+    if as_json:
+        print_json([_without_curve(row) for row in rows])
+    elif rows:
+        _print_table(rows)
+    else:
+        say(f"No runs in {runs_root} yet; `exgrpo train` starts one.")
+
+
+def show(
+    run: RunName, runs_root: RunsRoot = DEFAULT_RUNS_ROOT, database_url: DatabaseUrl = None, as_json: AsJson = False
+) -> None:
+    """Show one run: state, newest metrics, evaluations, attempts and checkpoints."""
+    from jobs.run_lookup import find_run_id
+    from jobs.supervisor.reading import open_fresh_index, summarize_run
+
+    run_id = find_run_id(runs_root, run)
+    with open_fresh_index(runs_root, database_url) as database:
+        summary = summarize_run(database, run_id)
+    if as_json:
+        print_json(summary)
+    else:
+        _print_summary(summary)
+
+
+def logs(
+    run: RunName,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run ends.")] = False,
+) -> None:
+    """Print what a run's worker printed."""
+    from jobs.commands import open_run, state_of
+    from jobs.run_lookup import find_run_id
+
+    folder = open_run(runs_root, find_run_id(runs_root, run))
+    offset = _print_from(folder.log_path, 0)
+    while follow:
+        is_over = state_of(runs_root, folder).is_ended
+        offset = _print_from(folder.log_path, offset)
+        if is_over:
+            return
+        time.sleep(FOLLOW_SECONDS)
+
+
+def stop(run: RunName, runs_root: RunsRoot = DEFAULT_RUNS_ROOT) -> None:
+    """Ask a run to stop after the step it is in, with a checkpoint."""
+    from jobs import commands
+    from jobs.run_lookup import find_run_id
+
+    run_id = find_run_id(runs_root, run)
+    commands.stop(runs_root, run_id)
+    say(f"{run_id} stops after the step it is in.")
+
+
+def resume(run: RunName, runs_root: RunsRoot = DEFAULT_RUNS_ROOT) -> None:
+    """Queue a run again, to go on from its newest whole checkpoint."""
+    from jobs import commands
+    from jobs.run_lookup import find_run_id
+
+    run_id = find_run_id(runs_root, run)
+    commands.resume(runs_root, run_id)
+    _say_queued(runs_root, run_id)
+
+
+def clone(
+    run: RunName,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: key=value.")] = None,
+    submits: Annotated[bool, typer.Option("--submit", help="Queue the new run instead of printing it.")] = False,
+) -> None:
+    """Print a run's specification, changed as asked for, or queue a new run of it."""
+    from jobs import commands
+    from jobs.run_lookup import find_run_id
+    from jobs.spec_settings import apply_settings
+    from jobs.specs import dump_spec
+
+    spec = apply_settings(commands.clone(runs_root, find_run_id(runs_root, run)), settings or [])
+    if submits:
+        _say_queued(runs_root, commands.submit(runs_root, spec))
+    else:
+        typer.echo(dump_spec(spec), nl=False)
+
+
+def branch(
+    run: RunName,
+    step: Annotated[int, typer.Option("--step", help="Step of the checkpoint to start from.")],
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+) -> None:
+    """Queue a new run that goes on from a checkpoint of another."""
+    from jobs import commands
+    from jobs.run_lookup import find_run_id
+
+    _say_queued(runs_root, commands.branch(runs_root, find_run_id(runs_root, run), step))
+
+
+def tag(
+    run: RunName,
+    name: Annotated[str, typer.Argument(metavar="TAG", help="The tag.")],
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    removes: Annotated[bool, typer.Option("--remove", help="Take the tag away.")] = False,
+) -> None:
+    """Give a run a tag, or take it away."""
+    from jobs import commands
+    from jobs.run_lookup import find_run_id
+
+    commands.tag(runs_root, find_run_id(runs_root, run), name, is_set=not removes)
+
+
+def note(
+    run: RunName,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The note.")],
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+) -> None:
+    """Add a note to a run."""
+    from jobs import commands
+    from jobs.run_lookup import find_run_id
+
+    commands.note(runs_root, find_run_id(runs_root, run), text)
+
+
+def _say_queued(runs_root: Path, run_id: str) -> None:
+    from jobs.supervisor.instance import read_supervisor
+
+    say(run_id)
+    if read_supervisor(runs_root) is None:
+        typer.echo("It waits: no supervisor runs here; start one with `exgrpo up`.", err=True)
+
+
+def _print_from(path: Path, offset: int) -> int:
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            content = file.read()
+    except FileNotFoundError:
+        return offset
+    typer.echo(content.decode("utf-8", errors="replace"), nl=False)
+    return offset + len(content)
+
+
+def _without_curve(row: "RunRow") -> dict[str, Any]:
+    import dataclasses
+
+    content = dataclasses.asdict(row)
+    content.pop("pass_at_1_curve")
+    return content
+
+
+def _print_table(rows: "list[RunRow]") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("run", "name", "state", "method", "step", "Pass@1", "Avg@n"):
+        table.add_column(heading, no_wrap=heading == "run")
+    for row in rows:
+        table.add_row(
+            row.run_id,
+            row.name,
+            row.status,
+            row.method,
+            f"{row.step}/{row.num_steps}",
+            _rate(row.last_pass_at_1),
+            _rate(row.last_avg_at_n),
+        )
+    Console().print(table)
+
+
+def _print_summary(summary: dict[str, Any]) -> None:
+    row = summary["run"]
+    reason = f": {row['status_reason']}" if row["status_reason"] else ""
+    say(f"{row['run_id']} {row['name']!r} {row['status']}{reason}")
+    say(f"{row['method']} on {row['model']}, {row['dataset']}; step {row['step']} of {row['num_steps']}")
+    for evaluation in summary["evaluations"]:
+        say(
+            f"step {evaluation['step']:>5} {evaluation['question_set']:<9} Avg@{evaluation['samples_per_question']} "
+            f"{evaluation['avg_at_n']:.3f} ± {evaluation['interval']:.3f}"
+        )
+    for key, value in sorted(summary["metrics"].items()):
+        say(f"{key:<32} {value:.4g}")
+    for attempt in summary["attempts"]:
+        say(f"attempt {attempt['attempt']}: {attempt['status']} {attempt['status_reason']}".rstrip())
+    steps = [str(checkpoint["step"]) for checkpoint in summary["checkpoints"]]
+    say(f"checkpoints at steps: {', '.join(steps) or 'none'}")
+
+
+def _rate(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

@@ -1,0 +1,44 @@
+"""Runs a supervisor until it is told to end, or until nothing is left to do: `python -m jobs.supervisor`."""
+
+import argparse
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+from jobs.launchers.local import LocalLauncher
+from jobs.supervisor.indexing import DatabaseIndex
+from jobs.supervisor.instance import SupervisorRunningError
+from jobs.supervisor.loop import Supervisor, SupervisorSettings
+
+DATABASE_URL_VARIABLE = "EXGRPO_DATABASE_URL"
+
+
+def main(arguments: list[str] | None = None, launcher: LocalLauncher | None = None) -> int:
+    """Run the supervisor from a command line; SIGTERM and SIGINT end it, runs that are under way go on."""
+    parser = argparse.ArgumentParser(prog="python -m jobs.supervisor", description="Look after the runs of a folder.")
+    parser.add_argument("--runs-root", type=Path, required=True, help="folder that holds the run directories")
+    parser.add_argument("--max-running", type=int, default=1, help="runs that may run at once")
+    parser.add_argument("--until-idle", action="store_true", help="end when nothing runs and nothing waits")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    ends: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda received, _frame: ends.append(received))
+    index = DatabaseIndex(os.environ.get(DATABASE_URL_VARIABLE), options.runs_root)
+    try:
+        supervisor = Supervisor(options.runs_root, index, launcher, SupervisorSettings(options.max_running))
+    except SupervisorRunningError as error:
+        logging.getLogger(__name__).error("%s", error)
+        return 1
+    try:
+        supervisor.look()
+        supervisor.run(lambda: bool(ends) or (options.until_idle and supervisor.is_idle and not index.is_behind))
+    finally:
+        supervisor.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""Keeps the database's index of runs up to date from their files; never holds up or fails what runs."""
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from db.queries.runs import list_runs
+from db.session import Database, DatabaseError, open_database
+from jobs.journal import Journal
+from jobs.run_directory import RunDirectory
+from jobs.run_state import RunState
+from jobs.supervisor.run_index import RunIndexing
+from jobs.supervisor.wishes import apply_wishes
+
+logger = logging.getLogger(__name__)
+
+RETRY_SECONDS = 5.0
+REFRESH_SECONDS = 0.4
+"""A refresh that has more to do goes on at the next one, so that a long backlog holds up no start and no stop."""
+_ALL_RUNS = 1_000_000
+
+
+class DatabaseIndex:
+    """The database as a supervisor sees it. Everything in it follows from files, so what fails is done again later."""
+
+    def __init__(self, database_url: str | None, runs_root: Path) -> None:
+        self._url = database_url
+        self._runs_root = runs_root
+        self._journal = Journal(runs_root)
+        self._database: Database | None = None
+        self._retry_at = 0.0
+        self._known: dict[str, tuple[str, str, int]] = {}
+        self._work: dict[str, RunIndexing] = {}
+        self._troubles: dict[str, str] = {}
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether files hold more than the database does, as far as was looked."""
+        return any(not work.is_caught_up for work in self._work.values())
+
+    def note_state(self, run: RunDirectory, state: RunState) -> None:
+        """Take up a run, or the state that it has now, at the next refresh."""
+        work = self._work.setdefault(run.run_id, RunIndexing(run))
+        work.note(state)
+
+    def refresh(self, budget_seconds: float = REFRESH_SECONDS) -> None:
+        """Bring the database up to date; when it cannot be reached, try again some seconds later."""
+        if time.monotonic() < self._retry_at:
+            return
+        try:
+            self._refresh(self._open(), time.monotonic() + budget_seconds)
+        except (DatabaseError, SQLAlchemyError) as error:
+            logger.warning("The database is behind: %s", str(error).splitlines()[0])
+            self._retry_at = time.monotonic() + RETRY_SECONDS
+            self.close()
+
+    def close(self) -> None:
+        """Let the database go."""
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    def _open(self) -> Database:
+        if self._database is None:
+            self._database = open_database(self._url, self._runs_root)
+            rows = list_runs(self._database, include_archived=True, limit=_ALL_RUNS)
+            self._known = {row.run_id: (row.status, row.status_reason, row.attempt) for row in rows}
+        return self._database
+
+    def _refresh(self, database: Database, give_up_at: float) -> None:
+        new_run_ids = set()
+        for run_id, work in [*self._work.items()]:
+            if work.is_over and self._known.get(run_id) == work.key:
+                del self._work[run_id]
+                continue
+            self._guarded(run_id, lambda work=work: work.advance(database, give_up_at))  # type: ignore[misc]
+            if work.is_registered and run_id not in self._known:
+                new_run_ids.add(run_id)
+                self._known[run_id] = ("", "", 0)
+            if work.is_over and work.is_caught_up:
+                self._known[run_id] = work.key
+        apply_wishes(database, self._journal, new_run_ids)
+
+    def _guarded(self, run_id: str, action: Callable[[], None]) -> None:
+        """Do something for one run; one whose files are broken is passed over and holds up no other."""
+        try:
+            action()
+        except (OSError, ValueError, LookupError) as error:
+            if self._troubles.get(run_id) != str(error):
+                logger.warning("%s is not shown whole: %s", run_id, error)
+            self._troubles[run_id] = str(error)
+            self._work[run_id].give_up()

@@ -1,0 +1,107 @@
+"""Opening the database for a command, brought up to date first where no supervisor does that."""
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from db.queries import metrics, runs
+from db.queries.run_lookup import UnknownRunError
+from db.rows import EvaluationRow
+from db.session import Database, open_database
+from jobs.run_directory import list_run_directories
+from jobs.supervisor.indexing import DatabaseIndex
+from jobs.supervisor.instance import SupervisorRunningError
+from jobs.supervisor.loop import Supervisor, SupervisorSettings
+
+INTERVAL_FACTOR = 1.96
+"""Half a 95% interval in standard errors."""
+
+
+@contextmanager
+def open_fresh_index(runs_root: Path, database_url: str | None) -> Iterator[Database]:
+    """Give the database; where no supervisor looks after it, everything recorded so far is taken in first."""
+    database = open_database(database_url, runs_root)
+    try:
+        take_in_everything(runs_root, database_url)
+        yield database
+    finally:
+        database.close()
+
+
+def take_in_everything(runs_root: Path, database_url: str | None) -> bool:
+    """Do a supervisor's reading, without starting anything; False where a supervisor does it already."""
+    index = DatabaseIndex(database_url, runs_root)
+    try:
+        supervisor = Supervisor(runs_root, index, settings=SupervisorSettings(max_running=0))
+    except SupervisorRunningError:
+        return False
+    try:
+        supervisor.look()
+        while index.is_behind:
+            supervisor.look()
+    finally:
+        supervisor.close()
+    return True
+
+
+def rebuild_index(runs_root: Path, database_url: str | None) -> int:
+    """Drop the database, build it anew from files and return the number of runs.
+
+    Raises:
+        SupervisorRunningError: A supervisor writes to it.
+    """
+    from db.rebuild import reset
+    from jobs.supervisor.instance import read_supervisor
+
+    if read_supervisor(runs_root) is not None:
+        raise SupervisorRunningError(f"A supervisor looks after {runs_root}; end it first (Ctrl-C of `exgrpo up`).")
+    database = open_database(database_url, runs_root, upgrades=False)
+    try:
+        reset(database)
+    finally:
+        database.close()
+    take_in_everything(runs_root, database_url)
+    return len(list_run_directories(runs_root))
+
+
+def describe_database(database_url: str | None, runs_root: Path) -> tuple[bool, str]:
+    """Return whether the database opens, and what it is or what was wrong."""
+    from db.schema import current_revision
+    from db.session import DatabaseError
+
+    try:
+        database = open_database(database_url, runs_root)
+    except DatabaseError as error:
+        return False, str(error)
+    try:
+        kind = "SQLite" if database.is_sqlite else "PostgreSQL"
+        num_runs = sum(runs.count_runs(database).values())
+        return True, f"{kind}, schema {current_revision(database)}, {num_runs} runs"
+    finally:
+        database.close()
+
+
+def summarize_run(database: Database, run_id: str) -> dict[str, Any]:
+    """Return one run with its newest metrics, evaluations with half intervals, attempts and checkpoints.
+
+    Raises:
+        UnknownRunError: The database does not know it, since its folder cannot be read.
+    """
+    row = runs.get_run(database, run_id)
+    if row is None:
+        raise UnknownRunError(f"{run_id}: its folder cannot be read; look into run.json and spec.json.")
+    run = dataclasses.asdict(row)
+    run.pop("pass_at_1_curve")
+    return {
+        "run": run,
+        "metrics": metrics.last_metrics(database, run_id),
+        "evaluations": [_evaluation(item) for item in metrics.list_evaluations(database, run_id)],
+        "attempts": [dataclasses.asdict(item) for item in runs.list_attempts(database, run_id)],
+        "checkpoints": [dataclasses.asdict(item) for item in runs.list_checkpoints(database, run_id)],
+    }
+
+
+def _evaluation(row: EvaluationRow) -> dict[str, Any]:
+    return dataclasses.asdict(row) | {"interval": INTERVAL_FACTOR * row.standard_error}

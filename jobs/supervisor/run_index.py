@@ -1,0 +1,97 @@
+"""Taking one run's files into the database, a batch at a time."""
+
+import json
+import time
+
+from db import ingest
+from db.positions import read_position
+from db.session import Database
+from jobs.run_directory import RunDirectory
+from jobs.run_state import RunState
+from jobs.spool_reader import SpoolReader
+from jobs.status import RunStatus
+
+
+class RunIndexing:
+    """How far one run is taken in. An ended run shows its end only once everything before it is in."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        self._run = run
+        self._reader = SpoolReader(run)
+        self._state: RunState | None = None
+        self.is_registered = False
+        self._is_shown = False
+        self._position: str | None = None
+        self.is_caught_up = False
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What the database shall show: status, reason and attempt."""
+        assert self._state is not None
+        return (self._state.status.value, self._state.reason, self._state.attempt)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has ended, so that nothing more will come."""
+        return self._state is not None and self._state.is_ended
+
+    def note(self, state: RunState) -> None:
+        """Take up the state that the run has now."""
+        self._state = state
+        self._is_shown = False
+        self.is_caught_up = False
+
+    def give_up(self) -> None:
+        """Leave the run as far as it was taken in, until its state changes."""
+        self.is_caught_up = True
+
+    def advance(self, database: Database, give_up_at: float) -> None:
+        """Take in what the files hold beyond the database, until `give_up_at` at the latest.
+
+        Raises:
+            ValueError: The run's own files cannot be read.
+        """
+        if self._state is None or (self.is_over and self.is_caught_up):
+            return
+        if not self.is_registered:
+            self._register(database)
+        if not self._is_shown and not self.is_over:
+            self._show(database)
+        while self._take_batch(database):
+            if time.monotonic() >= give_up_at:
+                return
+        if not self._is_shown:
+            self._show(database)
+        self.is_caught_up = True
+
+    def _register(self, database: Database) -> None:
+        spec = json.loads(self._run.spec_path.read_text(encoding="utf-8"))
+        ingest.register_run(database, self._run.read_run_info(), spec)
+        self._position = read_position(database, ingest.run_source(self._run.run_id))
+        self.is_registered = True
+
+    def _take_batch(self, database: Database) -> bool:
+        """Take in one batch and return whether there is more."""
+        batch = self._reader.read(self._position)
+        if not batch.events and batch.position == self._position:
+            return False
+        num_new = ingest.ingest_events(database, self._run.run_id, batch.events, batch.position)
+        self._position = batch.position
+        if num_new and self._state is not None and self._state.status is RunStatus.QUEUED:
+            self._is_shown = False
+        return batch.has_more
+
+    def _show(self, database: Database) -> None:
+        assert self._state is not None
+        state = self._state
+        attempt = state.attempt or None
+        is_about_attempt = state.status is not RunStatus.QUEUED
+        ingest.set_status(
+            database,
+            self._run.run_id,
+            state.status.value,
+            state.reason,
+            attempt=attempt if is_about_attempt else None,
+            at=state.ended_at,
+        )
+        self._is_shown = True

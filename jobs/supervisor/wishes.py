@@ -1,0 +1,41 @@
+"""Taking tags and notes from the journal into the database."""
+
+import logging
+from collections.abc import Set
+from datetime import datetime
+
+from db import annotations
+from db.positions import read_position
+from db.queries.run_lookup import UnknownRunError
+from db.session import Database
+from jobs.journal import Journal, JournalEntry, JournalKind
+
+logger = logging.getLogger(__name__)
+
+
+def apply_wishes(database: Database, journal: Journal, new_run_ids: Set[str]) -> None:
+    """Bring tags and notes up to date with the journal, from where the last reading ended.
+
+    Of `new_run_ids`, which the database has just come to know, everything ever said is taken in.
+    """
+    saved = int(read_position(database, annotations.JOURNAL_SOURCE) or 0)
+    entries, position = journal.read_from(saved)
+    if new_run_ids:
+        others = [entry for entry in entries if entry.run_id not in new_run_ids]
+        entries = [entry for entry in journal.entries() if entry.run_id in new_run_ids] + others
+    for entry in entries:
+        try:
+            _apply(database, entry)
+        except (UnknownRunError, KeyError) as error:
+            logger.warning("A journal entry is passed over: %s", error)
+    if position != saved:
+        annotations.save_journal_position(database, str(position))
+
+
+def _apply(database: Database, entry: JournalEntry) -> None:
+    if entry.kind is JournalKind.TAGGED:
+        annotations.add_tag(database, entry.run_id, str(entry.data["tag"]))
+    elif entry.kind is JournalKind.UNTAGGED:
+        annotations.remove_tag(database, entry.run_id, str(entry.data["tag"]))
+    elif entry.kind is JournalKind.NOTED:
+        annotations.add_note(database, entry.run_id, datetime.fromisoformat(entry.at), str(entry.data["text"]))

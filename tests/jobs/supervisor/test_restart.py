@@ -1,0 +1,151 @@
+"""Supervisors as processes of their own: killed, restarted, started twice."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobs import commands
+from jobs.attempt_files import read_heartbeat, write_heartbeat
+from jobs.launchers.local import LocalLauncher
+from jobs.run_directory import RunDirectory
+from jobs.status import RunStatus
+from jobs.supervisor.instance import SupervisorRunningError, read_supervisor
+from tests.jobs.supervisor.toy_bench import Bench, processes_of, toy_spec, wait_until
+
+SUPERVISOR = "tests.jobs.supervisor.toy_supervisor"
+
+
+def start_supervisor(runs_root: Path, *options: str) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, "-m", SUPERVISOR, "--runs-root", str(runs_root), *options])
+
+
+def end(process: subprocess.Popen, number: int = signal.SIGKILL) -> int:
+    process.send_signal(number)
+    return process.wait(timeout=20)
+
+
+def test_restarted_supervisor_adopts_the_running_worker_and_starts_no_second_one(bench: Bench):
+    run_id = bench.submit(toy_spec(400))
+    first = start_supervisor(bench.runs_root)
+    bench.wait_for_step(run_id, 3)
+    worker = bench.worker_pid(run_id)
+    end(first)
+    step = bench.step_of(run_id)
+    bench.wait_for_step(run_id, step + 3)
+    bench.start()
+    bench.look_until(run_id, RunStatus.RUNNING)
+    assert bench.worker_pid(run_id) == worker
+    assert bench.run_of(run_id).attempts() == [1]
+    commands.stop(bench.runs_root, run_id)
+    bench.look_until(run_id, RunStatus.STOPPED)
+
+
+def test_run_that_ended_while_no_supervisor_looked_is_told_right(bench: Bench):
+    run_id = bench.submit(toy_spec(30))
+    first = start_supervisor(bench.runs_root)
+    bench.wait_for_step(run_id, 3)
+    end(first)
+    wait_until(lambda: commands.state_of(bench.runs_root, bench.run_of(run_id)).is_ended, "the run's end")
+    bench.start()
+    bench.look_until(run_id, RunStatus.SUCCEEDED)
+
+
+def test_worker_killed_while_no_supervisor_looked_is_lost(bench: Bench):
+    run_id = bench.submit(toy_spec(400))
+    first = start_supervisor(bench.runs_root)
+    bench.wait_for_step(run_id, 3)
+    end(first)
+    os.kill(bench.worker_pid(run_id), signal.SIGKILL)
+    bench.start()
+    bench.look_until(run_id, RunStatus.LOST)
+
+
+def test_second_supervisor_on_the_same_root_leaves_at_once(bench: Bench):
+    first = start_supervisor(bench.runs_root)
+    wait_until(lambda: read_supervisor(bench.runs_root) is not None, "the first supervisor")
+    second = start_supervisor(bench.runs_root)
+    assert second.wait(timeout=20) == 1
+    with pytest.raises(SupervisorRunningError):
+        bench.start()
+    assert end(first, signal.SIGTERM) == 0
+
+
+def test_supervisors_that_start_together_give_a_run_one_worker(bench: Bench):
+    run_id = bench.submit(toy_spec(20))
+    together = [start_supervisor(bench.runs_root, "--until-idle") for _ in range(3)]
+    codes = sorted(process.wait(timeout=60) for process in together)
+    assert codes == [0, 1, 1]
+    assert bench.run_of(run_id).attempts() == [1]
+    assert commands.state_of(bench.runs_root, bench.run_of(run_id)).status is RunStatus.SUCCEEDED
+
+
+def test_ending_a_supervisor_leaves_its_run_going(bench: Bench):
+    run_id = bench.submit(toy_spec(400))
+    supervisor = start_supervisor(bench.runs_root)
+    bench.wait_for_step(run_id, 2)
+    assert end(supervisor, signal.SIGINT) == 0
+    step = bench.step_of(run_id)
+    bench.wait_for_step(run_id, step + 5)
+
+
+def test_second_worker_of_an_attempt_leaves_without_touching_it(bench: Bench):
+    run_id = bench.submit(toy_spec(100))
+    bench.start()
+    bench.look_until(run_id, RunStatus.RUNNING)
+    bench.wait_for_step(run_id, 2)
+    command = [sys.executable, "-m", "tests.jobs.supervisor.toy_worker", str(bench.run_of(run_id).path), "1"]
+    assert subprocess.run(command, stderr=subprocess.DEVNULL, timeout=30, check=False).returncode == 3
+    bench.look_until(run_id, RunStatus.SUCCEEDED)
+
+
+def test_attempt_that_was_claimed_but_never_started_is_lost_after_a_while(bench: Bench):
+    run_id = bench.submit(toy_spec(2))
+    path = bench.run_of(run_id).path
+    bench.run_of(run_id).claim_attempt(1)
+    long_ago = time.time() - 3600
+    os.utime(bench.run_of(run_id).attempt_path(1), (long_ago, long_ago))
+    bench.start()
+    bench.look_until(run_id, RunStatus.LOST)
+    assert "never started" in bench.supervisor.state_of(run_id).reason
+    commands.resume(bench.runs_root, run_id)
+    bench.look_until(run_id, RunStatus.SUCCEEDED)
+    assert RunDirectory(path).attempts() == [1, 2]
+
+
+def test_broken_folders_hold_up_no_other_run(bench: Bench, caplog):
+    (bench.runs_root / "no-run").mkdir()
+    (bench.runs_root / "broken").mkdir()
+    (bench.runs_root / "broken" / "run.json").write_text("{")
+    (bench.runs_root / "broken" / "spec.json").write_text("[]")
+    run_id = bench.submit(toy_spec(2))
+    bench.start()
+    bench.look_until(run_id, RunStatus.SUCCEEDED)
+    assert any("broken" in record.getMessage() for record in caplog.records)
+
+
+def test_unreachable_database_holds_up_no_run(bench: Bench):
+    (bench.runs_root / "workbench").mkdir(exist_ok=True)
+    (bench.runs_root / "workbench" / "workbench.db").mkdir()
+    run_id = bench.submit(toy_spec(2))
+    bench.start()
+    bench.look_until(run_id, RunStatus.SUCCEEDED)
+
+
+def test_worker_of_an_earlier_boot_is_gone_even_if_its_pid_lives(bench: Bench):
+    run_id = bench.submit(toy_spec(2))
+    run = bench.run_of(run_id)
+    run.claim_attempt(1)
+    identity = LocalLauncher("tests.jobs.supervisor.sleeper").start(run.path, 1, run.log_path)
+    wait_until(lambda: (run.attempt_path(1) / "heartbeat.json").exists(), "the sleeper's heartbeat")
+    heartbeat = read_heartbeat(run.attempt_path(1))
+    assert heartbeat is not None
+    write_heartbeat(run.attempt_path(1), replace(heartbeat, worker=replace(identity, boot_id="another")))
+    bench.start()
+    bench.look_until(run_id, RunStatus.LOST)
+    assert identity.pid in processes_of(bench.runs_root)

@@ -1,0 +1,85 @@
+"""A runs root with toy runs, and a supervisor that is driven look by look."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from jobs import commands
+from jobs.launchers.local import LocalLauncher
+from jobs.run_directory import RunDirectory
+from jobs.specs import TrainSpec
+from jobs.status import RunStatus
+from jobs.supervisor.indexing import DatabaseIndex
+from jobs.supervisor.loop import Supervisor, SupervisorSettings
+from jobs.supervisor.watch import StopPolicy
+
+TOY_WORKER = "tests.jobs.supervisor.toy_worker"
+PATIENCE_SECONDS = 20.0
+
+
+def toy_spec(num_steps: int = 3, *tags: str, checkpoint_interval: int = 1000, name: str = "toy") -> TrainSpec:
+    return TrainSpec(name=name, num_steps=num_steps, tags=tags, checkpoint_interval=checkpoint_interval)
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    give_up_at = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < give_up_at, f"waited in vain: {what}"
+        time.sleep(0.02)
+
+
+def processes_of(runs_root: Path) -> list[int]:
+    """Pids of workers of this runs root and of everything that their runs' folders are named to."""
+    found = []
+    for process in psutil.process_iter(["pid", "cmdline", "status"]):
+        words = process.info["cmdline"] or []
+        if any(str(runs_root) in word for word in words) and process.info["status"] != psutil.STATUS_ZOMBIE:
+            found.append(process.info["pid"])
+    return [pid for pid in found if pid != os.getpid()]
+
+
+class Bench:
+    """A runs root with a supervisor that is driven look by look."""
+
+    def __init__(self, runs_root: Path) -> None:
+        self.runs_root = runs_root
+        self.supervisor: Supervisor | None = None
+
+    def start(self, max_running: int = 1, grace_seconds: float = 60.0, term_seconds: float = 60.0) -> Supervisor:
+        settings = SupervisorSettings(max_running, StopPolicy(grace_seconds, term_seconds))
+        index = DatabaseIndex(None, self.runs_root)
+        self.supervisor = Supervisor(self.runs_root, index, LocalLauncher(TOY_WORKER, sys.executable), settings)
+        return self.supervisor
+
+    def submit(self, spec: TrainSpec) -> str:
+        return commands.submit(self.runs_root, spec)
+
+    def run_of(self, run_id: str) -> RunDirectory:
+        return RunDirectory.open(self.runs_root, run_id)
+
+    def look_until(self, run_id: str, *statuses: RunStatus) -> None:
+        supervisor = self.supervisor
+        assert supervisor is not None
+
+        def has_come() -> bool:
+            supervisor.look()
+            state = supervisor.state_of(run_id)
+            return state is not None and state.status in statuses
+
+        wait_until(has_come, f"{run_id} to be {statuses}, it is {supervisor.state_of(run_id)}")
+
+    def step_of(self, run_id: str) -> int:
+        state = commands.state_of(self.runs_root, self.run_of(run_id))
+        return state.heartbeat.step if state.heartbeat else 0
+
+    def wait_for_step(self, run_id: str, step: int) -> None:
+        wait_until(lambda: self.step_of(run_id) >= step, f"step {step}")
+
+    def worker_pid(self, run_id: str) -> int:
+        state = commands.state_of(self.runs_root, self.run_of(run_id))
+        assert state.heartbeat is not None
+        return state.heartbeat.worker.pid

@@ -1,0 +1,71 @@
+"""A worker whose training loop counts steps: no torch, no model. What it does is told by the specification's tags."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from exgrpo_core.step_report import StepReport
+from jobs.control import Control, TrainingError
+from jobs.recorder import RunRecorder
+from jobs.run_directory import RunDirectory
+from jobs.specs import TrainSpec
+from jobs.status import RunStatus
+from jobs.training.checkpoint import newest_whole_checkpoint, save_checkpoint
+from jobs.worker import main
+
+STEP_SECONDS = 0.02
+
+
+def run_toy(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: Control) -> RunStatus:
+    tags = set(spec.tags)
+    if "fails" in tags:
+        raise TrainingError("data.source: the toy data are missing.")
+    if "crashes" in tags:
+        raise KeyError("toy")
+    if "exits" in tags:
+        os._exit(7)
+    if "starts-child" in tags:
+        start_child(run)
+    if "stuck" in tags:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(600)
+    step = resume_step(run)
+    while step < spec.num_steps:
+        if control.stop_requested():
+            save(run, recorder, step)
+            return RunStatus.STOPPED
+        time.sleep(STEP_SECONDS)
+        step += 1
+        metrics = {"reward/pass_at_1": 0.25, "reward/mean": 0.25, "seconds/step": STEP_SECONDS}
+        recorder.step(StepReport(step=step, is_started=False, groups=[], metrics=metrics))
+        control.heartbeat(step)
+        if step % spec.checkpoint_interval == 0:
+            save(run, recorder, step)
+    return RunStatus.SUCCEEDED
+
+
+def start_child(run: RunDirectory) -> None:
+    code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+    child = subprocess.Popen([sys.executable, "-c", code])
+    (run.path / "child.pid").write_text(str(child.pid))
+
+
+def resume_step(run: RunDirectory) -> int:
+    checkpoint, _ = newest_whole_checkpoint(run.checkpoints_path)
+    if checkpoint is None:
+        return 0
+    return int(json.loads((checkpoint.path / "toy.json").read_text())["step"])
+
+
+def save(run: RunDirectory, recorder: RunRecorder, step: int) -> None:
+    checkpoint = save_checkpoint(
+        run.checkpoints_path, step, lambda it: (it.path / "toy.json").write_text(json.dumps({"step": step}))
+    )
+    recorder.checkpoint(step, checkpoint.path)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], {"embedded": lambda: run_toy}))
