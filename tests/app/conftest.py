@@ -1,3 +1,5 @@
+import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,23 @@ from app import settings
 from tests.app import recorded
 
 MAIN_SCRIPT = Path(settings.__file__).parent / "main.py"
+
+
+@pytest.fixture(scope="session")
+def recorded_root(tmp_path_factory):
+    """A runs root with every recorded run, made once; tests work on copies."""
+    root = tmp_path_factory.mktemp("recorded") / "runs"
+    root.mkdir()
+    recorded.record_all(root)
+    return root
+
+
+@pytest.fixture
+def recorded_runs(runs_root, recorded_root):
+    """The runs root of this test, with every recorded run in it."""
+    shutil.copytree(recorded_root, runs_root, dirs_exist_ok=True)
+    recorded.beat(runs_root, datetime.now(UTC))
+    return runs_root
 
 
 @pytest.fixture

@@ -1,14 +1,10 @@
 import pytest
 
+from jobs.attempt_files import write_outcome
 from jobs.journal import Journal, JournalKind
 from jobs.run_directory import RunDirectory
+from jobs.status import RunStatus
 from tests.app import recorded
-
-
-@pytest.fixture
-def recorded_runs(runs_root):
-    recorded.record(runs_root, *recorded.ALL)
-    return runs_root
 
 
 def texts(page):
@@ -44,8 +40,8 @@ def test_running_run_shows_progress_pace_and_a_stop_button(open_page):
 def test_finished_run_shows_time_taken_and_gain(open_page):
     page = open_page("run", run="run-finished")
     assert metric(page, "Time taken").value == "48 s"
-    assert metric(page, "Avg@8").value == "60.0 %"
-    assert metric(page, "Avg@8").delta == "+30.0 held out"
+    assert metric(page, "Avg@8").value == "56.2 %"
+    assert metric(page, "Avg@8").delta == "+18.8 held out"
     assert labels(page.button) == ["Clone"]
     assert len(page.get("plotly_chart")) == 10
 
@@ -80,7 +76,7 @@ def test_page_without_runs_says_how_to_begin(open_page):
 @pytest.mark.usefixtures("recorded_runs")
 def test_address_without_a_run_opens_the_newest_and_names_it(open_page):
     page = open_page("run")
-    assert page.query_params["run"] == "run-queued"
+    assert page.query_params["run"] == "run-running"
 
 
 @pytest.mark.usefixtures("recorded_runs")
@@ -149,12 +145,13 @@ def test_resume_asks_for_a_new_attempt(recorded_runs, open_page):
     assert (entries[-1].kind, entries[-1].run_id) == (JournalKind.RESUME_ASKED, "run-failed")
 
 
-@pytest.mark.usefixtures("recorded_runs")
-def test_refused_command_is_one_sentence(open_page):
+def test_refused_command_is_one_sentence(recorded_runs, open_page):
+    write_outcome(RunDirectory.open(recorded_runs, "run-running").attempt_path(1), RunStatus.SUCCEEDED, "")
     page = open_page("run", run="run-running")
     page.button(key="run-stop").click().run()
     assert not page.exception
     assert has_text(page, "Could not stop")
+    assert has_text(page, "it is succeeded already")
 
 
 @pytest.mark.usefixtures("recorded_runs")

@@ -1,5 +1,7 @@
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from tests.app import recorded
 
 
@@ -32,8 +34,8 @@ def test_table_shows_state_progress_time_left_and_scores(runs_root, open_page):
     assert "2 of 2 runs shown, 1 active" in texts(page)
 
 
-def test_state_filter_keeps_matching_runs(runs_root, open_page):
-    recorded.record(runs_root, *recorded.ALL)
+@pytest.mark.usefixtures("recorded_runs")
+def test_state_filter_keeps_matching_runs(open_page):
     page = open_page("runs")
     page.segmented_control(key="state").set_value("Active").run()
     assert sorted(column(page, "Run")) == ["exgrpo live", "waits"]
@@ -42,8 +44,8 @@ def test_state_filter_keeps_matching_runs(runs_root, open_page):
     assert column(page, "Health")[0] == ["not finite"]
 
 
-def test_search_needs_every_word(runs_root, open_page):
-    recorded.record(runs_root, *recorded.ALL)
+@pytest.mark.usefixtures("recorded_runs")
+def test_search_needs_every_word(open_page):
     page = open_page("runs")
     page.text_input(key="q").set_value("WHOLE dr.grpo").run()
     assert column(page, "Run") == ["on-policy whole"]
@@ -51,8 +53,8 @@ def test_search_needs_every_word(runs_root, open_page):
     assert "No run matches" in texts(page)
 
 
-def test_filters_in_the_address_are_kept(runs_root, open_page):
-    recorded.record(runs_root, *recorded.ALL)
+@pytest.mark.usefixtures("recorded_runs")
+def test_filters_in_the_address_are_kept(open_page):
     assert column(open_page("runs", state="Active", q="live"), "Run") == ["exgrpo live"]
 
 
