@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exgrpo_core.experience_management.corruption import BufferCorruptionError
 from exgrpo_core.experience_management.append_file import sync_directory
+from exgrpo_core.experience_management.corruption import BufferCorruptionError
 
 MAGIC = b"EXGRPOB1"
 _START = struct.Struct("<8sQI")

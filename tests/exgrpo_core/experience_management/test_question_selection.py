@@ -1,0 +1,111 @@
+import dataclasses
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from exgrpo_core.config import ExGRPOConfig, QuestionSelection
+from exgrpo_core.experience_management.partition import partition
+from exgrpo_core.experience_management.question_selection import draw_questions
+from tests.exgrpo_core.experience_management.buffers import K, empty_buffer, success
+
+CONFIG = ExGRPOConfig(rollouts_per_question=K)
+STEP = 20
+
+
+def configured(selection, **changes):
+    return dataclasses.replace(CONFIG, question_selection=selection, **changes)
+
+
+@pytest.fixture
+def buffer(tmp_path):
+    """Questions 0..39: bucket q % 9, newest trajectory of step q % 20."""
+    opened = empty_buffer(tmp_path)
+    for question in range(40):
+        opened.insert([success(question, [1], born_step=0), success(question, [2], born_step=question % 20)])
+        opened.set_bucket(question, question % 9)
+    return opened
+
+
+def test_partition_holds_buckets_1_to_k_with_gaussian_probabilities(buffer):
+    for question in (3, 12, 21, 30, 39):
+        buffer.retire(question)
+    parts = partition(buffer, CONFIG)
+    assert [sorted(own.tolist()) for own in parts.members] == [
+        [q for q in range(40) if q % 9 == bucket and q % 9 != 3] for bucket in range(1, 9)
+    ]
+    assert parts.sizes.tolist() == [5, 5, 0, 4, 4, 4, 4, 4]
+    weights = np.exp(-0.5 * (np.arange(1, 9) / 8 - 0.5) ** 2) * (parts.sizes > 0)
+    np.testing.assert_allclose(parts.probabilities, weights / weights.sum())
+
+
+def test_partition_of_an_empty_buffer_has_no_probability(tmp_path):
+    parts = partition(empty_buffer(tmp_path), CONFIG)
+    assert parts.sizes.tolist() == [0] * K
+    assert parts.probabilities.tolist() == [0.0] * K
+
+
+@pytest.mark.parametrize("selection", list(QuestionSelection))
+@pytest.mark.parametrize("num_questions", [0, 1, 10, 35, 64])
+def test_draw_holds_different_drawable_questions_as_many_as_wanted_or_there(buffer, selection, num_questions):
+    draw = draw_questions(
+        buffer, configured(selection, recent_steps=1000), num_questions, STEP, np.random.default_rng(0)
+    )
+    drawn = draw.question_indices.tolist()
+    assert len(set(drawn)) == len(drawn) == min(num_questions, buffer.num_drawable)
+    assert all(question % 9 != 0 for question in drawn)
+    assert [count.bucket for count in draw.buckets] == list(range(K + 1))
+    assert [count.num_questions for count in draw.buckets] == buffer.bucket_sizes().tolist()
+    by_bucket = Counter(question % 9 for question in drawn)
+    assert [count.num_drawn for count in draw.buckets] == [by_bucket[bucket] for bucket in range(K + 1)]
+    assert sum(count.probability for count in draw.buckets) == pytest.approx(1.0)
+    assert draw.buckets[0].probability == draw.buckets[0].num_drawn == 0
+
+
+@pytest.mark.parametrize("selection", list(QuestionSelection))
+def test_nothing_is_drawn_from_an_empty_buffer(tmp_path, selection):
+    draw = draw_questions(empty_buffer(tmp_path), configured(selection), 5, STEP, np.random.default_rng(0))
+    assert draw.question_indices.tolist() == []
+    assert [count.num_drawn for count in draw.buckets] == [0] * (K + 1)
+
+
+def test_gaussian_draw_reports_what_short_buckets_could_not_give(buffer):
+    config = dataclasses.replace(CONFIG, bucket_spread=0.05)
+    draw = draw_questions(buffer, config, 10, STEP, np.random.default_rng(0))
+    assert draw.buckets[4].num_drawn == draw.buckets[4].num_questions == 4
+    assert draw.buckets[4].deficit > 0
+    assert draw.question_indices.size == 10
+
+
+def test_uniform_draw_gives_every_drawable_question_the_same_chance(buffer):
+    rng, tallies = np.random.default_rng(3), Counter()
+    for _ in range(3000):
+        tallies.update(
+            draw_questions(buffer, configured(QuestionSelection.UNIFORM), 5, STEP, rng).question_indices.tolist()
+        )
+    assert stats.chisquare([tallies[question] for question in buffer.questions().tolist()]).pvalue > 0.01
+
+
+def test_uniform_draw_reports_the_share_of_each_bucket(buffer):
+    draw = draw_questions(buffer, configured(QuestionSelection.UNIFORM), 5, STEP, np.random.default_rng(0))
+    sizes = buffer.bucket_sizes()
+    np.testing.assert_allclose([b.probability for b in draw.buckets[1:]], sizes[1:] / sizes[1:].sum())
+
+
+def test_recent_draw_takes_questions_whose_newest_trajectory_is_young_enough(buffer):
+    # Step 20, at most 3 steps old: born in 17, 18 or 19; questions 18 and 27, 36 of bucket 0 are not drawn.
+    config = configured(QuestionSelection.RECENT, recent_steps=3)
+    draw = draw_questions(buffer, config, 64, STEP, np.random.default_rng(0))
+    assert sorted(draw.question_indices.tolist()) == [17, 19, 37, 38, 39]
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.integers(1, 200), st.floats(0, 0.99), st.integers(0, 2**32 - 1))
+def test_experiential_batch_is_the_smaller_of_rho_b_and_the_buffer(buffer, batch_size, ratio, seed):
+    config = dataclasses.replace(CONFIG, batch_size=batch_size, mini_batch_size=1, experience_ratio=ratio)
+    wanted = config.num_experiential_wanted
+    draw = draw_questions(buffer, config, wanted, STEP, np.random.default_rng(seed))
+    assert draw.question_indices.size == min(wanted, buffer.num_drawable)

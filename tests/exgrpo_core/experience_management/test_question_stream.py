@@ -1,0 +1,126 @@
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exgrpo_core.experience_management.question_stream import QuestionStream
+
+NONE = np.zeros(10, dtype=np.bool_)
+
+
+def mask(size, *indices):
+    skip = np.zeros(size, dtype=np.bool_)
+    skip[list(indices)] = True
+    return skip
+
+
+def test_every_question_comes_once_an_epoch_in_a_new_order():
+    stream = QuestionStream(10, seed=3)
+    first = stream.draw(5, NONE, ()).question_indices + stream.draw(5, NONE, ()).question_indices
+    assert stream.epoch == 0
+    second = stream.draw(10, NONE, ()).question_indices
+    assert stream.epoch == 1
+    assert sorted(first) == sorted(second) == list(range(10))
+    assert first != second
+
+
+def test_order_follows_from_the_seed():
+    draws = [QuestionStream(10, seed).draw(10, NONE, ()).question_indices for seed in (0, 0, 1)]
+    assert draws[0] == draws[1] != draws[2]
+
+
+def test_draw_may_cross_an_epoch_and_holds_no_question_twice():
+    stream = QuestionStream(10, seed=0)
+    counts = Counter(index for _ in range(10) for index in stream.draw(7, NONE, ()).question_indices)
+    assert sum(counts.values()) == 70
+    assert set(counts.values()) <= {6, 7, 8}
+
+
+def test_retired_questions_lose_their_turn():
+    stream = QuestionStream(10, seed=0)
+    draw = stream.draw(6, mask(10, 0, 1, 2, 3), ())
+    assert sorted(draw.question_indices) == [4, 5, 6, 7, 8, 9]
+    assert not draw.ignored_skip
+
+
+def test_excluded_questions_come_back_first_at_the_next_draw():
+    stream = QuestionStream(10, seed=0)
+    order = QuestionStream(10, seed=0).draw(10, NONE, ()).question_indices
+    assert stream.draw(3, NONE, {order[0], order[2]}).question_indices == [order[1], order[3], order[4]]
+    assert stream.draw(3, NONE, ()).question_indices == [order[0], order[2], order[5]]
+
+
+def test_question_that_was_retired_while_it_waited_is_passed_over():
+    stream = QuestionStream(10, seed=0)
+    order = QuestionStream(10, seed=0).draw(10, NONE, ()).question_indices
+    stream.draw(3, NONE, {order[0]})
+    assert order[0] not in stream.draw(6, mask(10, order[0]), ()).question_indices
+
+
+def test_when_all_others_are_retired_draws_come_from_all_of_the_data_set():
+    stream = QuestionStream(4, seed=0)
+    draw = stream.draw(3, mask(4, 0, 1, 2, 3), ())
+    assert draw.ignored_skip
+    assert len(set(draw.question_indices)) == 3
+
+
+def test_unretired_questions_go_first_when_too_few_are_left():
+    draw = QuestionStream(6, seed=0).draw(4, mask(6, 0, 1, 2, 3), {5})
+    assert draw.ignored_skip
+    assert draw.question_indices[0] == 4
+    assert set(draw.question_indices[1:]) <= {0, 1, 2, 3}
+    assert len(set(draw.question_indices)) == 4
+
+
+def test_drawing_nothing_changes_nothing():
+    stream = QuestionStream(4, seed=0)
+    before = stream.state_dict()
+    assert stream.draw(0, np.ones(4, dtype=np.bool_), ()).question_indices == []
+    assert stream.state_dict() == before
+
+
+@pytest.mark.parametrize(("count", "exclude"), [(11, ()), (10, {3}), (-1, ())])
+def test_more_questions_than_there_are_is_refused(count, exclude):
+    with pytest.raises(ValueError, match=r"count: expected 0 to \d+ fresh questions .*, got"):
+        QuestionStream(10, seed=0).draw(count, NONE, exclude)
+
+
+@pytest.mark.parametrize("change", [{"seed": 1}, {"num_questions": 9}])
+def test_stream_of_another_run_is_refused(change):
+    state = QuestionStream(10, seed=0).state_dict() | change
+    with pytest.raises(ValueError, match=next(iter(change))):
+        QuestionStream(10, seed=0).load_state_dict(state)
+
+
+@given(st.integers(0, 1000), st.integers(4, 25), st.data())
+def test_draws_are_right_and_a_restored_stream_goes_on_with_the_same(seed, num_questions, data):
+    stream = QuestionStream(num_questions, seed)
+    rng = np.random.default_rng(seed)
+    skip = np.zeros(num_questions, dtype=np.bool_)
+    for _ in range(12):
+        exclude = set(rng.choice(num_questions, rng.integers(0, 3), replace=False).tolist())
+        count = data.draw(st.integers(0, num_questions - len(exclude)))
+        copy = QuestionStream(num_questions, seed)
+        copy.load_state_dict(json.loads(json.dumps(stream.state_dict())))
+        draw = stream.draw(count, skip, exclude)
+        assert copy.draw(count, skip, exclude) == draw
+        assert copy.state_dict() == stream.state_dict()
+        chosen = draw.question_indices
+        assert len(set(chosen)) == len(chosen) == count
+        assert not exclude & set(chosen)
+        assert any(skip[index] for index in chosen) == draw.ignored_skip
+        skip |= rng.random(num_questions) < 0.05
+
+
+def test_long_runs_owe_no_question_a_turn_and_queue_none_twice_over():
+    stream = QuestionStream(20, seed=0)
+    rng = np.random.default_rng(0)
+    counts = Counter()
+    for _ in range(400):
+        exclude = set(rng.choice(20, 5, replace=False).tolist())
+        counts.update(stream.draw(5, np.zeros(20, dtype=np.bool_), exclude).question_indices)
+    assert max(counts.values()) - min(counts.values()) <= 3
+    assert len(stream.state_dict()["deferred"]) < 10

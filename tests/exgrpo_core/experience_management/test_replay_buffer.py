@@ -1,0 +1,241 @@
+import numpy as np
+import pytest
+
+from exgrpo_core.experience_management.replay_buffer import InsertOutcome, ReplayBuffer
+from tests.exgrpo_core.experience_management.buffers import (
+    NUM_QUESTIONS,
+    K,
+    contents,
+    empty_buffer,
+    random_successes,
+    success,
+)
+
+
+@pytest.fixture
+def buffer(tmp_path):
+    opened = empty_buffer(tmp_path)
+    yield opened
+    opened.close()
+
+
+def test_new_buffer_is_empty(buffer):
+    assert (buffer.num_questions, buffer.num_drawable, buffer.num_trajectories, buffer.num_tokens) == (0, 0, 0, 0)
+    assert buffer.bucket_sizes().tolist() == [0] * (K + 1)
+    assert buffer.bucket_of(3) is None
+    assert buffer.questions().size == buffer.rows_of(3).size == 0
+    assert buffer.insert([]) == []
+
+
+def test_stored_trajectory_comes_back_as_it_went_in(buffer):
+    stored = success(7, [5, 6, 7], trajectory_id=40, born_step=3, log_probs=[-0.1, -0.2, -0.3])
+    assert buffer.insert([stored]) == [InsertOutcome(0, 40, is_duplicate=False)]
+    (experience,) = buffer.experiences(buffer.rows_of(7))
+    assert (experience.row, experience.trajectory_id, experience.question_index) == (0, 40, 7)
+    assert (experience.born_step, experience.reward) == (3, 1.0)
+    assert experience.token_ids.dtype == np.int32
+    assert experience.behavior_log_probs.dtype == np.float32
+    np.testing.assert_array_equal(experience.token_ids, stored.token_ids)
+    np.testing.assert_array_equal(experience.behavior_log_probs, stored.log_probs)
+    assert (buffer.num_questions, buffer.num_trajectories, buffer.num_tokens) == (1, 1, 3)
+
+
+def test_returned_arrays_are_the_callers_own(buffer):
+    buffer.insert([success(7, [5, 6, 7])])
+    (first,) = buffer.experiences(np.array([0]))
+    first.token_ids[:] = 0
+    first.behavior_log_probs[:] = 0
+    (second,) = buffer.experiences(np.array([0]))
+    assert second.token_ids.tolist() == [5, 6, 7]
+
+
+def test_what_the_caller_does_to_its_arrays_later_changes_nothing(buffer):
+    stored = success(7, [5, 6, 7])
+    buffer.insert([stored])
+    stored.token_ids[:] = 0
+    assert buffer.experiences(np.array([0]))[0].token_ids.tolist() == [5, 6, 7]
+
+
+def test_same_tokens_of_a_question_are_stored_once(buffer):
+    buffer.insert([success(7, [5, 6], trajectory_id=40)])
+    again = [success(7, [5, 6], 41, log_probs=[-9, -9]), success(8, [5, 6], 42), success(7, [5, 6, 6], 43)]
+    assert buffer.insert(again) == [
+        InsertOutcome(0, 40, is_duplicate=True),
+        InsertOutcome(1, 42, is_duplicate=False),
+        InsertOutcome(2, 43, is_duplicate=False),
+    ]
+    assert buffer.rows_of(7).tolist() == [0, 2]
+    assert buffer.num_trajectories == 3
+    np.testing.assert_allclose(buffer.experiences(np.array([0]))[0].behavior_log_probs, [-0.05, -0.06], rtol=1e-6)
+
+
+def test_twins_inside_one_call_are_found(buffer):
+    outcomes = buffer.insert([success(7, [1, 2], 10), success(7, [1, 2], 11), success(7, [3], 12), success(7, [3], 13)])
+    assert [(o.row, o.trajectory_id, o.is_duplicate) for o in outcomes] == [
+        (0, 10, False),
+        (0, 10, True),
+        (1, 12, False),
+        (1, 12, True),
+    ]
+
+
+def test_equal_checksums_of_other_tokens_are_no_duplicates(buffer, monkeypatch):
+    monkeypatch.setattr("exgrpo_core.experience_management.replay_buffer.zlib.crc32", lambda *_: 7)
+    outcomes = buffer.insert([success(7, [1, 2], 10), success(7, [1, 3], 11), success(7, [1, 3], 12)])
+    assert [(o.row, o.is_duplicate) for o in outcomes] == [(0, False), (1, False), (1, True)]
+
+
+def test_question_comes_in_through_bucket_0_and_moves(buffer):
+    buffer.insert([success(7, [1])])
+    assert buffer.bucket_of(7) == 0
+    assert (buffer.num_questions, buffer.num_drawable) == (1, 0)
+    buffer.set_bucket(7, 3)
+    assert buffer.bucket_of(7) == 3
+    assert buffer.members(3).tolist() == [7]
+    assert buffer.members(0).tolist() == []
+    assert buffer.bucket_sizes().tolist() == [0, 0, 0, 1, 0, 0, 0, 0, 0]
+    assert buffer.num_drawable == 1
+
+
+def test_only_buffered_questions_have_a_bucket(buffer):
+    with pytest.raises(ValueError, match="question 7 has no stored trajectory"):
+        buffer.set_bucket(7, 3)
+
+
+@pytest.mark.parametrize("bucket", [-1, K + 1])
+def test_bucket_that_does_not_exist_is_refused(buffer, bucket):
+    buffer.insert([success(7, [1])])
+    with pytest.raises(ValueError, match="bucket: expected 0 to 8"):
+        buffer.set_bucket(7, bucket)
+
+
+def test_buckets_hold_what_was_moved_there(buffer):
+    rng = np.random.default_rng(0)
+    expected: dict[int, int] = {}
+    for i in range(600):
+        question = int(rng.integers(NUM_QUESTIONS))
+        if rng.random() < 0.2:
+            buffer.retire(question)
+            expected.pop(question, None)
+            continue
+        buffer.insert([success(question, [i])])
+        expected[question] = int(rng.integers(K + 1))
+        buffer.set_bucket(question, expected[question])
+        for bucket in range(K + 1):
+            assert sorted(buffer.members(bucket).tolist()) == sorted(q for q, b in expected.items() if b == bucket)
+    assert buffer.num_questions == len(expected)
+    assert buffer.num_drawable == sum(bucket > 0 for bucket in expected.values())
+    assert buffer.questions().tolist() == sorted(q for q, b in expected.items() if b > 0)
+    buckets = buffer.buckets_of(np.arange(NUM_QUESTIONS))
+    assert buckets.tolist() == [expected.get(question, -1) for question in range(NUM_QUESTIONS)]
+
+
+def test_rows_of_a_question_ascend_and_newest_step_follows(buffer):
+    buffer.insert([success(7, [1], 0, born_step=1), success(8, [1], 1, born_step=1), success(7, [2], 2, born_step=1)])
+    buffer.insert([success(7, [3], 3, born_step=5)])
+    assert buffer.rows_of(7).tolist() == [0, 2, 3]
+    assert buffer.newest_step(np.array([8, 7, 9])).tolist() == [1, 5, -1]
+
+
+def test_experiences_come_in_the_order_asked_for_across_segments(tmp_path):
+    rng = np.random.default_rng(1)
+    buffer = ReplayBuffer(tmp_path, NUM_QUESTIONS, K, segment_bytes=2000)
+    stored = {}
+    for step in range(20):
+        trajectories = random_successes(rng, 10, step, first_id=10 * step)
+        for trajectory, outcome in zip(trajectories, buffer.insert(trajectories), strict=True):
+            stored.setdefault(outcome.row, trajectory)
+        if step % 7 == 3:
+            buffer.seal()
+    assert len(list(tmp_path.glob("*.rows"))) > 4
+    asked = rng.permutation(len(stored))
+    for row, experience in zip(asked.tolist(), buffer.experiences(asked), strict=True):
+        assert experience.row == row
+        assert experience.trajectory_id == stored[row].trajectory_id
+        np.testing.assert_array_equal(experience.token_ids, stored[row].token_ids)
+        np.testing.assert_array_equal(experience.behavior_log_probs, stored[row].log_probs)
+    twice = buffer.experiences(np.array([3, 3]))
+    assert [experience.row for experience in twice] == [3, 3]
+    assert buffer.experiences(np.array([], dtype=np.int64)) == []
+
+
+@pytest.mark.parametrize("row", [-1, 1])
+def test_row_that_does_not_exist_is_refused(buffer, row):
+    buffer.insert([success(7, [1])])
+    for ask in (buffer.experiences, buffer.last_entropies):
+        with pytest.raises(IndexError, match="rows 0 to 0"):
+            ask(np.array([row]))
+
+
+def test_draws_are_counted_by_question(buffer):
+    buffer.note_draws(np.array([3, 5]))
+    buffer.note_draws(np.array([5]))
+    assert buffer.draw_counts(np.array([3, 4, 5])).tolist() == [1, 0, 2]
+
+
+def test_last_entropies_are_unknown_until_noted(buffer):
+    buffer.insert([success(7, [1]), success(7, [2])])
+    buffer.note_entropies(np.array([1]), np.array([0.5], dtype=np.float32))
+    assert np.isnan(buffer.last_entropies(np.array([0])))
+    assert buffer.last_entropies(np.array([1])).tolist() == [0.5]
+
+
+def test_retired_question_leaves_with_its_rows_and_its_file_stays(buffer, tmp_path):
+    buffer.insert([success(7, [1], 0), success(7, [2], 1), success(8, [3], 2)])
+    buffer.set_bucket(7, 4)
+    buffer.sync()
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    buffer.retire(7)
+    buffer.sync()
+    assert buffer.bucket_of(7) is None
+    assert buffer.rows_of(7).size == 0
+    assert buffer.newest_step(np.array([7])).tolist() == [-1]
+    assert (buffer.num_questions, buffer.num_trajectories, buffer.num_tokens) == (1, 1, 3)
+    assert before == {path: path.read_bytes() for path in tmp_path.iterdir()}
+
+
+def test_retiring_a_question_that_is_not_buffered_changes_nothing(buffer):
+    buffer.insert([success(8, [3])])
+    buffer.retire(7)
+    buffer.retire(7)
+    assert (buffer.num_questions, buffer.num_trajectories) == (1, 1)
+
+
+def test_retired_question_comes_in_again_with_new_rows_only(buffer):
+    buffer.insert([success(7, [1], 0), success(7, [2], 1)])
+    buffer.retire(7)
+    assert buffer.insert([success(7, [2], 9, born_step=4)]) == [InsertOutcome(2, 9, is_duplicate=False)]
+    assert buffer.bucket_of(7) == 0
+    assert buffer.rows_of(7).tolist() == [2]
+    assert buffer.num_trajectories == 1
+    assert buffer.newest_step(np.array([7])).tolist() == [4]
+
+
+@pytest.mark.parametrize(
+    ("trajectory", "message"),
+    [
+        (success(NUM_QUESTIONS, [1]), "question_index: expected 0 to 49, got 50"),
+        (success(-1, [1]), "question_index"),
+        (success(0, []), "token_ids: trajectory 0 is empty"),
+        (success(0, [1, 2], log_probs=[-1.0]), "log_probs: expected 2 finite numbers"),
+        (success(0, [1, 2], log_probs=[-1.0, np.nan]), "log_probs"),
+        (success(0, [1, 2], log_probs=[-1.0, -np.inf]), "log_probs"),
+    ],
+)
+def test_unusable_trajectory_is_refused_and_nothing_of_the_call_is_stored(buffer, trajectory, message):
+    with pytest.raises(ValueError, match=message):
+        buffer.insert([success(3, [9]), trajectory])
+    assert buffer.num_trajectories == buffer.num_questions == 0
+
+
+def test_large_batches_are_written_before_they_fill_memory(buffer, tmp_path, monkeypatch):
+    monkeypatch.setattr("exgrpo_core.experience_management.append_file.MAX_PENDING_BYTES", 100)
+    buffer.insert([success(i, range(20), i) for i in range(10)])
+    assert (tmp_path / "segment-000001.trajectories").stat().st_size >= 10 * 160 - 100
+    assert len(contents(buffer, np.arange(10))) == 10
+
+
+def test_stored_tokens_take_eight_bytes_each_and_a_row_48(buffer, tmp_path):
+    buffer.insert([success(i, range(600), i) for i in range(20)])
+    buffer.seal()
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) == 20 * (600 * 8 + 48)
