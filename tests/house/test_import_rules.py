@@ -99,7 +99,8 @@ def test_the_tree_keeps_every_contract():
         ("jobs/specs.py", "def plan():\n    import transformers", "The UI process and specifications"),
         ("app/components/__init__.py", "import exgrpo_core.policy_optimization.objective", "The UI process"),
         ("jobs/status.py", "import sqlalchemy", "SQL is spoken only inside db"),
-        ("app/components/__init__.py", "import db.queries", "Reads: only app.queries"),
+        ("jobs/training/__init__.py", "import db.session", "Training knows no database"),
+        ("app/components/__init__.py", "import db.queries", "Reads: in the UI only app.queries"),
         ("app/components/__init__.py", "import db.ingest", "Writes to the database"),
         ("app/components/__init__.py", "import jobs.status", "Pages reach jobs through app.commands"),
         ("app/queries.py", "import db.models", "Tables are seen only inside db"),
@@ -114,7 +115,7 @@ def test_a_planted_violation_breaks_its_contract(tree, file, planted, contract):
     with (tree / file).open("a", encoding="utf-8") as stream:
         stream.write(f"\n{planted}\n")
     finished = lint_imports(tree)
-    broken = [line for line in finished.stdout.splitlines() if line.endswith("BROKEN")]
+    broken = [line for line in finished.stdout.splitlines() if " BROKEN" in line]
     assert finished.returncode == 1, finished.stdout + finished.stderr
     assert any(line.startswith(contract) for line in broken), broken
 
