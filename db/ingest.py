@@ -70,7 +70,7 @@ def set_status(
         connection.execute(update(runs).where(runs.c.run_key == run_key).values(values | {"ended_at": ended_at}))
         if attempt is None:
             return
-        insert_new(connection, attempts, [{"run_key": run_key, "attempt": attempt, "started_at": at}])
+        insert_new(connection, attempts, [{"run_key": run_key, "attempt": attempt}])
         is_it = (attempts.c.run_key == run_key) & (attempts.c.attempt == attempt)
         ended_at = _end(attempts, status, at)
         connection.execute(update(attempts).where(is_it).values(values | {"ended_at": ended_at}))

@@ -46,7 +46,7 @@ def make_replay(trajectory: Trajectory, rng: np.random.Generator) -> Replay:
     return Replay(stored, -rng.random(length).astype(np.float32), rng.random(length).astype(np.float32))
 
 
-def make_report(step: int, seed: int = 0, num_groups: int = 4, num_rollouts: int = 3, num_tokens: int = 12) -> StepReport:
+def make_report(step: int, seed=0, num_groups=4, num_rollouts=3, num_tokens=12) -> StepReport:
     """Return a report; the second half of the groups is experiential. Equal arguments give equal reports."""
     rng = np.random.default_rng([seed, step])
     questions = make_questions()

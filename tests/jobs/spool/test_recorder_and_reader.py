@@ -1,0 +1,272 @@
+import math
+import shutil
+
+import numpy as np
+import pytest
+
+from jobs.recorder import EvaluationRecord, RunRecorder
+from jobs.run_directory import RunDirectory
+from jobs.specs import RecordingSpec
+from jobs.spool import list_segments, segment_path
+from jobs.spool_reader import SpoolReader
+from jobs.spool_recorder import SpoolRecorder
+from jobs.spool_writer import SpoolWriter
+from jobs.status import RunStatus
+from jobs.trajectory_file import read_token_data
+from tests.step_reports import make_questions, make_report
+
+
+def record(run: RunDirectory, steps: range, token_data="successes") -> SpoolRecorder:
+    """Record one attempt: status, questions, these steps. What the recorder gets after that goes to a second file."""
+    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec(token_data=token_data))
+    recorder.status(RunStatus.RUNNING)
+    recorder.questions(make_questions(), "training")
+    for step in steps:
+        recorder.step(make_report(step))
+    recorder.close()
+    return recorder
+
+
+def read_all(run: RunDirectory, max_steps: int) -> list[dict]:
+    events, position = [], None
+    while True:
+        batch = SpoolReader(run).read(position, max_steps)
+        events += batch.events
+        position = batch.position
+        if not batch.has_more:
+            return events
+
+
+def step_file(run: RunDirectory, step: int):
+    return run.attempt_path(1) / "trajectories" / f"step-{step:08d}.parquet"
+
+
+def test_what_is_recorded_is_read_in_order_and_whole(run):
+    recorder: RunRecorder = record(run, range(1, 4))
+    recorder.evaluation(EvaluationRecord(3, "held_out", ["a", "b"], [1, 2], 4, 0.6, 2.5))
+    checkpoint = run.checkpoints_path / "step-00000003"
+    checkpoint.mkdir()
+    (checkpoint / "weights").write_bytes(b"12345")
+    recorder.checkpoint(3, checkpoint)
+    recorder.status(RunStatus.SUCCEEDED, "done")
+    recorder.close()
+    events = SpoolReader(run).read().events
+    kinds = ["status", "questions", "step", "step", "step", "evaluation", "checkpoint", "status"]
+    assert [event["kind"] for event in events] == kinds
+    assert [event["seq"] for event in events] == list(range(1, 9))
+    assert {event["attempt"] for event in events} == {1}
+    assert [question["prompt_text"] for question in events[1]["questions"]][:2] == ["Q0: 1+0=?", "Q1: 1+1=?"]
+    assert events[5]["num_correct"] == [1, 2]
+    assert (events[6]["path"], events[6]["num_bytes"]) == ("checkpoints/step-00000003", 5)
+    assert (events[7]["status"], events[7]["reason"]) == ("succeeded", "done")
+
+
+def test_a_step_keeps_its_trajectories_and_replays(run):
+    record(run, range(2, 3))
+    event = SpoolReader(run).read().events[-1]
+    groups = make_report(2).groups
+    fresh = [(group, slot) for group in groups for slot in range(len(group.trajectories))]
+    assert len(event["trajectories"]) == len(fresh)
+    for row, (group, slot) in zip(event["trajectories"], fresh, strict=True):
+        made = group.trajectories[slot]
+        assert row["text"] == made.text
+        assert row["reward"] == made.reward
+        assert row["advantage"] == group.advantages[slot]
+        assert row["mean_entropy"] == pytest.approx(made.entropies.mean(), rel=1e-6)
+        assert row["mean_log_prob"] == pytest.approx(made.log_probs.mean(), rel=1e-6)
+        assert (row["num_tokens"], row["is_valid"], row["has_code"]) == (made.token_ids.size, made.is_valid, None)
+    replays = [group.replay for group in groups if group.replay]
+    assert len(event["replays"]) == len(replays) == 2
+    for row, replay in zip(event["replays"], replays, strict=True):
+        ratios = np.exp(replay.old_log_probs - replay.experience.behavior_log_probs)
+        assert row["trajectory_id"] == replay.experience.trajectory_id
+        assert row["mean_ratio"] == pytest.approx(ratios.mean(), rel=1e-5)
+        assert row["max_ratio"] == pytest.approx(ratios.max(), rel=1e-6)
+
+
+@pytest.mark.parametrize("token_data", ["all", "successes", "sampled", "none"])
+def test_tokens_are_kept_as_the_retention_setting_says(run, token_data):
+    record(run, range(2, 5), token_data)
+    for step in range(2, 5):
+        for group in make_report(step).groups:
+            for made in group.trajectories:
+                kept = read_token_data(step_file(run, step), made.trajectory_id)
+                is_kept = {
+                    "all": True,
+                    "successes": made.reward >= 1.0,
+                    "sampled": made.trajectory_id % 16 == 0,
+                    "none": False,
+                }[token_data]
+                assert (kept["token_ids"] is not None) == is_kept
+                if is_kept:
+                    assert kept["token_ids"] == made.token_ids.tolist()
+                    assert kept["entropies"] == made.entropies.astype(np.float16).tolist()
+
+
+@pytest.mark.parametrize("token_data", ["successes", "none"])
+def test_a_replayed_trajectory_keeps_all_its_token_values(run, token_data):
+    record(run, range(2, 3), token_data)
+    replay = make_report(2).groups[-1].replay
+    kept = read_token_data(step_file(run, 2), replay.experience.trajectory_id, is_replayed=True)
+    assert kept["token_ids"] == replay.experience.token_ids.tolist()
+    assert kept["log_probs"] == replay.old_log_probs.tolist()
+    assert kept["behavior_log_probs"] == replay.experience.behavior_log_probs.tolist()
+    assert kept["entropies"] == replay.entropies.astype(np.float16).tolist()
+
+
+def test_a_trajectory_that_is_not_there_is_named(run):
+    record(run, range(2, 3))
+    with pytest.raises(KeyError, match="no trajectory 999"):
+        read_token_data(step_file(run, 2), 999)
+
+
+def test_odd_trajectories_are_recorded(run):
+    report = make_report(1)
+    first, second = report.groups[0].trajectories[:2]
+    first.entropies = None
+    first.text = "broken \ud800 half"
+    second.token_ids, second.log_probs = second.token_ids[:0], second.log_probs[:0]
+    second.entropies = second.entropies[:0]
+    report.groups[0].advantages = None
+    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec(token_data="all"))
+    recorder.step(report)
+    recorder.close()
+    rows = SpoolReader(run).read().events[-1]["trajectories"]
+    assert math.isnan(rows[0]["mean_entropy"])
+    assert rows[0]["text"] == "broken ? half"
+    assert math.isnan(rows[1]["mean_log_prob"])
+    assert math.isnan(rows[0]["advantage"])
+    assert rows[2]["mean_entropy"] == pytest.approx(report.groups[0].trajectories[2].entropies.mean(), rel=1e-6)
+
+
+@pytest.mark.parametrize("max_steps", [1, 2, 100])
+def test_reading_in_parts_gives_each_event_once(run, max_steps):
+    record(run, range(1, 6))
+    record(run, range(3, 8))
+    events = read_all(run, max_steps)
+    places = [(event["attempt"], event["seq"]) for event in events]
+    assert places == [(1, seq) for seq in range(1, 8)] + [(2, seq) for seq in range(1, 8)]
+
+
+def test_reading_goes_on_where_it_ended(run):
+    recorder = record(run, range(1, 3))
+    first = SpoolReader(run).read()
+    again = SpoolReader(run).read(first.position)
+    recorder.step(make_report(3))
+    recorder.close()
+    more = SpoolReader(run).read(first.position)
+    assert (again.events, again.position) == ([], first.position)
+    assert [event["step"] for event in more.events] == [3]
+
+
+def test_questions_are_recorded_once_a_run(run):
+    recorder = record(run, range(1, 2))
+    recorder.questions(make_questions(), "training")
+    recorder.questions(make_questions(2), "held_out")
+    recorder.close()
+    record(run, range(2, 3))
+    events = [event for event in read_all(run, 100) if event["kind"] == "questions"]
+    assert [(event["attempt"], event["question_set"], len(event["questions"])) for event in events] == [
+        (1, "training", 16),
+        (1, "held_out", 2),
+        (2, "training", 16),
+    ]
+    assert {event["file"] for event in events[::2]} == {"attempts/0001/questions-training.parquet"}
+    assert not list(run.attempt_path(2).glob("questions-*"))
+
+
+def test_a_torn_last_line_waits_until_it_is_whole(run):
+    record(run, range(1, 4))
+    path = segment_path(run.attempt_path(1), 1)
+    content = path.read_bytes()
+    whole_lines = content.splitlines(keepends=True)
+    last = len(whole_lines[-1])
+    for cut in (len(content) - last, *range(len(content) - last + 1, len(content), last // 20), len(content) - 1):
+        path.write_bytes(content[:cut])
+        batch = SpoolReader(run).read()
+        assert [event["seq"] for event in batch.events] == [1, 2, 3, 4]
+        assert batch.faults == []
+    path.write_bytes(content)
+    assert [event["seq"] for event in SpoolReader(run).read(batch.position).events] == [5]
+
+
+def test_a_torn_line_of_an_older_attempt_is_left_behind(run):
+    record(run, range(1, 4))
+    path = segment_path(run.attempt_path(1), 1)
+    path.write_bytes(path.read_bytes()[:-10])
+    record(run, range(3, 5))
+    events = read_all(run, 100)
+    assert [(event["attempt"], event["step"]) for event in events if event["kind"] == "step"] == [
+        (1, 1),
+        (1, 2),
+        (2, 3),
+        (2, 4),
+    ]
+
+
+def test_a_damaged_line_is_passed_over_and_named(run):
+    record(run, range(1, 4))
+    path = segment_path(run.attempt_path(1), 1)
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[3] = lines[3].replace(b'"step":2', b'"step":9')
+    path.write_bytes(b"".join(lines))
+    batch = SpoolReader(run).read()
+    assert [event["seq"] for event in batch.events] == [1, 2, 3, 5]
+    assert len(batch.faults) == 1
+    assert "damaged" in batch.faults[0]
+
+
+def test_a_missing_trajectory_file_costs_its_rows_only(run):
+    record(run, range(1, 3))
+    step_file(run, 1).unlink()
+    step_file(run, 2).write_bytes(b"PAR1 no")
+    batch = SpoolReader(run).read()
+    steps = [event for event in batch.events if event["kind"] == "step"]
+    assert [(event["trajectories"], event["replays"]) for event in steps] == [([], []), ([], [])]
+    assert len(batch.faults) == 2
+    assert steps[0]["metrics"]["seconds/step"] == 0.25
+
+
+def test_a_file_outside_the_run_is_not_read(run, tmp_path):
+    record(run, range(1, 2))
+    shutil.copy(step_file(run, 1), tmp_path / "other.parquet")
+    writer = SpoolWriter(run.attempt_path(run.claim_attempt()), 2)
+    writer.append("questions", {"question_set": "training", "file": "../../other.parquet"})
+    writer.close()
+    batch = SpoolReader(run).read()
+    assert batch.events[-1]["questions"] == []
+    assert "outside" in batch.faults[0]
+
+
+def test_segments_are_closed_at_their_size_and_read_in_order(run):
+    writer = SpoolWriter(run.attempt_path(run.claim_attempt()), 1, max_segment_bytes=300)
+    for number in range(20):
+        writer.append("status", {"status": "running", "reason": f"{number}"})
+    writer.close()
+    assert len(list_segments(run.attempt_path(1))) > 3
+    assert [event["reason"] for event in SpoolReader(run).read().events] == [str(number) for number in range(20)]
+
+
+def test_a_failed_write_is_raised_and_the_next_event_goes_to_a_new_file(run, monkeypatch):
+    writer = SpoolWriter(run.attempt_path(run.claim_attempt()), 1)
+    writer.append("status", {"status": "running", "reason": "one"})
+
+    def fail(_file, _line):
+        _file.write(_line[:10])
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("jobs.spool_writer._write_all", fail)
+        with pytest.raises(OSError, match="No space"):
+            writer.append("status", {"status": "running", "reason": "lost"})
+    writer.append("status", {"status": "stopped", "reason": "two"})
+    writer.close()
+    batch = SpoolReader(run).read()
+    assert [(event["seq"], event["reason"]) for event in batch.events] == [(1, "one"), (2, "two")]
+    assert batch.faults == []
+
+
+def test_an_attempt_has_one_writer(run):
+    record(run, range(1, 2))
+    with pytest.raises(FileExistsError, match="claim a new attempt"):
+        SpoolWriter(run.attempt_path(1), 1)
