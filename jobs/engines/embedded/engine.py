@@ -57,7 +57,7 @@ class EmbeddedEngine:
         sampler = Sampler(self._config.temperature, self._generator)
         generated = self._generate(questions, self._config.max_response_tokens, sampler)
         responses = self._responses(generated)
-        verdicts = self._reward.grade(questions, responses) if questions else []
+        verdicts = self._reward.grade(questions, responses)
         parts = zip(questions, generated, responses, verdicts, strict=True)
         trajectories = iter([_trajectory(*own) for own in parts])
         return [
@@ -118,6 +118,8 @@ class EmbeddedEngine:
         return generate(self.policy, [question.prompt_ids for question in questions], max_new_tokens, sampler)
 
     def _responses(self, generated: Sequence[GeneratedResponse]) -> list[Response]:
+        if not generated:
+            return []
         texts = self.policy.tokenizer.batch_decode(
             [own.token_ids.tolist() for own in generated], skip_special_tokens=True
         )

@@ -6,7 +6,15 @@ from typing import Any, cast
 
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
+from transformers.models.auto.tokenization_auto import get_tokenizer_config
 from transformers.utils import logging as transformers_logging
 
 from jobs.engines.embedded.backend import Backend, PackedBackend
@@ -14,6 +22,9 @@ from jobs.engines.embedded.decoder import Decoder, is_supported
 from jobs.engines.embedded.memory import working_bytes
 from jobs.engines.embedded.padded import PaddedBackend
 from jobs.engines.errors import EngineError
+
+_PLAIN_TOKENIZERS = frozenset({"TokenizersBackend", "PreTrainedTokenizerFast"})
+"""Tokenizers that are what their tokenizer.json says; for some model types AutoTokenizer adds tokens to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +76,7 @@ def load_policy(source: str, device: torch.device, revision: str | None = None) 
         settings, _ = PreTrainedConfig.get_config_dict(source, revision=revision)
         _refuse_foreign_code(source, settings)
         options = {"revision": revision, "trust_remote_code": False}
-        tokenizer = AutoTokenizer.from_pretrained(source, **options)
+        tokenizer = _load_tokenizer(source, options)
         transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call] # untyped in transformers
         model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, use_safetensors=True, **options)
     except (OSError, ValueError, KeyError) as error:
@@ -115,6 +126,13 @@ def _refuse_foreign_code(source: str, settings: Mapping[str, Any]) -> None:
             f"model.source: {source} brings its own code (auto_map in config.json), which is never run; choose a model "
             "whose architecture transformers knows."
         )
+
+
+def _load_tokenizer(source: str, options: dict[str, Any]) -> PreTrainedTokenizerBase:
+    settings = get_tokenizer_config(source, revision=options["revision"])
+    is_plain = settings.get("tokenizer_class") in _PLAIN_TOKENIZERS
+    loader = PreTrainedTokenizerFast if is_plain else AutoTokenizer
+    return cast(PreTrainedTokenizerBase, loader.from_pretrained(source, **options))
 
 
 def _end_token_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source: str) -> list[int]:

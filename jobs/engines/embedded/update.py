@@ -85,6 +85,7 @@ class PolicyUpdater:
         sequences = [TokenSequence(row.prompt_ids, row.token_ids) for row in rows]
         scale = LossScale(mini_batch.num_trajectories, mini_batch.num_tokens)
         self._policy.backend.weights_changed()
+        self._optimizer.clear_gradients()
         batches = split_by_budget(sequences, self._max_tokens)
         for batch in batches:
             inputs = self._loss_inputs([rows[i] for i in batch], [sequences[i] for i in batch], objective)
@@ -140,7 +141,7 @@ def _check_finite(outputs: LossOutputs) -> None:
     if bool(outputs.loss.isfinite()):
         return
     faulty = [name for name in ("policy", "entropy_bonus", "kl") if not bool(outputs.sums[name].isfinite())]
-    raise EngineError(f"the loss is {float(outputs.loss)} (not finite: {', '.join(faulty) or 'total'})")
+    raise EngineError(f"the loss is {float(outputs.loss.detach())} (not finite: {', '.join(faulty) or 'total'})")
 
 
 def _no_tokens(device: torch.device) -> LossInputs:

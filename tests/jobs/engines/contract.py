@@ -1,0 +1,168 @@
+"""What every `PolicyEngine` must do: subclass `PolicyEngineContract` in a test module and give its three fixtures.
+
+`engine` is a fresh engine whose policy is random and whose rewards vary inside a group; `config` is what it was made
+with; `questions` are at least `config.batch_size` questions with prompts of different lengths. The optimizer's steps
+must be large enough to move log-probs visibly (learning rate about 1e-3 on a tiny model).
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from exgrpo_core.algorithm import exgrpo_step
+from exgrpo_core.engine import PolicyEngine, RolloutRequest
+from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow
+from exgrpo_core.state import ExGRPOState
+from exgrpo_core.step_report import METRICS
+from exgrpo_core.types import Experience, RolloutGroup
+
+SCORE_TOLERANCE = 1e-4
+OUTCOMES = {"correct", "wrong", "unparsed", "timeout", "crash"}
+
+
+def requests_for(questions, counts):
+    return [RolloutRequest(question, count) for question, count in zip(questions, counts, strict=False)]
+
+
+def stored(groups: list[RolloutGroup]) -> tuple[list, list[Experience]]:
+    """Turn fresh trajectories into stored ones, as the buffer would."""
+    questions, candidates = [], []
+    for group in groups:
+        for own in group.trajectories:
+            questions.append(group.question)
+            row = len(candidates)
+            candidates.append(
+                Experience(row, row, own.question_index, 1, own.reward, own.token_ids, own.log_probs.copy())
+            )
+    return questions, candidates
+
+
+def training_rows(groups: list[RolloutGroup], advantages, is_replayed=False) -> list[TrainingRow]:
+    rows = [(group.question.prompt_ids, own) for group in groups for own in group.trajectories]
+    return [
+        TrainingRow(prompt, own.token_ids, own.log_probs, float(advantage), is_replayed)
+        for (prompt, own), advantage in zip(rows, advantages, strict=True)
+    ]
+
+
+def score(engine, groups):
+    return engine.entropies(*stored(groups))
+
+
+class PolicyEngineContract:
+    """The guarantees of `PolicyEngine`'s docstrings."""
+
+    def test_groups_come_in_order_each_with_the_asked_number_of_rollouts(self, engine: PolicyEngine, questions):
+        requests = requests_for([questions[2], questions[0], questions[1], questions[0]], [3, 1, 4, 2])
+        groups = engine.rollout(requests)
+        assert [group.question for group in groups] == [request.question for request in requests]
+        assert [len(group.trajectories) for group in groups] == [3, 1, 4, 2]
+        for group in groups:
+            assert all(own.question_index == group.question.index for own in group.trajectories)
+            assert not group.is_experiential
+
+    def test_no_request_gives_no_group(self, engine: PolicyEngine):
+        assert engine.rollout([]) == []
+
+    def test_trajectories_are_aligned_graded_and_within_the_limit(self, engine: PolicyEngine, config, questions):
+        for group in engine.rollout(requests_for(questions, [4] * 6)):
+            for own in group.trajectories:
+                assert own.token_ids.dtype == np.int32
+                assert own.log_probs.dtype == np.float32
+                assert 1 <= own.token_ids.size <= config.max_response_tokens
+                assert own.log_probs.shape == own.token_ids.shape
+                assert own.entropies is None or own.entropies.shape == own.token_ids.shape
+                assert own.token_ids.size == config.max_response_tokens or not own.is_truncated
+                assert own.verdict in OUTCOMES
+                assert math.isfinite(own.reward)
+
+    def test_rollouts_are_samples_and_differ(self, engine: PolicyEngine, questions):
+        (group,) = engine.rollout(requests_for(questions, [16]))
+        assert len({own.token_ids.tobytes() for own in group.trajectories}) > 1
+        (again,) = engine.rollout(requests_for(questions, [16]))
+        assert [own.token_ids.tolist() for own in group.trajectories] != [
+            own.token_ids.tolist() for own in again.trajectories
+        ]
+
+    def test_log_probs_are_finite_and_not_positive(self, engine: PolicyEngine, questions):
+        for group in engine.rollout(requests_for(questions, [4] * 6)):
+            for own in group.trajectories:
+                assert np.isfinite(own.log_probs).all()
+                assert (own.log_probs <= 0.0).all()
+
+    def test_scores_of_fresh_rollouts_are_those_of_their_rollout(self, engine: PolicyEngine, questions):
+        groups = engine.rollout(requests_for(questions, [4] * 6))
+        scores = score(engine, groups)
+        fresh = [own for group in groups for own in group.trajectories]
+        for own, log_probs, entropies in zip(fresh, scores.log_probs, scores.entropies, strict=True):
+            np.testing.assert_allclose(log_probs, own.log_probs, atol=SCORE_TOLERANCE)
+            assert entropies.shape == own.token_ids.shape
+            if own.entropies is not None:
+                np.testing.assert_allclose(entropies, own.entropies, atol=SCORE_TOLERANCE)
+
+    def test_scores_follow_the_order_of_candidates(self, engine: PolicyEngine, questions):
+        owners, candidates = stored(engine.rollout(requests_for(questions, [2] * 6)))
+        forward = engine.entropies(owners, candidates)
+        backward = engine.entropies(owners[::-1], candidates[::-1])
+        for one, other in zip(forward.log_probs, backward.log_probs[::-1], strict=True):
+            np.testing.assert_allclose(one, other, atol=SCORE_TOLERANCE)
+        for entropies in forward.entropies:
+            assert np.isfinite(entropies).all()
+            assert (entropies >= -SCORE_TOLERANCE).all()
+
+    def test_no_candidate_gives_no_score(self, engine: PolicyEngine):
+        scores = engine.entropies([], [])
+        assert len(scores.log_probs) == len(scores.entropies) == 0
+
+    def test_neither_rollouts_nor_scores_change_the_policy(self, engine: PolicyEngine, questions):
+        groups = engine.rollout(requests_for(questions, [2] * 4))
+        before = score(engine, groups)
+        engine.rollout(requests_for(questions, [2] * 4))
+        for one, other in zip(before.log_probs, score(engine, groups).log_probs, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-6)
+
+    def test_an_update_makes_good_trajectories_likelier_and_bad_ones_rarer(
+        self, engine: PolicyEngine, config, questions
+    ):
+        groups = engine.rollout(requests_for(questions, [2] * 4))
+        advantages = [1.0, -1.0] * 4
+        before = score(engine, groups)
+        objective = dataclasses.replace(config, entropy_coefficient=0.0).objective_settings(is_started=True)
+        engine.update([MiniBatch(training_rows(groups, advantages), 0)] * 3, objective)
+        gains = [
+            float((new - old).sum()) * advantage
+            for new, old, advantage in zip(score(engine, groups).log_probs, before.log_probs, advantages, strict=True)
+        ]
+        assert np.mean(gains) > 0.01
+
+    def test_an_update_returns_declared_finite_metrics(self, engine: PolicyEngine, config, questions):
+        groups = engine.rollout(requests_for(questions, [3] * 4))
+        rows = training_rows(groups[:2], [1.0, -0.5, -0.5] * 2)
+        rows += training_rows(groups[2:], [1.0, -0.5, -0.5] * 2, is_replayed=True)
+        metrics = engine.update([MiniBatch(rows, 2)], config.objective_settings(is_started=True))
+        assert metrics.keys() <= METRICS.keys()
+        assert {"loss/policy", "loss/total", "ratio/fresh_mean", "optim/gradient_norm"} <= metrics.keys()
+        assert all(math.isfinite(value) for value in metrics.values())
+        assert metrics["optim/gradient_norm"] > 0.0
+
+    def test_ratios_are_one_before_the_first_step_and_follow_the_behavior_policy(
+        self, engine: PolicyEngine, config, questions
+    ):
+        groups = engine.rollout(requests_for(questions, [2] * 4))
+        rows = training_rows(groups[:2], [1.0, -1.0] * 2)
+        halved = [
+            dataclasses.replace(row, behavior_log_probs=row.behavior_log_probs + np.float32(math.log(2.0)))
+            for row in training_rows(groups[2:], [1.0, -1.0] * 2, is_replayed=True)
+        ]
+        metrics = engine.update([MiniBatch(rows + halved, 2)], config.objective_settings(is_started=True))
+        assert abs(metrics["ratio/fresh_mean"] - 1.0) < 1e-3
+        assert abs(metrics["ratio/replayed_mean"] - 0.5) < 1e-3
+        assert metrics["sampler/log_prob_gap"] < SCORE_TOLERANCE
+
+    def test_algorithm_one_runs_on_the_engine(self, engine: PolicyEngine, config, questions, tmp_path):
+        state = ExGRPOState.create(tmp_path, questions, config)
+        reports = [exgrpo_step(state, engine, config) for _ in range(4)]
+        assert [report.step for report in reports] == [1, 2, 3, 4]
+        assert all(report.metrics.keys() <= METRICS.keys() for report in reports)
+        assert sum(report.metrics["replay/num_replayed"] for report in reports) > 0

@@ -1,0 +1,48 @@
+"""Embedded engines on tiny models, with a reward that varies inside a group."""
+
+import dataclasses
+
+import numpy as np
+
+from exgrpo_core.config import ExGRPOConfig
+from exgrpo_core.types import Question
+from jobs.engines.embedded.engine import EmbeddedEngine
+from jobs.engines.embedded.optimizer import OptimSettings
+from jobs.engines.reward import Response, Verdict
+from tests.jobs.engines.embedded.prompts import ragged_prompts
+from tests.jobs.engines.tiny_models import build_policy
+
+CONFIG = ExGRPOConfig(
+    batch_size=8,
+    mini_batch_size=4,
+    rollouts_per_question=4,
+    max_prompt_tokens=16,
+    max_response_tokens=20,
+    loss_scale=4.0,
+    start_pass_rate=None,
+    entropy_coefficient=0.0,
+)
+
+
+class EvenTokenReward:
+    """Right when the first token's number is even: about half of all random responses."""
+
+    def grade(self, questions, responses: list[Response]) -> list[Verdict]:
+        assert len(questions) == len(responses)
+        rewards = [float(response.token_ids[0] % 2 == 0) for response in responses]
+        return [Verdict(reward, "correct" if reward else "wrong", has_code=False) for reward in rewards]
+
+
+def make_questions(count: int = 12) -> list[Question]:
+    prompts = ragged_prompts(count, seed=7)
+    return [Question(i, f"q{i}", prompt, f"question {i}", "0") for i, prompt in enumerate(prompts)]
+
+
+def make_engine(architecture: str = "qwen2_tied", seed: int = 0, **changes) -> EmbeddedEngine:
+    config = dataclasses.replace(CONFIG, **changes)
+    return EmbeddedEngine(build_policy(architecture), EvenTokenReward(), config, OptimSettings(2e-3), seed)
+
+
+def same_weights(one: EmbeddedEngine, other: EmbeddedEngine) -> bool:
+    mine, theirs = one.policy.model.state_dict(), other.policy.model.state_dict()
+    return all(np.array_equal(mine[name].numpy(), theirs[name].numpy()) for name in mine)

@@ -1,0 +1,115 @@
+import numpy as np
+import pytest
+import torch
+
+from exgrpo_core.algorithm import exgrpo_step
+from exgrpo_core.engine import RolloutRequest
+from exgrpo_core.state import ExGRPOState
+from exgrpo_core.types import Question
+from jobs.engines.errors import EngineError
+from tests.jobs.engines.embedded.engines import CONFIG, make_engine, make_questions, same_weights
+from tests.jobs.engines.tiny_models import CHARACTERS, END
+
+
+def requests(questions, num_rollouts=3):
+    return [RolloutRequest(question, num_rollouts) for question in questions]
+
+
+def tokens(groups):
+    return [own.token_ids.tolist() for group in groups for own in group.trajectories]
+
+
+def test_text_is_the_response_without_special_tokens():
+    groups = make_engine().rollout(requests(make_questions()))
+    for group in groups:
+        for own in group.trajectories:
+            assert own.text == "".join(CHARACTERS[token - 2] for token in own.token_ids if token > END)
+
+
+def test_verdicts_reach_the_trajectories_they_belong_to():
+    for group in make_engine().rollout(requests(make_questions())):
+        for own in group.trajectories:
+            assert own.reward == float(own.token_ids[0] % 2 == 0)
+            assert own.verdict == ("correct" if own.reward else "wrong")
+            assert own.has_code is False
+            assert own.is_valid is None
+
+
+def test_a_prompt_beyond_the_limit_is_refused_by_name():
+    long = Question(0, "q-long", np.full(17, 5, dtype=np.int32), "", "")
+    with pytest.raises(EngineError, match=r"question q-long: the prompt has 17 tokens, expected 1 to .* \(16\)"):
+        make_engine().rollout(requests([long]))
+
+
+def test_an_empty_prompt_is_refused():
+    empty = Question(0, "q-empty", np.empty(0, dtype=np.int32), "", "")
+    with pytest.raises(EngineError, match="has 0 tokens"):
+        make_engine().generate_for_evaluation([empty], 1, 0.0, 4, 0)
+
+
+def test_a_context_too_short_for_prompt_and_response_is_refused():
+    with pytest.raises(EngineError, match=r"context of 128 tokens.*max_response_tokens is 129"):
+        make_engine(max_prompt_tokens=16, max_response_tokens=113)
+    make_engine(max_prompt_tokens=16, max_response_tokens=112)
+
+
+def test_evaluation_leaves_the_training_sampler_alone_and_repeats_itself():
+    plain, evaluated = make_engine(), make_engine()
+    questions = make_questions()
+    first = evaluated.generate_for_evaluation(questions, 4, 0.7, 12, seed=9)
+    second = evaluated.generate_for_evaluation(questions, 4, 0.7, 12, seed=9)
+    assert [len(own) for own in first] == [4] * len(questions)
+    for one, two in zip(first, second, strict=True):
+        for mine, other in zip(one, two, strict=True):
+            np.testing.assert_array_equal(mine.token_ids, other.token_ids)
+            assert mine.text == other.text
+    assert tokens(plain.rollout(requests(questions))) == tokens(evaluated.rollout(requests(questions)))
+
+
+def test_greedy_evaluation_gives_equal_samples():
+    (responses,) = make_engine().generate_for_evaluation(make_questions(1), 3, 0.0, 12, seed=0)
+    assert len({response.token_ids.tobytes() for response in responses}) == 1
+
+
+def test_the_seed_decides_the_rollouts():
+    questions = make_questions()
+    first, same, other = (tokens(make_engine(seed=seed).rollout(requests(questions))) for seed in (1, 1, 2))
+    assert first == same
+    assert first != other
+
+
+def test_the_kl_penalty_is_zero_at_first_and_grows_as_the_policy_leaves(tmp_path):
+    engine = make_engine(kl_coefficient=0.1)
+    state = ExGRPOState.create(tmp_path, make_questions(), CONFIG)
+    config = engine._config
+    first, *_, last = [exgrpo_step(state, engine, config).metrics["loss/kl"] for _ in range(4)]
+    assert 0.0 <= first < last
+
+
+def test_two_engines_of_one_seed_train_alike_bit_for_bit(tmp_path):
+    engines = []
+    for name in ("one", "two"):
+        engine = make_engine(seed=3)
+        state = ExGRPOState.create(tmp_path / name, make_questions(), CONFIG)
+        losses = [exgrpo_step(state, engine, CONFIG).metrics["loss/total"] for _ in range(3)]
+        engines.append((engine, losses))
+    assert engines[0][1] == engines[1][1]
+    assert same_weights(engines[0][0], engines[1][0])
+    assert not same_weights(engines[0][0], make_engine(seed=3))
+
+
+@pytest.mark.gpu
+def test_a_gpu_computes_in_bfloat16_with_float32_weights():
+    if not torch.cuda.is_available():
+        pytest.skip("No CUDA device on this machine.")
+    from jobs.engines.embedded.engine import EmbeddedEngine
+    from jobs.engines.embedded.model import wrap_model
+    from jobs.engines.embedded.optimizer import OptimSettings
+    from tests.jobs.engines.embedded.engines import EvenTokenReward
+    from tests.jobs.engines.tiny_models import build_model, tiny_tokenizer
+
+    policy = wrap_model(build_model("qwen2_tied"), tiny_tokenizer(), torch.device("cuda"))
+    engine = EmbeddedEngine(policy, EvenTokenReward(), CONFIG, OptimSettings(1e-3), 0)
+    groups = engine.rollout(requests(make_questions()))
+    assert all(own.log_probs.dtype == np.float32 for group in groups for own in group.trajectories)
+    assert policy.model.lm_head.weight.dtype is torch.float32

@@ -1,0 +1,84 @@
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from exgrpo_core.algorithm import exgrpo_step
+from exgrpo_core.state import ExGRPOState
+from jobs.engines.embedded.state_files import OPTIMIZER_FILE
+from jobs.engines.errors import EngineError
+from tests.jobs.engines.embedded.engines import CONFIG, make_engine, make_questions, same_weights
+
+NUM_STEPS = 3
+
+
+def run_steps(state, engine, num_steps):
+    return [exgrpo_step(state, engine, CONFIG) for _ in range(num_steps)]
+
+
+def untimed(report):
+    return {name: value for name, value in report.metrics.items() if not name.startswith("seconds/")}
+
+
+@pytest.mark.parametrize("architecture", ["qwen2_tied", "qwen2_untied", "llama_with_biases", "gpt2"])
+def test_save_restore_and_go_on_equals_going_on_bit_for_bit(architecture, tmp_path):
+    engine = make_engine(architecture)
+    state = ExGRPOState.create(tmp_path / "segments", make_questions(), CONFIG)
+    run_steps(state, engine, NUM_STEPS)
+    engine.save(tmp_path / "policy")
+    state.save(tmp_path / "experience")
+    expected = run_steps(state, engine, NUM_STEPS)
+
+    resumed = make_engine(architecture, seed=99)
+    resumed.restore(tmp_path / "policy")
+    segments, saved = tmp_path / "segments", tmp_path / "experience"
+    resumed_state = ExGRPOState.restore(segments, saved, make_questions(), CONFIG)
+    got = run_steps(resumed_state, resumed, NUM_STEPS)
+    assert [untimed(report) for report in got] == [untimed(report) for report in expected]
+    for one, other in zip(got, expected, strict=True):
+        for mine, theirs in zip(one.groups, other.groups, strict=True):
+            assert [own.text for own in mine.trajectories] == [own.text for own in theirs.trajectories]
+    assert same_weights(resumed, engine)
+
+
+def test_what_is_saved_loads_as_a_plain_model_without_pickles(tmp_path):
+    engine = make_engine("llama")
+    engine.save(tmp_path)
+    model = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
+    for one, other in zip(model.parameters(), engine.policy.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert AutoTokenizer.from_pretrained(tmp_path).decode([2, 3, 1], skip_special_tokens=True) == "01"
+    assert not [path for path in tmp_path.iterdir() if path.suffix in {".bin", ".pt", ".pth", ".pkl"}]
+
+
+def test_tied_weights_stay_tied_after_a_restore(tmp_path):
+    engine = make_engine("qwen2_tied")
+    engine.save(tmp_path)
+    engine.restore(tmp_path)
+    model = engine.policy.model
+    assert model.lm_head.weight.data_ptr() == model.model.embed_tokens.weight.data_ptr()
+
+
+def test_a_missing_file_is_named(tmp_path):
+    engine = make_engine()
+    engine.save(tmp_path)
+    (tmp_path / OPTIMIZER_FILE).unlink()
+    with pytest.raises(EngineError, match="expected the saved state of this model"):
+        engine.restore(tmp_path)
+
+
+def test_the_state_of_another_model_is_refused(tmp_path):
+    make_engine("qwen2_untied").save(tmp_path)
+    with pytest.raises(EngineError, match="expected the saved state of this model"):
+        make_engine("llama").restore(tmp_path)
+
+
+def test_an_optimizer_of_another_model_is_refused(tmp_path):
+    engine = make_engine()
+    state = ExGRPOState.create(tmp_path / "segments", make_questions(), CONFIG)
+    run_steps(state, engine, 1)
+    engine.save(tmp_path / "policy")
+    tensors = load_file(tmp_path / "policy" / OPTIMIZER_FILE)
+    save_file({f"foreign.{name}": value for name, value in tensors.items()}, tmp_path / "policy" / OPTIMIZER_FILE)
+    with pytest.raises(EngineError, match="foreign"):
+        engine.restore(tmp_path / "policy")
