@@ -77,6 +77,9 @@ class FriendlyGroup(typer.core.TyperGroup):
 def _guarded(call: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever the command returns
     try:
         return call()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whoever read the output has enough of it
+        raise typer.Exit(0) from None
     except Exception as error:
         if type(error).__module__.split(".")[0] in {"typer", "click"}:
             raise

@@ -34,7 +34,8 @@ def show(
 ) -> None:
     """Show one run: state, newest metrics, evaluations, attempts and checkpoints."""
     from jobs.run_lookup import find_run_id
-    from jobs.supervisor.reading import open_fresh_index, summarize_run
+    from jobs.run_report import summarize_run
+    from jobs.supervisor.reading import open_fresh_index
 
     run_id = find_run_id(runs_root, run)
     with open_fresh_index(runs_root, database_url) as database:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from jobs.launchers.processes import ProcessIdentity, identify
@@ -20,8 +21,8 @@ class LaunchError(Exception):
 class LocalLauncher:
     """Starts workers that outlive their starter; the death of the starter ends none of them."""
 
-    def __init__(self, worker_module: str = WORKER_MODULE, python: str = sys.executable) -> None:
-        self._worker_module = worker_module
+    def __init__(self, worker_module: str | None = None, python: str = sys.executable) -> None:
+        self._worker_module = worker_module or WORKER_MODULE
         self._python = python
 
     def start(self, run_path: Path, attempt: int, log_path: Path) -> ProcessIdentity:
@@ -49,13 +50,15 @@ class LocalLauncher:
             child.poll()
 
 
-def start_detached(command: list[str], output: int, folder: Path) -> subprocess.Popen[bytes]:
+def start_detached(
+    command: list[str], output: int, folder: Path, variables: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
     """Start `command` in a session of its own with this project importable and `folder` as working directory.
 
     Raises:
         LaunchError: The program cannot be executed.
     """
-    environment = dict(os.environ)
+    environment = dict(os.environ) | dict(variables or {})
     paths = [str(PROJECT_ROOT), *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
     environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     environment["PYTHONUNBUFFERED"] = "1"

@@ -5,14 +5,18 @@ import logging
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 from jobs.launchers.local import LocalLauncher
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import SupervisorRunningError
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
+from jobs.supervisor.starting import DATABASE_URL_VARIABLE
 
-DATABASE_URL_VARIABLE = "EXGRPO_DATABASE_URL"
+logger = logging.getLogger(__name__)
+
+WAIT_SECONDS = 1.0
 
 
 def main(arguments: list[str] | None = None, launcher: LocalLauncher | None = None) -> int:
@@ -20,6 +24,7 @@ def main(arguments: list[str] | None = None, launcher: LocalLauncher | None = No
     parser = argparse.ArgumentParser(prog="python -m jobs.supervisor", description="Look after the runs of a folder.")
     parser.add_argument("--runs-root", type=Path, required=True, help="folder that holds the run directories")
     parser.add_argument("--max-running", type=int, default=1, help="runs that may run at once")
+    parser.add_argument("--wait", action="store_true", help="wait while another supervisor looks after the folder")
     parser.add_argument("--until-idle", action="store_true", help="end when nothing runs and nothing waits")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
@@ -27,13 +32,18 @@ def main(arguments: list[str] | None = None, launcher: LocalLauncher | None = No
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _frame: ends.append(received))
     index = DatabaseIndex(os.environ.get(DATABASE_URL_VARIABLE), options.runs_root)
+    supervisor = None
+    while supervisor is None and not ends:
+        try:
+            supervisor = Supervisor(options.runs_root, index, launcher, SupervisorSettings(options.max_running))
+        except SupervisorRunningError as error:
+            if not options.wait:
+                logger.error("%s", error)
+                return 1
+            time.sleep(WAIT_SECONDS)
+    if supervisor is None:
+        return 0
     try:
-        supervisor = Supervisor(options.runs_root, index, launcher, SupervisorSettings(options.max_running))
-    except SupervisorRunningError as error:
-        logging.getLogger(__name__).error("%s", error)
-        return 1
-    try:
-        supervisor.look()
         supervisor.run(lambda: bool(ends) or (options.until_idle and supervisor.is_idle and not index.is_behind))
     finally:
         supervisor.close()

@@ -41,6 +41,11 @@ class DatabaseIndex:
         """Whether files hold more than the database does, as far as was looked."""
         return any(not work.is_caught_up for work in self._work.values())
 
+    @property
+    def is_reachable(self) -> bool:
+        """Whether the last refresh reached the database."""
+        return self._retry_at == 0.0
+
     def note_state(self, run: RunDirectory, state: RunState) -> None:
         """Take up a run, or the state that it has now, at the next refresh."""
         work = self._work.setdefault(run.run_id, RunIndexing(run))
@@ -52,6 +57,7 @@ class DatabaseIndex:
             return
         try:
             self._refresh(self._open(), time.monotonic() + budget_seconds)
+            self._retry_at = 0.0
         except (DatabaseError, SQLAlchemyError) as error:
             logger.warning("The database is behind: %s", str(error).splitlines()[0])
             self._retry_at = time.monotonic() + RETRY_SECONDS

@@ -102,10 +102,12 @@ class Supervisor:
         self._index.refresh()
 
     def run(self, is_over: Callable[[], bool]) -> None:
-        """Look twice a second until `is_over`; runs that are under way go on without it."""
-        while not is_over():
+        """Look twice a second, at least once, until `is_over`; runs that are under way go on without it."""
+        while True:
             began_at = time.monotonic()
             self.look()
+            if is_over():
+                return
             time.sleep(max(0.0, LOOP_SECONDS - (time.monotonic() - began_at)))
 
     def close(self) -> None:

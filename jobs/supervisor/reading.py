@@ -1,22 +1,15 @@
 """Opening the database for a command, brought up to date first where no supervisor does that."""
 
-import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from db.queries import metrics, runs
-from db.queries.run_lookup import UnknownRunError
-from db.rows import EvaluationRow
+from db.queries import runs
 from db.session import Database, open_database
 from jobs.run_directory import list_run_directories
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import SupervisorRunningError
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
-
-INTERVAL_FACTOR = 1.96
-"""Half a 95% interval in standard errors."""
 
 
 @contextmanager
@@ -39,7 +32,7 @@ def take_in_everything(runs_root: Path, database_url: str | None) -> bool:
         return False
     try:
         supervisor.look()
-        while index.is_behind:
+        while index.is_behind and index.is_reachable:
             supervisor.look()
     finally:
         supervisor.close()
@@ -81,27 +74,3 @@ def describe_database(database_url: str | None, runs_root: Path) -> tuple[bool, 
         return True, f"{kind}, schema {current_revision(database)}, {num_runs} runs"
     finally:
         database.close()
-
-
-def summarize_run(database: Database, run_id: str) -> dict[str, Any]:
-    """Return one run with its newest metrics, evaluations with half intervals, attempts and checkpoints.
-
-    Raises:
-        UnknownRunError: The database does not know it, since its folder cannot be read.
-    """
-    row = runs.get_run(database, run_id)
-    if row is None:
-        raise UnknownRunError(f"{run_id}: its folder cannot be read; look into run.json and spec.json.")
-    run = dataclasses.asdict(row)
-    run.pop("pass_at_1_curve")
-    return {
-        "run": run,
-        "metrics": metrics.last_metrics(database, run_id),
-        "evaluations": [_evaluation(item) for item in metrics.list_evaluations(database, run_id)],
-        "attempts": [dataclasses.asdict(item) for item in runs.list_attempts(database, run_id)],
-        "checkpoints": [dataclasses.asdict(item) for item in runs.list_checkpoints(database, run_id)],
-    }
-
-
-def _evaluation(row: EvaluationRow) -> dict[str, Any]:
-    return dataclasses.asdict(row) | {"interval": INTERVAL_FACTOR * row.standard_error}

@@ -1,0 +1,45 @@
+"""The `exgrpo` command. Heavy modules are imported inside the commands that need them, so it starts at once."""
+
+import typer
+
+from jobs import cli_data, cli_demo, cli_machine, cli_runs, cli_train, cli_up
+from jobs.cli_options import FriendlyGroup
+
+app = typer.Typer(
+    name="exgrpo",
+    cls=FriendlyGroup,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    help="Train with ExGRPO, and see what its replay buffer does.",
+)
+database_app = typer.Typer(no_args_is_help=True, help="The database, which is an index of the run folders.")
+
+app.command("up")(cli_up.up)
+app.command("demo")(cli_demo.demo)
+app.command("train")(cli_train.train)
+app.command("presets")(cli_train.presets)
+app.command("runs")(cli_runs.runs)
+app.command("show")(cli_runs.show)
+app.command("logs")(cli_runs.logs)
+app.command("stop")(cli_runs.stop)
+app.command("resume")(cli_runs.resume)
+app.command("clone")(cli_runs.clone)
+app.command("branch")(cli_runs.branch)
+app.command("tag")(cli_runs.tag)
+app.command("note")(cli_runs.note)
+app.command("import")(cli_data.import_)
+app.command("export")(cli_data.export)
+app.command("doctor")(cli_machine.doctor)
+database_app.command("upgrade")(cli_data.upgrade)
+database_app.command("rebuild")(cli_data.rebuild)
+app.add_typer(database_app, name="db")
+
+
+def main() -> None:
+    """Run the command that the command line names."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

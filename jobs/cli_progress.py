@@ -1,0 +1,63 @@
+"""A run's progress on a terminal: bar, step, time left, Pass@1, buffer and retired questions."""
+
+import time
+from pathlib import Path
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from jobs.commands import open_run
+from jobs.following import RunFollower
+from jobs.run_state import RunState
+
+METRICS_SECONDS = 1.0
+
+
+class RunProgress:
+    """Shows one run on stderr; without a terminal it says only when the run changes its state."""
+
+    def __init__(self, runs_root: Path, run_id: str) -> None:
+        self._console = Console(stderr=True)
+        self._num_steps = open_run(runs_root, run_id).spec().num_steps
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[figures]}"),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        )
+        self._task: TaskID = self._progress.add_task("queued", total=self._num_steps, figures="")
+        self._status = ""
+        self._metrics_at = 0.0
+
+    def __enter__(self) -> "RunProgress":
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def show(self, state: RunState, follower: RunFollower) -> None:
+        """Show where the run stands."""
+        if state.status != self._status and not self._console.is_terminal:
+            self._console.print(f"{follower.run_id}: {state.status}")
+        self._status = state.status
+        step = state.heartbeat.step if state.heartbeat else 0
+        self._progress.update(self._task, completed=step, description=str(state.status))
+        if self._console.is_terminal and time.monotonic() >= self._metrics_at:
+            self._metrics_at = time.monotonic() + METRICS_SECONDS
+            self._progress.update(self._task, figures=_figures(follower.metrics()))
+
+
+def _figures(metrics: dict[str, float]) -> str:
+    if not metrics:
+        return ""
+    return (
+        f"Pass@1 {metrics.get('reward/pass_at_1', 0.0):.3f}  buffer {metrics.get('buffer/num_questions', 0):.0f}  "
+        f"retired {metrics.get('buffer/num_retired', 0):.0f}"
+    )

@@ -1,0 +1,33 @@
+"""Starting a supervisor as a process of its own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from jobs.launchers.local import start_detached
+from jobs.run_directory import WORKBENCH_FOLDER
+
+LOG_FILE = "supervisor.log"
+DATABASE_URL_VARIABLE = "EXGRPO_DATABASE_URL"
+
+
+def supervisor_command(runs_root: Path, max_running: int = 1) -> list[str]:
+    """Return the command line of a supervisor."""
+    program = [sys.executable, "-P", "-m", "jobs.supervisor"]
+    return [*program, "--runs-root", str(runs_root.resolve()), "--max-running", str(max_running)]
+
+
+def start_supervisor(runs_root: Path, database_url: str | None) -> "subprocess.Popen[bytes]":
+    """Start a supervisor that outlives this process and ends when nothing is left to do.
+
+    Its output goes to `workbench/supervisor.log`. The database's URL, which may hold a password, travels in the
+    environment and not on the command line.
+
+    Raises:
+        LaunchError: It cannot be started.
+    """
+    folder = runs_root.resolve() / WORKBENCH_FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    environment = {} if database_url is None else {DATABASE_URL_VARIABLE: database_url}
+    with (folder / LOG_FILE).open("ab") as log:
+        return start_detached([*supervisor_command(runs_root), "--until-idle"], log.fileno(), folder, environment)

@@ -1,0 +1,96 @@
+"""Supervisor and pages as two children of one process, which ends both when it ends."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import webbrowser
+from pathlib import Path
+
+from jobs.launchers.bound import STARTER_VARIABLE
+from jobs.launchers.local import PROJECT_ROOT, start_detached
+from jobs.run_directory import WORKBENCH_FOLDER
+from jobs.supervisor.starting import DATABASE_URL_VARIABLE, LOG_FILE, supervisor_command
+
+logger = logging.getLogger(__name__)
+
+END_SECONDS = 10.0
+_LOOK_SECONDS = 0.2
+_RESTART_SECONDS = 2.0
+_BOUND = [sys.executable, "-P", "-m", "jobs.launchers.bound"]
+
+
+class Workbench:
+    """The supervisor and the pages of one runs root."""
+
+    def __init__(self, runs_root: Path, database_url: str | None, port: int, max_running: int = 1) -> None:
+        self._runs_root = runs_root.resolve()
+        self._folder = self._runs_root / WORKBENCH_FOLDER
+        self._port = port
+        self._max_running = max_running
+        self._environment = {STARTER_VARIABLE: str(os.getpid())}
+        if database_url is not None:
+            self._environment[DATABASE_URL_VARIABLE] = database_url
+        self._wants_end = False
+
+    def serve(self, opens_browser: bool) -> int:
+        """Serve until SIGINT or SIGTERM, or until the pages end, and return the exit code."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        previous = {number: signal.signal(number, self._note_end) for number in (signal.SIGINT, signal.SIGTERM)}
+        supervisor = self._start_supervisor()
+        pages = self._start_pages()
+        threading.Thread(target=_pass_on, args=(pages, opens_browser), daemon=True).start()
+        try:
+            while not self._wants_end and pages.poll() is None:
+                if supervisor.poll() is not None:
+                    logger.warning("The supervisor ended (exit code %s); starting it again.", supervisor.returncode)
+                    time.sleep(_RESTART_SECONDS)
+                    supervisor = self._start_supervisor()
+                time.sleep(_LOOK_SECONDS)
+        finally:
+            _end([pages, supervisor])
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+        return 0 if self._wants_end else pages.returncode
+
+    def _note_end(self, _number: int, _frame: object) -> None:
+        self._wants_end = True
+
+    def _start_supervisor(self) -> "subprocess.Popen[bytes]":
+        command = _BOUND + supervisor_command(self._runs_root, self._max_running) + ["--wait"]
+        with (self._folder / LOG_FILE).open("ab") as log:
+            return start_detached(command, log.fileno(), self._folder, self._environment)
+
+    def _start_pages(self) -> "subprocess.Popen[bytes]":
+        command = [*_BOUND, sys.executable, "-P", "-m", "app.server", "--runs-root", str(self._runs_root)]
+        command += ["--host", "127.0.0.1", "--port", str(self._port)]
+        environment = dict(os.environ) | self._environment | {"PYTHONPATH": str(PROJECT_ROOT)}
+        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, start_new_session=True)
+
+
+def _pass_on(pages: "subprocess.Popen[bytes]", opens_browser: bool) -> None:
+    """Print what the pages' server prints; its first link is opened in the browser."""
+    assert pages.stdout is not None
+    for line in pages.stdout:
+        text = line.decode(errors="replace").rstrip()
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+        if opens_browser and text.startswith("http"):
+            opens_browser = False
+            webbrowser.open(text)
+
+
+def _end(processes: "list[subprocess.Popen[bytes]]") -> None:
+    for process in processes:
+        if process.poll() is None:
+            process.terminate()
+    give_up_at = time.monotonic() + END_SECONDS
+    for process in processes:
+        try:
+            process.wait(timeout=max(0.1, give_up_at - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -1,0 +1,170 @@
+"""The command line in this process: what it prints, refuses and exits with."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from jobs import commands
+from jobs.cli import app
+from jobs.specs import TrainSpec
+
+CLI = CliRunner(env={"EXGRPO_RUNS_ROOT": "", "NO_COLOR": "1", "COLUMNS": "200"})
+
+
+@pytest.fixture
+def runs_root(tmp_path: Path) -> Path:
+    return tmp_path / "runs"
+
+
+def invoke(runs_root: Path, *words: str):
+    return CLI.invoke(app, [*words, "--runs-root", str(runs_root)])
+
+
+def submit(runs_root: Path, name: str = "toy") -> str:
+    return commands.submit(runs_root, TrainSpec(name=name, num_steps=2))
+
+
+def test_every_command_has_a_help_text():
+    for command in [*app.registered_commands, *app.registered_groups[0].typer_instance.registered_commands]:
+        assert command.callback is not None
+        assert command.callback.__doc__
+
+
+def test_empty_runs_root_says_how_to_start(runs_root):
+    result = invoke(runs_root, "runs")
+    assert result.exit_code == 0
+    assert "No runs" in result.output
+    assert "exgrpo train" in result.output
+
+
+def test_runs_lists_a_queued_run_as_json(runs_root):
+    run_id = submit(runs_root)
+    (row,) = json.loads(invoke(runs_root, "runs", "--json").stdout)
+    assert (row["run_id"], row["status"], row["num_steps"]) == (run_id, "queued", 2)
+
+
+def test_runs_table_shows_id_state_and_steps(runs_root):
+    run_id = submit(runs_root)
+    output = invoke(runs_root, "runs").stdout
+    assert run_id in output
+    assert "queued" in output
+    assert "0/2" in output
+
+
+def test_show_takes_a_beginning_of_the_id_and_a_name(runs_root):
+    run_id = submit(runs_root, "my run")
+    by_beginning = json.loads(invoke(runs_root, "show", run_id[:-2], "--json").stdout)
+    by_name = json.loads(invoke(runs_root, "show", "my run", "--json").stdout)
+    assert by_beginning["run"]["run_id"] == by_name["run"]["run_id"] == run_id
+
+
+def test_name_of_two_runs_is_refused_with_both_ids(runs_root):
+    first, second = submit(runs_root, "twin"), submit(runs_root, "twin")
+    result = invoke(runs_root, "show", "twin")
+    assert result.exit_code == 2
+    assert first in result.stderr
+    assert second in result.stderr
+
+
+def test_unknown_run_is_one_sentence_and_bad_input(runs_root):
+    submit(runs_root)
+    result = invoke(runs_root, "stop", "nothing")
+    assert result.exit_code == 2
+    assert result.stderr.strip().count("\n") == 0
+    assert "'nothing'" in result.stderr
+
+
+def test_stop_and_resume_of_a_queued_run(runs_root):
+    run_id = submit(runs_root)
+    assert invoke(runs_root, "stop", run_id).exit_code == 0
+    assert json.loads(invoke(runs_root, "show", run_id, "--json").stdout)["run"]["status"] == "stopped"
+    assert invoke(runs_root, "resume", run_id).exit_code == 0
+    assert json.loads(invoke(runs_root, "show", run_id, "--json").stdout)["run"]["status"] == "queued"
+
+
+def test_resume_of_a_queued_run_is_refused_with_the_states_that_allow_it(runs_root):
+    result = invoke(runs_root, "resume", submit(runs_root))
+    assert result.exit_code == 2
+    assert "it is queued; expected one of failed, lost, stopped" in result.stderr
+
+
+def test_queued_run_says_that_no_supervisor_runs(runs_root):
+    run_id = submit(runs_root)
+    result = invoke(runs_root, "clone", run_id, "--submit")
+    assert "exgrpo up" in result.stderr
+    assert len(json.loads(invoke(runs_root, "runs", "--json").stdout)) == 2
+
+
+def test_clone_prints_a_specification_that_can_be_read_back(runs_root):
+    run_id = submit(runs_root)
+    result = invoke(runs_root, "clone", run_id, "--set", "num_steps=7")
+    assert TrainSpec.model_validate_json(result.stdout) == TrainSpec(name="toy", num_steps=7)
+
+
+def test_tags_and_notes_are_shown_and_survive_a_rebuild_of_the_database(runs_root):
+    run_id = submit(runs_root)
+    invoke(runs_root, "tag", run_id, "keep")
+    invoke(runs_root, "tag", run_id, "wrong")
+    invoke(runs_root, "tag", run_id, "wrong", "--remove")
+    assert json.loads(invoke(runs_root, "runs", "--json").stdout)[0]["tags"] == ["keep"]
+    result = invoke(runs_root, "db", "rebuild")
+    assert result.exit_code == 0, result.output
+    assert json.loads(invoke(runs_root, "runs", "--json").stdout)[0]["tags"] == ["keep"]
+
+
+def test_tags_of_the_specification_are_tags_of_the_run(runs_root):
+    commands.submit(runs_root, TrainSpec(tags=("paper",)))
+    assert json.loads(invoke(runs_root, "runs", "--json").stdout)[0]["tags"] == ["paper"]
+
+
+def test_bad_setting_starts_nothing(runs_root):
+    result = invoke(runs_root, "train", "--set", "algorithm.experience_ration=0.25")
+    assert result.exit_code == 2
+    assert "did you mean algorithm.experience_ratio" in result.stderr
+    assert not runs_root.exists()
+
+
+def test_unknown_preset_lists_those_there_are(runs_root):
+    result = invoke(runs_root, "train", "--preset", "nothing")
+    assert result.exit_code == 2
+    assert "chains-exgrpo" in result.stderr
+
+
+def test_preset_and_file_together_are_refused(runs_root, tmp_path):
+    result = invoke(runs_root, "train", "--preset", "chains-exgrpo", "--spec", str(tmp_path / "spec.yaml"))
+    assert result.exit_code == 2
+    assert "expected one of them" in result.stderr
+
+
+def test_presets_as_json_hold_every_field():
+    presets = json.loads(CLI.invoke(app, ["presets", "--json"]).stdout)
+    assert presets["chains-exgrpo"]["algorithm"]["experience_ratio"] == 0.5
+
+
+def test_doctor_finds_this_machine_fit(runs_root):
+    checks = {check["name"]: check for check in json.loads(invoke(runs_root, "doctor", "--json").stdout)}
+    assert checks["Python"]["result"] == "ok"
+    assert checks["database"]["result"] == "ok"
+    assert {"GPU", "Ray", "verl", "vLLM", "port", "disk"} <= checks.keys()
+
+
+def test_doctor_fails_with_advice_where_the_database_cannot_be_opened(runs_root):
+    result = invoke(runs_root, "doctor", "--database-url", "nonsense://")
+    assert result.exit_code == 1
+    assert "EXGRPO_DATABASE_URL" in result.output
+
+
+def test_unexpected_error_is_one_sentence_with_a_way_to_see_more(runs_root, monkeypatch):
+    def break_down(*_arguments: object) -> None:
+        raise ZeroDivisionError("made up")
+
+    monkeypatch.setattr(commands, "stop", break_down)
+    result = invoke(runs_root, "stop", submit(runs_root))
+    assert result.exit_code == 1
+    assert result.stderr == "Unexpected ZeroDivisionError: made up Set EXGRPO_DEBUG=1 to see the traceback.\n"
+
+
+def test_wrong_option_is_bad_input(runs_root):
+    assert invoke(runs_root, "runs", "--nonsense").exit_code == 2
