@@ -114,7 +114,7 @@ _SHARED_OPTIONS = {
     "baseRadius": "0.5rem",
     "headingFontSizes": ["1.75rem", "1.35rem", "1.1rem", "1rem", "0.95rem", "0.9rem"],
     "headingFontWeights": [650, 600, 600, 600, 600, 600],
-    "paddingTop": "2.5rem",
+    "paddingTop": "0.5rem",
     "paddingBottom": "3rem",
     "metricValueFontSize": "1.55rem",
     "metricValueFontWeight": 600,

@@ -8,6 +8,8 @@ from app.components import empty_state
 from app.formats import inert
 
 NUM_LINES = 200
+NUM_LINES_IN_VIEW = 24
+HEIGHT = 520
 
 
 def show(lines: Sequence[str]) -> None:
@@ -16,5 +18,5 @@ def show(lines: Sequence[str]) -> None:
         empty_state.show("article", "No log yet", "The run writes here as soon as its process starts.")
         return
     st.caption(f"Last {len(lines)} lines of `log.txt`")
-    with st.container(height=520, autoscroll=True, key="log-tail"):
+    with st.container(height=HEIGHT if len(lines) > NUM_LINES_IN_VIEW else "content", autoscroll=True, key="log-tail"):
         st.code(inert("\n".join(lines)), language=None, wrap_lines=True)
