@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-import click
 import pytest
 import typer.main
 
@@ -51,10 +50,12 @@ def make_targets() -> set[str]:
     return set(re.findall(r"^([a-z][a-z-]*):", read(Path("Makefile")), re.MULTILINE))
 
 
-def exgrpo_commands() -> set[str]:
-    group = typer.main.get_command(command_line)
-    assert isinstance(group, click.Group)
-    return set(group.commands)
+def exgrpo_commands() -> dict[str, object]:
+    return typer.main.get_command(command_line).commands
+
+
+def options_of(command) -> set[str]:
+    return {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
 
 
 def test_readme_tree_names_every_folder_of_the_house_and_no_other():
@@ -74,7 +75,19 @@ def test_make_targets_named_in_the_document_exist(document):
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_exgrpo_commands_named_in_the_document_exist(document):
-    assert words_after("exgrpo", document) - exgrpo_commands() == set()
+    assert words_after("exgrpo", document) - exgrpo_commands().keys() == set()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_options_of_exgrpo_commands_named_in_the_document_exist(document):
+    used = [
+        (match["command"], option)
+        for code in code_in(document)
+        for match in re.finditer(r"^exgrpo (?P<command>[a-z]+)(?P<rest>[^#\n]*)", code, re.MULTILINE)
+        for option in re.findall(r"(?<=\s)-{1,2}[a-z-]+", match["rest"])
+    ]
+    commands = exgrpo_commands()
+    assert [(command, option) for command, option in used if option not in options_of(commands[command])] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
@@ -97,4 +110,4 @@ def test_files_and_links_named_in_the_document_exist(document):
 
 def test_readme_names_the_two_commands_and_every_command_of_the_command_line():
     assert {"demo", "test"} <= words_after("make", "README.md")
-    assert exgrpo_commands() - words_after("exgrpo", "README.md") == set()
+    assert exgrpo_commands().keys() - words_after("exgrpo", "README.md") == set()
