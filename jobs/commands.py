@@ -9,12 +9,14 @@ from jobs.journal import Journal, JournalKind
 from jobs.queue import asked_attempts
 from jobs.run_directory import RunDirectory, RunDirectoryError
 from jobs.run_state import RunState, read_state
-from jobs.specs import SpecError, TrainSpec
+from jobs.specs import ANSWER_FORMAT_MODEL, CHAINS_SOURCE, CHAINS_WARM_MODEL, SpecError, TrainSpec
 from jobs.status import RESUMABLE
 from jobs.training.checkpoint import checkpoint_path, find_fault, list_checkpoints
 
 MAX_NOTE_CHARACTERS = 20_000
 MAX_TAG_CHARACTERS = 40
+_MADE_HERE = frozenset({CHAINS_SOURCE, CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL})
+"""Sources that are no files."""
 
 
 class CommandError(ValueError):
@@ -148,11 +150,15 @@ def state_of(runs_root: Path, run: RunDirectory) -> RunState:
 
 def _with_absolute_paths(spec: TrainSpec) -> TrainSpec:
     """Return `spec` with local files named absolutely, since a worker runs in another folder."""
-    changes: dict[str, object] = {}
-    if Path(spec.model.source).exists():
-        changes["model"] = spec.model.model_copy(update={"source": str(Path(spec.model.source).resolve())})
-    if Path(spec.data.source).exists():
-        changes["data"] = spec.data.model_copy(update={"source": str(Path(spec.data.source).resolve())})
+    changes: dict[str, object] = {
+        "model": spec.model.model_copy(update={"source": _absolute(spec.model.source)}),
+        "data": spec.data.model_copy(update={"source": _absolute(spec.data.source)}),
+    }
     if spec.external_experience is not None:
         changes["external_experience"] = spec.external_experience.resolve()
     return spec.model_copy(update=changes)
+
+
+def _absolute(source: str) -> str:
+    is_file = source not in _MADE_HERE and Path(source).exists()
+    return str(Path(source).resolve()) if is_file else source

@@ -34,12 +34,13 @@ TrainingLoop = Callable[[TrainSpec, RunDirectory, RunRecorder, Control], RunStat
 
 def load_embedded_loop() -> TrainingLoop:
     """Return the loop of the embedded engine, with torch held to the number of threads that the user allows."""
+    num_threads = _num_threads()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import torch
 
     from jobs.training.composition import run_training
 
-    torch.set_num_threads(_num_threads())
+    torch.set_num_threads(num_threads)
     return run_training
 
 

@@ -1,0 +1,142 @@
+import io
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from jobs.archive import ArchiveError, export_run, import_run
+from jobs.journal import Journal, JournalKind
+from jobs.run_directory import RunDirectory
+from jobs.specs import TrainSpec
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    (tmp_path / "runs").mkdir()
+    run = RunDirectory.create(tmp_path / "runs", TrainSpec(name="one"))
+    run.claim_attempt()
+    (run.attempt_path(1) / "lock").touch()
+    (run.buffer_path / "segment-000001.rows").write_bytes(b"rows")
+    run.request_stop()
+    return run
+
+
+def write_archive(path: Path, members: dict[str, bytes | tarfile.TarInfo]) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in members.items():
+            member = content if isinstance(content, tarfile.TarInfo) else tarfile.TarInfo(name)
+            if isinstance(content, bytes):
+                member.size = len(content)
+            archive.addfile(member, io.BytesIO(content) if isinstance(content, bytes) else None)
+    return path
+
+
+def link(name: str, target: str, kind: bytes) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, target
+    return member
+
+
+WHOLE = {"run-1/spec.json": b"{}", "run-1/run.json": b"{}"}
+
+
+@pytest.mark.parametrize("name", ["run.tar.gz", "folder"])
+def test_exported_run_comes_back_with_the_same_files(run, tmp_path, name):
+    exported = export_run(run, tmp_path / name)
+    run_id = import_run(exported, tmp_path / "elsewhere")
+    copy = RunDirectory.open(tmp_path / "elsewhere", run_id)
+    assert copy.spec() == run.spec()
+    assert (copy.buffer_path / "segment-000001.rows").read_bytes() == b"rows"
+    assert copy.attempts() == [1]
+
+
+def test_import_takes_over_neither_locks_nor_wishes_to_stop(run, tmp_path):
+    run_id = import_run(export_run(run, tmp_path / "run.tar.gz"), tmp_path / "elsewhere")
+    copy = RunDirectory.open(tmp_path / "elsewhere", run_id)
+    assert not copy.stop_requested()
+    assert not (copy.attempt_path(1) / "lock").exists()
+
+
+def test_import_is_written_to_the_journal(run, tmp_path):
+    run_id = import_run(run.path, tmp_path / "elsewhere")
+    (entry,) = Journal(tmp_path / "elsewhere").entries()
+    assert (entry.kind, entry.run_id) == (JournalKind.IMPORTED, run_id)
+
+
+def test_archive_names_no_user_of_this_machine(run, tmp_path):
+    with tarfile.open(export_run(run, tmp_path / "run.tar.gz")) as archive:
+        assert {(member.uid, member.uname) for member in archive} == {(0, "")}
+
+
+def test_run_that_is_there_is_not_overwritten(run):
+    with pytest.raises(ArchiveError, match="already"):
+        import_run(run.path, run.path.parent)
+
+
+def test_export_does_not_overwrite(run, tmp_path):
+    (tmp_path / "run.tar.gz").write_text("mine")
+    with pytest.raises(ArchiveError, match="is there already"):
+        export_run(run, tmp_path / "run.tar.gz")
+    assert (tmp_path / "run.tar.gz").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        {"../evil": b"x"},
+        {"/tmp/evil": b"x"},
+        {"run-1/../../evil": b"x"},
+        {"run-1/link": link("run-1/link", "/etc/passwd", tarfile.SYMTYPE)},
+        {"run-1/link": link("run-1/link", "../../evil", tarfile.LNKTYPE)},
+        {"run-1/pipe": link("run-1/pipe", "", tarfile.FIFOTYPE)},
+        {"run-1/device": link("run-1/device", "", tarfile.CHRTYPE)},
+    ],
+)
+def test_hostile_member_is_refused_and_nothing_is_left(tmp_path, member):
+    archive = write_archive(tmp_path / "evil.tar.gz", WHOLE | member)
+    root = tmp_path / "deep" / "runs"
+    with pytest.raises(ArchiveError, match="nothing imported"):
+        import_run(archive, root)
+    assert list(root.iterdir()) == []
+    assert not (tmp_path / "deep" / "evil").exists()
+
+
+@pytest.mark.parametrize("folder", ["workbench", ".hidden", "two words"])
+def test_badly_named_run_folder_is_refused(tmp_path, folder):
+    members = {f"{folder}/spec.json": b"{}", f"{folder}/run.json": b"{}"}
+    with pytest.raises(ArchiveError, match="run id"):
+        import_run(write_archive(tmp_path / "run.tar.gz", members), tmp_path / "runs")
+
+
+def test_two_folders_in_one_archive_are_refused(tmp_path):
+    members = WHOLE | {"run-2/spec.json": b"{}"}
+    with pytest.raises(ArchiveError, match="expected one run folder"):
+        import_run(write_archive(tmp_path / "run.tar.gz", members), tmp_path / "runs")
+
+
+def test_archive_without_a_specification_is_no_run(tmp_path):
+    archive = write_archive(tmp_path / "run.tar.gz", {"run-1/run.json": b"{}"})
+    with pytest.raises(ArchiveError, match=r"holds no spec\.json"):
+        import_run(archive, tmp_path / "runs")
+
+
+def test_file_that_is_no_archive_is_one_sentence(tmp_path):
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(ArchiveError, match="expected a folder or a"):
+        import_run(tmp_path / "notes.txt", tmp_path / "runs")
+
+
+def test_cut_archive_leaves_nothing(run, tmp_path):
+    (run.path / "log.txt").write_bytes(os.urandom(100_000))
+    archive = export_run(run, tmp_path / "run.tar.gz")
+    archive.write_bytes(archive.read_bytes()[:60_000])
+    with pytest.raises(ArchiveError):
+        import_run(archive, tmp_path / "elsewhere")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_folder_with_a_symbolic_link_is_refused(run, tmp_path):
+    (run.path / "link").symlink_to("/etc/passwd")
+    with pytest.raises(ArchiveError, match="link is not a plain file"):
+        import_run(run.path, tmp_path / "elsewhere")
