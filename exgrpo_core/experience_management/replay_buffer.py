@@ -13,7 +13,7 @@ from exgrpo_core.experience_management.bucket_membership import BucketMembership
 from exgrpo_core.experience_management.corruption import BufferCorruptionError
 from exgrpo_core.experience_management.row_index import RowIndex
 from exgrpo_core.experience_management.segment_store import SegmentStore
-from exgrpo_core.experience_management.segments import RowRecord, SegmentExtent
+from exgrpo_core.experience_management.segments import SegmentExtent
 from exgrpo_core.experience_management.snapshot import read_snapshot, write_snapshot
 from exgrpo_core.types import Experience, Float32Array, Int32Array, Int64Array, Trajectory
 
@@ -39,9 +39,9 @@ class ReplayBuffer:
     bucket 0, and moves with `set_bucket`. Buckets 1..K may be drawn, bucket 0 may not. Retiring a question leaves
     its rows in the segments but out of the buffer; if it earns successes again it comes back with new rows only.
 
-    What is inserted is durable after `sync`, `seal` or `snapshot`. A state that was restored behaves like the one
-    that was saved: same rows, same order in the buckets. One process and one thread use a buffer; a second buffer may
-    read the segments of a snapshot meanwhile.
+    What is inserted is durable after `seal` or `snapshot`; `sync` keeps small what is left to write then. A state that
+    was restored behaves like the one that was saved: same rows, same order in the buckets. One process and one thread
+    use a buffer; a second buffer may read the segments of a snapshot meanwhile.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class ReplayBuffer:
             IndexError: There is no such row.
         """
         self._check_rows(rows)
-        return self._store.experiences(np.asarray(rows, dtype=np.int64))
+        return self._store.experiences(rows.tolist())
 
     def note_draws(self, question_indices: Int64Array) -> None:
         """Count one more draw of each of these questions."""
@@ -167,8 +167,11 @@ class ReplayBuffer:
         self._num_trajectories -= self._index.drop(question_index)
 
     def sync(self) -> None:
-        """Make what was inserted durable."""
-        self._store.sync()
+        """Make the tokens and log-probs inserted so far durable; their records follow with the next snapshot.
+
+        Nothing is lost by that: a state can only be restored from a snapshot.
+        """
+        self._store.sync(with_rows=False)
 
     def seal(self) -> None:
         """Make what was inserted durable and close the segment for writing; the next insert opens another."""
@@ -180,7 +183,7 @@ class ReplayBuffer:
 
     def snapshot(self, path: Path) -> None:
         """Write the index and how much of each segment belongs to it; all of it appears at once or not at all."""
-        self._store.sync()
+        self._store.sync(with_rows=True)
         header = {
             "num_questions": self._num_all_questions,
             "rollouts_per_question": self._rollouts_per_question,
@@ -237,15 +240,13 @@ class ReplayBuffer:
         token_bytes = token_ids.tobytes()
         token_crc32 = zlib.crc32(token_bytes)
         for row in self._index.rows_with(question_index, token_crc32):
-            twin = self._store.stored(row)
-            if np.array_equal(twin.token_ids, token_ids):
-                return InsertOutcome(row, twin.trajectory_id, is_duplicate=True)
+            segment = self._store.segment_of(row)
+            record = segment.record(row)
+            if np.array_equal(segment.token_ids(record), token_ids):
+                return InsertOutcome(row, record.trajectory_id, is_duplicate=True)
         row = self._index.num_rows
-        previous_row = self._index.newest_rows.item(question_index)
-        record = RowRecord(
-            trajectory.trajectory_id, question_index, trajectory.born_step, previous_row, token_crc32, trajectory.reward
-        )
-        self._store.append(record, token_bytes, log_probs.tobytes())
+        previous_row = int(self._index.newest_rows.item(question_index))
+        self._store.append(trajectory, previous_row, token_bytes, log_probs.tobytes(), token_crc32)
         self._index.append(question_index, token_crc32, trajectory.born_step)
         self._num_trajectories += 1
         self._num_tokens += token_ids.size

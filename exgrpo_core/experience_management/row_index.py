@@ -41,7 +41,13 @@ class RowIndex:
 
     def rows_with(self, question_index: int, token_crc32: int) -> list[int]:
         """Return the rows of a question whose token ids have this checksum, newest first."""
-        return [row for row in self.rows_of(question_index) if self._token_crc32s.item(row) == token_crc32]
+        rows = []
+        row = self.newest_rows.item(question_index)
+        while row != NO_ROW:
+            if self._token_crc32s.item(row) == token_crc32:
+                rows.append(row)
+            row = self._previous_rows.item(row)
+        return rows
 
     def append(self, question_index: int, token_crc32: int, born_step: int) -> None:
         """Add the next row of a question."""

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exgrpo_core.experience_management.append_file import sync_directory
-from exgrpo_core.experience_management.segments import ROW, RowRecord, Segment, SegmentExtent, StoredRow
-from exgrpo_core.types import Experience, Int64Array
+from exgrpo_core.experience_management.segments import ROW, Segment, SegmentExtent
+from exgrpo_core.types import Experience, Trajectory
 
 _NAME = re.compile(r"segment-(\d{6})\.(trajectories|rows)")
 
@@ -47,51 +47,47 @@ class SegmentStore:
         """What a snapshot keeps of the segments."""
         return [segment.extent for segment in self._segments]
 
-    def append(self, record: RowRecord, token_bytes: bytes, log_prob_bytes: bytes) -> None:
+    def append(
+        self, trajectory: Trajectory, previous_row: int, token_bytes: bytes, log_prob_bytes: bytes, token_crc32: int
+    ) -> None:
         """Append a row to the growing segment; a full one is sealed first."""
         if self._growing is not None and self._growing.trajectories.num_bytes >= self._segment_bytes:
             self.seal()
         if self._growing is None:
             self._growing = Segment.create(self.directory, self._next_name(), self.num_rows)
             self._add(self._growing)
-        self._growing.append(record, token_bytes, log_prob_bytes)
+        self._growing.append(trajectory, previous_row, token_bytes, log_prob_bytes, token_crc32)
         self.num_rows += 1
 
-    def stored(self, row: int) -> StoredRow:
-        """Return what a row holds without checking it, to tell duplicates from others."""
-        segment = self._segments[bisect.bisect_right(self._first_rows, row) - 1]
-        return segment.stored(row - segment.first_row)
+    def segment_of(self, row: int) -> Segment:
+        """Return the segment that holds a row."""
+        return self._segments[bisect.bisect_right(self._first_rows, row) - 1]
 
-    def experiences(self, rows: Int64Array) -> list[Experience]:
-        """Read the trajectories of these rows, in their order.
+    def experiences(self, rows: Sequence[int]) -> list[Experience]:
+        """Read the trajectories of these rows, in their order; all are asked for before the first is waited for.
 
         Raises:
             BufferCorruptionError: A row does not match its checksum.
         """
-        if rows.size == 0:
-            return []
-        places = np.searchsorted(self._first_rows, rows, side="right") - 1
-        used = np.unique(places).tolist()
-        experiences: list[Experience | None] = [None] * rows.size
-        for place in used:
-            segment = self._segments[place]
-            positions = np.flatnonzero(places == place)
-            own = rows[positions]
-            found = segment.experiences(own, segment.records()[own - segment.first_row])
-            for position, experience in zip(positions.tolist(), found, strict=True):
-                experiences[position] = experience
-        return [experience for experience in experiences if experience is not None]
+        places = [(segment := self.segment_of(row), row, segment.record(row)) for row in rows]
+        payloads = [segment.read_ahead(record) for segment, _, record in places]
+        return [
+            segment.experience(row, record, payload)
+            for (segment, row, record), payload in zip(places, payloads, strict=True)
+        ]
 
     def columns(self, *names: str) -> list[NDArray[Any]]:
         """Return columns of the records of all rows."""
         records = [segment.records() for segment in self._segments]
         return [np.concatenate([np.empty(0, ROW[name]), *(part[name] for part in records)]) for name in names]
 
-    def sync(self) -> None:
-        """Make everything appended so far durable."""
+    def sync(self, with_rows: bool) -> None:
+        """Make the appended trajectories durable, and their records if a snapshot will need them."""
         if self._growing is not None:
             self._growing.trajectories.sync()
-            self._growing.rows.sync()
+            if with_rows:
+                self._growing.rows.sync()
+                sync_directory(self.directory)
 
     def seal(self) -> None:
         """Close the growing segment for writing; the next append creates another."""

@@ -5,21 +5,23 @@ A segment is a pair of files in the run directory:
 - `segment-000001.trajectories`: for each row its T token ids (int32) and then its T log-probs (float32);
 - `segment-000001.rows`: for each row one record of `ROW`.
 
-All numbers are little-endian. Rows are numbered over all segments of a state, from 0.
+All numbers are little-endian. Rows are numbered over all segments of a state, from 0. Sealed rows are memory-mapped;
+trajectories are read where they lie, which costs less than the page faults of a map and cannot end the process when a
+file was cut meanwhile.
 """
 
-import mmap
 import struct
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from exgrpo_core.experience_management.append_file import AppendFile
 from exgrpo_core.experience_management.corruption import BufferCorruptionError
-from exgrpo_core.types import Experience, Int32Array, Int64Array
+from exgrpo_core.types import Experience, Int32Array, Trajectory
 
 ROW = np.dtype(
     [
@@ -35,17 +37,32 @@ ROW = np.dtype(
         ("unused", "<i4"),
     ]
 )
-"""One stored trajectory. `offset` is its byte in the segment, `previous_row` the row that its question had before it
-(-1 if none), `token_crc32` of its token ids, `crc32` of token ids and log-probs."""
-
-_RECORD = struct.Struct("<qqiiiiIIfi")
-
-Rows = NDArray[np.void]
+"""One stored trajectory: the fields of `RowRecord`, 48 bytes."""
 
 TOKEN_BYTES = 8
 """Bytes of one stored token: its id and its log-prob."""
 
-_PAGE = mmap.ALLOCATIONGRANULARITY
+_RECORD = struct.Struct("<qqiiiiIIf4x")
+_INT32 = np.dtype("<i4")
+_FLOAT32 = np.dtype("<f4")
+
+
+class RowRecord(NamedTuple):
+    """One stored trajectory, as its segment knows it."""
+
+    trajectory_id: int
+    offset: int
+    """First byte in the segment's trajectories."""
+    question_index: int
+    num_tokens: int
+    born_step: int
+    previous_row: int
+    """The row that its question had before it, -1 if none."""
+    token_crc32: int
+    """Checksum of the token ids; equal ones may be duplicates."""
+    crc32: int
+    """Checksum of token ids and log-probs."""
+    reward: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,26 +73,6 @@ class SegmentExtent:
     num_rows: int
     num_bytes: int
     rows_crc32: int
-
-
-@dataclass(frozen=True, slots=True)
-class RowRecord:
-    """What is known of a row before it has a place; the fields are those of `ROW`."""
-
-    trajectory_id: int
-    question_index: int
-    born_step: int
-    previous_row: int
-    token_crc32: int
-    reward: float
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRow:
-    """Id and token ids of a stored trajectory."""
-
-    trajectory_id: int
-    token_ids: Int32Array
 
 
 class Segment:
@@ -104,7 +101,7 @@ class Segment:
         trajectories = AppendFile.open_sealed(directory / f"{extent.name}.trajectories", extent.num_bytes)
         rows = AppendFile.open_sealed(directory / f"{extent.name}.rows", extent.num_rows * ROW.itemsize)
         segment = cls(extent.name, first_row, trajectories, rows)
-        segment.rows_crc32 = zlib.crc32(segment.records().data) if extent.num_rows else 0
+        segment.rows_crc32 = zlib.crc32(rows.view())
         if segment.rows_crc32 != extent.rows_crc32:
             raise BufferCorruptionError(
                 f"{rows.path}: its rows are not those that were written (checksum); use another copy of the run."
@@ -112,88 +109,68 @@ class Segment:
         return segment
 
     @property
-    def num_rows(self) -> int:
-        """Rows in this segment."""
-        return self.rows.num_bytes // ROW.itemsize
-
-    @property
     def extent(self) -> SegmentExtent:
         """What a snapshot keeps of this segment."""
-        return SegmentExtent(self.name, self.num_rows, self.trajectories.num_bytes, self.rows_crc32)
+        num_rows = self.rows.num_bytes // ROW.itemsize
+        return SegmentExtent(self.name, num_rows, self.trajectories.num_bytes, self.rows_crc32)
 
-    def records(self) -> Rows:
+    def records(self) -> NDArray[np.void]:
         """Return the records of all rows, read-only."""
-        if self.num_rows == 0:
-            return np.empty(0, dtype=ROW)
-        return np.frombuffer(self.rows.mapped(self.rows.num_bytes), dtype=ROW, count=self.num_rows)
+        return np.frombuffer(self.rows.view(), dtype=ROW)
 
-    def append(self, record: RowRecord, token_bytes: bytes, log_prob_bytes: bytes) -> None:
-        """Append one row; its place and checksum are worked out here."""
-        crc32 = zlib.crc32(log_prob_bytes, record.token_crc32)
-        written = _RECORD.pack(
-            record.trajectory_id,
+    def record(self, row: int) -> RowRecord:
+        """Return the record of one row."""
+        start = (row - self.first_row) * ROW.itemsize
+        if self.rows.is_growing:
+            return RowRecord._make(_RECORD.unpack(self.rows.read(start, ROW.itemsize)))
+        return RowRecord._make(_RECORD.unpack_from(self.rows.view(), start))
+
+    def append(
+        self, trajectory: Trajectory, previous_row: int, token_bytes: bytes, log_prob_bytes: bytes, token_crc32: int
+    ) -> None:
+        """Append a row."""
+        record = _RECORD.pack(
+            trajectory.trajectory_id,
             self.trajectories.num_bytes,
+            trajectory.question_index,
+            len(token_bytes) // _INT32.itemsize,
+            trajectory.born_step,
+            previous_row,
+            token_crc32,
+            zlib.crc32(log_prob_bytes, token_crc32),
+            trajectory.reward,
+        )
+        self.trajectories.append(token_bytes, log_prob_bytes)
+        self.rows.append(record)
+        self.rows_crc32 = zlib.crc32(record, self.rows_crc32)
+
+    def read_ahead(self, record: RowRecord) -> bytearray | None:
+        """Return what is stored of a row if that needs no waiting for the disk; else have it read meanwhile."""
+        return self.trajectories.read_ahead(record.offset, TOKEN_BYTES * record.num_tokens)
+
+    def experience(self, row: int, record: RowRecord, payload: bytearray | None) -> Experience:
+        """Return one trajectory, in arrays of its own, from what `read_ahead` returned.
+
+        Raises:
+            BufferCorruptionError: It is not what was written.
+        """
+        length = record.num_tokens
+        if payload is None:
+            payload = self.trajectories.read(record.offset, TOKEN_BYTES * length)
+        if zlib.crc32(payload) != record.crc32:
+            raise BufferCorruptionError(
+                f"{self.trajectories.path}: row {row} is not what was written (checksum); use another copy of the run."
+            )
+        return Experience(
+            row,
+            record.trajectory_id,
             record.question_index,
-            len(token_bytes) // 4,
             record.born_step,
-            record.previous_row,
-            record.token_crc32,
-            crc32,
             record.reward,
-            0,
-        )
-        self.trajectories.append(token_bytes)
-        self.trajectories.append(log_prob_bytes)
-        self.rows.append(written)
-        self.rows_crc32 = zlib.crc32(written, self.rows_crc32)
-
-    def experiences(self, rows: Int64Array, records: Rows) -> list[Experience]:
-        """Read the trajectories of these rows into arrays of their own, each checked against its checksum."""
-        num_tokens = records["num_tokens"].astype(np.int64)
-        stored = self._payload(records["offset"], num_tokens)
-        packed = np.empty(2 * int(num_tokens.sum()), dtype=np.int32)
-        packed_bytes = packed.data.cast("B")
-        log_probs = packed.view(np.float32)
-        names = ("trajectory_id", "question_index", "born_step", "reward", "offset", "num_tokens", "crc32")
-        columns = zip(rows.tolist(), *(records[name].tolist() for name in names), strict=True)
-        experiences = []
-        start = 0
-        for row, trajectory_id, question_index, born_step, reward, offset, length, crc32 in columns:
-            middle, end = start + length, start + 2 * length
-            packed[start:end] = stored[offset // 4 : offset // 4 + 2 * length]
-            if zlib.crc32(packed_bytes[4 * start : 4 * end]) != crc32:
-                raise self._altered(row)
-            tokens, probabilities = packed[start:middle], log_probs[middle:end]
-            experiences.append(Experience(row, trajectory_id, question_index, born_step, reward, tokens, probabilities))
-            start = end
-        return experiences
-
-    def stored(self, position: int) -> StoredRow:
-        """Return the row at `position` of this segment, as it lies in the file."""
-        record = self.records()[position]
-        offset, length = int(record["offset"]), int(record["num_tokens"])
-        mapped = self.trajectories.mapped(offset + TOKEN_BYTES * length)
-        return StoredRow(int(record["trajectory_id"]), np.frombuffer(mapped, "<i4", length, offset))
-
-    def _payload(self, offsets: Int64Array, num_tokens: Int64Array) -> Int32Array:
-        """Return the mapped file after asking the kernel for the pages of these rows all at once."""
-        ends = offsets + TOKEN_BYTES * num_tokens
-        mapped = self.trajectories.mapped(int(ends.max()))
-        for start, end in _page_runs(offsets, ends):
-            mapped.madvise(mmap.MADV_WILLNEED, start, min(end, len(mapped)) - start)
-        return np.frombuffer(mapped, dtype="<i4")
-
-    def _altered(self, row: int) -> BufferCorruptionError:
-        return BufferCorruptionError(
-            f"{self.trajectories.path}: row {row} is not what was written (checksum); use another copy of the run."
+            np.frombuffer(payload, _INT32, length),
+            np.frombuffer(payload, _FLOAT32, length, _INT32.itemsize * length),
         )
 
-
-def _page_runs(offsets: Int64Array, ends: Int64Array) -> list[tuple[int, int]]:
-    """Return (start, end) of the pages that hold these byte ranges, neighbours joined."""
-    order = np.argsort(offsets)
-    starts = offsets[order] // _PAGE * _PAGE
-    stops = np.maximum.accumulate(ends[order])
-    is_first = np.concatenate(([True], starts[1:] > stops[:-1]))
-    is_last = np.concatenate((is_first[1:], [True]))
-    return list(zip(starts[is_first].tolist(), stops[is_last].tolist(), strict=True))
+    def token_ids(self, record: RowRecord) -> Int32Array:
+        """Return the token ids of one row without checking them, to tell duplicates from others."""
+        return np.frombuffer(self.trajectories.read(record.offset, _INT32.itemsize * record.num_tokens), _INT32)

@@ -1,3 +1,4 @@
+import errno
 import os
 
 import pytest
@@ -5,14 +6,54 @@ import pytest
 from exgrpo_core.experience_management.append_file import AppendFile
 
 
-def test_map_made_earlier_keeps_its_bytes_while_the_file_grows(tmp_path):
+def test_what_was_appended_is_read_back_before_and_after_it_is_written(tmp_path):
     file = AppendFile.create(tmp_path / "grows")
     file.append(b"abc")
-    early = file.mapped(3)
+    assert file.read(1, 2) == b"bc"
     file.append(b"defg")
-    assert file.mapped(2) is early
-    assert file.mapped(7)[:] == b"abcdefg"
-    assert early[:] == b"abc"
+    assert file.read(2, 4) == b"cdef"
+    assert bytes(file.view()) == b"abcdefg"
+    file.seal()
+    assert file.read(2, 4) == b"cdef"
+    assert bytes(file.view()) == b"abcdefg"
+
+
+def test_what_is_in_memory_is_read_at_once(tmp_path):
+    file = AppendFile.create(tmp_path / "grows")
+    file.append(b"abcdefg")
+    assert file.read_ahead(2, 4) == b"cdef"
+
+
+@pytest.mark.parametrize("refusal", [errno.EAGAIN, errno.EOPNOTSUPP])
+def test_what_is_not_in_memory_is_asked_for_and_read_later(tmp_path, monkeypatch, refusal):
+    file = AppendFile.create(tmp_path / "cold")
+    file.append(b"abcdefg")
+    file.seal()
+    asked = []
+    plain_read = os.preadv
+
+    def refuse_without_waiting(descriptor, buffers, offset, flags=0):
+        if flags:
+            raise OSError(refusal, "would wait")
+        return plain_read(descriptor, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", refuse_without_waiting)
+    monkeypatch.setattr(os, "posix_fadvise", lambda *arguments: asked.append(arguments[1:]))
+    assert file.read_ahead(2, 4) is None
+    assert asked == [(2, 4, os.POSIX_FADV_WILLNEED)]
+    assert file.read(2, 4) == b"cdef"
+
+
+def test_failing_disk_is_not_taken_for_a_cold_one(tmp_path, monkeypatch):
+    file = AppendFile.create(tmp_path / "broken")
+    file.append(b"abcdefg")
+
+    def fail(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "preadv", fail)
+    with pytest.raises(OSError, match="Input/output"):
+        file.read_ahead(2, 4)
 
 
 def test_file_that_is_there_is_never_opened_for_appending(tmp_path):
@@ -32,7 +73,7 @@ def test_nothing_can_be_appended_to_a_sealed_file(tmp_path):
 
 def test_bytes_behind_the_known_part_of_a_file_are_not_shown(tmp_path):
     (tmp_path / "old").write_bytes(b"abcdefg")
-    assert AppendFile.open_sealed(tmp_path / "old", 4).mapped(4)[:] == b"abcd"
+    assert AppendFile.open_sealed(tmp_path / "old", 4).view() == b"abcd"
 
 
 def test_short_writes_are_continued(tmp_path, monkeypatch):

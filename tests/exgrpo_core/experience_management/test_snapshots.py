@@ -217,6 +217,15 @@ def test_flipped_bit_in_stored_tokens_or_log_probs_is_found_at_use_and_the_row_n
             restored.experiences(np.array([0, 1, 2]))
 
 
+def test_segment_that_is_cut_while_it_is_open_is_found_at_use(saved):
+    _, segments, snapshot = saved
+    restored = ReplayBuffer.restore(segments, snapshot)
+    os.truncate(segments / "segment-000001.trajectories", 10)
+    rows = np.concatenate([restored.rows_of(question) for question in range(NUM_QUESTIONS)])
+    with pytest.raises(BufferCorruptionError, match=r"segment-000001\.trajectories: row \d+ "):
+        restored.experiences(rows)
+
+
 def test_snapshot_size_follows_rows_and_questions_not_tokens(tmp_path):
     buffer = empty_buffer(tmp_path / "segments")
     buffer.insert([success(i, np.arange(2000), i) for i in range(NUM_QUESTIONS)])
