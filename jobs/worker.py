@@ -14,6 +14,7 @@ from pathlib import Path
 from jobs.attempt_files import LOCK_FILE, read_outcome, write_outcome
 from jobs.control import Control, TrainingError
 from jobs.file_lock import FileLock
+from jobs.loggers import open_recorder
 from jobs.recorder import RunRecorder
 from jobs.run_directory import RunDirectory
 from jobs.specs import SpecError, TrainSpec
@@ -74,7 +75,7 @@ def _run_attempt(
     recorder: RunRecorder | None = None
     try:
         spec = run.spec()
-        recorder = build_recorder(run, attempt, spec)
+        recorder = open_recorder(run, attempt, spec)
         loop = loaders[spec.engine]()
         control.enter(RunStatus.RUNNING)
         recorder.status(RunStatus.RUNNING)
@@ -87,13 +88,6 @@ def _run_attempt(
     write_outcome(run.attempt_path(attempt), status, reason)
     logger.info("Attempt %d of %s: %s. %s", attempt, run.run_id, status, reason)
     return EXIT_FAILED if status is RunStatus.FAILED else 0
-
-
-def build_recorder(run: RunDirectory, attempt: int, spec: TrainSpec) -> RunRecorder:
-    """Return the recorder of an attempt, with the loggers that the specification asks for beside it."""
-    from jobs.spool_recorder import SpoolRecorder
-
-    return SpoolRecorder(run, attempt, spec.recording)
 
 
 def explain(error: BaseException) -> str:
