@@ -50,7 +50,7 @@ def heatmap(rows: Sequence[BucketRow], rollouts_per_question: int, quantity: str
     if not steps or not any(row.num_questions for row in rows):
         return None
     values = {(row.step, row.bucket): row.num_drawn if quantity == "Draws" else row.num_questions for row in rows}
-    top = max(max(row.bucket for row in rows), rollouts_per_question - 1)
+    top = max(max(row.bucket for row in rows if row.num_questions), rollouts_per_question - 1)
     buckets = list(range(top + 1))
     colours = theme.palette()
     figure = figures.new_figure(height=60 + 27 * len(buckets))
