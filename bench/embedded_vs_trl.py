@@ -1,0 +1,181 @@
+"""Seconds a training step of the embedded engine and of TRL's GRPOTrainer, on the same work.
+
+Run `python -m bench.embedded_vs_trl`. Same model, prompts, K, length limit, optimizer steps and thread count; a step is
+one batch of rollouts and its optimizer steps. TRL runs as its users run it on a CPU (transformers generation, padded
+batches). After each of its steps one on-policy and one ExGRPO step of the embedded engine are timed, so that all three
+see the same machine.
+"""
+
+import argparse
+import dataclasses
+import gc
+import tempfile
+import time
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from transformers import PrinterCallback, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+from bench.chains_run import ChainsRun, open_chains_run
+from bench.report import report
+from exgrpo_core.types import Question
+from jobs.engines.reward import Response, RewardFunction
+
+NUM_WARM_STEPS = 5
+TARGETS = {"speedup_on_policy": ">= 3.0"}
+
+
+@dataclasses.dataclass(slots=True)
+class Timings:
+    """Seconds of each step, and response tokens a step of the embedded on-policy run and of TRL."""
+
+    trl: list[float] = dataclasses.field(default_factory=list)
+    on_policy: list[float] = dataclasses.field(default_factory=list)
+    exgrpo: list[float] = dataclasses.field(default_factory=list)
+    trl_tokens: list[float] = dataclasses.field(default_factory=list)
+    on_policy_tokens: list[float] = dataclasses.field(default_factory=list)
+
+
+class AlternatingSteps(TrainerCallback):
+    """Times TRL's steps and does the embedded engine's in between."""
+
+    def __init__(self, on_policy: ChainsRun, exgrpo: ChainsRun, timings: Timings, updates_per_step: int) -> None:
+        self._on_policy = on_policy
+        self._exgrpo = exgrpo
+        self._timings = timings
+        self._updates_per_step = updates_per_step
+        self._began_at = 0.0
+
+    def on_train_begin(self, *_arguments: Any, **_more: Any) -> None:  # noqa: ANN401 - the callback's own signature
+        """Start the clock."""
+        self._began_at = time.perf_counter()
+
+    def on_step_end(self, _arguments: Any, state: Any, _control: Any, **_more: Any) -> None:  # noqa: ANN401
+        """After a whole batch's optimizer steps: note TRL's time, do and time the others."""
+        if state.global_step % self._updates_per_step != 0:
+            return
+        timings = self._timings
+        timings.trl.append(time.perf_counter() - self._began_at)
+        metrics = self._on_policy.step().metrics
+        timings.on_policy.append(metrics["seconds/step"])
+        timings.on_policy_tokens.append(metrics["tokens/generated"])
+        timings.exgrpo.append(self._exgrpo.step().metrics["seconds/step"])
+        self._began_at = time.perf_counter()
+
+
+class TextReward:
+    """The same grader as TRL calls it; counts the tokens it is shown."""
+
+    __name__ = "chains"
+
+    def __init__(self, reward: RewardFunction, questions: Sequence[Question], timings: Timings) -> None:
+        self._reward = reward
+        self._questions = questions
+        self._timings = timings
+
+    def __call__(
+        self, completions: list[str], completion_ids: list[list[int]], number: list[int], **_columns: object
+    ) -> list[float]:
+        """Return one reward a completion; `number` is its question's."""
+        self._timings.trl_tokens.append(float(sum(len(ids) for ids in completion_ids)))
+        responses = [
+            Response(text, np.asarray(ids, dtype=np.int32), is_truncated=False)
+            for text, ids in zip(completions, completion_ids, strict=True)
+        ]
+        verdicts = self._reward.grade([self._questions[i] for i in number], responses)
+        return [verdict.reward for verdict in verdicts]
+
+
+def trl_config(run: ChainsRun, folder: str, num_steps: int) -> GRPOConfig:
+    """Return TRL's settings for the work of one run of ours: Dr.GRPO, its batch, mini-batches, lengths and rate."""
+    config = run.config
+    updates_per_step = config.batch_size // config.mini_batch_size
+    return GRPOConfig(
+        output_dir=folder,
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
+        per_device_train_batch_size=config.mini_batch_size * config.rollouts_per_question,
+        gradient_accumulation_steps=1,
+        steps_per_generation=updates_per_step,
+        num_generations=config.rollouts_per_question,
+        max_completion_length=config.max_response_tokens,
+        temperature=config.temperature,
+        learning_rate=1e-4,
+        lr_scheduler_type="constant",
+        max_steps=num_steps * updates_per_step,
+        beta=config.kl_coefficient,
+        epsilon=config.clip_epsilon,
+        scale_rewards="none",
+        loss_type="dr_grpo",
+        report_to="none",
+        save_strategy="no",
+        logging_strategy="no",
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+        optim="adamw_torch_fused",
+        seed=0,
+    )
+
+
+def train_trl(run: ChainsRun, callback: TrainerCallback, timings: Timings, num_steps: int) -> None:
+    """Let TRL train a copy of the run's model on the run's questions."""
+    questions = run.state.questions
+    rows = {"prompt": [own.prompt_text for own in questions], "number": [own.index for own in questions]}
+    source = run.engine.policy.source
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trainer = GRPOTrainer(
+            model=type(run.engine.policy.model).from_pretrained(source, dtype=torch.float32),
+            processing_class=run.engine.policy.tokenizer,
+            reward_funcs=TextReward(run.parts.reward, questions, timings),
+            args=trl_config(run, folder, num_steps),
+            train_dataset=Dataset.from_dict(rows),
+            callbacks=[callback],
+        )
+        trainer.remove_callback(PrinterCallback)
+        gc.collect()
+        gc.freeze()
+        trainer.train()
+
+
+def main() -> None:
+    """Time all three and print the table and the last line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--steps", type=int, default=30, help="timed steps of each")
+    parser.add_argument("--short", action="store_true", help="6 timed steps")
+    arguments = parser.parse_args()
+    num_steps = 6 if arguments.short else arguments.steps
+    timings = Timings()
+    with open_chains_run("chains-on-policy") as on_policy, open_chains_run("chains-exgrpo") as exgrpo:
+        updates_per_step = on_policy.config.batch_size // on_policy.config.mini_batch_size
+        callback = AlternatingSteps(on_policy, exgrpo, timings, updates_per_step)
+        train_trl(on_policy, callback, timings, NUM_WARM_STEPS + num_steps)
+    medians = {
+        field.name: float(np.median(getattr(timings, field.name)[NUM_WARM_STEPS:]))
+        for field in dataclasses.fields(Timings)
+    }
+    print(f"median of {num_steps} steps, {torch.get_num_threads()} thread")
+    for name in ("trl", "on_policy", "exgrpo"):
+        print(f"  {name:<10} {1e3 * medians[name]:8.1f} ms a step")
+    print(f"  tokens a step: TRL {medians['trl_tokens']:.0f}, embedded {medians['on_policy_tokens']:.0f}")
+    figures = {
+        "num_steps": num_steps,
+        "trl_step_ms": 1e3 * medians["trl"],
+        "on_policy_step_ms": 1e3 * medians["on_policy"],
+        "exgrpo_step_ms": 1e3 * medians["exgrpo"],
+        "trl_tokens_per_step": medians["trl_tokens"],
+        "embedded_tokens_per_step": medians["on_policy_tokens"],
+        "speedup_on_policy": medians["trl"] / medians["on_policy"],
+        "speedup_exgrpo": medians["trl"] / medians["exgrpo"],
+    }
+    report("embedded_vs_trl", figures, TARGETS)
+
+
+if __name__ == "__main__":
+    main()

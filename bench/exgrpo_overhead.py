@@ -1,0 +1,142 @@
+"""What ExGRPO adds to an on-policy step: scoring candidates, and managing experience.
+
+Run `python -m bench.exgrpo_overhead`. Steps of both methods alternate, so that they see the same machine. Scoring is
+compared with a bare forward of the same packed tokens, in the same step: the decoder and its output embedding, no
+log-probs, no entropies, nothing unpacked.
+"""
+
+import argparse
+import dataclasses
+import gc
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from bench.chains_run import ChainsRun, open_chains_run
+from bench.report import report
+from exgrpo_core.config import ObjectiveSettings
+from exgrpo_core.engine import RolloutRequest
+from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
+from exgrpo_core.types import Experience, Question, RolloutGroup, TrajectoryScores
+from jobs.engines.embedded.attention import PackedAttention
+from jobs.engines.embedded.decoder import Decoder
+from jobs.engines.embedded.engine import EmbeddedEngine
+from jobs.engines.embedded.packing import TokenSequence, pack_sequences
+
+NUM_WARM_STEPS = 30
+"""Steps before the timed ones, in which the buffer fills."""
+TARGETS = {"score_over_forward": "<= 1.5", "manage_share": "<= 0.02"}
+
+
+@dataclasses.dataclass(slots=True)
+class StepTimes:
+    """Seconds of one ExGRPO step; `forward` is the bare forward, which the step's own seconds leave out."""
+
+    step: float
+    score: float
+    forward: float
+    manage: float
+    update: float
+    rollout: float
+
+
+class ScoreTimer:
+    """A policy engine that passes everything on and times scoring beside a bare forward over the same tokens."""
+
+    def __init__(self, engine: EmbeddedEngine) -> None:
+        self._engine = engine
+        self._decoder = Decoder(engine.policy.model, torch.float32)
+        self.score_seconds = self.forward_seconds = 0.0
+
+    def rollout(self, requests: Sequence[RolloutRequest]) -> list[RolloutGroup]:
+        """Pass on."""
+        return self._engine.rollout(requests)
+
+    def update(self, mini_batches: Sequence[MiniBatch], objective: ObjectiveSettings) -> dict[str, float]:
+        """Pass on."""
+        return self._engine.update(mini_batches, objective)
+
+    def entropies(self, questions: Sequence[Question], candidates: Sequence[Experience]) -> TrajectoryScores:
+        """Score, and run the bare forward before it."""
+        self.forward_seconds = self._time_forward(questions, candidates)
+        began_at = time.perf_counter()
+        scores = self._engine.entropies(questions, candidates)
+        self.score_seconds = time.perf_counter() - began_at
+        return scores
+
+    def _time_forward(self, questions: Sequence[Question], candidates: Sequence[Experience]) -> float:
+        sequences = [
+            TokenSequence(question.prompt_ids, candidate.token_ids)
+            for question, candidate in zip(questions, candidates, strict=True)
+        ]
+        packed = pack_sequences(sequences, torch.device("cpu"))
+        decoder = self._decoder
+        decoder.prepare_positions(packed.longest)
+        decoder.weights_changed()
+        with torch.inference_mode():
+            began_at = time.perf_counter()
+            attend = PackedAttention(packed)
+            hidden = decoder.run(packed.input_ids, packed.positions, attend, packed.response_index)
+            decoder.logits(decoder.final_norm(hidden))
+            return time.perf_counter() - began_at
+
+
+def time_steps(on_policy: ChainsRun, exgrpo: ChainsRun, num_steps: int) -> tuple[list[float], list[StepTimes]]:
+    """Return seconds of on-policy steps, and the parts of ExGRPO's, alternating."""
+    timer = ScoreTimer(exgrpo.engine)
+    plain: list[float] = []
+    times: list[StepTimes] = []
+    for number in range(NUM_WARM_STEPS + num_steps):
+        if number == NUM_WARM_STEPS:
+            gc.collect()
+            gc.freeze()
+        plain_seconds = on_policy.step().metrics["seconds/step"]
+        timer.score_seconds = timer.forward_seconds = 0.0
+        metrics = exgrpo.step(timer).metrics
+        if number < NUM_WARM_STEPS:
+            continue
+        plain.append(plain_seconds)
+        times.append(
+            StepTimes(
+                step=metrics["seconds/step"] - timer.forward_seconds,
+                score=timer.score_seconds,
+                forward=timer.forward_seconds,
+                manage=metrics["seconds/manage"],
+                update=metrics["seconds/update"],
+                rollout=metrics["seconds/rollout"],
+            )
+        )
+    return plain, times
+
+
+def main() -> None:
+    """Time the steps and print the table and the last line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--steps", type=int, default=50, help="timed steps of each method")
+    parser.add_argument("--short", action="store_true", help="10 timed steps")
+    arguments = parser.parse_args()
+    num_steps = 10 if arguments.short else arguments.steps
+    with open_chains_run("chains-on-policy") as on_policy, open_chains_run("chains-exgrpo") as exgrpo:
+        plain, times = time_steps(on_policy, exgrpo, num_steps)
+        num_stored = exgrpo.state.replay_buffer.num_trajectories
+    names = [field.name for field in dataclasses.fields(StepTimes)]
+    parts = {name: float(np.median([getattr(own, name) for own in times])) for name in names}
+    print(f"median of {num_steps} steps, {num_stored} trajectories in the buffer at the end")
+    for name, seconds in parts.items():
+        print(f"  ExGRPO {name:<10} {1e3 * seconds:8.2f} ms")
+    print(f"  on-policy step    {1e3 * np.median(plain):8.2f} ms")
+    figures = {
+        "num_steps": num_steps,
+        "on_policy_step_ms": 1e3 * float(np.median(plain)),
+        **{f"exgrpo_{name}_ms": 1e3 * seconds for name, seconds in parts.items()},
+        "step_ratio": parts["step"] / float(np.median(plain)),
+        "score_over_forward": float(np.median([own.score / own.forward for own in times if own.forward])),
+        "manage_share": float(np.median([own.manage / own.step for own in times])),
+    }
+    report("exgrpo_overhead", figures, TARGETS)
+
+
+if __name__ == "__main__":
+    main()

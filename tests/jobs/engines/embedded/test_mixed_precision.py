@@ -1,0 +1,55 @@
+"""What runs on a GPU - bfloat16 products, float32 weights, checkpointed layers - as far as a CPU can show it."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from jobs.engines.embedded.backend import PackedBackend
+from jobs.engines.embedded.decoder import Decoder
+from jobs.engines.embedded.generation import generate
+from jobs.engines.embedded.packing import TokenSequence
+from jobs.engines.embedded.padded import PaddedBackend
+from jobs.engines.embedded.scoring import score_sequences
+from jobs.engines.embedded.vocabulary import Scoring
+from tests.jobs.engines.embedded.prompts import plain_scores, ragged_prompts, sampler
+from tests.jobs.engines.tiny_models import build_policy
+
+COARSE = 0.1
+"""bfloat16 keeps 8 bits, and these models' logits are of the order of 10."""
+
+
+def mixed_policy(architecture):
+    policy = build_policy(architecture)
+    if policy.is_packed:
+        backend = PackedBackend(Decoder(policy.model, torch.bfloat16), checkpoints_gradients=True)
+    else:
+        backend = PaddedBackend(policy.model, torch.bfloat16)
+    return dataclasses.replace(policy, backend=backend)
+
+
+@pytest.mark.parametrize("architecture", ["qwen2_tied", "qwen3", "llama_with_biases", "gpt2"])
+def test_scores_stay_near_float32_and_near_the_sampler_s(architecture):
+    policy = mixed_policy(architecture)
+    prompts = ragged_prompts(12)
+    responses = generate(policy, prompts, 20, sampler())
+    sequences = [TokenSequence(prompt, own.token_ids) for prompt, own in zip(prompts, responses, strict=True)]
+    scores = score_sequences(policy, sequences, 1.0)
+    gaps, errors = [], []
+    for item, own, log_probs in zip(sequences, responses, scores.log_probs, strict=True):
+        gaps.append(np.abs(log_probs - own.log_probs).mean())
+        errors.append(np.abs(log_probs - plain_scores(policy.model, item.prompt_ids, item.token_ids)[0]).mean())
+    assert 0.0 < np.mean(errors) < COARSE
+    assert np.mean(gaps) < COARSE
+
+
+@pytest.mark.parametrize("architecture", ["qwen2_tied", "llama", "gpt2"])
+def test_gradients_are_float32_and_point_where_float32_ones_do(architecture):
+    sequences = [TokenSequence(prompt, prompt) for prompt in ragged_prompts(10)]
+    gradients = []
+    for policy in (build_policy(architecture), mixed_policy(architecture)):
+        policy.backend.score(sequences, Scoring(1.0)).log_probs.sum().backward()
+        assert all(parameter.grad.dtype is torch.float32 for parameter in policy.model.parameters())
+        gradients.append(torch.cat([parameter.grad.flatten() for parameter in policy.model.parameters()]))
+    assert torch.nn.functional.cosine_similarity(*gradients, dim=0) > 0.98
