@@ -82,6 +82,8 @@ class DatabaseIndex:
             if work.is_over and self._known.get(run_id) == work.key:
                 del self._work[run_id]
                 continue
+            if time.monotonic() >= give_up_at:
+                break
             self._guarded(run_id, lambda work=work: work.advance(database, give_up_at))  # type: ignore[misc]
             if work.is_registered and run_id not in self._known:
                 new_run_ids.add(run_id)

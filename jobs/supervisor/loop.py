@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from typing import Protocol
 from jobs.attempt_files import write_outcome
 from jobs.journal import Journal, JournalKind
 from jobs.launchers.local import LaunchError, LocalLauncher
-from jobs.run_directory import AttemptClaimedError, RunDirectory, list_run_directories
+from jobs.run_directory import AttemptClaimedError, RunDirectory, RunDirectoryError, check_run_id
 from jobs.run_state import RunState, read_state
 from jobs.status import RunStatus
 from jobs.supervisor.instance import SingleInstance
@@ -126,15 +127,16 @@ class Supervisor:
 
     def _discover(self) -> set[str]:
         """Take up run folders that are new, and let go of those that are gone."""
-        found = {run.run_id: run for run in list_run_directories(self._runs_root)}
-        new = found.keys() - self._runs.keys()
-        for run_id in self._runs.keys() - found.keys():
+        names = {entry.name for entry in os.scandir(self._runs_root)}
+        for run_id in self._runs.keys() - names:
+            del self._runs[run_id]
             self._states.pop(run_id, None)
             self._watches.pop(run_id, None)
-        self._runs = found
+        new = {name for name in names - self._runs.keys() if _is_run(self._runs_root / name)}
         for run_id in new:
+            self._runs[run_id] = RunDirectory(self._runs_root / run_id)
             self._guarded(run_id, self._adopt)
-        return set(new)
+        return new
 
     def _adopt(self, run: RunDirectory) -> None:
         attempt = run.newest_attempt()
@@ -193,3 +195,11 @@ class Supervisor:
             if self._troubles.get(run_id) != str(error):
                 logger.warning("%s is passed over: %s", run_id, error)
             self._troubles[run_id] = str(error)
+
+
+def _is_run(path: Path) -> bool:
+    try:
+        check_run_id(path.name)
+    except RunDirectoryError:
+        return False
+    return (path / "run.json").is_file()

@@ -51,7 +51,7 @@ class RunIndexing:
         Raises:
             ValueError: The run's own files cannot be read.
         """
-        if self._state is None or (self.is_over and self.is_caught_up):
+        if self._state is None or (self.is_caught_up and not self._may_record):
             return
         if not self.is_registered:
             self._register(database)
@@ -63,6 +63,10 @@ class RunIndexing:
         if not self._is_shown:
             self._show(database)
         self.is_caught_up = True
+
+    @property
+    def _may_record(self) -> bool:
+        return self._state is not None and not (self._state.is_ended or self._state.status is RunStatus.QUEUED)
 
     def _register(self, database: Database) -> None:
         spec = json.loads(self._run.spec_path.read_text(encoding="utf-8"))
