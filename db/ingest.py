@@ -1,6 +1,6 @@
 """Taking in what runs recorded: each event of a run's files exactly once, however often it is offered."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from datetime import UTC, datetime
 from typing import Any
 
@@ -167,28 +167,34 @@ def _ensure_attempts(connection: Connection, run_key: int, events: Sequence[Even
 
 
 def _note_statuses(connection: Connection, run_key: int, events: Sequence[Event]) -> None:
-    """Let status events move attempts, and the run if they are of its newest attempt, forward; never back."""
-    runs, attempts = models.runs, models.attempts
-    newest = max(event["attempt"] for event in events)
-    run = connection.execute(select(runs.c.attempt, runs.c.status).where(runs.c.run_key == run_key)).one()
-    if newest > run.attempt:
-        connection.execute(update(runs).where(runs.c.run_key == run_key).values(attempt=newest, ended_at=None))
-    run_rank = status_rank(run.status) if newest <= run.attempt else -1
+    """Let status events move attempts forward, never back, and the run with its newest attempt."""
+    attempts = models.attempts
     known = select(attempts.c.attempt, attempts.c.status).where(attempts.c.run_key == run_key)
-    ranks = {attempt: status_rank(status) for attempt, status in connection.execute(known)}
+    ranks = {row.attempt: status_rank(row.status) for row in connection.execute(known)}
+    moved: set[int] = set()
     for event in events:
-        if event["kind"] != "status":
+        attempt = event["attempt"]
+        if event["kind"] != "status" or status_rank(event["status"]) <= ranks[attempt]:
             continue
-        attempt, rank = event["attempt"], status_rank(event["status"])
+        ranks[attempt] = status_rank(event["status"])
+        moved.add(attempt)
         ended_at = datetime.fromisoformat(event["at"]) if event["status"] in ENDED_STATUSES else None
         values = {"status": event["status"], "status_reason": event["reason"], "ended_at": ended_at}
-        if rank > ranks[attempt]:
-            ranks[attempt] = rank
-            is_it = (attempts.c.run_key == run_key) & (attempts.c.attempt == attempt)
-            connection.execute(update(attempts).where(is_it).values(values))
-        if attempt == max(newest, run.attempt) and rank > run_rank:
-            run_rank = rank
-            connection.execute(update(runs).where(runs.c.run_key == run_key).values(values))
+        is_it = (attempts.c.run_key == run_key) & (attempts.c.attempt == attempt)
+        connection.execute(update(attempts).where(is_it).values(values))
+    _follow_newest_attempt(connection, run_key, moved)
+
+
+def _follow_newest_attempt(connection: Connection, run_key: int, moved: Set[int]) -> None:
+    runs, attempts = models.runs, models.attempts
+    run = connection.execute(select(runs.c.attempt, runs.c.status).where(runs.c.run_key == run_key)).one()
+    query = select(attempts).where(attempts.c.run_key == run_key).order_by(attempts.c.attempt.desc()).limit(1)
+    newest = connection.execute(query).one()
+    is_further = newest.attempt in moved and status_rank(newest.status) > status_rank(run.status)
+    if newest.attempt > run.attempt or is_further:
+        names = ("attempt", "status", "status_reason", "ended_at")
+        values = {name: newest._mapping[name] for name in names}
+        connection.execute(update(runs).where(runs.c.run_key == run_key).values(values))
 
 
 def status_rank(status: str) -> int:

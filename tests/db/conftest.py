@@ -1,7 +1,8 @@
 """Databases of both kinds: each test that asks for `database` runs on SQLite and on a real PostgreSQL server."""
 
 import itertools
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from sqlalchemy import create_engine, make_url
 from db.session import Database, open_database
 from tests.postgres import running_server
 
+KINDS = ("sqlite", "postgresql")
 _NUMBERS = itertools.count(1)
 
 
@@ -19,22 +21,62 @@ def postgres_server() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+def create_postgres_database(server: str, template: str | None = None) -> str:
+    """Make a database on the server, empty or as a copy, and return its URL."""
+    place = make_url(server)
+    name = f"test_{next(_NUMBERS)}"
+    engine = create_engine(place.set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        copied = f" TEMPLATE {make_url(template).database}" if template else ""
+        connection.exec_driver_sql(f"CREATE DATABASE {name}{copied}")
+    engine.dispose()
+    return place.set(database=name).render_as_string(hide_password=False)
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite file with the newest schema and no rows."""
+    path = tmp_path_factory.mktemp("template") / "template.db"
+    open_database(f"sqlite:///{path}", path.parent).close()
+    return path
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_server: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The URL of a PostgreSQL database with the newest schema and no rows."""
+    url = create_postgres_database(postgres_server)
+    open_database(url, tmp_path_factory.mktemp("template")).close()
+    return url
+
+
+@pytest.fixture(scope="session")
+def new_database(request: pytest.FixtureRequest) -> Callable[[str, Path], Database]:
+    """Opens a database of a kind with the newest schema and no rows; a file lies in the given folder."""
+
+    def make(kind: str, folder: Path) -> Database:
+        if kind == "sqlite":
+            path = folder / f"test-{next(_NUMBERS)}.db"
+            shutil.copy(request.getfixturevalue("sqlite_template"), path)
+            return open_database(f"sqlite:///{path}", folder)
+        server, template = request.getfixturevalue("postgres_server"), request.getfixturevalue("postgres_template")
+        return open_database(create_postgres_database(server, template), folder)
+
+    return make
+
+
+@pytest.fixture(params=KINDS)
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """URL of a database that is empty."""
+    """URL of a database without a schema."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'test.db'}"
-    server = make_url(request.getfixturevalue("postgres_server")).set(drivername="postgresql+psycopg")
-    name = f"test_{next(_NUMBERS)}"
-    engine = create_engine(server, isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.exec_driver_sql(f"CREATE DATABASE {name}")
-    engine.dispose()
-    return server.set(database=name, drivername="postgresql").render_as_string(hide_password=False)
+    return create_postgres_database(request.getfixturevalue("postgres_server"))
 
 
-@pytest.fixture
-def database(database_url: str, tmp_path: Path) -> Iterator[Database]:
-    opened = open_database(database_url, tmp_path)
+@pytest.fixture(params=KINDS)
+def database(
+    request: pytest.FixtureRequest, new_database: Callable[[str, Path], Database], tmp_path: Path
+) -> Iterator[Database]:
+    """An open database without rows."""
+    opened = new_database(request.param, tmp_path)
     yield opened
     opened.close()

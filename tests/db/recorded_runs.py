@@ -1,0 +1,61 @@
+"""Real runs, recorded into run directories, and taken into a database."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from db import ingest
+from db.session import Database
+from exgrpo_core.step_report import StepReport
+from jobs.recorder import EvaluationRecord
+from jobs.run_directory import RunDirectory
+from jobs.specs import RecordingSpec, TrainSpec
+from jobs.spool_reader import SpoolReader
+from jobs.spool_recorder import SpoolRecorder
+from jobs.status import RunStatus
+from tests.step_reports import make_questions, make_report
+
+Change = Callable[[StepReport], None]
+
+
+def new_run(runs_root: Path, spec: TrainSpec | None = None, **parts: Any) -> RunDirectory:
+    return RunDirectory.create(runs_root, spec or TrainSpec(name="a run", num_steps=50), **parts)
+
+
+def record_attempt(
+    run: RunDirectory,
+    steps: Iterable[int],
+    *,
+    end: RunStatus | None = None,
+    seed: int = 0,
+    change: Change | None = None,
+) -> None:
+    """Record one attempt; with `change`, each report is changed before it is recorded."""
+    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder.status(RunStatus.RUNNING)
+    recorder.questions(make_questions(), "training")
+    for step in steps:
+        report = make_report(step, seed)
+        if change is not None:
+            change(report)
+        recorder.step(report)
+        if step % 4 == 0:
+            evaluation = EvaluationRecord(step, "held_out", ["a", "b", "c"], [0, 4, step % 5], 8, 0.6, 1.5)
+            recorder.evaluation(evaluation)
+            folder = run.checkpoints_path / f"step-{step:08d}"
+            folder.mkdir(exist_ok=True)
+            recorder.checkpoint(step, folder)
+    if end is not None:
+        recorder.status(end, "a reason" if end is RunStatus.FAILED else "")
+    recorder.close()
+
+
+def register(database: Database, run: RunDirectory) -> None:
+    ingest.register_run(database, run.read_run_info(), run.spec().model_dump(mode="json"))
+
+
+def take_in(database: Database, run: RunDirectory) -> int:
+    """Take in everything and return how many events were new."""
+    register(database, run)
+    batch = SpoolReader(run).read(max_steps=1_000)
+    return ingest.ingest_events(database, run.run_id, batch.events, batch.position)
