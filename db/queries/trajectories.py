@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, FromClause, RowMapping, Select, and_, func, select
 
 from db import models
+from db.queries.run_lookup import find_run_key
 from db.queries.text_search import matching_keys
 from db.rows import ReplayRow, TrajectoryRow
 from db.session import Database
@@ -37,13 +38,15 @@ def list_trajectories(
 ) -> list[TrajectoryRow]:
     """Return a page of a run's trajectories, newest first; `before` is the last row's (step, trajectory_id)."""
     table = models.trajectories
-    query = _rows().where(models.runs.c.run_id == run_id, *_conditions(where or TrajectoryFilter()))
+    query = _rows().where(*_conditions(where or TrajectoryFilter()))
     if before is not None:
         step, trajectory_id = before
         query = query.where((table.c.step < step) | ((table.c.step == step) & (table.c.trajectory_id < trajectory_id)))
     query = query.order_by(table.c.step.desc(), table.c.trajectory_id.desc()).limit(limit)
     with database.read() as connection:
-        return [_trajectory_row(row) for row in connection.execute(query).mappings()]
+        # The number itself, not a join: so the index gives a page in order and no more.
+        own = query.where(table.c.run_key == find_run_key(connection, run_id))
+        return [_trajectory_row(row) for row in connection.execute(own).mappings()]
 
 
 def get_trajectory(database: Database, run_id: str, trajectory_id: int) -> TrajectoryRow | None:
