@@ -53,6 +53,13 @@ def test_excluded_questions_come_back_first_at_the_next_draw():
     assert stream.draw(3, NONE, ()).question_indices == [order[0], order[2], order[5]]
 
 
+def test_questions_wait_until_there_is_a_slot_for_them():
+    stream = QuestionStream(10, seed=0)
+    order = QuestionStream(10, seed=0).draw(10, NONE, ()).question_indices
+    assert stream.draw(1, NONE, set(order[:4])).question_indices == [order[4]]
+    assert [stream.draw(1, NONE, ()).question_indices[0] for _ in range(5)] == [*order[:4], order[5]]
+
+
 def test_question_that_was_retired_while_it_waited_is_passed_over():
     stream = QuestionStream(10, seed=0)
     order = QuestionStream(10, seed=0).draw(10, NONE, ()).question_indices
