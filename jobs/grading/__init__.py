@@ -1,0 +1,1 @@
+"""Verdicts on responses: what is correct, and what could not be decided and why."""

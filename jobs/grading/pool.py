@@ -1,0 +1,126 @@
+"""Grades answers: at once where that is safe, else in killable processes, remembering what was decided."""
+
+import threading
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Literal, Self
+
+from jobs.grading.boxes import last_boxed
+from jobs.grading.choice_answer import grade_choice
+from jobs.grading.format_rule import closes_thought
+from jobs.grading.math_answer import grade_without_verifier
+from jobs.grading.outcomes import Outcome
+from jobs.grading.worker_process import AnswerPair, GradingProcess
+
+CHUNK_SIZE = 64
+MAX_REMEMBERED = 200_000
+MEMORY_BYTES = 2 << 30
+
+AnswerKind = Literal["math", "choice"]
+
+
+@dataclass(frozen=True, slots=True)
+class GradeItem:
+    """One response to grade against the gold answer of its question."""
+
+    gold: str
+    response: str
+    kind: AnswerKind
+
+
+class AnswerGrader:
+    """Grades responses by their last box; safe to call from any thread and from several at once.
+
+    Processes start with the first answer that needs Math-Verify and end with `close` or with this process. The verdict
+    on a (gold, answer) pair is remembered, timeouts and crashes too.
+    `seconds_per_answer` is by the clock, and by CPU time on a busy machine; `max_answer_chars` is of the box's content.
+    """
+
+    def __init__(
+        self,
+        num_workers: int = 1,
+        seconds_per_answer: float = 5.0,
+        max_answer_chars: int = 1000,
+        requires_think_end: bool = False,
+        memory_bytes: int = MEMORY_BYTES,
+    ) -> None:
+        if num_workers < 1:
+            raise ValueError(f"num_workers: expected at least 1, got {num_workers}.")
+        self._max_answer_chars = max_answer_chars
+        self._requires_think_end = requires_think_end
+        self._workers = [GradingProcess(seconds_per_answer, memory_bytes) for _ in range(num_workers)]
+        self._idle: SimpleQueue[GradingProcess] = SimpleQueue()
+        for worker in self._workers:
+            self._idle.put(worker)
+        self._threads = ThreadPoolExecutor(num_workers, thread_name_prefix="grading")
+        self._remembered: dict[AnswerPair, Outcome] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def worker_ids(self) -> list[int]:
+        """Process ids of the grading processes that are running."""
+        return [worker.process_id for worker in self._workers if worker.process_id is not None]
+
+    def grade(self, items: Sequence[GradeItem]) -> list[Outcome]:
+        """Return one outcome an item, in order.
+
+        Raises:
+            GraderError: Grading processes do not start, or the grader is closed.
+        """
+        decided = [self._decide_at_once(item) for item in items]
+        open_pairs = dict.fromkeys(found for found in decided if not isinstance(found, Outcome))
+        verdicts = self._verify(list(open_pairs))
+        return [found if isinstance(found, Outcome) else verdicts[found] for found in decided]
+
+    def close(self) -> None:
+        """End all processes, and a call of `grade` under way with an error; twice does no harm."""
+        for worker in self._workers:
+            worker.abandon()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        for worker in self._workers:
+            worker.close()
+
+    def _decide_at_once(self, item: GradeItem) -> Outcome | AnswerPair:
+        if self._requires_think_end and not closes_thought(item.response):
+            return Outcome.UNPARSED
+        boxed = last_boxed(item.response)
+        if boxed is None or len(boxed) > self._max_answer_chars:
+            return Outcome.UNPARSED
+        if item.kind == "choice":
+            return grade_choice(item.gold, boxed)
+        return grade_without_verifier(item.gold, boxed) or (item.gold, boxed)
+
+    def _verify(self, pairs: list[AnswerPair]) -> dict[AnswerPair, Outcome]:
+        with self._lock:
+            known = {pair: self._remembered[pair] for pair in pairs if pair in self._remembered}
+        unknown = [pair for pair in pairs if pair not in known]
+        size = min(CHUNK_SIZE, -(-len(unknown) // len(self._workers)) or 1)
+        chunks = [unknown[start : start + size] for start in range(0, len(unknown), size)]
+        found = [outcome for outcomes in self._threads.map(self._verify_chunk, chunks) for outcome in outcomes]
+        fresh = dict(zip(unknown, found, strict=True))
+        self._remember(fresh.items())
+        return known | fresh
+
+    def _verify_chunk(self, chunk: list[AnswerPair]) -> list[Outcome]:
+        worker = self._idle.get()
+        try:
+            return worker.grade(chunk)
+        finally:
+            self._idle.put(worker)
+
+    def _remember(self, verdicts: Iterable[tuple[AnswerPair, Outcome]]) -> None:
+        with self._lock:
+            if len(self._remembered) > MAX_REMEMBERED:
+                self._remembered.clear()
+            self._remembered.update(verdicts)

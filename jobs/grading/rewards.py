@@ -1,0 +1,55 @@
+"""The reward functions of training: mathematics and choices, and register chains."""
+
+from collections.abc import Sequence
+
+from exgrpo_core.types import Question
+from jobs.engines.reward import Response, Verdict
+from jobs.grading.outcomes import Outcome
+from jobs.grading.pool import AnswerGrader, AnswerKind, GradeItem
+from jobs.tasks.chains.oracle import judge_response
+from jobs.tasks.chains.question_set import read_problem
+
+
+class MathReward:
+    """1 for a correct boxed answer, else 0; `question.metadata["answer_kind"]` says math or choice.
+
+    A truncated response is graded as it stands: it counts if it holds an answer already.
+    """
+
+    def __init__(self, grader: AnswerGrader) -> None:
+        self._grader = grader
+
+    def grade(self, questions: Sequence[Question], responses: Sequence[Response]) -> list[Verdict]:
+        """Return one verdict a response, in order."""
+        pairs = zip(questions, responses, strict=True)
+        items = [GradeItem(question.answer, response.text, _answer_kind(question)) for question, response in pairs]
+        return [_verdict(outcome) for outcome in self._grader.grade(items)]
+
+
+class ChainsReward:
+    """1 for exactly one box with the exact answer, else 0; the oracle says whether every step holds.
+
+    A truncated response earns 0 and is not valid.
+    """
+
+    def grade(self, questions: Sequence[Question], responses: Sequence[Response]) -> list[Verdict]:
+        """Return one verdict a response, in order."""
+        return [_grade_chain(question, response) for question, response in zip(questions, responses, strict=True)]
+
+
+def _grade_chain(question: Question, response: Response) -> Verdict:
+    judgement = judge_response(read_problem(question), response.text)
+    if response.is_truncated or not judgement.has_box:
+        outcome = Outcome.UNPARSED
+    else:
+        outcome = Outcome.CORRECT if judgement.is_correct else Outcome.WRONG
+    is_valid = judgement.is_valid and not response.is_truncated
+    return _verdict(outcome, is_valid, judgement.has_code)
+
+
+def _verdict(outcome: Outcome, is_valid: bool | None = None, has_code: bool | None = None) -> Verdict:
+    return Verdict(1.0 if outcome is Outcome.CORRECT else 0.0, outcome.value, is_valid, has_code)
+
+
+def _answer_kind(question: Question) -> AnswerKind:
+    return "choice" if question.metadata.get("answer_kind") == "choice" else "math"

@@ -1,0 +1,204 @@
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import psutil
+import pytest
+
+from jobs.grading.outcomes import Outcome
+from jobs.grading.pool import AnswerGrader, GradeItem
+from jobs.grading.worker_process import GraderError
+
+LIMIT = 1.0
+SYMBOLIC = [
+    (r"\frac{1}{2}", r"\boxed{0.5}", Outcome.CORRECT),
+    (r"\frac{1}{2}", r"\boxed{\frac{1}{3}}", Outcome.WRONG),
+    ("p - q", r"\boxed{-q + p}", Outcome.CORRECT),
+    (r"\left( 3, \frac{\pi}{2} \right)", r"\boxed{(3, \pi/2)}", Outcome.CORRECT),
+    ("5", r"\boxed{x = 5}", Outcome.CORRECT),
+    ("12", r"\boxed{twelve}", Outcome.WRONG),
+    (r"x^2 + 2x + 1", r"\boxed{(x+1)^2}", Outcome.CORRECT),
+]
+TOWER = r"\boxed{9^{9^{9^{9^{9}}}}}"
+FACTORIAL = r"\boxed{99999999999!}"
+BINOMIAL = r"\boxed{\binom{10^9}{5\cdot10^8}}"
+UNGRADED = {Outcome.TIMEOUT, Outcome.CRASH, Outcome.UNPARSED, Outcome.WRONG}
+
+
+def math_items(cases=SYMBOLIC) -> list[GradeItem]:
+    return [GradeItem(gold, response, "math") for gold, response, _ in cases]
+
+
+@pytest.fixture(scope="module")
+def grader():
+    with AnswerGrader(seconds_per_answer=LIMIT) as shared:
+        yield shared
+
+
+def test_plain_answers_start_no_process():
+    with AnswerGrader() as lazy:
+        items = [
+            GradeItem("5", r"\boxed{5}", "math"),
+            GradeItem("5", r"\boxed{6}", "math"),
+            GradeItem("B", r"\boxed{B}", "choice"),
+            GradeItem("B", "The answer is B.", "choice"),
+            GradeItem("5", "5", "math"),
+        ]
+        found = lazy.grade(items)
+        assert found == ["correct", "wrong", "correct", "unparsed", "unparsed"]
+        assert lazy.worker_ids == []
+
+
+def test_symbolic_answers_are_compared_by_math_verify(grader):
+    assert grader.grade(math_items()) == [outcome for _, _, outcome in SYMBOLIC]
+
+
+def test_a_worker_thread_and_an_event_loop_get_the_same_verdicts():
+    expected = [outcome for _, _, outcome in SYMBOLIC]
+    with AnswerGrader() as in_thread, ThreadPoolExecutor(1) as threads:
+        assert threads.submit(in_thread.grade, math_items()).result() == expected
+    with AnswerGrader() as in_loop:
+
+        async def ask():
+            direct = in_loop.grade(math_items()[:3])
+            return direct + await asyncio.to_thread(in_loop.grade, math_items()[3:])
+
+        assert asyncio.run(ask()) == expected
+
+
+def test_several_threads_share_one_grader():
+    with AnswerGrader(num_workers=2) as shared, ThreadPoolExecutor(4) as threads:
+        results = list(threads.map(lambda _: shared.grade(math_items()), range(8)))
+    assert results == [[outcome for _, _, outcome in SYMBOLIC]] * 8
+
+
+def test_a_decided_pair_is_remembered_without_a_process():
+    with AnswerGrader(seconds_per_answer=LIMIT) as own:
+        expected = own.grade(math_items())
+        os.kill(own.worker_ids[0], signal.SIGKILL)
+        before = own.worker_ids
+        repeated = [GradeItem(item.gold, "another thought, " + item.response, "math") for item in math_items()]
+        assert own.grade(repeated * 50) == expected * 50
+        assert own.worker_ids == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("response", [TOWER, FACTORIAL, BINOMIAL], ids=["tower", "factorial", "binomial"])
+def test_a_poisonous_answer_costs_its_limit_and_nothing_else(grader, response):
+    items = [*math_items(SYMBOLIC[:2]), GradeItem("7/2", response, "math"), *math_items(SYMBOLIC[2:])]
+    started = time.perf_counter()
+    found = grader.grade(items)
+    assert time.perf_counter() - started < 4 * LIMIT + 10.0
+    assert found[2] in UNGRADED
+    assert found[:2] + found[3:] == [outcome for _, _, outcome in SYMBOLIC]
+
+
+@pytest.mark.slow
+def test_a_calculation_in_c_that_ignores_signals_is_a_timeout(grader):
+    assert grader.grade([GradeItem("7/2", BINOMIAL, "math")]) == [Outcome.TIMEOUT]
+
+
+@pytest.mark.parametrize(
+    ("response", "outcomes"),
+    [
+        ("5" * 1_000_000, {Outcome.UNPARSED}),
+        (r"\boxed{" + "5" * 1_000_000 + "}", {Outcome.UNPARSED}),
+        (r"\boxed{" * 140_000, {Outcome.UNPARSED}),
+        (r"\boxed{" + "{" * 400 + "5" + "}" * 400 + "}", UNGRADED | {Outcome.CORRECT}),
+        (r"\boxed{" + "(" * 450 + "5" + ")" * 450 + "}", UNGRADED | {Outcome.CORRECT}),
+        (r"\boxed{" + r"\sqrt{" * 120 + "5" + "}" * 121, UNGRADED),
+        (r"\boxed{" + r"\frac{1}{" * 90 + "5" + "}" * 91, UNGRADED),
+        ("\\boxed{\ud800\x00\x1b[2J}", UNGRADED),
+        (r"\boxed{__import__('os').getpid()}", UNGRADED),
+    ],
+    ids=["prose", "digits", "boxes", "braces", "parentheses", "roots", "fractions", "characters", "code"],
+)
+def test_hostile_text_gets_an_outcome_within_the_limit(grader, response, outcomes):
+    started = time.perf_counter()
+    assert grader.grade([GradeItem("7/2", response, "math")])[0] in outcomes
+    assert time.perf_counter() - started < 4 * LIMIT + 10.0
+    assert grader.grade(math_items()) == [outcome for _, _, outcome in SYMBOLIC]
+
+
+def test_a_killed_process_is_a_crash_and_the_next_answer_is_graded():
+    with AnswerGrader(seconds_per_answer=20.0) as own:
+        own.grade(math_items(SYMBOLIC[:1]))
+        first = own.worker_ids[0]
+        threading.Timer(0.5, os.kill, (first, signal.SIGKILL)).start()
+        found = own.grade([GradeItem("7/2", BINOMIAL, "math"), GradeItem("7/2", r"\boxed{7 \div 2}", "math")])
+        assert found == [Outcome.CRASH, Outcome.CORRECT]
+        assert own.worker_ids[0] != first
+
+
+def test_an_answer_that_exhausts_memory_crashes_alone(grader):
+    started = time.perf_counter()
+    found = grader.grade([GradeItem("9/2", FACTORIAL, "math"), GradeItem("9/2", r"\boxed{9 \div 2}", "math")])
+    assert found == [Outcome.CRASH, Outcome.CORRECT]
+    assert time.perf_counter() - started < 20.0
+
+
+def test_ordinary_answers_pass_on_a_busy_machine():
+    with AnswerGrader(seconds_per_answer=0.6) as own:
+        own.grade(math_items())
+        process = psutil.Process(own.worker_ids[0])
+        process.suspend()
+        threading.Timer(1.2, process.resume).start()
+        assert own.grade([GradeItem("9/2", r"\boxed{9 \div 2}", "math")]) == [Outcome.CORRECT]
+        assert own.worker_ids == [process.pid]
+
+
+def test_a_missing_think_end_is_refused_only_where_it_is_required():
+    items = [GradeItem("5", r"\boxed{5}", "math"), GradeItem("5", r"so</think>\boxed{5}", "math")]
+    with AnswerGrader() as lenient, AnswerGrader(requires_think_end=True) as strict:
+        assert lenient.grade(items) == [Outcome.CORRECT, Outcome.CORRECT]
+        assert strict.grade(items) == [Outcome.UNPARSED, Outcome.CORRECT]
+
+
+def test_close_ends_processes_and_a_call_under_way():
+    own = AnswerGrader(seconds_per_answer=60.0)
+    own.grade(math_items(SYMBOLIC[:1]))
+    process = psutil.Process(own.worker_ids[0])
+    with ThreadPoolExecutor(1) as threads:
+        under_way = threads.submit(own.grade, [GradeItem("7/2", BINOMIAL, "math")])
+        time.sleep(0.5)
+        started = time.perf_counter()
+        own.close()
+        own.close()
+        assert time.perf_counter() - started < 5.0
+        with pytest.raises(GraderError, match="closed"):
+            under_way.result()
+    assert not process.is_running()
+    assert own.worker_ids == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_grading_processes_die_with_their_parent(is_busy, repository):
+    program = f"""
+import sys, threading, time
+from jobs.grading.pool import AnswerGrader, GradeItem
+grader = AnswerGrader(seconds_per_answer=1.0)
+grader.grade([GradeItem("1/2", r"\\boxed{{0.5}}", "math")])
+if {is_busy}:
+    poison = [GradeItem("7/2", r"\\boxed{{\\binom{{10^9}}{{5\\cdot10^8}}}}", "math")]
+    threading.Thread(target=grader.grade, args=(poison,), daemon=True).start()
+    time.sleep(0.3)
+print(grader.worker_ids[0], flush=True)
+time.sleep(60)
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, cwd=repository) as parent:
+        worker = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+    worker.wait(timeout=20)
+    assert not worker.is_running()
+
+
+@pytest.mark.parametrize("num_workers", [0, -1])
+def test_a_pool_without_workers_is_refused(num_workers):
+    with pytest.raises(ValueError, match="num_workers"):
+        AnswerGrader(num_workers=num_workers)

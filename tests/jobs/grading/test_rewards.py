@@ -1,0 +1,47 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from jobs.engines.reward import Response
+from jobs.grading.pool import AnswerGrader
+from jobs.grading.rewards import ChainsReward, MathReward
+from jobs.tasks.chains.problem import ChainProblem
+from jobs.tasks.chains.question_set import make_question
+from jobs.tasks.chains.tokenizer import make_tokenizer
+
+QUESTION = make_question(0, ChainProblem.parse("Q6a*2b*9c-5d*3:", 10), make_tokenizer())
+STEPS = "6;a*2=2;b*9=8;c-5=3;d*3=9;"
+NO_TOKENS = np.zeros(0, dtype=np.int32)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_truncated", "expected"),
+    [
+        (STEPS + r"\boxed{9}", False, (1.0, "correct", True, False)),
+        (r"6;\boxed{9}", False, (1.0, "correct", False, False)),
+        (STEPS + r"\boxed{8}", False, (0.0, "wrong", False, False)),
+        (STEPS + "```python\nx=9\nprint(x)\n```\n\\boxed{9}", False, (1.0, "correct", True, True)),
+        (STEPS, False, (0.0, "unparsed", False, False)),
+        (STEPS + r"\boxed{9}", True, (0.0, "unparsed", False, False)),
+    ],
+)
+def test_chains_are_rewarded_for_the_exact_answer_and_judged_by_the_oracle(text, is_truncated, expected):
+    [verdict] = ChainsReward().grade([QUESTION], [Response(text, NO_TOKENS, is_truncated)])
+    assert dataclasses.astuple(verdict) == expected
+
+
+def test_mathematics_and_choices_are_told_apart_by_the_question():
+    questions = [
+        dataclasses.replace(QUESTION, answer="B", metadata={"answer_kind": "choice"}),
+        dataclasses.replace(QUESTION, answer="5.0", metadata={"answer_kind": "math"}),
+        dataclasses.replace(QUESTION, answer="5.0", metadata={"answer_kind": "math"}),
+    ]
+    texts = [r"\boxed{B) foo}", r"\boxed{5}", r"\boxed{4}"]
+    with AnswerGrader() as grader:
+        verdicts = MathReward(grader).grade(questions, [Response(text, NO_TOKENS, True) for text in texts])
+    assert [(v.reward, v.outcome, v.is_valid) for v in verdicts] == [
+        (1.0, "correct", None),
+        (1.0, "correct", None),
+        (0.0, "wrong", None),
+    ]
