@@ -1,0 +1,65 @@
+"""What a finished run leaves behind, in a form that two runs can be compared in, bit for bit."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from db.queries import buffer, metrics
+from db.session import open_database
+from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
+from exgrpo_core.step_report import METRICS
+from jobs.run_directory import RunDirectory
+from jobs.training.checkpoint import checkpoint_path
+
+
+def losses(runs_root: Path, run_id: str) -> dict[str, list[tuple[int, float]]]:
+    """Every metric but seconds, by step."""
+    keys = [key for key in METRICS if not key.startswith("seconds/")]
+    database = open_database(None, runs_root)
+    series = metrics.metric_series(database, run_id, keys, 10_000)
+    database.close()
+    return {key: [(point.step, point.value) for point in points] for key, points in series.items()}
+
+
+def draws(runs_root: Path, run_id: str, num_steps: int) -> list[Any]:
+    """Every change of the buffer and every candidate of every selection."""
+    database = open_database(None, runs_root)
+    changes = [repr(row) for row in buffer.buffer_changes(database, run_id, 1, num_steps)]
+    candidates = [repr(row) for step in range(1, num_steps + 1) for row in buffer.candidates(database, run_id, step)]
+    database.close()
+    return [changes, candidates]
+
+
+def policy_files(run: RunDirectory, step: int) -> dict[str, bytes]:
+    """Weights, optimizer and sampler as they stand in a checkpoint."""
+    folder = checkpoint_path(run.checkpoints_path, step) / "policy"
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def experience_state(run: RunDirectory, step: int) -> dict[str, Any]:
+    """Generators, stream, latch and retired set."""
+    path = checkpoint_path(run.checkpoints_path, step) / "experience" / "experience.json"
+    return json.loads(path.read_text())
+
+
+def buffer_content(run: RunDirectory, step: int) -> list[Any]:
+    """Every stored trajectory of every buffered question with its bucket, whatever segments they are in."""
+    snapshot = checkpoint_path(run.checkpoints_path, step) / "experience" / "buffer.snapshot"
+    stored = ReplayBuffer.restore(run.buffer_path, snapshot)
+    content: list[Any] = []
+    for question in np.sort(stored.questions()):
+        for experience in stored.experiences(stored.rows_of(int(question))):
+            content.append(
+                (
+                    int(question),
+                    stored.bucket_of(int(question)),
+                    experience.trajectory_id,
+                    experience.born_step,
+                    experience.token_ids.tobytes(),
+                    experience.behavior_log_probs.tobytes(),
+                )
+            )
+    stored.close()
+    return content

@@ -1,0 +1,160 @@
+"""kill -9 at random moments of a real run of the embedded engine: resumed, it ends as if nothing had happened."""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from exgrpo_core.config import ExGRPOConfig
+from jobs import commands
+from jobs.run_directory import RunDirectory
+from jobs.run_state import RunState
+from jobs.specs import DataSpec, ModelSpec, TrainSpec, ValidationSpec
+from jobs.status import RunStatus
+from jobs.supervisor.indexing import DatabaseIndex
+from jobs.supervisor.loop import Supervisor
+from tests.faults import recorded
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
+
+NUM_KILLS = 20
+NUM_STEPS = 48
+PATIENCE_SECONDS = 400.0
+
+
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory: pytest.TempPathFactory) -> TrainSpec:
+    from jobs.training.warm_start import WarmStartSettings, warm_model
+
+    settings = WarmStartSettings(
+        num_layers=1, width=32, num_heads=2, num_steps=120, batch_size=16, max_operations=3, error_scale=0.5
+    )
+    model = warm_model(settings, tmp_path_factory.mktemp("cache"))
+    return TrainSpec(
+        name="small",
+        model=ModelSpec(source=str(model), device="cpu"),
+        data=DataSpec(num_questions=16, num_held_out=4, min_operations=1, max_operations=3),
+        algorithm=ExGRPOConfig(
+            batch_size=4,
+            mini_batch_size=2,
+            rollouts_per_question=4,
+            max_prompt_tokens=64,
+            max_response_tokens=48,
+            start_pass_rate=None,
+        ),
+        validation=ValidationSpec(interval=None, samples_per_question=2, num_training_questions=4),
+        num_steps=NUM_STEPS,
+        checkpoint_interval=3,
+    )
+
+
+class Driver:
+    """A supervisor that is driven look by look, with real workers."""
+
+    def __init__(self, runs_root: Path) -> None:
+        self.runs_root = runs_root
+        self._supervisor = Supervisor(runs_root, DatabaseIndex(None, runs_root))
+
+    def close(self) -> None:
+        self._supervisor.close()
+
+    def look(self, run_id: str) -> RunState | None:
+        self._supervisor.look()
+        return self._supervisor.state_of(run_id)
+
+    def look_until(self, run_id: str, *statuses: RunStatus) -> RunState:
+        give_up_at = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            state = self.look(run_id)
+            if state is not None and state.status in statuses:
+                return state
+            assert time.monotonic() < give_up_at, f"waited in vain for {statuses}: {state}"
+            time.sleep(0.05)
+
+    def finish(self, spec: TrainSpec) -> RunDirectory:
+        run = RunDirectory.open(self.runs_root, commands.submit(self.runs_root, spec))
+        state = self.look_until(run.run_id, RunStatus.SUCCEEDED, RunStatus.FAILED)
+        assert state.status is RunStatus.SUCCEEDED, state.reason
+        return run
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[Driver]:
+    driver = Driver(tmp_path / "runs")
+    yield driver
+    driver.close()
+
+
+def kill_at_a_random_moment(driver: Driver, run: RunDirectory, rng: random.Random) -> RunState:
+    """Kill the worker while it starts, or inside a step, or while it writes a checkpoint; return how the run stands."""
+    state = driver.look_until(run.run_id, RunStatus.RUNNING, RunStatus.SUCCEEDED)
+    assert state.heartbeat is not None, "the run ended before its last kill"
+    worker, base = state.heartbeat.worker.pid, None
+    if rng.random() < 0.15:
+        time.sleep(rng.uniform(0.0, 1.0))
+    else:
+        num_steps = rng.choice([0, 1, 2, 3])
+        give_up_at = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            beat = commands.state_of(driver.runs_root, run).heartbeat
+            assert beat is not None
+            base = beat.step if base is None and beat.step > 0 else base
+            if base is not None and beat.step >= base + num_steps:
+                break
+            assert time.monotonic() < give_up_at, "the worker takes no step"
+            time.sleep(0.002)
+        time.sleep(rng.uniform(0.0, 0.15))
+    os.kill(worker, signal.SIGKILL)
+    return driver.look_until(run.run_id, RunStatus.LOST, RunStatus.SUCCEEDED)
+
+
+def test_run_killed_at_random_moments_ends_as_the_uninterrupted_one(driver: Driver, spec: TrainSpec):
+    whole = driver.finish(spec)
+    run_id = commands.submit(driver.runs_root, spec)
+    killed = RunDirectory.open(driver.runs_root, run_id)
+    rng = random.Random(7)
+    for _ in range(NUM_KILLS):
+        assert kill_at_a_random_moment(driver, killed, rng).status is RunStatus.LOST
+        commands.resume(driver.runs_root, run_id)
+    state = driver.look_until(run_id, RunStatus.SUCCEEDED, RunStatus.FAILED)
+    assert state.status is RunStatus.SUCCEEDED, state.reason
+    assert killed.newest_attempt() == NUM_KILLS + 1
+    assert_same_end(driver.runs_root, whole, killed)
+    assert sum(value for _, value in recorded.losses(driver.runs_root, run_id)["replay/num_replayed"]) > 0
+
+
+def test_run_that_was_stopped_and_resumed_ends_as_the_uninterrupted_one(driver: Driver, spec: TrainSpec):
+    spec = spec.model_copy(update={"num_steps": 12})
+    whole = driver.finish(spec)
+    run_id = commands.submit(driver.runs_root, spec)
+    driver.look_until(run_id, RunStatus.RUNNING)
+    commands.stop(driver.runs_root, run_id)
+    driver.look_until(run_id, RunStatus.STOPPED)
+    commands.resume(driver.runs_root, run_id)
+    driver.look_until(run_id, RunStatus.SUCCEEDED)
+    assert_same_end(driver.runs_root, whole, RunDirectory.open(driver.runs_root, run_id))
+
+
+def test_branch_with_the_same_specification_ends_as_its_parent(driver: Driver, spec: TrainSpec):
+    spec = spec.model_copy(update={"num_steps": 12})
+    parent = driver.finish(spec)
+    branched = RunDirectory.open(driver.runs_root, commands.branch(driver.runs_root, parent.run_id, 6))
+    driver.look_until(branched.run_id, RunStatus.SUCCEEDED, RunStatus.FAILED)
+    assert recorded.policy_files(branched, 12) == recorded.policy_files(parent, 12)
+    assert recorded.buffer_content(branched, 12) == recorded.buffer_content(parent, 12)
+    assert recorded.experience_state(branched, 12) == recorded.experience_state(parent, 12)
+
+
+def assert_same_end(runs_root: Path, whole: RunDirectory, other: RunDirectory) -> None:
+    num_steps = whole.spec().num_steps
+    assert recorded.losses(runs_root, other.run_id) == recorded.losses(runs_root, whole.run_id)
+    assert recorded.draws(runs_root, other.run_id, num_steps) == recorded.draws(runs_root, whole.run_id, num_steps)
+    assert recorded.policy_files(other, num_steps) == recorded.policy_files(whole, num_steps)
+    assert recorded.experience_state(other, num_steps) == recorded.experience_state(whole, num_steps)
+    content = recorded.buffer_content(whole, num_steps)
+    assert content
+    assert recorded.buffer_content(other, num_steps) == content
