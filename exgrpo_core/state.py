@@ -73,8 +73,11 @@ class ExGRPOState:
         return cls(questions, config, buffer, external)
 
     def skipped_questions(self, config: ExGRPOConfig) -> BoolArray:
-        """Return which questions the stream of fresh ones passes over: the retired, unless they may be redrawn."""
-        if config.retired is RetiredRule.REDRAW:
+        """Return which questions the stream of fresh ones passes over: the retired, unless they may be redrawn.
+
+        A plain on-policy run passes over none: it has a retired set to show, not to use.
+        """
+        if config.retired is RetiredRule.REDRAW or not config.is_experiential:
             return np.zeros(len(self.questions), dtype=np.bool_)
         return self.retired_set.mask
 
