@@ -1,6 +1,7 @@
 """Lines 9 to 15 of Algorithm 1: score the candidates of drawn questions and put o* into their groups."""
 
 from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -21,8 +22,12 @@ def list_candidates(state: ExGRPOState, groups: Sequence[RolloutGroup], num_fres
         [state.external[group.question.index]] if group.question.index in state.external else []
         for group in groups[:num_fresh]
     ]
-    buffer = state.replay_buffer
-    return fresh + [buffer.experiences(buffer.rows_of(group.question.index)) for group in groups[num_fresh:]]
+    rows = [state.replay_buffer.rows_of(group.question.index) for group in groups[num_fresh:]]
+    if not rows:
+        return fresh
+    # One gather for all questions: cold reads of the segments overlap.
+    stored = iter(state.replay_buffer.experiences(np.concatenate(rows)))
+    return fresh + [list(islice(stored, own.size)) for own in rows]
 
 
 def score_candidates(

@@ -25,10 +25,10 @@ def group_advantages(rewards: Float32Array, normalize_by_std: bool = False) -> F
         raise ValueError(f"rewards: expected at least 2 a group, got shape {rewards.shape}.")
     if not np.isfinite(rewards).all():
         raise ValueError("rewards: expected finite numbers, got NaN or infinity.")
-    advantages = rewards - rewards.mean(axis=-1, keepdims=True)
+    advantages: Float32Array = rewards - rewards.mean(axis=-1, keepdims=True, dtype=np.float32)
     if normalize_by_std:
-        advantages = advantages / (rewards.std(axis=-1, ddof=1, keepdims=True) + np.float32(STD_EPSILON))
-    return advantages.astype(np.float32)
+        advantages /= rewards.std(axis=-1, ddof=1, keepdims=True, dtype=np.float32) + np.float32(STD_EPSILON)
+    return advantages
 
 
 def is_in_range(correctness_rate: float, mask_range: CorrectnessRange) -> bool:
