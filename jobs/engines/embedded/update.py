@@ -84,6 +84,7 @@ class PolicyUpdater:
         rows = _rows_that_count(mini_batch, objective)
         sequences = [TokenSequence(row.prompt_ids, row.token_ids) for row in rows]
         scale = LossScale(mini_batch.num_trajectories, mini_batch.num_tokens)
+        # Copies of the weights are stale after this step, and their memory is better used in it.
         self._policy.backend.weights_changed()
         self._optimizer.clear_gradients()
         batches = split_by_budget(sequences, self._max_tokens)
@@ -100,7 +101,6 @@ class PolicyUpdater:
         if not batches:
             tally.sums.append(exgrpo_loss(_no_tokens(self._policy.device), objective, scale).sums)
         tally.gradient_norms.append(self._optimizer.step())
-        self._policy.backend.weights_changed()
 
     def _loss_inputs(
         self, rows: Sequence[TrainingRow], sequences: Sequence[TokenSequence], objective: ObjectiveSettings

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 import torch
 from scipy import stats
 
@@ -24,6 +25,13 @@ def test_an_impossible_token_is_never_drawn_and_adds_no_entropy():
     draws = draw(logits.expand(5_000, -1))
     assert set(draws.token_ids.tolist()) == {1, 2}
     torch.testing.assert_close(draws.entropies, torch.full((5_000,), float(np.log(2))))
+
+
+@pytest.mark.parametrize("point", [0.0, 1.0])
+def test_the_ends_of_the_unit_interval_fall_on_possible_tokens(point, monkeypatch):
+    logits = torch.tensor([[float("-inf"), 0.0, 0.0]])
+    monkeypatch.setattr(torch, "rand", lambda shape, **_: torch.full(shape, point))
+    assert draw(logits).token_ids.tolist() == [1 if point == 0.0 else 2]
 
 
 def test_a_large_vocabulary_is_drawn_in_float64_and_in_chunks(monkeypatch):
