@@ -46,16 +46,19 @@ def print_json(content: object) -> None:
 
 def explain(error: Exception) -> tuple[str, int]:
     """Return one sentence on an error and the exit code that belongs to it: 2 for bad input, 1 for a failure."""
+    from db.queries.run_lookup import UnknownRunError
     from db.session import DatabaseError
     from jobs.archive import ArchiveError
     from jobs.commands import CommandError
+    from jobs.control import TrainingError
+    from jobs.launchers.local import LaunchError
     from jobs.run_directory import RunDirectoryError
     from jobs.specs import SpecError
     from jobs.supervisor.instance import SupervisorRunningError
 
     if isinstance(error, CommandError | SpecError | ArchiveError | RunDirectoryError):
         return str(error), EXIT_BAD_INPUT
-    if isinstance(error, DatabaseError | SupervisorRunningError):
+    if isinstance(error, DatabaseError | UnknownRunError | SupervisorRunningError | LaunchError | TrainingError):
         return str(error), EXIT_FAILURE
     if isinstance(error, OSError):
         return f"{error.filename or 'A file'}: {error.strerror or error}.", EXIT_FAILURE

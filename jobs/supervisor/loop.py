@@ -85,6 +85,11 @@ class Supervisor:
         """Whether nothing runs and nothing waits."""
         return not self._watches and not self._waiting
 
+    @property
+    def is_settling(self) -> bool:
+        """Whether a run has its last word, which is told at a later look, once nothing of the run is left."""
+        return any(watch.has_outcome for watch in self._watches.values())
+
     def state_of(self, run_id: str) -> RunState | None:
         """Return where a run stood at the last look."""
         return self._states.get(run_id)

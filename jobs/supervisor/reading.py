@@ -1,5 +1,6 @@
 """Opening the database for a command, brought up to date first where no supervisor does that."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,10 @@ from jobs.run_directory import list_run_directories
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import SupervisorRunningError
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
+
+_LOOK_SECONDS = 0.05
+_SETTLE_SECONDS = 20.0
+"""A run that has its last word is gone within this time, if need be by force."""
 
 
 @contextmanager
@@ -31,7 +36,11 @@ def take_in_everything(runs_root: Path, database_url: str | None) -> bool:
     except SupervisorRunningError:
         return False
     try:
+        settle_until = time.monotonic() + _SETTLE_SECONDS
         supervisor.look()
+        while supervisor.is_settling and time.monotonic() < settle_until:
+            time.sleep(_LOOK_SECONDS)
+            supervisor.look()
         while index.is_behind and index.is_reachable:
             supervisor.look()
     finally:

@@ -30,4 +30,6 @@ def start_supervisor(runs_root: Path, database_url: str | None) -> "subprocess.P
     folder.mkdir(parents=True, exist_ok=True)
     environment = {} if database_url is None else {DATABASE_URL_VARIABLE: database_url}
     with (folder / LOG_FILE).open("ab") as log:
-        return start_detached([*supervisor_command(runs_root), "--until-idle"], log.fileno(), folder, environment)
+        return start_detached(
+            [*supervisor_command(runs_root), "--wait", "--until-idle"], log.fileno(), folder, environment
+        )

@@ -42,6 +42,11 @@ class AttemptWatch:
         self._worker: ProcessIdentity | None = None
         self._is_terminated = False
 
+    @property
+    def has_outcome(self) -> bool:
+        """Whether the last word is written; processes of the attempt may still be on their way out."""
+        return read_outcome(self._path) is not None
+
     def start(self) -> None:
         """Start the attempt's worker, once.
 

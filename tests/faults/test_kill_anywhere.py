@@ -151,6 +151,8 @@ def test_branch_with_the_same_specification_ends_as_its_parent(driver: Driver, s
 
 def assert_same_end(runs_root: Path, whole: RunDirectory, other: RunDirectory) -> None:
     num_steps = whole.spec().num_steps
+    assert len(recorded.losses(runs_root, whole.run_id)["loss/total"]) == num_steps
+    assert {"model.safetensors", "optimizer.safetensors"} <= recorded.policy_files(whole, num_steps).keys()
     assert recorded.losses(runs_root, other.run_id) == recorded.losses(runs_root, whole.run_id)
     assert recorded.draws(runs_root, other.run_id, num_steps) == recorded.draws(runs_root, whole.run_id, num_steps)
     assert recorded.policy_files(other, num_steps) == recorded.policy_files(whole, num_steps)

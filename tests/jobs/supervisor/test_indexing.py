@@ -1,0 +1,143 @@
+"""The database's index follows the files, whatever becomes of the database."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, make_url
+
+from db.queries import metrics, runs
+from db.session import open_database
+from jobs import commands
+from jobs.attempt_files import write_outcome
+from jobs.run_directory import RunDirectory
+from jobs.specs import RecordingSpec, TrainSpec
+from jobs.spool_recorder import SpoolRecorder
+from jobs.status import RunStatus
+from jobs.supervisor import indexing
+from jobs.supervisor.reading import take_in_everything
+from tests.jobs.supervisor.toy_bench import Bench, toy_spec
+from tests.postgres import running_server
+from tests.step_reports import make_report
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest) -> Iterator[str | None]:
+    if request.param == "sqlite":
+        yield None
+        return
+    with running_server() as url:
+        yield url
+
+
+def record(runs_root: Path, *steps: int, run: RunDirectory | None = None, ends: bool = True) -> RunDirectory:
+    runs_root.mkdir(exist_ok=True)
+    run = run or RunDirectory.create(runs_root, TrainSpec(num_steps=50))
+    attempt = run.claim_attempt()
+    recorder = SpoolRecorder(run, attempt, RecordingSpec())
+    recorder.status(RunStatus.RUNNING)
+    for step in steps:
+        recorder.step(make_report(step))
+    if ends:
+        recorder.status(RunStatus.SUCCEEDED)
+        write_outcome(run.attempt_path(attempt), RunStatus.SUCCEEDED, "")
+    recorder.close()
+    return run
+
+
+def shown_steps(runs_root: Path, database_url: str | None, run: RunDirectory) -> tuple[str, list[int]]:
+    database = open_database(database_url, runs_root)
+    row = runs.get_run(database, run.run_id)
+    series = metrics.metric_series(database, run.run_id, ["reward/mean"])["reward/mean"]
+    database.close()
+    assert row is not None
+    return row.status, [point.step for point in series]
+
+
+def test_copied_run_folder_is_taken_in(database_url, tmp_path):
+    run = record(tmp_path / "runs", *range(1, 40))
+    assert take_in_everything(tmp_path / "runs", database_url)
+    assert shown_steps(tmp_path / "runs", database_url, run) == ("succeeded", list(range(1, 40)))
+
+
+def test_taking_in_again_changes_nothing(database_url, tmp_path):
+    run = record(tmp_path / "runs", 1, 2, 3)
+    for _ in range(3):
+        take_in_everything(tmp_path / "runs", database_url)
+    assert shown_steps(tmp_path / "runs", database_url, run) == ("succeeded", [1, 2, 3])
+
+
+def test_resumed_run_goes_on_where_the_index_ended(database_url, tmp_path):
+    runs_root = tmp_path / "runs"
+    run = record(runs_root, 1, 2, 3)
+    take_in_everything(runs_root, database_url)
+    record(runs_root, 3, 4, run=run)
+    take_in_everything(runs_root, database_url)
+    assert shown_steps(runs_root, database_url, run) == ("succeeded", [1, 2, 3, 4])
+
+
+def test_run_of_a_worker_that_is_gone_is_shown_as_lost_with_all_it_recorded(database_url, tmp_path):
+    run = record(tmp_path / "runs", 1, 2, ends=False)
+    path = run.attempt_path(1)
+    long_ago = path.stat().st_mtime - 3600
+    os.utime(path, (long_ago, long_ago))
+    take_in_everything(tmp_path / "runs", database_url)
+    assert shown_steps(tmp_path / "runs", database_url, run) == ("lost", [1, 2])
+
+
+def test_tags_and_notes_come_with_runs_that_are_taken_in_late(database_url, tmp_path):
+    runs_root = tmp_path / "runs"
+    run = record(runs_root, 1)
+    commands.tag(runs_root, run.run_id, "keep")
+    commands.note(runs_root, run.run_id, "a note")
+    shutil.move(run.path, tmp_path / "aside")
+    take_in_everything(runs_root, database_url)
+    shutil.move(tmp_path / "aside", run.path)
+    take_in_everything(runs_root, database_url)
+    database = open_database(database_url, runs_root)
+    assert runs.get_run(database, run.run_id).tags == ("keep",)
+    assert [text for _, text in runs.list_notes(database, run.run_id)] == ["a note"]
+    database.close()
+
+
+def test_runs_go_on_while_the_database_is_away_and_are_shown_when_it_is_back(bench: Bench, monkeypatch, caplog):
+    monkeypatch.setattr(indexing, "RETRY_SECONDS", 0.2)
+    path = bench.runs_root / "workbench" / "workbench.db"
+    run_id = bench.submit(toy_spec(30))
+    bench.start()
+    bench.look_until(run_id, RunStatus.RUNNING)
+    bench.supervisor.look()
+    for file in path.parent.glob("workbench.db*"):
+        file.unlink()
+    path.mkdir()
+    bench.supervisor._index.close()
+    bench.look_until(run_id, RunStatus.SUCCEEDED)
+    assert any("database is behind" in record.getMessage() for record in caplog.records)
+    path.rmdir()
+    bench.supervisor.close()
+    bench.supervisor = None
+    take_in_everything(bench.runs_root, None)
+    assert shown_steps(bench.runs_root, None, bench.run_of(run_id)) == ("succeeded", list(range(1, 31)))
+
+
+def test_connections_that_the_server_cuts_are_made_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(indexing, "RETRY_SECONDS", 0.0)
+    runs_root = tmp_path / "runs"
+    with running_server() as url:
+        run = record(runs_root, 1, 2)
+        index = indexing.DatabaseIndex(url, runs_root)
+        index.refresh()
+        engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.exec_driver_sql(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+            )
+        engine.dispose()
+        state = commands.state_of(runs_root, run)
+        index.note_state(run, state)
+        while index.is_behind:
+            index.refresh()
+        index.close()
+        assert shown_steps(runs_root, url, run) == ("succeeded", [1, 2])
