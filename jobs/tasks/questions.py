@@ -23,9 +23,9 @@ def hash_question(source: str, text: str, answer: str) -> str:
     return hashlib.sha256(content.encode("utf-8", errors="surrogatepass")).hexdigest()[:16]
 
 
-def encode_prompt(tokenizer: TextEncoder, prompt_text: str) -> list[int]:
-    """Return the prompt's token ids; a rendered prompt holds its own special tokens, so none are added."""
-    return list(tokenizer.encode(prompt_text, add_special_tokens=False))
+def encode_prompt(tokenizer: TextEncoder, prompt_text: str, adds_special_tokens: bool = False) -> list[int]:
+    """Return the prompt's token ids; `adds_special_tokens` lets the tokenizer put its start token, if any, in front."""
+    return list(tokenizer.encode(prompt_text, add_special_tokens=adds_special_tokens))
 
 
 def build_question(

@@ -1,0 +1,188 @@
+"""Rows of a data set in verl's schema, read and checked one by one before anything else happens."""
+
+import gzip
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow.parquet as pq
+
+from jobs.tasks.questions import hash_question
+from jobs.training.templates import Message
+
+COLUMNS = ("data_source", "prompt", "ability", "reward_model", "extra_info")
+FILE_SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz")
+CHOICE_SOURCES = frozenset(
+    {"arc_c", "arc_challenge", "mmlu", "mmlu_pro", "gpqa", "gpqa_diamond", "gpqa_main", "gpqa_extended"}
+)
+
+_LABEL = re.compile(r"[A-J1-9]")
+
+RawRow = Mapping[str, Any]
+DeclaredKind = Literal["auto", "math", "choice"]
+
+
+class DataError(ValueError):
+    """Data that cannot be trained on; the message names file, row and field and says what was expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataRow:
+    """One checked row: an optional system message and the user's question, its gold answer and how it is graded.
+
+    `number` counts rows from 1; `num_rows` is how many equal rows the data holds.
+    """
+
+    number: int
+    question_id: str
+    data_source: str
+    ability: str
+    messages: tuple[Message, ...]
+    answer: str
+    answer_kind: Literal["math", "choice"]
+    num_rows: int = 1
+
+    @property
+    def question_text(self) -> str:
+        """The user's message."""
+        return self.messages[-1]["content"]
+
+
+def iterate_raw_rows(source: str, split: str) -> Iterator[tuple[int, RawRow]]:
+    """Yield (row number from 1, row) of a Parquet or JSON-lines file, a saved data set's folder or a hub data set.
+
+    Raises:
+        DataError: It cannot be read.
+    """
+    path = Path(source)
+    if source.endswith(FILE_SUFFIXES):
+        if not path.is_file():
+            raise DataError(f"{source}: there is no such file; give a Parquet or JSON-lines file or a data set name.")
+        yield from _iterate_parquet(path) if path.suffix == ".parquet" else _iterate_json_lines(path)
+    elif path.is_file():
+        raise DataError(f"{source}: expected a file that ends in {', '.join(FILE_SUFFIXES)}.")
+    else:
+        yield from _iterate_dataset(source, split)
+
+
+def check_row(origin: str, number: int, raw: RawRow, declared_kind: DeclaredKind) -> DataRow:
+    """Return the row of `origin` as a `DataRow`.
+
+    Raises:
+        DataError: A field is missing or is not what the schema says.
+    """
+    place = f"{origin}, row {number}"
+    data_source = _text(raw, "data_source", place)
+    messages = _messages(raw.get("prompt"), place)
+    answer = _answer(raw.get("reward_model"), place)
+    kind = _answer_kind(declared_kind, data_source)
+    if kind == "choice" and _LABEL.fullmatch(answer) is None:
+        raise DataError(
+            f"{place}, reward_model.ground_truth: expected an option label A-J or 1-9, got {answer[:60]!r}."
+        )
+    ability = raw.get("ability")
+    return DataRow(
+        number=number,
+        question_id=hash_question(data_source, messages[-1]["content"], answer),
+        data_source=data_source,
+        ability=ability if isinstance(ability, str) else "",
+        messages=messages,
+        answer=answer,
+        answer_kind=kind,
+    )
+
+
+def _iterate_parquet(path: Path) -> Iterator[tuple[int, RawRow]]:
+    try:
+        file = pq.ParquetFile(path)
+        names = [name for name in COLUMNS if name in file.schema_arrow.names]
+        batches = file.iter_batches(batch_size=1024, columns=names)
+        rows = (row for batch in batches for row in batch.to_pylist())
+        yield from enumerate(rows, start=1)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: is not a readable Parquet file ({str(error).splitlines()[0]}).") from error
+
+
+def _iterate_json_lines(path: Path) -> Iterator[tuple[int, RawRow]]:
+    number = 0
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, _json_object(line, path, number)
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}, row {number + 1}: cannot be read ({error}).") from error
+
+
+def _json_object(line: str, path: Path, number: int) -> RawRow:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise DataError(f"{path}, row {number}: is not JSON ({error}).") from error
+    if not isinstance(row, dict):
+        raise DataError(f"{path}, row {number}: expected a JSON object, got {type(row).__name__}.")
+    return row
+
+
+def _iterate_dataset(source: str, split: str) -> Iterator[tuple[int, RawRow]]:
+    import datasets
+
+    try:
+        if (Path(source) / "dataset_dict.json").is_file():
+            dataset = datasets.load_from_disk(source)[split]
+        elif (Path(source) / "state.json").is_file():
+            dataset = datasets.load_from_disk(source)
+        else:
+            dataset = datasets.load_dataset(source, split=split)
+        dataset = dataset.select_columns([name for name in COLUMNS if name in dataset.column_names])
+    except (OSError, ValueError, KeyError, datasets.exceptions.DatasetsError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(
+            f"{source}: the data set or its split {split!r} cannot be loaded ({reason}); "
+            f"give a Hugging Face data set name or a file that ends in {', '.join(FILE_SUFFIXES)}."
+        ) from error
+    yield from enumerate(dataset, start=1)
+
+
+def _text(raw: RawRow, field: str, place: str) -> str:
+    value = raw.get(field)
+    if not isinstance(value, str) or not value.strip():
+        raise DataError(f"{place}, {field}: expected a text, got {_short(value)}.")
+    return value
+
+
+def _messages(value: object, place: str) -> tuple[Message, ...]:
+    if not isinstance(value, list) or not value:
+        raise DataError(f"{place}, prompt: expected a list of messages with content and role, got {_short(value)}.")
+    for message in value:
+        if not isinstance(message, dict):
+            raise DataError(f"{place}, prompt: expected messages with content and role, got {_short(message)}.")
+        for field in ("role", "content"):
+            _text(message, field, f"{place}, prompt")
+    roles = [message["role"] for message in value]
+    if roles not in (["user"], ["system", "user"]):
+        raise DataError(f"{place}, prompt: expected one user message, after a system message or not, got {roles}.")
+    return tuple({"role": message["role"], "content": message["content"]} for message in value)
+
+
+def _answer(reward_model: object, place: str) -> str:
+    value = reward_model.get("ground_truth") if isinstance(reward_model, dict) else None
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    answer = str(value).strip() if isinstance(value, str) or is_number else ""
+    if not answer:
+        raise DataError(f"{place}, reward_model.ground_truth: expected a text or number, got {_short(value)}.")
+    return answer
+
+
+def _answer_kind(declared: DeclaredKind, data_source: str) -> Literal["math", "choice"]:
+    if declared != "auto":
+        return declared
+    return "choice" if data_source.lower().replace("-", "_") in CHOICE_SOURCES else "math"
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,161 @@
+"""Training data: rows in verl's schema become the core's questions, or a sentence says which row cannot."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, Protocol
+
+from exgrpo_core.types import Question
+from jobs.tasks.questions import TextEncoder, build_question, encode_prompt
+from jobs.training.data_rows import DataError, DataRow, DeclaredKind, check_row, iterate_raw_rows
+from jobs.training.templates import ChatTokenizer, TemplateName, render_chat_prompt, render_prompt
+
+logger = logging.getLogger(__name__)
+
+
+class PromptTokenizer(TextEncoder, ChatTokenizer, Protocol):
+    """What loading needs of a tokenizer; every Hugging Face tokenizer has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataSource:
+    """Where questions come from and how they are put to the model."""
+
+    source: str
+    """Parquet or JSON-lines file in verl's schema, folder of a saved data set, or Hugging Face data set name."""
+    split: str = "train"
+    """Split of a Hugging Face data set."""
+    template: TemplateName = TemplateName.PAPER
+    num_questions: int | None = None
+    """How many questions, the first ones; None takes all."""
+    answer_kind: DeclaredKind = "auto"
+    """How answers are graded; `auto` takes choice for known multiple-choice benchmarks, else math."""
+    too_long_prompts: Literal["refuse", "drop"] = "refuse"
+
+    @property
+    def origin(self) -> str:
+        """What messages call it: a file's name, or the data set's."""
+        return Path(self.source).name if Path(self.source).exists() else self.source
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The distinct, checked rows of a source, and what a user should know about how they came about."""
+
+    rows: list[DataRow]
+    notices: list[str]
+
+    def prompt_texts(self, template: TemplateName) -> list[str]:
+        """Return the rows' prompts in a template that needs no tokenizer."""
+        return [render_prompt(template, row.messages) for row in self.rows]
+
+
+def read_rows(source: DataSource) -> Rows:
+    """Read and check every row of the source; equal rows (as in expanded Avg@32 files) become one.
+
+    Raises:
+        DataError: The source cannot be read, a row is bad, or two rows give one question different answers.
+    """
+    checked = (
+        check_row(source.origin, number, raw, source.answer_kind)
+        for number, raw in iterate_raw_rows(source.source, source.split)
+    )
+    rows, num_rows = _merge_equal_rows(source.origin, checked)
+    if not rows:
+        raise DataError(f"{source.origin}: holds no rows.")
+    if num_rows == len(rows):
+        return Rows(rows, [])
+    return Rows(rows, [f"{source.origin}: {num_rows:,} rows hold {len(rows):,} questions; equal rows were merged."])
+
+
+def encode_rows(
+    rows: Rows, source: DataSource, tokenizer: PromptTokenizer, max_prompt_tokens: int
+) -> tuple[list[Question], Rows]:
+    """Return the first questions of `rows`, numbered from 0, and the rows they came from with any further notices.
+
+    Raises:
+        DataError: Prompts are too long and not to be dropped, or there are fewer questions than asked for.
+    """
+    num_wanted = len(rows.rows) if source.num_questions is None else source.num_questions
+    kept: list[DataRow] = []
+    questions: list[Question] = []
+    too_long: list[tuple[int, int]] = []
+    for row in rows.rows:
+        if len(questions) == num_wanted:
+            break
+        text, prompt_ids = _encode(row, source.template, tokenizer)
+        if len(prompt_ids) > max_prompt_tokens:
+            too_long.append((len(prompt_ids), row.number))
+            continue
+        questions.append(_question(len(questions), row, text, prompt_ids))
+        kept.append(row)
+    notices = [*rows.notices, *_too_long_notice(source, too_long, max_prompt_tokens)]
+    if source.num_questions is not None and len(questions) < num_wanted:
+        raise DataError(
+            f"{source.origin}: holds {len(questions):,} usable questions, but {num_wanted:,} are asked for; "
+            "lower data.num_questions and data.num_held_out."
+        )
+    if not questions:
+        raise DataError(f"{source.origin}: no prompt fits into max_prompt_tokens = {max_prompt_tokens}.")
+    return questions, Rows(kept, notices)
+
+
+def load_questions(source: DataSource, tokenizer: PromptTokenizer, max_prompt_tokens: int) -> list[Question]:
+    """Read, check and encode the questions of a source; notices go to the log.
+
+    Raises:
+        DataError: One sentence that names file, row and field, or the setting to change.
+    """
+    questions, rows = encode_rows(read_rows(source), source, tokenizer, max_prompt_tokens)
+    for notice in rows.notices:
+        logger.warning(notice)
+    return questions
+
+
+def _merge_equal_rows(origin: str, rows: Iterable[DataRow]) -> tuple[list[DataRow], int]:
+    merged: dict[tuple[str, str], DataRow] = {}
+    num_rows = 0
+    for row in rows:
+        num_rows += 1
+        key = (row.data_source, row.question_text)
+        first = merged.get(key)
+        if first is not None and first.answer != row.answer:
+            raise DataError(
+                f"{origin}, row {row.number}, reward_model.ground_truth: {row.answer[:60]!r} contradicts "
+                f"{first.answer[:60]!r} of row {first.number}, which asks the same question; remove one of them."
+            )
+        merged[key] = row if first is None else replace(first, num_rows=first.num_rows + 1)
+    return list(merged.values()), num_rows
+
+
+def _encode(row: DataRow, template: TemplateName, tokenizer: PromptTokenizer) -> tuple[str, list[int]]:
+    if template is TemplateName.CHAT:
+        text = render_chat_prompt(row.messages, tokenizer)
+        return text, encode_prompt(tokenizer, text)
+    text = render_prompt(template, row.messages)
+    return text, encode_prompt(tokenizer, text, adds_special_tokens=True)
+
+
+def _question(index: int, row: DataRow, text: str, prompt_ids: list[int]) -> Question:
+    metadata = {
+        "data_source": row.data_source,
+        "answer_kind": row.answer_kind,
+        "ability": row.ability,
+        "row": row.number,
+        "num_rows": row.num_rows,
+    }
+    return build_question(index, row.question_id, text, row.answer, prompt_ids, metadata)
+
+
+def _too_long_notice(source: DataSource, too_long: Sequence[tuple[int, int]], max_prompt_tokens: int) -> list[str]:
+    if not too_long:
+        return []
+    longest, row = max(too_long)
+    prompts = f"{len(too_long)} prompt{'' if len(too_long) == 1 else 's'} longer than {max_prompt_tokens} tokens"
+    found = f"{source.origin}: {prompts} (the longest, row {row}, has {longest})"
+    if source.too_long_prompts == "refuse":
+        raise DataError(
+            f"{found}; raise algorithm.max_prompt_tokens, or set data.too_long_prompts to drop to leave them out."
+        )
+    return [f"{found} were dropped."]

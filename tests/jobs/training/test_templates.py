@@ -1,0 +1,59 @@
+import re
+
+import pytest
+
+from jobs.tasks.chains.tokenizer import make_tokenizer
+from jobs.training.templates import TemplateName, render_chat_prompt, render_prompt, template_text
+
+MESSAGES = (
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": " What is {Question} + \\boxed{}?\n"},
+)
+
+
+def plain(latex: str) -> str:
+    text = re.sub(r"\\verb\|([^|]*)\|", lambda match: match.group(1).replace("\\n", "\n"), latex)
+    text = re.sub(r"\\textbf\{([^}]*)\}", r"\1", text)
+    return re.sub(r" ?\\\\\n", "\n", text)
+
+
+@pytest.mark.parametrize(("name", "place"), [(TemplateName.PAPER, 0), (TemplateName.PAPER_LLAMA_BASE, 1)])
+def test_the_papers_templates_are_word_for_word(shared_dir, name, place):
+    paper = (shared_dir / "paper/exgrpo_iclr2026.tex").read_text(encoding="utf-8")
+    boxes = re.findall(r"\\begin\{promptbox\}\{RLVR[^}]*\}\n(.*?)\n?\\end\{promptbox\}", paper, re.DOTALL)
+    printed = plain(boxes[place])
+    assert re.sub(r" +", " ", printed) == template_text(name)
+
+
+def test_the_question_is_put_in_once_and_nothing_else_is_replaced():
+    prompt = render_prompt(TemplateName.PAPER, MESSAGES)
+    assert prompt.endswith("User: This is the problem: What is {Question} + \\boxed{}?\nAssistant: <think>")
+    assert "{thoughts}" in prompt
+    assert "Be brief." not in prompt
+
+
+@pytest.mark.parametrize(
+    ("name", "prompt"),
+    [
+        (TemplateName.PAPER_LLAMA_BASE, "User: 2+3?\nAnswer: Let's think step by step.\n"),
+        (TemplateName.COMPACT, "2+3?\n"),
+        (TemplateName.NONE, "2+3?"),
+    ],
+)
+def test_short_templates(name, prompt):
+    assert render_prompt(name, [{"role": "user", "content": "2+3?"}]) == prompt
+
+
+def test_a_tokenizers_own_template_takes_the_rows_messages():
+    tokenizer = make_tokenizer()
+    tokenizer.chat_template = (
+        "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}{% if add_generation_prompt %}[me]{% endif %}"
+    )
+    assert render_chat_prompt(MESSAGES, tokenizer) == "[system]Be brief.[user] What is {Question} + \\boxed{}?\n[me]"
+
+
+def test_a_tokenizer_without_a_template_is_refused():
+    with pytest.raises(ValueError, match="template: the tokenizer's chat template cannot be used"):
+        render_chat_prompt(MESSAGES, make_tokenizer())
+    with pytest.raises(ValueError, match="use render_chat_prompt"):
+        render_prompt(TemplateName.CHAT, MESSAGES)
