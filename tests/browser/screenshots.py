@@ -10,7 +10,7 @@ from tests.browser.conftest import CHROMIUM, FLAGS
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 SIZES = {1440: 1000, 1024: 800}
-SETTLE_MILLISECONDS = 6000
+SETTLE_MILLISECONDS = 12_000
 
 
 def pages(run_id: str) -> dict[str, str]:
