@@ -25,6 +25,7 @@ METHODS = {
     "on-policy, CLIP": "chains-on-policy",
     "on-policy, no CLIP": "chains-on-policy-no-clip",
 }
+EVALUATION_INTERVAL = 15
 LEARNING_RATES = (1e-4, 2e-4)
 RESULT_FILE = Path(__file__).parent / "results" / "learning.json"
 
@@ -61,7 +62,6 @@ def spec_of(job: Job) -> TrainSpec:
         "algorithm": {"seed": job.seed},
         "seed": job.seed,
         "num_steps": job.num_steps,
-        "validation": {"interval": 15},
     }
     return parse_spec(merge_settings(base, changes), "bench.learning")
 
@@ -71,20 +71,18 @@ def train(job: Job) -> Curve:
     import torch
 
     from exgrpo_core import ExGRPOState, exgrpo_step
-    from jobs.training.composition import build_parts
 
     torch.set_num_threads(1)
     spec, began_at = spec_of(job), time.perf_counter()
-    parts = build_parts(spec)
     curve = Curve([], [], [], [], [], [], [], 0.0)
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory() as directory, open_parts(spec) as parts:
         state = ExGRPOState.create(Path(directory), parts.questions, spec.algorithm)
         score(curve, parts, spec, 0, 0)
         for _ in range(spec.num_steps):
             step_report = exgrpo_step(state, parts.engine, spec.algorithm)
             for group in step_report.groups:
                 collect_scores(curve, group.trajectories)
-            if state.step % 15 == 0 or state.step == spec.num_steps:
+            if state.step % EVALUATION_INTERVAL == 0 or state.step == spec.num_steps:
                 score(curve, parts, spec, state.step, state.num_fresh_rollouts)
         state.replay_buffer.close()
     curve.seconds = time.perf_counter() - began_at

@@ -21,8 +21,11 @@ from jobs.specs import ANSWER_FORMAT_MODEL, CHAINS_SOURCE, CHAINS_WARM_MODEL, Da
 from jobs.status import RunStatus
 from jobs.tasks.chains.question_set import make_questions, split_questions
 from jobs.training.answer_format import AnswerFormatSettings
+from jobs.training.data_rows import DataError
+from jobs.training.dataset import DataSource, encode_rows, read_rows
 from jobs.training.external import load_external
 from jobs.training.loop import RunParts, TrainingLoop
+from jobs.training.templates import TemplateName
 from jobs.training.warm_start import WarmStartSettings, warm_answer_format, warm_model
 
 logger = logging.getLogger(__name__)
@@ -45,7 +48,7 @@ def run_training(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, cont
     try:
         with open_parts(spec) as parts:
             return TrainingLoop(spec, run.path, parts, recorder, control).run()
-    except EngineError as error:
+    except (EngineError, DataError) as error:
         raise TrainingError(str(error)) from error
 
 
@@ -84,6 +87,25 @@ def _chains_parts(spec: TrainSpec) -> RunParts:
     )
     questions, held_out = split_questions(made, num_questions)
     return _parts(spec, policy, ChainsReward(), questions, held_out)
+
+
+def _dataset_parts(spec: TrainSpec, reward: RewardFunction) -> RunParts:
+    data = spec.data
+    num_all = None if data.num_questions is None else data.num_questions + data.num_held_out
+    template = TemplateName(data.template)
+    source = DataSource(data.source, data.split, template, num_all, data.answer_kind, data.too_long_prompts)
+    rows = read_rows(source)
+    model = spec.model.source
+    if model == ANSWER_FORMAT_MODEL:
+        texts = rows.prompt_texts(template)[:num_all]
+        model = str(warm_answer_format(texts, AnswerFormatSettings(), cache_directory(), _log_progress("warm start")))
+    policy = load_policy(model, resolve_device(spec.model.device), spec.model.revision)
+    loaded, rows = encode_rows(rows, source, policy.tokenizer, spec.algorithm.max_prompt_tokens)
+    for notice in rows.notices:
+        logger.warning("%s", notice)
+    num_questions = len(loaded) - data.num_held_out if data.num_questions is None else data.num_questions
+    questions, held_out = split_questions(loaded, num_questions)
+    return _parts(spec, policy, reward, questions, held_out)
 
 
 def _parts(

@@ -29,7 +29,7 @@ def load_external(path: Path, questions: Sequence[Question], tokenizer: Any, max
         question_id, response = _read_row(path, number, line)
         if question_id not in index_of:
             continue
-        ids = np.asarray(tokenizer.encode(response, add_special_tokens=False) + [tokenizer.eos_token_id], np.int32)
+        ids = np.asarray([*tokenizer.encode(response, add_special_tokens=False), tokenizer.eos_token_id], np.int32)
         if ids.size > max_tokens:
             raise TrainingError(f"{path}, row {number}: response has {ids.size} tokens, expected at most {max_tokens}.")
         index = index_of[question_id]
