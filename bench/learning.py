@@ -71,6 +71,7 @@ def train(job: Job) -> Curve:
     import torch
 
     from exgrpo_core import ExGRPOState, exgrpo_step
+    from jobs.training.composition import open_parts
 
     torch.set_num_threads(1)
     spec, began_at = spec_of(job), time.perf_counter()
