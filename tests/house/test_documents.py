@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 import typer.main
+import yaml
 
 from jobs.cli import app as command_line
+from jobs.specs import parse_spec, preset_names
 from tests.house.tracked import PACKAGES, REPOSITORY, read, tracked_files
 
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
@@ -111,3 +113,15 @@ def test_files_and_links_named_in_the_document_exist(document):
 def test_readme_names_the_two_commands_and_every_command_of_the_command_line():
     assert {"demo", "test"} <= words_after("make", "README.md")
     assert exgrpo_commands().keys() - words_after("exgrpo", "README.md") == set()
+
+
+def test_the_specification_in_readme_is_a_valid_one():
+    block = re.search(r"```yaml\n(.*?)```", read(Path("README.md")), re.DOTALL)
+    spec = parse_spec(yaml.safe_load(block[1]), "README.md")
+    assert spec.algorithm.batch_size % spec.algorithm.mini_batch_size == 0
+
+
+def test_presets_named_in_readme_exist():
+    named = set(re.findall(r"--preset ([\w.-]+)", read(Path("README.md"))))
+    assert named
+    assert named <= set(preset_names())
