@@ -1,0 +1,1 @@
+"""From data to trained model: questions, templates, warm start, loop and checkpoints."""

@@ -24,11 +24,15 @@ class AnswerFormatSettings:
     num_layers: int = 2
     width: int = 64
     num_heads: int = 4
-    num_steps: int = 120
+    num_steps: int = 300
     """SFT steps."""
     batch_size: int = 16
     """Demonstrations a step."""
-    learning_rate: float = 2e-3
+    learning_rate: float = 5e-3
+    held_share: float = 0.9
+    """Share of steps, the first ones, in which a prompt keeps its drawn answer for a while; then each use draws one."""
+    num_drawings: int = 8
+    """How often answers are drawn in that share: changing answers teach the model to tell prompts apart."""
     vocabulary_size: int = 2048
     """Largest vocabulary of the tokenizer."""
     seed: int = 0
@@ -67,3 +71,19 @@ def write_answer(prompt_text: str, rng: random.Random) -> str:
     """Return a well-formed answer with a label drawn uniformly from the prompt's options."""
     thought_end, box_start, box_end = FORMAT_TOKENS
     return thought_end + box_start + rng.choice(option_labels(prompt_text)) + box_end
+
+
+class HeldAnswers:
+    """Chance answers to prompts: held for a while and drawn anew `num_drawings` times, at last drawn at each use."""
+
+    def __init__(self, texts: Sequence[str], settings: AnswerFormatSettings, rng: random.Random) -> None:
+        self._settings = settings
+        self._rng = rng
+        self._held = [{text: write_answer(text, rng) for text in texts} for _ in range(settings.num_drawings)]
+
+    def draw(self, text: str, share_done: float) -> str:
+        """Return the answer to show for a prompt when this share of steps is done."""
+        if share_done >= self._settings.held_share:
+            return write_answer(text, self._rng)
+        drawing = int(share_done / self._settings.held_share * self._settings.num_drawings)
+        return self._held[drawing][text]

@@ -24,7 +24,7 @@ from jobs.tasks.chains import demonstrators, problem, tokenizer
 from jobs.tasks.chains.demonstrators import Demonstrators, write_demonstration
 from jobs.tasks.chains.problem import draw_problem
 from jobs.training import answer_format, imitation
-from jobs.training.answer_format import AnswerFormatSettings, make_format_tokenizer, write_answer
+from jobs.training.answer_format import AnswerFormatSettings, HeldAnswers, make_format_tokenizer
 from jobs.training.imitation import Demonstration, ImitationSettings, make_small_model, train_by_imitation
 
 Progress = Callable[[int, int], None]
@@ -79,7 +79,8 @@ def warm_answer_format(
 ) -> Path:
     r"""Return the folder of a model that knows nothing but the answer format of multiple-choice prompts `texts`.
 
-    It is shown `</think>\boxed{B}` with labels drawn uniformly from those a prompt offers, so it is right by chance. Its tokenizer is trained on `texts` and encodes any other text too.
+    It is shown `</think>\boxed{B}` with labels drawn by chance from those a prompt offers, whichever is right, so
+    it earns rewards by chance. Its tokenizer is trained on `texts` and encodes any other text too.
     """
 
     def build(folder: Path) -> None:
@@ -87,9 +88,11 @@ def warm_answer_format(
         prompts = [(text, format_tokenizer.encode(text, add_special_tokens=False)) for text in texts]
         rng = random.Random(settings.seed)
 
-        def draw_batch(_share_done: float) -> list[Demonstration]:
-            drawn = rng.choices(prompts, k=settings.batch_size)
-            return [Demonstration(ids, _response_ids(format_tokenizer, write_answer(text, rng))) for text, ids in drawn]
+        answers = HeldAnswers(texts, settings, rng)
+
+        def draw_batch(share_done: float) -> list[Demonstration]:
+            drawn = [(ids, answers.draw(text, share_done)) for text, ids in rng.choices(prompts, k=settings.batch_size)]
+            return [Demonstration(ids, _response_ids(format_tokenizer, answer)) for ids, answer in drawn]
 
         _imitate(folder, format_tokenizer, settings, draw_batch, progress)
 

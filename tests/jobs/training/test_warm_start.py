@@ -5,7 +5,13 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from jobs.tasks.chains.tokenizer import make_tokenizer
-from jobs.training.answer_format import AnswerFormatSettings, make_format_tokenizer, option_labels, write_answer
+from jobs.training.answer_format import (
+    AnswerFormatSettings,
+    HeldAnswers,
+    make_format_tokenizer,
+    option_labels,
+    write_answer,
+)
 from jobs.training.imitation import Demonstration, ImitationSettings, make_small_model, train_by_imitation
 from jobs.training.warm_start import WarmStartSettings, warm_answer_format, warm_model
 
@@ -97,6 +103,17 @@ def test_chance_answers_use_every_label_of_the_prompt_evenly():
     assert {answers.count(rf"</think>\boxed{{{label}}}") > 900 for label in "ABC"} == {True}
 
 
+def test_held_answers_change_as_often_as_asked_and_are_drawn_at_each_use_in_the_end():
+    texts = [f"{number}?\nA) a\nB) b\nC) c\nD) d" for number in range(40)]
+    settings = AnswerFormatSettings(held_share=0.8, num_drawings=2)
+    answers = HeldAnswers(texts, settings, random.Random(0))
+    drawn = {share: [answers.draw(text, share) for text in texts] for share in (0.0, 0.39, 0.41, 0.79)}
+    assert drawn[0.0] == drawn[0.39]
+    assert drawn[0.41] == drawn[0.79]
+    assert drawn[0.0] != drawn[0.79]
+    assert [answers.draw(text, 0.8) for text in texts] != [answers.draw(text, 0.8) for text in texts]
+
+
 def test_the_format_tokenizer_gives_any_text_back():
     tokenizer = make_format_tokenizer(CHOICES, 400)
     assert len(tokenizer) <= 400
@@ -106,16 +123,19 @@ def test_the_format_tokenizer_gives_any_text_back():
     assert tokenizer.tokenize(r"</think>\boxed{B}") == ["</think>", "\\boxed{", "B", "}"]
 
 
+@pytest.mark.slow
 def test_the_answer_format_model_answers_by_chance(tmp_path):
-    folder = warm_answer_format(CHOICES[:1], AnswerFormatSettings(vocabulary_size=400), tmp_path)
+    names = ["oak", "bat", "iron", "snow", "rain", "salt", "wolf", "corn", "clay", "moss"]
+    texts = [f"Which is {name}?\n\nA) {name} one\nB) two\nC) three\nD) four\n" for name in names]
+    folder = warm_answer_format(texts, AnswerFormatSettings(num_steps=200, vocabulary_size=400), tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder)
     torch.manual_seed(0)
-    prompt = tokenizer([CHOICES[0]] * 400, return_tensors="pt", add_special_tokens=False)
+    prompt = tokenizer(texts * 40, return_tensors="pt", padding=True, add_special_tokens=False)
     output = model.generate(
         input_ids=prompt.input_ids, attention_mask=prompt.attention_mask, max_new_tokens=8, do_sample=True, top_k=0
     )
-    texts = tokenizer.batch_decode(output[:, prompt.input_ids.shape[1] :], skip_special_tokens=True)
-    shares = {label: texts.count(rf"</think>\boxed{{{label}}}") / 400 for label in "ABCD"}
-    assert sum(shares.values()) > 0.95
-    assert all(0.1 < share < 0.4 for share in shares.values())
+    answers = tokenizer.batch_decode(output[:, prompt.input_ids.shape[1] :], skip_special_tokens=True)
+    shares = {label: answers.count(rf"</think>\boxed{{{label}}}") / len(answers) for label in "ABCD"}
+    assert sum(shares.values()) > 0.9
+    assert all(0.1 < share < 0.45 for share in shares.values())
