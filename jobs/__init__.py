@@ -1,0 +1,1 @@
+"""Running things: specifications, engines, training, supervisor and command line."""
