@@ -1,0 +1,178 @@
+"""Whole runs of a tiny untrained model, from a specification to a recorded end."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jobs.control import TrainingError
+from jobs.recorder import EvaluationRecord
+from jobs.run_directory import RunDirectory
+from jobs.specs import parse_spec
+from jobs.status import RunStatus
+from jobs.tasks.chains.tokenizer import make_tokenizer
+from jobs.training.checkpoint import list_checkpoints
+from jobs.training.composition import run_training
+from jobs.training.imitation import make_small_policy
+
+
+class MemoryRecorder:
+    """Keeps in memory what a run records."""
+
+    def __init__(self) -> None:
+        self.question_sets: dict[str, int] = {}
+        self.steps = []
+        self.evaluations: list[EvaluationRecord] = []
+        self.checkpoints: list[int] = []
+
+    def status(self, status, reason=""):
+        pass
+
+    def questions(self, questions, question_set):
+        self.question_sets[question_set] = len(questions)
+
+    def step(self, report):
+        self.steps.append(report)
+
+    def evaluation(self, record):
+        self.evaluations.append(record)
+
+    def checkpoint(self, step, path: Path):
+        assert path.is_dir()
+        self.checkpoints.append(step)
+
+    def close(self):
+        pass
+
+
+class StopAfter:
+    """Asks for a stop once so many steps are done."""
+
+    def __init__(self, num_steps=None) -> None:
+        self.num_steps = num_steps
+        self.beats = []
+
+    def stop_requested(self):
+        return self.num_steps is not None and self.beats[-1] >= self.num_steps
+
+    def heartbeat(self, step):
+        self.beats.append(step)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    policy = make_small_policy(make_tokenizer(), num_layers=1, width=16, num_heads=2, seed=0)
+    policy.model.save_pretrained(folder)
+    policy.tokenizer.save_pretrained(folder)
+    return folder
+
+
+def new_run(tmp_path, model, **changes):
+    content = {
+        "model": {"source": str(model), "device": "cpu"},
+        "data": {"num_questions": 12, "num_held_out": 4},
+        "algorithm": {
+            "batch_size": 4,
+            "mini_batch_size": 2,
+            "rollouts_per_question": 2,
+            "max_prompt_tokens": 64,
+            "max_response_tokens": 8,
+            "entropy_coefficient": 0.001,
+        },
+        "num_steps": 4,
+        "validation": {"interval": 2, "samples_per_question": 2, "num_training_questions": 3},
+        "checkpoint_interval": 2,
+    }
+    return RunDirectory.create(tmp_path, parse_spec(content | changes, "test"))
+
+
+def train(run, control=None):
+    recorder = MemoryRecorder()
+    return run_training(run.spec(), run, recorder, control or StopAfter()), recorder
+
+
+def test_run_records_questions_steps_evaluations_and_checkpoints(tmp_path, model):
+    status, recorder = train(new_run(tmp_path, model))
+    assert status is RunStatus.SUCCEEDED
+    assert recorder.question_sets == {"training": 12, "held_out": 4}
+    assert [report.step for report in recorder.steps] == [1, 2, 3, 4]
+    scored = [(record.step, record.question_set, len(record.num_correct)) for record in recorder.evaluations]
+    assert scored == [
+        (0, "training", 3), (0, "held_out", 4), (2, "held_out", 4), (4, "training", 3), (4, "held_out", 4)
+    ]  # fmt: skip
+    assert recorder.checkpoints == [2, 4]
+
+
+def test_stopped_run_writes_a_checkpoint_and_goes_on_where_it_was(tmp_path, model):
+    run = new_run(tmp_path, model)
+    status, first = train(run, StopAfter(3))
+    assert status is RunStatus.STOPPED
+    assert first.checkpoints == [2, 3]
+    status, second = train(run)
+    assert status is RunStatus.SUCCEEDED
+    assert [report.step for report in second.steps] == [4]
+    assert [record.step for record in second.evaluations] == [4, 4]
+
+
+def test_finished_run_does_nothing_more(tmp_path, model):
+    run = new_run(tmp_path, model)
+    train(run)
+    status, recorder = train(run)
+    assert status is RunStatus.SUCCEEDED
+    assert recorder.steps == []
+
+
+def test_only_the_newest_checkpoints_stay(tmp_path, model):
+    run = new_run(tmp_path, model, checkpoint_interval=1, num_checkpoints_kept=2)
+    train(run)
+    assert [path.name for path in list_checkpoints(run.checkpoints_path)] == ["step-00000004", "step-00000003"]
+
+
+def test_damaged_newest_checkpoint_is_passed_over(tmp_path, model, caplog):
+    run = new_run(tmp_path, model)
+    train(run)
+    (run.checkpoints_path / "step-00000004" / "policy" / "model.safetensors").write_bytes(b"")
+    _, recorder = train(run)
+    assert [report.step for report in recorder.steps] == [3, 4]
+    assert "model.safetensors is damaged" in caplog.text
+
+
+def test_missing_data_file_and_model_are_named(tmp_path, model):
+    data = {"source": str(tmp_path / "gone.parquet"), "template": "compact"}
+    with pytest.raises(TrainingError, match=r"gone\.parquet"):
+        train(new_run(tmp_path, model, data=data))
+    with pytest.raises(TrainingError, match=r"model\.source"):
+        train(new_run(tmp_path, tmp_path / "no-model"))
+
+
+def test_external_trajectories_join_their_groups(tmp_path, model):
+    run = new_run(tmp_path, model)
+    _, recorder = train(run)
+    question_ids = [report.groups[0].question.question_id for report in recorder.steps]
+    path = tmp_path / "external.jsonl"
+    rows = [{"question_id": question_id, "response": "\\boxed{1}"} for question_id in question_ids]
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    algorithm = json.loads(run.spec_path.read_text())["algorithm"]
+    algorithm |= {"uses_external_experience": True, "experience_ratio": 0.0}
+    again = new_run(tmp_path, model, algorithm=algorithm, external_experience=str(path))
+    _, recorder = train(again)
+    replayed = [group for report in recorder.steps for group in report.groups if group.replay is not None]
+    assert {group.question.question_id for group in replayed} <= set(question_ids)
+    assert replayed
+
+
+@pytest.mark.slow
+def test_model_that_earns_nothing_runs_through_with_an_empty_buffer(tmp_path, model, shared_dir):
+    data = {
+        "source": str(shared_dir / "data" / "benchmarks" / "test.id.parquet"),
+        "template": "compact",
+        "num_questions": 16,
+        "num_held_out": 2,
+        "too_long_prompts": "drop",
+    }
+    algorithm = json.loads(new_run(tmp_path, model).spec_path.read_text())["algorithm"] | {"max_prompt_tokens": 256}
+    status, recorder = train(new_run(tmp_path, model, data=data, algorithm=algorithm))
+    assert status is RunStatus.SUCCEEDED
+    assert all(report.metrics["reward/mean"] == 0.0 for report in recorder.steps)
+    assert recorder.steps[-1].metrics["buffer/num_questions"] == 0.0
