@@ -28,7 +28,6 @@ EXIT_FAILED = 1
 EXIT_NOT_MINE = 3
 _LOCK_PATIENCE_SECONDS = 2.0
 
-
 TrainingLoop = Callable[[TrainSpec, RunDirectory, RunRecorder, Control], RunStatus]
 """Runs or resumes a specification and returns how it ended: `succeeded` or `stopped`."""
 
@@ -38,8 +37,11 @@ def load_embedded_loop() -> TrainingLoop:
     num_threads = _num_threads()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import torch
+    from transformers.utils import logging as transformers_logging
 
     from jobs.training.composition import run_training
+
+    transformers_logging.disable_progress_bar()
 
     torch.set_num_threads(num_threads)
     return run_training
