@@ -63,11 +63,10 @@ def train_by_imitation(
     draw_batch: Callable[[float], list[TokenSequence]],
     settings: ImitationSettings,
     progress: Callable[[int, int], None] | None = None,
-    is_done: Callable[[int], bool] | None = None,
 ) -> float:
     """Train on batches from `draw_batch(share of steps done)`; return the last mean loss a token, in nats.
 
-    `is_done(steps done)` may end it early; `progress` hears of steps done and steps in all.
+    `progress` hears of steps done and steps in all.
     """
     parameters = list(policy.model.parameters())
     optimizer = torch.optim.AdamW(
@@ -86,11 +85,8 @@ def train_by_imitation(
             torch.nn.utils.clip_grad_norm_(parameters, 1.0)
             optimizer.step()
             policy.backend.weights_changed()
-            has_ended = step + 1 == settings.num_steps or (is_done is not None and is_done(step + 1))
             if progress is not None:
-                progress(settings.num_steps if has_ended else step + 1, settings.num_steps)
-            if has_ended:
-                break
+                progress(step + 1, settings.num_steps)
     return loss.item()
 
 
