@@ -2,12 +2,13 @@
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from exgrpo_core.config import ExGRPOConfig
 
@@ -17,6 +18,18 @@ CHAINS_WARM_MODEL = "chains-warm"
 ANSWER_FORMAT_MODEL = "answer-format-warm"
 
 Positive = Annotated[int, Field(ge=1)]
+
+
+NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+@-]{0,79}")
+
+
+def _check_name(name: str) -> str:
+    if NAME_PATTERN.fullmatch(name) is None:
+        raise ValueError("expected letters, digits, spaces and . _ + @ -, at most 80, a letter or digit first")
+    return name
+
+
+RunName = Annotated[str, AfterValidator(_check_name)]
 
 
 class SpecError(ValueError):
@@ -106,8 +119,8 @@ class TrainSpec(Spec):
     """One training run."""
 
     kind: Literal["train"] = "train"
-    name: str = Field("run", pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+@-]{0,79}$")
-    """Shown name: letters, digits, spaces and . _ + @ -, at most 80."""
+    name: RunName = "run"
+    """Shown name: letters, digits, spaces and . _ + @ -, at most 80, a letter or digit first."""
     engine: Literal["embedded"] = "embedded"
     """What runs the algorithm."""
     model: ModelSpec = ModelSpec()
