@@ -41,7 +41,7 @@ def load_embedded_loop() -> TrainingLoop:
 
     from jobs.training.composition import run_training
 
-    transformers_logging.disable_progress_bar()
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
     torch.set_num_threads(num_threads)
     return run_training

@@ -98,7 +98,9 @@ def _dataset_parts(spec: TrainSpec, reward: RewardFunction) -> RunParts:
     rows = read_rows(source)
     model = spec.model.source
     if model == ANSWER_FORMAT_MODEL:
-        texts = rows.prompt_texts(template)[:num_all]
+        # Held-out texts stay unseen: the tokenizer and the warm start know the training questions only.
+        num_seen = data.num_questions if data.num_questions is not None else len(rows.rows) - data.num_held_out
+        texts = rows.prompt_texts(template)[:num_seen]
         model = str(warm_answer_format(texts, AnswerFormatSettings(), cache_directory(), _log_progress("warm start")))
     policy = load_policy(model, resolve_device(spec.model.device), spec.model.revision)
     loaded, rows = encode_rows(rows, source, policy.tokenizer, spec.algorithm.max_prompt_tokens)

@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from jobs.training.answer_format import (
 from jobs.training.imitation import ImitationSettings, make_demonstration, make_small_policy, train_by_imitation
 from jobs.training.warm_start import WarmStartSettings, warm_answer_format, warm_model
 
-TINY = WarmStartSettings(num_layers=1, width=16, num_heads=2, num_steps=3, batch_size=4)
+TINY = WarmStartSettings(num_layers=1, width=16, num_heads=2, num_steps=3, batch_size=4, required_accuracy=0.0)
 CHOICES = [
     "Which gas do plants take in?\n\nA) oxygen\nB) carbon dioxide\nC) helium\nD) neon\n",
     "What is the nutrient source for some fungi?\n\n1) sunlight\n2) oxygen\n3) carbon dioxide\n4) dead organisms\n",
@@ -39,8 +40,15 @@ def test_the_warm_model_is_a_whole_folder_made_once(tmp_path):
     assert seen == []
 
 
+def test_model_that_knows_too_little_is_tried_again_with_the_next_seeds_and_the_best_one_kept(tmp_path):
+    seen = []
+    folder = warm_model(replace(TINY, required_accuracy=0.9), tmp_path, lambda done, _: seen.append(done))
+    assert seen == [1, 2, 3] * 4
+    assert (folder / "model.safetensors").is_file()
+
+
 def test_other_settings_make_another_model(tmp_path):
-    other = WarmStartSettings(num_layers=1, width=16, num_heads=2, num_steps=3, batch_size=4, seed=1)
+    other = replace(TINY, seed=1)
     assert warm_model(TINY, tmp_path) != warm_model(other, tmp_path)
 
 
