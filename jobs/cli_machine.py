@@ -12,7 +12,7 @@ _MARKS = {"ok": "ok  ", "warning": "note", "failure": "FAIL"}
 def doctor(
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
-    port: Annotated[int, typer.Option(help="Port of the workbench.")] = DEFAULT_PORT,
+    port: Annotated[int, typer.Option(help="Port of the workbench.", min=0, max=65535)] = DEFAULT_PORT,
     as_json: AsJson = False,
 ) -> None:
     """Check Python, PyTorch, GPU, Ray, verl, vLLM, database, ports and disk, and say what to do."""

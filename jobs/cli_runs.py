@@ -108,12 +108,13 @@ def branch(
     run: RunName,
     step: Annotated[int, typer.Option("--step", help="Step of the checkpoint to start from.")],
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    num_steps: Annotated[int | None, typer.Option("--num-steps", help="Last step; the parent's if not given.")] = None,
 ) -> None:
     """Queue a new run that goes on from a checkpoint of another."""
     from jobs import commands
     from jobs.run_lookup import find_run_id
 
-    _say_queued(runs_root, commands.branch(runs_root, find_run_id(runs_root, run), step))
+    _say_queued(runs_root, commands.branch(runs_root, find_run_id(runs_root, run), step, num_steps))
 
 
 def tag(

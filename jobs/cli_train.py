@@ -57,14 +57,14 @@ def train(
 
 def presets(as_json: AsJson = False) -> None:
     """List the presets; with --json, with every field."""
-    from jobs.specs import load_preset, preset_names
+    from jobs.specs import load_preset, preset_description, preset_names
 
     loaded = {name: load_preset(name) for name in preset_names()}
     if as_json:
         print_json({name: spec.model_dump(mode="json") for name, spec in loaded.items()})
         return
-    for name, spec in loaded.items():
-        say(f"{name:<40} {spec.num_steps:>5} steps, {spec.model.source}, {spec.data.source}")
+    for name in loaded:
+        say(f"{name:<40} {preset_description(name)}")
 
 
 def _read_spec(preset: str | None, path: Path | None, settings: list[str]) -> "TrainSpec":
@@ -144,5 +144,4 @@ def _exit_as(state: "RunState") -> None:
     if state.status is RunStatus.STOPPED:
         raise typer.Exit(EXIT_STOPPED)
     if state.status is not RunStatus.SUCCEEDED:
-        tell(f"The run is {state.status}: {state.reason}")
         raise typer.Exit(EXIT_FAILURE)

@@ -10,7 +10,7 @@ from jobs.cli_options import DEFAULT_PORT, DEFAULT_RUNS_ROOT, DatabaseUrl, RunsR
 def up(
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
-    port: Annotated[int, typer.Option(help="Port of the pages; 0 takes a free one.")] = DEFAULT_PORT,
+    port: Annotated[int, typer.Option(help="Port of the pages; 0 takes a free one.", min=0, max=65535)] = DEFAULT_PORT,
     opens_browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
     max_running: Annotated[int, typer.Option(help="Runs that may run at once.", min=1)] = 1,
 ) -> None:

@@ -15,6 +15,7 @@ from jobs.training.checkpoint import checkpoint_path, find_fault, list_checkpoin
 
 MAX_NOTE_CHARACTERS = 20_000
 MAX_TAG_CHARACTERS = 40
+MAX_PARENT_NAME = 60
 _MADE_HERE = frozenset({CHAINS_SOURCE, CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL})
 """Sources that are no files."""
 
@@ -82,13 +83,23 @@ def clone(runs_root: Path, run_id: str) -> TrainSpec:
         raise CommandError(str(error)) from None
 
 
-def branch(runs_root: Path, run_id: str, step: int) -> str:
+def branch(runs_root: Path, run_id: str, step: int, num_steps: int | None = None) -> str:
     """Queue a new run that goes on from a checkpoint of another and return its id; both share files by hard links.
 
+    It ends at the parent's last step, or at `num_steps`.
+
     Raises:
-        CommandError: No such run, or no whole checkpoint at this step.
+        CommandError: No such run, no whole checkpoint at this step, or no step left to do.
     """
     parent = open_run(runs_root, run_id)
+    spec = clone(runs_root, run_id)
+    last_step = spec.num_steps if num_steps is None else num_steps
+    if step >= last_step:
+        raise CommandError(
+            f"num_steps: expected more than {step}, the step to branch at, got {last_step}; give a larger number."
+        )
+    name = f"{spec.name[:MAX_PARENT_NAME]} from step {step}"
+    spec = spec.model_copy(update={"num_steps": last_step, "name": name})
     checkpoint = checkpoint_path(parent.checkpoints_path, step)
     if not checkpoint.is_dir():
         steps = ", ".join(path.name.rpartition("-")[2].lstrip("0") for path in list_checkpoints(checkpoint.parent))
@@ -96,7 +107,7 @@ def branch(runs_root: Path, run_id: str, step: int) -> str:
     fault = find_fault(checkpoint)
     if fault is not None:
         raise CommandError(f"{run_id} cannot be branched at step {step}: {fault}; choose another step.")
-    run = RunDirectory.create(runs_root, clone(runs_root, run_id), parent_run_id=parent.run_id, branched_from_step=step)
+    run = RunDirectory.create(runs_root, spec, parent_run_id=parent.run_id, branched_from_step=step)
     try:
         link_checkpoint(parent, run, step)
     except (OSError, BufferCorruptionError) as error:

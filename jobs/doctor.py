@@ -38,7 +38,7 @@ class Check:
 
 
 def examine(runs_root: Path, database_url: str | None, port: int) -> list[Check]:
-    """Run every check; a check never raises and changes nothing but a temporary file in the runs root."""
+    """Run every check; a check never raises. The runs root and its database are made if missing."""
     checks: list[tuple[str, Callable[[], Check]]] = [
         ("Python", check_python),
         ("PyTorch", check_torch),

@@ -174,13 +174,17 @@ def explain_validation_error(error: ValidationError) -> str:
     for item in error.errors():
         message = item["msg"].removeprefix("Value error, ")
         place = ".".join(str(part) for part in item["loc"])
-        is_named = not place or (place == "algorithm" and ":" in message)
-        sentences.append(message if is_named else f"{place}: {message} (got {_short(item.get('input'))})")
+        if not place:
+            sentences.append(message)
+        elif place.startswith("algorithm") and re.match(r"[a-z_]+: expected", message):
+            sentences.append(f"algorithm.{message}")
+        else:
+            sentences.append(f"{place}: {message} (got {_short(item.get('input'))})")
     return "; ".join(sentences)
 
 
 def load_spec(path: Path) -> TrainSpec:
-    """Read a specification from a YAML or JSON file.
+    """Read a specification from a YAML or JSON file; with `extends: PRESET` it holds only what differs.
 
     Raises:
         SpecError: The file is missing, is not YAML, or holds a wrong field.
@@ -190,10 +194,14 @@ def load_spec(path: Path) -> TrainSpec:
     except OSError as error:
         raise SpecError(f"{path}: cannot be read ({error.strerror}); give a YAML or JSON file.") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path}: is not YAML or JSON ({str(error).splitlines()[0]}).") from None
+        raise SpecError(f"{path}: is not YAML or JSON ({' '.join(str(error).split())}).") from None
     if not isinstance(content, dict):
         raise SpecError(f"{path}: expected a mapping of fields at the top, got {type(content).__name__}.")
-    return parse_spec(content, str(path))
+    base = content.pop("extends", None)
+    if base is None:
+        return parse_spec(content, str(path))
+    spec = parse_spec(merge_settings(_preset_content(base), content), str(path))
+    return spec.model_copy(update={"preset": base})
 
 
 def preset_names() -> list[str]:

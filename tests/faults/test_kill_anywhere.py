@@ -160,3 +160,12 @@ def assert_same_end(runs_root: Path, whole: RunDirectory, other: RunDirectory) -
     content = recorded.buffer_content(whole, num_steps)
     assert content
     assert recorded.buffer_content(other, num_steps) == content
+
+
+def test_branch_without_a_step_left_is_refused_and_a_longer_one_goes_on(driver: Driver, spec: TrainSpec):
+    parent = driver.finish(spec.model_copy(update={"num_steps": 6}))
+    with pytest.raises(commands.CommandError, match="expected more than 6"):
+        commands.branch(driver.runs_root, parent.run_id, 6)
+    longer = RunDirectory.open(driver.runs_root, commands.branch(driver.runs_root, parent.run_id, 6, num_steps=8))
+    assert driver.look_until(longer.run_id, RunStatus.SUCCEEDED, RunStatus.FAILED).status is RunStatus.SUCCEEDED
+    assert [step for step, _ in recorded.losses(driver.runs_root, longer.run_id)["loss/total"]] == [7, 8]
