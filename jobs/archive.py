@@ -11,7 +11,9 @@ from jobs.journal import Journal, JournalKind
 from jobs.run_directory import RunDirectory, RunDirectoryError, check_run_id
 
 REQUIRED_FILES = ("spec.json", "run.json")
-_LEFT_OUT = shutil.ignore_patterns("lock", "*.tmp")
+# A copied heartbeat would name a process that is not this copy's.
+_PROCESS_FILES = ("lock", "heartbeat.json")
+_LEFT_OUT = shutil.ignore_patterns(*_PROCESS_FILES, "*.tmp")
 
 
 class ArchiveError(ValueError):
@@ -83,7 +85,7 @@ def _write_archive(run: RunDirectory, destination: Path) -> None:
 
 def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     name = PurePosixPath(member.name).name
-    if name == "lock" or name.endswith(".tmp") or not (member.isfile() or member.isdir() or member.islnk()):
+    if name in _PROCESS_FILES or name.endswith(".tmp") or not (member.isfile() or member.isdir() or member.islnk()):
         return None
     member.uid = member.gid = 0
     member.uname = member.gname = ""

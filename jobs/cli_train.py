@@ -144,4 +144,5 @@ def _exit_as(state: "RunState") -> None:
     if state.status is RunStatus.STOPPED:
         raise typer.Exit(EXIT_STOPPED)
     if state.status is not RunStatus.SUCCEEDED:
+        tell(f"The run is {state.status}: {state.reason}")
         raise typer.Exit(EXIT_FAILURE)

@@ -52,7 +52,7 @@ def estimate_disk(spec: TrainSpec, mean_response_tokens: float | None = None) ->
     kept = _KEPT_SHARES[spec.recording.token_data]
     return DiskEstimate(
         texts=num_fresh * (tokens * TEXT_BYTES + ROW_BYTES),
-        token_data=num_fresh * kept * tokens * (TOKEN_ID_BYTES + ENTROPY_BYTES),
+        token_data=num_fresh * kept * tokens * (TOKEN_ID_BYTES + ENTROPY_BYTES + LOG_PROB_BYTES),
         replays=num_replays * tokens * (TOKEN_ID_BYTES + ENTROPY_BYTES + 2 * LOG_PROB_BYTES),
         buffer_segments=num_stored * tokens * SEGMENT_BYTES,
         events=steps * EVENT_BYTES + num_replays * ASSUMED_CANDIDATES * CANDIDATE_BYTES,

@@ -110,7 +110,7 @@ class RecordingSpec(Spec):
     """What is kept of a run."""
 
     token_data: Literal["all", "successes", "sampled", "none"] = "successes"
-    """Per-token ids and entropies: of all fresh trajectories, of correct ones, of a sample of 1 in 16, or of none."""
+    """Token ids, entropies, log-probs a token: of all fresh trajectories, of correct ones, of 1 in 16, or of none."""
     loggers: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
     """Loggers to feed beside the run directory."""
 

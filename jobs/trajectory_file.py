@@ -1,8 +1,8 @@
 """The Parquet files of a run: one a step with its trajectories, one a question set.
 
-A step's file holds fresh trajectories and, marked `is_replayed`, the replayed ones. Fresh rows keep token ids (int32)
-and entropies (float16) where the retention setting says so; their float32 log-probs live in the replay buffer's
-segments. Replayed rows keep all per-token values under the policy that chose them, and log-probs of who wrote them.
+A step's file holds fresh trajectories and, marked `is_replayed`, the replayed ones. Fresh rows keep token ids (int32),
+entropies (float16) and log-probs (float32) where the retention setting says so. Replayed rows keep all per-token values
+under the policy that chose them, and log-probs of who wrote them.
 """
 
 import json
@@ -101,6 +101,7 @@ def _fresh_table(groups: Sequence[RolloutGroup], keeps_tokens: KeepsTokens) -> p
     is_kept = [keeps_tokens(trajectory) for trajectory in fresh]
     tokens = [item.token_ids if kept else None for item, kept in zip(fresh, is_kept, strict=True)]
     entropies = [item.entropies if kept else None for item, kept in zip(fresh, is_kept, strict=True)]
+    log_probs = [item.log_probs if kept else None for item, kept in zip(fresh, is_kept, strict=True)]
     return pa.table(
         {
             "is_replayed": pa.array([False] * len(fresh), pa.bool_()),
@@ -121,6 +122,7 @@ def _fresh_table(groups: Sequence[RolloutGroup], keeps_tokens: KeepsTokens) -> p
             "text": _text_column([item.text for item in fresh]),
             "token_ids": list_column(tokens, np.int32),
             "entropies": list_column(entropies, np.float16),
+            "log_probs": list_column(log_probs, np.float32),
         }
     )
 

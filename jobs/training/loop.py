@@ -16,7 +16,13 @@ from jobs.engines.reward import Response, RewardFunction
 from jobs.recorder import EvaluationRecord, RunRecorder
 from jobs.specs import TrainSpec
 from jobs.status import RunStatus
-from jobs.training.checkpoint import Checkpoint, newest_whole_checkpoint, prune_checkpoints, save_checkpoint
+from jobs.training.checkpoint import (
+    Checkpoint,
+    list_checkpoints,
+    newest_whole_checkpoint,
+    prune_checkpoints,
+    save_checkpoint,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -99,6 +105,11 @@ class TrainingLoop:
         for fault in faults:
             logger.warning("checkpoint passed over: %s", fault)
         config, parts = self.spec.algorithm, self.parts
+        if checkpoint is None and faults:
+            raise TrainingError(f"No checkpoint is whole ({'; '.join(faults)}); remove them to start from step 0.")
+        for path in list_checkpoints(self.checkpoints)[: len(faults)]:
+            # Out of the way, so that it neither counts as kept nor is looked at again.
+            path.rename(path.with_name(f"damaged-{path.name}"))
         if checkpoint is None:
             return ExGRPOState.create(self.segments, parts.questions, config, parts.external), True
         logger.info("resuming from step %d", checkpoint.step)
