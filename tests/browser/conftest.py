@@ -1,11 +1,11 @@
 import os
-from pathlib import Path
+import shutil
 
 import pytest
 
 from tests.app import serving
 
-CHROMIUM = Path("/usr/bin/chromium")
+BROWSER_NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = [
     "--headless",
     "--no-sandbox",
@@ -18,18 +18,24 @@ FLAGS = [
 ]
 
 
+def find_browser(path: str | None = None) -> str | None:
+    """Return the first browser that `.ci/tools` would be content with, on PATH or on a given search path."""
+    found = (shutil.which(name, path=path) for name in BROWSER_NAMES)
+    return next((executable for executable in found if executable is not None), None)
+
+
 def missing_browser() -> str | None:
     """Return why no browser can be driven here, or None."""
     try:
         import playwright.sync_api  # noqa: F401 - only whether it is there
     except ImportError:
         return "the playwright package is not installed"
-    return None if CHROMIUM.exists() else f"{CHROMIUM} is not there: apt-get install chromium"
+    return None if find_browser() else f"none of {', '.join(BROWSER_NAMES)} is on PATH: apt-get install chromium"
 
 
 @pytest.fixture(scope="session")
 def browser():
-    """Debian's Chromium; where it is missing the tests are skipped, but in CI they fail."""
+    """The browser on PATH; where none is the tests are skipped, but in CI they fail."""
     reason = missing_browser()
     if reason and os.environ.get("CI"):
         pytest.fail(f"browser tests cannot run: {reason}")
@@ -38,7 +44,7 @@ def browser():
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        started = driver.chromium.launch(executable_path=find_browser(), args=FLAGS)
         yield started
         started.close()
 

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.browser.conftest import CHROMIUM, FLAGS
+from tests.browser.conftest import FLAGS, find_browser
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 SIZES = {1440: 1000, 1024: 800}
@@ -41,7 +41,7 @@ def main(link: str, run_id: str) -> None:
     """Take all pictures."""
     IMAGES.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        browser = driver.chromium.launch(executable_path=find_browser(), args=FLAGS)
         for width in SIZES:
             for scheme in ("light", "dark"):
                 take(browser, link, run_id, width, scheme)

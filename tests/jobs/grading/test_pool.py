@@ -27,6 +27,8 @@ SYMBOLIC = [
 TOWER = r"\boxed{9^{9^{9^{9^{9}}}}}"
 FACTORIAL = r"\boxed{99999999999!}"
 BINOMIAL = r"\boxed{\binom{10^9}{5\cdot10^8}}"
+POISONED = {Outcome.TIMEOUT, Outcome.CRASH}
+"""What becomes of an answer too large to compute: plain Python runs out of time, gmpy2 aborts the process."""
 UNGRADED = {Outcome.TIMEOUT, Outcome.CRASH, Outcome.UNPARSED, Outcome.WRONG}
 
 
@@ -99,8 +101,9 @@ def test_a_poisonous_answer_costs_its_limit_and_nothing_else(grader, response):
 
 
 @pytest.mark.slow
-def test_a_calculation_in_c_that_ignores_signals_is_a_timeout(grader):
-    assert grader.grade([GradeItem("7/2", BINOMIAL, "math")]) == [Outcome.TIMEOUT]
+def test_a_calculation_in_c_that_ignores_signals_is_ended(grader):
+    (found,) = grader.grade([GradeItem("7/2", BINOMIAL, "math")])
+    assert found in POISONED
 
 
 @pytest.mark.parametrize(
@@ -138,7 +141,8 @@ def test_a_killed_process_is_a_crash_and_the_next_answer_is_graded():
 def test_an_answer_that_exhausts_memory_crashes_alone(grader):
     started = time.perf_counter()
     found = grader.grade([GradeItem("9/2", FACTORIAL, "math"), GradeItem("9/2", r"\boxed{9 \div 2}", "math")])
-    assert found == [Outcome.CRASH, Outcome.CORRECT]
+    assert found[0] in POISONED
+    assert found[1] is Outcome.CORRECT
     assert time.perf_counter() - started < 20.0
 
 
