@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from exgrpo_core.config import ExGRPOConfig
+from exgrpo_core.config import ExGRPOConfig, RewardKind
+from jobs.spec_base import Positive, Spec
+from jobs.verl_specs import RewardModelSpec, VerlSpec
 
 PRESETS_DIR = Path(__file__).parent / "presets"
 CHAINS_SOURCE = "chains"
 CHAINS_WARM_MODEL = "chains-warm"
 ANSWER_FORMAT_MODEL = "answer-format-warm"
-
-Positive = Annotated[int, Field(ge=1)]
-
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+@-]{0,79}")
 
@@ -36,12 +35,6 @@ class SpecError(ValueError):
     """A specification that cannot be run; the message names the field, what was expected and what to do."""
 
 
-class Spec(BaseModel):
-    """Base of all specifications: unknown fields are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
-
-
 class ModelSpec(Spec):
     """The policy to train."""
 
@@ -50,7 +43,7 @@ class ModelSpec(Spec):
     revision: str | None = None
     """Hub revision; None is the newest."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where the embedded engine runs; `auto` takes a GPU if there is one."""
+    """Where the model runs; `auto` takes a GPU if there is one, and always GPUs for the verl engine."""
 
 
 class DataSpec(Spec):
@@ -121,8 +114,8 @@ class TrainSpec(Spec):
     kind: Literal["train"] = "train"
     name: RunName = "run"
     """Shown name: letters, digits, spaces and . _ + @ -, at most 80, a letter or digit first."""
-    engine: Literal["embedded"] = "embedded"
-    """What runs the algorithm."""
+    engine: Literal["embedded", "verl"] = "embedded"
+    """What holds the model: one process on this machine, or verl on a Ray cluster's GPUs."""
     model: ModelSpec = ModelSpec()
     data: DataSpec = DataSpec()
     algorithm: ExGRPOConfig = ExGRPOConfig()
@@ -135,6 +128,9 @@ class TrainSpec(Spec):
     num_checkpoints_kept: Positive = 3
     """Older checkpoints are removed."""
     recording: RecordingSpec = RecordingSpec()
+    verl: VerlSpec = VerlSpec()
+    reward_model: RewardModelSpec | None = None
+    """The model that scores responses, for continuous rewards on the verl engine."""
     seed: int = Field(0, ge=0)
     """Seed of sampling; `algorithm.seed` is that of experience management."""
     preset: str | None = None
@@ -153,7 +149,20 @@ class TrainSpec(Spec):
             )
         if self.data.source == CHAINS_SOURCE and self.data.template != "none":
             raise ValueError("data.template: expected none for chains, whose questions are whole prompts.")
+        self._check_engine()
         return self
+
+    def _check_engine(self) -> None:
+        is_continuous = self.algorithm.reward_kind is RewardKind.CONTINUOUS
+        if is_continuous and self.engine == "embedded":
+            raise ValueError(
+                "algorithm.reward_kind: expected binary, since the embedded engine grades answers and serves no reward "
+                "model; use engine: verl."
+            )
+        if is_continuous != (self.reward_model is not None):
+            raise ValueError("reward_model: expected one exactly when algorithm.reward_kind is continuous.")
+        if self.engine == "embedded" and self.verl.overrides:
+            raise ValueError("verl.overrides: expected none, since the embedded engine has no use for them.")
 
 
 def parse_spec(content: object, origin: str) -> TrainSpec:
@@ -176,8 +185,8 @@ def explain_validation_error(error: ValidationError) -> str:
         place = ".".join(str(part) for part in item["loc"])
         if not place:
             sentences.append(message)
-        elif place.startswith("algorithm") and re.match(r"[a-z_]+: expected", message):
-            sentences.append(f"algorithm.{message}")
+        elif re.match(r"[a-z_]+: expected", message):
+            sentences.append(f"{place}.{message}")
         else:
             sentences.append(f"{place}: {message} (got {_short(item.get('input'))})")
     return "; ".join(sentences)

@@ -118,6 +118,18 @@ def _words(shape: FieldShape, start: object, key: str) -> object:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
+def _lines(shape: FieldShape, start: object, key: str) -> object:
+    text = st.text_area(
+        shape.label,
+        value="\n".join(_words_of(start)),
+        placeholder="one a line",
+        height=68,
+        key=key,
+        label_visibility="collapsed",
+    )
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
 def _words_of(start: object) -> list[str]:
     return [str(word) for word in start] if isinstance(start, list | tuple) else []
 
@@ -144,5 +156,6 @@ _INPUTS: dict[InputKind, Callable[[FieldShape, object, str], object]] = {
     InputKind.CHOICE: _choice,
     InputKind.CHOICES: _choices,
     InputKind.WORDS: _words,
+    InputKind.LINES: _lines,
     InputKind.CORRECTNESS_RANGE: _range,
 }

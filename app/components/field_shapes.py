@@ -16,7 +16,10 @@ from pydantic import BaseModel
 
 from app.commands import TrainSpec
 
-HIDDEN = frozenset({"kind", "preset"})
+HIDDEN = frozenset({"kind", "preset", "reward_model", "verl.ray.environment"})
+"""Fields that the form does not show and hands on as they are."""
+ONE_A_LINE = frozenset({"verl.overrides"})
+"""Lists whose items hold commas themselves."""
 GREEK = {
     "rho": "\N{GREEK SMALL LETTER RHO}",
     "mu": "\N{GREEK SMALL LETTER MU}",
@@ -38,6 +41,7 @@ class InputKind(StrEnum):
     CHOICE = "choice"
     CHOICES = "choices"
     WORDS = "words"
+    LINES = "lines"
     CORRECTNESS_RANGE = "correctness_range"
 
 
@@ -85,7 +89,14 @@ def attribute_docs(cls: type) -> dict[str, str]:
 
 def _section(cls: type, prefix: str) -> tuple[FieldShape, ...]:
     hints, docs = typing.get_type_hints(cls), attribute_docs(cls)
-    return tuple(_shape(prefix + name, hints[name], docs.get(name, "")) for name in _field_names(cls))
+    shapes: tuple[FieldShape, ...] = ()
+    for name in _field_names(cls):
+        path = prefix + name
+        if isinstance(hints[name], type) and issubclass(hints[name], BaseModel):
+            shapes += _section(hints[name], f"{path}.")
+        elif path not in HIDDEN:
+            shapes += (_shape(path, hints[name], docs.get(name, "")),)
+    return shapes
 
 
 def _field_names(cls: type) -> list[str]:
@@ -101,7 +112,7 @@ def _is_section(annotation: object) -> bool:
 def _shape(path: str, annotation: object, doc: str) -> FieldShape:
     symbol, explanation = split_symbol(doc)
     annotation, is_optional = _without_none(annotation)
-    kind, options = _kind(annotation)
+    kind, options = (InputKind.LINES, ()) if path in ONE_A_LINE else _kind(annotation)
     label = re.sub("^num_", "number of ", path.rpartition(".")[2]).replace("_", " ").capitalize()
     return FieldShape(path, label, symbol, explanation, kind, options, is_optional)
 

@@ -1,11 +1,12 @@
 """The form of a new run, built from the specification's own fields."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import streamlit as st
 
 from app.components import field_input
-from app.components.field_shapes import FieldShape, sections
+from app.components.field_shapes import HIDDEN, FieldShape, sections
 from app.components.spec_text import flatten
 
 TITLES = {
@@ -16,13 +17,15 @@ TITLES = {
     "optim": "Optimizer",
     "validation": "Validation",
     "recording": "Recording",
+    "verl": "verl engine",
 }
 SUBHEADINGS = {
     "algorithm.batch_size": "Batch and rollouts",
     "algorithm.experience_ratio": "Experience management",
     "algorithm.normalize_by_std": "Policy optimization",
+    "verl.ray.address": "Ray",
 }
-"""Headings inside the algorithm's section, each before the field where it stands."""
+"""Headings inside a section, each before the field where it stands."""
 
 
 def show(start: Mapping[str, object], origin: str) -> dict[str, object]:
@@ -31,16 +34,15 @@ def show(start: Mapping[str, object], origin: str) -> dict[str, object]:
     A different `origin` (a preset or a run) is a fresh form.
     """
     values = flatten(start)
-    content: dict[str, object] = {"kind": start["kind"], "preset": start.get("preset")}
+    content: dict[str, object] = {}
+    for path in HIDDEN:
+        _place(content, path, values.get(path))
     found = sections()
     tabs = st.tabs([TITLES.get(name, name.capitalize()) for name in found], key="section", bind="query-params")
-    for tab, (name, shapes) in zip(tabs, found.items(), strict=True):
+    for tab, shapes in zip(tabs, found.values(), strict=True):
         with tab:
-            held = {_leaf(shape): _field(shape, values, origin) for shape in shapes}
-        if name == "run":
-            content |= held
-        else:
-            content[name] = held
+            for shape in shapes:
+                _place(content, shape.path, _field(shape, values, origin))
     return content
 
 
@@ -50,5 +52,8 @@ def _field(shape: FieldShape, values: Mapping[str, object], origin: str) -> obje
     return field_input.show(shape, values.get(shape.path), f"{origin}-{shape.path}".replace(".", "-"))
 
 
-def _leaf(shape: FieldShape) -> str:
-    return shape.path.rpartition(".")[2]
+def _place(content: dict[str, Any], path: str, value: object) -> None:
+    *parents, name = path.split(".")
+    for parent in parents:
+        content = content.setdefault(parent, {})
+    content[name] = value

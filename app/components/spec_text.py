@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import yaml
 
 MAX_OPTIONS_IN_COMMAND = 12
+WHOLE_VALUES = frozenset({"mask_range", "reward_model", "environment"})
+"""Mappings that are one value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +22,11 @@ class Difference:
 
 
 def flatten(content: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """Return the fields by dotted path; ranges and lists stay whole values."""
+    """Return the fields by dotted path; ranges, lists and the like stay whole values."""
     fields: dict[str, object] = {}
     for name, value in content.items():
         path = f"{prefix}{name}"
-        if isinstance(value, Mapping) and name != "mask_range":
+        if isinstance(value, Mapping) and name not in WHOLE_VALUES:
             fields |= flatten(value, f"{path}.")
         else:
             fields[path] = value

@@ -64,6 +64,17 @@ def test_launch_queues_the_run_and_opens_its_page(runs_root, open_page):
     assert page.query_params["run"] == folder.name
 
 
+def test_overrides_and_the_ray_address_of_the_verl_engine_show_in_the_command(open_page):
+    page = open_page("new_run")
+    page.selectbox(key=f"{PRESET_FORM}-engine").set_value("verl").run()
+    page.text_area(key=f"{PRESET_FORM}-verl-overrides").set_value("trainer.logger=[console,wandb]\ndata.seed=3").run()
+    page.text_input(key=f"{PRESET_FORM}-verl-ray-address").set_value("http://127.0.0.1:8265").run()
+    assert not page.exception
+    assert any("Ready to launch" in text for text in texts(page))
+    assert """--set 'verl.overrides=["trainer.logger=[console,wandb]", "data.seed=3"]'""" in page.code[0].value
+    assert "--set verl.ray.address=http://127.0.0.1:8265" in page.code[0].value
+
+
 def test_unknown_run_to_clone_is_one_sentence(open_page):
     page = open_page("new_run", **{"from": "nothing"})
     assert not page.exception

@@ -86,6 +86,13 @@ def test_file_that_extends_a_preset_holds_only_what_differs(write):
         ("data: {template: paper}\n", r"data\.template"),
         ("external_experience: x.jsonl\n", "external_experience"),
         ("name: <b>x</b>\n", "name: expected letters"),
+        ("verl: {tensor_parallel: 3}\n", r"verl\.tensor_parallel: expected a divisor of the 8"),
+        ("engine: verl\nverl: {overrides: [trainer]}\n", r"verl\.overrides\.0: expected KEY=VALUE"),
+        ("verl: {overrides: [a=1]}\n", r"verl\.overrides: expected none"),
+        ("verl: {ray: {address: 10.0.0.1:8265}}\n", r"verl\.ray\.address: expected an address that begins"),
+        ("algorithm: {reward_kind: continuous, start_pass_rate: null}\n", "reward_kind: expected binary"),
+        ("engine: verl\nalgorithm: {reward_kind: continuous, start_pass_rate: null}\n", "reward_model: expected one"),
+        ("reward_model: {source: some/model}\n", "reward_model: expected one exactly when"),
         ("- a list\n", "expected a mapping"),
         ("a: [1,\n", "is not YAML"),
         ("", "expected a mapping"),
@@ -109,3 +116,13 @@ def test_unknown_preset_lists_those_there_are():
 
 def test_defaults_are_valid():
     assert parse_spec({}, "form") == TrainSpec()
+
+
+def test_verl_run_with_a_reward_model_is_read_and_written(write):
+    text = (
+        "engine: verl\nalgorithm: {reward_kind: continuous, start_pass_rate: null}\nreward_model: {source: a/model}\n"
+    )
+    spec = load_spec(write(text + "verl: {num_nodes: 2, overrides: ['+trainer.x=[a,b]']}\n"))
+    assert spec.verl.num_gpus == 16
+    assert spec.verl.ray.address is None
+    assert load_spec(write(dump_spec(spec))) == spec

@@ -1,0 +1,86 @@
+"""What only the verl engine needs to know: GPUs, Ray, free overrides; and the reward model of continuous rewards."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from jobs.spec_base import Positive, Spec
+
+RAY_TOKEN_VARIABLE = "EXGRPO_RAY_TOKEN"
+"""Environment variable with the token of a Ray cluster; it never stands in a specification."""
+
+_OVERRIDE = re.compile(r"(?:\+{0,2}|~)[A-Za-z_][\w./@-]*=.*", re.DOTALL)
+_HTTP_ADDRESS = re.compile(r"https?://[^/\s]+.*")
+
+
+def _check_override(word: str) -> str:
+    if _OVERRIDE.fullmatch(word) is None:
+        raise ValueError("expected KEY=VALUE, such as trainer.logger=[console]")
+    return word
+
+
+def _check_address(address: str) -> str:
+    if _HTTP_ADDRESS.fullmatch(address) is None:
+        raise ValueError("expected an address that begins with http:// or https://, such as http://127.0.0.1:8265")
+    return address
+
+
+Override = Annotated[str, AfterValidator(_check_override)]
+HttpAddress = Annotated[str, AfterValidator(_check_address)]
+
+
+class RaySpec(Spec):
+    """The Ray cluster that a verl job runs on."""
+
+    address: HttpAddress | None = None
+    """Address of an existing cluster's Jobs API; none starts a local Ray that ends with the job."""
+    allow_unauthenticated: bool = False
+    """Use a cluster on another machine although it asks for no token; whoever reaches it can run programs on it."""
+    environment: dict[str, str] = Field(default_factory=dict)
+    """Environment variables of the job on the cluster."""
+    working_dir: Path | None = None
+    """Folder of this project on the cluster's machines; none takes the folder of this installation."""
+
+
+class VerlSpec(Spec):
+    """How the verl engine spreads a run over GPUs."""
+
+    num_nodes: Positive = 1
+    """Machines of the Ray cluster to use."""
+    gpus_per_node: Positive = 8
+    """GPUs of each machine to use; without GPUs, the number of worker processes."""
+    tensor_parallel: Positive = 1
+    """GPUs that share one copy of the model while generating; divides the number of GPUs."""
+    strategy: Literal["fsdp2", "megatron"] = "fsdp2"
+    """What spreads model and optimizer over GPUs while training."""
+    rollout: Literal["vllm", "hf"] = "vllm"
+    """What generates; hf is for tests without vLLM."""
+    max_tokens_per_gpu: Positive | None = None
+    """Most tokens of a micro-batch on one GPU; none takes one longest prompt and response, twice."""
+    gpu_memory_utilization: float = Field(0.8, gt=0, lt=1)
+    """Share of a GPU's memory that generation may take; the paper's is 0.8."""
+    overrides: tuple[Override, ...] = ()
+    """Settings of verl's own configuration, KEY=VALUE, applied last."""
+    ray: RaySpec = RaySpec()
+
+    @property
+    def num_gpus(self) -> int:
+        """GPUs of the whole run."""
+        return self.num_nodes * self.gpus_per_node
+
+    @model_validator(mode="after")
+    def _check_together(self) -> "VerlSpec":
+        if self.num_gpus % self.tensor_parallel:
+            raise ValueError(f"tensor_parallel: expected a divisor of the {self.num_gpus} GPUs.")
+        return self
+
+
+class RewardModelSpec(Spec):
+    """The model that scores responses when `algorithm.reward_kind` is continuous."""
+
+    source: str = Field(min_length=1)
+    """Local folder or hub name of a reward model with one score for a conversation."""
+    endpoint: HttpAddress | None = None
+    """Address of a server that serves it already; none lets verl serve it beside the policy."""
