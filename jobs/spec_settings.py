@@ -8,6 +8,9 @@ import yaml
 
 from jobs.specs import SpecError, TrainSpec, parse_spec
 
+_LIKELY = 0.6
+"""Likeness of two names, in [0, 1], from which on one is taken for a misspelling of the other."""
+
 
 def apply_settings(spec: TrainSpec, settings: Iterable[str]) -> TrainSpec:
     """Return `spec` with each `field.path=value` set; values are read as YAML.
@@ -54,9 +57,30 @@ def _set_field(content: dict[str, Any], key: str, value: object) -> None:
 
 
 def _nearest(content: dict[str, Any], key: str) -> str:
-    paths = list(_paths(content, ""))
-    ends = {path.rsplit(".", 1)[-1]: path for path in reversed(paths)}
-    found = difflib.get_close_matches(key, paths, n=1, cutoff=0.5)
-    by_end = difflib.get_close_matches(key.rsplit(".", 1)[-1], list(ends), n=1, cutoff=0.6)
-    name = ends[by_end[0]] if by_end else (found[0] if found else None)
-    return f"; did you mean {name}" if name else "; `exgrpo presets --json` shows all fields"
+    """Return a hint at the field most like `key`, of its own section where none is spelled much like it."""
+    fields = [path for path in _paths(content, "") if not _is_section(content, path)]
+    path = _most_like(key, fields)
+    if _likeness(_last_name(key), _last_name(path)) >= _LIKELY:
+        return f"; did you mean {path}"
+    section = key.rpartition(".")[0]
+    path = _most_like(key, [field for field in fields if field.rpartition(".")[0] == section] or fields)
+    return f"; the nearest is {path}, and `exgrpo presets --json` shows all fields"
+
+
+def _most_like(key: str, fields: list[str]) -> str:
+    name = _last_name(key)
+    return max(fields, key=lambda field: _likeness(name, _last_name(field)) + _likeness(key, field))
+
+
+def _is_section(content: dict[str, Any], path: str) -> bool:
+    for name in path.split("."):
+        content = content[name]
+    return isinstance(content, dict)
+
+
+def _last_name(path: str) -> str:
+    return path.rpartition(".")[2]
+
+
+def _likeness(left: str, right: str) -> float:
+    return difflib.SequenceMatcher(None, left, right).ratio()

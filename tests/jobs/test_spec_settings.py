@@ -28,12 +28,24 @@ def test_mapping_sets_a_field_that_is_null():
         ("algorithm.experience_ration", "algorithm.experience_ratio"),
         ("experience_ratio", "algorithm.experience_ratio"),
         ("learning_rate", "optim.learning_rate"),
+        ("lerning_rate", "optim.learning_rate"),
+        ("algorithm.lerning_rate", "optim.learning_rate"),
+        ("algorithm.seeed", "algorithm.seed"),
         ("num_step", "num_steps"),
     ],
 )
 def test_unknown_key_is_answered_with_the_nearest_name(key, nearest):
     with pytest.raises(SpecError, match=f"did you mean {nearest}\\."):
         apply_settings(TrainSpec(), [f"{key}=1"])
+
+
+@pytest.mark.parametrize("key", ["algorithm.foo", "foo", "optim.lr", "model.path"])
+def test_key_that_is_like_nothing_is_still_answered_with_the_whole_path_of_a_field(key):
+    with pytest.raises(SpecError, match="the nearest is ") as refused:
+        apply_settings(TrainSpec(), [f"{key}=1"])
+    named = str(refused.value).partition("the nearest is ")[2].partition(",")[0]
+    sections = ["algorithm", "optim", "model", "data", "validation", "recording"]
+    assert named in set(field_paths(TrainSpec())) - set(sections)
 
 
 def test_wrong_value_names_the_field():
