@@ -1,8 +1,10 @@
 """Runs in and out of a runs root: as a folder or as a `.tar.gz` file."""
 
+import json
 import shutil
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -20,18 +22,18 @@ class ArchiveError(ValueError):
     """A run that cannot be imported or exported; one sentence names what is wrong."""
 
 
-def export_run(run: RunDirectory, target: Path) -> Path:
-    """Copy a run to `target`: a `.tar.gz` file if it is named so, else a folder `target/RUN_ID`.
+def export_run(run: RunDirectory, target: Path, *, overwrites: bool = False) -> Path:
+    """Copy a run to `target`: a `.tar.gz` file if it is named so, else into the folder `target`, as `target/RUN_ID`.
+
+    Only a file is overwritten, and only where `overwrites` says so; a copied folder may hold what is nowhere else.
 
     Raises:
-        ArchiveError: The target is there already, or cannot be written.
+        ArchiveError: The target is there already, its folder is not, or it cannot be written.
     """
     is_file = target.name.endswith((".tar.gz", ".tgz"))
     destination = target if is_file else target / run.run_id
-    if destination.exists():
-        raise ArchiveError(f"{destination}: is there already; name another place.")
+    _check_destination(destination, is_file, overwrites)
     try:
-        destination.parent.mkdir(parents=True, exist_ok=True)
         if is_file:
             _write_archive(run, destination)
         else:
@@ -49,6 +51,10 @@ def import_run(source: Path, runs_root: Path) -> str:
     Raises:
         ArchiveError: It is no run, holds anything but plain files, or a run of this id is there already.
     """
+    if not source.exists():
+        raise ArchiveError(f"{source}: is not there; expected a folder or a .tar.gz file of a run.")
+    if source.is_dir():
+        _check_run(source, source.resolve().name, source)
     with _staging(runs_root) as staging:
         if source.is_dir():
             run_id = source.resolve().name
@@ -56,7 +62,7 @@ def import_run(source: Path, runs_root: Path) -> str:
             shutil.copytree(source, staging / run_id, ignore=_LEFT_OUT)
         else:
             run_id = _unpack(source, staging)
-        _check_run(staging / run_id, source)
+            _check_run(staging / run_id, run_id, source)
         (staging / run_id / "control" / "stop").unlink(missing_ok=True)
         destination = runs_root / run_id
         if destination.exists():
@@ -64,6 +70,17 @@ def import_run(source: Path, runs_root: Path) -> str:
         (staging / run_id).rename(destination)
     Journal(runs_root).append(JournalKind.IMPORTED, run_id, source=str(source))
     return run_id
+
+
+def _check_destination(destination: Path, is_file: bool, overwrites: bool) -> None:
+    folder = destination.parent
+    if not folder.is_dir():
+        kinds = "a folder that is there" if is_file else "a .tar.gz file or a folder that is there"
+        raise ArchiveError(f"{folder}: there is no such folder; make it first, or name {kinds}.")
+    if destination.is_dir():
+        raise ArchiveError(f"{destination}: is there already; name another place.")
+    if destination.exists() and not overwrites:
+        raise ArchiveError(f"{destination}: is there already; name another place, or overwrite it with --force.")
 
 
 @contextmanager
@@ -100,8 +117,9 @@ def _unpack(source: Path, staging: Path) -> str:
             archive.extractall(staging, members=members, filter="data")
     except OSError as error:
         raise ArchiveError(f"{source}: cannot be read ({error.strerror or error}).") from None
-    except (tarfile.TarError, EOFError) as error:
-        raise ArchiveError(f"{source}: expected a folder or a .tar.gz file of a run ({error}).") from None
+    except (tarfile.TarError, EOFError, zlib.error):
+        # tarfile's own words are a line for every way in which it tried to read the file
+        raise ArchiveError(f"{source}: expected a folder or a whole .tar.gz file of a run.") from None
     return run_id
 
 
@@ -132,11 +150,18 @@ def _check_folder(source: Path) -> None:
             raise ArchiveError(f"{source}: {path.relative_to(source)} is not a plain file; nothing imported.")
 
 
-def _check_run(folder: Path, source: Path) -> None:
-    try:
-        check_run_id(folder.name)
-    except RunDirectoryError as error:
-        raise ArchiveError(f"{source}: {error}") from None
+def _check_run(folder: Path, run_id: str, source: Path) -> None:
     for name in REQUIRED_FILES:
         if not (folder / name).is_file():
             raise ArchiveError(f"{source}: holds no {name}, so it is no run folder.")
+    try:
+        check_run_id(run_id)
+    except RunDirectoryError as error:
+        raise ArchiveError(f"{source}: {error}") from None
+    try:
+        RunDirectory(folder).read_run_info()
+        is_whole = isinstance(json.loads((folder / "spec.json").read_bytes()), dict)
+    except ValueError:
+        is_whole = False
+    if not is_whole:
+        raise ArchiveError(f"{source}: {' or '.join(REQUIRED_FILES)} is damaged, so it is no run folder.")

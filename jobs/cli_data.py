@@ -9,7 +9,7 @@ from jobs.cli_options import DEFAULT_RUNS_ROOT, DatabaseUrl, RunName, RunsRoot, 
 
 
 def import_(
-    source: Annotated[Path, typer.Argument(metavar="DIR", help="Folder or .tar.gz file of a run.", exists=True)],
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Folder or .tar.gz file of a run.")],
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
 ) -> None:
     """Copy a run from elsewhere into the runs root."""
@@ -21,17 +21,18 @@ def import_(
 def export(
     run: RunName,
     out: Annotated[
-        Path | None, typer.Argument(metavar="OUT", help="A .tar.gz file, or a folder to copy the run into.")
+        Path | None, typer.Argument(metavar="OUT", help="A .tar.gz file, or a folder to copy it into.")
     ] = None,
+    overwrites: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
 ) -> None:
-    """Write a run as one .tar.gz file, or copy its folder."""
+    """Write a run as one .tar.gz file, or copy its folder; without OUT as RUN_ID.tar.gz here."""
     from jobs.archive import export_run
     from jobs.commands import open_run
     from jobs.run_lookup import find_run_id
 
     folder = open_run(runs_root, find_run_id(runs_root, run))
-    say(str(export_run(folder, out or Path(f"{folder.run_id}.tar.gz"))))
+    say(str(export_run(folder, out or Path(f"{folder.run_id}.tar.gz"), overwrites=overwrites)))
 
 
 def upgrade(runs_root: RunsRoot = DEFAULT_RUNS_ROOT, database_url: DatabaseUrl = None) -> None:

@@ -38,11 +38,13 @@ def link(name: str, target: str, kind: bytes) -> tarfile.TarInfo:
     return member
 
 
-WHOLE = {"run-1/spec.json": b"{}", "run-1/run.json": b"{}"}
+INFO = b'{"name": "one", "created_at": "2026-01-01T00:00:00+00:00", "parent_run_id": null, "branched_from_step": null}'
+WHOLE = {"run-1/spec.json": b"{}", "run-1/run.json": INFO}
 
 
 @pytest.mark.parametrize("name", ["run.tar.gz", "folder"])
 def test_exported_run_comes_back_with_the_same_files(run, tmp_path, name):
+    (tmp_path / "folder").mkdir()
     exported = export_run(run, tmp_path / name)
     run_id = import_run(exported, tmp_path / "elsewhere")
     copy = RunDirectory.open(tmp_path / "elsewhere", run_id)
@@ -79,6 +81,25 @@ def test_export_does_not_overwrite(run, tmp_path):
     with pytest.raises(ArchiveError, match="is there already"):
         export_run(run, tmp_path / "run.tar.gz")
     assert (tmp_path / "run.tar.gz").read_text() == "mine"
+
+
+def test_export_overwrites_a_file_that_it_is_told_to(run, tmp_path):
+    (tmp_path / "run.tar.gz").write_text("old")
+    export_run(run, tmp_path / "run.tar.gz", overwrites=True)
+    assert import_run(tmp_path / "run.tar.gz", tmp_path / "elsewhere") == run.run_id
+
+
+def test_export_overwrites_no_folder_not_even_the_run_itself(run):
+    with pytest.raises(ArchiveError, match="name another place"):
+        export_run(run, run.path.parent, overwrites=True)
+    assert run.spec().name == "one"
+
+
+@pytest.mark.parametrize("name", ["missing/run.tar.gz", "missing"])
+def test_export_makes_no_folders(run, tmp_path, name):
+    with pytest.raises(ArchiveError, match=r"missing: there is no such folder; make it first"):
+        export_run(run, tmp_path / name)
+    assert not (tmp_path / "missing").exists()
 
 
 @pytest.mark.parametrize(
@@ -123,8 +144,31 @@ def test_archive_without_a_specification_is_no_run(tmp_path):
 
 def test_file_that_is_no_archive_is_one_sentence(tmp_path):
     (tmp_path / "notes.txt").write_text("hello")
-    with pytest.raises(ArchiveError, match="expected a folder or a"):
+    with pytest.raises(ArchiveError, match="expected a folder or a") as refused:
         import_run(tmp_path / "notes.txt", tmp_path / "runs")
+    assert "\n" not in str(refused.value)
+
+
+def test_import_of_nothing_names_the_path(tmp_path):
+    with pytest.raises(ArchiveError, match=r"nowhere: is not there"):
+        import_run(tmp_path / "nowhere", tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_folder_that_is_no_run_is_not_even_copied(tmp_path):
+    (tmp_path / "home").mkdir()
+    os.mkfifo(tmp_path / "home" / "pipe")
+    with pytest.raises(ArchiveError, match=r"holds no spec\.json, so it is no run folder"):
+        import_run(tmp_path / "home", tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("name", ["run.json", "spec.json"])
+@pytest.mark.parametrize("content", [b"", b"[]", b"\xff"])
+def test_damaged_description_of_a_run_is_refused(tmp_path, name, content):
+    archive = write_archive(tmp_path / "run.tar.gz", WHOLE | {f"run-1/{name}": content})
+    with pytest.raises(ArchiveError, match=r"run\.json is damaged, so it is no run folder"):
+        import_run(archive, tmp_path / "runs")
 
 
 def test_cut_archive_leaves_nothing(run, tmp_path):

@@ -119,6 +119,24 @@ def test_tags_of_the_specification_are_tags_of_the_run(runs_root):
     assert json.loads(invoke(runs_root, "runs", "--json").stdout)[0]["tags"] == ["paper"]
 
 
+def test_import_of_something_that_is_no_run_is_one_sentence(runs_root, tmp_path):
+    (tmp_path / "notes.txt").write_text("hello")
+    for source in (tmp_path / "notes.txt", tmp_path / "nowhere", tmp_path):
+        result = invoke(runs_root, "import", str(source))
+        assert result.exit_code == 2
+        assert result.stderr.startswith(f"{source}: ")
+        assert result.stderr.count("\n") == 1
+    assert "SOURCE" in invoke(runs_root, "import", "--help").output
+
+
+def test_export_overwrites_only_by_force(runs_root, tmp_path):
+    run_id, out = submit(runs_root), tmp_path / "run.tar.gz"
+    assert invoke(runs_root, "export", run_id, str(out)).exit_code == 0
+    refused = invoke(runs_root, "export", run_id, str(out))
+    assert (refused.exit_code, "--force" in refused.stderr) == (2, True)
+    assert invoke(runs_root, "export", run_id, str(out), "--force").exit_code == 0
+
+
 def test_bad_setting_starts_nothing(runs_root):
     result = invoke(runs_root, "train", "--set", "algorithm.experience_ration=0.25")
     assert result.exit_code == 2
