@@ -1,0 +1,50 @@
+"""The parser-based check beside the rules: fences read by a Markdown parser, Python by Python's own."""
+
+import ast
+import warnings
+from dataclasses import dataclass
+
+from markdown_it import MarkdownIt
+
+MAX_CHARS = 200_000
+"""Of longer texts the beginning is looked at: parsers may take long on what is made to be hard."""
+_PYTHON_LABELS = frozenset({"python", "python3", "py"})
+_MARKDOWN = MarkdownIt("zero").enable(["fence"])
+
+
+@dataclass(frozen=True, slots=True)
+class CodeBlock:
+    """One fenced block: its label (may be empty), its content, and whether the content is Python with an effect."""
+
+    label: str
+    source: str
+    is_python: bool
+
+
+def find_code_blocks(text: str) -> list[CodeBlock]:
+    """Return every fenced block of the text, in order."""
+    tokens = _MARKDOWN.parse(text[:MAX_CHARS])
+    fences = [(_label(token.info), token.content) for token in tokens if token.type == "fence"]
+    return [CodeBlock(label, source, is_python(source)) for label, source in fences]
+
+
+def has_python_block(text: str) -> bool:
+    """Return whether a fence says Python, or says nothing and holds Python."""
+    blocks = find_code_blocks(text)
+    return any(block.label in _PYTHON_LABELS or (not block.label and block.is_python) for block in blocks)
+
+
+def is_python(source: str) -> bool:
+    """Return whether the source parses as Python and does something: it imports, calls, binds or branches."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            body = ast.parse(source).body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    return any(not isinstance(line, ast.Expr) or isinstance(line.value, ast.Call | ast.Await) for line in body)
+
+
+def _label(info: str) -> str:
+    words = info.lower().replace("{", " ").replace("}", " ").split()
+    return words[0] if words else ""

@@ -1,0 +1,124 @@
+"""R1 to R17: the paper's rules for code in free text (appendix "Snowball Effects", table of code-detection rules).
+
+The paper gives cues in plain language and no patterns. These are anchored to whole lines and to Python's own shape,
+because the cues taken at their word ("if ...:", "for ... in ...") flag a tenth to a quarter of ordinary solutions.
+No pattern can take longer than in proportion to the text.
+"""
+
+import re
+from dataclasses import dataclass
+
+_INDENT = r"^[ \t]*+"
+_COMMENT = r"[ \t]*(?:#[^\n]*)?$"
+_NAME = r"[A-Za-z_]\w{0,60}"
+_DOTTED = rf"{_NAME}(?:\.{_NAME}){{0,5}}"
+_TARGETS = rf"{_NAME}(?:, ?{_NAME}){{0,4}}"
+_CONDITION = r"(?=[^\n]*(?:[<>=!]=|[<>%(]|\b(?:not|in|is|and|or|True|False)\b))[^\n$\\:]{1,200}"
+_ASSIGNED = rf"{_INDENT}{_NAME} ?= ?"
+
+
+@dataclass(frozen=True, slots=True)
+class CodeRule:
+    """One rule. `cue` is the paper's, `form` says what the pattern holds a match to."""
+
+    rule_id: str
+    kind: str
+    cue: str
+    form: str
+    pattern: re.Pattern[str]
+
+    def matches(self, text: str) -> bool:
+        """Return whether the text holds what the rule looks for."""
+        return self.pattern.search(text) is not None
+
+
+def _rule(number: int, kind: str, cue: str, form: str, pattern: str) -> CodeRule:
+    return CodeRule(f"R{number}", kind, cue, form, re.compile(pattern, re.MULTILINE))
+
+
+CODE_RULES: tuple[CodeRule, ...] = (
+    _rule(1, "structural", "fenced block labelled as Python", "anywhere", r"(?:```|~~~)[ \t]*(?:python3?|py)\b"),
+    _rule(
+        2,
+        "structural",
+        "unlabelled fence that begins with a Python keyword",
+        "first non-empty line behind the fence",
+        r"^[ \t]*(?:```|~~~)[ \t]*\n(?:[ \t]*\n){0,3}[ \t]*"
+        rf"(?:def {_NAME}\(|class {_NAME}\b|import {_NAME}|from {_DOTTED} import|(?:if|for|while|with)\b[^\n]*:[ \t]*$"
+        r"|try:)",
+    ),
+    _rule(
+        3,
+        "syntax",
+        "function definition",
+        "whole line",
+        rf"{_INDENT}(?:async )?def {_NAME}\([^\n]{{0,200}}\)[^\n:]{{0,60}}:",
+    ),
+    _rule(4, "syntax", "class definition", "whole line", rf"{_INDENT}class {_NAME}(?:\([^\n)]*\))?:{_COMMENT}"),
+    _rule(
+        5,
+        "syntax",
+        "import statement",
+        "whole line",
+        rf"{_INDENT}import {_DOTTED}(?: as {_NAME})?(?:, ?{_DOTTED}(?: as {_NAME})?){{0,8}}{_COMMENT}",
+    ),
+    _rule(
+        6,
+        "syntax",
+        "from ... import statement",
+        "whole line",
+        rf"{_INDENT}from \.?{_DOTTED} import (?:\*|\(?{_NAME}[\w, ]{{0,200}}\)?){_COMMENT}",
+    ),
+    _rule(7, "idiom", "print(...) call", "not inside a word", r"(?<![\w\\.$])print\("),
+    _rule(8, "idiom", "len(...) call", "of a name, list or string", r"(?<![\w\\.$])len\([A-Za-z_\"'\[(]"),
+    _rule(
+        9,
+        "idiom",
+        "range(...) call",
+        "in a loop, as an argument, or assigned",
+        rf"(?:\bfor {_TARGETS} in |[A-Za-z_]\(|{_ASSIGNED})range\(",
+    ),
+    _rule(
+        10,
+        "syntax",
+        "for ... in ... loop header",
+        "whole line, with its colon",
+        rf"{_INDENT}(?:async )?for {_TARGETS} in [^\n$\\:]{{1,160}}:{_COMMENT}",
+    ),
+    _rule(11, "syntax", "if ...: header", "whole line", rf"{_INDENT}(?:if|elif) {_CONDITION}:{_COMMENT}"),
+    _rule(12, "syntax", "while ...: header", "whole line", rf"{_INDENT}while {_CONDITION}:{_COMMENT}"),
+    _rule(13, "syntax", "try: header", "whole line", rf"{_INDENT}try:{_COMMENT}"),
+    _rule(
+        14,
+        "syntax",
+        "except ...: header",
+        "whole line",
+        rf"{_INDENT}except(?: \(?{_DOTTED}[\w., ]{{0,80}}\)?(?: as {_NAME})?)?:{_COMMENT}",
+    ),
+    _rule(
+        15,
+        "syntax",
+        "name assigned to a list",
+        "whole line, or open at its end",
+        rf"{_ASSIGNED}\[(?:[^\n\\$]*\]{_COMMENT}|[ \t]*$)",
+    ),
+    _rule(
+        16,
+        "syntax",
+        "name assigned to a dictionary",
+        "whole line, or open at its end",
+        rf"{_ASSIGNED}\{{(?:[ \t]*\}}{_COMMENT}|[ \t]*$|[ \t]*[\w\"'.]+ ?: ?[^\n\\$]*)",
+    ),
+    _rule(
+        17,
+        "idiom",
+        "dotted call",
+        "begins its line, or is assigned or passed on there",
+        rf"{_INDENT}(?:[\w, ]{{1,60}} ?= ?)?(?:{_NAME}\(){{0,3}}[a-z_]\w{{0,60}}(?:\.{_NAME}){{1,5}}\(",
+    ),
+)
+
+
+def find_rules(text: str) -> tuple[str, ...]:
+    """Return the ids of the rules that the text fits, in order."""
+    return tuple(rule.rule_id for rule in CODE_RULES if rule.matches(text))

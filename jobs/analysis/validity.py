@@ -1,0 +1,104 @@
+"""Entropy and perplexity against validity, and both with and without code: the paper's tables and figures.
+
+All statistics are over answer-correct trajectories, as the paper's judge saw only those.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobs.analysis.facts import Difficulty, TrajectoryFacts
+
+ALL = "all"
+"""The group of all answer-correct trajectories, solved questions included."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeLine:
+    """One half of a line of the paper's code table. `cot_correctness` is the share of valid ones among the judged."""
+
+    group: str
+    has_code: bool
+    num_trajectories: int
+    mean_entropy: float
+    num_judged: int
+    cot_correctness: float
+
+
+@dataclass(frozen=True, slots=True)
+class ValidityLine:
+    """Valid against invalid trajectories of one group.
+
+    An `auc` is the chance that an invalid trajectory scores higher than a valid one: 0.5 is no signal, 1 a perfect one.
+    """
+
+    group: str
+    num_valid: int
+    num_invalid: int
+    entropy_valid: float
+    entropy_invalid: float
+    entropy_auc: float
+    perplexity_valid: float
+    perplexity_invalid: float
+    perplexity_auc: float
+
+
+def tabulate_code(rows: Sequence[TrajectoryFacts]) -> list[CodeLine]:
+    """Return entropy and CoT correctness without and with code, by difficulty and over all."""
+    return [
+        _code_line(group, [row for row in members if row.has_code is has_code], has_code)
+        for group, members in _groups(rows)
+        for has_code in (False, True)
+    ]
+
+
+def tabulate_validity(rows: Sequence[TrajectoryFacts]) -> list[ValidityLine]:
+    """Return entropy and perplexity of valid and invalid trajectories, by difficulty and over all."""
+    return [_validity_line(group, members) for group, members in _groups(rows)]
+
+
+def area_under_curve(positives: Sequence[float], negatives: Sequence[float]) -> float:
+    """Return the chance that a positive's score is over a negative's, ties counted half; NaN without both."""
+    if not len(positives) or not len(negatives):
+        return float("nan")
+    below = np.sort(np.asarray(negatives, dtype=np.float64))
+    scores = np.asarray(positives, dtype=np.float64)
+    num_less = np.searchsorted(below, scores, side="left")
+    num_less_or_equal = np.searchsorted(below, scores, side="right")
+    return float((num_less + num_less_or_equal).mean() / (2 * below.size))
+
+
+def _groups(rows: Sequence[TrajectoryFacts]) -> list[tuple[str, list[TrajectoryFacts]]]:
+    correct = [row for row in rows if row.is_correct]
+    by_difficulty = [(level.value, [row for row in correct if row.difficulty is level]) for level in Difficulty]
+    return [*by_difficulty, (ALL, correct)]
+
+
+def _code_line(group: str, rows: Sequence[TrajectoryFacts], has_code: bool) -> CodeLine:
+    verdicts = np.array([row.is_valid for row in rows if row.is_valid is not None], dtype=np.float64)
+    entropies = np.array([row.mean_entropy for row in rows])
+    return CodeLine(group, has_code, len(rows), _mean(entropies), verdicts.size, _mean(verdicts))
+
+
+def _validity_line(group: str, rows: Sequence[TrajectoryFacts]) -> ValidityLine:
+    valid = [row for row in rows if row.is_valid is True]
+    invalid = [row for row in rows if row.is_valid is False]
+    entropies = [np.array([row.mean_entropy for row in part]) for part in (valid, invalid)]
+    perplexities = [np.array([row.perplexity for row in part]) for part in (valid, invalid)]
+    return ValidityLine(
+        group=group,
+        num_valid=len(valid),
+        num_invalid=len(invalid),
+        entropy_valid=_mean(entropies[0]),
+        entropy_invalid=_mean(entropies[1]),
+        entropy_auc=area_under_curve(entropies[1].tolist(), entropies[0].tolist()),
+        perplexity_valid=_mean(perplexities[0]),
+        perplexity_invalid=_mean(perplexities[1]),
+        perplexity_auc=area_under_curve(perplexities[1].tolist(), perplexities[0].tolist()),
+    )
+
+
+def _mean(values: NDArray[np.float64]) -> float:
+    return float(values.mean()) if values.size else float("nan")
