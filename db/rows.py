@@ -36,6 +36,8 @@ class RunRow:
     """Badges: no_reward, empty_buffer, entropy_collapse, stalled, not_finite, all_retired."""
     tags: tuple[str, ...]
     parent_run_id: str | None
+    kind: str = "train"
+    """What kind of job: train, or eval and others, which have no steps and no method of their own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,34 +5,36 @@ from pathlib import Path
 
 from exgrpo_core.experience_management.corruption import BufferCorruptionError
 from jobs.branching import link_checkpoint
+from jobs.job_specs import JobSpec
 from jobs.journal import Journal, JournalKind
+from jobs.local_sources import with_absolute_sources
 from jobs.queue import asked_attempts
 from jobs.run_directory import RunDirectory, RunDirectoryError
 from jobs.run_state import RunState, read_state
-from jobs.specs import ANSWER_FORMAT_MODEL, CHAINS_SOURCE, CHAINS_WARM_MODEL, SpecError, TrainSpec
+from jobs.specs import SpecError, TrainSpec
 from jobs.status import RESUMABLE
 from jobs.training.checkpoint import checkpoint_path, find_fault, list_checkpoints
 
 MAX_NOTE_CHARACTERS = 20_000
 MAX_TAG_CHARACTERS = 40
 MAX_PARENT_NAME = 60
-_MADE_HERE = frozenset({CHAINS_SOURCE, CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL})
-"""Sources that are no files."""
 
 
 class CommandError(ValueError):
     """A command that cannot be carried out; one sentence why and what to do."""
 
 
-def submit(runs_root: Path, spec: TrainSpec) -> str:
-    """Write a new run directory, queue the run and return its id.
+def submit(runs_root: Path, spec: JobSpec) -> str:
+    """Write a new run directory, queue the job, of whatever kind, and return its id.
 
     Raises:
+        SpecError: It names a local file that is not there.
         CommandError: The runs root cannot be written.
     """
+    absolute = with_absolute_sources(spec) if isinstance(spec, TrainSpec) else spec
     try:
         runs_root.mkdir(parents=True, exist_ok=True)
-        run = RunDirectory.create(runs_root, _with_absolute_paths(spec))
+        run = RunDirectory.create(runs_root, absolute)
         journal = Journal(runs_root)
         for name in spec.tags:
             journal.append(JournalKind.TAGGED, run.run_id, tag=name)
@@ -157,19 +159,3 @@ def open_run(runs_root: Path, run_id: str) -> RunDirectory:
 def state_of(runs_root: Path, run: RunDirectory) -> RunState:
     """Return where a run stands, told from its files, its processes and the journal."""
     return read_state(run, asked_attempts(Journal(runs_root).entries()).get(run.run_id, 0))
-
-
-def _with_absolute_paths(spec: TrainSpec) -> TrainSpec:
-    """Return `spec` with local files named absolutely, since a worker runs in another folder."""
-    changes: dict[str, object] = {
-        "model": spec.model.model_copy(update={"source": _absolute(spec.model.source)}),
-        "data": spec.data.model_copy(update={"source": _absolute(spec.data.source)}),
-    }
-    if spec.external_experience is not None:
-        changes["external_experience"] = spec.external_experience.resolve()
-    return spec.model_copy(update=changes)
-
-
-def _absolute(source: str) -> str:
-    is_file = source not in _MADE_HERE and Path(source).exists()
-    return str(Path(source).resolve()) if is_file else source

@@ -11,9 +11,10 @@ from typing import Any, Protocol
 
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question
+from jobs.job_specs import JobSpec
 from jobs.recorder import EvaluationRecord, RunRecorder
 from jobs.run_directory import RunDirectory
-from jobs.specs import SpecError, TrainSpec
+from jobs.specs import RecordingSpec, SpecError, TrainSpec
 from jobs.status import RunStatus
 
 logger = logging.getLogger(__name__)
@@ -154,6 +155,10 @@ class FanOutRecorder:
         """Record that a whole checkpoint stands at `path`."""
         self._recorder.checkpoint(step, path)
 
+    def record(self, kind: str, fields: Mapping[str, Any]) -> None:
+        """Record an event that only jobs of another kind than training have."""
+        self._recorder.record(kind, fields)
+
     def close(self) -> None:
         """Close the recorder and all loggers."""
         self._recorder.close()
@@ -169,10 +174,12 @@ class FanOutRecorder:
                 logger.warning("%s failed and is left out from here on: %s", type(item).__name__, error)
 
 
-def open_recorder(run: RunDirectory, attempt: int, spec: TrainSpec) -> RunRecorder:
-    """Return the recorder of an attempt: the run directory, and the loggers that the specification asks for."""
+def open_recorder(run: RunDirectory, attempt: int, spec: JobSpec) -> RunRecorder:
+    """Return the recorder of an attempt: the run directory, and the loggers that a training run asks for."""
     from jobs.spool_recorder import SpoolRecorder
 
+    if not isinstance(spec, TrainSpec):
+        return SpoolRecorder(run, attempt, RecordingSpec())
     recorder = SpoolRecorder(run, attempt, spec.recording)
     loggers = open_loggers(run, attempt, spec)
     return FanOutRecorder(recorder, loggers) if loggers else recorder

@@ -1,9 +1,9 @@
 """A job's only way to write: what happened in a run, in order."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question
@@ -49,6 +49,10 @@ class RunRecorder(Protocol):
 
     def checkpoint(self, step: int, path: Path) -> None:
         """Record that a whole checkpoint stands at `path`."""
+        ...
+
+    def record(self, kind: str, fields: Mapping[str, Any]) -> None:
+        """Record an event that only jobs of another kind than training have."""
         ...
 
     def close(self) -> None:

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from jobs.specs import TrainSpec, dump_spec, load_spec
+from jobs.job_specs import JobSpec, dump_any_spec, load_any_spec
+from jobs.specs import SpecError, TrainSpec
 
 WORKBENCH_FOLDER = "workbench"
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
@@ -51,7 +52,7 @@ class RunDirectory:
     def create(
         cls,
         runs_root: Path,
-        spec: TrainSpec,
+        spec: JobSpec,
         *,
         run_id: str | None = None,
         parent_run_id: str | None = None,
@@ -75,7 +76,7 @@ class RunDirectory:
         shutil.rmtree(unfinished, ignore_errors=True)
         for name in ("attempts", "buffer", "checkpoints", "control"):
             (unfinished / name).mkdir(parents=True)
-        _write(unfinished / "spec.json", dump_spec(spec))
+        _write(unfinished / "spec.json", dump_any_spec(spec))
         _write(unfinished / "run.json", json.dumps(info, indent=2) + "\n")
         try:
             unfinished.rename(Path(runs_root) / run_id)
@@ -127,13 +128,24 @@ class RunDirectory:
         """A file that is there while a stop is asked for."""
         return self.path / "control" / "stop"
 
-    def spec(self) -> TrainSpec:
-        """Read what was asked for.
+    def job_spec(self) -> JobSpec:
+        """Read what was asked for, of whatever kind the job is.
 
         Raises:
             SpecError: `spec.json` is missing or wrong.
         """
-        return load_spec(self.spec_path)
+        return load_any_spec(self.spec_path)
+
+    def spec(self) -> TrainSpec:
+        """Read what a training run was asked for.
+
+        Raises:
+            SpecError: `spec.json` is missing or wrong, or that of another kind of job.
+        """
+        spec = self.job_spec()
+        if not isinstance(spec, TrainSpec):
+            raise SpecError(f"{self.spec_path}: kind: expected train, got {spec.kind}; name a training run.")
+        return spec
 
     def read_run_info(self) -> dict[str, Any]:
         """Return `run.json`: run_id, name, created_at, parent_run_id, branched_from_step.

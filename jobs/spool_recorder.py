@@ -1,6 +1,6 @@
 """The recorder of every job: events as JSON lines, trajectories and questions as Parquet, all in the run directory."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +85,10 @@ class SpoolRecorder:
         """Record that a whole checkpoint stands at `path`."""
         num_bytes = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
         self._writer.append("checkpoint", {"step": step, "path": self._relative(path), "num_bytes": num_bytes})
+
+    def record(self, kind: str, fields: Mapping[str, Any]) -> None:
+        """Record an event that only jobs of another kind than training have."""
+        self._writer.append(kind, dict(fields))
 
     def close(self) -> None:
         """Close the event file; nothing is held back."""

@@ -10,14 +10,16 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from jobs.attempt_files import LOCK_FILE, read_outcome, write_outcome
 from jobs.control import Control, TrainingError
 from jobs.file_lock import FileLock
+from jobs.job_specs import loop_name
 from jobs.loggers import open_recorder
 from jobs.recorder import RunRecorder
 from jobs.run_directory import RunDirectory
-from jobs.specs import SpecError, TrainSpec
+from jobs.specs import SpecError
 from jobs.status import RunStatus
 from jobs.worker_control import WorkerControl
 
@@ -28,11 +30,11 @@ EXIT_FAILED = 1
 EXIT_NOT_MINE = 3
 _LOCK_PATIENCE_SECONDS = 2.0
 
-TrainingLoop = Callable[[TrainSpec, RunDirectory, RunRecorder, Control], RunStatus]
-"""Runs or resumes a specification and returns how it ended: `succeeded` or `stopped`."""
+JobLoop = Callable[[Any, RunDirectory, RunRecorder, Control], RunStatus]
+"""Runs or resumes a specification of its own kind and returns how it ended: `succeeded` or `stopped`."""
 
 
-def load_embedded_loop() -> TrainingLoop:
+def load_embedded_loop() -> JobLoop:
     """Return the loop of the embedded engine, with torch held to the number of threads that the user allows."""
     num_threads = _num_threads()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -47,11 +49,11 @@ def load_embedded_loop() -> TrainingLoop:
     return run_training
 
 
-LOOP_LOADERS: dict[str, Callable[[], TrainingLoop]] = {"embedded": load_embedded_loop}
-"""For each engine of `TrainSpec`, what loads its training loop."""
+LOOP_LOADERS: dict[str, Callable[[], JobLoop]] = {"embedded": load_embedded_loop}
+"""What loads a job's loop: a training run's by its engine, another job's by its kind (`job_specs.loop_name`)."""
 
 
-def main(arguments: list[str], loaders: dict[str, Callable[[], TrainingLoop]] = LOOP_LOADERS) -> int:
+def main(arguments: list[str], loaders: dict[str, Callable[[], JobLoop]] = LOOP_LOADERS) -> int:
     """Run one attempt and return the exit code: 0 for an expected end, 1 for a failure, 3 for somebody else's run."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     run, attempt = RunDirectory(Path(arguments[0])), int(arguments[1])
@@ -70,15 +72,15 @@ def main(arguments: list[str], loaders: dict[str, Callable[[], TrainingLoop]] = 
 
 
 def _run_attempt(
-    run: RunDirectory, attempt: int, control: WorkerControl, loaders: dict[str, Callable[[], TrainingLoop]]
+    run: RunDirectory, attempt: int, control: WorkerControl, loaders: dict[str, Callable[[], JobLoop]]
 ) -> int:
     logger.info("Attempt %d of %s starts.", attempt, run.run_id)
     status, reason = RunStatus.FAILED, ""
     recorder: RunRecorder | None = None
     try:
-        spec = run.spec()
+        spec = run.job_spec()
         recorder = open_recorder(run, attempt, spec)
-        loop = loaders[spec.engine]()
+        loop = loaders[loop_name(spec)]()
         control.enter(RunStatus.RUNNING)
         recorder.status(RunStatus.RUNNING)
         status = loop(spec, run, recorder, control)

@@ -13,6 +13,7 @@ from db.session import Database
 
 STALLED_AFTER = timedelta(seconds=60)
 """A running run whose last event is older than this is shown as stalled."""
+_JOB_NAMES = {"eval": "evaluation", "judge": "judging"}
 
 
 def list_runs(database: Database, *, include_archived: bool = False, limit: int = 200) -> list[RunRow]:
@@ -94,7 +95,10 @@ def count_runs(database: Database) -> dict[str, int]:
 
 
 def method_name(spec: Mapping[str, Any]) -> str:
-    """Return the short name of a specification's algorithm."""
+    """Return the short name of a specification's algorithm, or what another job does."""
+    kind = spec.get("kind", "train")
+    if kind != "train":
+        return _JOB_NAMES.get(kind, str(kind))
     algorithm = spec.get("algorithm", {})
     if algorithm.get("mask_range") is not None:
         return "masked GRPO"
@@ -138,11 +142,15 @@ def _run_row(row: RowMapping, tags: tuple[str, ...]) -> RunRow:
         health=_health(row),
         tags=tags,
         parent_run_id=row["parent_run_id"],
+        kind=spec.get("kind", "train"),
     )
 
 
 def _health(row: RowMapping) -> tuple[str, ...]:
     badges = tuple(row["summary"].get("health", ()))
     last = row["last_event_at"]
-    is_stalled = row["status"] == "running" and last is not None and datetime.now(UTC) - last > STALLED_AFTER
+    is_training = row["spec"].get("kind", "train") == "train"
+    is_stalled = (
+        is_training and row["status"] == "running" and last is not None and datetime.now(UTC) - last > STALLED_AFTER
+    )
     return (*badges, "stalled") if is_stalled else badges

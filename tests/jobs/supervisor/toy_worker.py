@@ -9,6 +9,7 @@ import time
 
 from exgrpo_core.step_report import StepReport
 from jobs.control import Control, TrainingError
+from jobs.eval_specs import EvalSpec
 from jobs.recorder import RunRecorder
 from jobs.run_directory import RunDirectory
 from jobs.specs import TrainSpec
@@ -47,6 +48,19 @@ def run_toy(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: 
     return RunStatus.SUCCEEDED
 
 
+def run_toy_evaluation(spec: EvalSpec, run: RunDirectory, _recorder: RunRecorder, control: Control) -> RunStatus:
+    """Do `spec.seed` pieces of work, each a line of a file."""
+    path = run.path / "done.txt"
+    while (num_done := len(path.read_text().split()) if path.exists() else 0) < spec.seed:
+        if control.stop_requested():
+            return RunStatus.STOPPED
+        time.sleep(STEP_SECONDS)
+        with path.open("a") as file:
+            file.write(f"{num_done}\n")
+        control.heartbeat(num_done + 1)
+    return RunStatus.SUCCEEDED
+
+
 def start_child(run: RunDirectory) -> None:
     code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
     child = subprocess.Popen([sys.executable, "-c", code])
@@ -68,4 +82,4 @@ def save(run: RunDirectory, recorder: RunRecorder, step: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], {"embedded": lambda: run_toy}))
+    sys.exit(main(sys.argv[1:], {"embedded": lambda: run_toy, "eval": lambda: run_toy_evaluation}))

@@ -1,0 +1,50 @@
+import os
+import signal
+
+from db.queries import runs
+from db.session import open_database
+from jobs import commands
+from jobs.eval_specs import BenchmarkChoice, EvalModelSpec, EvalSpec
+from jobs.status import RunStatus
+from tests.jobs.supervisor.toy_bench import Bench, processes_of
+
+
+def toy_evaluation(num_pieces: int) -> EvalSpec:
+    model = EvalModelSpec(source="a-model")
+    return EvalSpec(name="scores", model=model, benchmarks=(BenchmarkChoice(name="math500"),), seed=num_pieces)
+
+
+def test_evaluation_is_queued_started_and_shown_like_a_run(bench: Bench):
+    run_id = bench.submit(toy_evaluation(3))
+    bench.start()
+    bench.look_until(run_id, RunStatus.SUCCEEDED)
+    database = open_database(None, bench.runs_root)
+    row = runs.get_run(database, run_id)
+    database.close()
+    assert (row.status, row.name, row.kind, row.model) == ("succeeded", "scores", "eval", "a-model")
+    assert row.method == "evaluation"
+    assert processes_of(bench.runs_root) == []
+
+
+def test_evaluation_is_stopped_and_resumed_like_a_run(bench: Bench):
+    run_id = bench.submit(toy_evaluation(60))
+    bench.start()
+    bench.look_until(run_id, RunStatus.RUNNING)
+    bench.wait_for_step(run_id, 2)
+    commands.stop(bench.runs_root, run_id)
+    bench.look_until(run_id, RunStatus.STOPPED)
+    assert len((bench.run_of(run_id).path / "done.txt").read_text().split()) < 60
+    commands.resume(bench.runs_root, run_id)
+    bench.look_until(run_id, RunStatus.SUCCEEDED)
+    assert (bench.run_of(run_id).path / "done.txt").read_text().split() == [str(i) for i in range(60)]
+
+
+def test_killed_evaluation_is_lost_and_can_be_resumed(bench: Bench):
+    run_id = bench.submit(toy_evaluation(60))
+    bench.start()
+    bench.look_until(run_id, RunStatus.RUNNING)
+    bench.wait_for_step(run_id, 2)
+    os.kill(bench.worker_pid(run_id), signal.SIGKILL)
+    bench.look_until(run_id, RunStatus.LOST)
+    commands.resume(bench.runs_root, run_id)
+    bench.look_until(run_id, RunStatus.SUCCEEDED)
