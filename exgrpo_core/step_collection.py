@@ -53,7 +53,8 @@ def _store(state: ExGRPOState, config: ExGRPOConfig, report: StepReport, group: 
     outcomes = buffer.insert(successes(group, config.reward_kind))
     if not outcomes and before is None:
         return
-    if bucket == 0 and before is not None and config.zero_correct is ZeroCorrectRule.KEEP_BUCKET:
+    has_failed = config.reward_kind is RewardKind.BINARY and bucket == 0
+    if has_failed and before is not None and config.zero_correct is ZeroCorrectRule.KEEP_BUCKET:
         bucket = before
     buffer.set_bucket(index, bucket)
     if bucket != before:

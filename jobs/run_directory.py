@@ -1,5 +1,6 @@
 """One run's folder: where each of its files stands. Everything else about the run is told from these files."""
 
+import contextlib
 import json
 import os
 import re
@@ -200,9 +201,10 @@ class RunDirectory:
         return self.stop_path.exists()
 
     def request_stop(self) -> None:
-        """Ask for a stop at the next step boundary; a second time changes nothing."""
+        """Ask for a stop at the next step boundary; a second time changes nothing, its age least of all."""
         self.stop_path.parent.mkdir(exist_ok=True)
-        self.stop_path.touch()
+        with contextlib.suppress(FileExistsError):
+            self.stop_path.touch(exist_ok=False)
 
     def clear_stop(self) -> None:
         """Take the wish to stop back."""

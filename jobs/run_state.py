@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jobs.attempt_files import LOCK_FILE, Heartbeat, read_heartbeat, read_outcome
 from jobs.file_lock import is_locked
-from jobs.launchers.processes import ProcessIdentity, is_alive
+from jobs.launchers.processes import ProcessIdentity, is_alive, works_on
 from jobs.run_directory import RunDirectory
 from jobs.status import ENDED, RunStatus
 
@@ -66,8 +66,9 @@ def _attempt_state(run: RunDirectory, attempt: int) -> RunState:
 
 def has_worker(attempt_path: Path, worker: ProcessIdentity | None) -> bool:
     """Tell whether the attempt's worker lives, or was started so lately that it may not have said so yet."""
+    lock = attempt_path / LOCK_FILE
     if worker is not None:
-        return is_alive(worker)
-    if is_locked(attempt_path / LOCK_FILE):
+        return is_alive(worker) and (works_on(worker, attempt_path) or is_locked(lock))
+    if is_locked(lock):
         return True
     return time.time() - attempt_path.stat().st_mtime < STARTUP_SECONDS

@@ -31,8 +31,9 @@ class SpoolWriter:
         Raises:
             OSError: It could not be written; the next event goes to a new file.
         """
+        self._num_events += 1  # even if the write fails: what an error left on disk may be whole
         event = {
-            "seq": self._num_events + 1,
+            "seq": self._num_events,
             "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "kind": kind,
             "attempt": self._attempt,
@@ -45,7 +46,6 @@ class SpoolWriter:
         except OSError:
             self.close()
             raise
-        self._num_events += 1
         if file.tell() >= self._max_segment_bytes:
             self.close()
 

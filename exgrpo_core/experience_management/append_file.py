@@ -45,7 +45,7 @@ class AppendFile:
         """
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
             raise BufferCorruptionError(
                 f"{path}: cannot be read ({error.strerror}), but the buffer's snapshot needs it; use a complete copy "
                 "of the run."

@@ -6,7 +6,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from jobs.launchers.processes import ProcessIdentity, identify
+from jobs.launchers.processes import ATTEMPT_VARIABLE, ProcessIdentity, identify
+from jobs.run_directory import RunDirectory
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 WORKER_MODULE = "jobs.worker"
@@ -25,18 +26,19 @@ class LocalLauncher:
         self._worker_module = worker_module or WORKER_MODULE
         self._python = python
 
-    def start(self, run_path: Path, attempt: int, log_path: Path) -> ProcessIdentity:
-        """Start the worker of one attempt and return who it is.
+    def start(self, run: RunDirectory, attempt: int) -> ProcessIdentity:
+        """Start the worker of one attempt and return who it is; its output goes to the run's log.
 
         Raises:
             LaunchError: The interpreter cannot be started, or the worker was gone at once.
         """
-        command = [self._python, "-P", "-m", self._worker_module, str(run_path.resolve()), str(attempt)]
-        with log_path.open("ab") as log:
-            child = start_detached(command, log.fileno(), run_path)
+        command = [self._python, "-P", "-m", self._worker_module, str(run.path.resolve()), str(attempt)]
+        variables = {ATTEMPT_VARIABLE: str(run.attempt_path(attempt).resolve())}
+        with run.log_path.open("ab") as log:
+            child = start_detached(command, log.fileno(), run.path, variables)
         identity = identify(child.pid)
         if identity is None:
-            raise LaunchError(f"The worker ended at once with exit code {child.poll()}; see {log_path.name}.")
+            raise LaunchError(f"The worker ended at once with exit code {child.poll()}; see {run.log_path.name}.")
         return identity
 
     def exit_code(self, worker: ProcessIdentity) -> int | None:

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import psutil
 
+ATTEMPT_VARIABLE = "EXGRPO_ATTEMPT_PATH"
+"""Names the attempt's folder in the environment of its worker and of all that this one starts."""
+
 _BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 _TOLERANCE_SECONDS = 0.5
 
@@ -64,6 +67,16 @@ def group_members(identity: ProcessIdentity) -> list[int]:
     return [pid for pid in psutil.pids() if _session_of(pid) == identity.pid and not _is_zombie(pid)]
 
 
+def works_on(identity: ProcessIdentity, attempt_path: Path) -> bool:
+    """Tell whether a living process of the session was started for this attempt.
+
+    A heartbeat is a file, which may have come with a copied folder or been written by hand: what it names is believed,
+    and ended, only if it was started for the folder that the heartbeat lies in.
+    """
+    mark = str(attempt_path.resolve())
+    return any(_variable_of(pid, ATTEMPT_VARIABLE) == mark for pid in group_members(identity))
+
+
 def signal_leader(identity: ProcessIdentity, signal_number: signal.Signals) -> None:
     """Send a signal to the process itself if it is alive."""
     if is_alive(identity):
@@ -89,6 +102,13 @@ def _session_of(pid: int) -> int | None:
     try:
         return os.getsid(pid)
     except OSError:
+        return None
+
+
+def _variable_of(pid: int, name: str) -> str | None:
+    try:
+        return psutil.Process(pid).environ().get(name)
+    except (psutil.Error, OSError):
         return None
 
 

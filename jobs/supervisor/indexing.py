@@ -5,13 +5,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError, SQLAlchemyError
 
 from db.queries.runs import list_runs
 from db.session import Database, DatabaseError, open_database
 from jobs.journal import Journal
 from jobs.run_directory import RunDirectory
 from jobs.run_state import RunState
+from jobs.supervisor.loop import BROKEN_RUN
 from jobs.supervisor.run_index import RunIndexing
 from jobs.supervisor.wishes import apply_wishes
 
@@ -21,6 +22,8 @@ RETRY_SECONDS = 5.0
 REFRESH_SECONDS = 0.4
 """A refresh that has more to do goes on at the next one, so that a long backlog holds up no start and no stop."""
 _ALL_RUNS = 1_000_000
+REFUSED_BY_DATABASE = (DataError, IntegrityError, ProgrammingError)
+"""The database is there and will not have what a run recorded."""
 
 
 class DatabaseIndex:
@@ -96,8 +99,11 @@ class DatabaseIndex:
         """Do something for one run; one whose files are broken is passed over and holds up no other."""
         try:
             action()
-        except (OSError, ValueError, LookupError) as error:
-            if self._troubles.get(run_id) != str(error):
-                logger.warning("%s is not shown whole: %s", run_id, error)
-            self._troubles[run_id] = str(error)
+        except (*BROKEN_RUN, SQLAlchemyError) as error:
+            if isinstance(error, SQLAlchemyError) and not isinstance(error, REFUSED_BY_DATABASE):
+                raise
+            message = str(error).splitlines()[0] if str(error) else type(error).__name__
+            if self._troubles.get(run_id) != message:
+                logger.warning("%s is not shown whole: %s", run_id, message)
+            self._troubles[run_id] = message
             self._work[run_id].give_up()

@@ -21,6 +21,8 @@ from jobs.supervisor.watch import AttemptWatch, StopPolicy
 logger = logging.getLogger(__name__)
 
 LOOP_SECONDS = 0.5
+BROKEN_RUN = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
+"""What reading files raises that hold something else than this program writes."""
 
 
 class RunIndex(Protocol):
@@ -160,7 +162,10 @@ class Supervisor:
         done = set()
         for run_id, attempt in [*self._waiting.items()]:
             run = self._runs.get(run_id)
-            if run is None or run_id in self._watches:
+            if run is None:
+                del self._waiting[run_id]  # its folder was removed; should it come back, resuming it asks again
+                continue
+            if run_id in self._watches:
                 continue
             is_over = run.newest_attempt() >= attempt or run.stop_requested()
             if not is_over and len(self._watches) < self._settings.max_running:
@@ -196,7 +201,7 @@ class Supervisor:
             return
         try:
             action(run)
-        except (OSError, ValueError) as error:
+        except BROKEN_RUN as error:
             if self._troubles.get(run_id) != str(error):
                 logger.warning("%s is passed over: %s", run_id, error)
             self._troubles[run_id] = str(error)

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from jobs.attempt_files import LOCK_FILE, Outcome, read_heartbeat, read_outcome, write_outcome
 from jobs.file_lock import FileLock
 from jobs.launchers.local import LocalLauncher
-from jobs.launchers.processes import ProcessIdentity, group_members, is_alive, signal_group, signal_leader
+from jobs.launchers.processes import (
+    ProcessIdentity,
+    is_alive,
+    signal_group,
+    signal_leader,
+    works_on,
+)
 from jobs.run_directory import RunDirectory
 from jobs.run_state import GONE, NEVER_STARTED, has_worker
 from jobs.status import RunStatus
@@ -53,7 +59,7 @@ class AttemptWatch:
         Raises:
             LaunchError: It could not be started.
         """
-        self._worker = self._launcher.start(self.run.path, self.attempt, self.run.log_path)
+        self._worker = self._launcher.start(self.run, self.attempt)
 
     def look(self) -> Outcome | None:
         """Do what is due now; return the outcome once the attempt is over and none of its processes is left."""
@@ -74,7 +80,7 @@ class AttemptWatch:
 
     def _has_left(self, worker: ProcessIdentity | None, outcome: Outcome) -> bool:
         """Tell whether the group is gone, ending what still runs some time after the last word."""
-        if worker is None or not group_members(worker):
+        if worker is None or not works_on(worker, self._path):
             return True
         if not is_alive(worker) or time.time() - outcome.at.timestamp() > _LEAVE_SECONDS:
             signal_group(worker, signal.SIGKILL)
@@ -83,7 +89,7 @@ class AttemptWatch:
     def _press(self, worker: ProcessIdentity | None) -> None:
         """Make a worker stop that was asked to and has not."""
         waited = self._seconds_since_stop()
-        if worker is None or waited < self._policy.grace_seconds:
+        if worker is None or waited < self._policy.grace_seconds or not works_on(worker, self._path):
             return
         if waited >= self._policy.grace_seconds + self._policy.term_seconds:
             logger.warning("%s: killing the worker, which did not stop within %.0f s.", self.run.run_id, waited)
@@ -94,7 +100,8 @@ class AttemptWatch:
 
     def _bury(self, worker: ProcessIdentity | None) -> Outcome | None:
         """Write the last word for a worker that is gone, under its lock, once nothing of its group is left."""
-        if worker is not None and signal_group(worker, signal.SIGKILL):
+        if worker is not None and works_on(worker, self._path):
+            signal_group(worker, signal.SIGKILL)
             return None
         lock = FileLock(self._path / LOCK_FILE)
         if not lock.acquire():

@@ -1,15 +1,25 @@
 """Whole checkpoints: written beside, checked by a manifest, made visible by one rename."""
 
 import json
+import logging
 import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 from zlib import crc32
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 MANIFEST = "manifest.json"
 PREFIX = "step-"
+
+
+class DamagedCheckpointError(Exception):
+    """A checkpoint that cannot be used; the message names the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +85,44 @@ def find_fault(path: Path) -> str | None:
     return None
 
 
-def newest_whole_checkpoint(checkpoints: Path) -> tuple[Checkpoint | None, list[str]]:
-    """Return the newest checkpoint that is whole, and what was wrong with newer ones."""
-    faults: list[str] = []
+def open_checkpoint(path: Path) -> Checkpoint:
+    """Return the checkpoint in a folder.
+
+    Raises:
+        DamagedCheckpointError: It is not whole; names the file.
+    """
+    fault = find_fault(path)
+    if fault is not None:
+        raise DamagedCheckpointError(fault)
+    return Checkpoint(int(path.name.removeprefix(PREFIX)), path)
+
+
+def open_newest(checkpoints: Path, read: Callable[[Checkpoint], T]) -> tuple[Checkpoint, T] | None:
+    """Return the newest checkpoint that is whole and what `read` made of it; None where there is no checkpoint.
+
+    `read` raises `DamagedCheckpointError` for what a manifest does not cover. Damaged newer ones are renamed, so that
+    they neither count as kept nor are looked at again.
+
+    Raises:
+        DamagedCheckpointError: There are checkpoints, none of them whole; names what is wrong with each.
+    """
+    faults: dict[Path, str] = {}
     for path in list_checkpoints(checkpoints):
-        fault = find_fault(path)
-        if fault is None:
-            return Checkpoint(int(path.name.removeprefix(PREFIX)), path), faults
-        faults.append(fault)
-    return None, faults
+        try:
+            checkpoint = open_checkpoint(path)
+            content = read(checkpoint)
+        except DamagedCheckpointError as error:
+            logger.warning("checkpoint passed over: %s", error)
+            faults[path] = str(error)
+            continue
+        for damaged in faults:
+            damaged.rename(damaged.with_name(f"damaged-{damaged.name}"))
+        return checkpoint, content
+    if faults:
+        raise DamagedCheckpointError(
+            f"No checkpoint is whole ({'; '.join(faults.values())}); remove them to start from step 0."
+        )
+    return None
 
 
 def prune_checkpoints(checkpoints: Path, num_kept: int) -> None:

@@ -9,6 +9,8 @@ from typing import Protocol
 
 from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.engine import PolicyEngine
+from exgrpo_core.experience_management.collection import CORRECT_REWARD
+from exgrpo_core.experience_management.corruption import BufferCorruptionError
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.types import Experience, Question
 from jobs.control import Control, TrainingError
@@ -18,8 +20,8 @@ from jobs.specs import TrainSpec
 from jobs.status import RunStatus
 from jobs.training.checkpoint import (
     Checkpoint,
-    list_checkpoints,
-    newest_whole_checkpoint,
+    DamagedCheckpointError,
+    open_newest,
     prune_checkpoints,
     save_checkpoint,
 )
@@ -101,23 +103,27 @@ class TrainingLoop:
         return RunStatus.SUCCEEDED
 
     def _open_state(self) -> tuple[ExGRPOState, bool]:
-        checkpoint, faults = newest_whole_checkpoint(self.checkpoints)
-        for fault in faults:
-            logger.warning("checkpoint passed over: %s", fault)
         config, parts = self.spec.algorithm, self.parts
-        if checkpoint is None and faults:
-            raise TrainingError(f"No checkpoint is whole ({'; '.join(faults)}); remove them to start from step 0.")
-        for path in list_checkpoints(self.checkpoints)[: len(faults)]:
-            # Out of the way, so that it neither counts as kept nor is looked at again.
-            path.rename(path.with_name(f"damaged-{path.name}"))
-        if checkpoint is None:
+        try:
+            newest = open_newest(self.checkpoints, self._read_state)
+        except DamagedCheckpointError as error:
+            raise TrainingError(str(error)) from error
+        if newest is None:
             return ExGRPOState.create(self.segments, parts.questions, config, parts.external), True
+        checkpoint, state = newest
         logger.info("resuming from step %d", checkpoint.step)
         parts.engine.restore(checkpoint.policy)
-        state = ExGRPOState.restore(self.segments, checkpoint.experience, parts.questions, config, parts.external)
-        if state.step != checkpoint.step:
-            raise TrainingError(f"{checkpoint.path}: holds the state of step {state.step}; remove this checkpoint.")
         return state, False
+
+    def _read_state(self, checkpoint: Checkpoint) -> ExGRPOState:
+        config, parts = self.spec.algorithm, self.parts
+        try:
+            state = ExGRPOState.restore(self.segments, checkpoint.experience, parts.questions, config, parts.external)
+        except BufferCorruptionError as error:
+            raise DamagedCheckpointError(str(error)) from error
+        if state.step != checkpoint.step:
+            raise DamagedCheckpointError(f"{checkpoint.path} holds the state of step {state.step}")
+        return state
 
     def _save(self, state: ExGRPOState) -> None:
         def write(checkpoint: Checkpoint) -> None:
@@ -154,7 +160,7 @@ class TrainingLoop:
             [question for question in questions for _ in range(num_samples)],
             [response for sampled in responses for response in sampled],
         )
-        is_correct = [verdict.reward >= 1.0 for verdict in verdicts]
+        is_correct = [verdict.reward >= CORRECT_REWARD for verdict in verdicts]
         num_correct = [sum(is_correct[i : i + num_samples]) for i in range(0, len(is_correct), num_samples)]
         record = EvaluationRecord(
             step=step,

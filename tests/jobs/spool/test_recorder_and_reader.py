@@ -262,7 +262,7 @@ def test_a_failed_write_is_raised_and_the_next_event_goes_to_a_new_file(run, mon
     writer.append("status", {"status": "stopped", "reason": "two"})
     writer.close()
     batch = SpoolReader(run).read()
-    assert [(event["seq"], event["reason"]) for event in batch.events] == [(1, "one"), (2, "two")]
+    assert [(event["seq"], event["reason"]) for event in batch.events] == [(1, "one"), (3, "two")]
     assert batch.faults == []
 
 

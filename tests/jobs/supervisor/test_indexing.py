@@ -15,6 +15,7 @@ from jobs.attempt_files import write_outcome
 from jobs.run_directory import RunDirectory
 from jobs.specs import RecordingSpec, TrainSpec
 from jobs.spool_recorder import SpoolRecorder
+from jobs.spool_writer import SpoolWriter
 from jobs.status import RunStatus
 from jobs.supervisor import indexing
 from jobs.supervisor.reading import take_in_everything
@@ -141,3 +142,16 @@ def test_connections_that_the_server_cuts_are_made_again(tmp_path, monkeypatch):
             index.refresh()
         index.close()
         assert shown_steps(runs_root, url, run) == ("succeeded", [1, 2])
+
+
+def test_a_run_whose_data_the_database_refuses_holds_up_no_later_run(database_url, tmp_path, caplog):
+    runs_root = tmp_path / "runs"
+    runs_root.mkdir()
+    broken = RunDirectory.create(runs_root, TrainSpec(), run_id="a-broken")
+    writer = SpoolWriter(broken.attempt_path(broken.claim_attempt()), 1)
+    writer.append("checkpoint", {"step": 2**70, "path": "checkpoints/step"})
+    writer.close()
+    whole = record(runs_root, 1, 2, run=RunDirectory.create(runs_root, TrainSpec(), run_id="b-whole"))
+    assert take_in_everything(runs_root, database_url)
+    assert shown_steps(runs_root, database_url, whole) == ("succeeded", [1, 2])
+    assert f"{broken.run_id} is not shown whole" in caplog.text

@@ -1,6 +1,7 @@
 """Supervisors as processes of their own: killed, restarted, started twice."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -141,7 +142,7 @@ def test_worker_of_an_earlier_boot_is_gone_even_if_its_pid_lives(bench: Bench):
     run_id = bench.submit(toy_spec(2))
     run = bench.run_of(run_id)
     run.claim_attempt(1)
-    identity = LocalLauncher("tests.jobs.supervisor.sleeper").start(run.path, 1, run.log_path)
+    identity = LocalLauncher("tests.jobs.supervisor.sleeper").start(run, 1)
     wait_until(lambda: (run.attempt_path(1) / "heartbeat.json").exists(), "the sleeper's heartbeat")
     heartbeat = read_heartbeat(run.attempt_path(1))
     assert heartbeat is not None
@@ -149,3 +150,36 @@ def test_worker_of_an_earlier_boot_is_gone_even_if_its_pid_lives(bench: Bench):
     bench.start()
     bench.look_until(run_id, RunStatus.LOST)
     assert identity.pid in processes_of(bench.runs_root)
+
+
+def test_a_copied_folder_of_a_living_run_ends_nothing_of_the_original(bench: Bench):
+    run_id = bench.submit(toy_spec(400))
+    first = start_supervisor(bench.runs_root)
+    bench.wait_for_step(run_id, 3)
+    end(first)
+    shutil.copytree(bench.run_of(run_id).path, bench.runs_root / "copy")
+    bench.run_of("copy").request_stop()
+    bench.start(grace_seconds=0.0, term_seconds=0.0)
+    bench.look_until("copy", RunStatus.LOST, RunStatus.STOPPED)
+    step = bench.step_of(run_id)
+    bench.wait_for_step(run_id, step + 3)
+    bench.look_until(run_id, RunStatus.RUNNING)
+
+
+def test_asking_twice_for_a_stop_does_not_put_the_kill_off(bench: Bench):
+    run = bench.run_of(bench.submit(toy_spec(2)))
+    run.request_stop()
+    os.utime(run.stop_path, (1.0, 1.0))
+    run.request_stop()
+    assert run.stop_path.stat().st_mtime == 1.0
+
+
+def test_a_queued_run_whose_folder_was_removed_is_not_waited_for(bench: Bench):
+    running = bench.submit(toy_spec(5))
+    queued = bench.submit(toy_spec(5))
+    bench.start()
+    bench.look_until(running, RunStatus.RUNNING)
+    shutil.rmtree(bench.run_of(queued).path)
+    bench.look_until(running, RunStatus.SUCCEEDED)
+    bench.supervisor.look()
+    assert bench.supervisor.is_idle

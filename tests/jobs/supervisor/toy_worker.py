@@ -14,7 +14,7 @@ from jobs.recorder import RunRecorder
 from jobs.run_directory import RunDirectory
 from jobs.specs import TrainSpec
 from jobs.status import RunStatus
-from jobs.training.checkpoint import newest_whole_checkpoint, save_checkpoint
+from jobs.training.checkpoint import open_newest, save_checkpoint
 from jobs.worker import main
 
 STEP_SECONDS = 0.02
@@ -68,10 +68,8 @@ def start_child(run: RunDirectory) -> None:
 
 
 def resume_step(run: RunDirectory) -> int:
-    checkpoint, _ = newest_whole_checkpoint(run.checkpoints_path)
-    if checkpoint is None:
-        return 0
-    return int(json.loads((checkpoint.path / "toy.json").read_text())["step"])
+    newest = open_newest(run.checkpoints_path, lambda it: int(json.loads((it.path / "toy.json").read_text())["step"]))
+    return 0 if newest is None else newest[1]
 
 
 def save(run: RunDirectory, recorder: RunRecorder, step: int) -> None:

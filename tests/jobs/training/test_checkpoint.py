@@ -1,9 +1,10 @@
 import pytest
 
 from jobs.training.checkpoint import (
+    DamagedCheckpointError,
     find_fault,
     list_checkpoints,
-    newest_whole_checkpoint,
+    open_newest,
     prune_checkpoints,
     save_checkpoint,
 )
@@ -22,19 +23,18 @@ def save(folder, step, content=b"weights" * 100):
 def test_newest_checkpoint_is_found(tmp_path):
     for step in (10, 9, 100):
         save(tmp_path, step)
-    checkpoint, faults = newest_whole_checkpoint(tmp_path)
-    assert checkpoint.step == 100
+    checkpoint, step = open_newest(tmp_path, lambda it: it.step)
+    assert checkpoint.step == step == 100
     assert checkpoint.path.name == "step-00000100"
-    assert faults == []
 
 
 def test_folder_without_checkpoints_has_none(tmp_path):
-    assert newest_whole_checkpoint(tmp_path) == (None, [])
+    assert open_newest(tmp_path, lambda it: it.step) is None
 
 
 @pytest.mark.parametrize("offset", [0, 1, 350, 699])
 @pytest.mark.parametrize("damage", ["cut", "flip"])
-def test_damaged_checkpoint_is_named_and_the_previous_one_used(tmp_path, offset, damage):
+def test_damaged_checkpoint_is_named_and_the_previous_one_used(tmp_path, offset, damage, caplog):
     save(tmp_path, 1)
     path = save(tmp_path, 2).policy / "model.safetensors"
     content = bytearray(path.read_bytes())
@@ -43,10 +43,33 @@ def test_damaged_checkpoint_is_named_and_the_previous_one_used(tmp_path, offset,
     else:
         content[offset] ^= 1
     path.write_bytes(bytes(content))
-    checkpoint, faults = newest_whole_checkpoint(tmp_path)
+    checkpoint, _ = open_newest(tmp_path, lambda it: it.step)
     assert checkpoint.step == 1
-    assert len(faults) == 1
-    assert "model.safetensors is damaged" in faults[0]
+    assert "model.safetensors is damaged" in caplog.text
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["damaged-step-00000002", "step-00000001"]
+
+
+def test_a_checkpoint_whose_reader_finds_damage_is_passed_over(tmp_path):
+    save(tmp_path, 1)
+    save(tmp_path, 2)
+
+    def read(checkpoint):
+        if checkpoint.step == 2:
+            raise DamagedCheckpointError("a segment is cut")
+        return "content"
+
+    checkpoint, content = open_newest(tmp_path, read)
+    assert (checkpoint.step, content) == (1, "content")
+
+
+def test_when_no_checkpoint_is_whole_each_fault_is_named_and_all_stay(tmp_path):
+    for step in (1, 2):
+        (save(tmp_path, step).policy / "model.safetensors").unlink()
+    with pytest.raises(
+        DamagedCheckpointError, match=r"00000002/policy/model.*00000001/policy/model.*start from step 0"
+    ):
+        open_newest(tmp_path, lambda it: it.step)
+    assert [path.name for path in list_checkpoints(tmp_path)] == ["step-00000002", "step-00000001"]
 
 
 @pytest.mark.parametrize("content", [None, "", "{", '{"files": []}', "[]"])

@@ -1,6 +1,7 @@
 """Whole runs of a tiny untrained model, from a specification to a recorded end."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from jobs.run_directory import RunDirectory
 from jobs.specs import parse_spec
 from jobs.status import RunStatus
 from jobs.tasks.chains.tokenizer import make_tokenizer
-from jobs.training.checkpoint import list_checkpoints
+from jobs.training.checkpoint import list_checkpoints, save_checkpoint
 from jobs.training.composition import run_training
 from jobs.training.imitation import make_small_policy
 
@@ -136,6 +137,31 @@ def test_damaged_newest_checkpoint_is_passed_over(tmp_path, model, caplog):
     _, recorder = train(run)
     assert [report.step for report in recorder.steps] == [3, 4]
     assert "model.safetensors is damaged" in caplog.text
+
+
+def test_checkpoint_whose_buffer_cannot_be_restored_is_passed_over(tmp_path, model, caplog):
+    run = new_run(tmp_path, model)
+    train(run)
+
+    def write_cut(checkpoint):
+        whole, no_manifest = run.checkpoints_path / "step-00000004", shutil.ignore_patterns("manifest.json")
+        shutil.copytree(whole, checkpoint.path, dirs_exist_ok=True, ignore=no_manifest)
+        snapshot = checkpoint.experience / "buffer.snapshot"
+        snapshot.write_bytes(snapshot.read_bytes()[:-1])
+
+    save_checkpoint(run.checkpoints_path, 4, write_cut)
+    _, recorder = train(run)
+    assert [report.step for report in recorder.steps] == [3, 4]
+    assert "buffer.snapshot" in caplog.text
+
+
+def test_run_without_a_whole_checkpoint_does_not_start_over(tmp_path, model):
+    run = new_run(tmp_path, model)
+    train(run)
+    for path in list_checkpoints(run.checkpoints_path):
+        (path / "manifest.json").unlink()
+    with pytest.raises(TrainingError, match="No checkpoint is whole"):
+        train(run)
 
 
 def test_missing_data_file_and_model_are_named(tmp_path, model):

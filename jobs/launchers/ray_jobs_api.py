@@ -1,0 +1,146 @@
+"""Ray's Jobs API over HTTP, as far as launching needs it; Ray itself is not needed on this side."""
+
+import ipaddress
+import logging
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import quote, urlsplit
+
+import httpx
+
+logging.getLogger("httpx").setLevel(logging.WARNING)  # it reports every request as INFO
+
+_TIMEOUT = httpx.Timeout(20.0, connect=5.0)
+
+
+class RayJobsError(Exception):
+    """A request that came to nothing; one sentence why."""
+
+
+class RayUnreachableError(RayJobsError):
+    """Nobody answers at the address, or not in time."""
+
+
+class RayRefusedError(RayJobsError):
+    """The cluster wants another token."""
+
+
+class RayJobStatus(StrEnum):
+    """Ray's own states of a job."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    STOPPED = "STOPPED"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class RayJob:
+    """A job as Ray knows it. `exit_code` is that of its program, None if it was never started or was stopped."""
+
+    status: RayJobStatus
+    message: str
+    exit_code: int | None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its program has ended."""
+        return self.status not in (RayJobStatus.PENDING, RayJobStatus.RUNNING)
+
+
+def is_loopback(address: str) -> bool:
+    """Tell whether an http address leads to this very machine."""
+    host = urlsplit(address).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class RayJobsApi:
+    """The jobs of one cluster. Calls wait at most 20 seconds and may be made from any one thread."""
+
+    def __init__(self, address: str, token: str | None = None) -> None:
+        self.address = address.rstrip("/")
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._client = httpx.Client(base_url=self.address, timeout=_TIMEOUT, trust_env=not is_loopback(address))
+
+    def close(self) -> None:
+        """Let the connections go."""
+        self._client.close()
+
+    def ray_version(self) -> str:
+        """Return the version of Ray that the cluster runs."""
+        return str(self._ask("GET", "/api/version").json().get("ray_version", "unknown"))
+
+    def asks_for_token(self) -> bool:
+        """Tell whether the cluster turns those away who show no token."""
+        try:
+            return self._send("GET", "/api/version", {}).status_code in (401, 403)
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from None
+
+    def submit(self, submission_id: str, entrypoint: str, environment: dict[str, str]) -> None:
+        """Start a job under this id; one of this id that is there already is left as it is."""
+        if self.job(submission_id) is not None:
+            return
+        runtime_environment = {"env_vars": environment}
+        body = {"submission_id": submission_id, "entrypoint": entrypoint, "runtime_env": runtime_environment}
+        self._ask("POST", "/api/jobs/", body)
+
+    def job(self, submission_id: str) -> RayJob | None:
+        """Return a job, None if the cluster knows none of this id."""
+        answer = self._ask("GET", _path(submission_id), can_be_missing=True)
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return None
+        content = answer.json()
+        status = RayJobStatus(content["status"])
+        return RayJob(status, str(content.get("message") or ""), content.get("driver_exit_code"))
+
+    def log(self, submission_id: str) -> bytes:
+        """Return everything that a job has printed, nothing for a job that the cluster does not know."""
+        answer = self._ask("GET", f"{_path(submission_id)}/logs", can_be_missing=True)
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return b""
+        return str(answer.json().get("logs") or "").encode()
+
+    def stop(self, submission_id: str) -> None:
+        """Ask Ray to end a job's processes, by SIGTERM first; one that is over stays as it is."""
+        self._ask("POST", f"{_path(submission_id)}/stop", can_be_missing=True)
+
+    def delete(self, submission_id: str) -> None:
+        """Make Ray forget a job that is over."""
+        self._ask("DELETE", _path(submission_id), can_be_missing=True)
+
+    def _ask(
+        self, method: str, path: str, body: dict[str, object] | None = None, *, can_be_missing: bool = False
+    ) -> httpx.Response:
+        try:
+            answer = self._send(method, path, self._headers, body)
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from None
+        if answer.status_code in (401, 403):
+            raise RayRefusedError(
+                f"{self.address}: the cluster refuses the token; set EXGRPO_RAY_TOKEN to the one it was started with."
+            )
+        is_missing = answer.status_code == httpx.codes.NOT_FOUND
+        if not answer.is_success and not (is_missing and can_be_missing):
+            reason = ([line for line in answer.text.splitlines() if line.strip(" .")] or ["no reason given"])[-1]
+            raise RayJobsError(f"{self.address}: Ray answered {answer.status_code} to {method} {path} ({reason}).")
+        return answer
+
+    def _send(
+        self, method: str, path: str, headers: dict[str, str], body: dict[str, object] | None = None
+    ) -> httpx.Response:
+        return self._client.request(method, path, headers=headers, json=body)
+
+    def _unreachable(self, error: httpx.HTTPError) -> RayUnreachableError:
+        reason = str(error) or type(error).__name__
+        return RayUnreachableError(
+            f"{self.address}: no Ray cluster can be reached ({reason}); start it, or correct verl.ray.address."
+        )
+
+
+def _path(submission_id: str) -> str:
+    return f"/api/jobs/{quote(submission_id, safe='')}"

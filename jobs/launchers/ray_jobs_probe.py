@@ -1,0 +1,96 @@
+"""What is asked of a Ray cluster by a small job on it: `python -m jobs.launchers.ray_jobs_probe storage|sweep FOLDER`.
+
+The only module of this folder that loads Ray. It runs a task on every machine of the cluster and prints one line of
+JSON, which starts with `EXGRPO-PROBE` so that it can be told from what Ray prints.
+
+`storage FOLDER` writes on each machine what stands in FOLDER/question into FOLDER/answer-<node>. `sweep FOLDER` ends
+what runs on any machine with `EXGRPO_ATTEMPT_PATH=FOLDER` in its environment.
+"""
+
+import importlib.metadata
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+ANSWER_SECONDS = 40.0
+LEAVE_SECONDS = 5.0
+
+
+def answer_question(folder: str, node_id: str) -> dict[str, Any]:
+    """Copy the question into this machine's answer and return the versions of what is installed here."""
+    versions = {}
+    for name in ("ray", "verl"):
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            versions[name] = ""
+    error = ""
+    try:
+        question = (Path(folder) / "question").read_text(encoding="ascii")
+        (Path(folder) / f"answer-{node_id}").write_text(question, encoding="ascii")
+    except OSError as cause:
+        error = f"{cause.filename}: {cause.strerror}"
+    return {"error": error, "versions": versions}
+
+
+def sweep(folder: str, _node_id: str) -> dict[str, Any]:
+    """End what is left here of an attempt, and return how much was ended and how much could not be."""
+    mark = f"EXGRPO_ATTEMPT_PATH={folder}".encode()
+
+    def find() -> list[int]:
+        found = []
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+        return found
+
+    def wait_for_end() -> list[int]:
+        give_up_at = time.monotonic() + LEAVE_SECONDS
+        while (left := find()) and time.monotonic() < give_up_at:
+            time.sleep(0.1)
+        return left
+
+    ended = wait_for_end()
+    for pid in ended:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            continue
+    return {"num_ended": len(ended), "num_left": len(wait_for_end()) if ended else 0}
+
+
+def main(action: str, folder: str) -> None:
+    """Run a task on each machine and print what they answered."""
+    ray.init(logging_level="ERROR")
+    task = ray.remote(num_cpus=0, max_retries=0)({"storage": answer_question, "sweep": sweep}[action])
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    answers = {}
+    for node in nodes:
+        where = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        answers[node["NodeID"]] = task.options(scheduling_strategy=where).remote(folder, node["NodeID"])
+    give_up_at = time.monotonic() + ANSWER_SECONDS
+    report = []
+    for node in nodes:
+        about = {"node_id": node["NodeID"], "host": node["NodeManagerHostname"]}
+        about["num_gpus"] = int(node["Resources"].get("GPU", 0))
+        try:
+            timeout = max(0.1, give_up_at - time.monotonic())
+            about |= ray.get(answers[node["NodeID"]], timeout=timeout)
+        except ray.exceptions.RayError as error:
+            about["error"] = str(error).strip().splitlines()[-1]
+        report.append(about)
+    sys.stdout.write(f"EXGRPO-PROBE {json.dumps(report)}\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
