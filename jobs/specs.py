@@ -139,6 +139,16 @@ class TrainSpec(Spec):
     """JSON lines of off-policy trajectories (LUFFY-style) for `algorithm.uses_external_experience`."""
     tags: tuple[str, ...] = ()
 
+    @property
+    def sequence_tokens(self) -> int:
+        """Tokens of the longest prompt with the longest response."""
+        return self.algorithm.max_prompt_tokens + self.algorithm.max_response_tokens
+
+    @property
+    def tokens_per_gpu(self) -> int:
+        """Most tokens of a micro-batch on one GPU of the verl engine."""
+        return self.verl.max_tokens_per_gpu or 2 * self.sequence_tokens
+
     @model_validator(mode="after")
     def _check_together(self) -> "TrainSpec":
         if self.data.max_operations < self.data.min_operations:
@@ -163,6 +173,12 @@ class TrainSpec(Spec):
             raise ValueError("reward_model: expected one exactly when algorithm.reward_kind is continuous.")
         if self.engine == "embedded" and self.verl.overrides:
             raise ValueError("verl.overrides: expected none, since the embedded engine has no use for them.")
+        if self.engine == "verl" and self.model.device == "cpu" and self.verl.strategy == "megatron":
+            raise ValueError("verl.strategy: expected fsdp2 on the CPU, which Megatron cannot use.")
+        if self.engine == "verl" and self.tokens_per_gpu < self.sequence_tokens:
+            raise ValueError(
+                f"verl.max_tokens_per_gpu: expected at least {self.sequence_tokens}, the longest prompt and response."
+            )
 
 
 def parse_spec(content: object, origin: str) -> TrainSpec:

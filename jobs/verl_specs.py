@@ -58,7 +58,7 @@ class VerlSpec(Spec):
     rollout: Literal["vllm", "hf"] = "vllm"
     """What generates; hf is for tests without vLLM."""
     max_tokens_per_gpu: Positive | None = None
-    """Most tokens of a micro-batch on one GPU; none takes one longest prompt and response, twice."""
+    """Most tokens of a micro-batch on one GPU; none takes two longest prompts and responses."""
     gpu_memory_utilization: float = Field(0.8, gt=0, lt=1)
     """Share of a GPU's memory that generation may take; the paper's is 0.8."""
     overrides: tuple[Override, ...] = ()
@@ -78,9 +78,9 @@ class VerlSpec(Spec):
 
 
 class RewardModelSpec(Spec):
-    """The model that scores responses when `algorithm.reward_kind` is continuous."""
+    """The model that scores responses when `algorithm.reward_kind` is continuous; verl serves it beside the policy."""
 
     source: str = Field(min_length=1)
     """Local folder or hub name of a reward model with one score for a conversation."""
-    endpoint: HttpAddress | None = None
-    """Address of a server that serves it already; none lets verl serve it beside the policy."""
+    gpu_memory_utilization: float = Field(0.5, gt=0, lt=1)
+    """Share of a GPU's memory that the reward model may take while it scores; the policy sleeps meanwhile."""

@@ -1,0 +1,1 @@
+"""ExGRPO inside verl's trainer, on Ray."""

@@ -1,0 +1,99 @@
+from pathlib import Path
+
+import pytest
+
+from jobs.engines.verl_ray.overrides import render_value, verl_overrides
+from jobs.specs import TrainSpec, parse_spec
+
+RUN = Path("/runs/20260101-a run")
+
+
+def verl_spec(**content) -> TrainSpec:
+    return parse_spec({"engine": "verl"} | content, "test")
+
+
+def settings(spec: TrainSpec) -> dict[str, str]:
+    return dict(word.split("=", 1) for word in verl_overrides(spec, RUN))
+
+
+def test_the_papers_hyperparameters_reach_verl():
+    found = settings(verl_spec(optim={"learning_rate": 1e-6}))
+    assert found["data.train_batch_size"] == "128"
+    assert found["actor_rollout_ref.actor.ppo_mini_batch_size"] == "64"
+    assert found["actor_rollout_ref.rollout.n"] == "8"
+    assert found["actor_rollout_ref.actor.optim.lr"] == "1e-06"
+    assert found["data.max_response_length"] == "8192"
+    assert found["actor_rollout_ref.rollout.max_model_len"] == "9216"
+    assert found["actor_rollout_ref.actor.entropy_coeff"] == "0.001"
+    assert found["algorithm.norm_adv_by_std_in_grpo"] == "False"
+    assert found["actor_rollout_ref.actor.loss_agg_mode"] == "seq-mean-token-sum-norm"
+    assert found["actor_rollout_ref.actor.loss_scale_factor"] == "8192"
+    assert found["actor_rollout_ref.rollout.val_kwargs.temperature"] == "0.6"
+    assert found["trainer.test_freq"] == "10"
+
+
+def test_grpo_normalises_and_takes_the_mean_over_a_trajectorys_own_tokens():
+    found = settings(verl_spec(algorithm={"normalize_by_std": True, "loss_aggregation": "token_mean"}))
+    assert found["algorithm.norm_adv_by_std_in_grpo"] == "True"
+    assert found["actor_rollout_ref.actor.loss_agg_mode"] == "seq-mean-token-mean"
+    assert found["actor_rollout_ref.actor.loss_scale_factor"] == "null"
+
+
+def test_everything_verl_writes_lies_in_the_run_directory():
+    found = settings(verl_spec())
+    assert found["trainer.default_local_dir"] == f"'{RUN}/verl/checkpoints'"
+    assert found["data.train_files"] == f"['{RUN}/verl/training.parquet']"
+
+
+def test_without_held_out_questions_verl_never_validates():
+    found = settings(verl_spec(data={"num_held_out": 0}))
+    assert (found["trainer.val_before_train"], found["trainer.test_freq"]) == ("False", "-1")
+
+
+def test_answers_are_graded_by_this_project_and_never_by_verls_math_graders():
+    found = settings(verl_spec())
+    assert found["reward.custom_reward_function.path"] == "'pkg://jobs.engines.verl_ray.reward'"
+
+
+def test_continuous_rewards_come_from_the_reward_model_that_verl_serves():
+    continuous = {"reward_kind": "continuous", "start_pass_rate": None}
+    found = settings(verl_spec(algorithm=continuous, reward_model={"source": "a/model"}))
+    assert found["reward.reward_model.model_path"] == "a/model"
+    assert "reward.custom_reward_function.path" not in found
+
+
+def test_own_overrides_come_last():
+    words = verl_overrides(verl_spec(verl={"overrides": ["trainer.logger=[console,wandb]", "data.seed=7"]}), RUN)
+    assert words[-2:] == ["trainer.logger=[console,wandb]", "data.seed=7"]
+
+
+def test_cpu_run_counts_gpus_of_ray_and_computes_in_float32():
+    found = settings(verl_spec(model={"device": "cpu"}, verl={"gpus_per_node": 2}))
+    assert found["trainer.device"] == "cpu"
+    assert found["+ray_kwargs.ray_init.num_gpus"] == "2"
+    assert found["actor_rollout_ref.actor.fsdp_config.dtype"] == "float32"
+
+
+def test_a_cluster_of_its_own_keeps_its_resources():
+    cluster = {"ray": {"address": "http://127.0.0.1:8265"}}
+    found = settings(verl_spec(model={"device": "cpu"}, verl=cluster))
+    assert not [key for key in found if "ray_init" in key]
+
+
+@pytest.mark.parametrize(
+    ("value", "rendered"),
+    [
+        (None, "null"),
+        (True, "True"),
+        (1e-6, "1e-06"),
+        ("plain/path-1.parquet", "plain/path-1.parquet"),
+        ("with space", "'with space'"),
+        ("it's", r"'it\'s'"),
+        ("null", "'null'"),
+        ("8b", "'8b'"),
+        ([0.9, 0.99], "[0.9,0.99]"),
+        (["a b", "c"], "['a b',c]"),
+    ],
+)
+def test_values_are_written_in_hydras_grammar(value, rendered):
+    assert render_value(value) == rendered
