@@ -3,6 +3,7 @@
 from app import settings
 from jobs import commands
 from jobs.commands import CommandError
+from jobs.local_sources import with_absolute_sources
 from jobs.specs import SpecError, TrainSpec, load_preset, parse_spec, preset_names
 from jobs.status import ENDED, RESUMABLE, RunStatus
 
@@ -28,9 +29,11 @@ def check(content: dict[str, object]) -> TrainSpec:
     """Return the specification that a form holds.
 
     Raises:
-        SpecError: One sentence a wrong field.
+        SpecError: One sentence a wrong field, or one that names a local file that is not there.
     """
-    return parse_spec(content, "form")
+    spec = parse_spec(content, "form")
+    with_absolute_sources(spec)
+    return spec
 
 
 def submit(spec: TrainSpec) -> str:

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from app import commands
-from app.commands import CommandError, TrainSpec
+from app.commands import CommandError, SpecError, TrainSpec
 from app.components import notice, spec_form, spec_summary
 
 NO_PRESET = "paper defaults"
@@ -37,7 +37,7 @@ def _start() -> tuple[TrainSpec, str]:
 def _launch(spec: TrainSpec) -> None:
     try:
         run_id = commands.submit(spec)
-    except CommandError as error:
+    except (CommandError, SpecError) as error:
         notice.show("error", "Could not launch", str(error))
     else:
         st.switch_page("app_pages/run.py", query_params={"run": run_id})

@@ -79,3 +79,11 @@ def test_unknown_run_to_clone_is_one_sentence(open_page):
     page = open_page("new_run", **{"from": "nothing"})
     assert not page.exception
     assert any("Cannot clone that run" in text for text in texts(page))
+
+
+def test_missing_data_file_is_named_while_one_types(open_page):
+    page = open_page("new_run", preset="paper-exgrpo")
+    page.text_input(key="preset-paper-exgrpo-data-source").set_value("missing.parquet").run()
+    assert not page.exception
+    assert any(element.value.startswith("data.source: expected a file or folder") for element in page.text)
+    assert page.button(key="launch").disabled

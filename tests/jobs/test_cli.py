@@ -144,6 +144,14 @@ def test_bad_setting_starts_nothing(runs_root):
     assert not runs_root.exists()
 
 
+def test_missing_data_file_is_named_before_anything_starts(runs_root):
+    result = invoke(runs_root, "train", "--set", "data.source=missing.parquet", "--set", "data.template=paper")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("data.source: expected a file or folder that is there, got missing.parquet")
+    assert result.stderr.count("\n") == 1
+    assert not runs_root.exists()
+
+
 def test_unknown_preset_lists_those_there_are(runs_root):
     result = invoke(runs_root, "train", "--preset", "nothing")
     assert result.exit_code == 2

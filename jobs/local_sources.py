@@ -1,0 +1,47 @@
+"""Local files that a specification names: found and named absolutely before a run is queued."""
+
+from pathlib import Path
+
+from jobs.specs import ANSWER_FORMAT_MODEL, CHAINS_SOURCE, CHAINS_WARM_MODEL, SpecError, TrainSpec
+
+_MADE_HERE = frozenset({CHAINS_SOURCE, CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL})
+"""Sources that are no files."""
+_PATH_BEGINNINGS = ("/", "./", "../", "~")
+_FILE_ENDINGS = (".parquet", ".jsonl", ".json", ".jsonl.gz", ".json.gz", ".csv", ".safetensors", "/")
+
+
+def with_absolute_sources(spec: TrainSpec) -> TrainSpec:
+    """Return `spec` with local files named absolutely, as seen from this process's folder; workers run in another.
+
+    Raises:
+        SpecError: A file is not there; the sentence names its field.
+    """
+    changes: dict[str, object] = {
+        "model": spec.model.model_copy(update={"source": resolve_source("model.source", spec.model.source)}),
+        "data": spec.data.model_copy(update={"source": resolve_source("data.source", spec.data.source)}),
+    }
+    if spec.reward_model is not None:
+        source = resolve_source("reward_model.source", spec.reward_model.source)
+        changes["reward_model"] = spec.reward_model.model_copy(update={"source": source})
+    if spec.external_experience is not None:
+        changes["external_experience"] = _resolve_file("external_experience", str(spec.external_experience))
+    return spec.model_copy(update=changes)
+
+
+def resolve_source(field: str, source: str) -> str:
+    """Return an existing file or folder by its absolute path, a hub name or a source made here as it is.
+
+    Raises:
+        SpecError: `source` is written like a path, which no hub name is, and nothing is there.
+    """
+    if source in _MADE_HERE:
+        return source
+    is_path = source.startswith(_PATH_BEGINNINGS) or source.endswith(_FILE_ENDINGS) or source.count("/") > 1
+    return str(_resolve_file(field, source)) if is_path or Path(source).exists() else source
+
+
+def _resolve_file(field: str, source: str) -> Path:
+    path = Path(source).expanduser().absolute()
+    if not path.exists():
+        raise SpecError(f"{field}: expected a file or folder that is there, got {source} (looked at {path}).")
+    return path.resolve()
