@@ -16,10 +16,10 @@ from streamlit.web import bootstrap
 
 from app import failures, settings, shell, theme
 from app.gate import LOOPBACK_NAMES, TOKEN_PARAMETER, Gate, GateSettings
+from db import DATABASE_URL_VARIABLE
 
 MAIN_SCRIPT = Path(__file__).parent / "main.py"
 DEFAULT_PORT = 8501
-DATABASE_URL_VARIABLE = "EXGRPO_DATABASE_URL"
 TOKEN_VARIABLE = "EXGRPO_TOKEN"
 MIN_TOKEN_LENGTH = 16
 

@@ -1,1 +1,4 @@
 """Memory: the database, an index of the run directories that can be dropped and rebuilt at any time."""
+
+DATABASE_URL_VARIABLE = "EXGRPO_DATABASE_URL"
+"""Names the database in the environment, where its password is not seen by `ps`."""

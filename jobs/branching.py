@@ -4,10 +4,10 @@ import os
 import shutil
 
 from exgrpo_core.experience_management.snapshot import read_snapshot
+from exgrpo_core.state import BUFFER_FILE
 from jobs.run_directory import RunDirectory
 from jobs.training.checkpoint import Checkpoint, checkpoint_path
 
-BUFFER_SNAPSHOT = "buffer.snapshot"
 _SEGMENT_ENDINGS = (".trajectories", ".rows")
 
 
@@ -19,7 +19,7 @@ def link_checkpoint(parent: RunDirectory, run: RunDirectory, step: int) -> None:
         BufferCorruptionError: The checkpoint's buffer snapshot is damaged.
     """
     checkpoint = Checkpoint(step, checkpoint_path(parent.checkpoints_path, step))
-    snapshot = checkpoint.experience / BUFFER_SNAPSHOT
+    snapshot = checkpoint.experience / BUFFER_FILE
     if snapshot.exists():
         header, _ = read_snapshot(snapshot)
         for segment in header["segments"]:

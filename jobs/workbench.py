@@ -10,10 +10,11 @@ import time
 import webbrowser
 from pathlib import Path
 
+from db import DATABASE_URL_VARIABLE
 from jobs.launchers.bound import STARTER_VARIABLE
 from jobs.launchers.local import PROJECT_ROOT, start_detached
 from jobs.run_directory import WORKBENCH_FOLDER
-from jobs.supervisor.starting import DATABASE_URL_VARIABLE, LOG_FILE, supervisor_command
+from jobs.supervisor.starting import LOG_FILE, supervisor_command
 
 logger = logging.getLogger(__name__)
 

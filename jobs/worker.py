@@ -7,6 +7,7 @@ sentence; the traceback is in `log.txt`, where this process's output goes.
 import errno
 import logging
 import os
+import resource
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +30,7 @@ THREADS_VARIABLE = "EXGRPO_NUM_THREADS"
 EXIT_FAILED = 1
 EXIT_NOT_MINE = 3
 _LOCK_PATIENCE_SECONDS = 2.0
+MAX_OPEN_FILES = 65_536
 
 JobLoop = Callable[[Any, RunDirectory, RunRecorder, Control], RunStatus]
 """Runs or resumes a specification of its own kind and returns how it ended: `succeeded` or `stopped`."""
@@ -62,6 +64,7 @@ def main(arguments: list[str], loaders: dict[str, Callable[[], JobLoop]] = LOOP_
     if not lock.acquire(_LOCK_PATIENCE_SECONDS) or read_outcome(attempt_path) is not None:
         logger.error("Attempt %d of %s has a worker already or is over; this one leaves.", attempt, run.run_id)
         return EXIT_NOT_MINE
+    allow_open_files()
     control = WorkerControl(run, attempt_path)
     control.start()
     try:
@@ -116,6 +119,12 @@ def _record_end(recorder: RunRecorder | None, status: RunStatus, reason: str) ->
         logger.exception("The record of the run cannot be written.")
         return reason or explain(error)
     return reason
+
+
+def allow_open_files() -> None:
+    """Raise the limit of open files towards `MAX_OPEN_FILES`: every sealed segment of the replay buffer takes three."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(now, min(most, MAX_OPEN_FILES)), most))
 
 
 def _first_line(error: BaseException) -> str:

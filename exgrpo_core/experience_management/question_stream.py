@@ -35,11 +35,6 @@ class QuestionStream:
         self._deferred: list[int] = []
         self._order = self._shuffled()
 
-    @property
-    def epoch(self) -> int:
-        """The epoch, from 0, of the question drawn last."""
-        return self._epoch
-
     def draw(self, count: int, skip: BoolArray, exclude: Collection[int]) -> FreshDraw:
         """Take `count` different questions.
 

@@ -20,11 +20,6 @@ class RetiredSet:
         self._size += not self._mask[question_index]
         self._mask[question_index] = True
 
-    def discard(self, question_index: int) -> None:
-        """Take a question out of S if it is in it."""
-        self._size -= bool(self._mask[question_index])
-        self._mask[question_index] = False
-
     def __contains__(self, question_index: int) -> bool:
         return bool(self._mask[question_index])
 

@@ -8,11 +8,11 @@ import sys
 import time
 from pathlib import Path
 
+from db import DATABASE_URL_VARIABLE
 from jobs.launchers.local import LocalLauncher
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import SupervisorRunningError
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
-from jobs.supervisor.starting import DATABASE_URL_VARIABLE
 
 logger = logging.getLogger(__name__)
 

@@ -4,11 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from db import DATABASE_URL_VARIABLE
 from jobs.launchers.local import start_detached
 from jobs.run_directory import WORKBENCH_FOLDER
 
 LOG_FILE = "supervisor.log"
-DATABASE_URL_VARIABLE = "EXGRPO_DATABASE_URL"
 
 
 def supervisor_command(runs_root: Path, max_running: int = 1) -> list[str]:

@@ -1,6 +1,5 @@
 """Training data: rows in verl's schema become the core's questions, or a sentence says which row cannot."""
 
-import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,8 +9,6 @@ from exgrpo_core.types import Question
 from jobs.tasks.questions import TextEncoder, build_question, encode_prompt
 from jobs.training.data_rows import DataError, DataRow, DeclaredKind, check_row, iterate_raw_rows
 from jobs.training.templates import ChatTokenizer, TemplateName, render_chat_prompt, render_prompt
-
-logger = logging.getLogger(__name__)
 
 
 class PromptTokenizer(TextEncoder, ChatTokenizer, Protocol):
@@ -99,18 +96,6 @@ def encode_rows(
     if not questions:
         raise DataError(f"{source.origin}: no prompt fits into max_prompt_tokens = {max_prompt_tokens}.")
     return questions, Rows(kept, notices)
-
-
-def load_questions(source: DataSource, tokenizer: PromptTokenizer, max_prompt_tokens: int) -> list[Question]:
-    """Read, check and encode the questions of a source; notices go to the log.
-
-    Raises:
-        DataError: One sentence that names file, row and field, or the setting to change.
-    """
-    questions, rows = encode_rows(read_rows(source), source, tokenizer, max_prompt_tokens)
-    for notice in rows.notices:
-        logger.warning(notice)
-    return questions
 
 
 def _merge_equal_rows(origin: str, rows: Iterable[DataRow]) -> tuple[list[DataRow], int]:

@@ -1,10 +1,11 @@
 import errno
+import resource
 
 import pytest
 
 from jobs.control import TrainingError
 from jobs.specs import SpecError
-from jobs.worker import explain, load_embedded_loop
+from jobs.worker import allow_open_files, explain, load_embedded_loop
 
 
 @pytest.mark.parametrize(
@@ -27,3 +28,13 @@ def test_wrong_number_of_threads_is_refused_by_name(monkeypatch, value):
     monkeypatch.setenv("EXGRPO_NUM_THREADS", value)
     with pytest.raises(SpecError, match="EXGRPO_NUM_THREADS: expected a whole number"):
         load_embedded_loop()
+
+
+def test_a_worker_may_open_as_many_files_as_its_user():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, hard), hard))
+        allow_open_files()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(hard, 65_536), hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

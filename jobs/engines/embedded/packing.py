@@ -38,8 +38,8 @@ class RowGroup:
 class PackedSequences:
     """B sequences as N input tokens, of which R predict a response token.
 
-    `response_index` (R,) are positions in the N, `target_ids` (R,) the tokens predicted there and `trajectory_index`
-    (R,) their sequence; responses stand in the order of the sequences. `slots` (N,) are places in the padded rows of
+    `response_index` (R,) are positions in the N, `target_ids` (R,) the tokens predicted there;
+    responses stand in the order of the sequences. `slots` (N,) are places in the padded rows of
     `groups`, `num_slots` in all.
     """
 
@@ -47,12 +47,10 @@ class PackedSequences:
     positions: torch.Tensor
     response_index: torch.Tensor
     target_ids: torch.Tensor
-    trajectory_index: torch.Tensor
     slots: torch.Tensor
     groups: tuple[RowGroup, ...]
     num_slots: int
     longest: int
-    response_lengths: tuple[int, ...]
 
 
 def pack_sequences(sequences: Sequence[TokenSequence], device: torch.device) -> PackedSequences:
@@ -69,7 +67,6 @@ def pack_sequences(sequences: Sequence[TokenSequence], device: torch.device) -> 
     offsets = np.cumsum(lengths) - lengths
     row = np.repeat(np.arange(lengths.size), lengths)
     positions = np.arange(lengths.sum()) - offsets[row]
-    trajectory_index = np.repeat(np.arange(lengths.size), num_response)
     groups, row_starts, num_slots = _group_rows(lengths)
     parts = [part for item in sequences for part in (item.prompt_ids, item.token_ids[:-1])]
     return PackedSequences(
@@ -77,12 +74,10 @@ def pack_sequences(sequences: Sequence[TokenSequence], device: torch.device) -> 
         positions=_tensor(positions, device),
         response_index=_tensor(np.flatnonzero(positions >= num_prompt[row] - 1), device),
         target_ids=_tensor(np.concatenate([item.token_ids for item in sequences]), device),
-        trajectory_index=_tensor(trajectory_index, device),
         slots=_tensor(row_starts[row] + positions, device),
         groups=tuple(groups),
         num_slots=num_slots,
         longest=int(lengths.max()),
-        response_lengths=tuple(int(length) for length in num_response),
     )
 
 

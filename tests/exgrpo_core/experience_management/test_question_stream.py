@@ -20,9 +20,9 @@ def mask(size, *indices):
 def test_every_question_comes_once_an_epoch_in_a_new_order():
     stream = QuestionStream(10, seed=3)
     first = stream.draw(5, NONE, ()).question_indices + stream.draw(5, NONE, ()).question_indices
-    assert stream.epoch == 0
+    assert stream.state_dict()["epoch"] == 0
     second = stream.draw(10, NONE, ()).question_indices
-    assert stream.epoch == 1
+    assert stream.state_dict()["epoch"] == 1
     assert sorted(first) == sorted(second) == list(range(10))
     assert first != second
 

@@ -17,15 +17,6 @@ def test_members_are_counted_once_and_sorted():
     assert retired.sorted_members().dtype == np.int64
 
 
-def test_discarded_question_is_out_and_discarding_again_changes_nothing():
-    retired = RetiredSet(10)
-    retired.add(7)
-    retired.discard(7)
-    retired.discard(7)
-    assert len(retired) == 0
-    assert 7 not in retired
-
-
 def test_mask_follows_the_set_and_cannot_be_written():
     retired = RetiredSet(4)
     mask = retired.mask

@@ -1,6 +1,5 @@
 import gzip
 import json
-import logging
 
 import datasets
 import pyarrow as pa
@@ -9,7 +8,7 @@ import pytest
 
 from jobs.tasks.chains.tokenizer import make_tokenizer
 from jobs.training.data_rows import DataError
-from jobs.training.dataset import DataSource, encode_rows, load_questions, read_rows
+from jobs.training.dataset import DataSource, encode_rows, read_rows
 from jobs.training.templates import TemplateName
 
 TOKENIZER = make_tokenizer()
@@ -39,7 +38,8 @@ def source(path, **changes) -> DataSource:
 
 
 def load(path, max_prompt_tokens=100, **changes):
-    return load_questions(source(path, **changes), TOKENIZER, max_prompt_tokens)
+    asked = source(path, **changes)
+    return encode_rows(read_rows(asked), asked, TOKENIZER, max_prompt_tokens)[0]
 
 
 def test_every_kind_of_source_gives_the_same_questions(tmp_path):
@@ -84,13 +84,12 @@ def test_a_question_carries_prompt_answer_and_origin(tmp_path):
     }
 
 
-def test_equal_rows_become_one_question_and_a_notice(tmp_path, caplog):
+def test_equal_rows_become_one_question_and_a_notice(tmp_path):
     path = write_lines(tmp_path / "expanded.jsonl", [*ROWS, ROWS[1], ROWS[1]])
-    with caplog.at_level(logging.WARNING):
-        questions = load(path)
+    questions, rows = encode_rows(read_rows(source(path)), source(path), TOKENIZER, 200)
     assert len(questions) == 6
     assert [q.metadata["num_rows"] for q in questions] == [1, 3, 1, 1, 1, 1]
-    assert "expanded.jsonl: 8 rows hold 6 questions; equal rows were merged." in caplog.text
+    assert rows.notices == ["expanded.jsonl: 8 rows hold 6 questions; equal rows were merged."]
 
 
 def test_rows_that_contradict_each_other_are_refused(tmp_path):

@@ -19,7 +19,6 @@ def test_packed_rows_by_hand():
     assert packed.positions.tolist() == [0, 1, 2, 0, 1, 2]
     assert packed.response_index.tolist() == [1, 2, 3, 4, 5]
     assert packed.target_ids.tolist() == [1, 2, 3, 4, 5]
-    assert packed.trajectory_index.tolist() == [0, 0, 1, 1, 1]
     assert packed.slots.tolist() == [0, 1, 2, 3, 4, 5]
     assert packed.num_slots == 6
 
