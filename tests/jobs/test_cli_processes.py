@@ -87,8 +87,10 @@ def test_second_training_command_takes_over_when_the_first_has_ended(bench: Benc
     assert first.returncode == 0
 
 
-def test_detached_training_is_looked_after_until_it_ends(bench: Bench):
-    result = run(bench.runs_root, "train", "--detach", "--set", "tags=[fails]", "--json")
+def test_detached_training_is_looked_after_until_it_ends(bench: Bench, tmp_path):
+    (tmp_path / "empty.jsonl").write_text("{}")
+    source = f"data.source={tmp_path / 'empty.jsonl'}"
+    result = run(bench.runs_root, "train", "--detach", "--set", source, "--json")
     run_id = json.loads(result.stdout)["run_id"]
     wait_until(lambda: commands.state_of(bench.runs_root, bench.run_of(run_id)).is_ended, "the run's end")
     state = commands.state_of(bench.runs_root, bench.run_of(run_id))
