@@ -127,6 +127,7 @@ def _question(index: int, row: DataRow, text: str, prompt_ids: list[int]) -> Que
         "data_source": row.data_source,
         "answer_kind": row.answer_kind,
         "ability": row.ability,
+        "question": row.question_text,
         "row": row.number,
         "num_rows": row.num_rows,
     }
