@@ -6,8 +6,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from jobs.engine_environments import EngineEnvironmentError, engine_python
+from jobs.job_specs import loop_name
 from jobs.launchers.processes import ATTEMPT_VARIABLE, ProcessIdentity, identify
 from jobs.run_directory import RunDirectory
+from jobs.specs import SpecError
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 WORKER_MODULE = "jobs.worker"
@@ -20,9 +23,12 @@ class LaunchError(Exception):
 
 
 class LocalLauncher:
-    """Starts workers that outlive their starter; the death of the starter ends none of them."""
+    """Starts workers that outlive their starter; the death of the starter ends none of them.
 
-    def __init__(self, worker_module: str | None = None, python: str = sys.executable) -> None:
+    Without `python`, each starts with the interpreter of its engine's environment.
+    """
+
+    def __init__(self, worker_module: str | None = None, python: str | None = None) -> None:
         self._worker_module = worker_module or WORKER_MODULE
         self._python = python
 
@@ -30,9 +36,10 @@ class LocalLauncher:
         """Start the worker of one attempt and return who it is; its output goes to the run's log.
 
         Raises:
-            LaunchError: The interpreter cannot be started, or the worker was gone at once.
+            LaunchError: There is no interpreter or it cannot be started, or the worker was gone at once.
         """
-        command = [self._python, "-P", "-m", self._worker_module, str(run.path.resolve()), str(attempt)]
+        python = self._python or _python_of(run)
+        command = [python, "-P", "-m", self._worker_module, str(run.path.resolve()), str(attempt)]
         variables = {ATTEMPT_VARIABLE: str(run.attempt_path(attempt).resolve())}
         with run.log_path.open("ab") as log:
             child = start_detached(command, log.fileno(), run.path, variables)
@@ -50,6 +57,15 @@ class LocalLauncher:
         """Collect the exit codes of workers that ended, so that none stays a zombie."""
         for child in _CHILDREN.values():
             child.poll()
+
+
+def _python_of(run: RunDirectory) -> str:
+    try:
+        return engine_python(loop_name(run.job_spec()))
+    except SpecError:
+        return sys.executable  # the worker itself says what is wrong with its specification
+    except EngineEnvironmentError as error:
+        raise LaunchError(str(error)) from None
 
 
 def start_detached(
