@@ -56,10 +56,13 @@ def explain(error: Exception) -> tuple[str, int]:
     from jobs.run_directory import RunDirectoryError
     from jobs.specs import SpecError
     from jobs.supervisor.instance import SupervisorRunningError
+    from jobs.workbench_instance import WorkbenchRunningError
 
     if isinstance(error, CommandError | SpecError | ArchiveError | RunDirectoryError):
         return str(error), EXIT_BAD_INPUT
-    if isinstance(error, DatabaseError | UnknownRunError | SupervisorRunningError | LaunchError | TrainingError):
+    if isinstance(error, SupervisorRunningError | WorkbenchRunningError | LaunchError | TrainingError):
+        return str(error), EXIT_FAILURE
+    if isinstance(error, DatabaseError | UnknownRunError):
         return str(error), EXIT_FAILURE
     if isinstance(error, OSError):
         return f"{error.filename or 'A file'}: {error.strerror or error}.", EXIT_FAILURE

@@ -14,7 +14,9 @@ from db import DATABASE_URL_VARIABLE
 from jobs.launchers.bound import STARTER_VARIABLE
 from jobs.launchers.local import PROJECT_ROOT, start_detached
 from jobs.run_directory import WORKBENCH_FOLDER
+from jobs.supervisor.instance import read_supervisor
 from jobs.supervisor.starting import LOG_FILE, supervisor_command
+from jobs.workbench_instance import WorkbenchInstance
 
 logger = logging.getLogger(__name__)
 
@@ -38,12 +40,19 @@ class Workbench:
         self._wants_end = False
 
     def serve(self, opens_browser: bool) -> int:
-        """Serve until SIGINT or SIGTERM, or until the pages end, and return the exit code."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        """Serve until SIGINT or SIGTERM, or until the pages end, and return the exit code.
+
+        Where a supervisor looks after the runs already, it goes on, and this workbench's own waits to take over.
+
+        Raises:
+            WorkbenchRunningError: Another workbench serves this runs root.
+        """
+        instance = WorkbenchInstance(self._runs_root)
+        self._tell_of_supervisor()
         previous = {number: signal.signal(number, self._note_end) for number in (signal.SIGINT, signal.SIGTERM)}
         supervisor = self._start_supervisor()
         pages = self._start_pages()
-        threading.Thread(target=_pass_on, args=(pages, opens_browser), daemon=True).start()
+        threading.Thread(target=_pass_on, args=(pages, opens_browser, instance), daemon=True).start()
         try:
             while not self._wants_end and pages.poll() is None:
                 if supervisor.poll() is not None:
@@ -53,9 +62,21 @@ class Workbench:
                 time.sleep(_LOOK_SECONDS)
         finally:
             _end([pages, supervisor])
+            instance.release()
             for number, handler in previous.items():
                 signal.signal(number, handler)
         return 0 if self._wants_end else pages.returncode
+
+    def _tell_of_supervisor(self) -> None:
+        supervisor = read_supervisor(self._runs_root)
+        if supervisor is not None:
+            logger.warning(
+                "A supervisor looks after %s already (pid %d, last seen %s UTC); this workbench's own takes over when it "
+                "ends.",
+                self._runs_root,
+                supervisor.pid,
+                f"{supervisor.at:%Y-%m-%d %H:%M:%S}",
+            )
 
     def _note_end(self, _number: int, _frame: object) -> None:
         self._wants_end = True
@@ -72,11 +93,13 @@ class Workbench:
         return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, start_new_session=True)
 
 
-def _pass_on(pages: "subprocess.Popen[bytes]", opens_browser: bool) -> None:
-    """Print what the pages' server prints; its first link is opened in the browser."""
+def _pass_on(pages: "subprocess.Popen[bytes]", opens_browser: bool, instance: WorkbenchInstance) -> None:
+    """Print what the pages' server prints; its link is noted and opened in the browser."""
     assert pages.stdout is not None
     for line in pages.stdout:
         text = line.decode(errors="replace").rstrip()
+        if text.startswith("http"):
+            instance.note_link(text)
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
         if opens_browser and text.startswith("http"):

@@ -148,6 +148,35 @@ def test_up_serves_the_pages_and_a_supervisor_and_ends_both(bench: Bench):
     wait_until(lambda: processes_of(bench.runs_root) == [], "both to end")
 
 
+def test_second_up_ends_and_tells_where_the_first_serves(bench: Bench):
+    first = start(bench.runs_root, "up", "--no-browser", "--port", "0", module="jobs.cli")
+    link = first.stdout.readline().strip()
+    second = start(bench.runs_root, "up", "--no-browser", "--port", "0", module="jobs.cli")
+    output, errors = second.communicate(timeout=30)
+    assert (second.returncode, output) == (1, "")
+    address, _, token = link.partition("?token=")
+    assert f"already at {address} (pid {first.pid}, since 2" in errors
+    assert errors.count("\n") == 1
+    assert token not in errors
+    assert token not in (bench.runs_root / "workbench" / "workbench.json").read_text()
+    assert urllib.request.urlopen(link, timeout=30).status == 200
+    first.send_signal(signal.SIGINT)
+    first.communicate(timeout=30)
+
+
+def test_up_says_that_a_supervisor_runs_already_and_leaves_the_runs_to_it(bench: Bench):
+    training = start(bench.runs_root, "train", "--set", "num_steps=2000")
+    wait_until(lambda: (read_supervisor(bench.runs_root) or NOBODY).pid == training.pid, "the command's supervisor")
+    process = start(bench.runs_root, "up", "--no-browser", "--port", "0", module="jobs.cli")
+    process.stdout.readline()
+    assert read_supervisor(bench.runs_root).pid == training.pid
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert f"A supervisor looks after {bench.runs_root} already (pid {training.pid}" in errors
+    training.kill()
+    training.communicate(timeout=30)
+
+
 def test_killed_up_leaves_neither_pages_nor_supervisor(bench: Bench):
     process = start(bench.runs_root, "up", "--no-browser", "--port", "0", module="jobs.cli")
     process.stdout.readline()
