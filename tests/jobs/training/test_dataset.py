@@ -79,6 +79,7 @@ def test_a_question_carries_prompt_answer_and_origin(tmp_path):
         "data_source": "openr1",
         "answer_kind": "math",
         "ability": "math",
+        "question": "What is 2+3?",
         "row": 3,
         "num_rows": 1,
     }
