@@ -33,6 +33,11 @@ def current_revision(database: Database) -> str | None:
         return _read_revision(connection)
 
 
+def is_known(revision: str) -> bool:
+    """Return whether this program can bring a schema of this revision up to date."""
+    return revision in {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+
+
 def upgrade(database: Database) -> str:
     """Bring the schema to this program's revision and return it; nothing happens where it is there already.
 
@@ -57,8 +62,7 @@ def _upgrade(connection: Connection) -> None:
     if connection.dialect.name != "sqlite":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _UPGRADE_LOCK})
     revision = _read_revision(connection)
-    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
-    if revision is not None and revision not in known:
+    if revision is not None and not is_known(revision):
         raise NewerSchemaError(
             f"The database has schema {revision}, newer than {newest_revision()} which this version knows: install "
             "the newer version, or build the database anew with `exgrpo db rebuild`."

@@ -93,6 +93,18 @@ def open_database(url: str | None, runs_root: Path, *, upgrades: bool = True) ->
     return database
 
 
+def sqlite_path(url: str | None, runs_root: Path) -> Path | None:
+    """Return the file of the database at `url`, whether or not it is there; None for PostgreSQL.
+
+    Raises:
+        DatabaseError: `url` names no kind of database that this program knows.
+    """
+    if url is None:
+        return runs_root / SQLITE_FILE
+    place = _parse(url)
+    return Path(place.database or "") if place.get_backend_name() == "sqlite" else None
+
+
 def _sqlite_url(runs_root: Path) -> URL:
     path = Path(runs_root).resolve() / SQLITE_FILE
     path.parent.mkdir(parents=True, exist_ok=True)

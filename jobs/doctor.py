@@ -12,8 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from jobs.supervisor.instance import read_supervisor
+from jobs.workbench_instance import read_workbench
 
 MIN_FREE_GIB = 5.0
 GIB = 1024**3
@@ -38,7 +40,7 @@ class Check:
 
 
 def examine(runs_root: Path, database_url: str | None, port: int) -> list[Check]:
-    """Run every check; a check never raises. The runs root and its database are made if missing."""
+    """Run every check; a check never raises, and leaves everything as it was."""
     checks: list[tuple[str, Callable[[], Check]]] = [
         ("Python", check_python),
         ("PyTorch", check_torch),
@@ -49,7 +51,7 @@ def examine(runs_root: Path, database_url: str | None, port: int) -> list[Check]
         ("runs root", lambda: check_runs_root(runs_root)),
         ("disk", lambda: check_disk(runs_root)),
         ("database", lambda: check_database(database_url, runs_root)),
-        ("port", lambda: check_port(port)),
+        ("port", lambda: check_port(port, runs_root)),
         ("supervisor", lambda: check_supervisor(runs_root)),
     ]
     return [_guarded(name, check) for name, check in checks]
@@ -102,15 +104,16 @@ def check_package(name: str, distribution: str, advice: str) -> Check:
 
 
 def check_runs_root(runs_root: Path) -> Check:
-    """The runs root can be written and its file system knows locks."""
+    """The runs root can be written, or made, and its file system knows locks."""
+    folder = next(path for path in (runs_root.absolute(), *runs_root.absolute().parents) if path.exists())
     try:
-        runs_root.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=runs_root, prefix=".doctor-") as file:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".doctor-") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         advice = "Choose a folder you may write on a file system with locks: --runs-root or EXGRPO_RUNS_ROOT."
-        return Check("runs root", CheckResult.FAILURE, f"{runs_root}: {error.strerror}", advice)
-    return Check("runs root", CheckResult.OK, str(runs_root))
+        return Check("runs root", CheckResult.FAILURE, f"{folder}: {error.strerror}", advice)
+    detail = str(runs_root) if runs_root.exists() else f"{runs_root}, not there yet; the first run makes it"
+    return Check("runs root", CheckResult.OK, detail)
 
 
 def check_disk(runs_root: Path) -> Check:
@@ -123,7 +126,7 @@ def check_disk(runs_root: Path) -> Check:
 
 
 def check_database(database_url: str | None, runs_root: Path) -> Check:
-    """The database opens, its schema brought up to date on the way."""
+    """The database opens, and this version knows its schema."""
     from jobs.supervisor.reading import describe_database
 
     is_good, detail = describe_database(database_url, runs_root)
@@ -131,14 +134,17 @@ def check_database(database_url: str | None, runs_root: Path) -> Check:
     return Check("database", CheckResult.OK if is_good else CheckResult.FAILURE, detail, advice)
 
 
-def check_port(port: int) -> Check:
-    """The port of the UI is free."""
+def check_port(port: int, runs_root: Path) -> Check:
+    """The port of the pages is free, or held by the workbench of this runs root."""
+    workbench = read_workbench(runs_root)
+    if workbench is not None and urlsplit(workbench.address).port == port:
+        return Check("port", CheckResult.OK, f"{port} is that of this runs root's workbench (pid {workbench.pid})")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:
-            advice = "A workbench may run already; else choose another: `exgrpo up --port N`."
+            advice = "Another program has it; choose another: `exgrpo up --port N`."
             return Check("port", CheckResult.WARNING, f"{port} is in use", advice)
     return Check("port", CheckResult.OK, f"{port} is free")
 

@@ -71,8 +71,8 @@ class Workbench:
         supervisor = read_supervisor(self._runs_root)
         if supervisor is not None:
             logger.warning(
-                "A supervisor looks after %s already (pid %d, last seen %s UTC); this workbench's own takes over when it "
-                "ends.",
+                "A supervisor looks after %s already (pid %d, last seen %s UTC); it goes on, and this workbench's own "
+                "takes over when it ends.",
                 self._runs_root,
                 supervisor.pid,
                 f"{supervisor.at:%Y-%m-%d %H:%M:%S}",

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from db.queries import runs
-from db.session import Database, open_database
+from db.schema import current_revision, is_known, newest_revision
+from db.session import Database, DatabaseError, open_database, sqlite_path
 from jobs.run_directory import list_run_directories
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import SupervisorRunningError
@@ -69,17 +70,25 @@ def rebuild_index(runs_root: Path, database_url: str | None) -> int:
 
 
 def describe_database(database_url: str | None, runs_root: Path) -> tuple[bool, str]:
-    """Return whether the database opens, and what it is or what was wrong."""
-    from db.schema import current_revision
-    from db.session import DatabaseError
-
+    """Return whether the database can be used, and what it is or what is wrong; nothing is made or changed."""
     try:
-        database = open_database(database_url, runs_root)
+        path = sqlite_path(database_url, runs_root)
+        if path is not None and not path.is_file():
+            return True, "SQLite, not there yet; the first run makes it"
+        database = open_database(database_url, runs_root, upgrades=False)
     except DatabaseError as error:
         return False, str(error)
     try:
-        kind = "SQLite" if database.is_sqlite else "PostgreSQL"
-        num_runs = sum(runs.count_runs(database).values())
-        return True, f"{kind}, schema {current_revision(database)}, {num_runs} runs"
+        return _describe_schema(database)
     finally:
         database.close()
+
+
+def _describe_schema(database: Database) -> tuple[bool, str]:
+    kind = "SQLite" if database.is_sqlite else "PostgreSQL"
+    revision = current_revision(database)
+    if revision is not None and not is_known(revision):
+        return False, f"{kind}, schema {revision}, newer than {newest_revision()} which this version knows"
+    if revision != newest_revision():
+        return True, f"{kind}, schema {revision or 'none'}, brought to {newest_revision()} when next used"
+    return True, f"{kind}, schema {revision}, {sum(runs.count_runs(database).values())} runs"

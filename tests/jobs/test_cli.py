@@ -1,6 +1,8 @@
 """The command line in this process: what it prints, refuses and exits with."""
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from typer.testing import CliRunner
 from jobs import commands
 from jobs.cli import app
 from jobs.specs import TrainSpec
+from jobs.workbench_instance import WorkbenchInstance
 
 CLI = CliRunner(env={"EXGRPO_RUNS_ROOT": "", "NO_COLOR": "1", "COLUMNS": "200"})
 
@@ -174,6 +177,41 @@ def test_doctor_finds_this_machine_fit(runs_root):
     assert checks["Python"]["result"] == "ok"
     assert checks["database"]["result"] == "ok"
     assert {"GPU", "Ray", "verl", "vLLM", "port", "disk"} <= checks.keys()
+
+
+def test_doctor_leaves_a_folder_as_it_was(runs_root, tmp_path):
+    assert invoke(runs_root, "doctor").exit_code == 0
+    assert invoke(tmp_path, "doctor", "--database-url", f"sqlite:///{tmp_path / 'mine.db'}").exit_code == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_upgrades_no_database_and_says_that_it_is_old(runs_root, tmp_path):
+    url = f"sqlite:///{tmp_path / 'old.db'}"
+    (tmp_path / "old.db").touch()
+    checks = {check["name"]: check for check in json.loads(invoke(runs_root, "doctor", "--json").stdout)}
+    assert "not there yet" in checks["database"]["detail"]
+    old = json.loads(invoke(runs_root, "doctor", "--json", "--database-url", url).stdout)
+    assert any(check["detail"].startswith("SQLite, schema none, brought to ") for check in old)
+    again = json.loads(invoke(runs_root, "doctor", "--json", "--database-url", url).stdout)
+    assert again == old
+
+
+def test_doctor_tells_a_database_of_a_newer_version(runs_root, tmp_path):
+    path = tmp_path / "newer.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE alembic_version (version_num TEXT)")
+        connection.execute("INSERT INTO alembic_version VALUES ('9999')")
+        connection.commit()
+    result = invoke(runs_root, "doctor", "--database-url", f"sqlite:///{path}")
+    assert result.exit_code == 1
+    assert "schema 9999, newer than" in result.output
+
+
+def test_doctor_knows_the_port_of_this_runs_root_s_workbench(runs_root):
+    instance = WorkbenchInstance(runs_root)
+    instance.note_link("http://127.0.0.1:8642/?token=secret")
+    assert "8642 is that of this runs root's workbench" in invoke(runs_root, "doctor", "--port", "8642").output
+    instance.release()
 
 
 def test_doctor_fails_with_advice_where_the_database_cannot_be_opened(runs_root):
