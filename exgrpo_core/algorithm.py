@@ -11,6 +11,7 @@ from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import PolicyEngine, RolloutRequest
 from exgrpo_core.experience_management.question_selection import QuestionDraw, draw_questions
 from exgrpo_core.policy_optimization.advantages import assign_advantages
+from exgrpo_core.policy_optimization.batch_check import check_mini_batches
 from exgrpo_core.policy_optimization.mixed_batch import build_mini_batches
 from exgrpo_core.replay import choose_replays, list_candidates, score_candidates
 from exgrpo_core.state import ExGRPOState
@@ -52,6 +53,7 @@ def exgrpo_step(state: ExGRPOState, engine: PolicyEngine, config: ExGRPOConfig) 
     # Phase 2, experiential policy optimization: Eq. ExGRPO.
     assign_advantages(report.groups, config)
     mini_batches = build_mini_batches(report.groups, config, state.rng)
+    check_mini_batches(mini_batches, config)
     with clock.phase("update"):
         update_metrics = engine.update(mini_batches, config.objective_settings(is_started))
 

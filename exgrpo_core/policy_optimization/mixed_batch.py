@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exgrpo_core.config import ExGRPOConfig
+from exgrpo_core.config import ExGRPOConfig, ObjectiveSettings
 from exgrpo_core.types import Float32Array, Int32Array, RolloutGroup
 
 
@@ -40,6 +40,13 @@ class MiniBatch:
     def num_tokens(self) -> int:
         """Response tokens over which the entropy bonus averages."""
         return sum(row.token_ids.size for row in self.rows)
+
+
+def rows_that_count(mini_batch: MiniBatch, objective: ObjectiveSettings) -> list[TrainingRow]:
+    """Return the rows that have a gradient: all with an entropy bonus or KL penalty, else those with an advantage."""
+    if objective.entropy_coefficient > 0.0 or objective.kl_coefficient > 0.0:
+        return mini_batch.rows
+    return [row for row in mini_batch.rows if row.advantage != 0.0]
 
 
 def group_rows(group: RolloutGroup, config: ExGRPOConfig) -> list[TrainingRow]:

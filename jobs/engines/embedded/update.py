@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from exgrpo_core.config import ObjectiveSettings
-from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow
+from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow, rows_that_count
 from exgrpo_core.policy_optimization.objective import LossInputs, LossOutputs, LossScale, exgrpo_loss, summarize_sums
 from jobs.engines.embedded.model import PolicyModel
 from jobs.engines.embedded.optimizer import PolicyOptimizer
@@ -81,7 +81,7 @@ class PolicyUpdater:
         return tally.metrics()
 
     def _step(self, mini_batch: MiniBatch, objective: ObjectiveSettings, tally: UpdateTally, is_first: bool) -> None:
-        rows = _rows_that_count(mini_batch, objective)
+        rows = rows_that_count(mini_batch, objective)
         sequences = [TokenSequence(row.prompt_ids, row.token_ids) for row in rows]
         scale = LossScale(mini_batch.num_trajectories, mini_batch.num_tokens)
         # Copies of the weights are stale after this step, and their memory is better used in it.
@@ -129,12 +129,6 @@ class PolicyUpdater:
             entropies=scores.entropies,
             reference_log_probs=reference_log_probs,
         )
-
-
-def _rows_that_count(mini_batch: MiniBatch, objective: ObjectiveSettings) -> list[TrainingRow]:
-    if objective.entropy_coefficient > 0.0 or objective.kl_coefficient > 0.0:
-        return mini_batch.rows
-    return [row for row in mini_batch.rows if row.advantage != 0.0]
 
 
 def _check_finite(outputs: LossOutputs) -> None:
