@@ -82,8 +82,8 @@ def _render_text(text: str) -> str:
 def _data_settings(spec: TrainSpec, run_path: Path) -> dict[str, Value]:
     config = spec.algorithm
     return {
-        "data.train_files": [str(training_file(run_path))],
-        "data.val_files": [str(held_out_file(run_path) if spec.data.num_held_out else training_file(run_path))],
+        "data.train_files": str(training_file(run_path)),
+        "data.val_files": str(held_out_file(run_path) if spec.data.num_held_out else training_file(run_path)),
         "data.train_batch_size": config.batch_size,
         "data.gen_batch_size": 1,
         "data.max_prompt_length": config.max_prompt_tokens,
@@ -173,6 +173,7 @@ def _reward_settings(spec: TrainSpec) -> dict[str, Value]:
         return {
             "reward.custom_reward_function.path": REWARD_MODULE,
             "reward.custom_reward_function.name": REWARD_FUNCTION,
+            "+reward.custom_reward_function.reward_kwargs.requires_think_end": spec.data.requires_think_end,
         }
     return {
         "reward.reward_model.enable": True,

@@ -42,7 +42,7 @@ def test_grpo_normalises_and_takes_the_mean_over_a_trajectorys_own_tokens():
 def test_everything_verl_writes_lies_in_the_run_directory():
     found = settings(verl_spec())
     assert found["trainer.default_local_dir"] == f"'{RUN}/verl/checkpoints'"
-    assert found["data.train_files"] == f"['{RUN}/verl/training.parquet']"
+    assert found["data.train_files"] == f"'{RUN}/verl/training.parquet'"
 
 
 def test_without_held_out_questions_verl_never_validates():
@@ -51,7 +51,8 @@ def test_without_held_out_questions_verl_never_validates():
 
 
 def test_answers_are_graded_by_this_project_and_never_by_verls_math_graders():
-    found = settings(verl_spec())
+    found = settings(verl_spec(data={"requires_think_end": True}))
+    assert found["+reward.custom_reward_function.reward_kwargs.requires_think_end"] == "True"
     assert found["reward.custom_reward_function.path"] == "'pkg://jobs.engines.verl_ray.reward'"
 
 

@@ -1,0 +1,93 @@
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobs.engines.verl_ray.overrides import verl_overrides
+from jobs.specs import TrainSpec, load_preset, parse_spec, preset_names
+
+config_check = pytest.importorskip("jobs.engines.verl_ray.config_check", reason="needs the verl environment")
+pytestmark = pytest.mark.verl
+
+RUN = Path("/runs/20260101-a run")
+
+
+def check(spec: TrainSpec, *words: str) -> dict:
+    return config_check.check([*verl_overrides(spec, RUN), *words], config_check.config_folder())
+
+
+def problems(*words: str) -> list[str]:
+    return config_check.check(["actor_rollout_ref.rollout.name=vllm", *words], config_check.config_folder())["problems"]
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_makes_a_configuration_that_verl_knows(name):
+    spec = load_preset(name).model_copy(update={"engine": "verl"})
+    found = check(spec)
+    assert found["problems"] == []
+    assert found["config"]["actor_rollout_ref"]["rollout"]["n"] == spec.algorithm.rollouts_per_question
+    assert found["config"]["trainer"]["default_local_dir"] == f"{RUN}/verl/checkpoints"
+    assert found["config"]["actor_rollout_ref"]["actor"]["optim"]["betas"] == [spec.optim.beta1, spec.optim.beta2]
+
+
+@pytest.mark.parametrize("content", [{"model": {"device": "cpu"}}, {"verl": {"strategy": "megatron"}}])
+def test_settings_without_a_gpu_and_for_megatron_are_known_too(content):
+    found = check(parse_spec({"engine": "verl"} | content, "test"))
+    assert found["problems"] == []
+    strategy = "megatron" if "verl" in content else "fsdp2"
+    assert found["config"]["actor_rollout_ref"]["actor"]["strategy"] == strategy
+
+
+def test_own_override_wins_over_the_specification():
+    found = check(parse_spec({"engine": "verl", "verl": {"overrides": ["trainer.save_freq=7"]}}, "test"))
+    assert found["config"]["trainer"]["save_freq"] == 7
+
+
+@pytest.mark.parametrize(
+    ("word", "sentence"),
+    [
+        ("trainer.total_epoch=3", "trainer.total_epoch: .*did you mean trainer.total_epochs?"),
+        ("actor_rollout_ref.actor.ppo_mini_batch=3", "did you mean actor_rollout_ref.actor.ppo_mini_batch_size?"),
+        ("model.path=x", "did you mean actor_rollout_ref.model.path?"),
+        ("+traner.x=1", "traner.x: verl 0.9.1 has no such setting"),
+        ("trainer.save_freq=often", 'trainer.save_freq: expected a whole number .*, got "often"'),
+        ("actor_rollout_ref.rollout.n=2.5", "actor_rollout_ref.rollout.n: expected a whole number"),
+        ("data.shuffle=1", "data.shuffle: expected true or false"),
+        ("actor_rollout_ref.actor.loss_agg_mode=null", "loss_agg_mode: expected a text"),
+        ("a b", "a b: is not KEY=VALUE"),
+    ],
+)
+def test_unknown_and_wrongly_typed_keys_name_themselves(word, sentence):
+    (found,) = problems(word)
+    assert re.search(sentence, found)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "+trainer.note=mine",
+        "+actor_rollout_ref.model.override_config.attn_implementation=sdpa",
+        "data.seed=3",
+        "actor_rollout_ref.actor.optim.lr=1",
+        "actor_rollout_ref.actor.entropy_coeff=0.01",
+        "trainer.logger=[console,wandb]",
+        "trainer.logger=console",
+        "data.train_files=[a.parquet,b.parquet]",
+        "model_engine=megatron",
+    ],
+)
+def test_what_verl_takes_is_let_through(word):
+    assert problems(word) == []
+
+
+def test_the_program_reads_and_writes_json():
+    program = [sys.executable, "-m", "jobs.engines.verl_ray.config_check"]
+    words = json.dumps(["actor_rollout_ref.rollout.name=vllm", "trainer.nodes=2"]).encode()
+    found = json.loads(subprocess.run(program, input=words, capture_output=True, check=True).stdout)
+    assert found == {
+        "problems": ["trainer.nodes: verl 0.9.1 has no such setting; did you mean trainer.nnodes?"],
+        "config": None,
+    }
