@@ -8,6 +8,7 @@ from pathlib import Path
 from jobs.attempt_files import LOCK_FILE, Heartbeat, read_heartbeat, read_outcome
 from jobs.file_lock import is_locked
 from jobs.launchers.processes import ProcessIdentity, is_alive, works_on
+from jobs.launchers.ray_jobs_contact import read_contact, was_heard_of
 from jobs.run_directory import RunDirectory
 from jobs.status import ENDED, RunStatus
 
@@ -57,7 +58,9 @@ def _attempt_state(run: RunDirectory, attempt: int) -> RunState:
     outcome = read_outcome(path)
     if outcome is not None:
         return RunState(outcome.status, outcome.reason, attempt, heartbeat, outcome.at)
-    if not has_worker(path, heartbeat.worker if heartbeat else None):
+    contact = read_contact(path)
+    worker = heartbeat.worker if heartbeat else None
+    if not (has_worker(path, worker) if contact is None else was_heard_of(contact, heartbeat)):
         return RunState(RunStatus.LOST, GONE if heartbeat else NEVER_STARTED, attempt, heartbeat)
     if run.stop_requested():
         return RunState(RunStatus.STOPPING, "", attempt, heartbeat)

@@ -32,6 +32,11 @@ class LocalLauncher:
         self._worker_module = worker_module or WORKER_MODULE
         self._python = python
 
+    @property
+    def worker_module(self) -> str:
+        """The program that its workers run."""
+        return self._worker_module
+
     def start(self, run: RunDirectory, attempt: int) -> ProcessIdentity:
         """Start the worker of one attempt and return who it is; its output goes to the run's log.
 

@@ -2,6 +2,7 @@
 
 import ipaddress
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import quote, urlsplit
@@ -114,7 +115,7 @@ class RayJobsApi:
         self._ask("DELETE", _path(submission_id), can_be_missing=True)
 
     def _ask(
-        self, method: str, path: str, body: dict[str, object] | None = None, *, can_be_missing: bool = False
+        self, method: str, path: str, body: Mapping[str, object] | None = None, *, can_be_missing: bool = False
     ) -> httpx.Response:
         try:
             answer = self._send(method, path, self._headers, body)
@@ -131,7 +132,7 @@ class RayJobsApi:
         return answer
 
     def _send(
-        self, method: str, path: str, headers: dict[str, str], body: dict[str, object] | None = None
+        self, method: str, path: str, headers: dict[str, str], body: Mapping[str, object] | None = None
     ) -> httpx.Response:
         return self._client.request(method, path, headers=headers, json=body)
 

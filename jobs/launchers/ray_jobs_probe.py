@@ -25,12 +25,12 @@ LEAVE_SECONDS = 5.0
 
 def answer_question(folder: str, node_id: str) -> dict[str, Any]:
     """Copy the question into this machine's answer and return the versions of what is installed here."""
-    versions = {}
+    versions: dict[str, str | None] = {}
     for name in ("ray", "verl"):
         try:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            versions[name] = ""
+            versions[name] = None
     error = ""
     try:
         question = (Path(folder) / "question").read_text(encoding="ascii")

@@ -15,8 +15,9 @@ from jobs.launchers.local import LaunchError, LocalLauncher
 from jobs.run_directory import AttemptClaimedError, RunDirectory, RunDirectoryError, check_run_id
 from jobs.run_state import RunState, read_state
 from jobs.status import RunStatus
+from jobs.supervisor.choosing import Watch, watch_to_adopt, watch_to_start
 from jobs.supervisor.instance import SingleInstance
-from jobs.supervisor.watch import AttemptWatch, StopPolicy
+from jobs.supervisor.watch import StopPolicy
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ class Supervisor:
         self._states: dict[str, RunState] = {}
         self._asked: dict[str, int] = {}
         self._waiting: dict[str, int] = {}
-        self._watches: dict[str, AttemptWatch] = {}
+        self._watches: dict[str, Watch] = {}
         self._troubles: dict[str, str] = {}
 
     @property
@@ -120,6 +121,8 @@ class Supervisor:
 
     def close(self) -> None:
         """Give the right back; runs that are under way go on."""
+        for watch in self._watches.values():
+            watch.close()
         self._index.close()
         self._instance.release()
 
@@ -138,7 +141,8 @@ class Supervisor:
         for run_id in self._runs.keys() - names:
             del self._runs[run_id]
             self._states.pop(run_id, None)
-            self._watches.pop(run_id, None)
+            if watch := self._watches.pop(run_id, None):
+                watch.close()
         new = {name for name in names - self._runs.keys() if _is_run(self._runs_root / name)}
         for run_id in new:
             self._runs[run_id] = RunDirectory(self._runs_root / run_id)
@@ -148,14 +152,12 @@ class Supervisor:
     def _adopt(self, run: RunDirectory) -> None:
         attempt = run.newest_attempt()
         if attempt:
-            self._watches[run.run_id] = self._new_watch(run, attempt)
-
-    def _new_watch(self, run: RunDirectory, attempt: int) -> AttemptWatch:
-        return AttemptWatch(run, attempt, self._settings.stop_policy, self._launcher)
+            policy = self._settings.stop_policy
+            self._watches[run.run_id] = watch_to_adopt(run, attempt, policy, self._launcher)
 
     def _watch(self, run: RunDirectory) -> None:
         if self._watches[run.run_id].look() is not None:
-            del self._watches[run.run_id]
+            self._watches.pop(run.run_id).close()
 
     def _start_waiting(self) -> set[str]:
         """Start waiting runs in the order of their asking while there is room; return those no longer waiting."""
@@ -180,7 +182,8 @@ class Supervisor:
         attempt = self._asked[run.run_id]
         with contextlib.suppress(AttemptClaimedError):
             run.claim_attempt(attempt)
-            watch = self._watches[run.run_id] = self._new_watch(run, attempt)
+            watch = watch_to_start(run, attempt, self._settings.stop_policy, self._launcher)
+            self._watches[run.run_id] = watch
             try:
                 watch.start()
             except (LaunchError, OSError) as error:

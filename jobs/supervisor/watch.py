@@ -61,6 +61,9 @@ class AttemptWatch:
         """
         self._worker = self._launcher.start(self.run, self.attempt)
 
+    def close(self) -> None:
+        """Let the attempt go on by itself."""
+
     def look(self) -> Outcome | None:
         """Do what is due now; return the outcome once the attempt is over and none of its processes is left."""
         worker = self._know_worker()
@@ -88,7 +91,7 @@ class AttemptWatch:
 
     def _press(self, worker: ProcessIdentity | None) -> None:
         """Make a worker stop that was asked to and has not."""
-        waited = self._seconds_since_stop()
+        waited = seconds_since_stop(self.run)
         if worker is None or waited < self._policy.grace_seconds or not works_on(worker, self._path):
             return
         if waited >= self._policy.grace_seconds + self._policy.term_seconds:
@@ -107,7 +110,7 @@ class AttemptWatch:
         if not lock.acquire():
             return None
         try:
-            was_killed = self._seconds_since_stop() >= self._policy.grace_seconds + self._policy.term_seconds
+            was_killed = seconds_since_stop(self.run) >= self._policy.grace_seconds + self._policy.term_seconds
             if was_killed:
                 return write_outcome(self._path, RunStatus.STOPPED, KILLED)
             return write_outcome(self._path, *self._guess_end(worker))
@@ -128,9 +131,10 @@ class AttemptWatch:
         name = signal.Signals(-exit_code).name
         return RunStatus.LOST, f"Its process was ended by {name}; resume it from its newest checkpoint."
 
-    def _seconds_since_stop(self) -> float:
-        """Return for how long a stop has been asked for, negative when it is not."""
-        try:
-            return max(0.0, time.time() - self.run.stop_path.stat().st_mtime)
-        except FileNotFoundError:
-            return -1.0
+
+def seconds_since_stop(run: RunDirectory) -> float:
+    """Return for how long a stop has been asked for, negative when it is not."""
+    try:
+        return max(0.0, time.time() - run.stop_path.stat().st_mtime)
+    except FileNotFoundError:
+        return -1.0

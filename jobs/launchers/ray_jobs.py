@@ -1,0 +1,265 @@
+"""Runs a worker as a job on a Ray cluster that is there already, through Ray's Jobs API."""
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from jobs.engine_environments import Pins, verl_pins
+from jobs.launchers.local import PROJECT_ROOT, WORKER_MODULE, LaunchError
+from jobs.launchers.processes import ATTEMPT_VARIABLE
+from jobs.launchers.ray_jobs_api import RayJob, RayJobsApi, RayJobsError, RayUnreachableError
+from jobs.launchers.ray_jobs_contact import RayContact
+from jobs.launchers.ray_jobs_rules import (
+    Machine,
+    check_address,
+    check_ray_version,
+    check_size,
+    check_versions,
+    needs_token,
+    plain_command,
+)
+from jobs.run_directory import RunDirectory
+from jobs.verl_specs import RAY_TOKEN_VARIABLE, VerlSpec
+
+PROBE_MODULE = "jobs.launchers.ray_jobs_probe"
+REACH_SECONDS = 15.0
+PROBE_SECONDS = 40.0
+"""Reaching the cluster and probing it end within a minute, one way or the other."""
+TERM_SECONDS = 30
+"""Between Ray's SIGTERM and SIGKILL, when a job is stopped by force."""
+
+_POLL_SECONDS = 0.5
+_REPORT = re.compile(rb"^EXGRPO-PROBE (\[.*\])$", re.MULTILINE)
+
+
+class NotWantedError(Exception):
+    """A stop was asked for before the job was handed to Ray."""
+
+
+class RayJobsLauncher:
+    """The job of one attempt on a cluster. Its submission id is the run's id and the attempt."""
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        attempt: int,
+        spec: VerlSpec,
+        *,
+        worker_module: str = WORKER_MODULE,
+        pins: Sequence[Pins] | None = None,
+    ) -> None:
+        self._spec = spec
+        self._pins = verl_pins() if pins is None else pins
+        self._worker_module = worker_module
+        self._attempt = attempt
+        self._run_path = run.path.resolve()
+        self._run_id = run.run_id
+        self.attempt_path = run.attempt_path(attempt).resolve()
+        self._token = os.environ.get(RAY_TOKEN_VARIABLE)
+        self._api = RayJobsApi(spec.ray.address or "", self._token)
+
+    @property
+    def submission_id(self) -> str:
+        """The job's name on the cluster."""
+        return self._id_of(self._attempt)
+
+    def close(self) -> None:
+        """Let the connections go; the job goes on."""
+        self._api.close()
+
+    def check(self) -> None:
+        """Check the address and the job's command line; nothing is asked of the cluster yet.
+
+        Raises:
+            LaunchError: The job must not be started like this.
+        """
+        check_address(self._spec, self._token)
+        self._entrypoint()
+
+    def new_contact(self) -> RayContact:
+        """Return what is known of the job before it is handed to Ray."""
+        return RayContact(
+            attempt_path=str(self.attempt_path),
+            address=self._api.address,
+            submission_id=self.submission_id,
+            is_submitted=False,
+            is_over=False,
+            log_bytes=0,
+            seen_at=time.time(),
+        )
+
+    def prepare(self, is_wanted: Callable[[], bool]) -> str:
+        """Ask the cluster everything that a start depends on, and return one line on what it is.
+
+        Raises:
+            LaunchError: It cannot be reached, is another version, too small, or does not share the runs root.
+            NotWantedError: `is_wanted` turned false meanwhile.
+        """
+        try:
+            self._reach(is_wanted)
+            self._end_earlier_attempts()
+            machines = self._find_machines(is_wanted)
+        except RayJobsError as error:
+            raise LaunchError(str(error)) from None
+        check_versions(machines, self._pins)
+        check_size(machines, self._spec)
+        num_gpus = sum(machine.num_gpus for machine in machines)
+        return f"Ray at {self._api.address}: {len(machines)} machines, {num_gpus} GPUs, storage shared."
+
+    def submit(self) -> None:
+        """Hand the job to Ray; a second time changes nothing."""
+        try:
+            self._api.submit(self.submission_id, self._entrypoint(), self._environment(is_worker=True))
+        except RayJobsError as error:
+            raise LaunchError(str(error)) from None
+
+    def job(self) -> RayJob | None:
+        """Return the job as Ray knows it; RayJobsError if Ray cannot be asked."""
+        return self._api.job(self.submission_id)
+
+    def log(self) -> bytes:
+        """Return everything that the job has printed; RayJobsError if Ray cannot be asked."""
+        return self._api.log(self.submission_id)
+
+    def stop(self) -> None:
+        """End the job by force: SIGTERM and, 30 seconds later, SIGKILL; RayJobsError if Ray cannot be asked."""
+        self._api.stop(self.submission_id)
+
+    def sweep(self) -> str:
+        """End what is left of the job on any machine; return a sentence on what could not be ended, mostly nothing.
+
+        Raises:
+            RayJobsError: The cluster could not be asked.
+        """
+        reports = self._probe("sweep", self.attempt_path, lambda: True)
+        failed = [str(report["host"]) for report in reports if report.get("error") or report.get("num_left")]
+        return f"Processes of it may be left on {', '.join(failed)}; look there." if failed else ""
+
+    def _entrypoint(self) -> str:
+        return plain_command("python", "-P", "-m", self._worker_module, str(self._run_path), str(self._attempt))
+
+    def _id_of(self, attempt: int) -> str:
+        return f"{self._run_id}-{attempt:04d}"
+
+    def _environment(self, *, is_worker: bool) -> dict[str, str]:
+        folder = str(self._spec.ray.working_dir or PROJECT_ROOT)
+        environment = dict(self._spec.ray.environment)
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, environment.get("PYTHONPATH")]))
+        if is_worker:
+            environment[ATTEMPT_VARIABLE] = str(self.attempt_path)
+            environment["RAY_JOB_STOP_WAIT_TIME_S"] = str(TERM_SECONDS)
+        return environment
+
+    def _reach(self, is_wanted: Callable[[], bool]) -> None:
+        give_up_at = time.monotonic() + REACH_SECONDS
+        while True:
+            try:
+                version = self._api.ray_version()
+                break
+            except RayUnreachableError:
+                if time.monotonic() >= give_up_at:
+                    raise
+            _wait(is_wanted)
+        check_ray_version(self._api.address, version, self._pins)
+        if needs_token(self._spec) and not self._api.asks_for_token():
+            raise LaunchError(_open_cluster(self._api.address))
+
+    def _end_earlier_attempts(self) -> None:
+        """End jobs of earlier attempts that were lost and yet live, so that no two workers write to one run."""
+        give_up_at = time.monotonic() + TERM_SECONDS + REACH_SECONDS
+        for attempt in range(1, self._attempt):
+            name = self._id_of(attempt)
+            job = self._api.job(name)
+            if job is not None and not job.is_over:
+                self._api.stop(name)
+            while job is not None and not job.is_over:
+                if time.monotonic() >= give_up_at:
+                    raise LaunchError(f"{name}: an earlier attempt still runs; end it: ray job stop {name}.")
+                time.sleep(_POLL_SECONDS)
+                job = self._api.job(name)
+
+    def _find_machines(self, is_wanted: Callable[[], bool]) -> list[Machine]:
+        """Ask every machine for its versions and to copy a nonce in the attempt's folder, and read the copies back."""
+        folder = self.attempt_path / "storage-check"
+        folder.mkdir(exist_ok=True)
+        nonce = secrets.token_hex(16)
+        (folder / "question").write_text(nonce, encoding="ascii")
+        try:
+            machines = [Machine.of_report(report) for report in self._probe("storage", folder, is_wanted)]
+            strangers = [machine for machine in machines if machine.error or not _has_answer(folder, machine, nonce)]
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        if strangers:
+            hosts = ", ".join(f"{machine.host} ({machine.error or 'its file is not here'})" for machine in strangers)
+            raise LaunchError(
+                f"{self.attempt_path.parents[2]}: the runs root is not shared with {hosts}; mount the same file system "
+                "there under the same path, or choose another --runs-root."
+            )
+        return machines
+
+    def _probe(self, action: str, folder: Path, is_wanted: Callable[[], bool]) -> list[dict[str, Any]]:
+        """Run the probe as a job of its own and return its report, a record for each machine."""
+        name = f"{self.submission_id}-{action}-{secrets.token_hex(3)}"
+        command = plain_command("python", "-P", "-m", PROBE_MODULE, action, str(folder))
+        give_up_at = time.monotonic() + PROBE_SECONDS
+        self._api.submit(name, command, self._environment(is_worker=False))
+        try:
+            while (job := self._api.job(name)) is not None and not job.is_over:
+                if time.monotonic() >= give_up_at:
+                    raise RayJobsError(
+                        f"{self._api.address}: the cluster did not run a small job within {PROBE_SECONDS:.0f} s; is "
+                        "it whole (`ray status`)?"
+                    )
+                _wait(is_wanted)
+            found = _REPORT.search(log := self._api.log(name))
+        except BaseException:
+            with contextlib.suppress(RayJobsError):
+                self._api.stop(name)
+            raise
+        with contextlib.suppress(RayJobsError):
+            self._api.delete(name)
+        if found is None:
+            raise RayJobsError(
+                f"{self._api.address}: the cluster cannot run this project ({_last_line(log, job)}); activate the "
+                "environment of `make verl-env` before `ray start`, and check verl.ray.working_dir."
+            )
+        reports: list[dict[str, Any]] = json.loads(found[1])
+        return reports
+
+
+def _open_cluster(address: str) -> str:
+    return (
+        f"{address}: the cluster is on another machine and lets in everyone; start it with RAY_AUTH_MODE=token, or "
+        "insist with verl.ray.allow_unauthenticated."
+    )
+
+
+def _wait(is_wanted: Callable[[], bool]) -> None:
+    if not is_wanted():
+        raise NotWantedError
+    time.sleep(_POLL_SECONDS)
+
+
+def _has_answer(folder: Path, machine: Machine, nonce: str) -> bool:
+    """Look for a machine's copy of the nonce, for as long as a network file system may take to show it."""
+    give_up_at = time.monotonic() + 5.0
+    while True:
+        with contextlib.suppress(OSError):
+            os.listdir(folder)  # makes NFS look again
+            if (folder / f"answer-{machine.node_id}").read_text(encoding="ascii") == nonce:
+                return True
+        if time.monotonic() >= give_up_at:
+            return False
+        time.sleep(_POLL_SECONDS)
+
+
+def _last_line(log: bytes, job: RayJob | None) -> str:
+    lines = [line for line in log.decode(errors="replace").splitlines() if line.strip()]
+    return lines[-1].strip().rstrip(".") if lines else (job.message if job else "Ray forgot the job")

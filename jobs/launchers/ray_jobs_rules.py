@@ -1,0 +1,114 @@
+"""What has to hold before a job is sent to a Ray cluster; what does not hold is refused in one sentence."""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jobs.engine_environments import Pins
+from jobs.launchers.local import LaunchError
+from jobs.launchers.ray_jobs_api import is_loopback
+from jobs.verl_specs import RAY_TOKEN_VARIABLE, VerlSpec
+
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One machine of a cluster, as the probe found it; `error` says why it could not copy the nonce."""
+
+    node_id: str
+    host: str
+    num_gpus: int
+    error: str
+    versions: Mapping[str, str | None]
+
+    @classmethod
+    def of_report(cls, report: Mapping[str, Any]) -> "Machine":
+        """Read a machine's part of the probe's report."""
+        return cls(
+            str(report["node_id"]),
+            str(report["host"]),
+            int(report["num_gpus"]),
+            str(report["error"]),
+            dict(report.get("versions", {})),
+        )
+
+
+def check_address(spec: VerlSpec, token: str | None) -> None:
+    """Refuse a cluster on another machine that no token protects, unless the user insists.
+
+    Raises:
+        LaunchError: It is another machine's and no token is set.
+    """
+    if needs_token(spec) and not token:
+        raise LaunchError(
+            f"{spec.ray.address}: is on another machine and {RAY_TOKEN_VARIABLE} is not set; start the cluster with "
+            "RAY_AUTH_MODE=token and set its token, or insist with verl.ray.allow_unauthenticated."
+        )
+
+
+def needs_token(spec: VerlSpec) -> bool:
+    """Tell whether the cluster has to ask for a token: it is on another machine and the user does not insist."""
+    return not (spec.ray.allow_unauthenticated or is_loopback(spec.ray.address or ""))
+
+
+def plain_command(*words: str) -> str:
+    """Return a command for Ray, which hands it to a shell: only words that a shell leaves alone are taken.
+
+    The program takes the shell's place, so that signals reach it and exit codes are its own.
+
+    Raises:
+        LaunchError: A word holds something else, such as a blank.
+    """
+    for word in words:
+        if _PLAIN_WORD.fullmatch(word) is None:
+            raise LaunchError(
+                f"{word!r}: a job on a Ray cluster expects a path of letters, digits and _ @ % + = : , . / -; choose "
+                "another --runs-root."
+            )
+    return f"exec {shlex.join(words)}"
+
+
+def check_ray_version(address: str, version: str, pins: Sequence[Pins]) -> None:
+    """Refuse a cluster of another Ray.
+
+    Raises:
+        LaunchError: It runs a version that no constraints file names.
+    """
+    wanted = sorted({pin.versions["ray"] for pin in pins if "ray" in pin.versions})
+    if wanted and version not in wanted:
+        raise LaunchError(
+            f"{address}: the cluster runs Ray {version}, expected {' or '.join(wanted)}; start it from the environment "
+            "of `make verl-env`."
+        )
+
+
+def check_versions(machines: Sequence[Machine], pins: Sequence[Pins]) -> None:
+    """Refuse machines that have other packages than a constraints file asks for.
+
+    Raises:
+        LaunchError: One of them; the message names it and what it has.
+    """
+    for machine in machines:
+        found = [pin.differences(machine.versions) for pin in pins]
+        if found and all(found):
+            nearest = sorted(found, key=len)[0]
+            raise LaunchError(
+                f"{machine.host}: {', '.join(nearest)}; install the environment of `make verl-env` there."
+            )
+
+
+def check_size(machines: Sequence[Machine], spec: VerlSpec) -> None:
+    """Refuse a cluster that is too small.
+
+    Raises:
+        LaunchError: Too few of its machines have the GPUs that are asked for.
+    """
+    sizes = sorted((machine.num_gpus for machine in machines), reverse=True)
+    if sum(size >= spec.gpus_per_node for size in sizes) < spec.num_nodes:
+        raise LaunchError(
+            f"verl.num_nodes, verl.gpus_per_node: {spec.num_nodes} x {spec.gpus_per_node} GPUs are asked for, the "
+            f"cluster's machines have {', '.join(map(str, sizes))}; add machines or ask for less."
+        )

@@ -1,0 +1,52 @@
+"""Which launcher and watch an attempt gets: by the specification at its start, by its files ever after."""
+
+from typing import Protocol
+
+from jobs.attempt_files import Outcome
+from jobs.launchers.local import LocalLauncher
+from jobs.launchers.ray_jobs import RayJobsLauncher
+from jobs.launchers.ray_jobs_contact import read_contact
+from jobs.run_directory import RunDirectory
+from jobs.specs import SpecError, TrainSpec
+from jobs.supervisor.ray_watch import RayWatch
+from jobs.supervisor.watch import AttemptWatch, StopPolicy
+
+
+class Watch(Protocol):
+    """Looks after one attempt. Calls return at once and may be made from one thread only."""
+
+    @property
+    def has_outcome(self) -> bool:
+        """Whether the last word is written; processes of the attempt may still be on their way out."""
+        ...
+
+    def start(self) -> None:
+        """Start the attempt, once; LaunchError if that cannot be."""
+        ...
+
+    def look(self) -> Outcome | None:
+        """Do what is due now; return the outcome once the attempt is over and nothing of it is left."""
+        ...
+
+    def close(self) -> None:
+        """Let the attempt go on by itself."""
+        ...
+
+
+def watch_to_start(run: RunDirectory, attempt: int, policy: StopPolicy, local: LocalLauncher) -> Watch:
+    """Return the watch that starts an attempt, on this machine or on the Ray cluster that the specification names."""
+    try:
+        spec = run.job_spec()
+    except SpecError:
+        return AttemptWatch(run, attempt, policy, local)  # the worker itself says what is wrong
+    if not isinstance(spec, TrainSpec) or spec.engine != "verl" or spec.verl.ray.address is None:
+        return AttemptWatch(run, attempt, policy, local)
+    return RayWatch(run, attempt, policy, RayJobsLauncher(run, attempt, spec.verl, worker_module=local.worker_module))
+
+
+def watch_to_adopt(run: RunDirectory, attempt: int, policy: StopPolicy, local: LocalLauncher) -> Watch:
+    """Return the watch of an attempt that was started before, and may be over."""
+    if read_contact(run.attempt_path(attempt)) is None:
+        return AttemptWatch(run, attempt, policy, local)
+    launcher = RayJobsLauncher(run, attempt, run.spec().verl, worker_module=local.worker_module)
+    return RayWatch(run, attempt, policy, launcher)

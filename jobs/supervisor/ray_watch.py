@@ -1,0 +1,230 @@
+"""One attempt that runs as a job on a Ray cluster: started, followed, stopped, judged when nobody answers any more."""
+
+import logging
+import os
+import signal
+import threading
+import time
+from dataclasses import replace
+
+from jobs.attempt_files import Outcome, read_heartbeat, read_outcome, write_outcome
+from jobs.launchers.local import LaunchError
+from jobs.launchers.ray_jobs import NotWantedError, RayJobsLauncher
+from jobs.launchers.ray_jobs_api import RayJob, RayJobsError, RayJobStatus
+from jobs.launchers.ray_jobs_contact import SILENCE_SECONDS, RayContact, read_contact, write_contact
+from jobs.run_directory import RunDirectory
+from jobs.run_state import GONE, STOPPED_IN_QUEUE
+from jobs.status import RunStatus
+from jobs.supervisor.watch import KILLED, StopPolicy, seconds_since_stop
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 2.0
+_OUTCOME_SECONDS = 10.0
+"""A worker that ended by itself has left its last word, which a network file system may show this much later."""
+_STOP_AGAIN_SECONDS = 60.0
+_LOG_BYTES_A_SECOND = 5_000_000
+"""Ray hands out whole logs only, so a long one is asked for less often."""
+_CLOSE_SECONDS = 30.0
+_NOT_SUBMITTED = "The supervisor ended before the job was handed to the cluster; resume it."
+_FORGOTTEN = "the cluster does not know the job any more; was it restarted?"
+
+
+class RayWatch:
+    """Watches one attempt on a cluster, from a thread of its own: a cluster that does not answer holds up nobody.
+
+    Built again after a restart of the supervisor it goes on from files and from what the cluster says.
+    """
+
+    def __init__(self, run: RunDirectory, attempt: int, policy: StopPolicy, launcher: RayJobsLauncher) -> None:
+        self.run = run
+        self.attempt = attempt
+        self._path = run.attempt_path(attempt)
+        self._policy = policy
+        self._launcher = launcher
+        self._is_closed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._is_new = False
+        self._heard_at = time.monotonic()
+        self._beat_at = 0.0
+        self._stopped_at: float | None = None
+        self._log_due_at = 0.0
+
+    @property
+    def has_outcome(self) -> bool:
+        """Whether the last word is written; processes of the attempt may still be on their way out."""
+        return read_outcome(self._path) is not None
+
+    def start(self) -> None:
+        """Begin to launch the job, once.
+
+        Raises:
+            LaunchError: It may not be sent where it shall run.
+        """
+        self._launcher.check()
+        write_contact(self._path, self._launcher.new_contact())
+        self._is_new = True
+        self.look()
+
+    def look(self) -> Outcome | None:
+        """Return the outcome once the attempt is over and nothing of it is left, as far as the cluster can tell."""
+        outcome, contact = read_outcome(self._path), read_contact(self._path)
+        if contact is None or (contact.is_over and outcome is not None):
+            return outcome
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._work, name=f"ray-{self.run.run_id}", daemon=True)
+            self._thread.start()
+        return None
+
+    def close(self) -> None:
+        """Let the attempt go on by itself."""
+        self._is_closed.set()
+        if self._thread is not None:
+            self._thread.join(_CLOSE_SECONDS)
+        self._launcher.close()
+
+    def _work(self) -> None:
+        try:
+            if self._is_new:
+                self._is_new = False
+                self._launch()
+            while not self._known().is_over and not self._is_closed.is_set():
+                self._follow()
+                self._is_closed.wait(POLL_SECONDS)
+        except (LaunchError, NotWantedError) as error:
+            self._give_up(error)
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            logger.warning("%s cannot be followed: %s", self.run.run_id, error)
+            self._is_closed.wait(POLL_SECONDS)
+
+    def _known(self) -> RayContact:
+        contact = read_contact(self._path)
+        if contact is None:
+            raise FileNotFoundError(f"{self._path}: what is known of the Ray job is gone.")
+        return contact
+
+    def _note(self, **changes: object) -> None:
+        write_contact(self._path, replace(self._known(), **changes))  # type: ignore[arg-type]
+
+    def _say(self, line: str) -> None:
+        with self.run.log_path.open("ab") as log:
+            log.write(f"{line}\n".encode())
+
+    def _launch(self) -> None:
+        self._say(self._launcher.prepare(self._is_wanted))
+        if not self._is_wanted():
+            raise NotWantedError
+        self._launcher.submit()
+        self._note(is_submitted=True, seen_at=time.time())
+        self._say(f"Handed to Ray as {self._launcher.submission_id}.")
+
+    def _is_wanted(self) -> bool:
+        self._note(seen_at=time.time())
+        return not self.run.stop_requested() and not self._is_closed.is_set()
+
+    def _give_up(self, error: Exception) -> None:
+        if isinstance(error, LaunchError):
+            self._end(RunStatus.FAILED, str(error))
+        elif self.run.stop_requested():
+            self._end(RunStatus.STOPPED, STOPPED_IN_QUEUE)
+
+    def _follow(self) -> None:
+        """Ask the cluster once, and do what its answer calls for."""
+        self._hear_worker()
+        try:
+            job = self._launcher.job()
+            if job is None:
+                self._judge(_FORGOTTEN if self._known().is_submitted else "")
+                return
+            self._heard_at = time.monotonic()
+            self._copy_log(job.is_over)
+            if job.is_over:
+                self._bury(job)
+            else:
+                self._note(is_submitted=True, seen_at=time.time())
+                self._press()
+        except RayJobsError as error:
+            self._judge(str(error))
+
+    def _hear_worker(self) -> None:
+        """Take a new heartbeat for a sign of life; clocks of two machines are not compared."""
+        heartbeat = read_heartbeat(self._path)
+        beat_at = heartbeat.at.timestamp() if heartbeat else 0.0
+        if beat_at != self._beat_at:
+            self._beat_at, self._heard_at = beat_at, time.monotonic()
+
+    def _judge(self, trouble: str) -> None:
+        """End an attempt of which neither the cluster nor the worker has given a sign for too long."""
+        if not trouble:
+            self._end(RunStatus.LOST, _NOT_SUBMITTED)
+        elif self.has_outcome or time.monotonic() - self._heard_at >= SILENCE_SECONDS:
+            self._say(f"Ray: {trouble}")
+            self._end(RunStatus.LOST, f"Its cluster is gone or out of reach: {trouble} Resume it from its checkpoint.")
+
+    def _copy_log(self, is_over: bool) -> None:
+        """Append what the job has printed since; while it runs, whole lines."""
+        if not is_over and time.monotonic() < self._log_due_at:
+            return
+        printed = self._launcher.log()
+        self._log_due_at = time.monotonic() + len(printed) / _LOG_BYTES_A_SECOND
+        end = len(printed) if is_over else printed.rfind(b"\n") + 1
+        begin = self._known().log_bytes
+        if end > begin:
+            with self.run.log_path.open("ab") as log:
+                log.write(printed[begin:end])
+            self._note(log_bytes=end)
+
+    def _press(self) -> None:
+        """Make Ray end a job that was asked to stop and has not."""
+        now = time.monotonic()
+        is_due = self._stopped_at is None or now - self._stopped_at >= _STOP_AGAIN_SECONDS
+        if seconds_since_stop(self.run) >= self._policy.grace_seconds and is_due:
+            logger.warning("%s: asking Ray to end the job, which did not stop by itself.", self.run.run_id)
+            self._launcher.stop()
+            self._stopped_at = now
+
+    def _bury(self, job: RayJob) -> None:
+        """Give the last word on a job that is over, once nothing of it is left on any machine."""
+        if job.exit_code in (0, 1):
+            self._wait_for_outcome()
+        try:
+            left = self._launcher.sweep()
+        except RayJobsError as error:
+            left = f"Whether anything of it is left could not be seen: {error}"
+        if left:
+            self._say(left)
+        status, reason = self._guess_end(job)
+        self._end(status, f"{reason} {left}".strip())
+
+    def _wait_for_outcome(self) -> None:
+        give_up_at = time.monotonic() + _OUTCOME_SECONDS
+        while not self.has_outcome and time.monotonic() < give_up_at:
+            os.listdir(self._path)  # makes NFS look again
+            self._is_closed.wait(0.5)
+
+    def _guess_end(self, job: RayJob) -> tuple[RunStatus, str]:
+        """Return what to say of a job whose worker left no last word."""
+        if job.status is RayJobStatus.STOPPED:
+            was_asked = seconds_since_stop(self.run) >= 0
+            return (
+                RunStatus.STOPPED,
+                KILLED if was_asked else "It was ended from Ray; resume goes on from a checkpoint.",
+            )
+        if job.exit_code is None:
+            message = (job.message.splitlines() or ["it gave no reason"])[0].rstrip(".")
+            has_run = read_heartbeat(self._path) is not None
+            status = RunStatus.LOST if has_run else RunStatus.FAILED
+            return status, f"Ray {'lost' if has_run else 'could not start'} it ({message})."
+        if job.exit_code > 0:
+            return (
+                RunStatus.FAILED,
+                f"Its process ended with exit code {job.exit_code} before it could say why; see log.txt.",
+            )
+        if job.exit_code == 0:
+            return RunStatus.LOST, GONE
+        name = signal.Signals(-job.exit_code).name
+        return RunStatus.LOST, f"Its process was ended by {name}; resume it from its newest checkpoint."
+
+    def _end(self, status: RunStatus, reason: str) -> None:
+        write_outcome(self._path, status, reason)
+        self._note(is_over=True)
