@@ -7,12 +7,17 @@ from pathlib import Path
 import yaml
 
 from jobs.eval_specs import EvalSpec, parse_eval_spec
+from jobs.judge_specs import JudgeSpec, parse_judge_spec
 from jobs.specs import SpecError, TrainSpec, parse_spec
 
-JobSpec = TrainSpec | EvalSpec
+JobSpec = TrainSpec | EvalSpec | JudgeSpec
 """A specification of any kind; all have `kind`, `name` and `tags`."""
 
-_PARSERS: dict[str, Callable[[object, str], JobSpec]] = {"train": parse_spec, "eval": parse_eval_spec}
+_PARSERS: dict[str, Callable[[object, str], JobSpec]] = {
+    "train": parse_spec,
+    "eval": parse_eval_spec,
+    "judge": parse_judge_spec,
+}
 
 
 def parse_any_spec(content: object, origin: str) -> JobSpec:

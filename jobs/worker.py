@@ -51,7 +51,14 @@ def load_embedded_loop() -> JobLoop:
     return run_training
 
 
-LOOP_LOADERS: dict[str, Callable[[], JobLoop]] = {"embedded": load_embedded_loop}
+def load_judge_loop() -> JobLoop:
+    """Return the loop of a judge, which needs no engine."""
+    from jobs.judging.loop import run_judging
+
+    return run_judging
+
+
+LOOP_LOADERS: dict[str, Callable[[], JobLoop]] = {"embedded": load_embedded_loop, "judge": load_judge_loop}
 """What loads a job's loop: a training run's by its engine, another job's by its kind (`job_specs.loop_name`)."""
 
 

@@ -1,0 +1,185 @@
+"""Asks a judge's server one question: bounded in time and size, tried again where that can help, never raising.
+
+Whatever a server does, the outcome is an answer or a reason; only what makes every further request pointless, a
+refused key or an unknown model, is an error.
+"""
+
+import asyncio
+import json
+import os
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from jobs.control import TrainingError
+from jobs.judge_specs import API_KEY_VARIABLE, JudgeServerSpec
+from jobs.judging.addresses import Endpoint
+from jobs.judging.pacing import RequestPacer, Spending, guess_tokens, wait_before
+
+MAX_BODY_BYTES = 2 << 20
+"""Larger answers are not read to the end."""
+_CONNECT_SECONDS = 10.0
+_HINT_CHARS = 200
+_POINTLESS = {401: f"check the key in {API_KEY_VARIABLE}", 403: f"check the key in {API_KEY_VARIABLE}",
+              404: "check server.address and server.model"}  # fmt: skip
+_WORTH_ANOTHER_TRY = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeAnswer:
+    """What came back: the answer's text, or "" and the reason why there is none.
+
+    `num_tokens` is what the server counted; where it did not say, None for one try, the most it can be for them all.
+    """
+
+    text: str
+    reason: str
+    num_requests: int = 1
+    num_tokens: int | None = None
+    is_failure: bool = False
+    """Whether the server is to blame rather than the question: it was not reached, or answered no completion."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Try:
+    answer: JudgeAnswer
+    is_worth_another: bool = False
+    wait_seconds: float | None = None
+
+
+class JudgeClient:
+    """Speaks to one server. Use it as an async context manager, in one event loop."""
+
+    def __init__(self, spec: JudgeServerSpec, endpoint: Endpoint, spending: Spending) -> None:
+        self._spec = spec
+        self._endpoint = endpoint
+        self._spending = spending
+        self._pacer = RequestPacer(spec.requests_per_minute)
+        self._key = os.environ.get(API_KEY_VARIABLE, "").strip()
+        # No environment proxies: a request goes to the number that was checked. Redirects are not followed.
+        limits = httpx.Limits(max_connections=spec.num_parallel)
+        timeout = httpx.Timeout(spec.timeout_seconds, connect=_CONNECT_SECONDS)
+        self._http = httpx.AsyncClient(trust_env=False, follow_redirects=False, limits=limits, timeout=timeout)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._http.aclose()
+
+    async def ask(self, messages: list[dict[str, str]], key: str) -> JudgeAnswer:
+        """Return the server's answer, after several tries if need be; `key` tells servers that know such a request.
+
+        Raises:
+            SpendCapError: The next try could go over the spend cap.
+            TrainingError: The server refuses the key or knows no such model.
+        """
+        num_tokens = guess_tokens(messages, self._spec.max_tokens)
+        attempt = num_spent = 0
+        while True:
+            attempt += 1
+            await self._pacer.wait_turn()
+            self._spending.reserve(num_tokens)
+            used: int | None = None
+            try:
+                outcome = await self._try(messages, key)
+                used = outcome.answer.num_tokens
+            finally:
+                self._spending.settle(num_tokens, used)
+            num_spent += num_tokens if used is None else used
+            if not outcome.is_worth_another or attempt == self._spec.num_tries:
+                return replace(outcome.answer, num_requests=attempt, num_tokens=num_spent)
+            await asyncio.sleep(wait_before(attempt, self._spec.retry_seconds, outcome.wait_seconds))
+
+    async def _try(self, messages: list[dict[str, str]], key: str) -> _Try:
+        try:
+            # httpx's own timeouts start anew with each byte that trickles in; this one does not.
+            async with asyncio.timeout(self._spec.timeout_seconds):
+                return await self._send(messages, key)
+        except (TimeoutError, httpx.TimeoutException):
+            return _failed("timeout", is_worth_another=True)
+        except httpx.HTTPError as error:
+            return _failed(f"connection: {self._redacted(type(error).__name__)}", is_worth_another=True)
+
+    async def _send(self, messages: list[dict[str, str]], key: str) -> _Try:
+        body = {
+            "model": self._spec.model,
+            "messages": messages,
+            "temperature": self._spec.temperature,
+            "top_p": self._spec.top_p,
+            "max_tokens": self._spec.max_tokens,
+            "n": 1,
+            "stream": False,
+        }
+        headers = {"Host": self._endpoint.host, "Accept-Encoding": "identity", "Idempotency-Key": key}
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
+        request = self._http.stream(
+            "POST",
+            self._endpoint.url,
+            json=body,
+            headers=headers,
+            extensions={"sni_hostname": self._endpoint.hostname},
+        )
+        async with request as response:
+            content = await _read_bounded(response)
+            if response.status_code != httpx.codes.OK:
+                return self._refusal(response, content)
+            return _failed("answer_too_large") if content is None else self._answer(content)
+
+    def _refusal(self, response: httpx.Response, content: bytes | None) -> _Try:
+        status = response.status_code
+        hint = self._redacted(" ".join((content or b"").decode("utf-8", "replace").split()))[:_HINT_CHARS]
+        if status in _POINTLESS:
+            raise TrainingError(f"The judge's server answers {status}; {_POINTLESS[status]} ({hint}).")
+        is_worth_another = status in _WORTH_ANOTHER_TRY
+        # What a server refuses it does not charge for.
+        answer = JudgeAnswer("", f"http_{status}", num_tokens=0, is_failure=is_worth_another)
+        return _Try(answer, is_worth_another, _retry_after(response))
+
+    def _answer(self, content: bytes) -> _Try:
+        """Read a body; only JSON of the known shape with an answer that ended by itself is one."""
+        try:
+            document = json.loads(content)
+            choice = document["choices"][0]
+            text, finish = choice["message"]["content"], choice.get("finish_reason")
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            return _failed("no_completion_json", is_worth_another=True)
+        num_tokens = _used_tokens(document)
+        if not isinstance(text, str) or finish != "stop":
+            reason = "answer_cut_off" if finish == "length" else "no_finished_answer"
+            return _Try(JudgeAnswer("", reason, num_tokens=num_tokens))
+        return _Try(JudgeAnswer(self._redacted(text), "", num_tokens=num_tokens))
+
+    def _redacted(self, text: str) -> str:
+        return text.replace(self._key, "[key]") if self._key else text
+
+
+def _failed(reason: str, is_worth_another: bool = False) -> _Try:
+    return _Try(JudgeAnswer("", reason, is_failure=is_worth_another), is_worth_another)
+
+
+async def _read_bounded(response: httpx.Response) -> bytes | None:
+    """Return the body, None if it is too large."""
+    content = bytearray()
+    async for chunk in response.aiter_bytes():
+        content += chunk
+        if len(content) > MAX_BODY_BYTES:
+            return None
+    return bytes(content)
+
+
+def _retry_after(response: httpx.Response) -> float | None:
+    text = response.headers.get("Retry-After", "")
+    return float(text) if text.isdecimal() and len(text) < 9 else None
+
+
+def _used_tokens(document: dict[str, Any]) -> int | None:
+    usage = document.get("usage")
+    count = usage.get("total_tokens") if isinstance(usage, dict) else None
+    is_count = isinstance(count, int) and not isinstance(count, bool) and count >= 0
+    return count if is_count else None

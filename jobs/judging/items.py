@@ -1,0 +1,170 @@
+"""The chains of thought to judge: read from a training run's files, or from a file with human labels."""
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow.parquet as pq
+
+from jobs.control import TrainingError
+from jobs.judge_specs import JudgedSpec
+from jobs.run_directory import RunDirectory
+from jobs.trajectory_file import read_questions
+
+_QUESTIONS_FILE = "questions-training.parquet"
+_ALL_STEPS_HOLD = -1
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedItem:
+    """One chain of thought with its problem.
+
+    `item_id` is unique within its source. `details` are those of the question. `label` is a human's verdict where
+    the source has one.
+    """
+
+    item_id: str
+    problem: str
+    solution: str
+    attempt: int | None = None
+    trajectory_id: int | None = None
+    label: bool | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a trajectory lies: cheap enough to hold all of a run."""
+
+    path: Path
+    row: int
+
+
+class RunItems:
+    """The trajectories of a training run that are to be judged, in order of step; texts are read file by file."""
+
+    def __init__(self, run: RunDirectory, chosen: JudgedSpec) -> None:
+        self.source = run.run_id
+        self._questions = _read_questions(run)
+        files = counted_step_files(run)
+        steps = [step for step in sorted(files) if _is_in(step, chosen)]
+        places = [_Place(files[step], row) for step in steps for row in _rows_to_judge(files[step], chosen)]
+        self._places = _draw(places, chosen)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __iter__(self) -> Iterator[JudgedItem]:
+        for path, places in groupby(self._places, key=lambda place: place.path):
+            table = pq.read_table(path, columns=["trajectory_id", "question_index", "text"])
+            attempt = int(path.parent.parent.name)
+            for place in places:
+                row = {name: table[name][place.row].as_py() for name in table.column_names}
+                yield self._item(row, attempt)
+
+    def _item(self, row: dict[str, Any], attempt: int) -> JudgedItem:
+        question = self._questions[row["question_index"]]
+        details = json.loads(question["details"])
+        problem = details.get("question") or question["prompt_text"]
+        trajectory_id = row["trajectory_id"]
+        return JudgedItem(f"{attempt}/{trajectory_id}", problem, row["text"], attempt, trajectory_id, details=details)
+
+
+class LabelledItems:
+    """The solutions of a file with human labels, such as ProcessBench: JSON lines of id, problem, steps and label."""
+
+    def __init__(self, path: Path, chosen: JudgedSpec) -> None:
+        self.source = path.name
+        items = [item for item, is_correct in _read_labelled(path) if is_correct or not chosen.only_correct]
+        self._items = _draw(items, chosen)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[JudgedItem]:
+        return iter(self._items)
+
+
+Items = RunItems | LabelledItems
+
+
+def open_items(runs_root: Path, chosen: JudgedSpec) -> Items:
+    """Return what is to be judged.
+
+    Raises:
+        RunDirectoryError: There is no such run.
+        TrainingError: The run or file cannot be read, or holds nothing to judge.
+    """
+    items: Items
+    if chosen.file is not None:
+        items = LabelledItems(chosen.file, chosen)
+    else:
+        assert chosen.run_id is not None
+        items = RunItems(RunDirectory.open(runs_root, chosen.run_id), chosen)
+    if not len(items):
+        raise TrainingError(f"{items.source}: holds no response to judge; widen `judged`.")
+    return items
+
+
+def counted_step_files(run: RunDirectory) -> dict[int, Path]:
+    """Return the trajectory file of each step; of a step that a later attempt did again, that attempt's."""
+    counted: dict[int, Path] = {}
+    for attempt in run.attempts():
+        paths = (run.attempt_path(attempt) / "trajectories").glob("step-*.parquet")
+        own = {int(path.stem.removeprefix("step-")): path for path in paths}
+        if own:
+            first = min(own)
+            counted = {step: path for step, path in counted.items() if step < first} | own
+    return counted
+
+
+def _read_questions(run: RunDirectory) -> dict[int, dict[str, Any]]:
+    paths = (run.attempt_path(attempt) / _QUESTIONS_FILE for attempt in run.attempts())
+    path = next((path for path in paths if path.is_file()), None)
+    if path is None:
+        raise TrainingError(f"{run.run_id}: has recorded no training questions; name a training run that has started.")
+    return {question["question_index"]: question for question in read_questions(path)["questions"]}
+
+
+def _is_in(step: int, chosen: JudgedSpec) -> bool:
+    return (chosen.first_step or 0) <= step and (chosen.last_step is None or step <= chosen.last_step)
+
+
+def _rows_to_judge(path: Path, chosen: JudgedSpec) -> list[int]:
+    table = pq.read_table(path, columns=["is_replayed", "reward"])
+    pairs = zip(table["is_replayed"].to_pylist(), table["reward"].to_pylist(), strict=True)
+    return [
+        row
+        for row, (is_replayed, reward) in enumerate(pairs)
+        if not is_replayed and (reward >= 1.0 or not chosen.only_correct)
+    ]
+
+
+def _draw(found: Sequence[Found], chosen: JudgedSpec) -> list[Found]:
+    """Return as many as are wanted, drawn evenly, in their order."""
+    if chosen.limit is None or len(found) <= chosen.limit:
+        return list(found)
+    places = random.Random(chosen.seed).sample(range(len(found)), chosen.limit)
+    return [found[place] for place in sorted(places)]
+
+
+def _read_labelled(path: Path) -> Iterator[tuple[JudgedItem, bool]]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise TrainingError(f"{path}: cannot be read ({type(error).__name__}); give a file of JSON lines.") from None
+    for number, line in enumerate(lines, start=1):
+        try:
+            row = json.loads(line)
+            solution = "\n\n".join(row["steps"])
+            item = JudgedItem(str(row["id"]), row["problem"], solution, label=row["label"] == _ALL_STEPS_HOLD)
+            yield item, bool(row.get("final_answer_correct", True))
+        except (ValueError, KeyError, TypeError):
+            raise TrainingError(
+                f"{path}, line {number}: expected JSON with id, problem, steps and label (-1: every step holds)."
+            ) from None

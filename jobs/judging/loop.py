@@ -1,0 +1,91 @@
+"""The judge's job: from a specification to one recorded vote on each chain of thought, resumed where it ended."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+
+from jobs.control import Control, TrainingError
+from jobs.judge_specs import JudgeServerSpec, JudgeSpec
+from jobs.judging.addresses import AddressRefusedError, check_endpoint
+from jobs.judging.client import JudgeAnswer, JudgeClient
+from jobs.judging.items import Items, open_items
+from jobs.judging.oracle import ORACLE_MODEL, judge_chain
+from jobs.judging.pacing import Spending
+from jobs.judging.polling import Poll, Task
+from jobs.judging.prompt import load_judge_prompt
+from jobs.judging.records import VoteRecords
+from jobs.judging.votes import Ledger, read_ledger
+from jobs.recorder import RunRecorder
+from jobs.run_directory import RunDirectory, RunDirectoryError
+from jobs.status import RunStatus
+
+logger = logging.getLogger(__name__)
+
+ORACLE_PROMPT = "none"
+_NO_COST = JudgeAnswer("", "", num_requests=0, num_tokens=0)
+
+
+def run_judging(spec: JudgeSpec, run: RunDirectory, recorder: RunRecorder, control: Control) -> RunStatus:
+    """Run or resume a judge; return `succeeded`, or `stopped` where a stop was asked for. No vote is asked for twice.
+
+    Raises:
+        TrainingError: There is nothing to judge, the server is refused or of no use, or the spend cap is reached.
+    """
+    try:
+        items = open_items(run.path.parent, spec.judged)
+        ledger = read_ledger(run)
+        logger.info("%s: %d responses, %d votes are in already.", items.source, len(items), len(ledger.votes))
+        if spec.server is None:
+            return _ask_oracle(spec, items, ledger, recorder, control)
+        return asyncio.run(_ask_server(spec, spec.server, items, ledger, run.run_id, recorder, control))
+    except (RunDirectoryError, AddressRefusedError) as error:
+        raise TrainingError(str(error)) from error
+    except ExceptionGroup as group:
+        raise _first_error(group) from group
+
+
+def _ask_oracle(spec: JudgeSpec, items: Items, ledger: Ledger, recorder: RunRecorder, control: Control) -> RunStatus:
+    records = VoteRecords(
+        recorder, control, source=items.source, judge=ORACLE_MODEL, prompt=ORACLE_PROMPT, num_all=len(items)
+    )
+    records.start(len(ledger.votes))
+    for task in _tasks(spec, items, ledger):
+        if control.stop_requested():
+            return RunStatus.STOPPED
+        records.add(task.item, task.vote, judge_chain(task.item), _NO_COST)
+    return RunStatus.SUCCEEDED
+
+
+async def _ask_server(
+    spec: JudgeSpec,
+    server: JudgeServerSpec,
+    items: Items,
+    ledger: Ledger,
+    job_id: str,
+    recorder: RunRecorder,
+    control: Control,
+) -> RunStatus:
+    endpoint = await check_endpoint(server.address, server.allows_internal_addresses)
+    prompt = load_judge_prompt()
+    spending = Spending(server.max_requests, server.max_total_tokens, ledger.num_requests, ledger.num_tokens)
+    num_all = len(items) * spec.num_votes
+    records = VoteRecords(
+        recorder, control, source=items.source, judge=server.model, prompt=prompt.version_name, num_all=num_all
+    )
+    records.start(len(ledger.votes), spending)
+    async with JudgeClient(server, endpoint, spending) as client:
+        poll = Poll(client, server, prompt, records, job_id)
+        is_done = await poll.run(_tasks(spec, items, ledger), control)
+    return RunStatus.SUCCEEDED if is_done else RunStatus.STOPPED
+
+
+def _tasks(spec: JudgeSpec, items: Items, ledger: Ledger) -> Iterator[Task]:
+    for item in items:
+        for vote in range(spec.num_votes):
+            if (item.item_id, vote) not in ledger.votes:
+                yield Task(item, vote)
+
+
+def _first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error = group.exceptions[0]
+    return _first_error(error) if isinstance(error, BaseExceptionGroup) else error

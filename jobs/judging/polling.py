@@ -1,0 +1,121 @@
+"""Asking a server for votes on many chains of thought at once, recording each as soon as it is in."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jobs.control import Control, TrainingError
+from jobs.judge_specs import JudgeServerSpec
+from jobs.judging.client import JudgeAnswer, JudgeClient
+from jobs.judging.items import JudgedItem
+from jobs.judging.pacing import SpendCapError, guess_tokens
+from jobs.judging.prompt import MAX_TEXT_CHARS, JudgePrompt
+from jobs.judging.records import VoteRecords
+from jobs.judging.verdict import JudgeVerdict, VoteOutcome, read_verdict
+
+logger = logging.getLogger(__name__)
+
+MAX_FAILURES_IN_A_ROW = 20
+STOP_GRACE_SECONDS = 10.0
+"""After a stop is asked for, answers under way are waited for this long: they are paid for."""
+_LOOK_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One vote that is still to be asked for."""
+
+    item: JudgedItem
+    vote: int
+
+
+class Poll:
+    """Keeps `num_parallel` requests under way until there are no tasks, a stop, the spend cap or a dead server."""
+
+    def __init__(
+        self, client: JudgeClient, spec: JudgeServerSpec, prompt: JudgePrompt, records: VoteRecords, job_id: str
+    ) -> None:
+        self._client = client
+        self._spec = spec
+        self._prompt = prompt
+        self._records = records
+        self._job_id = job_id
+        self._capped_by = ""
+        self._is_over = False
+        self._failed: list[tuple[Task, JudgeAnswer]] = []
+        """Questions that got no answer in a row. Should it be the server, they are asked again when resumed."""
+
+    async def run(self, tasks: Iterator[Task], control: Control) -> bool:
+        """Ask for every vote and return whether all are in; False where a stop was asked for.
+
+        Raises:
+            TrainingError: The spend cap is reached, or the server is of no use.
+        """
+        async with asyncio.TaskGroup() as group:
+            askers = [group.create_task(self._ask_on(tasks)) for _ in range(self._spec.num_parallel)]
+            watcher = group.create_task(self._watch(askers, control))
+            await asyncio.wait(askers)
+            watcher.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watcher
+        self._keep_failures()
+        if self._capped_by:
+            raise TrainingError(
+                f"The spend cap ends the judging: {self._capped_by}. {self._records.num_done} votes of "
+                f"{self._records.num_all} are in and stay."
+            )
+        return not self._is_over
+
+    async def _watch(self, askers: list[asyncio.Task[None]], control: Control) -> None:
+        while not control.stop_requested():
+            await asyncio.sleep(_LOOK_SECONDS)
+        self._is_over = True
+        await asyncio.sleep(STOP_GRACE_SECONDS)
+        for asker in askers:
+            asker.cancel()
+
+    async def _ask_on(self, tasks: Iterator[Task]) -> None:
+        while not (self._is_over or self._capped_by):
+            task = next(tasks, None)
+            if task is None:
+                return
+            try:
+                await self._ask(task)
+            except SpendCapError as cap:
+                self._capped_by = str(cap)
+
+    async def _ask(self, task: Task) -> None:
+        item = task.item
+        if max(len(item.problem), len(item.solution)) > MAX_TEXT_CHARS:
+            verdict = JudgeVerdict(VoteOutcome.UNJUDGED, "text_too_long")
+            self._records.add(item, task.vote, verdict, JudgeAnswer("", "", num_requests=0, num_tokens=0))
+            return
+        messages = self._prompt.messages(item.problem, item.solution)
+        self._records.note_asked(item, task.vote, guess_tokens(messages, self._spec.max_tokens))
+        answer = await self._client.ask(messages, f"{self._job_id}/{item.item_id}/{task.vote}")
+        if answer.is_failure:
+            self._note_failure(task, answer)
+            return
+        self._keep_failures()
+        self._keep(task, answer)
+
+    def _note_failure(self, task: Task, answer: JudgeAnswer) -> None:
+        self._failed.append((task, answer))
+        if len(self._failed) >= MAX_FAILURES_IN_A_ROW:
+            raise TrainingError(
+                f"The judge's server failed {len(self._failed)} times in a row (the last time: {answer.reason}); "
+                "see to it and resume: what was answered stays."
+            )
+
+    def _keep_failures(self) -> None:
+        """Record as unjudged what failed between answers: the server is well, so it was these questions."""
+        for task, answer in self._failed:
+            self._keep(task, answer)
+        self._failed.clear()
+
+    def _keep(self, task: Task, answer: JudgeAnswer) -> None:
+        is_answer = not answer.reason
+        verdict = read_verdict(answer.text) if is_answer else JudgeVerdict(VoteOutcome.UNJUDGED, answer.reason)
+        self._records.add(task.item, task.vote, verdict, answer)

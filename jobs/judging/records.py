@@ -1,0 +1,74 @@
+"""Where a judge's votes go: into the job's event file, each on disk before it counts."""
+
+from dataclasses import asdict
+
+from jobs.control import Control
+from jobs.judging.client import JudgeAnswer
+from jobs.judging.items import JudgedItem
+from jobs.judging.pacing import Spending
+from jobs.judging.verdict import JudgeVerdict
+from jobs.judging.votes import ASKED_EVENT, MAX_KEPT_CHARS, STARTED_EVENT, VOTE_EVENT, Vote
+from jobs.recorder import RunRecorder
+
+MAX_TOKENS_KEPT = 2**31 - 1
+
+
+class VoteRecords:
+    """Records votes of one judge on one source and tells how many there are."""
+
+    def __init__(
+        self, recorder: RunRecorder, control: Control, *, source: str, judge: str, prompt: str, num_all: int
+    ) -> None:
+        self._recorder = recorder
+        self._control = control
+        self._source = source
+        self._judge = judge
+        self._prompt = prompt
+        self.num_all = num_all
+        self.num_done = 0
+
+    def start(self, num_done: int, spending: Spending | None = None) -> None:
+        """Record what there is to do, what earlier attempts did and what they spent."""
+        self.num_done = num_done
+        fields = {
+            "source": self._source,
+            "judge": self._judge,
+            "prompt": self._prompt,
+            "num_votes": self.num_all,
+            "num_done": num_done,
+            "num_requests": spending.num_requests if spending else 0,
+            "num_tokens": spending.num_tokens if spending else 0,
+        }
+        self._recorder.record(STARTED_EVENT, fields)
+        self._control.heartbeat(num_done)
+
+    def note_asked(self, item: JudgedItem, vote: int, num_tokens: int) -> None:
+        """Record that a request is about to be made: if no answer follows, it counts as paid for."""
+        self._recorder.record(ASKED_EVENT, {"item_id": item.item_id, "vote": vote, "num_tokens": num_tokens})
+
+    def add(self, item: JudgedItem, vote: int, verdict: JudgeVerdict, answer: JudgeAnswer) -> None:
+        """Record one vote."""
+        record = Vote(
+            item_id=item.item_id,
+            vote=vote,
+            outcome=verdict.outcome.value,
+            reason=verdict.reason,
+            issues=tuple(issue.value for issue in verdict.issues),
+            source=self._source,
+            source_attempt=item.attempt,
+            trajectory_id=item.trajectory_id,
+            label=item.label,
+            judge=self._judge,
+            prompt=self._prompt,
+            num_requests=answer.num_requests,
+            num_tokens=min(answer.num_tokens or 0, MAX_TOKENS_KEPT),
+            answer=_storable(answer.text[-MAX_KEPT_CHARS:]),
+        )
+        self._recorder.record(VOTE_EVENT, asdict(record))
+        self.num_done += 1
+        self._control.heartbeat(self.num_done)
+
+
+def _storable(text: str) -> str:
+    """Return the text without lone surrogates and NUL, which databases do not take."""
+    return text.encode("utf-8", "replace").decode().replace("\x00", "\N{REPLACEMENT CHARACTER}")

@@ -1,0 +1,104 @@
+r"""What a judge's answer says: a verdict from its final box alone, and the issues that it names."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class VoteOutcome(StrEnum):
+    """One vote on one chain of thought."""
+
+    VALID = "valid"
+    INVALID = "invalid"
+    UNJUDGED = "unjudged"
+
+
+class IssueClass(StrEnum):
+    """The prompt's classes of issues."""
+
+    CALCULATION = "calculation"
+    LOGICAL = "logical"
+    CONCEPTUAL = "conceptual"
+    OMISSION = "omission"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeVerdict:
+    """A vote, the reason where it is unjudged, and the classes of the issues named, each once."""
+
+    outcome: VoteOutcome
+    reason: str = ""
+    issues: tuple[IssueClass, ...] = ()
+
+
+MAX_ANSWER_CHARS = 400_000
+"""Longer answers are not read."""
+_THOUGHT_ENDS = "</think>"
+_THOUGHT_BEGINS = "<think>"
+_BOX = re.compile(r"\\boxed[ \t]*\{([^{}\n]{0,80}(?:\{[^{}\n]{0,80}\}[^{}\n]{0,80})?)\}")
+_DRESS = re.compile(r"\\(?:text|textbf|mathrm|mathbf)[ \t]*\{([^{}]*)\}")
+_VERDICTS = {"yes": VoteOutcome.VALID, "no": VoteOutcome.INVALID}
+_ISSUE_LINE = re.compile(r"^[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t]+(.{1,400})$", re.MULTILINE)
+_ISSUE_HEADING = re.compile(r"issues?[ \t]+identified", re.IGNORECASE)
+_ISSUE_WORDS = (
+    (IssueClass.CALCULATION, re.compile(r"\bcalculation(?:al)?\b|\bcomputational?\b|\barithmetic\b", re.IGNORECASE)),
+    (IssueClass.LOGICAL, re.compile(r"\blogic(?:al)?\b", re.IGNORECASE)),
+    (IssueClass.CONCEPTUAL, re.compile(r"\bconceptual\b", re.IGNORECASE)),
+    (IssueClass.OMISSION, re.compile(r"\bomissions?\b|\bincomplete(?:ness)?\b", re.IGNORECASE)),
+    (IssueClass.OTHER, re.compile(r"\bother\b", re.IGNORECASE)),
+)
+_NO_ISSUE = re.compile(r"\b(?:none|no (?:issues?|errors?|\w+ errors?))\b", re.IGNORECASE)
+
+
+def read_verdict(answer: str) -> JudgeVerdict:
+    r"""Read a judge's whole answer.
+
+    The last box decides, and only as yes or no. Boxes of both kinds, a box of something else at the end, no box, or a
+    thought that never ended are no vote: the answer is unjudged, with the reason.
+    """
+    if len(answer) > MAX_ANSWER_CHARS:
+        return _unjudged("answer_too_long")
+    _, _, said = answer.rpartition(_THOUGHT_ENDS)
+    if _THOUGHT_BEGINS in said:
+        return _unjudged("unfinished_thought")
+    issues = find_issues(said)
+    boxes = list(_BOX.finditer(said))
+    if not boxes:
+        return _unjudged("no_box", issues)
+    readings = [_undress(box[1]) for box in boxes]
+    if said.rfind("\\boxed") != boxes[-1].start() or readings[-1] not in _VERDICTS:
+        return _unjudged("last_box_is_no_verdict", issues)
+    if set(_VERDICTS) <= set(readings):
+        return _unjudged("both_verdicts", issues)
+    return JudgeVerdict(_VERDICTS[readings[-1]], "", issues)
+
+
+def find_issues(answer: str) -> tuple[IssueClass, ...]:
+    """Return the classes of the issues listed under the heading that the prompt asks for, in order of first mention."""
+    headings = list(_ISSUE_HEADING.finditer(answer))
+    if not headings:
+        return ()
+    found: dict[IssueClass, None] = {}
+    for line in _ISSUE_LINE.finditer(answer, headings[-1].end()):
+        issue = _classify(line[1])
+        if issue is not None:
+            found.setdefault(issue)
+    return tuple(found)
+
+
+def _classify(line: str) -> IssueClass | None:
+    """Return the class that stands first in the line, before its explanation where there is one."""
+    label = re.split(r"\s[-\N{EN DASH}\N{EM DASH}]\s", line, maxsplit=1)[0]
+    places = [(match.start(), issue) for issue, pattern in _ISSUE_WORDS if (match := pattern.search(label))]
+    if not places or _NO_ISSUE.search(label):
+        return None
+    return min(places)[1]
+
+
+def _undress(content: str) -> str:
+    return _DRESS.sub(r"\1", content).strip().strip(".*").strip().lower()
+
+
+def _unjudged(reason: str, issues: tuple[IssueClass, ...] = ()) -> JudgeVerdict:
+    return JudgeVerdict(VoteOutcome.UNJUDGED, reason, issues)

@@ -1,0 +1,123 @@
+"""Recorded training runs on register chains, right ones and lucky hits, and what a judge's job needs around them."""
+
+from pathlib import Path
+
+import numpy as np
+
+from exgrpo_core.step_report import StepReport
+from exgrpo_core.types import Question, RolloutGroup, Trajectory
+from jobs.judge_specs import JudgeSpec, parse_judge_spec
+from jobs.judging.loop import run_judging
+from jobs.judging.votes import VOTE_EVENT, Vote
+from jobs.run_directory import RunDirectory
+from jobs.specs import RecordingSpec, TrainSpec
+from jobs.spool_reader import SpoolReader
+from jobs.spool_recorder import SpoolRecorder
+from jobs.status import RunStatus
+from jobs.tasks.chains.oracle import judge_response
+from jobs.tasks.chains.question_set import make_questions, read_problem
+
+WRITINGS = {
+    "valid": r"6;a*2=2;b*9=8;c-5=3;d*3=9;\boxed{9}",
+    "lucky": r"6;a*2=2;b*9=7;c-5=2;d*3=9;\boxed{9}",
+    "wrong": r"6;a*2=2;b*9=8;c-5=3;d*3=9;\boxed{3}",
+    "code": "```python\nx=6\nx*=2\nx*=9\nx=((x-5)*3)\nx%=10\nprint(x)\n```\n" + r"\boxed{9}",
+}
+PROBLEM = "Q6a*2b*9c-5d*3:"
+
+
+class Characters:
+    """A tokenizer of few words."""
+
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:  # noqa: ARG002 - the protocol's
+        return [ord(character) for character in text]
+
+
+def chain_question() -> Question:
+    [question] = make_questions(1, 0, Characters())
+    metadata = dict(question.metadata) | {"modulus": 10}
+    return Question(0, "chain", question.prompt_ids, PROBLEM, "9", metadata)
+
+
+def chain_trajectory(kind: str, trajectory_id: int, step: int) -> Trajectory:
+    text = WRITINGS[kind]
+    judgement = judge_response(read_problem(chain_question()), text)
+    size = len(text)
+    entropies = np.full(size, {"valid": 0.1, "lucky": 0.4, "wrong": 0.6, "code": 0.8}[kind], np.float32)
+    return Trajectory(
+        question_index=0,
+        token_ids=np.arange(size, dtype=np.int32),
+        log_probs=-entropies,
+        reward=float(judgement.is_correct),
+        text=text,
+        verdict="correct" if judgement.is_correct else "wrong",
+        is_valid=judgement.is_valid,
+        has_code=judgement.has_code,
+        entropies=entropies,
+        trajectory_id=trajectory_id,
+        born_step=step,
+    )
+
+
+def record_chains(
+    runs_root: Path, steps: list[list[str]], run_id: str = "trained", *, first_step: int = 1
+) -> RunDirectory:
+    """Record one attempt whose steps each hold one group of these kinds of response; ids count from 0."""
+    try:
+        run = RunDirectory.open(runs_root, run_id)
+    except ValueError:
+        run = RunDirectory.create(runs_root, TrainSpec(name="chains"), run_id=run_id)
+    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder.status(RunStatus.RUNNING)
+    recorder.questions([chain_question()], "training")
+    number = 4 * (first_step - 1)
+    for step, kinds in enumerate(steps, start=first_step):
+        trajectories = [chain_trajectory(kind, number + place, step) for place, kind in enumerate(kinds)]
+        number += len(kinds)
+        group = RolloutGroup(chain_question(), trajectories, None, np.zeros(len(kinds), np.float32))
+        recorder.step(StepReport(step, False, [group]))
+    recorder.close()
+    return run
+
+
+class Switch:
+    """A control whose stop is asked for after so many votes."""
+
+    def __init__(self, stop_after: int | None = None) -> None:
+        self.stop_after = stop_after
+        self.num_done = 0
+
+    def stop_requested(self) -> bool:
+        return self.stop_after is not None and self.num_done >= self.stop_after
+
+    def heartbeat(self, step: int) -> None:
+        self.num_done = step
+
+
+def server_spec(address: str, judged: dict[str, object] | None = None, **changes: object) -> JudgeSpec:
+    """Return a specification that asks a test's server, quickly and one at a time."""
+    job = {name: changes.pop(name) for name in ("num_votes",) if name in changes}
+    server = {"address": address, "model": "judge", "num_parallel": 1, "retry_seconds": 0.01, "timeout_seconds": 5.0}
+    content = {"judged": judged or {"run_id": "trained"}, "server": server | changes, **job}
+    return parse_judge_spec(content, "test")
+
+
+def oracle_spec(**judged: object) -> JudgeSpec:
+    return parse_judge_spec({"judge": "oracle", "judged": {"run_id": "trained"} | judged}, "test")
+
+
+def new_job(runs_root: Path, spec: JudgeSpec) -> RunDirectory:
+    return RunDirectory.create(runs_root, spec, run_id="judged")
+
+
+def run_job(job: RunDirectory, control: Switch | None = None) -> RunStatus:
+    """Run one attempt of a judge's job in this process."""
+    recorder = SpoolRecorder(job, job.claim_attempt(), RecordingSpec())
+    try:
+        return run_judging(job.job_spec(), job, recorder, control or Switch())
+    finally:
+        recorder.close()
+
+
+def votes_of(job: RunDirectory) -> list[Vote]:
+    return [Vote.from_event(event) for event in SpoolReader(job).read().events if event["kind"] == VOTE_EVENT]
