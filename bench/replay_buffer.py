@@ -138,19 +138,17 @@ def manage(
     """Do one step's experience management and return how many candidates were read."""
     draw = draw_questions(buffer, CONFIG, NUM_REPLAYED, step, rng)
     buffer.note_draws(draw.question_indices)
-    num_candidates = 0
-    for question_index in draw.question_indices.tolist():
-        rows = buffer.rows_of(question_index)
-        num_candidates += len(buffer.experiences(rows))
-        buffer.note_entropies(rows, np.zeros(rows.size, dtype=np.float32))
-    for question_index, successes in groups:
-        if len(successes) == K:
-            buffer.retire(question_index)
-        elif successes:
-            buffer.insert(successes)
+    rows = np.concatenate([buffer.rows_of(question_index) for question_index in draw.question_indices.tolist()])
+    num_candidates = len(buffer.experiences(rows))
+    buffer.note_entropies(rows, np.zeros(rows.size, dtype=np.float32))
+    solved = [question_index for question_index, successes in groups if len(successes) == K]
+    for question_index in solved:
+        buffer.retire(question_index)
+    stored = [(question_index, successes) for question_index, successes in groups if len(successes) < K]
+    buffer.insert([trajectory for _, successes in stored for trajectory in successes])
+    for question_index, successes in stored:
+        if buffer.bucket_of(question_index) is not None:
             buffer.set_bucket(question_index, len(successes))
-        elif buffer.bucket_of(question_index) is not None:
-            buffer.set_bucket(question_index, 0)
     buffer.sync()
     return num_candidates
 
@@ -213,11 +211,11 @@ def measure_cold_reads(load: Load, folder: Path) -> dict[str, float]:
     for _ in range(NUM_COLD_READS):
         buffer = ReplayBuffer.restore(folder / SEGMENTS, folder / SNAPSHOT)
         questions = draw_questions(buffer, CONFIG, NUM_REPLAYED, 1, rng).question_indices.tolist()
-        rows = [buffer.rows_of(question_index) for question_index in questions]
+        rows = np.concatenate([buffer.rows_of(question_index) for question_index in questions])
         for path in (folder / SEGMENTS).glob("*.trajectories"):
             forget_pages(path)
         start = time.perf_counter()
-        candidates.append(sum(len(buffer.experiences(own)) for own in rows))
+        candidates.append(len(buffer.experiences(rows)))
         seconds.append(time.perf_counter() - start)
         buffer.close()
     return {"cold_read_ms": percentiles(seconds)[0], "cold_candidates": float(np.mean(candidates))}

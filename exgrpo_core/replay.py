@@ -63,6 +63,8 @@ def choose_replays(
     if not scores.log_probs:
         return
     means = mean_scores(scores)
+    rows = np.array([candidate.row for own in candidates for candidate in own], dtype=np.int64)
+    state.replay_buffer.note_entropies(rows[rows >= 0], means.entropies[rows >= 0])
     start = 0
     for group, own in zip(report.groups, candidates, strict=True):
         if not own:
@@ -90,7 +92,6 @@ def _record(
         return
     index = group.question.index
     bucket = state.replay_buffer.bucket_of(index)
-    state.replay_buffer.note_entropies(np.array([candidate.row for candidate in own]), means.entropies)
     report.selections.append(
         Selection(
             question_index=index,

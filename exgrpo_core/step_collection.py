@@ -1,5 +1,7 @@
 """Lines 24 to 30 and 33 of Algorithm 1: store successes, note latest correctness, retire solved questions."""
 
+from itertools import islice
+
 import numpy as np
 
 from exgrpo_core.config import ExGRPOConfig, RewardKind, ZeroCorrectRule
@@ -15,15 +17,15 @@ def collect_experience(state: ExGRPOState, config: ExGRPOConfig, report: StepRep
 
     Retiring starts at once, storing with the delayed start. Retired questions never come back into the buffer.
     """
-    buckets = group_buckets(report.groups, config)
+    stored: list[tuple[RolloutGroup, int]] = []
     collects = config.is_experiential and report.is_started
-    for group, bucket in zip(report.groups, buckets, strict=True):
-        index = group.question.index
+    for group, bucket in zip(report.groups, group_buckets(report.groups, config), strict=True):
         if config.reward_kind is RewardKind.BINARY and is_solved(group):
-            _retire(state, report, index)
-        elif collects and index not in state.retired_set:
-            _store(state, config, report, group, bucket)
+            _retire(state, report, group.question.index)
+        elif collects and group.question.index not in state.retired_set:
+            stored.append((group, bucket))
     if collects:
+        _store(state, config, report, stored)
         state.replay_buffer.sync()
 
 
@@ -46,19 +48,31 @@ def _retire(state: ExGRPOState, report: StepReport, index: int) -> None:
     report.buffer_events.append(BufferEvent(BufferEventKind.RETIRED, index, None, bucket, None))
 
 
-def _store(state: ExGRPOState, config: ExGRPOConfig, report: StepReport, group: RolloutGroup, bucket: int) -> None:
-    """Insert the group's fresh successes; a buffered question without any moves by the zero-correct rule."""
-    buffer, index = state.replay_buffer, group.question.index
-    before = buffer.bucket_of(index)
-    outcomes = buffer.insert(successes(group, config.reward_kind))
-    if not outcomes and before is None:
-        return
-    has_failed = config.reward_kind is RewardKind.BINARY and bucket == 0
-    if has_failed and before is not None and config.zero_correct is ZeroCorrectRule.KEEP_BUCKET:
-        bucket = before
-    buffer.set_bucket(index, bucket)
-    if bucket != before:
-        report.buffer_events.append(BufferEvent(BufferEventKind.MOVED, index, None, before, bucket))
-    for outcome in outcomes:
-        kind = BufferEventKind.DUPLICATE if outcome.is_duplicate else BufferEventKind.INSERTED
-        report.buffer_events.append(BufferEvent(kind, index, outcome.trajectory_id, bucket, bucket))
+def _store(
+    state: ExGRPOState, config: ExGRPOConfig, report: StepReport, stored: list[tuple[RolloutGroup, int]]
+) -> None:
+    """Insert the groups' fresh successes, all at once, and move the questions into their buckets."""
+    buffer = state.replay_buffer
+    before = [buffer.bucket_of(group.question.index) for group, _ in stored]
+    found = [successes(group, config.reward_kind) for group, _ in stored]
+    outcomes = iter(buffer.insert([trajectory for own in found for trajectory in own]))
+    for (group, bucket), old, own in zip(stored, before, found, strict=True):
+        if own or old is not None:
+            moved_to = _next_bucket(config, bucket, old)
+            _move(state, report, group.question.index, old, moved_to)
+            for outcome in islice(outcomes, len(own)):
+                kind = BufferEventKind.DUPLICATE if outcome.is_duplicate else BufferEventKind.INSERTED
+                event = BufferEvent(kind, group.question.index, outcome.trajectory_id, moved_to, moved_to)
+                report.buffer_events.append(event)
+
+
+def _next_bucket(config: ExGRPOConfig, bucket: int, old: int | None) -> int:
+    """Return the bucket to move into: a buffered question without any success goes by the zero-correct rule."""
+    keeps = config.zero_correct is ZeroCorrectRule.KEEP_BUCKET and config.reward_kind is RewardKind.BINARY
+    return old if keeps and bucket == 0 and old is not None else bucket
+
+
+def _move(state: ExGRPOState, report: StepReport, index: int, old: int | None, bucket: int) -> None:
+    state.replay_buffer.set_bucket(index, bucket)
+    if bucket != old:
+        report.buffer_events.append(BufferEvent(BufferEventKind.MOVED, index, None, old, bucket))

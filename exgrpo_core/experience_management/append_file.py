@@ -3,6 +3,8 @@
 import errno
 import mmap
 import os
+from collections.abc import Sequence
+from operator import add
 from pathlib import Path
 
 from exgrpo_core.experience_management.corruption import BufferCorruptionError
@@ -58,12 +60,12 @@ class AppendFile:
             )
         return cls(path, descriptor, num_bytes, is_growing=False)
 
-    def append(self, *parts: bytes) -> None:
-        """Put `parts` behind what is there, in order; they are durable after `sync`."""
+    def append(self, data: bytes) -> None:
+        """Put `data` behind what is there; it is durable after `sync`."""
         if not self.is_growing:
             raise ValueError(f"{self.path}: is sealed; nothing can be appended.")
-        self._pending += parts
-        self.num_bytes += sum(map(len, parts))
+        self._pending.append(data)
+        self.num_bytes += len(data)
         if self.num_bytes - self._num_written > MAX_PENDING_BYTES:
             self._write()
 
@@ -85,9 +87,12 @@ class AppendFile:
         os.preadv(self._descriptor, [data], start)
         return data
 
-    def read_ahead(self, start: int, length: int) -> bytearray | None:
-        """Return what `read` would if the system has it in memory; else ask for it, and return None at once."""
-        self._write_up_to(start + length)
+    def read_ahead(self, starts: Sequence[int], lengths: Sequence[int]) -> list[bytearray | None]:
+        """Return what `read` would for each place if the system has it in memory; else ask for it, and give None."""
+        self._write_up_to(max(map(add, starts, lengths), default=0))
+        return [self._read_at_once(start, length) for start, length in zip(starts, lengths, strict=True)]
+
+    def _read_at_once(self, start: int, length: int) -> bytearray | None:
         data = bytearray(length)
         try:
             if os.preadv(self._descriptor, [data], start, _NO_WAIT) == length:

@@ -1,8 +1,10 @@
 """The replay buffer E: stored successes of each question, in buckets by the question's latest correctness."""
 
 import zlib
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from exgrpo_core.experience_management.bucket_membership import BucketMembership
 from exgrpo_core.experience_management.corruption import BufferCorruptionError
 from exgrpo_core.experience_management.row_index import RowIndex
 from exgrpo_core.experience_management.segment_store import SegmentStore
-from exgrpo_core.experience_management.segments import SegmentExtent
+from exgrpo_core.experience_management.segments import ROW, SegmentExtent
 from exgrpo_core.experience_management.snapshot import read_snapshot, write_snapshot
 from exgrpo_core.types import Experience, Float32Array, Int32Array, Int64Array, Trajectory
 
@@ -86,11 +88,18 @@ class ReplayBuffer:
         Raises:
             ValueError: A trajectory names no question, is empty, or lacks a finite log-prob for a token.
         """
-        checked = [self._checked(trajectory) for trajectory in trajectories]
-        return [
-            self._insert(trajectory, token_ids, log_probs)
-            for trajectory, (token_ids, log_probs) in zip(trajectories, checked, strict=True)
-        ]
+        if not trajectories:
+            return []
+        arrays = self._checked(trajectories)
+        questions = np.array([trajectory.question_index for trajectory in trajectories], dtype=np.int64)
+        token_crc32s = np.array([zlib.crc32(token_ids.data) for token_ids, _ in arrays], dtype=np.uint32)
+        outcomes = self._place(trajectories, arrays, questions, token_crc32s)
+        new = [i for i, outcome in enumerate(outcomes) if not outcome.is_duplicate]
+        if new:
+            self._store_rows(
+                [trajectories[i] for i in new], [arrays[i] for i in new], questions[new], token_crc32s[new]
+            )
+        return outcomes
 
     def set_bucket(self, question_index: int, bucket: int) -> None:
         """Move a buffered question into a bucket 0..K, its latest number of correct trajectories.
@@ -141,7 +150,7 @@ class ReplayBuffer:
             IndexError: There is no such row.
         """
         self._check_rows(rows)
-        return self._store.experiences(rows.tolist())
+        return self._store.experiences(rows)
 
     def note_draws(self, question_indices: Int64Array) -> None:
         """Count one more draw of each of these questions."""
@@ -212,48 +221,98 @@ class ReplayBuffer:
         buffer._membership.load(columns["members"], columns["bucket_sizes"])
         buffer._draw_counts = columns["draw_counts"].copy()
         buffer._num_trajectories = header["num_trajectories"]
-        num_tokens, *chain = buffer._store.columns(
+        num_tokens, *columns_of_rows = buffer._store.columns(
             "num_tokens", "question_index", "previous_row", "token_crc32", "born_step"
         )
         buffer._num_tokens = int(num_tokens.sum(dtype=np.int64))
-        buffer._index.load(chain, buffer._membership.is_member, columns["entropies"].copy())
+        buffer._index.load(columns_of_rows, buffer._membership.is_member, columns["entropies"].copy())
         return buffer
 
-    def _checked(self, trajectory: Trajectory) -> tuple[Int32Array, Float32Array]:
-        token_ids = np.ascontiguousarray(trajectory.token_ids, dtype="<i4")
-        log_probs = np.ascontiguousarray(trajectory.log_probs, dtype="<f4")
-        if not 0 <= trajectory.question_index < self._num_all_questions:
-            raise ValueError(
-                f"question_index: expected 0 to {self._num_all_questions - 1}, got {trajectory.question_index}."
-            )
-        if token_ids.ndim != 1 or token_ids.size == 0:
-            raise ValueError(f"token_ids: trajectory {trajectory.trajectory_id} is empty; store responses only.")
-        if log_probs.shape != token_ids.shape or not np.isfinite(log_probs).all():
-            raise ValueError(
-                f"log_probs: expected {token_ids.size} finite numbers for trajectory {trajectory.trajectory_id}, one "
-                "a token; check the engine's log-probs."
-            )
-        return token_ids, log_probs
+    def _checked(self, trajectories: Sequence[Trajectory]) -> list[tuple[Int32Array, Float32Array]]:
+        """Return contiguous token ids and log-probs of each trajectory."""
+        arrays = []
+        for trajectory in trajectories:
+            token_ids = np.ascontiguousarray(trajectory.token_ids, dtype="<i4")
+            log_probs = np.ascontiguousarray(trajectory.log_probs, dtype="<f4")
+            if not 0 <= trajectory.question_index < self._num_all_questions:
+                raise ValueError(
+                    f"question_index: expected 0 to {self._num_all_questions - 1}, got {trajectory.question_index}."
+                )
+            if token_ids.ndim != 1 or token_ids.size == 0:
+                raise ValueError(f"token_ids: trajectory {trajectory.trajectory_id} is empty; store responses only.")
+            if log_probs.shape != token_ids.shape:
+                raise _bad_log_probs(trajectory, token_ids.size)
+            arrays.append((token_ids, log_probs))
+        if not np.isfinite(np.concatenate([log_probs for _, log_probs in arrays])).all():
+            is_finite = [bool(np.isfinite(log_probs).all()) for _, log_probs in arrays]
+            first = is_finite.index(False)
+            raise _bad_log_probs(trajectories[first], arrays[first][0].size)
+        return arrays
 
-    def _insert(self, trajectory: Trajectory, token_ids: Int32Array, log_probs: Float32Array) -> InsertOutcome:
-        question_index = trajectory.question_index
-        token_bytes = token_ids.tobytes()
-        token_crc32 = zlib.crc32(token_bytes)
-        for row in self._index.rows_with(question_index, token_crc32):
-            segment = self._store.segment_of(row)
-            record = segment.record(row)
-            if np.array_equal(segment.token_ids(record), token_ids):
-                return InsertOutcome(row, record.trajectory_id, is_duplicate=True)
-        row = self._index.num_rows
-        previous_row = int(self._index.newest_rows.item(question_index))
-        self._store.append(trajectory, previous_row, token_bytes, log_probs.tobytes(), token_crc32)
-        self._index.append(question_index, token_crc32, trajectory.born_step)
-        self._num_trajectories += 1
-        self._num_tokens += token_ids.size
-        if self._membership.bucket_of(question_index) is None:
+    def _place(
+        self,
+        trajectories: Sequence[Trajectory],
+        arrays: Sequence[tuple[Int32Array, Float32Array]],
+        questions: Int64Array,
+        token_crc32s: NDArray[np.uint32],
+    ) -> list[InsertOutcome]:
+        """Give each trajectory the next row, or the row of its twin: stored before, or earlier in the same call."""
+        stored: dict[int, list[int]] = defaultdict(list)
+        for i, row in self._index.rows_with(questions, token_crc32s):
+            stored[i].append(row)
+        earlier: dict[tuple[int, int], list[int]] = defaultdict(list)
+        outcomes: list[InsertOutcome] = []
+        num_rows = self._index.num_rows
+        for i, key in enumerate(zip(questions.tolist(), token_crc32s.tolist(), strict=True)):
+            token_ids = arrays[i][0]
+            rows = [outcomes[j].row for j in earlier[key] if np.array_equal(arrays[j][0], token_ids)]
+            rows += [row for row in stored.get(i, ()) if np.array_equal(self._store.token_ids(row), token_ids)]
+            if rows:
+                outcomes.append(InsertOutcome(rows[0], self._trajectory_id(rows[0], outcomes), is_duplicate=True))
+            else:
+                earlier[key].append(i)
+                outcomes.append(InsertOutcome(num_rows, trajectories[i].trajectory_id, is_duplicate=False))
+                num_rows += 1
+        return outcomes
+
+    def _trajectory_id(self, row: int, outcomes: Sequence[InsertOutcome]) -> int:
+        """Return whose row this is: one that is stored, or will be with the outcomes so far."""
+        if row < self._index.num_rows:
+            return self._store.trajectory_id(row)
+        return next(outcome.trajectory_id for outcome in outcomes if outcome.row == row)
+
+    def _store_rows(
+        self,
+        trajectories: Sequence[Trajectory],
+        arrays: Sequence[tuple[Int32Array, Float32Array]],
+        questions: Int64Array,
+        token_crc32s: NDArray[np.uint32],
+    ) -> None:
+        born_steps = np.array([trajectory.born_step for trajectory in trajectories], dtype=np.int64)
+        records = np.zeros(len(trajectories), dtype=ROW)
+        records["trajectory_id"] = [trajectory.trajectory_id for trajectory in trajectories]
+        records["question_index"] = questions
+        records["num_tokens"] = [token_ids.size for token_ids, _ in arrays]
+        records["born_step"] = born_steps
+        records["previous_row"] = self._index.extend(questions, token_crc32s, born_steps)
+        records["token_crc32"] = token_crc32s
+        records["crc32"] = [
+            zlib.crc32(log_probs.data, crc) for (_, log_probs), crc in zip(arrays, token_crc32s.tolist(), strict=True)
+        ]
+        records["reward"] = [trajectory.reward for trajectory in trajectories]
+        self._store.append(records, b"".join(chain.from_iterable(arrays)))  # type: ignore[arg-type]
+        self._num_trajectories += len(trajectories)
+        self._num_tokens += int(records["num_tokens"].sum(dtype=np.int64))
+        for question_index in questions[self._membership.buckets_of(questions) < 0].tolist():
             self._membership.move(question_index, 0)
-        return InsertOutcome(row, trajectory.trajectory_id, is_duplicate=False)
 
     def _check_rows(self, rows: Int64Array) -> None:
         if len(rows) and not 0 <= np.min(rows) <= np.max(rows) < self._index.num_rows:
             raise IndexError(f"rows: expected rows 0 to {self._index.num_rows - 1} of the replay buffer.")
+
+
+def _bad_log_probs(trajectory: Trajectory, num_tokens: int) -> ValueError:
+    return ValueError(
+        f"log_probs: expected {num_tokens} finite numbers for trajectory {trajectory.trajectory_id}, one a token; "
+        "check the engine's log-probs."
+    )

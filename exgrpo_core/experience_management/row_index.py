@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exgrpo_core.types import BoolArray, Float32Array, Int32Array
+from exgrpo_core.types import BoolArray, Float32Array, Int32Array, Int64Array
 
 NO_ROW = -1
 
@@ -39,27 +39,43 @@ class RowIndex:
             row = self._previous_rows.item(row)
         return rows
 
-    def rows_with(self, question_index: int, token_crc32: int) -> list[int]:
-        """Return the rows of a question whose token ids have this checksum, newest first."""
-        rows = []
-        row = self.newest_rows.item(question_index)
-        while row != NO_ROW:
-            if self._token_crc32s.item(row) == token_crc32:
-                rows.append(row)
-            row = self._previous_rows.item(row)
-        return rows
+    def rows_with(self, question_indices: Int64Array, token_crc32s: NDArray[np.uint32]) -> list[tuple[int, int]]:
+        """Return (position, row) of every row of the question at a position that has the checksum at this position.
 
-    def append(self, question_index: int, token_crc32: int, born_step: int) -> None:
-        """Add the next row of a question."""
-        row = self.num_rows
-        if row == self._previous_rows.size:
-            self._reserve(max(1024, row + row // 4))
-        self._previous_rows[row] = self.newest_rows[question_index]
-        self._token_crc32s[row] = token_crc32
-        self._entropies[row] = np.nan
-        self.newest_rows[question_index] = row
-        self.newest_steps[question_index] = born_step
-        self.num_rows = row + 1
+        All chains are walked at once, so the time follows the longest chain and not their number.
+        """
+        found: list[tuple[int, int]] = []
+        positions = np.arange(question_indices.size)
+        rows = self.newest_rows[question_indices]
+        while True:
+            is_row = rows != NO_ROW
+            positions, rows = positions[is_row], rows[is_row]
+            if not rows.size:
+                return found
+            is_equal = self._token_crc32s[rows] == token_crc32s[positions]
+            if is_equal.any():
+                found += zip(positions[is_equal].tolist(), rows[is_equal].tolist(), strict=True)
+            rows = self._previous_rows[rows]
+
+    def extend(
+        self, question_indices: Int64Array, token_crc32s: NDArray[np.uint32], born_steps: Int64Array
+    ) -> Int32Array:
+        """Add rows, in order, and return which row each question had before, `NO_ROW` if none."""
+        start, stop = self.num_rows, self.num_rows + question_indices.size
+        if stop > self._previous_rows.size:
+            self._reserve(max(1024, stop + stop // 4))
+        newest = dict(zip(question_indices.tolist(), self.newest_rows[question_indices].tolist(), strict=True))
+        previous_rows = []
+        for row, question_index in enumerate(question_indices.tolist(), start):
+            previous_rows.append(newest[question_index])
+            newest[question_index] = row
+        self._previous_rows[start:stop] = previous_rows
+        self._token_crc32s[start:stop] = token_crc32s
+        self._entropies[start:stop] = np.nan
+        self.newest_rows[list(newest)] = list(newest.values())
+        self.newest_steps[question_indices] = born_steps  # of equal indices the last one counts
+        self.num_rows = stop
+        return self._previous_rows[start:stop]
 
     def drop(self, question_index: int) -> int:
         """Unchain the rows of a question and return how many they were."""

@@ -4,6 +4,7 @@ import bisect
 import os
 import re
 from collections.abc import Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exgrpo_core.experience_management.append_file import sync_directory
-from exgrpo_core.experience_management.segments import ROW, Segment, SegmentExtent
-from exgrpo_core.types import Experience, Trajectory
+from exgrpo_core.experience_management.segments import ROW, RowRecord, Segment, SegmentExtent
+from exgrpo_core.types import Experience, Int32Array, Int64Array
 
 _NAME = re.compile(r"segment-(\d{6})\.(trajectories|rows)")
 
@@ -47,34 +48,45 @@ class SegmentStore:
         """What a snapshot keeps of the segments."""
         return [segment.extent for segment in self._segments]
 
-    def append(
-        self, trajectory: Trajectory, previous_row: int, token_bytes: bytes, log_prob_bytes: bytes, token_crc32: int
-    ) -> None:
-        """Append a row to the growing segment; a full one is sealed first."""
+    def append(self, records: NDArray[np.void], payload: bytes) -> None:
+        """Append rows with their payloads to the growing segment; a full one is sealed first."""
         if self._growing is not None and self._growing.trajectories.num_bytes >= self._segment_bytes:
             self.seal()
         if self._growing is None:
             self._growing = Segment.create(self.directory, self._next_name(), self.num_rows)
             self._add(self._growing)
-        self._growing.append(trajectory, previous_row, token_bytes, log_prob_bytes, token_crc32)
-        self.num_rows += 1
+        self._growing.append(records, payload)
+        self.num_rows += records.size
 
-    def segment_of(self, row: int) -> Segment:
-        """Return the segment that holds a row."""
-        return self._segments[bisect.bisect_right(self._first_rows, row) - 1]
+    def token_ids(self, row: int) -> Int32Array:
+        """Return the token ids of one row without checking them, to tell duplicates from others."""
+        segment = self._segments[bisect.bisect_right(self._first_rows, row) - 1]
+        return segment.token_ids(segment.records_of(np.array([row]))[0])
 
-    def experiences(self, rows: Sequence[int]) -> list[Experience]:
+    def trajectory_id(self, row: int) -> int:
+        """Return the id of the trajectory in one row."""
+        segment = self._segments[bisect.bisect_right(self._first_rows, row) - 1]
+        return segment.records_of(np.array([row]))[0].trajectory_id
+
+    def experiences(self, rows: Int64Array) -> list[Experience]:
         """Read the trajectories of these rows, in their order; all are asked for before the first is waited for.
 
         Raises:
             BufferCorruptionError: A row does not match its checksum.
         """
-        places = [(segment := self.segment_of(row), row, segment.record(row)) for row in rows]
-        payloads = [segment.read_ahead(record) for segment, _, record in places]
-        return [
-            segment.experience(row, record, payload)
-            for (segment, row, record), payload in zip(places, payloads, strict=True)
-        ]
+        owners = np.searchsorted(self._first_rows, rows, side="right") - 1
+        asked: list[tuple[Segment, int, RowRecord, bytearray | None]] = []
+        order = np.argsort(owners, kind="stable")
+        for number in np.unique(owners).tolist():
+            segment = self._segments[number]
+            own_rows = rows[owners == number]
+            records = segment.records_of(own_rows)
+            payloads = segment.read_ahead(records)
+            asked += zip(repeat(segment), own_rows.tolist(), records, payloads, strict=False)
+        found: list[Any] = [None] * rows.size
+        for position, (segment, row, record, payload) in zip(order.tolist(), asked, strict=True):
+            found[position] = segment.experience(row, record, payload)
+        return found
 
     def columns(self, *names: str) -> list[NDArray[Any]]:
         """Return columns of the records of all rows."""
@@ -92,8 +104,7 @@ class SegmentStore:
     def seal(self) -> None:
         """Close the growing segment for writing; the next append creates another."""
         if self._growing is not None:
-            self._growing.trajectories.seal()
-            self._growing.rows.seal()
+            self._growing.seal()
             sync_directory(self.directory)
             self._growing = None
 

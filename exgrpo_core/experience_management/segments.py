@@ -10,8 +10,8 @@ trajectories are read where they lie, which costs less than the page faults of a
 file was cut meanwhile.
 """
 
-import struct
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from exgrpo_core.experience_management.append_file import AppendFile
 from exgrpo_core.experience_management.corruption import BufferCorruptionError
-from exgrpo_core.types import Experience, Int32Array, Trajectory
+from exgrpo_core.types import Experience, Int32Array, Int64Array
 
 ROW = np.dtype(
     [
@@ -42,7 +42,6 @@ ROW = np.dtype(
 TOKEN_BYTES = 8
 """Bytes of one stored token: its id and its log-prob."""
 
-_RECORD = struct.Struct("<qqiiiiIIf4x")
 _INT32 = np.dtype("<i4")
 _FLOAT32 = np.dtype("<f4")
 
@@ -84,6 +83,7 @@ class Segment:
         self.trajectories = trajectories
         self.rows = rows
         self.rows_crc32 = 0
+        self._growing_records = bytearray() if rows.is_growing else None
 
     @classmethod
     def create(cls, directory: Path, name: str, first_row: int) -> "Segment":
@@ -118,35 +118,37 @@ class Segment:
         """Return the records of all rows, read-only."""
         return np.frombuffer(self.rows.view(), dtype=ROW)
 
-    def record(self, row: int) -> RowRecord:
-        """Return the record of one row."""
-        start = (row - self.first_row) * ROW.itemsize
-        if self.rows.is_growing:
-            return RowRecord._make(_RECORD.unpack(self.rows.read(start, ROW.itemsize)))
-        return RowRecord._make(_RECORD.unpack_from(self.rows.view(), start))
+    def records_of(self, rows: Int64Array) -> list[RowRecord]:
+        """Return the records of some rows."""
+        records = self.records() if self._growing_records is None else np.frombuffer(self._growing_records, ROW)
+        return [RowRecord._make(record[:-1]) for record in records[rows - self.first_row].tolist()]
 
-    def append(
-        self, trajectory: Trajectory, previous_row: int, token_bytes: bytes, log_prob_bytes: bytes, token_crc32: int
-    ) -> None:
-        """Append a row."""
-        record = _RECORD.pack(
-            trajectory.trajectory_id,
-            self.trajectories.num_bytes,
-            trajectory.question_index,
-            len(token_bytes) // _INT32.itemsize,
-            trajectory.born_step,
-            previous_row,
-            token_crc32,
-            zlib.crc32(log_prob_bytes, token_crc32),
-            trajectory.reward,
+    def append(self, records: NDArray[np.void], payload: bytes) -> None:
+        """Append rows, with the payloads of all of them end to end; fills in where each one begins.
+
+        Raises:
+            ValueError: The segment is sealed.
+        """
+        num_bytes = TOKEN_BYTES * records["num_tokens"].astype(np.int64)
+        records["offset"] = self.trajectories.num_bytes + np.cumsum(num_bytes) - num_bytes
+        self.trajectories.append(payload)
+        content = records.tobytes()
+        self.rows.append(content)
+        self.rows_crc32 = zlib.crc32(content, self.rows_crc32)
+        if self._growing_records is not None:
+            self._growing_records += content
+
+    def seal(self) -> None:
+        """Make the segment durable and refuse to append from now on."""
+        self.trajectories.seal()
+        self.rows.seal()
+        self._growing_records = None
+
+    def read_ahead(self, records: Sequence[RowRecord]) -> list[bytearray | None]:
+        """Return what is stored of rows where that needs no waiting for the disk; else have it read meanwhile."""
+        return self.trajectories.read_ahead(
+            [record.offset for record in records], [TOKEN_BYTES * record.num_tokens for record in records]
         )
-        self.trajectories.append(token_bytes, log_prob_bytes)
-        self.rows.append(record)
-        self.rows_crc32 = zlib.crc32(record, self.rows_crc32)
-
-    def read_ahead(self, record: RowRecord) -> bytearray | None:
-        """Return what is stored of a row if that needs no waiting for the disk; else have it read meanwhile."""
-        return self.trajectories.read_ahead(record.offset, TOKEN_BYTES * record.num_tokens)
 
     def experience(self, row: int, record: RowRecord, payload: bytearray | None) -> Experience:
         """Return one trajectory, in arrays of its own, from what `read_ahead` returned.

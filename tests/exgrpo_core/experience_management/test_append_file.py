@@ -21,7 +21,7 @@ def test_what_was_appended_is_read_back_before_and_after_it_is_written(tmp_path)
 def test_what_is_in_memory_is_read_at_once(tmp_path):
     file = AppendFile.create(tmp_path / "grows")
     file.append(b"abcdefg")
-    assert file.read_ahead(2, 4) == b"cdef"
+    assert file.read_ahead([2, 0], [4, 1]) == [b"cdef", b"a"]
 
 
 @pytest.mark.parametrize("refusal", [errno.EAGAIN, errno.EOPNOTSUPP])
@@ -39,7 +39,7 @@ def test_what_is_not_in_memory_is_asked_for_and_read_later(tmp_path, monkeypatch
 
     monkeypatch.setattr(os, "preadv", refuse_without_waiting)
     monkeypatch.setattr(os, "posix_fadvise", lambda *arguments: asked.append(arguments[1:]))
-    assert file.read_ahead(2, 4) is None
+    assert file.read_ahead([2], [4]) == [None]
     assert asked == [(2, 4, os.POSIX_FADV_WILLNEED)]
     assert file.read(2, 4) == b"cdef"
 
@@ -53,7 +53,7 @@ def test_failing_disk_is_not_taken_for_a_cold_one(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "preadv", fail)
     with pytest.raises(OSError, match="Input/output"):
-        file.read_ahead(2, 4)
+        file.read_ahead([2], [4])
 
 
 def test_file_that_is_there_is_never_opened_for_appending(tmp_path):
