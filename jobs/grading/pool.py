@@ -3,32 +3,18 @@
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
-from jobs.grading.boxes import last_boxed
-from jobs.grading.choice_answer import grade_choice
 from jobs.grading.format_rule import closes_thought
-from jobs.grading.math_answer import grade_without_verifier
 from jobs.grading.outcomes import Outcome
-from jobs.grading.worker_process import AnswerPair, GradingProcess
+from jobs.grading.schemes import GradeItem, Scheme, SideBySide, decide
+from jobs.grading.worker_process import Comparison, GradingProcess
 
 CHUNK_SIZE = 64
 MAX_REMEMBERED = 200_000
 MEMORY_BYTES = 2 << 30
-
-AnswerKind = Literal["math", "choice"]
-
-
-@dataclass(frozen=True, slots=True)
-class GradeItem:
-    """One response to grade against the gold answer of its question."""
-
-    gold: str
-    response: str
-    kind: AnswerKind
 
 
 class AnswerGrader:
@@ -56,7 +42,7 @@ class AnswerGrader:
         for worker in self._workers:
             self._idle.put(worker)
         self._threads = ThreadPoolExecutor(num_workers, thread_name_prefix="grading")
-        self._remembered: dict[AnswerPair, Outcome] = {}
+        self._remembered: dict[Comparison, Outcome] = {}
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -72,16 +58,25 @@ class AnswerGrader:
         """Process ids of the grading processes that are running."""
         return [worker.process_id for worker in self._workers if worker.process_id is not None]
 
-    def grade(self, items: Sequence[GradeItem]) -> list[Outcome]:
-        """Return one outcome an item, in order.
+    def grade(self, items: Sequence[GradeItem], scheme: Scheme = Scheme.TRAINING) -> list[Outcome]:
+        """Return one outcome an item, in order, by the rules of `scheme`.
 
         Raises:
             GraderError: Grading processes do not start, or the grader is closed.
         """
-        decided = [self._decide_at_once(item) for item in items]
+        decided = [self._decide_at_once(item, scheme) for item in items]
         open_pairs = dict.fromkeys(found for found in decided if not isinstance(found, Outcome))
         verdicts = self._verify(list(open_pairs))
         return [found if isinstance(found, Outcome) else verdicts[found] for found in decided]
+
+    def grade_side_by_side(self, items: Sequence[GradeItem]) -> list[SideBySide]:
+        """Return the outcomes of each item by every scheme, in order.
+
+        Raises:
+            GraderError: Grading processes do not start, or the grader is closed.
+        """
+        columns = [self.grade(items, scheme) for scheme in (Scheme.PAPER, Scheme.TRAINING, Scheme.CORRECTED)]
+        return [SideBySide(*row) for row in zip(*columns, strict=True)]
 
     def close(self) -> None:
         """End all processes, and a call of `grade` under way with an error; twice does no harm."""
@@ -91,17 +86,12 @@ class AnswerGrader:
         for worker in self._workers:
             worker.close()
 
-    def _decide_at_once(self, item: GradeItem) -> Outcome | AnswerPair:
-        if self._requires_think_end and not closes_thought(item.response):
+    def _decide_at_once(self, item: GradeItem, scheme: Scheme) -> Outcome | Comparison:
+        if self._requires_think_end and scheme is Scheme.TRAINING and not closes_thought(item.response):
             return Outcome.UNPARSED
-        boxed = last_boxed(item.response)
-        if boxed is None or len(boxed) > self._max_answer_chars:
-            return Outcome.UNPARSED
-        if item.kind == "choice":
-            return grade_choice(item.gold, boxed)
-        return grade_without_verifier(item.gold, boxed) or (item.gold, boxed)
+        return decide(item, scheme, self._max_answer_chars)
 
-    def _verify(self, pairs: list[AnswerPair]) -> dict[AnswerPair, Outcome]:
+    def _verify(self, pairs: list[Comparison]) -> dict[Comparison, Outcome]:
         with self._lock:
             known = {pair: self._remembered[pair] for pair in pairs if pair in self._remembered}
         unknown = [pair for pair in pairs if pair not in known]
@@ -112,14 +102,14 @@ class AnswerGrader:
         self._remember(fresh.items())
         return known | fresh
 
-    def _verify_chunk(self, chunk: list[AnswerPair]) -> list[Outcome]:
+    def _verify_chunk(self, chunk: list[Comparison]) -> list[Outcome]:
         worker = self._idle.get()
         try:
             return worker.grade(chunk)
         finally:
             self._idle.put(worker)
 
-    def _remember(self, verdicts: Iterable[tuple[AnswerPair, Outcome]]) -> None:
+    def _remember(self, verdicts: Iterable[tuple[Comparison, Outcome]]) -> None:
         with self._lock:
             if len(self._remembered) > MAX_REMEMBERED:
                 self._remembered.clear()

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from exgrpo_core.types import Question
 from jobs.engines.reward import Response, Verdict
 from jobs.grading.outcomes import Outcome
-from jobs.grading.pool import AnswerGrader, AnswerKind, GradeItem
+from jobs.grading.pool import AnswerGrader
+from jobs.grading.schemes import AnswerKind, GradeItem
 from jobs.tasks.chains.oracle import judge_response
 from jobs.tasks.chains.question_set import read_problem
 

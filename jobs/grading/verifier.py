@@ -1,9 +1,9 @@
-"""The grading process: compares answers with Math-Verify, one at a time, until its input ends.
+"""The grading process: compares answers by a rule, one at a time, until its input ends.
 
-It is run as a program by `jobs.grading.worker_process`, imports nothing of this project, and speaks JSON lines: in, a
-list of [gold, answer] pairs; out, `["ready", CPU seconds so far]` and then `[outcome, CPU seconds so far]` for each
-pair. Math-Verify's own time limits are off: they are signals that a worker thread cannot get and that library code in C
-ignores. The parent's clock kills this process; should the parent be gone, a kernel alarm on CPU time does.
+It is run as a program by `jobs.grading.worker_process` and speaks JSON lines: in, a list of [rule, gold, answer]; out,
+`["ready", CPU seconds so far]` and then `[outcome, CPU seconds so far]` for each. Math-Verify's own time limits are
+off: they are signals that a worker thread cannot get and that library code in C ignores. The parent's clock kills this
+process; should the parent be gone, a kernel alarm on CPU time does.
 """
 
 import contextlib
@@ -24,9 +24,11 @@ ALARM_FACTOR = 2.0
 Compare = Callable[[str, str], str]
 
 
-def load_verifier() -> Compare:
-    """Import Math-Verify and return the comparison of a gold answer with a given one."""
+def load_rules() -> dict[str, Compare]:
+    """Import Math-Verify and return for each rule its comparison of a gold answer with a given one."""
     from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
+
+    from jobs.grading.oat.comparison import equals_by_published_rules
 
     logging.disable(logging.CRITICAL)
     targets = (LatexExtractionConfig(boxed_match_priority=0), ExprExtractionConfig())
@@ -35,26 +37,43 @@ def load_verifier() -> Compare:
         found: list[Any] = parse(f"\\boxed{{{answer}}}", targets, parsing_timeout=None)
         return found
 
-    def compare(gold: str, answer: str) -> str:
-        try:
-            parsed = read(answer)
-            if not parsed:
-                return "unparsed"
-            return "correct" if verify(read(gold), parsed, timeout_seconds=None) else "wrong"
-        except (MemoryError, RecursionError):
-            return "crash"
+    def read_first(answer: str) -> list[Any]:
+        found: list[Any] = parse(
+            answer, targets, fallback_mode="no_fallback", extraction_mode=["first_match"], parsing_timeout=None
+        )
+        return found
 
-    return compare
+    def compare_as_rewarded(gold: str, answer: str) -> str:
+        parsed = read(answer)
+        if not parsed:
+            return "unparsed"
+        return "correct" if verify(read(gold), parsed, timeout_seconds=None) else "wrong"
+
+    def compare_as_published(gold: str, answer: str) -> str:
+        def is_verified(left: str, right: str) -> bool:
+            return bool(verify(read_first(left), read_first(right), timeout_seconds=None))
+
+        return "correct" if equals_by_published_rules(gold, answer, is_verified) else "wrong"
+
+    return {"training": compare_as_rewarded, "paper": compare_as_published}
+
+
+def compare(rules: dict[str, Compare], rule: str, gold: str, answer: str) -> str:
+    """Return the outcome by one of the rules; what takes too much memory or nesting is a crash of this answer only."""
+    try:
+        return rules[rule](gold, answer)
+    except (MemoryError, RecursionError):
+        return "crash"
 
 
 def serve(replies: TextIO, seconds_per_answer: float, parent: int) -> None:
     """Answer requests from standard input until it ends or the parent is another process."""
-    compare = load_verifier()
+    rules = load_rules()
     _reply(replies, "ready")
     for line in iter(lambda: _next_request(parent), ""):
-        for gold, answer in json.loads(line):
+        for rule, gold, answer in json.loads(line):
             signal.setitimer(signal.ITIMER_PROF, ALARM_FACTOR * seconds_per_answer + 1.0)
-            outcome = compare(gold, answer)
+            outcome = compare(rules, rule, gold, answer)
             signal.setitimer(signal.ITIMER_PROF, 0.0)
             _reply(replies, outcome)
 

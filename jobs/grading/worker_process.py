@@ -17,11 +17,13 @@ import psutil
 from jobs.grading.outcomes import Outcome
 
 START_SECONDS = 120.0
-PROGRAM = Path(__file__).parent / "verifier.py"
+PROGRAM = "jobs.grading.verifier"
+PROJECT_ROOT = Path(__file__).resolve().parents[2]
 READ_BYTES = 1 << 16
 LOAD_ALLOWANCE = 4.0
 
-AnswerPair = tuple[str, str]
+Comparison = tuple[str, str, str]
+"""Rule (`training` or `paper`), gold answer, given answer."""
 
 
 class GraderError(RuntimeError):
@@ -48,8 +50,8 @@ class GradingProcess:
         """Id of the running process, or None."""
         return None if self._process is None else self._process.pid
 
-    def grade(self, pairs: Sequence[AnswerPair]) -> list[Outcome]:
-        """Return the outcome of each (gold, answer), in order.
+    def grade(self, pairs: Sequence[Comparison]) -> list[Outcome]:
+        """Return the outcome of each comparison, in order.
 
         A late or dying process costs the answer at which it was; the rest goes to a new one.
 
@@ -82,7 +84,7 @@ class GradingProcess:
                     with contextlib.suppress(OSError):
                         pipe.close()
 
-    def _grade_until_fault(self, pairs: Sequence[AnswerPair]) -> list[Outcome]:
+    def _grade_until_fault(self, pairs: Sequence[Comparison]) -> list[Outcome]:
         """Return outcomes up to and with the first answer that had to be killed or that took the process down."""
         outcomes: list[Outcome] = []
         is_sent = self._send(pairs)
@@ -104,13 +106,18 @@ class GradingProcess:
             return
         self.close()
         limits = [str(self._memory_bytes), str(self._seconds), str(os.getpid())]
-        # -P keeps this folder off the import path, and the variable keeps BLAS from reserving memory for many threads.
+        # -P keeps the working folder off the import path; with one thread BLAS reserves no memory for others.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", str(PROGRAM), *limits],
+            [sys.executable, "-P", "-m", PROGRAM, *limits],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(filter(None, (str(PROJECT_ROOT), os.environ.get("PYTHONPATH")))),
+                "OPENBLAS_NUM_THREADS": "1",
+                "PYTHONIOENCODING": "utf-8",
+            },
         )
         if self._read_reply(time.monotonic() + START_SECONDS) != "ready":
             code = self._process.poll()
@@ -126,7 +133,7 @@ class GradingProcess:
             raise GraderError("The grading process is not running.")
         return process.stdin, process.stdout
 
-    def _send(self, pairs: Sequence[AnswerPair]) -> bool:
+    def _send(self, pairs: Sequence[Comparison]) -> bool:
         requests, _ = self._pipes()
         try:
             requests.write(json.dumps(list(pairs)).encode() + b"\n")

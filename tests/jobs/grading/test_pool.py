@@ -11,7 +11,8 @@ import psutil
 import pytest
 
 from jobs.grading.outcomes import Outcome
-from jobs.grading.pool import AnswerGrader, GradeItem
+from jobs.grading.pool import AnswerGrader
+from jobs.grading.schemes import GradeItem
 from jobs.grading.worker_process import GraderError
 
 LIMIT = 1.0
@@ -185,7 +186,8 @@ def test_close_ends_processes_and_a_call_under_way():
 def test_grading_processes_die_with_their_parent(is_busy, repository):
     program = f"""
 import sys, threading, time
-from jobs.grading.pool import AnswerGrader, GradeItem
+from jobs.grading.pool import AnswerGrader
+from jobs.grading.schemes import GradeItem
 grader = AnswerGrader(seconds_per_answer=1.0)
 grader.grade([GradeItem("1/2", r"\\boxed{{0.5}}", "math")])
 if {is_busy}:
