@@ -38,6 +38,8 @@ class RunRow:
     parent_run_id: str | None
     kind: str = "train"
     """What kind of job: train, or eval and others, which have no steps and no method of their own."""
+    is_archived: bool = False
+    """Whether a user hid it from the list."""
 
 
 @dataclass(frozen=True, slots=True)

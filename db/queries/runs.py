@@ -1,27 +1,35 @@
 """The list of runs, and one run with its attempts and checkpoints."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, RowMapping, func, select
 
 from db import models
+from db.queries.run_filter import RunFilter, RunPageKey, conditions, is_older
 from db.queries.run_lookup import require_run_key
+from db.queries.run_methods import method_name
 from db.rows import AttemptRow, CheckpointRow, RunRow
 from db.session import Database
 
 STALLED_AFTER = timedelta(seconds=60)
 """A running run whose last event is older than this is shown as stalled."""
-_JOB_NAMES = {"eval": "evaluation", "judge": "judging"}
 
 
-def list_runs(database: Database, *, include_archived: bool = False, limit: int = 200) -> list[RunRow]:
-    """Return the newest runs, newest first."""
+def list_runs(
+    database: Database,
+    where: RunFilter | None = None,
+    *,
+    before: RunPageKey | None = None,
+    limit: int | None = 200,
+) -> list[RunRow]:
+    """Return a page of runs, newest first; `before` is the last row's (created_at, run_id), no `limit` gives all."""
     runs = models.runs
-    query = select(runs).order_by(runs.c.created_at.desc(), runs.c.run_id.desc()).limit(limit)
-    if not include_archived:
-        query = query.where(~runs.c.is_archived)
+    query = select(runs).where(*conditions(where or RunFilter()))
+    if before is not None:
+        query = query.where(is_older(before))
+    query = query.order_by(runs.c.created_at.desc(), runs.c.run_id.desc()).limit(limit)
     with database.read() as connection:
         rows = connection.execute(query).mappings().all()
         tags = _tags(connection, [row["run_key"] for row in rows])
@@ -86,25 +94,12 @@ def list_notes(database: Database, run_id: str) -> list[tuple[datetime, str]]:
         return [(at, text) for at, text in connection.execute(query)]
 
 
-def count_runs(database: Database) -> dict[str, int]:
-    """Return how many runs are in each state, archived ones left out."""
+def count_runs(database: Database, where: RunFilter | None = None) -> dict[str, int]:
+    """Return how many runs are in each state."""
     runs = models.runs
-    query = select(runs.c.status, func.count()).where(~runs.c.is_archived).group_by(runs.c.status)
+    query = select(runs.c.status, func.count()).where(*conditions(where or RunFilter())).group_by(runs.c.status)
     with database.read() as connection:
         return {row[0]: row[1] for row in connection.execute(query)}
-
-
-def method_name(spec: Mapping[str, Any]) -> str:
-    """Return the short name of a specification's algorithm, or what another job does."""
-    kind = spec.get("kind", "train")
-    if kind != "train":
-        return _JOB_NAMES.get(kind, str(kind))
-    algorithm = spec.get("algorithm", {})
-    if algorithm.get("mask_range") is not None:
-        return "masked GRPO"
-    if algorithm.get("experience_ratio", 0.5) > 0.0:
-        return "ExGRPO"
-    return "GRPO" if algorithm.get("normalize_by_std") else "Dr.GRPO"
 
 
 def _tags(connection: Connection, run_keys: Sequence[int]) -> dict[int, tuple[str, ...]]:
@@ -143,6 +138,7 @@ def _run_row(row: RowMapping, tags: tuple[str, ...]) -> RunRow:
         tags=tags,
         parent_run_id=row["parent_run_id"],
         kind=spec.get("kind", "train"),
+        is_archived=row["is_archived"],
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError, SQLAlchemyError
 
+from db.queries.run_filter import RunFilter
 from db.queries.runs import list_runs
 from db.session import Database, DatabaseError, open_database
 from jobs.journal import Journal
@@ -21,7 +22,6 @@ logger = logging.getLogger(__name__)
 RETRY_SECONDS = 5.0
 REFRESH_SECONDS = 0.4
 """A refresh that has more to do goes on at the next one, so that a long backlog holds up no start and no stop."""
-_ALL_RUNS = 1_000_000
 REFUSED_BY_DATABASE = (DataError, IntegrityError, ProgrammingError)
 """The database is there and will not have what a run recorded."""
 
@@ -75,7 +75,7 @@ class DatabaseIndex:
     def _open(self) -> Database:
         if self._database is None:
             self._database = open_database(self._url, self._runs_root)
-            rows = list_runs(self._database, include_archived=True, limit=_ALL_RUNS)
+            rows = list_runs(self._database, RunFilter(is_archived=None), limit=None)
             self._known = {row.run_id: (row.status, row.status_reason, row.attempt) for row in rows}
         return self._database
 

@@ -6,7 +6,8 @@ import pytest
 from sqlalchemy import event, update
 
 from db import annotations, ingest, models
-from db.queries import buffer, metrics, runs, trajectories
+from db.queries import buffer, metrics, run_methods, runs, trajectories
+from db.queries.run_filter import RunFilter
 from db.queries.run_lookup import UnknownRunError
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
 from jobs.specs import TrainSpec, load_preset
@@ -85,7 +86,7 @@ def test_runs_are_listed_newest_first_and_archived_ones_on_request(database, tmp
         database.write(lambda connection, c=is_it, v=values: connection.execute(update(models.runs).where(c).values(v)))
     annotations.set_archived(database, "two", True)
     assert [row.run_id for row in runs.list_runs(database)] == ["three", "one"]
-    assert [row.run_id for row in runs.list_runs(database, include_archived=True, limit=2)] == ["three", "two"]
+    assert [row.run_id for row in runs.list_runs(database, RunFilter(is_archived=None), limit=2)] == ["three", "two"]
     assert runs.get_run(database, "two").run_id == "two"
     assert runs.count_runs(database) == {"queued": 2}
 
@@ -100,7 +101,7 @@ def test_runs_are_listed_newest_first_and_archived_ones_on_request(database, tmp
     ],
 )
 def test_the_method_follows_from_the_specification(preset, method):
-    assert runs.method_name(load_preset(preset).model_dump(mode="json")) == method
+    assert run_methods.method_name(load_preset(preset).model_dump(mode="json")) == method
 
 
 def test_tags_and_notes_come_and_go_and_may_be_said_twice(recorded_run):

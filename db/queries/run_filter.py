@@ -1,0 +1,55 @@
+"""Which runs to list: words, states and whether they are hidden, as conditions in SQL."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, and_, func, or_, select
+
+from db import models
+from db.queries.run_methods import method_expression
+
+RunPageKey = tuple[datetime, str]
+"""(created_at, run_id) of the last run of a page: the next page goes on below it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """Which runs to list; the defaults are all that are not archived."""
+
+    words: str = ""
+    """Every word must stand in the name, id, method, model, data set or a tag; case does not matter."""
+    statuses: frozenset[str] = frozenset()
+    """States to list; none lists all."""
+    is_archived: bool | None = False
+    """Whether archived runs are listed, or others; None lists both."""
+
+
+def conditions(where: RunFilter) -> list[ColumnElement[bool]]:
+    """Return what must hold of a run's row."""
+    runs = models.runs
+    found = [_holds_word(word) for word in where.words.lower().split()]
+    if where.statuses:
+        found.append(runs.c.status.in_(sorted(where.statuses)))
+    if where.is_archived is not None:
+        found.append(runs.c.is_archived if where.is_archived else ~runs.c.is_archived)
+    return found
+
+
+def is_older(key: RunPageKey) -> ColumnElement[bool]:
+    """Return that a run comes after `key` in the order of newest first."""
+    runs = models.runs
+    created_at, run_id = key
+    is_same_moment = and_(runs.c.created_at == created_at, runs.c.run_id < run_id)
+    return or_(runs.c.created_at < created_at, is_same_moment)
+
+
+def _holds_word(word: str) -> ColumnElement[bool]:
+    runs, tags = models.runs, models.tags
+    sources = [runs.c.spec[part]["source"].as_string() for part in ("model", "data")]
+    texts = [runs.c.name, runs.c.run_id, method_expression(), *sources]
+    has_tag = select(tags.c.tag).where(tags.c.run_key == runs.c.run_key, _contains(tags.c.tag, word)).exists()
+    return or_(*(_contains(text, word) for text in texts), has_tag)
+
+
+def _contains(text: ColumnElement[str], word: str) -> ColumnElement[bool]:
+    return func.coalesce(func.lower(text), "").contains(word, autoescape=True)

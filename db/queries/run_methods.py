@@ -1,0 +1,41 @@
+"""The short name of what a run does, from its specification: in Python and, for searching, in SQL."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import ColumnElement, case, func, literal
+
+from db import models
+
+JOB_NAMES = {"eval": "evaluation", "judge": "judging"}
+"""What jobs other than training are called."""
+DEFAULT_EXPERIENCE_RATIO = 0.5
+
+
+def method_name(spec: Mapping[str, Any]) -> str:
+    """Return the short name of a specification's algorithm, or what another job does."""
+    kind = str(spec.get("kind", "train"))
+    if kind != "train":
+        return JOB_NAMES.get(kind, kind)
+    algorithm = spec.get("algorithm", {})
+    if algorithm.get("mask_range") is not None:
+        return "masked GRPO"
+    if algorithm.get("experience_ratio", DEFAULT_EXPERIENCE_RATIO) > 0.0:
+        return "ExGRPO"
+    return "GRPO" if algorithm.get("normalize_by_std") else "Dr.GRPO"
+
+
+def method_expression() -> ColumnElement[str]:
+    """Return the SQL expression whose value is `method_name` of a run's specification."""
+    spec = models.runs.c.spec
+    kind = func.coalesce(spec["kind"].as_string(), "train")
+    algorithm = spec["algorithm"]
+    ratio = func.coalesce(algorithm["experience_ratio"].as_float(), DEFAULT_EXPERIENCE_RATIO)
+    return case(
+        *((kind == job, literal(name)) for job, name in JOB_NAMES.items()),
+        (kind != "train", kind),
+        (algorithm["mask_range"].as_string().is_not(None), literal("masked GRPO")),
+        (ratio > 0.0, literal("ExGRPO")),
+        (func.coalesce(algorithm["normalize_by_std"].as_boolean(), False), literal("GRPO")),
+        else_=literal("Dr.GRPO"),
+    )
