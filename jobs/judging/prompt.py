@@ -14,6 +14,8 @@ MAX_TEXT_CHARS = 200_000
 _SLOT = re.compile(r"\{(Problem|Solution)\}")
 # Turn marks of chat templates; a tokenizer reads them as such wherever they stand.
 _TURN_MARK = re.compile(r"<(?=[|\uff5c]|/?(?:s|think|bos|eos|start_of_turn|end_of_turn)>)|\[(?=/?INST\])")
+# A verdict in the judged text: whoever repeats it word for word gives none.
+_VERDICT_MARK = re.compile(r"\\boxed(?=[ \t]*\{[^}\n]{0,40}\b(?:yes|no)\b)", re.IGNORECASE)
 _WORD_JOINER = "\N{WORD JOINER}"
 
 
@@ -52,8 +54,9 @@ def load_judge_prompt(path: Path = PROMPT_FILE) -> JudgePrompt:
 
 
 def disarm(text: str) -> str:
-    """Return the text with an invisible joiner inside whatever a chat template could read as the end of a turn."""
-    return _TURN_MARK.sub(lambda mark: mark[0] + _WORD_JOINER, text)
+    """Return the text with an invisible joiner inside each boxed verdict and whatever could end a turn of the chat."""
+    without_verdicts = _VERDICT_MARK.sub(lambda mark: mark[0] + _WORD_JOINER, text)
+    return _TURN_MARK.sub(lambda mark: mark[0] + _WORD_JOINER, without_verdicts)
 
 
 def _fenced(text: str, nonce: str) -> str:
