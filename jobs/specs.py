@@ -53,8 +53,8 @@ class DataSpec(Spec):
     """`chains`, a Parquet or JSON-lines file in verl's schema, or a Hugging Face data set name."""
     split: str = "train"
     """Split of a Hugging Face data set."""
-    template: Literal["paper", "paper_llama_base", "compact", "none"] = "none"
-    """Prompt template; `none` is for `chains`, whose questions are whole prompts."""
+    template: Literal["paper", "paper_llama_base", "compact", "none", "chat"] = "none"
+    """Prompt template; `none` is for `chains`, whose questions are whole prompts, `chat` is the tokenizer's own."""
     num_questions: Positive | None = 512
     """Questions to train on, the first ones of the file; None takes all."""
     num_held_out: int = Field(96, ge=0)

@@ -69,6 +69,36 @@ def test_paper_preset_has_the_papers_numbers():
     assert load_preset("paper-llama-base").algorithm.start_pass_rate is None
 
 
+@pytest.mark.parametrize(
+    ("name", "num_steps", "model", "template", "start"),
+    [
+        ("paper-exgrpo", 700, "Elliott/Qwen2.5-Math-7B-16k-think", "paper", 0.35),
+        ("paper-qwen2.5-math-1.5b", 500, "RoadQAQ/Qwen2.5-Math-1.5B-16k-think", "paper", 0.35),
+        ("paper-qwen2.5-7b-instruct", 500, "Qwen/Qwen2.5-7B-Instruct", "paper", 0.35),
+        ("paper-llama-base", 500, "meta-llama/Llama-3.1-8B", "paper_llama_base", None),
+        ("paper-llama-instruct", 500, "meta-llama/Llama-3.1-8B-Instruct", "paper", 0.35),
+        ("paper-luffy-continual", 500, "Elliott/LUFFY-Qwen-Math-7B-Zero", "paper", 0.35),
+        ("paper-wildchat-if", 110, "Qwen/Qwen2.5-7B", "chat", None),
+    ],
+)
+def test_each_backbone_has_its_checkpoint_steps_template_and_an_on_policy_baseline(
+    name, num_steps, model, template, start
+):
+    spec = load_preset(name)
+    baseline = load_preset("paper-on-policy" if name == "paper-exgrpo" else f"{name}-on-policy")
+    for each in (spec, baseline):
+        assert (each.num_steps, each.model.source, each.data.template) == (num_steps, model, template)
+        assert each.algorithm.batch_size == 128
+        assert each.algorithm.start_pass_rate == start
+    assert spec.algorithm.is_experiential
+    assert not baseline.algorithm.is_experiential
+
+
+def test_small_preset_of_the_verl_engine_needs_one_gpu():
+    spec = load_preset("qwen-0.5b")
+    assert (spec.model.source, spec.verl.num_gpus) == ("Qwen/Qwen2.5-0.5B", 1)
+
+
 def test_file_that_extends_a_preset_holds_only_what_differs(write):
     spec = load_spec(write("extends: chains-exgrpo\nalgorithm: {experience_ratio: 0.25}\n"))
     assert spec.preset == "chains-exgrpo"

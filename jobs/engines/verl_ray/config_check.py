@@ -1,8 +1,8 @@
 """Checks settings against verl's own generated configuration, in the interpreter of verl's environment.
 
-`python -m jobs.engines.verl_ray.config_check` reads a JSON list of KEY=VALUE words and writes a JSON object: `problems`,
-a sentence each, and `config`, verl's whole configuration with the settings in it, null when there are problems. verl
-itself is not imported: the check takes a second, not the minute that its libraries take to load.
+`python -m jobs.engines.verl_ray.config_check` reads a JSON list of KEY=VALUE words and writes a JSON object:
+`problems`, a sentence each, and `config`, verl's whole configuration with the settings in it, null when there are
+problems. verl itself is not imported: the check takes a second, not the time that its libraries take to load.
 """
 
 import difflib
