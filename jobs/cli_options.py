@@ -24,7 +24,9 @@ DatabaseUrl = Annotated[
     str | None,
     typer.Option("--database-url", envvar=DATABASE_URL_VARIABLE, help="Database; by default SQLite in the runs root."),
 ]
-RunName = Annotated[str, typer.Argument(metavar="RUN", help="Run id, a unique beginning of it, or the run's name.")]
+RunName = Annotated[
+    str, typer.Argument(metavar="RUN", help="Run id, a unique beginning or its end, or the run's name.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 DEFAULT_RUNS_ROOT = Path("runs")

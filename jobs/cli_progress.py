@@ -7,6 +7,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from db.shown_names import BATCH_PASS_RATE
 from jobs.commands import open_run
 from jobs.following import RunFollower
 from jobs.run_state import RunState
@@ -58,6 +59,6 @@ def _figures(metrics: dict[str, float]) -> str:
     if not metrics:
         return ""
     return (
-        f"Pass@1 {metrics.get('reward/pass_at_1', 0.0):.3f}  buffer {metrics.get('buffer/num_questions', 0):.0f}  "
+        f"{BATCH_PASS_RATE} {metrics.get('reward/pass_at_1', 0.0):.3f}  buffer {metrics.get('buffer/num_questions', 0):.0f}  "
         f"retired {metrics.get('buffer/num_retired', 0):.0f}"
     )

@@ -14,17 +14,26 @@ if TYPE_CHECKING:
 FOLLOW_SECONDS = 0.3
 
 
-def runs(runs_root: RunsRoot = DEFAULT_RUNS_ROOT, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
-    """List all runs, newest first."""
+def runs(
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+    includes_archived: Annotated[bool, typer.Option("--all", help="Archived runs too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List runs, newest first; archived ones with --all."""
+    from db.queries.run_filter import RunFilter
     from db.queries.runs import list_runs
     from jobs.supervisor.reading import open_fresh_index
 
     with open_fresh_index(runs_root, database_url) as database:
-        rows = list_runs(database)
+        rows = list_runs(database, RunFilter(is_archived=None), limit=None)
+    shown = [row for row in rows if includes_archived or not row.is_archived]
     if as_json:
-        print_json([_without_curve(row) for row in rows])
+        print_json([_without_curve(row) for row in shown])
+    elif shown:
+        _print_table(shown)
     elif rows:
-        _print_table(rows)
+        say(f"All {len(rows)} runs in {runs_root} are archived; --all lists them.")
     else:
         say(f"No runs in {runs_root} yet; `exgrpo train` starts one.")
 
@@ -142,6 +151,20 @@ def note(
     commands.note(runs_root, find_run_id(runs_root, run), text)
 
 
+def archive(
+    run: RunName,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    undoes: Annotated[bool, typer.Option("--undo", help="Show it again.")] = False,
+) -> None:
+    """Hide a run that has ended from the list; its files stay."""
+    from jobs import commands
+    from jobs.run_lookup import find_run_id
+
+    run_id = find_run_id(runs_root, run)
+    commands.archive(runs_root, run_id, is_archived=not undoes)
+    say(f"{run_id} is listed again." if undoes else f"{run_id} is archived; `exgrpo runs --all` lists it.")
+
+
 def _say_queued(runs_root: Path, run_id: str) -> None:
     from jobs.supervisor.instance import read_supervisor
 
@@ -173,14 +196,17 @@ def _print_table(rows: "list[RunRow]") -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from db.shown_names import BATCH_PASS_RATE, distinct_names, held_out_score
+
     table = Table(box=None, pad_edge=False)
-    for heading in ("run", "name", "state", "method", "step", "Pass@1", "Avg@n"):
-        table.add_column(heading, no_wrap=heading == "run")
+    for heading in ("Run", "Name", "State", "Method", "Step", BATCH_PASS_RATE, held_out_score()):
+        table.add_column(heading, no_wrap=heading == "Run")
+    names = distinct_names((row.run_id, row.name) for row in rows)
     for row in rows:
         table.add_row(
             row.run_id,
-            row.name,
-            row.status,
+            names[row.run_id],
+            f"{row.status}, archived" if row.is_archived else row.status,
             row.method,
             f"{row.step}/{row.num_steps}",
             _rate(row.last_pass_at_1),
@@ -192,11 +218,13 @@ def _print_table(rows: "list[RunRow]") -> None:
 def _print_summary(summary: dict[str, Any]) -> None:
     row = summary["run"]
     reason = f": {row['status_reason']}" if row["status_reason"] else ""
-    say(f"{row['run_id']} {row['name']!r} {row['status']}{reason}")
+    archived = ", archived" if row["is_archived"] else ""
+    say(f"{row['run_id']} {row['name']!r} {row['status']}{archived}{reason}")
     say(f"{row['method']} on {row['model']}, {row['dataset']}; step {row['step']} of {row['num_steps']}")
     for evaluation in summary["evaluations"]:
+        question_set = evaluation["question_set"].replace("_", "-").capitalize()
         say(
-            f"step {evaluation['step']:>5} {evaluation['question_set']:<9} Avg@{evaluation['samples_per_question']} "
+            f"step {evaluation['step']:>5} {question_set:<8} Avg@{evaluation['samples_per_question']} "
             f"{evaluation['avg_at_n']:.3f} ± {evaluation['interval']:.3f}"
         )
     for key, value in sorted(summary["metrics"].items()):

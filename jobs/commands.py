@@ -144,6 +144,19 @@ def note(runs_root: Path, run_id: str, text: str) -> None:
     Journal(runs_root).append(JournalKind.NOTED, run.run_id, text=text)
 
 
+def archive(runs_root: Path, run_id: str, is_archived: bool = True) -> None:
+    """Hide a run from the list, or show it again; its files stay where they are.
+
+    Raises:
+        CommandError: No such run, or it has not ended.
+    """
+    run = open_run(runs_root, run_id)
+    state = state_of(runs_root, run)
+    if is_archived and not state.is_ended:
+        raise CommandError(f"{run_id} cannot be archived: it is {state.status}; stop it first.")
+    Journal(runs_root).append(JournalKind.ARCHIVED if is_archived else JournalKind.UNARCHIVED, run.run_id)
+
+
 def open_run(runs_root: Path, run_id: str) -> RunDirectory:
     """Return the folder of a run.
 

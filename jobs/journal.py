@@ -27,6 +27,8 @@ class JournalKind(StrEnum):
     TAGGED = "tagged"
     UNTAGGED = "untagged"
     NOTED = "noted"
+    ARCHIVED = "archived"
+    UNARCHIVED = "unarchived"
     IMPORTED = "imported"
 
 

@@ -3,12 +3,13 @@
 import contextlib
 from pathlib import Path
 
+from db.shown_names import id_end
 from jobs.commands import CommandError
 from jobs.run_directory import RunDirectoryError, list_run_directories
 
 
 def find_run_id(runs_root: Path, text: str) -> str:
-    """Return the id of the one run with this id, this beginning of an id, or this name.
+    """Return the id of the one run with this id, this beginning or random end of an id, or this name.
 
     Raises:
         CommandError: None fits, or several do.
@@ -16,12 +17,12 @@ def find_run_id(runs_root: Path, text: str) -> str:
     names = _names(runs_root)
     if text in names:
         return text
-    found = [run_id for run_id in names if run_id.startswith(text)] if text else []
+    found = [run_id for run_id in names if run_id.startswith(text) or id_end(run_id) == text] if text else []
     found = found or [run_id for run_id, name in names.items() if name == text]
     if len(found) == 1:
         return found[0]
     if not found:
-        raise CommandError(f"RUN: no run in {runs_root} has the id, a beginning of an id or the name {text!r}.")
+        raise CommandError(f"RUN: no run in {runs_root} has the id, a beginning or end of an id, or the name {text!r}.")
     shown = ", ".join(found[-5:])
     raise CommandError(f"RUN: {len(found)} runs fit {text!r}; give more of the id (among them {shown}).")
 

@@ -1,4 +1,4 @@
-"""Taking tags and notes from the journal into the database."""
+"""Taking what users said of runs from the journal into the database."""
 
 import logging
 from collections.abc import Set
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 def apply_wishes(database: Database, journal: Journal, new_run_ids: Set[str]) -> None:
-    """Bring tags and notes up to date with the journal, from where the last reading ended.
+    """Bring tags, notes and what is archived up to date with the journal, from where the last reading ended.
 
     Of `new_run_ids`, which the database has just come to know, everything ever said is taken in.
     """
@@ -39,3 +39,5 @@ def _apply(database: Database, entry: JournalEntry) -> None:
         annotations.remove_tag(database, entry.run_id, str(entry.data["tag"]))
     elif entry.kind is JournalKind.NOTED:
         annotations.add_note(database, entry.run_id, datetime.fromisoformat(entry.at), str(entry.data["text"]))
+    elif entry.kind in (JournalKind.ARCHIVED, JournalKind.UNARCHIVED):
+        annotations.set_archived(database, entry.run_id, entry.kind is JournalKind.ARCHIVED)

@@ -117,6 +117,53 @@ def test_tags_and_notes_are_shown_and_survive_a_rebuild_of_the_database(runs_roo
     assert json.loads(invoke(runs_root, "runs", "--json").stdout)[0]["tags"] == ["keep"]
 
 
+def listed(runs_root, *options):
+    return [row["run_id"] for row in json.loads(invoke(runs_root, "runs", "--json", *options).stdout)]
+
+
+def test_archived_run_is_hidden_until_asked_for_and_stays_so_after_a_rebuild(runs_root):
+    hidden, shown = submit(runs_root, "old"), submit(runs_root, "new")
+    invoke(runs_root, "stop", hidden)
+    assert invoke(runs_root, "archive", "old").exit_code == 0
+    assert (listed(runs_root), set(listed(runs_root, "--all"))) == ([shown], {hidden, shown})
+    assert "stopped, archived" in invoke(runs_root, "runs", "--all").stdout
+    assert invoke(runs_root, "db", "rebuild").exit_code == 0
+    assert listed(runs_root) == [shown]
+    assert invoke(runs_root, "archive", "old", "--undo").exit_code == 0
+    assert set(listed(runs_root)) == {hidden, shown}
+    assert invoke(runs_root, "db", "rebuild").exit_code == 0
+    assert set(listed(runs_root)) == {hidden, shown}
+
+
+def test_run_that_has_not_ended_cannot_be_archived(runs_root):
+    result = invoke(runs_root, "archive", submit(runs_root))
+    assert (result.exit_code, result.stderr.strip().endswith("it is queued; stop it first.")) == (2, True)
+
+
+def test_list_of_nothing_but_archived_runs_says_so(runs_root):
+    run_id = submit(runs_root)
+    invoke(runs_root, "stop", run_id)
+    invoke(runs_root, "archive", run_id)
+    assert "All 1 runs" in invoke(runs_root, "runs").stdout
+
+
+def test_runs_of_one_name_are_told_apart_by_the_end_of_their_ids_which_also_finds_them(runs_root):
+    first, second = submit(runs_root, "twin"), submit(runs_root, "twin")
+    submit(runs_root, "single")
+    output = invoke(runs_root, "runs").stdout
+    ends = [run_id.rpartition("-")[2] for run_id in (first, second)]
+    assert all(f"twin ({end})" in output for end in ends)
+    assert "single (" not in output
+    assert json.loads(invoke(runs_root, "show", ends[0], "--json").stdout)["run"]["run_id"] == first
+
+
+def test_table_names_scores_as_the_pages_do(runs_root):
+    submit(runs_root)
+    heading = invoke(runs_root, "runs").stdout.splitlines()[0]
+    assert "Batch Pass@1" in heading
+    assert "Held-out Avg@n" in heading
+
+
 def test_tags_of_the_specification_are_tags_of_the_run(runs_root):
     commands.submit(runs_root, TrainSpec(tags=("paper",)))
     assert json.loads(invoke(runs_root, "runs", "--json").stdout)[0]["tags"] == ["paper"]
