@@ -1,0 +1,133 @@
+"""How far a judge can be trusted: its verdicts against human labels, and rates corrected by what that shows.
+
+"Positive" is a valid chain of thought. Unjudged items are left out of rates and counted apart.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from jobs.judging.votes import decide, has_flipped
+
+Z_95 = 1.959964
+"""Two-sided 95%."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledVotes:
+    """One item of a calibration: a human's label and the judge's votes (valid, invalid or unjudged)."""
+
+    label: bool
+    outcomes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A rate with its 95% interval (Wilson) and what it is a rate of."""
+
+    value: float
+    low: float
+    high: float
+    num_items: int
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A judge against labels.
+
+    `sensitivity` is the share of valid chains that it calls valid, `specificity` that of invalid ones it calls
+    invalid. `kappa` is Cohen's, agreement beyond chance. `unjudged` is the share of items without a verdict, `flips`
+    that of items voted on more than once whose votes contradict each other; NaN where none was.
+    """
+
+    num_items: int
+    sensitivity: Rate
+    specificity: Rate
+    accuracy: float
+    kappa: float
+    unjudged: Rate
+    flips: Rate
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedRate:
+    """A rate of valid chains as the judge sees it, and as it is likely to be, with a 95% interval.
+
+    `is_informative` is False where the judge is no better than a coin, so that nothing can be told.
+    """
+
+    observed: Rate
+    value: float
+    low: float
+    high: float
+    is_informative: bool
+
+
+def calibrate(items: Sequence[LabelledVotes]) -> Calibration:
+    """Compare a judge's verdicts with labels."""
+    pairs = [(item.label, decide(item.outcomes)) for item in items]
+    judged = [(label, verdict) for label, verdict in pairs if verdict is not None]
+    several = [item for item in items if len(item.outcomes) > 1]
+    true_positives = sum(label and verdict for label, verdict in judged)
+    true_negatives = sum(not label and not verdict for label, verdict in judged)
+    num_positives = sum(label for label, _ in judged)
+    return Calibration(
+        num_items=len(items),
+        sensitivity=wilson(true_positives, num_positives),
+        specificity=wilson(true_negatives, len(judged) - num_positives),
+        accuracy=_ratio(true_positives + true_negatives, len(judged)),
+        kappa=cohen_kappa(judged),
+        unjudged=wilson(len(items) - len(judged), len(items)),
+        flips=wilson(sum(has_flipped(item.outcomes) for item in several), len(several)),
+    )
+
+
+def correct_rate(num_valid: int, num_judged: int, calibration: Calibration) -> CorrectedRate:
+    """Return the Rogan-Gladen estimate of the true rate of valid chains, with an interval by the delta method.
+
+    p = (q + specificity - 1) / (sensitivity + specificity - 1), held to [0, 1]; its variance takes in that the
+    observed rate q, sensitivity and specificity are all estimates (Rogan and Gladen, 1978). Source of the variance:
+    (var q + p^2 var sensitivity + (1 - p)^2 var specificity) / (sensitivity + specificity - 1)^2.
+    """
+    observed = wilson(num_valid, num_judged)
+    sensitivity, specificity = calibration.sensitivity, calibration.specificity
+    power = sensitivity.value + specificity.value - 1.0
+    if not num_judged or math.isnan(power) or power <= 0.0:
+        return CorrectedRate(observed, math.nan, 0.0, 1.0, is_informative=False)
+    raw = (observed.value + specificity.value - 1.0) / power
+    value = min(1.0, max(0.0, raw))
+    variance = _variance(observed) + value**2 * _variance(sensitivity) + (1.0 - value) ** 2 * _variance(specificity)
+    reach = Z_95 * math.sqrt(variance) / power
+    return CorrectedRate(observed, value, max(0.0, value - reach), min(1.0, value + reach), is_informative=True)
+
+
+def cohen_kappa(pairs: Iterable[tuple[bool, bool]]) -> float:
+    """Return agreement beyond chance: 1 is full, 0 what chance gives; NaN where chance alone would agree fully."""
+    pairs = list(pairs)
+    if not pairs:
+        return math.nan
+    agreement = sum(first == second for first, second in pairs) / len(pairs)
+    first_rate = sum(first for first, _ in pairs) / len(pairs)
+    second_rate = sum(second for _, second in pairs) / len(pairs)
+    by_chance = first_rate * second_rate + (1 - first_rate) * (1 - second_rate)
+    return math.nan if by_chance == 1.0 else (agreement - by_chance) / (1.0 - by_chance)
+
+
+def wilson(count: int, num_items: int) -> Rate:
+    """Return a share with Wilson's interval; NaN of nothing, with the whole of [0, 1]."""
+    if num_items == 0:
+        return Rate(math.nan, 0.0, 1.0, 0)
+    share, weight = count / num_items, Z_95**2 / num_items
+    center = (share + weight / 2) / (1 + weight)
+    reach = Z_95 / (1 + weight) * math.sqrt(share * (1 - share) / num_items + weight / (4 * num_items))
+    return Rate(share, max(0.0, center - reach), min(1.0, center + reach), num_items)
+
+
+def _variance(rate: Rate) -> float:
+    """Return the variance of an estimated rate; one success and one failure added keep that of 0 of n off zero."""
+    share = (rate.value * rate.num_items + 1.0) / (rate.num_items + 2.0)
+    return share * (1.0 - share) / (rate.num_items + 2.0)
+
+
+def _ratio(count: int, num_items: int) -> float:
+    return count / num_items if num_items else math.nan
