@@ -10,8 +10,12 @@ from typing import Any
 from sqlalchemy import Table
 
 from db import models
+from db.judge_rows import judge_vote_row
 
 Row = dict[str, Any]
+
+EVENTS_WITHOUT_ROWS = frozenset({"status", "judging", "asked"})
+"""A status moves an attempt; what a judge is about to do and to pay is for its own resuming."""
 
 _TRAJECTORY_BITS, _ATTEMPT_BITS, _RUN_BITS = 32, 12, 19
 
@@ -55,7 +59,9 @@ class RowCollector:
             {"step": self._add_step, "evaluation": self._add_evaluation, "checkpoint": self._add_checkpoint}[kind](
                 event
             )
-        elif kind != "status":
+        elif kind == "vote":
+            self._put(models.judge_votes, judge_vote_row(self._run_key, event))
+        elif kind not in EVENTS_WITHOUT_ROWS:
             raise ValueError(f"unknown kind {kind!r}")
 
     def _put(self, table: Table, row: Row) -> None:

@@ -269,6 +269,28 @@ checkpoints = Table(
     _is_superseded(),
 )
 
+judge_votes = Table(
+    "judge_votes",
+    metadata,
+    _run_key(),
+    Column("item_id", Text, primary_key=True),
+    _key("vote"),
+    Column("source", String(200), nullable=False),
+    Column("source_attempt", Integer),
+    Column("trajectory_id", LargeInteger),
+    Column("outcome", String(16), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("issues", JsonDocument, nullable=False),
+    Column("label", Boolean),
+    Column("judge", Text, nullable=False),
+    Column("prompt", String(80), nullable=False),
+    Column("num_requests", Integer, nullable=False),
+    Column("num_tokens", Integer, nullable=False),
+    Column("answer", Text, nullable=False),
+    Index("judge_votes_by_trajectory", "source", "trajectory_id"),
+)
+"""Votes of a judge's job (`run_key`) on responses of a training run or of a labelled file (`source`)."""
+
 tags = Table("tags", metadata, _run_key(), Column("tag", String(80), primary_key=True))
 
 notes = Table(

@@ -1,0 +1,106 @@
+"""From a judge's events to rows, and the plain rows that pages show of judges."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+_MAX_SOURCE_CHARS = 200
+_MAX_COUNT = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeRow:
+    """One judge's job: on what, by whom, and how its votes came out. Shares are over responses, majorities of votes."""
+
+    judge_run_id: str
+    name: str
+    status: str
+    created_at: datetime
+    source: str
+    judge: str
+    prompt: str
+    num_votes: int
+    num_responses: int
+    num_valid: int
+    num_invalid: int
+    num_unjudged: int
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictRow:
+    """What a judge's votes on one trajectory amount to: the majority, None for a tie or no vote that counts."""
+
+    attempt: int
+    trajectory_id: int
+    is_valid: bool | None
+    num_valid: int
+    num_invalid: int
+    num_unjudged: int
+
+
+@dataclass(frozen=True, slots=True)
+class VoteRow:
+    """One vote with the judge's own words; `outcome` is valid, invalid or unjudged, `reason` says why unjudged."""
+
+    judge_run_id: str
+    item_id: str
+    vote: int
+    outcome: str
+    reason: str
+    issues: tuple[str, ...]
+    judge: str
+    prompt: str
+    num_requests: int
+    num_tokens: int
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledVoteRow:
+    """One vote of a calibration beside the human's label."""
+
+    item_id: str
+    label: bool
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysisRow:
+    """One fresh trajectory as analyses read it; `text` is None unless asked for."""
+
+    attempt: int
+    trajectory_id: int
+    step: int
+    question_index: int
+    group_position: int
+    reward: float
+    is_valid: bool | None
+    has_code: bool | None
+    mean_entropy: float
+    mean_log_prob: float
+    text: str | None
+
+
+def judge_vote_row(run_key: int, event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row of one vote."""
+    trajectory_id = event["trajectory_id"]
+    label = event["label"]
+    return {
+        "run_key": run_key,
+        "item_id": str(event["item_id"]),
+        "vote": int(event["vote"]),
+        "source": str(event["source"])[:_MAX_SOURCE_CHARS],
+        "source_attempt": event["source_attempt"],
+        "trajectory_id": None if trajectory_id is None else int(trajectory_id),
+        "outcome": str(event["outcome"]),
+        "reason": str(event["reason"]),
+        "issues": list(event["issues"]),
+        "label": None if label is None else bool(label),
+        "judge": str(event["judge"]),
+        "prompt": str(event["prompt"]),
+        "num_requests": min(int(event["num_requests"]), _MAX_COUNT),
+        "num_tokens": min(int(event["num_tokens"]), _MAX_COUNT),
+        "answer": str(event["answer"]).replace("\x00", "\N{REPLACEMENT CHARACTER}"),
+    }

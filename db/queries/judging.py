@@ -1,0 +1,156 @@
+"""Judges' verdicts, and trajectories as analyses read them, in plain rows."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import Integer, RowMapping, Subquery, case, cast, func, select
+
+from db import models
+from db.judge_rows import AnalysisRow, JudgeRow, LabelledVoteRow, VerdictRow, VoteRow
+from db.queries.run_lookup import require_run_key
+from db.session import Database
+
+_BATCH_ROWS = 2_000
+
+
+def list_judges(database: Database, source: str | None = None) -> list[JudgeRow]:
+    """Return the judges that voted on a training run (by id) or a labelled file (by name), or all; newest first."""
+    runs = models.runs
+    found = _verdicts()
+    query = (
+        select(
+            runs.c.run_id, runs.c.name, runs.c.status, runs.c.created_at,
+            found.c.source, found.c.judge, found.c.prompt,
+            func.sum(found.c.num_votes), func.count(),
+            func.sum(_flag(found.c.balance > 0)), func.sum(_flag(found.c.balance < 0)),
+            func.sum(_flag(found.c.balance == 0)), func.sum(found.c.num_tokens),
+        )
+        .join_from(found, runs, runs.c.run_key == found.c.run_key)
+        .group_by(runs.c.run_key, found.c.source, found.c.judge, found.c.prompt)
+        .order_by(runs.c.created_at.desc(), runs.c.run_id.desc())
+    )  # fmt: skip
+    if source is not None:
+        query = query.where(found.c.source == source)
+    with database.read() as connection:
+        return [JudgeRow(*row[:7], *map(int, row[7:])) for row in connection.execute(query)]
+
+
+def verdicts_of(database: Database, judge_run_id: str) -> list[VerdictRow]:
+    """Return what a judge's votes amount to, for each trajectory of a training run that it voted on."""
+    found = _verdicts()
+    query = (
+        select(
+            found.c.source_attempt, found.c.trajectory_id, found.c.balance, found.c.num_valid, found.c.num_invalid,
+            found.c.num_votes,
+        )
+        .join_from(found, models.runs, models.runs.c.run_key == found.c.run_key)
+        .where(models.runs.c.run_id == judge_run_id, found.c.trajectory_id.is_not(None))
+        .order_by(found.c.trajectory_id, found.c.source_attempt)
+    )  # fmt: skip
+    with database.read() as connection:
+        rows = connection.execute(query).all()
+    return [
+        VerdictRow(attempt, number, _verdict(balance), valid, invalid, votes - valid - invalid)
+        for attempt, number, balance, valid, invalid, votes in rows
+    ]
+
+
+def list_votes(database: Database, run_id: str, trajectory_id: int) -> list[VoteRow]:
+    """Return every vote of every judge on one trajectory of a training run, newest judge first."""
+    votes, runs = models.judge_votes, models.runs
+    query = (
+        select(votes, runs.c.run_id)
+        .join(runs)
+        .where(votes.c.source == run_id, votes.c.trajectory_id == trajectory_id)
+        .order_by(runs.c.created_at.desc(), votes.c.item_id.desc(), votes.c.vote)
+    )
+    with database.read() as connection:
+        rows = connection.execute(query).mappings().all()
+    return [_vote_row(row) for row in rows]
+
+
+def count_reasons(database: Database, judge_run_id: str) -> dict[str, int]:
+    """Return how many of a judge's votes are unjudged, by reason."""
+    votes = models.judge_votes
+    query = (
+        select(votes.c.reason, func.count())
+        .join(models.runs)
+        .where(models.runs.c.run_id == judge_run_id, votes.c.outcome == "unjudged")
+        .group_by(votes.c.reason)
+        .order_by(votes.c.reason)
+    )
+    with database.read() as connection:
+        return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def count_issues(database: Database, judge_run_id: str) -> dict[str, int]:
+    """Return how many of a judge's votes name each class of issue."""
+    votes = models.judge_votes
+    query = select(votes.c.issues).join(models.runs).where(models.runs.c.run_id == judge_run_id)
+    with database.read() as connection:
+        return dict(sorted(Counter(issue for issues in connection.scalars(query) for issue in issues).items()))
+
+
+def labelled_votes(database: Database, judge_run_id: str) -> list[LabelledVoteRow]:
+    """Return a judge's votes on items that a human labelled, in order."""
+    votes = models.judge_votes
+    query = (
+        select(votes.c.item_id, votes.c.label, votes.c.outcome)
+        .join(models.runs)
+        .where(models.runs.c.run_id == judge_run_id, votes.c.label.is_not(None))
+        .order_by(votes.c.item_id, votes.c.vote)
+    )
+    with database.read() as connection:
+        return [LabelledVoteRow(*row) for row in connection.execute(query)]
+
+
+def analysis_rows(database: Database, run_id: str, *, includes_text: bool = False) -> Iterator[AnalysisRow]:
+    """Give every fresh trajectory of a run that counts, in order of step and group; texts only when asked for.
+
+    Raises:
+        UnknownRunError: There is no such run.
+    """
+    table, texts = models.trajectories, models.trajectory_texts
+    names = tuple(name for name in AnalysisRow.__dataclass_fields__ if name != "text")
+    query = select(*(table.c[name] for name in names)).where(~table.c.is_superseded)
+    if includes_text:
+        query = query.add_columns(texts.c.text).join(texts, texts.c.trajectory_key == table.c.trajectory_key)
+    query = query.order_by(table.c.step, table.c.trajectory_id)
+    with database.read() as connection:
+        own = query.where(table.c.run_key == require_run_key(connection, run_id))
+        for row in connection.execution_options(yield_per=_BATCH_ROWS).execute(own).mappings():
+            yield AnalysisRow(**{name: row[name] for name in names}, text=row["text"] if includes_text else None)
+
+
+def _verdicts() -> Subquery:
+    """Votes summed up by response: `balance` is valid minus invalid ones."""
+    votes = models.judge_votes
+    valid, invalid = _flag(votes.c.outcome == "valid"), _flag(votes.c.outcome == "invalid")
+    keys = (votes.c.run_key, votes.c.item_id, votes.c.source, votes.c.judge, votes.c.prompt,
+            votes.c.source_attempt, votes.c.trajectory_id)  # fmt: skip
+    return (
+        select(
+            *keys,
+            func.sum(valid).label("num_valid"),
+            func.sum(invalid).label("num_invalid"),
+            (func.sum(valid) - func.sum(invalid)).label("balance"),
+            func.count().label("num_votes"),
+            func.sum(votes.c.num_tokens).label("num_tokens"),
+        )
+        .group_by(*keys)
+        .subquery()
+    )
+
+
+def _flag(condition: Any) -> Any:  # noqa: ANN401 - SQLAlchemy's expressions
+    return cast(case((condition, 1), else_=0), Integer)
+
+
+def _verdict(balance: int) -> bool | None:
+    return None if balance == 0 else balance > 0
+
+
+def _vote_row(row: RowMapping) -> VoteRow:
+    values = {name: row[name] for name in VoteRow.__dataclass_fields__ if name != "judge_run_id"}
+    return VoteRow(judge_run_id=row["run_id"], **values | {"issues": tuple(row["issues"])})

@@ -1,0 +1,134 @@
+from db import ingest
+from db.judge_rows import LabelledVoteRow, VerdictRow
+from db.queries.judging import (
+    analysis_rows,
+    count_issues,
+    count_reasons,
+    labelled_votes,
+    list_judges,
+    list_votes,
+    verdicts_of,
+)
+from db.queries.runs import list_runs
+from db.schema import reset
+from jobs.judging.votes import VOTE_EVENT
+from jobs.run_directory import RunDirectory
+from jobs.spool_reader import SpoolReader
+from jobs.spool_writer import SpoolWriter
+from tests.db.recorded_runs import take_in
+from tests.db.table_contents import contents
+from tests.jobs.judging.chain_runs import WRITINGS, new_job, oracle_spec, record_chains, run_job, server_spec
+
+KINDS = ["valid", "lucky", "wrong", "code"]
+
+
+def take_in_job(database, job) -> int:
+    ingest.register_run(database, job.read_run_info(), job.job_spec().model_dump(mode="json"))
+    batch = SpoolReader(job).read()
+    return ingest.ingest_events(database, job.run_id, batch.events, batch.position)
+
+
+def oracle_job(runs_root):
+    job = new_job(runs_root, oracle_spec())
+    run_job(job)
+    return job
+
+
+def job_of_votes(runs_root, votes, source="trained", run_id="voted") -> RunDirectory:
+    """Record votes given as (item, trajectory, outcome, label), numbered by item."""
+    job = RunDirectory.create(runs_root, server_spec("http://127.0.0.1:1/v1"), run_id=run_id)
+    writer = SpoolWriter(job.attempt_path(job.claim_attempt()), 1)
+    counts = {}
+    for item_id, trajectory_id, outcome, label in votes:
+        number = counts.setdefault(item_id, 0)
+        counts[item_id] += 1
+        fields = {
+            "item_id": item_id, "vote": number, "outcome": outcome, "reason": "no_box" if outcome == "unjudged" else "",
+            "issues": ["logical"] if outcome == "invalid" else [], "source": source, "source_attempt": 1,
+            "trajectory_id": trajectory_id, "label": label, "judge": "judge", "prompt": "cot-judge-1",
+            "num_requests": 1, "num_tokens": 10, "answer": "so \x00 \\boxed{yes}",
+        }  # fmt: skip
+        writer.append(VOTE_EVENT, fields)
+    writer.close()
+    return job
+
+
+def test_a_judges_verdicts_are_counted_beside_the_run_that_they_are_on(database, tmp_path):
+    take_in(database, record_chains(tmp_path, [KINDS, KINDS]))
+    take_in_job(database, oracle_job(tmp_path))
+    [judge] = list_judges(database, "trained")
+    assert (judge.judge_run_id, judge.judge, judge.prompt) == ("judged", "chains oracle", "none")
+    assert (judge.num_responses, judge.num_valid, judge.num_invalid, judge.num_unjudged) == (6, 2, 4, 0)
+    assert list_judges(database, "another") == []
+    assert list_judges(database) == [judge]
+    assert count_issues(database, "judged") == {"calculation": 2, "omission": 2}
+    assert count_reasons(database, "judged") == {}
+    assert {row.run_id: row.kind for row in list_runs(database)} == {"trained": "train", "judged": "judge"}
+
+
+def test_the_majority_of_several_votes_is_the_verdict(database, tmp_path):
+    take_in(database, record_chains(tmp_path, [KINDS]))
+    votes = [
+        ("1/0", 0, "valid", None), ("1/0", 0, "valid", None), ("1/0", 0, "invalid", None),
+        ("1/1", 1, "valid", None), ("1/1", 1, "invalid", None),
+        ("1/3", 3, "unjudged", None), ("1/3", 3, "invalid", None),
+    ]  # fmt: skip
+    take_in_job(database, job_of_votes(tmp_path, votes))
+    assert verdicts_of(database, "voted") == [
+        VerdictRow(1, 0, True, 2, 1, 0),
+        VerdictRow(1, 1, None, 1, 1, 0),
+        VerdictRow(1, 3, False, 0, 1, 1),
+    ]
+    [judge] = list_judges(database, "trained")
+    assert (judge.num_votes, judge.num_responses, judge.num_unjudged, judge.num_tokens) == (7, 3, 1, 70)
+    assert count_reasons(database, "voted") == {"no_box": 1}
+    rows = list_votes(database, "trained", 0)
+    assert [(row.vote, row.outcome, row.issues) for row in rows] == [
+        (0, "valid", ()),
+        (1, "valid", ()),
+        (2, "invalid", ("logical",)),
+    ]
+    assert rows[0].answer == "so \N{REPLACEMENT CHARACTER} \\boxed{yes}"
+
+
+def test_votes_on_labelled_items_are_given_back_with_their_labels(database, tmp_path):
+    votes = [("a", None, "valid", True), ("b", None, "valid", False), ("b", None, "invalid", False)]
+    take_in_job(database, job_of_votes(tmp_path, votes, source="sample.jsonl"))
+    assert labelled_votes(database, "voted") == [
+        LabelledVoteRow("a", True, "valid"),
+        LabelledVoteRow("b", False, "valid"),
+        LabelledVoteRow("b", False, "invalid"),
+    ]
+    assert verdicts_of(database, "voted") == []
+
+
+def test_votes_taken_in_twice_count_once_and_come_back_after_a_reset(database, tmp_path):
+    run = record_chains(tmp_path, [KINDS])
+    job = oracle_job(tmp_path)
+    take_in(database, run)
+    assert take_in_job(database, job) > 0
+    assert take_in_job(database, job) == 0
+    before = contents(database)
+    assert len(before["judge_votes"]) == 3
+    reset(database)
+    take_in(database, run)
+    take_in_job(database, job)
+    assert contents(database) == before
+
+
+def test_analyses_read_every_fresh_trajectory_that_counts_with_its_text_on_request(database, tmp_path):
+    take_in(database, record_chains(tmp_path, [KINDS, KINDS]))
+    take_in(database, record_chains(tmp_path, [["code"]], first_step=2))
+    rows = list(analysis_rows(database, "trained"))
+    assert [(row.attempt, row.trajectory_id, row.step) for row in rows] == [
+        (1, 0, 1),
+        (1, 1, 1),
+        (1, 2, 1),
+        (1, 3, 1),
+        (2, 4, 2),
+    ]
+    assert [(row.reward, row.is_valid, row.has_code) for row in rows[:4]] == [
+        (1.0, True, False), (1.0, False, False), (0.0, False, False), (1.0, False, True),
+    ]  # fmt: skip
+    assert {row.text for row in rows} == {None}
+    assert [row.text for row in analysis_rows(database, "trained", includes_text=True)][4] == WRITINGS["code"]
