@@ -102,7 +102,7 @@ def _is_group(override: Override) -> bool:
     return override.key_or_group in GROUPS or override.package is not None or "/" in override.key_or_group
 
 
-def _select(config: DictConfig, key: str) -> Any:  # noqa: ANN401 - whatever the configuration holds
+def _select(config: DictConfig, key: str) -> Any:
     """Return the value at `key`; one that is missing (`???`) is None, which anything may replace."""
     *parents, name = key.split(".")
     place: Any = config

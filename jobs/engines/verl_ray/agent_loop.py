@@ -1,0 +1,59 @@
+"""The agent loop of every rollout: prompt token ids in, response token ids out, nothing tokenised on the way.
+
+It reads these columns of a prompt: `prompt_token_ids`; `sampling_key`, from which each rollout's seed follows;
+`sampling_temperature`, `max_new_tokens` and `end_token_ids`; and `is_graded`.
+"""
+
+import hashlib
+from typing import Any
+from uuid import uuid4
+
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput, register
+
+AGENT_NAME = "exgrpo_prompt_tokens"
+MAX_SEED = 2**31
+
+
+def rollout_seed(sampling_key: str, session_id: int) -> int:
+    """Return the seed of one rollout of a group, the same whenever the same one is drawn again."""
+    digest = hashlib.sha256(f"{sampling_key}/{session_id}".encode()).digest()
+    return int.from_bytes(digest[:8], "little") % MAX_SEED
+
+
+@register(AGENT_NAME)
+class PromptTokensLoop(AgentLoopBase):
+    """One request to the generating servers."""
+
+    def __init__(self, server_manager: Any, **_verl: Any) -> None:
+        # verl's base class builds a chat tokenizer for every rollout, which this loop has no use for.
+        self.server_manager = server_manager
+
+    async def run(self, sampling_params: dict[str, Any], **prompt: Any) -> AgentLoopOutput:
+        """Generate one response; ungraded ones carry a reward of 0, so that verl asks no grader."""
+        prompt_ids = [int(token) for token in prompt["prompt_token_ids"]]
+        end_token_ids = [int(token) for token in prompt["end_token_ids"]]
+        max_new_tokens = int(prompt["max_new_tokens"])
+        own = {
+            "temperature": float(prompt["sampling_temperature"]),
+            "max_tokens": max_new_tokens,
+            "stop_token_ids": end_token_ids,
+            "seed": rollout_seed(str(prompt["sampling_key"]), int(prompt["session_id"])),
+        }
+        output = await self.server_manager.generate(
+            request_id=uuid4().hex, prompt_ids=prompt_ids, sampling_params={**sampling_params, **own}
+        )
+        response_ids = list(output.token_ids[:max_new_tokens])
+        log_probs = output.log_probs[:max_new_tokens] if output.log_probs else None
+        is_truncated = not response_ids or response_ids[-1] not in end_token_ids
+        result = AgentLoopOutput(
+            prompt_ids=prompt_ids,
+            response_ids=response_ids,
+            response_mask=[1] * len(response_ids),
+            response_logprobs=log_probs,
+            num_turns=2,
+            metrics=AgentLoopMetrics(),
+            extra_fields={**output.extra_fields, "is_truncated": is_truncated},
+        )
+        if not prompt["is_graded"]:
+            result.reward_score = 0.0
+        return result

@@ -1,0 +1,141 @@
+"""A platform that lets verl 0.9.1 train on processors without a GPU; chosen with VERL_PLATFORM=cpu.
+
+verl loads this module at the end of its own import (entry point `verl.plugins`), so nothing heavy is imported here.
+"""
+
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from verl.plugin.platform import PlatformBase, PlatformRegistry
+
+PLATFORM_NAME = "cpu"
+
+
+def _no_op(*_arguments: Any, **_options: Any) -> None:
+    """Stand in for device calls that mean nothing without a device."""
+
+
+def _make_device_module() -> types.ModuleType:
+    """Return `torch.cpu` with the memory, cache and seed calls that verl makes on a device module."""
+    module = types.ModuleType("exgrpo_cpu_device")
+    for name in dir(torch.cpu):
+        if not name.startswith("__"):
+            setattr(module, name, getattr(torch.cpu, name))
+    stand_ins: dict[str, Any] = {
+        "is_available": lambda: True,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "manual_seed": torch.manual_seed,
+        "manual_seed_all": torch.manual_seed,
+        "mem_get_info": lambda *_arguments: (0, 0),
+        "get_rng_state": lambda *_arguments: torch.get_rng_state(),
+        "set_rng_state": lambda state, *_arguments: torch.set_rng_state(state),
+        "get_device_name": lambda *_arguments: PLATFORM_NAME,
+    }
+    for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"):
+        stand_ins[name] = lambda *_arguments: 0
+    for name in ("set_device", "synchronize", "empty_cache", "ipc_collect", "reset_peak_memory_stats"):
+        stand_ins[name] = _no_op
+    for name, stand_in in stand_ins.items():
+        setattr(module, name, stand_in)
+    return module
+
+
+_DEVICE_MODULE = _make_device_module()
+
+
+@PlatformRegistry.register(platform=PLATFORM_NAME)
+class CpuPlatform(PlatformBase):
+    """Processors as verl's device; collective operations go over gloo."""
+
+    @property
+    def device_name(self) -> str:
+        """Name of the torch device."""
+        return PLATFORM_NAME
+
+    @property
+    def vendor_name(self) -> str:
+        """Name of the maker, which nothing depends on."""
+        return PLATFORM_NAME
+
+    @property
+    def device_module(self) -> types.ModuleType:
+        """What verl takes for `torch.cuda`."""
+        return _DEVICE_MODULE
+
+    def is_available(self) -> bool:
+        """Every machine has a processor."""
+        return True
+
+    def is_platform_available(self, use_smi_check: bool = False) -> bool:  # noqa: ARG002 # verl's signature
+        """Never win verl's own detection: only VERL_PLATFORM chooses this platform."""
+        return False
+
+    def current_device(self) -> str:
+        """Return what verl hands to torch as a device."""
+        return PLATFORM_NAME
+
+    def device_count(self) -> int:
+        """Return the number of devices a process sees."""
+        return 1
+
+    def set_device(self, device_index: int) -> None:
+        """Do nothing: there is one device."""
+
+    def synchronize(self, device_index: int | None = None) -> None:
+        """Do nothing: work is done when a call returns."""
+
+    def manual_seed(self, seed: int) -> None:
+        """Seed torch."""
+        torch.manual_seed(seed)
+
+    def manual_seed_all(self, seed: int) -> None:
+        """Seed torch."""
+        torch.manual_seed(seed)
+
+    def set_allocator_settings(self, settings: str) -> None:
+        """Do nothing: the allocator has no settings."""
+
+    def empty_cache(self) -> None:
+        """Do nothing: there is no cache."""
+
+    def get_device_capability(self, device_index: int = 0) -> tuple[None, None]:  # noqa: ARG002 # verl's signature
+        """Return that there is no compute capability."""
+        return None, None
+
+    def communication_backend_name(self) -> str:
+        """Return the backend of collective operations."""
+        return "gloo"
+
+    def visible_devices_envvar(self) -> str:
+        """Return the variable in which Ray names logical GPUs."""
+        return "CUDA_VISIBLE_DEVICES"
+
+    @contextmanager
+    def nvtx_range(self, msg: str) -> Iterator[None]:  # noqa: ARG002 # verl's signature
+        """Mark nothing."""
+        yield
+
+    def profiler_start(self) -> None:
+        """Do nothing: there is no device profiler."""
+
+    def profiler_stop(self) -> None:
+        """Do nothing: there is no device profiler."""
+
+    def ray_resource_name(self) -> str:
+        """Return Ray's resource: verl counts GPUs only, so Ray is told of logical ones."""
+        return "GPU"
+
+    def ray_noset_envvars(self) -> list[str]:
+        """Return the variables that keep Ray from setting visible devices: none."""
+        return []
+
+    def is_ipc_supported(self) -> bool:
+        """Weights travel through shared memory, not through device handles."""
+        return False
+
+    def cudart(self) -> None:
+        """There is no CUDA runtime."""

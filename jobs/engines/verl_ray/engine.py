@@ -1,0 +1,252 @@
+"""The policy engine whose model lies in verl's workers."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from exgrpo_core.config import ExGRPOConfig, ObjectiveSettings
+from exgrpo_core.engine import RolloutRequest
+from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
+from exgrpo_core.types import Experience, Float32Array, Int32Array, Question, RolloutGroup, Trajectory, TrajectoryScores
+from jobs.engines.errors import EngineError
+from jobs.engines.reward import Response
+from jobs.engines.verl_ray.reward import describe_question
+from jobs.engines.verl_ray.rows import TokenRow, check_tokens
+from jobs.engines.verl_ray.trainer import ExperienceTrainer
+from jobs.engines.verl_ray.update import UpdateTally, update_rows
+
+STATE_FILE = "engine.json"
+WORKERS_FOLDER = "workers"
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One generated response; `log_probs` are the sampler's, `verdict` the grader's words."""
+
+    token_ids: Int32Array
+    log_probs: Float32Array
+    reward: float
+    is_truncated: bool
+    verdict: dict[str, Any]
+
+
+class VerlEngine:
+    """A `PolicyEngine` on verl's agent loop, worker groups and TransferQueue.
+
+    Every rollout has a seed of its own, which follows from `seed`, the number of the call and the place in it: a
+    restored engine draws what the saved one would have drawn.
+    """
+
+    def __init__(
+        self,
+        trainer: ExperienceTrainer,
+        tokenizer: PreTrainedTokenizerBase,
+        end_token_ids: Sequence[int],
+        config: ExGRPOConfig,
+        seed: int,
+    ) -> None:
+        self._trainer = trainer
+        self._tokenizer = tokenizer
+        self._end_token_ids = list(end_token_ids)
+        self._config = config
+        self._seed = seed
+        self._num_rollout_calls = 0
+        self._batch_numbers = count()
+        self._log_prob_gaps = np.empty(0, dtype=np.float32)
+
+    def rollout(self, requests: Sequence[RolloutRequest]) -> list[RolloutGroup]:
+        """Return one group a request, each with `num_rollouts` graded trajectories, scored by the training model.
+
+        Raises:
+            EngineError: A prompt is too long, rollouts failed, or tokens changed on their way.
+        """
+        if not requests:
+            return []
+        self._num_rollout_calls += 1
+        key = f"{self._seed}/{self._num_rollout_calls}"
+        config = self._config
+        rollouts = self._generate(requests, key, config.temperature, config.max_response_tokens, is_training=True)
+        questions = [request.question for request in requests for _ in range(request.num_rollouts)]
+        rows = [TokenRow(question.prompt_ids, own.token_ids) for question, own in zip(questions, rollouts, strict=True)]
+        scores = self._trainer.score(rows)
+        gaps = [np.abs(own.log_probs - new) for own, new in zip(rollouts, scores.log_probs, strict=True)]
+        self._log_prob_gaps = np.concatenate(gaps)
+        texts = self._decode(rollouts)
+        trajectories = iter(
+            Trajectory(
+                question_index=question.index,
+                token_ids=own.token_ids,
+                # Rounding of the logarithm may leave a hair above 0.
+                log_probs=np.minimum(log_probs, np.float32(0.0)),
+                reward=own.reward,
+                text=text,
+                verdict=own.verdict["outcome"],
+                is_truncated=own.is_truncated,
+                is_valid=own.verdict["is_valid"],
+                has_code=own.verdict["has_code"],
+                entropies=entropies,
+            )
+            for question, own, text, log_probs, entropies in zip(
+                questions, rollouts, texts, scores.log_probs, scores.entropies, strict=True
+            )
+        )
+        return [
+            RolloutGroup(request.question, list(islice(trajectories, request.num_rollouts))) for request in requests
+        ]
+
+    def entropies(self, questions: Sequence[Question], candidates: Sequence[Experience]) -> TrajectoryScores:
+        """Score stored trajectories under the current policy at rollout temperature."""
+        if not candidates:
+            return TrajectoryScores([], [])
+        rows = [
+            TokenRow(question.prompt_ids, candidate.token_ids)
+            for question, candidate in zip(questions, candidates, strict=True)
+        ]
+        scores = self._trainer.score(rows)
+        return TrajectoryScores(scores.log_probs, scores.entropies)
+
+    def update(self, mini_batches: Sequence[MiniBatch], objective: ObjectiveSettings) -> dict[str, float]:
+        """Take one optimizer step a mini-batch and return `loss/*`, `ratio/*`, `optim/*` and `sampler/*` metrics.
+
+        Raises:
+            EngineError: A loss or gradient is not finite, or what the workers' losses saw is not what was sent.
+        """
+        tally = UpdateTally()
+        for number, mini_batch in enumerate(mini_batches):
+            rows = update_rows(mini_batch, objective)
+            if objective.kl_coefficient > 0.0:
+                rows = [
+                    row.with_column("reference_log_probs", values)
+                    for row, values in zip(rows, self._trainer.reference_log_probs(rows), strict=True)
+                ]
+            metrics = self._trainer.train_mini_batch(
+                rows, objective, mini_batch.num_trajectories, mini_batch.num_tokens
+            )
+            tally.add(f"mini-batch {number + 1} of {len(mini_batches)}", rows, metrics)
+        self._trainer.global_steps += 1
+        metrics = tally.metrics()
+        if self._log_prob_gaps.size:
+            metrics["sampler/log_prob_gap"] = float(self._log_prob_gaps.mean())
+            metrics["sampler/log_prob_gap_max"] = float(self._log_prob_gaps.max())
+        return metrics
+
+    def generate_for_evaluation(
+        self, questions: Sequence[Question], num_samples: int, temperature: float, max_new_tokens: int, seed: int
+    ) -> list[list[Response]]:
+        """Return `num_samples` responses a question, drawn with `seed` alone; temperature 0 is greedy.
+
+        Raises:
+            EngineError: A prompt is too long, or rollouts failed.
+        """
+        if not questions:
+            return []
+        requests = [RolloutRequest(question, num_samples) for question in questions]
+        rollouts = self._generate(requests, f"evaluation/{seed}", temperature, max_new_tokens, is_training=False)
+        pairs = zip(self._decode(rollouts), rollouts, strict=True)
+        responses = [Response(text, own.token_ids, own.is_truncated) for text, own in pairs]
+        return [responses[start : start + num_samples] for start in range(0, len(responses), num_samples)]
+
+    def save(self, directory: Path) -> None:
+        """Write verl's sharded checkpoint and the sampler's counter into `directory`."""
+        directory.mkdir(parents=True, exist_ok=True)
+        self._trainer.save(str(directory / WORKERS_FOLDER))
+        state = {"num_rollout_calls": self._num_rollout_calls, "num_ranks": self._trainer.num_workers}
+        (directory / STATE_FILE).write_text(json.dumps(state) + "\n", encoding="utf-8")
+
+    def restore(self, directory: Path) -> None:
+        """Go on exactly as the engine that was saved into `directory`.
+
+        Raises:
+            EngineError: It was saved by another number of workers, or is damaged.
+        """
+        state = _read_state(directory / STATE_FILE)
+        if state["num_ranks"] != self._trainer.num_workers:
+            raise EngineError(
+                f"{directory}: saved by {state['num_ranks']} GPUs, but this run has {self._trainer.num_workers}; "
+                "resume on as many."
+            )
+        self._trainer.restore(str(directory / WORKERS_FOLDER))
+        self._num_rollout_calls = state["num_rollout_calls"]
+
+    def _generate(
+        self,
+        requests: Sequence[RolloutRequest],
+        sampling_key: str,
+        temperature: float,
+        max_new_tokens: int,
+        is_training: bool,
+    ) -> list[Rollout]:
+        """Return the rollouts of all requests, one request after the other."""
+        self._check_prompts(requests)
+        batch = next(self._batch_numbers)
+        prompts = [
+            {
+                "uid": f"{batch}-{position}",
+                "index": request.question.index,
+                "prompt_token_ids": request.question.prompt_ids.tolist(),
+                "sampling_key": f"{sampling_key}/{position}",
+                "data_source": "exgrpo",
+                "reward_model": {"style": "rule", "ground_truth": request.question.answer},
+                "extra_info": describe_question(request.question),
+                "__rollout_n__": request.num_rollouts,
+            }
+            for position, request in enumerate(requests)
+        ]
+        shared = {
+            "sampling_temperature": temperature,
+            "max_new_tokens": max_new_tokens,
+            "end_token_ids": self._end_token_ids,
+            "is_graded": is_training,
+        }
+        found = self._trainer.generate(prompts, shared, is_training)
+        questions = [request.question for request in requests for _ in range(request.num_rollouts)]
+        for question, prompt_ids in zip(questions, found["prompts"].unbind(), strict=True):
+            check_tokens(f"prompt of question {question.question_id}", question.prompt_ids, prompt_ids)
+        return _read_rollouts(found)
+
+    def _check_prompts(self, requests: Sequence[RolloutRequest]) -> None:
+        limit = self._config.max_prompt_tokens
+        for request in requests:
+            num_tokens = request.question.prompt_ids.size
+            if not 1 <= num_tokens <= limit:
+                raise EngineError(
+                    f"question {request.question.question_id}: the prompt has {num_tokens} tokens, expected 1 to "
+                    f"max_prompt_tokens ({limit}); drop the question or raise the limit."
+                )
+
+    def _decode(self, rollouts: Sequence[Rollout]) -> list[str]:
+        token_ids = [own.token_ids.tolist() for own in rollouts]
+        texts: list[str] = self._tokenizer.batch_decode(token_ids, skip_special_tokens=True)
+        return texts
+
+
+def _read_rollouts(found: Any) -> list[Rollout]:
+    """Return rollouts from the columns that verl's agent loop wrote."""
+    columns = [found[name].unbind() for name in ("responses", "rollout_log_probs", "rm_scores")]
+    rollouts = []
+    for token_ids, log_probs, scores, extra in zip(*columns, list(found["extra_fields"]), strict=True):
+        verdict = extra.get("reward_extra_info", {"outcome": "", "is_valid": None, "has_code": None})
+        rollouts.append(
+            Rollout(
+                token_ids=token_ids.numpy().astype(np.int32),
+                log_probs=log_probs.float().numpy(),
+                reward=float(scores.sum()),
+                is_truncated=bool(extra["is_truncated"]),
+                verdict=verdict,
+            )
+        )
+    return rollouts
+
+
+def _read_state(path: Path) -> dict[str, int]:
+    try:
+        content: dict[str, int] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise EngineError(f"{path}: is missing or damaged ({error}); resume from another checkpoint.") from None
+    return content

@@ -1,0 +1,60 @@
+"""The reward function that verl calls for every rollout (`reward.custom_reward_function`): this project's graders.
+
+Runs in verl's reward workers. verl's own mathematics graders, one of which evaluated what a model wrote, are never
+used.
+"""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from exgrpo_core.types import Question
+from jobs.engines.reward import Response, RewardFunction
+from jobs.grading.pool import AnswerGrader
+from jobs.grading.rewards import ChainsReward, MathReward
+
+NO_TOKENS = np.empty(0, dtype=np.int32)
+
+
+def describe_question(question: Question) -> dict[str, Any]:
+    """Return what `compute_score` needs to know of a question, as verl's `extra_info`."""
+    return {
+        "index": question.index,
+        "question_id": question.question_id,
+        "prompt_text": question.prompt_text,
+        "metadata": dict(question.metadata),
+    }
+
+
+def compute_score(
+    data_source: str,  # noqa: ARG001 # verl's signature; graders go by the question's own metadata
+    solution_str: str,
+    ground_truth: str,
+    extra_info: dict[str, Any],
+    requires_think_end: bool = False,
+) -> dict[str, Any]:
+    """Return `score` and the verdict on one response, whose text verl decoded without special tokens."""
+    question = Question(
+        index=extra_info["index"],
+        question_id=extra_info["question_id"],
+        prompt_ids=NO_TOKENS,
+        prompt_text=extra_info["prompt_text"],
+        answer=ground_truth,
+        metadata=extra_info["metadata"],
+    )
+    response = Response(solution_str, NO_TOKENS, extra_info["is_truncated"])
+    reward = _reward_function(str(question.metadata.get("answer_kind")) == "chains", requires_think_end)
+    (verdict,) = reward.grade([question], [response])
+    return {
+        "score": verdict.reward,
+        "outcome": verdict.outcome,
+        "is_valid": verdict.is_valid,
+        "has_code": verdict.has_code,
+    }
+
+
+@cache
+def _reward_function(is_chains: bool, requires_think_end: bool) -> RewardFunction:
+    """Return this process's grader; its killable processes end with the process."""
+    return ChainsReward() if is_chains else MathReward(AnswerGrader(requires_think_end=requires_think_end))

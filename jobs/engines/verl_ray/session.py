@@ -1,0 +1,70 @@
+"""Ray and verl's trainer for as long as a run needs them, and nothing of them afterwards."""
+
+import logging
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import ray
+import transfer_queue as tq
+from omegaconf import DictConfig, OmegaConf
+from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
+
+from jobs.engines.verl_ray.trainer import ExperienceTrainer
+
+logger = logging.getLogger(__name__)
+
+CLUSTER_VARIABLE = "RAY_ADDRESS"
+"""Set by Ray in jobs that were submitted to a cluster."""
+FORWARDED_VARIABLES = ("VERL_PLATFORM", "VERL_ENGINE_DEVICE", "OMP_NUM_THREADS", "HF_HUB_OFFLINE", "HF_HOME")
+"""What Ray's processes need to know of this process's environment."""
+
+
+@contextmanager
+def open_trainer(config: DictConfig) -> Iterator[ExperienceTrainer]:
+    """Start Ray and the trainer that `config` describes, and end both afterwards."""
+    OmegaConf.resolve(config)
+    config.transfer_queue.enable = True
+    with ray_session(config):
+        tq.init(config.transfer_queue)
+        try:
+            trainer = ExperienceTrainer(config)
+            trainer.start()
+            yield trainer
+        finally:
+            tq.close()
+
+
+@contextmanager
+def ray_session(config: DictConfig) -> Iterator[None]:
+    """Join the cluster that this job was submitted to, or start a Ray of this machine's own and end it afterwards."""
+    options = _init_options(config)
+    is_local = CLUSTER_VARIABLE not in os.environ
+    folder = tempfile.mkdtemp(prefix="exgrpo-ray-") if is_local else None
+    # Ray puts itself in the place of the worker's signal handlers, by which a stop is asked for.
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        ray.init(**options, **({"_temp_dir": folder} if is_local else {"address": "auto"}))
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        yield
+    finally:
+        ray.shutdown()
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _init_options(config: DictConfig) -> dict[str, Any]:
+    """Return the options of `ray.init`, verl's defaults for its workers' environment included."""
+    runtime_env = get_ppo_ray_runtime_env(config)
+    runtime_env["env_vars"] |= {name: os.environ[name] for name in FORWARDED_VARIABLES if name in os.environ}
+    runtime_env["env_vars"]["TRANSFER_QUEUE_ENABLE"] = "1"
+    own: dict[str, Any] = OmegaConf.to_container(config.ray_kwargs.get("ray_init", {}), resolve=True)
+    if CLUSTER_VARIABLE in os.environ:
+        own = {name: value for name, value in own.items() if name not in ("num_cpus", "num_gpus", "include_dashboard")}
+    asked = own.pop("runtime_env", None) or {}
+    return own | {"runtime_env": runtime_env | asked, "log_to_driver": True}

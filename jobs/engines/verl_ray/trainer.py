@@ -1,0 +1,170 @@
+"""verl's trainer, set up by verl and driven by `exgrpo_step`: workers, servers and their exchange of weights."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import transfer_queue as tq
+from omegaconf import DictConfig, open_dict
+from verl.trainer.main_ppo import TaskRunnerV1
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.utils.metric import reduce_metrics
+from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
+
+from exgrpo_core.config import ObjectiveSettings
+from exgrpo_core.types import Float32Array
+from jobs.engines.errors import EngineError
+from jobs.engines.verl_ray.loss import experience_loss
+from jobs.engines.verl_ray.rows import TokenRow, fetch_response_values, queue_rows
+
+POLL_SECONDS = 0.05
+"""How often finished rollouts are looked for; verl's own 2 s would be half of a short step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Log-probs and entropies (T,) of each row's response under the current policy at rollout temperature."""
+
+    log_probs: list[Float32Array]
+    entropies: list[Float32Array]
+
+
+class _TaskRunner(TaskRunnerV1.__ray_metadata__.modified_class):
+    """verl's task runner in this process: the driver is the run's own worker, which records and obeys."""
+
+    def __init__(self, config: DictConfig, trainer: "ExperienceTrainer") -> None:
+        super().__init__()
+        self.config = config
+        self.trainer = trainer
+
+
+class ExperienceTrainer(PPOTrainerSync):
+    """verl's synchronous trainer without its data, its loop and its checkpoints' clock."""
+
+    def start(self) -> None:
+        """Start workers, servers, graders and agent loops."""
+        self.init()
+        self.replay_buffer.poll_interval = POLL_SECONDS
+        runner = _TaskRunner(self.config, self)
+        runner.init_agent_loop_manager()
+        self.agent_loop_manager = runner.agent_loop_manager
+        self.num_workers = int(self.actor_rollout_wg.world_size)
+        # Ranks that share a sequence or a model's layers get the same rows.
+        self.num_ranks = max(self.actor_rollout_wg._query_dispatch_info("actor")) + 1
+        self._is_awake = False
+        self._objective: ObjectiveSettings | None = None
+
+    def _init_dataloader(self) -> None:
+        """Load no data: questions come from the algorithm. The learning-rate schedule needs the number of steps."""
+        self.total_training_steps = self.config.trainer.total_training_steps
+        with open_dict(self.config):
+            self.config.actor_rollout_ref.actor.optim.total_training_steps = self.total_training_steps
+
+    def _load_checkpoint(self) -> None:
+        """Start from the model: checkpoints are restored by the training loop."""
+        self.global_steps = 0
+
+    def on_init_end(self) -> None:
+        """Leave the servers asleep: weights are sent before the first generation."""
+
+    def generate(self, prompts: Sequence[Mapping[str, Any]], shared: Mapping[str, Any], is_training: bool) -> Any:
+        """Return the rows of all rollouts, grouped by prompt and in order of their number in the group.
+
+        A prompt's columns are those of `agent_loop`, with `uid` and `__rollout_n__`; `shared` are equal for all.
+
+        Raises:
+            EngineError: Rollouts are missing, since generation or grading failed.
+        """
+        self._wake()
+        partition = "train" if is_training else "val"
+        batch = get_tensordict({name: [prompt[name] for prompt in prompts] for name in prompts[0]})
+        assign_non_tensor_data(batch, "global_steps", self.global_steps)
+        for name, value in shared.items():
+            assign_non_tensor_data(batch, name, value)
+        if not is_training:
+            assign_non_tensor_data(batch, "validate", True)
+        uids = [prompt["uid"] for prompt in prompts]
+        tags = [{"is_prompt": True, "status": "pending", "global_steps": self.global_steps} for _ in uids]
+        tq.kv_batch_put(keys=uids, partition_id=partition, tags=tags)
+        self.agent_loop_manager.generate_sequences(batch)
+        done, _ = self.replay_buffer.sample(self.global_steps, partition, len(uids))
+        keys = [f"{prompt['uid']}_{number}_0" for prompt in prompts for number in range(prompt["__rollout_n__"])]
+        try:
+            if set(keys) != set(done.keys):
+                raise EngineError(
+                    f"rollout: expected {len(keys)} rollouts of {len(uids)} questions, got {len(done.keys)}; "
+                    "the log says why the others failed."
+                )
+            columns = ["prompts", "responses", "rm_scores", "rollout_log_probs", "extra_fields"]
+            return tq.kv_batch_get(keys=keys, partition_id=partition, select_fields=columns)
+        finally:
+            tq.kv_clear(keys=done.keys, partition_id=partition)
+
+    def score(self, rows: Sequence[TokenRow]) -> Scores:
+        """Return per-token scores of the rows' responses under the current policy."""
+        found = self._infer(self.actor_rollout_wg.compute_log_prob, rows, ("log_probs", "entropy"))
+        return Scores(found["log_probs"], found["entropy"])
+
+    def reference_log_probs(self, rows: Sequence[TokenRow]) -> list[Float32Array]:
+        """Return log-probs of the rows' responses under the initial policy."""
+        return self._infer(self.ref_policy_wg.compute_ref_log_prob, rows, ("log_probs",))["log_probs"]
+
+    def train_mini_batch(
+        self, rows: Sequence[TokenRow], objective: ObjectiveSettings, num_trajectories: int, num_tokens: int
+    ) -> dict[str, float]:
+        """Take one optimizer step and return verl's metrics, with the loss's sums among them."""
+        self._sleep()
+        if objective != self._objective:
+            self.actor_rollout_wg.set_loss_fn(partial(experience_loss, objective))
+            self._objective = objective
+        with queue_rows(rows, self.num_ranks) as queued:
+            num_rows = len(queued.meta.keys)
+            queued.meta.extra_info.update(
+                global_batch_size=num_rows,
+                mini_batch_size=num_rows,
+                epochs=1,
+                seed=0,
+                dataloader_kwargs={"shuffle": False},
+                temperature=self.config.actor_rollout_ref.rollout.temperature,
+                calculate_entropy=objective.entropy_coefficient > 0.0,
+                num_trajectories=num_trajectories,
+                num_tokens=num_tokens,
+            )
+            output = self.actor_rollout_wg.update_actor(queued.meta)
+        metrics: dict[str, float] = reduce_metrics(output["metrics"])
+        return metrics
+
+    def save(self, folder: str) -> None:
+        """Write every rank's share of model and optimizer into `folder`, which all machines must see."""
+        self.actor_rollout_wg.save_checkpoint(folder, None, self.global_steps, None)
+
+    def restore(self, folder: str) -> None:
+        """Read what as many ranks wrote."""
+        self._sleep()
+        self.actor_rollout_wg.load_checkpoint(folder, None, False)
+
+    def _infer(
+        self, compute: Callable[[Any], Any], rows: Sequence[TokenRow], names: Sequence[str]
+    ) -> dict[str, list[Float32Array]]:
+        self._sleep()
+        with queue_rows(rows, self.num_ranks) as queued:
+            queued.meta.extra_info.update(
+                calculate_entropy="entropy" in names,
+                compute_loss=False,
+                temperature=self.config.actor_rollout_ref.rollout.temperature,
+            )
+            compute(queued.meta)
+            return fetch_response_values(queued, rows, names)
+
+    def _wake(self) -> None:
+        """Send the current weights to the servers, unless they have them."""
+        if not self._is_awake:
+            self.checkpoint_manager.update_weights(self.global_steps)
+            self._is_awake = True
+
+    def _sleep(self) -> None:
+        """Free the servers' memory for the workers; they lose their weights."""
+        if self._is_awake:
+            self.checkpoint_manager.sleep_replicas()
+            self._is_awake = False

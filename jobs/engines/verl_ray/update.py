@@ -1,0 +1,86 @@
+"""What goes into an optimizer step and what comes out, both checked against each other."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from exgrpo_core.config import ObjectiveSettings
+from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow, rows_that_count
+from exgrpo_core.policy_optimization.objective import summarize_sums
+from jobs.engines.errors import EngineError
+from jobs.engines.verl_ray.loss import BEHAVIOR_SUM
+from jobs.engines.verl_ray.rows import TokenRow
+
+RELATIVE_TOLERANCE = 1e-4
+SUM_NAMES = (
+    "policy", "entropy_bonus", "kl", "total", "num_fresh", "fresh", "max_fresh", "clipped", "num_replayed", "replayed",
+    "replayed_squared", "max_replayed", "shaped",
+)  # fmt: skip
+
+
+def update_rows(mini_batch: MiniBatch, objective: ObjectiveSettings) -> list[TokenRow]:
+    """Return the rows that have a gradient, with the columns of the loss; at least one row, which may count nothing."""
+    rows = [_token_row(row) for row in rows_that_count(mini_batch, objective)]
+    return rows or [_token_row(mini_batch.rows[0]).without_loss()]
+
+
+def _token_row(row: TrainingRow) -> TokenRow:
+    num_tokens = row.token_ids.size
+    columns = {
+        "behavior_log_probs": torch.from_numpy(row.behavior_log_probs.astype(np.float32)),
+        "advantages": torch.full((num_tokens,), row.advantage, dtype=torch.float32),
+        "is_replayed": torch.full((num_tokens,), int(row.is_replayed), dtype=torch.int64),
+    }
+    return TokenRow(row.prompt_ids, row.token_ids, columns)
+
+
+@dataclass(slots=True)
+class UpdateTally:
+    """What the mini-batches of one update add up."""
+
+    sums: list[dict[str, torch.Tensor]] = field(default_factory=list)
+    gradient_norms: list[float] = field(default_factory=list)
+    num_tokens: int = 0
+
+    def add(self, what: str, rows: Sequence[TokenRow], metrics: Mapping[str, float]) -> None:
+        """Take in what the workers returned for `rows`.
+
+        Raises:
+            EngineError: Loss or gradient is not finite, or the workers saw other tokens than were sent.
+        """
+        _check_arrival(what, rows, metrics)
+        for name in ("total", "grad_norm"):
+            if not math.isfinite(metrics[name]):
+                raise EngineError(
+                    f"{what}: {name} is {metrics[name]}, so the update is not to be trusted; resume from a checkpoint "
+                    "with a lower learning rate."
+                )
+        self.sums.append({name: torch.tensor(float(metrics[name])) for name in SUM_NAMES})
+        self.gradient_norms.append(float(metrics["grad_norm"]))
+        self.num_tokens += int(metrics["num_fresh"] + metrics["num_replayed"])
+
+    def metrics(self) -> dict[str, float]:
+        """Return metrics named as in `step_report.METRICS`."""
+        metrics = summarize_sums(self.sums, len(self.gradient_norms))
+        metrics["optim/gradient_norm"] = sum(self.gradient_norms) / len(self.gradient_norms)
+        metrics["optim/num_updated_tokens"] = float(self.num_tokens)
+        return metrics
+
+
+def _check_arrival(what: str, rows: Sequence[TokenRow], metrics: Mapping[str, float]) -> None:
+    """Compare what the losses saw, summed over all workers, with what the driver sent."""
+    num_replayed = sum(int(row.counted("is_replayed").sum()) for row in rows)
+    expected = {
+        "num_fresh": sum(row.counted("is_replayed").numel() for row in rows) - num_replayed,
+        "num_replayed": num_replayed,
+        BEHAVIOR_SUM: sum(float(row.counted("behavior_log_probs").double().sum()) for row in rows),
+    }
+    for name, value in expected.items():
+        if not math.isclose(metrics[name], value, rel_tol=RELATIVE_TOLERANCE, abs_tol=RELATIVE_TOLERANCE):
+            raise EngineError(
+                f"{what}: the workers' losses saw {name} = {metrics[name]}, expected {value} of {len(rows)} rows; what "
+                "is replayed or its behavior log-probs did not reach the loss."
+            )
