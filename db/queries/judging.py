@@ -1,7 +1,7 @@
 """Judges' verdicts, and trajectories as analyses read them, in plain rows."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import Integer, RowMapping, Subquery, case, cast, func, select
@@ -121,6 +121,49 @@ def analysis_rows(database: Database, run_id: str, *, includes_text: bool = Fals
         own = query.where(table.c.run_key == require_run_key(connection, run_id))
         for row in connection.execution_options(yield_per=_BATCH_ROWS).execute(own).mappings():
             yield AnalysisRow(**{name: row[name] for name in names}, text=row["text"] if includes_text else None)
+
+
+def replayed_trajectories(database: Database, run_id: str) -> list[tuple[int, int]]:
+    """Return (step, trajectory) of every replay of a run that counts, in order."""
+    replays = models.replays
+    query = (
+        select(replays.c.step, replays.c.trajectory_id)
+        .join(models.runs)
+        .where(models.runs.c.run_id == run_id, ~replays.c.is_superseded)
+        .order_by(replays.c.step, replays.c.group_position)
+    )
+    with database.read() as connection:
+        return [(step, trajectory_id) for step, trajectory_id in connection.execute(query)]
+
+
+def question_texts(database: Database, run_id: str, question_indices: Sequence[int]) -> dict[int, tuple[str, str]]:
+    """Return (question, truth) of training questions; the question's own text where it is recorded, else its prompt."""
+    questions = models.questions
+    query = (
+        select(questions.c.question_index, questions.c.prompt_text, questions.c.answer, questions.c.details)
+        .join(models.runs)
+        .where(
+            models.runs.c.run_id == run_id,
+            questions.c.question_set == "training",
+            questions.c.question_index.in_(question_indices),
+        )
+    )
+    with database.read() as connection:
+        rows = connection.execute(query).all()
+    return {row.question_index: (row.details.get("question") or row.prompt_text, row.answer) for row in rows}
+
+
+def trajectory_texts(database: Database, run_id: str, trajectory_ids: Sequence[int]) -> dict[int, str]:
+    """Return the texts of some trajectories of a run that count."""
+    table, texts = models.trajectories, models.trajectory_texts
+    query = (
+        select(table.c.trajectory_id, texts.c.text)
+        .join(texts, texts.c.trajectory_key == table.c.trajectory_key)
+        .join(models.runs, models.runs.c.run_key == table.c.run_key)
+        .where(models.runs.c.run_id == run_id, ~table.c.is_superseded, table.c.trajectory_id.in_(trajectory_ids))
+    )
+    with database.read() as connection:
+        return {row.trajectory_id: row.text for row in connection.execute(query)}
 
 
 def _verdicts() -> Subquery:

@@ -1,0 +1,81 @@
+import pytest
+
+from db.session import open_database
+from jobs.analysis.reading import group_votes, read_facts
+from jobs.analysis.report import analyse_run, find_calibration
+from jobs.control import TrainingError
+from jobs.judging.calibration import LabelledVotes
+from tests.db.recorded_runs import new_run, record_attempt, take_in
+from tests.db.test_judging import job_of_votes, oracle_job, take_in_job
+from tests.jobs.judging.chain_runs import PROBLEM, WRITINGS, record_chains
+
+KINDS = ["valid", "lucky", "wrong", "code"]
+
+
+@pytest.fixture
+def database(tmp_path):
+    opened = open_database(None, tmp_path)
+    yield opened
+    opened.close()
+
+
+def test_a_run_is_analysed_by_the_oracles_verdicts_without_a_judge(database, tmp_path):
+    take_in(database, record_chains(tmp_path, [KINDS, ["valid", "wrong", "wrong", "wrong"]]))
+    found = analyse_run(database, "trained")
+    assert (found.judge, found.calibration, found.corrected) == ("oracle", None, ())
+    code = {(line.group, line.has_code): line for line in found.code}
+    assert (code["medium", False].num_judged, code["medium", False].cot_correctness) == (2, 0.5)
+    assert code["medium", True].mean_entropy == pytest.approx(0.8)
+    assert code["hard", False].cot_correctness == 1.0
+    validity = {line.group: line for line in found.validity}["all"]
+    assert (validity.num_valid, validity.num_invalid, validity.entropy_auc) == (2, 2, 1.0)
+    assert [line.rollouts for line in found.code_shares] == [0.25, 0.0]
+    assert [line.successes for line in found.code_shares] == [pytest.approx(1 / 3), 0.0]
+    [case] = found.cases
+    assert (case.question, case.truth) == (PROBLEM, "9")
+    assert (case.low.text, case.high.text) == (WRITINGS["valid"], WRITINGS["code"])
+    assert (case.low.is_valid, case.high.is_valid, case.high.entropy) == (True, False, pytest.approx(0.8))
+
+
+def test_a_judges_verdicts_take_the_oracles_place(database, tmp_path):
+    take_in(database, record_chains(tmp_path, [KINDS]))
+    take_in_job(database, job_of_votes(tmp_path, [("1/0", 0, "invalid", None), ("1/1", 1, "valid", None)]))
+    facts = read_facts(database, "trained", "voted")
+    assert [fact.is_valid for fact in facts] == [False, True, None, None]
+    assert analyse_run(database, "trained", "voted").judge == "judge"
+
+
+def test_rates_are_corrected_by_the_newest_calibration_of_the_same_judge(database, tmp_path):
+    take_in(database, record_chains(tmp_path, [KINDS]))
+    take_in_job(database, job_of_votes(tmp_path, [("1/0", 0, "valid", None)]))
+    assert analyse_run(database, "trained", "voted").corrected == ()
+    labelled = [(str(number), None, "valid" if number < 9 else "invalid", number < 9) for number in range(20)]
+    take_in_job(database, job_of_votes(tmp_path, labelled, source="labelled.jsonl", run_id="calibrated"))
+    found = analyse_run(database, "trained", "voted")
+    assert found.calibration.sensitivity.value == 1.0
+    line = {(line.group, line.has_code): line.rate for line in found.corrected}["medium", False]
+    assert (line.value, line.observed.num_items) == (1.0, 1)
+    assert find_calibration(database, "another judge", "cot-judge-1") is None
+
+
+def test_a_judge_of_another_run_is_refused(database, tmp_path):
+    take_in(database, record_chains(tmp_path, [KINDS]))
+    take_in_job(database, oracle_job(tmp_path))
+    with pytest.raises(TrainingError, match="has no votes on trained"):
+        analyse_run(database, "trained", "missing")
+    assert analyse_run(database, "trained", "judged").judge == "chains oracle"
+
+
+def test_buffer_and_replays_of_a_recorded_run_have_shares_too(database, tmp_path):
+    run = new_run(tmp_path)
+    record_attempt(run, range(1, 8))
+    take_in(database, run)
+    lines = analyse_run(database, run.run_id).code_shares
+    assert [line.step for line in lines] == list(range(1, 8))
+    assert {line.rollouts for line in lines} == {0.0}
+    assert not all(line.buffer is None for line in lines)
+
+
+def test_votes_are_put_together_by_item():
+    votes = [("a", True, "valid"), ("b", False, "invalid"), ("a", True, "unjudged")]
+    assert group_votes(votes) == [LabelledVotes(True, ("valid", "unjudged")), LabelledVotes(False, ("invalid",))]
