@@ -54,6 +54,7 @@ def explain(error: Exception) -> tuple[str, int]:
     from jobs.archive import ArchiveError
     from jobs.commands import CommandError
     from jobs.control import TrainingError
+    from jobs.engine_environments import EngineEnvironmentError
     from jobs.launchers.local import LaunchError
     from jobs.run_directory import RunDirectoryError
     from jobs.specs import SpecError
@@ -64,7 +65,7 @@ def explain(error: Exception) -> tuple[str, int]:
         return str(error), EXIT_BAD_INPUT
     if isinstance(error, SupervisorRunningError | WorkbenchRunningError | LaunchError | TrainingError):
         return str(error), EXIT_FAILURE
-    if isinstance(error, DatabaseError | UnknownRunError):
+    if isinstance(error, DatabaseError | UnknownRunError | EngineEnvironmentError):
         return str(error), EXIT_FAILURE
     if isinstance(error, OSError):
         return f"{error.filename or 'A file'}: {error.strerror or error}.", EXIT_FAILURE

@@ -2,6 +2,7 @@
 
 import signal
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,14 +24,25 @@ if TYPE_CHECKING:
     from jobs.run_state import RunState
     from jobs.specs import TrainSpec
 
-DEFAULT_PRESET = "chains-exgrpo"
+DEFAULT_PRESETS = {"embedded": "chains-exgrpo", "verl": "qwen-0.5b"}
+"""For each engine, the preset to start from if none is named."""
 SETTLE_SECONDS = 10.0
 
 
-def train(
-    preset: Annotated[str | None, typer.Option(help=f"Preset to start from; {DEFAULT_PRESET} if none.")] = None,
+def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arguments
+    preset: Annotated[
+        str | None,
+        typer.Option(help=f"Preset to start from; if none: {' or, for verl, '.join(DEFAULT_PRESETS.values())}."),
+    ] = None,
     spec: Annotated[Path | None, typer.Option(help="YAML or JSON file of a specification.")] = None,
+    engine: Annotated[str | None, typer.Option(help="embedded or verl; else what preset or file say.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: key=value.")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--override", help="Change a setting of verl's own configuration: key=value.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print settings, command, memory and disk; start nothing.")
+    ] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
@@ -39,7 +51,11 @@ def train(
     """Train a model; Ctrl-C stops the run at its next step with a checkpoint, a second one leaves it running."""
     from jobs import commands
 
-    run_id = commands.submit(runs_root, _read_spec(preset, spec, settings or []))
+    chosen = _with_overrides(_read_spec(preset, spec, engine, settings or []), overrides or [])
+    if dry_run:
+        _print_plan(chosen, runs_root, as_json)
+        return
+    run_id = commands.submit(runs_root, chosen)
     if detach:
         _leave_to_supervisor(runs_root, database_url)
         print_json({"run_id": run_id}) if as_json else say(run_id)
@@ -67,14 +83,32 @@ def presets(as_json: AsJson = False) -> None:
         say(f"{name:<40} {preset_description(name)}")
 
 
-def _read_spec(preset: str | None, path: Path | None, settings: list[str]) -> "TrainSpec":
+def _read_spec(preset: str | None, path: Path | None, engine: str | None, settings: list[str]) -> "TrainSpec":
     from jobs.spec_settings import apply_settings
     from jobs.specs import SpecError, load_preset, load_spec
 
     if preset is not None and path is not None:
         raise SpecError("--preset, --spec: expected one of them; a file may name its preset in `extends`.")
-    spec = load_spec(path) if path is not None else load_preset(preset or DEFAULT_PRESET)
-    return apply_settings(spec, settings)
+    default = DEFAULT_PRESETS.get(engine or "embedded", DEFAULT_PRESETS["embedded"])
+    spec = load_spec(path) if path is not None else load_preset(preset or default)
+    return apply_settings(spec, [*([f"engine={engine}"] if engine else []), *settings])
+
+
+def _with_overrides(spec: "TrainSpec", overrides: list[str]) -> "TrainSpec":
+    from jobs.specs import parse_spec
+
+    if not overrides:
+        return spec
+    content = spec.model_dump(mode="json")
+    content["verl"]["overrides"] += overrides
+    return parse_spec(content, "--override")
+
+
+def _print_plan(spec: "TrainSpec", runs_root: Path, as_json: bool) -> None:
+    from jobs.run_plan import describe_plan, plan_run
+
+    plan = plan_run(spec, runs_root)
+    print_json(asdict(plan)) if as_json else say(describe_plan(plan))
 
 
 def _leave_to_supervisor(runs_root: Path, database_url: str | None) -> None:

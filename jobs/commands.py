@@ -5,6 +5,7 @@ from pathlib import Path
 
 from exgrpo_core.experience_management.corruption import BufferCorruptionError
 from jobs.branching import link_checkpoint
+from jobs.engine_environments import EngineEnvironmentError
 from jobs.job_specs import JobSpec
 from jobs.journal import Journal, JournalKind
 from jobs.local_sources import with_absolute_sources
@@ -14,6 +15,7 @@ from jobs.run_state import RunState, read_state
 from jobs.specs import SpecError, TrainSpec
 from jobs.status import RESUMABLE
 from jobs.training.checkpoint import checkpoint_path, find_fault, list_checkpoints
+from jobs.verl_config import check_run
 
 MAX_NOTE_CHARACTERS = 20_000
 MAX_TAG_CHARACTERS = 40
@@ -29,9 +31,14 @@ def submit(runs_root: Path, spec: JobSpec) -> str:
 
     Raises:
         SpecError: It names a local file that is not there.
-        CommandError: The runs root cannot be written.
+        CommandError: The runs root cannot be written, or the verl engine could not run it.
     """
     absolute = with_absolute_sources(spec) if isinstance(spec, TrainSpec) else spec
+    if isinstance(absolute, TrainSpec) and absolute.engine == "verl":
+        try:
+            check_run(absolute)
+        except (SpecError, EngineEnvironmentError) as error:
+            raise CommandError(str(error)) from None
     try:
         runs_root.mkdir(parents=True, exist_ok=True)
         run = RunDirectory.create(runs_root, absolute)

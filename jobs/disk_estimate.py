@@ -23,6 +23,9 @@ CANDIDATE_BYTES = 60.0
 ASSUMED_CANDIDATES = 8
 """Candidates of a drawn question."""
 
+CHECKPOINT_PARAMETER_BYTES = 12
+"""One parameter in a checkpoint: float32 weight and AdamW's two moments."""
+
 _KEPT_SHARES = {"all": 1.0, "successes": ASSUMED_SUCCESS_RATE, "sampled": 1 / 16, "none": 0.0}
 
 
@@ -62,3 +65,9 @@ def estimate_disk(spec: TrainSpec, mean_response_tokens: float | None = None) ->
 def estimate_disk_bytes(spec: TrainSpec, mean_response_tokens: float | None = None) -> int:
     """Return the bytes that a run takes beside its checkpoints."""
     return estimate_disk(spec, mean_response_tokens).total
+
+
+def checkpoint_bytes(num_parameters: int, spec: TrainSpec) -> int:
+    """Return the bytes of the checkpoints that a run keeps, with the one being written before the oldest goes."""
+    num_written = -(-spec.num_steps // spec.checkpoint_interval)
+    return num_parameters * CHECKPOINT_PARAMETER_BYTES * min(num_written, spec.num_checkpoints_kept + 1)

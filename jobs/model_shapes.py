@@ -57,13 +57,13 @@ class ModelShape:
 
 
 def model_shape(source: str, revision: str | None = None) -> ModelShape | None:
-    """Return a model's shape: of a local folder, of the table, or of the hub where it can be reached; else None."""
+    """Return a model's shape: of a local folder, of the table, or of a model downloaded before; else None."""
     folder = Path(source)
     if folder.is_dir():
         return _read_config(folder / CONFIG_FILE)
     if source in _table():
         return _table()[source]
-    return None if source in {CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL} else _read_hub(source, revision)
+    return None if source in {CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL} else _read_cached(source, revision)
 
 
 def check_context(spec: TrainSpec) -> None:
@@ -112,10 +112,12 @@ def _shape_of(config: Mapping[str, Any]) -> ModelShape:
     )
 
 
-def _read_hub(source: str, revision: str | None) -> ModelShape | None:
-    from huggingface_hub import hf_hub_download
+def _read_cached(source: str, revision: str | None) -> ModelShape | None:
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
 
     try:
-        return _read_config(Path(hf_hub_download(source, CONFIG_FILE, revision=revision, etag_timeout=5)))
-    except Exception:  # noqa: BLE001 - an estimate may be missing; whatever the hub says is no reason to fail
+        path = try_to_load_from_cache(source, CONFIG_FILE, revision=revision)
+    except HFValidationError:
         return None
+    return _read_config(Path(path)) if isinstance(path, str) else None

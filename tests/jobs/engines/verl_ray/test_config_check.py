@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from jobs.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.engines.verl_ray.overrides import verl_overrides
-from jobs.specs import TrainSpec, load_preset, parse_spec, preset_names
+from jobs.specs import SpecError, TrainSpec, load_preset, parse_spec, preset_names
+from jobs.verl_config import check_run
 
 config_check = pytest.importorskip("jobs.engines.verl_ray.config_check", reason="needs the verl environment")
 pytestmark = pytest.mark.verl
@@ -91,3 +93,10 @@ def test_the_program_reads_and_writes_json():
         "problems": ["trainer.nodes: verl 0.9.1 has no such setting; did you mean trainer.nnodes?"],
         "config": None,
     }
+
+
+def test_a_run_with_a_typo_is_refused_from_outside_of_the_environment(monkeypatch):
+    monkeypatch.setenv(VERL_PYTHON_VARIABLE, sys.executable)
+    spec = parse_spec({"engine": "verl", "verl": {"overrides": ["trainer.total_epoch=3"]}}, "test")
+    with pytest.raises(SpecError, match=r"trainer\.total_epoch: .* did you mean trainer\.total_epochs"):
+        check_run(spec)

@@ -1,0 +1,101 @@
+import pytest
+
+from jobs import commands
+from jobs.commands import CommandError
+from jobs.engine_environments import VERL_PYTHON_VARIABLE, EngineEnvironmentError
+from jobs.run_plan import describe_plan, plan_run
+from jobs.specs import SpecError, TrainSpec, load_preset, parse_spec, preset_names
+from jobs.verl_config import check_run, checked_config
+
+PAPER_PRESETS = [name for name in preset_names() if name.startswith("paper-")]
+
+
+@pytest.fixture(autouse=True)
+def no_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv(VERL_PYTHON_VARIABLE, str(tmp_path / "gone"))
+
+
+@pytest.fixture
+def fake_environment(tmp_path, monkeypatch):
+    """Return a function that makes an interpreter for verl which answers every check with one text."""
+
+    def answer(text: str, exit_code: int = 0) -> None:
+        path = tmp_path / "fake-python"
+        path.write_text(f"#!/bin/sh\ncat > {tmp_path}/asked\ncat <<'END'\n{text}\nEND\nexit {exit_code}\n")
+        path.chmod(0o755)
+        monkeypatch.setenv(VERL_PYTHON_VARIABLE, str(path))
+
+    return answer
+
+
+def verl_spec(name: str) -> TrainSpec:
+    return load_preset(name).model_copy(update={"engine": "verl"})
+
+
+@pytest.mark.parametrize("name", [*PAPER_PRESETS, "qwen-0.5b"])
+def test_each_presets_dry_run_tells_settings_command_memory_and_disk(name, tmp_path):
+    plan = plan_run(verl_spec(name), tmp_path)
+    assert f"actor_rollout_ref.model.path={plan.spec['model']['source']}" in plan.settings
+    assert plan.memory is not None
+    assert plan.memory.update > 0
+    assert plan.trajectory_bytes > 0
+    assert plan.command[-3:] == ["jobs.worker", str(tmp_path / "RUN"), "1"]
+    text = describe_plan(plan)
+    for part in ("# verl's settings", "# Command", "Memory of each of", "trajectories on disk", "make verl-env"):
+        assert part in text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_dry_run_of_the_embedded_engine_has_no_settings_of_verl(tmp_path):
+    plan = plan_run(load_preset("chains-exgrpo"), tmp_path)
+    assert (plan.settings, plan.config, plan.memory) == ([], None, None)
+    assert "# verl's settings" not in describe_plan(plan)
+
+
+def test_dry_run_names_a_missing_file_and_goes_on(tmp_path):
+    plan = plan_run(verl_spec("paper-wildchat-if"), tmp_path)
+    assert any("wildchat-if.parquet" in notice for notice in plan.notices)
+
+
+def test_a_run_on_a_cluster_is_started_there(tmp_path):
+    spec = parse_spec({"engine": "verl", "verl": {"ray": {"address": "http://127.0.0.1:8265"}}}, "test")
+    plan = plan_run(spec, tmp_path)
+    assert plan.command[0] == "python"
+    assert any("Ray cluster at http://127.0.0.1:8265" in notice for notice in plan.notices)
+
+
+def test_problems_that_verls_environment_finds_refuse_the_run(tmp_path, fake_environment):
+    fake_environment('{"problems": ["a.b: verl 0.9.1 has no such setting."], "config": null}')
+    spec = parse_spec({"engine": "verl"}, "test")
+    with pytest.raises(SpecError, match=r"a\.b: verl"):
+        plan_run(spec, tmp_path)
+    with pytest.raises(CommandError, match=r"a\.b: verl"):
+        commands.submit(tmp_path / "runs", spec)
+    assert not (tmp_path / "runs").exists()
+    assert "data.train_batch_size=128" in (tmp_path / "asked").read_text()
+
+
+def test_configuration_comes_back_whole(fake_environment):
+    fake_environment('{"problems": [], "config": {"trainer": {"nnodes": 1}}}')
+    assert checked_config(["trainer.nnodes=1"]) == {"trainer": {"nnodes": 1}}
+
+
+@pytest.mark.parametrize(("text", "exit_code", "reason"), [("no JSON", 0, "does not run"), ("", 3, "cannot check")])
+def test_a_broken_environment_is_one_sentence(fake_environment, text, exit_code, reason):
+    fake_environment(text, exit_code)
+    with pytest.raises(EngineEnvironmentError, match=f"{reason}.*make verl-env"):
+        checked_config([])
+
+
+def test_a_run_on_this_machine_needs_the_environment_and_one_on_a_cluster_does_not():
+    local = parse_spec({"engine": "verl"}, "test")
+    with pytest.raises(EngineEnvironmentError, match="make verl-env"):
+        check_run(local)
+    check_run(parse_spec({"engine": "verl", "verl": {"ray": {"address": "http://127.0.0.1:8265"}}}, "test"))
+
+
+def test_a_context_that_is_too_short_is_refused_before_anything_starts(tmp_path):
+    spec = verl_spec("paper-exgrpo")
+    short = spec.model_copy(update={"model": spec.model.model_copy(update={"source": "Qwen/Qwen2.5-Math-7B"})})
+    with pytest.raises(CommandError, match=r"use Elliott/Qwen2\.5-Math-7B-16k-think"):
+        commands.submit(tmp_path / "runs", short)
