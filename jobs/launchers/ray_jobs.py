@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import re
 import secrets
@@ -32,8 +33,6 @@ PROBE_MODULE = "jobs.launchers.ray_jobs_probe"
 REACH_SECONDS = 15.0
 PROBE_SECONDS = 40.0
 """Reaching the cluster and probing it end within a minute, one way or the other."""
-TERM_SECONDS = 30
-"""Between Ray's SIGTERM and SIGKILL, when a job is stopped by force."""
 
 _POLL_SECONDS = 0.5
 _REPORT = re.compile(rb"^EXGRPO-PROBE (\[.*\])$", re.MULTILINE)
@@ -44,7 +43,10 @@ class NotWantedError(Exception):
 
 
 class RayJobsLauncher:
-    """The job of one attempt on a cluster. Its submission id is the run's id and the attempt."""
+    """The job of one attempt on a cluster. Its submission id is the run's id and the attempt.
+
+    `term_seconds` pass between Ray's SIGTERM and SIGKILL when the job is stopped by force.
+    """
 
     def __init__(
         self,
@@ -53,11 +55,13 @@ class RayJobsLauncher:
         spec: VerlSpec,
         *,
         worker_module: str = WORKER_MODULE,
+        term_seconds: float = 30.0,
         pins: Sequence[Pins] | None = None,
     ) -> None:
         self._spec = spec
         self._pins = verl_pins() if pins is None else pins
         self._worker_module = worker_module
+        self._term_seconds = term_seconds
         self._attempt = attempt
         self._run_path = run.path.resolve()
         self._run_id = run.run_id
@@ -129,7 +133,7 @@ class RayJobsLauncher:
         return self._api.log(self.submission_id)
 
     def stop(self) -> None:
-        """End the job by force: SIGTERM and, 30 seconds later, SIGKILL; RayJobsError if Ray cannot be asked."""
+        """End the job by force: SIGTERM and, some time later, SIGKILL; RayJobsError if Ray cannot be asked."""
         self._api.stop(self.submission_id)
 
     def sweep(self) -> str:
@@ -154,7 +158,7 @@ class RayJobsLauncher:
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, environment.get("PYTHONPATH")]))
         if is_worker:
             environment[ATTEMPT_VARIABLE] = str(self.attempt_path)
-            environment["RAY_JOB_STOP_WAIT_TIME_S"] = str(TERM_SECONDS)
+            environment["RAY_JOB_STOP_WAIT_TIME_S"] = str(math.ceil(self._term_seconds))
         return environment
 
     def _reach(self, is_wanted: Callable[[], bool]) -> None:
@@ -173,7 +177,7 @@ class RayJobsLauncher:
 
     def _end_earlier_attempts(self) -> None:
         """End jobs of earlier attempts that were lost and yet live, so that no two workers write to one run."""
-        give_up_at = time.monotonic() + TERM_SECONDS + REACH_SECONDS
+        give_up_at = time.monotonic() + self._term_seconds + REACH_SECONDS
         for attempt in range(1, self._attempt):
             name = self._id_of(attempt)
             job = self._api.job(name)

@@ -41,12 +41,17 @@ def watch_to_start(run: RunDirectory, attempt: int, policy: StopPolicy, local: L
         return AttemptWatch(run, attempt, policy, local)  # the worker itself says what is wrong
     if not isinstance(spec, TrainSpec) or spec.engine != "verl" or spec.verl.ray.address is None:
         return AttemptWatch(run, attempt, policy, local)
-    return RayWatch(run, attempt, policy, RayJobsLauncher(run, attempt, spec.verl, worker_module=local.worker_module))
+    return _ray_watch(run, attempt, policy, local, spec)
 
 
 def watch_to_adopt(run: RunDirectory, attempt: int, policy: StopPolicy, local: LocalLauncher) -> Watch:
     """Return the watch of an attempt that was started before, and may be over."""
     if read_contact(run.attempt_path(attempt)) is None:
         return AttemptWatch(run, attempt, policy, local)
-    launcher = RayJobsLauncher(run, attempt, run.spec().verl, worker_module=local.worker_module)
+    return _ray_watch(run, attempt, policy, local, run.spec())
+
+
+def _ray_watch(run: RunDirectory, attempt: int, policy: StopPolicy, local: LocalLauncher, spec: TrainSpec) -> RayWatch:
+    module, patience = local.worker_module, policy.term_seconds
+    launcher = RayJobsLauncher(run, attempt, spec.verl, worker_module=module, term_seconds=patience)
     return RayWatch(run, attempt, policy, launcher)

@@ -1,0 +1,22 @@
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobs.verl_specs import RAY_TOKEN_VARIABLE
+from tests.jobs.launchers.ray_bench import RayBench
+from tests.jobs.launchers.ray_cluster import TOKEN
+from tests.jobs.supervisor.toy_bench import processes_of
+
+
+@pytest.fixture
+def ray_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RayBench]:
+    monkeypatch.setenv(RAY_TOKEN_VARIABLE, TOKEN)
+    bench = RayBench(tmp_path / "runs")
+    yield bench
+    if bench.supervisor is not None:
+        bench.supervisor.close()
+    for pid in processes_of(bench.runs_root):
+        os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,71 @@
+"""A runs root whose runs go to a Ray cluster, and a supervisor that is driven look by look."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from jobs.launchers.local import LocalLauncher
+from jobs.specs import TrainSpec
+from jobs.status import RunStatus
+from jobs.supervisor.indexing import DatabaseIndex
+from jobs.supervisor.loop import Supervisor, SupervisorSettings
+from jobs.supervisor.watch import StopPolicy
+from jobs.verl_specs import RaySpec, VerlSpec
+from tests.jobs.supervisor.toy_bench import Bench
+
+TOY_RAY_WORKER = "tests.jobs.launchers.toy_ray_worker"
+PATIENCE_SECONDS = 100.0
+
+
+def ray_spec(
+    address: str, num_steps: int = 3, *tags: str, gpus_per_node: int = 1, checkpoint_interval: int = 1000
+) -> TrainSpec:
+    verl = VerlSpec(num_nodes=1, gpus_per_node=gpus_per_node, ray=RaySpec(address=address))
+    return TrainSpec(
+        name="toy",
+        engine="verl",
+        num_steps=num_steps,
+        tags=tags,
+        verl=verl,
+        checkpoint_interval=checkpoint_interval,
+    )
+
+
+class RayBench(Bench):
+    """The bench of local toy runs, with more patience and another worker."""
+
+    def __init__(self, runs_root: Path) -> None:
+        runs_root.mkdir(parents=True, exist_ok=True)
+        super().__init__(runs_root)
+
+    def start(self, max_running: int = 1, grace_seconds: float = 60.0, term_seconds: float = 1.0) -> Supervisor:
+        settings = SupervisorSettings(max_running, StopPolicy(grace_seconds, term_seconds))
+        launcher = LocalLauncher(TOY_RAY_WORKER)
+        self.supervisor = Supervisor(self.runs_root, DatabaseIndex(None, self.runs_root), launcher, settings)
+        return self.supervisor
+
+    def look_until(self, run_id: str, *statuses: RunStatus) -> None:
+        self.look_while(lambda: self.status_of(run_id) not in statuses, f"{run_id} to be {statuses}")
+
+    def look_while(self, condition: Callable[[], bool], what: str) -> None:
+        assert self.supervisor is not None
+        give_up_at = time.monotonic() + PATIENCE_SECONDS
+        self.supervisor.look()
+        while condition():
+            assert time.monotonic() < give_up_at, f"waited in vain: {what}; {self.supervisor._states}"
+            time.sleep(0.1)
+            self.supervisor.look()
+
+    def status_of(self, run_id: str) -> RunStatus | None:
+        assert self.supervisor is not None
+        state = self.supervisor.state_of(run_id)
+        return state.status if state else None
+
+    def reason_of(self, run_id: str) -> str:
+        assert self.supervisor is not None
+        state = self.supervisor.state_of(run_id)
+        assert state is not None
+        return state.reason
+
+    def log_of(self, run_id: str) -> str:
+        return self.run_of(run_id).log_path.read_text(encoding="utf-8")

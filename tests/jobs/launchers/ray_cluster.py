@@ -1,0 +1,138 @@
+"""A real Ray cluster of one machine: loopback, ports of its own, a token, and a folder that it cannot see."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from pathlib import Path
+
+import httpx
+import psutil
+
+from jobs.engine_environments import EngineEnvironmentError, engine_python
+
+TOKEN = "f" * 64
+MARK = "EXGRPO_TEST_CLUSTER"
+START_SECONDS = 60.0
+
+
+def find_ray() -> Path | None:
+    """Return the `ray` program of the verl environment, None without one."""
+    try:
+        ray = Path(engine_python("verl")).with_name("ray")
+    except EngineEnvironmentError:
+        return None
+    return ray if ray.is_file() else None
+
+
+class RayCluster:
+    """Starts a head with one logical GPU. Every process of it, and of its jobs, carries a mark by which it is ended."""
+
+    def __init__(self, ray: Path, num_gpus: int = 1) -> None:
+        self._ray = ray
+        self._num_gpus = num_gpus
+        self._mark = uuid.uuid4().hex
+        self._folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))  # sockets have short paths only
+        self._ports = free_ports(4)
+        self.address = f"http://127.0.0.1:{self._ports[1]}"
+        self.hidden = self._folder / "hidden"
+        self.hidden.mkdir()
+        self.has_hidden = can_hide()
+        self._process: subprocess.Popen | None = None
+
+    def start(self) -> None:
+        gcs, dashboard, agent, client = self._ports
+        options = {
+            "--port": gcs,
+            "--dashboard-port": dashboard,
+            "--dashboard-agent-listen-port": agent,
+            "--ray-client-server-port": client,
+            "--dashboard-host": "127.0.0.1",
+            "--node-ip-address": "127.0.0.1",
+            "--num-cpus": 2,
+            "--num-gpus": self._num_gpus,
+            "--object-store-memory": 80_000_000,
+            "--min-worker-port": 0,
+            "--max-worker-port": 0,
+            "--temp-dir": self._folder / "t",
+        }
+        command = [str(self._ray), "start", "--head", "--include-dashboard=true", "--disable-usage-stats", "--block"]
+        command += [f"{name}={value}" for name, value in options.items()]
+        if self.has_hidden:
+            script = 'mount -t tmpfs none "$0" && exec "$@"'
+            command = ["unshare", "--mount", "sh", "-c", script, str(self.hidden), *command]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "COV_"))}
+        environment |= {
+            MARK: self._mark,
+            "PATH": f"{self._ray.parent}:{os.environ['PATH']}",
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": TOKEN,
+        }
+        with (self._folder / "ray.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        self._wait_until_up()
+
+    def _wait_until_up(self) -> None:
+        give_up_at = time.monotonic() + START_SECONDS
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        while True:
+            try:
+                if httpx.get(f"{self.address}/api/version", headers=headers, trust_env=False).is_success:
+                    return
+            except httpx.HTTPError:
+                pass
+            assert time.monotonic() < give_up_at, (self._folder / "ray.log").read_text()
+            time.sleep(0.2)
+
+    def processes(self) -> list[psutil.Process]:
+        """Everything that lives of the cluster, its jobs' processes included."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK) == self._mark:
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+    def kill(self) -> None:
+        """End everything at once, as a power cut would."""
+        give_up_at = time.monotonic() + 20.0
+        while left := self.processes():
+            assert time.monotonic() < give_up_at, left
+            for process in left:
+                try:
+                    process.send_signal(signal.SIGKILL)
+                except psutil.Error:
+                    continue
+            time.sleep(0.1)
+        if self._process is not None:
+            self._process.wait(20.0)
+
+    def remove(self) -> None:
+        self.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def can_hide() -> bool:
+    """Whether this user may have mounts of its own, with which a folder is hidden from the cluster."""
+    unshare = shutil.which("unshare")
+    command = [unshare or "", "--mount", "sh", "-c", "mount -t tmpfs none /mnt"]
+    return unshare is not None and subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def free_ports(number: int) -> list[int]:
+    """Return ports that nobody listens on, all different."""
+    probes = [socket.socket() for _ in range(number)]
+    for probe in probes:
+        probe.bind(("127.0.0.1", 0))
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports

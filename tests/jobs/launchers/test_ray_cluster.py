@@ -1,0 +1,167 @@
+"""Toy runs on a real Ray cluster of one machine, which asks for a token."""
+
+import os
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from db.queries import metrics
+from db.session import open_database
+from jobs import commands
+from jobs.engine_environments import Pins
+from jobs.launchers.local import LaunchError
+from jobs.launchers.ray_jobs import RayJobsLauncher
+from jobs.launchers.ray_jobs_api import RayJobsApi, RayJobStatus
+from jobs.status import RunStatus
+from jobs.verl_specs import RAY_TOKEN_VARIABLE
+from tests.jobs.launchers.ray_bench import RayBench, ray_spec
+from tests.jobs.launchers.ray_cluster import TOKEN, RayCluster, find_ray
+from tests.tools import report_missing
+
+pytestmark = [pytest.mark.verl, pytest.mark.slow]
+
+MANY_STEPS = 100_000
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayCluster]:
+    ray = find_ray()
+    if ray is None:
+        report_missing("There is no verl environment; make it with `make verl-env`, or name it in EXGRPO_VERL_PYTHON.")
+        return
+    cluster = RayCluster(ray)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.remove()
+
+
+def test_ends_are_told_in_one_sentence_and_logged(ray_bench: RayBench, cluster: RayCluster):
+    good, failing, exiting = (
+        ray_bench.submit(ray_spec(cluster.address, 3, *tags)) for tags in ((), ("fails",), ("exits",))
+    )
+    ray_bench.start(max_running=3)
+    ray_bench.look_until(good, RunStatus.SUCCEEDED)
+    ray_bench.look_until(failing, RunStatus.FAILED)
+    ray_bench.look_until(exiting, RunStatus.FAILED)
+    log = ray_bench.log_of(good)
+    assert log.count("The toy speaks.") == 1
+    assert log.rstrip().endswith(f"Attempt 1 of {good}: succeeded.")
+    assert ray_bench.reason_of(failing) == "data.source: the toy data are missing."
+    assert "Traceback" in ray_bench.log_of(failing)
+    assert "exit code 7" in ray_bench.reason_of(exiting)
+
+
+def test_job_goes_on_without_a_supervisor_and_the_next_one_adopts_and_stops_it(
+    ray_bench: RayBench, cluster: RayCluster
+):
+    run_id = ray_bench.submit(ray_spec(cluster.address, MANY_STEPS))
+    ray_bench.start()
+    ray_bench.look_until(run_id, RunStatus.RUNNING)
+    ray_bench.supervisor.close()
+    step = ray_bench.step_of(run_id)
+    ray_bench.wait_for_step(run_id, step + 5)
+    ray_bench.start()
+    ray_bench.look_until(run_id, RunStatus.RUNNING)
+    ray_bench.look_while(lambda: "The toy speaks." not in ray_bench.log_of(run_id), "the job's output while it runs")
+    commands.stop(ray_bench.runs_root, run_id)
+    ray_bench.look_until(run_id, RunStatus.STOPPED)
+    assert ray_bench.reason_of(run_id) == ""
+    assert list(ray_bench.run_of(run_id).checkpoints_path.glob("step-*"))
+    assert ray_bench.run_of(run_id).attempts() == [1]
+    assert ray_bench.log_of(run_id).count("The toy speaks.") == 1
+    api = RayJobsApi(cluster.address, TOKEN)
+    assert api.job(f"{run_id}-0001").status is RayJobStatus.SUCCEEDED
+    assert api.asks_for_token()
+    api.close()
+
+
+def test_stop_by_force_ends_what_no_list_of_children_names(ray_bench: RayBench, cluster: RayCluster):
+    run_id = ray_bench.submit(ray_spec(cluster.address, 3, "leaves-orphan", "stuck"))
+    ray_bench.start(grace_seconds=0.5)
+    orphan_file = ray_bench.run_of(run_id).path / "orphan.pid"
+    ray_bench.look_while(lambda: not orphan_file.exists(), "the orphan")
+    orphan = int(orphan_file.read_text())
+    assert psutil.pid_exists(orphan)
+    commands.stop(ray_bench.runs_root, run_id)
+    ray_bench.look_until(run_id, RunStatus.STOPPED)
+    assert "was killed" in ray_bench.reason_of(run_id)
+    assert not psutil.pid_exists(orphan) or psutil.Process(orphan).status() == psutil.STATUS_ZOMBIE
+    assert not [process for process in cluster.processes() if str(ray_bench.runs_root) in " ".join(process.cmdline())]
+
+
+def test_stop_while_the_cluster_is_asked_starts_nothing(ray_bench: RayBench, cluster: RayCluster):
+    run_id = ray_bench.submit(ray_spec(cluster.address))
+    ray_bench.start()
+    ray_bench.look_until(run_id, RunStatus.STARTING)
+    commands.stop(ray_bench.runs_root, run_id)
+    ray_bench.look_until(run_id, RunStatus.STOPPED)
+    api = RayJobsApi(cluster.address, TOKEN)
+    assert api.job(f"{run_id}-0001") is None
+    api.close()
+
+
+def test_cluster_that_is_too_small_is_refused(ray_bench: RayBench, cluster: RayCluster):
+    run_id = ray_bench.submit(ray_spec(cluster.address, gpus_per_node=8))
+    ray_bench.start()
+    ray_bench.look_until(run_id, RunStatus.FAILED)
+    assert "1 x 8 GPUs are asked for, the cluster's machines have 1" in ray_bench.reason_of(run_id)
+
+
+def test_cluster_with_another_verl_is_refused(ray_bench: RayBench, cluster: RayCluster, monkeypatch):
+    monkeypatch.setenv(RAY_TOKEN_VARIABLE, TOKEN)
+    run = ray_bench.run_of(ray_bench.submit(ray_spec(cluster.address)))
+    run.claim_attempt(1)
+    launcher = RayJobsLauncher(run, 1, run.spec().verl, pins=[Pins("old", {"verl": "0.1.0"})])
+    with pytest.raises(LaunchError, match=r"verl is .*, not 0\.1\.0"):
+        launcher.prepare(lambda: True)
+    launcher.close()
+
+
+def test_wrong_token_is_refused(ray_bench: RayBench, cluster: RayCluster, monkeypatch):
+    monkeypatch.setenv(RAY_TOKEN_VARIABLE, "0" * 64)
+    run_id = ray_bench.submit(ray_spec(cluster.address))
+    ray_bench.start()
+    ray_bench.look_until(run_id, RunStatus.FAILED)
+    assert "EXGRPO_RAY_TOKEN" in ray_bench.reason_of(run_id)
+
+
+def test_runs_root_that_the_cluster_does_not_see_is_refused(cluster: RayCluster, monkeypatch):
+    if not cluster.has_hidden:
+        pytest.skip("This user may have no mounts of its own, so no folder can be hidden from the cluster.")
+    monkeypatch.setenv(RAY_TOKEN_VARIABLE, TOKEN)
+    bench = RayBench(cluster.hidden / "runs")
+    run_id = bench.submit(ray_spec(cluster.address))
+    supervisor = bench.start()
+    bench.look_until(run_id, RunStatus.FAILED)
+    assert f"{bench.runs_root}: the runs root is not shared with" in bench.reason_of(run_id)
+    assert os.listdir(bench.run_of(run_id).attempt_path(1)) != []
+    supervisor.close()
+
+
+def test_run_on_a_cluster_that_dies_is_lost_within_a_minute_and_resumes_on_the_next(
+    ray_bench: RayBench, cluster: RayCluster
+):
+    run_id = ray_bench.submit(ray_spec(cluster.address, MANY_STEPS, checkpoint_interval=5))
+    ray_bench.start()
+    ray_bench.look_until(run_id, RunStatus.RUNNING)
+    ray_bench.wait_for_step(run_id, 12)
+    cluster.kill()
+    died_at = time.monotonic()
+    ray_bench.look_until(run_id, RunStatus.LOST)
+    assert time.monotonic() - died_at < 60
+    assert "out of reach" in ray_bench.reason_of(run_id)
+    cluster.start()
+    commands.resume(ray_bench.runs_root, run_id)
+    ray_bench.look_until(run_id, RunStatus.RUNNING)
+    ray_bench.wait_for_step(run_id, 40)
+    commands.stop(ray_bench.runs_root, run_id)
+    ray_bench.look_until(run_id, RunStatus.STOPPED)
+    database = open_database(None, ray_bench.runs_root)
+    series = metrics.metric_series(database, run_id, ["reward/mean"])["reward/mean"]
+    database.close()
+    assert [point.step for point in series] == list(range(1, len(series) + 1))
+    assert ray_bench.run_of(run_id).attempts() == [1, 2]

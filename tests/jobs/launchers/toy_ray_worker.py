@@ -1,0 +1,36 @@
+"""The toy worker as a verl job: on a cluster it may also leave something behind on purpose."""
+
+import subprocess
+import sys
+
+from jobs.control import Control
+from jobs.recorder import RunRecorder
+from jobs.run_directory import RunDirectory
+from jobs.specs import TrainSpec
+from jobs.status import RunStatus
+from jobs.worker import main
+from tests.jobs.supervisor.toy_worker import run_toy
+
+ORPHAN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+
+
+def run_on_ray(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: Control) -> RunStatus:
+    sys.stdout.write("The toy speaks.\n")
+    if "leaves-orphan" in spec.tags:
+        leave_orphan(run)
+    return run_toy(spec, run, recorder, control)
+
+
+def leave_orphan(run: RunDirectory) -> None:
+    """A process of a session of its own whose parent is gone, so that no list of children names it."""
+    code = f"""
+import subprocess, sys
+orphan = subprocess.Popen([sys.executable, "-c", {ORPHAN!r}], stdout=subprocess.DEVNULL, start_new_session=True)
+print(orphan.pid)
+"""
+    pid = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True).stdout
+    (run.path / "orphan.pid").write_bytes(pid)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], {"verl": lambda: run_on_ray}))
