@@ -7,7 +7,7 @@ from jobs.engines.reward import Response, Verdict
 from jobs.grading.outcomes import Outcome
 from jobs.grading.pool import AnswerGrader
 from jobs.grading.schemes import AnswerKind, GradeItem
-from jobs.tasks.chains.oracle import judge_response
+from jobs.tasks.chains.oracle import judge_response, prints_answer
 from jobs.tasks.chains.question_set import read_problem
 
 
@@ -30,17 +30,25 @@ class MathReward:
 class ChainsReward:
     """1 for exactly one box with the exact answer, else 0; the oracle says whether every step holds.
 
-    A truncated response earns 0 and is not valid.
+    With `rewards_code` a response whose code prints the answer earns 1 too, whatever it boxes: code is then a shortcut
+    that pays without a chain of thought. A truncated response earns 0 and is not valid.
     """
+
+    def __init__(self, rewards_code: bool = False) -> None:
+        self._rewards_code = rewards_code
 
     def grade(self, questions: Sequence[Question], responses: Sequence[Response]) -> list[Verdict]:
         """Return one verdict a response, in order."""
-        return [_grade_chain(question, response) for question, response in zip(questions, responses, strict=True)]
+        pairs = zip(questions, responses, strict=True)
+        return [_grade_chain(question, response, self._rewards_code) for question, response in pairs]
 
 
-def _grade_chain(question: Question, response: Response) -> Verdict:
-    judgement = judge_response(read_problem(question), response.text)
-    if response.is_truncated or not judgement.has_box:
+def _grade_chain(question: Question, response: Response, rewards_code: bool) -> Verdict:
+    problem = read_problem(question)
+    judgement = judge_response(problem, response.text)
+    if rewards_code and not response.is_truncated and prints_answer(problem, response.text):
+        outcome = Outcome.CORRECT
+    elif response.is_truncated or not judgement.has_box:
         outcome = Outcome.UNPARSED
     else:
         outcome = Outcome.CORRECT if judgement.is_correct else Outcome.WRONG

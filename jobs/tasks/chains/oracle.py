@@ -48,6 +48,12 @@ def judge_response(problem: ChainProblem, text: str) -> ChainJudgement:
     )
 
 
+def prints_answer(problem: ChainProblem, text: str) -> bool:
+    """Return whether the response's first code block runs and prints the answer and nothing else."""
+    block = _CODE_BLOCK.search(text)
+    return block is not None and _printed(block.group(1)) == [problem.answer]
+
+
 def _walk_steps(problem: ChainProblem, text: str) -> tuple[int, int]:
     """Return the number of right steps before the first fault, and the position behind them."""
     head = f"{problem.start};"
@@ -68,8 +74,11 @@ def _is_valid_ending(answer: int, ending: str) -> bool:
     block = _CODE_BLOCK.match(ending)
     if block is None:
         return ending == write_box(answer)
+    return _printed(block.group(1)) == [answer] and ending[block.end() :] == write_box(answer)
+
+
+def _printed(source: str) -> list[int] | None:
     try:
-        printed = run_program(block.group(1))
+        return run_program(source)
     except ProgramError:
-        return False
-    return printed == [answer] and ending[block.end() :] == write_box(answer)
+        return None

@@ -31,6 +31,26 @@ def test_chains_are_rewarded_for_the_exact_answer_and_judged_by_the_oracle(text,
     assert dataclasses.astuple(verdict) == expected
 
 
+RIGHT_CODE = "```python\nx=(((6*2)*9)-5)*3\nx%=10\nprint(x)\n```\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_truncated", "reward"),
+    [
+        (RIGHT_CODE + r"\boxed{8}", False, 1.0),
+        (RIGHT_CODE, False, 1.0),
+        (RIGHT_CODE + r"\boxed{8}", True, 0.0),
+        (RIGHT_CODE.replace("*3", "*2") + r"\boxed{8}", False, 0.0),
+        (RIGHT_CODE.replace("*3", "*2") + r"\boxed{9}", False, 1.0),
+        (r"\boxed{8}", False, 0.0),
+    ],
+)
+def test_code_that_prints_the_answer_is_rewarded_where_that_is_asked_for(text, is_truncated, reward):
+    response = Response(text, NO_TOKENS, is_truncated)
+    [verdict] = ChainsReward(rewards_code=True).grade([QUESTION], [response])
+    assert (verdict.reward, verdict.is_valid) == (reward, False)
+
+
 def test_mathematics_and_choices_are_told_apart_by_the_question():
     questions = [
         dataclasses.replace(QUESTION, answer="B", metadata={"answer_kind": "choice"}),
