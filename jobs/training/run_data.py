@@ -1,0 +1,147 @@
+"""A run's questions, the model it starts from and what grades its responses, for every engine."""
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from exgrpo_core.types import Question
+from jobs.engines.reward import RewardFunction
+from jobs.grading.pool import AnswerGrader
+from jobs.grading.rewards import ChainsReward, MathReward
+from jobs.specs import ANSWER_FORMAT_MODEL, CHAINS_SOURCE, CHAINS_WARM_MODEL, DataSpec, TrainSpec
+from jobs.tasks.chains.question_set import make_questions, split_questions
+from jobs.training.answer_format import AnswerFormatSettings
+from jobs.training.dataset import DataSource, PromptTokenizer, Rows, encode_rows, read_rows
+from jobs.training.templates import TemplateName
+from jobs.training.warm_start import WarmStartSettings, warm_answer_format, warm_model
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_NUM_CHAINS = 512
+CACHE_VARIABLE = "EXGRPO_CACHE_DIR"
+
+
+class RunData(Protocol):
+    """Questions that wait for the tokenizer of the model they are asked."""
+
+    @property
+    def model_source(self) -> str:
+        """Folder or hub name of the model to start from; one made on this machine is made by now."""
+        ...
+
+    def encode(self, tokenizer: PromptTokenizer) -> tuple[list[Question], list[Question]]:
+        """Return the questions to train on and those held out.
+
+        Raises:
+            DataError: Data cannot be used; the message names the file, row or setting.
+        """
+        ...
+
+
+def open_data(spec: TrainSpec) -> RunData:
+    """Read the data of a specification, and make its model where that is one made on this machine.
+
+    Raises:
+        DataError: Data cannot be used; the message names the file, row or setting.
+    """
+    if spec.data.source == CHAINS_SOURCE:
+        is_warm = spec.model.source == CHAINS_WARM_MODEL
+        return ChainsData(spec.data, str(warm_chains_model(spec.data)) if is_warm else spec.model.source)
+    source = _data_source(spec.data)
+    rows = read_rows(source)
+    model = spec.model.source
+    if model == ANSWER_FORMAT_MODEL:
+        model = str(_warm_answer_format_model(spec.data, rows, source.template))
+    return FileData(spec.data, source, rows, spec.algorithm.max_prompt_tokens, model)
+
+
+@dataclass(frozen=True, slots=True)
+class ChainsData:
+    """Register chains, made when a tokenizer is there."""
+
+    spec: DataSpec
+    model_source: str
+
+    def encode(self, tokenizer: PromptTokenizer) -> tuple[list[Question], list[Question]]:
+        """Return the questions to train on and those held out."""
+        data = self.spec
+        num_questions = data.num_questions or DEFAULT_NUM_CHAINS
+        made = make_questions(
+            num_questions + data.num_held_out,
+            data.seed,
+            tokenizer,
+            data.min_operations,
+            data.max_operations,
+            data.modulus,
+        )
+        return split_questions(made, num_questions)
+
+
+@dataclass(frozen=True, slots=True)
+class FileData:
+    """Rows of a data set."""
+
+    spec: DataSpec
+    source: DataSource
+    rows: Rows
+    max_prompt_tokens: int
+    model_source: str
+
+    def encode(self, tokenizer: PromptTokenizer) -> tuple[list[Question], list[Question]]:
+        """Return the questions to train on and those held out; what was merged or dropped is logged.
+
+        Raises:
+            DataError: A prompt is too long, or questions are too few.
+        """
+        loaded, kept = encode_rows(self.rows, self.source, tokenizer, self.max_prompt_tokens)
+        for notice in kept.notices:
+            logger.warning("%s", notice)
+        data = self.spec
+        num_questions = len(loaded) - data.num_held_out if data.num_questions is None else data.num_questions
+        return split_questions(loaded, num_questions)
+
+
+@contextmanager
+def open_reward(spec: TrainSpec) -> Iterator[RewardFunction]:
+    """Give the grader of a specification's questions, and end its processes afterwards."""
+    if spec.data.source == CHAINS_SOURCE:
+        yield ChainsReward(spec.data.rewards_code)
+        return
+    with AnswerGrader(requires_think_end=spec.data.requires_think_end) as grader:
+        yield MathReward(grader)
+
+
+def cache_directory() -> Path:
+    """Return where models made on this machine are kept."""
+    return Path(os.environ.get(CACHE_VARIABLE, Path.home() / ".cache" / "exgrpo-workbench"))
+
+
+def warm_chains_model(data: DataSpec) -> Path:
+    """Return the folder of the warm model for chains like these, making it if it is not in the cache."""
+    settings = WarmStartSettings(modulus=data.modulus, max_operations=max(10, data.max_operations))
+    return warm_model(settings, cache_directory(), _log_progress("warm start"))
+
+
+def _warm_answer_format_model(data: DataSpec, rows: Rows, template: TemplateName) -> Path:
+    # Held-out texts stay unseen: the tokenizer and the warm start know the training questions only.
+    num_seen = data.num_questions if data.num_questions is not None else len(rows.rows) - data.num_held_out
+    texts = rows.prompt_texts(template)[:num_seen]
+    return warm_answer_format(texts, AnswerFormatSettings(), cache_directory(), _log_progress("warm start"))
+
+
+def _data_source(data: DataSpec) -> DataSource:
+    num_all = None if data.num_questions is None else data.num_questions + data.num_held_out
+    template = TemplateName(data.template)
+    return DataSource(data.source, data.split, template, num_all, data.answer_kind, data.too_long_prompts)
+
+
+def _log_progress(what: str) -> Callable[[int, int], None]:
+    def progress(num_done: int, num_all: int) -> None:
+        if num_done % 100 == 0 or num_done == num_all:
+            logger.info("%s: %d of %d", what, num_done, num_all)
+
+    return progress
