@@ -1,4 +1,4 @@
-"""The only way from a page to running things: submit, stop, resume, clone, and check what a form holds."""
+"""The only way from a page to running things: what is done to runs, and checking what a form holds."""
 
 from app import settings
 from jobs import commands
@@ -14,6 +14,7 @@ __all__ = [
     "RunStatus",
     "SpecError",
     "TrainSpec",
+    "archive",
     "branch",
     "check",
     "clone",
@@ -56,6 +57,11 @@ def clone(run_id: str) -> TrainSpec:
     return commands.clone(settings.current().runs_root, run_id)
 
 
-def branch(run_id: str, step: int) -> str:
-    """Queue a new run from a checkpoint of another and return its id."""
-    return commands.branch(settings.current().runs_root, run_id, step)
+def branch(run_id: str, step: int, num_steps: int) -> str:
+    """Queue a new run from a checkpoint of another, which goes on to step `num_steps`, and return its id."""
+    return commands.branch(settings.current().runs_root, run_id, step, num_steps)
+
+
+def archive(run_id: str, is_archived: bool) -> None:
+    """Hide a run from the list, or show it again."""
+    commands.archive(settings.current().runs_root, run_id, is_archived)

@@ -5,7 +5,7 @@ from pathlib import Path
 import streamlit as st
 
 from app import theme
-from app.components import supervisor_banner
+from app.components import database_banner, supervisor_banner
 
 st.set_page_config(
     page_title="ExGRPO Workbench",
@@ -23,5 +23,6 @@ page = st.navigation(
         st.Page("app_pages/run.py", title="Run", icon=":material/monitoring:"),
     ]
 )
+database_banner.show()
 supervisor_banner.show()
 page.run()

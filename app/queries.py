@@ -1,17 +1,23 @@
-"""The only reader: wraps `db.queries`, opens the database once a process and shares answers for a second."""
+"""The only reader: wraps `db.queries`, opens the database once a process and shares answers for a second.
 
+While the database is away, a session sees its last good answers (`app.last_answers`).
+"""
+
+import contextlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
 import streamlit as st
 
-from app import settings
+from app import last_answers, settings
 from app.formats import as_utc
+from app.last_answers import NoAnswerError
 from app.settings import AppSettings
 from db.queries import buffer, metrics, runs
+from db.queries.run_filter import RunFilter, RunPageKey
 from db.rows import (
     AttemptRow,
     BucketRow,
@@ -20,9 +26,30 @@ from db.rows import (
     MetricPoint,
     RunRow,
 )
-from db.session import Database, open_database
+from db.session import AWAY_ERRORS, Database, open_database
+
+__all__ = [
+    "RUNS_PAGE_SIZE",
+    "SUPERVISOR_AWAY_SECONDS",
+    "NoAnswerError",
+    "RunFilter",
+    "bucket_grid",
+    "count_runs",
+    "get_run",
+    "last_metrics",
+    "list_attempts",
+    "list_checkpoints",
+    "list_evaluations",
+    "list_runs",
+    "log_tail",
+    "metric_series",
+    "reason_away",
+    "run_spec",
+    "supervisor_age_seconds",
+]
 
 ANSWER_SECONDS = 1.0
+RUNS_PAGE_SIZE = 100
 SUPERVISOR_AWAY_SECONDS = 15.0
 MAX_CHART_POINTS = 300
 _LOG_BYTES = 128 * 1024
@@ -30,14 +57,28 @@ _LOG_BYTES = 128 * 1024
 Answer = TypeVar("Answer")
 
 
-def list_runs() -> list[RunRow]:
-    """Return the newest runs, newest first."""
-    return _ask(runs.list_runs)
+def list_runs(where: RunFilter, num_pages: int = 1) -> list[RunRow]:
+    """Return the first pages of the runs that fit, newest first."""
+    found: list[RunRow] = []
+    for _ in range(num_pages):
+        before = (found[-1].created_at, found[-1].run_id) if found else None
+        page = _ask(_list_page, where, before)
+        found += page
+        if len(page) < RUNS_PAGE_SIZE:
+            break
+    return found
 
 
-def count_runs() -> dict[str, int]:
-    """Return how many runs are in each state."""
-    return _ask(runs.count_runs)
+def count_runs(where: RunFilter) -> dict[str, int]:
+    """Return how many of the runs that fit are in each state."""
+    return _ask(runs.count_runs, where)
+
+
+def reason_away() -> str:
+    """Ask the database for a sign of life and return why it is away, nothing while it answers."""
+    with contextlib.suppress(NoAnswerError):
+        count_runs(RunFilter())
+    return last_answers.reason_away()
 
 
 def get_run(run_id: str) -> RunRow | None:
@@ -103,9 +144,13 @@ def supervisor_age_seconds() -> float | None:
     return (datetime.now(UTC) - as_utc(at)).total_seconds()
 
 
-def _ask(query: Callable[..., Answer], *arguments: object) -> Answer:
-    name = f"{query.__module__}.{query.__qualname__}"
-    return _answer(settings.current(), name, arguments, query)
+def _list_page(database: Database, where: RunFilter, before: RunPageKey | None) -> list[RunRow]:
+    return runs.list_runs(database, where, before=before, limit=RUNS_PAGE_SIZE)
+
+
+def _ask(query: Callable[..., Answer], *arguments: Hashable) -> Answer:
+    place, name = settings.current(), f"{query.__module__}.{query.__qualname__}"
+    return last_answers.ask((place, name, arguments), lambda: _answer(place, name, arguments, query), AWAY_ERRORS)
 
 
 @st.cache_data(ttl=ANSWER_SECONDS, show_spinner=False, max_entries=500)
@@ -115,7 +160,11 @@ def _answer(
     arguments: tuple[object, ...],
     _query: Callable[..., Answer],
 ) -> Answer:
-    return _query(_database(place), *arguments)
+    try:
+        return _query(_database(place), *arguments)
+    except AWAY_ERRORS:
+        _database.clear()  # a connection that went bad may not come back by itself
+        raise
 
 
 @st.cache_resource(show_spinner=False)

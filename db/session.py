@@ -27,6 +27,10 @@ class DatabaseError(RuntimeError):
     """The database cannot be opened or used; one sentence why and what to do."""
 
 
+AWAY_ERRORS = (DatabaseError, DBAPIError)
+"""What reading raises while a database is away: it cannot be opened, or a connection or statement failed."""
+
+
 @dataclass(frozen=True)
 class Database:
     """An open database. Any thread may use it; each block is one transaction on a connection of its own."""

@@ -26,7 +26,7 @@ def _run_id() -> str | None:
     """Return the run of the address, else the one seen last, else the newest; the address names it from then on."""
     run_id = st.query_params.get("run") or st.session_state.get("last-run")
     if run_id is None:
-        rows = queries.list_runs()
+        rows = queries.list_runs(queries.RunFilter())
         run_id = rows[0].run_id if rows else None
     if run_id is not None:
         st.query_params["run"] = st.session_state["last-run"] = run_id
@@ -76,9 +76,11 @@ def _show(row: RunRow) -> None:
     with top:
         run_header.show_identity(row)
     with buttons:
-        action = run_controls.show(row)
+        action = run_controls.show(row, queries.list_checkpoints(row.run_id))
     if action == "clone":
         st.switch_page("app_pages/new_run.py", query_params={"from": row.run_id})
+    if action is not None:
+        st.switch_page("app_pages/run.py", query_params={"run": action})
     run_header.show_reason(row)
     st.fragment(_header, run_every=refresh or CHECK_SECONDS)(row)
     views = dict(zip(VIEWS, [_curves, _buffer, _log, _configuration, _attempts], strict=True))

@@ -3,36 +3,23 @@
 import streamlit as st
 
 from app import queries
-from app.components import empty_state, run_progress, run_table
-from db.rows import RunRow
+from app.components import archive_button, empty_state, run_progress, run_table
+from app.queries import RunFilter
 
-FILTERS = {
-    "All": lambda row: True,  # noqa: ARG005 - every run passes
-    "Active": run_progress.is_live,
-    "Finished": lambda row: row.status == "succeeded",
-    "Failed or lost": lambda row: row.status in {"failed", "lost"},
-    "Stopped": lambda row: row.status == "stopped",
+STATES: dict[str, tuple[str, ...]] = {
+    "All": (),
+    "Active": tuple(sorted(run_progress.LIVE_STATES)),
+    "Finished": ("succeeded",),
+    "Failed or lost": ("failed", "lost"),
+    "Stopped": ("stopped",),
 }
+ARCHIVED = "Archived"
 
 
-def _matches(row: RunRow, search: str) -> bool:
-    text = " ".join([row.name, row.method, row.model, row.dataset, row.run_id, *row.tags]).casefold()
-    return all(word in text for word in search.casefold().split())
-
-
-@st.fragment(run_every=2)
-def _list() -> None:
-    rows = queries.list_runs()
-    if not rows:
-        empty_state.show(
-            "replay",
-            "No runs yet",
-            "Set up your first one under **New run**, or let the demo train with ExGRPO and with on-policy Dr.GRPO.",
-            "exgrpo demo",
-        )
-        return
+def _chosen() -> RunFilter:
+    """Show search and states, and return what they stand for."""
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        search = st.text_input(
+        words = st.text_input(
             "Search runs",
             placeholder="Search name, method, model, tag",
             key="q",
@@ -41,23 +28,52 @@ def _list() -> None:
             icon=":material/search:",
             width=300,
         )
-        chosen = st.segmented_control(
+        state = st.segmented_control(
             "State",
-            list(FILTERS),
+            [*STATES, ARCHIVED],
             default="All",
             required=True,
             key="state",
             bind="query-params",
             label_visibility="collapsed",
         )
-    num_runs = queries.count_runs()
-    shown = [row for row in rows if FILTERS[chosen](row) and _matches(row, search)]
-    if not shown:
+    return RunFilter(words.strip(), STATES.get(state, ()), is_archived=state == ARCHIVED)
+
+
+def _pages() -> dict[RunFilter, int]:
+    """Return how many pages this session shows of a list, more than the first where the reader asked for older runs."""
+    pages: dict[RunFilter, int] = st.session_state.setdefault("runs-pages", {})
+    return pages
+
+
+def _show_older(where: RunFilter) -> None:
+    _pages()[where] = _pages().get(where, 1) + 1
+
+
+@st.fragment(run_every=2)
+def _list() -> None:
+    if not sum(queries.count_runs(RunFilter(is_archived=None)).values()):
+        empty_state.show(
+            "replay",
+            "No runs yet",
+            "Set up your first one under **New run**, or let the demo train with ExGRPO and with on-policy Dr.GRPO.",
+            "exgrpo demo",
+        )
+        return
+    where = _chosen()
+    num_runs = queries.count_runs(where)
+    rows = queries.list_runs(where, _pages().get(where, 1))
+    if not rows:
         empty_state.show("filter_alt_off", "No run matches", "Clear the search or choose another state.")
         return
     num_active = sum(num_runs.get(state, 0) for state in run_progress.LIVE_STATES)
-    st.caption(f"{len(shown):,} of {sum(num_runs.values()):,} runs shown, {num_active:,} active")
-    opened = run_table.show(shown, "runs-table")
+    counts, action = st.columns([3, 2], vertical_alignment="center")
+    counts.caption(f"{len(rows):,} of {sum(num_runs.values()):,} runs shown, {num_active:,} active")
+    opened, chosen = run_table.show(rows, "runs-table")
+    with action:
+        archive_button.show(chosen)
+    if len(rows) < sum(num_runs.values()):
+        st.button("Show older runs", icon=":material/expand_more:", key="older", on_click=_show_older, args=(where,))
     if opened is not None:
         st.switch_page("app_pages/run.py", query_params={"run": opened})
 

@@ -35,6 +35,7 @@ def show(rows: Sequence[BucketRow], rollouts_per_question: int, key: str) -> str
                 "enough.]"
             )
         else:
+            figures.mark_whole_steps(figure)
             st.plotly_chart(
                 figure,
                 key=f"{key}-{chosen}",

@@ -10,6 +10,7 @@ from app import theme
 from app.components import empty_state, figures
 from app.theme import Palette
 from db.rows import EvaluationRow, MetricPoint
+from db.shown_names import BATCH_PASS_RATE, held_out_score
 
 Series = dict[str, list[MetricPoint]]
 
@@ -37,11 +38,11 @@ class Chart:
 
 
 PASS_RATES = Chart(
-    "Reward and Pass@1",
-    "share of rollouts or questions",
+    "Scores",
+    "share of rollouts; Pass@K: of questions",
     (
-        Curve("reward/pass_at_k", "Pass@K of the batch", lambda p: p.muted, "dot"),
-        Curve("reward/pass_at_1", "Pass@1 of fresh rollouts", lambda p: p.fresh),
+        Curve("reward/pass_at_k", "Batch Pass@K", lambda p: p.muted, "dot"),
+        Curve("reward/pass_at_1", BATCH_PASS_RATE, lambda p: p.fresh),
     ),
 )
 CHARTS = (
@@ -166,7 +167,7 @@ def _pass_rates(series: Series, evaluations: Sequence[EvaluationRow]) -> go.Figu
                 x=[row.step for row in held_out],
                 y=[row.avg_at_n for row in held_out],
                 error_y={"array": [1.96 * row.standard_error for row in held_out], "thickness": 1, "width": 3},
-                name=f"Avg@{held_out[-1].samples_per_question} held out, 95 % interval",
+                name=f"{held_out_score(held_out[-1].samples_per_question)}, 95 % interval",
                 mode="lines+markers",
                 line={"color": colour, "width": 1.5},
                 marker={"color": colour, "size": 7, "symbol": "diamond"},

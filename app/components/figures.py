@@ -10,6 +10,7 @@ from app import theme
 from db.rows import MetricPoint
 
 HEIGHT = 250
+MAX_TICKED_STEPS = 12
 _CONFIG = {
     "displaylogo": False,
     "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
@@ -62,6 +63,13 @@ def add_line(figure: go.Figure, name: str, points: Sequence[MetricPoint], colour
     )
 
 
+def mark_whole_steps(figure: go.Figure) -> None:
+    """Tick every step where there are few, since plotly would put ticks between them."""
+    steps = [step for trace in figure.data for step in trace.x]
+    if steps and max(steps) - min(steps) <= MAX_TICKED_STEPS:
+        figure.update_xaxes(tick0=0, dtick=1)
+
+
 def show_card(title: str, unit: str, figure: go.Figure | None, key: str, alt: str) -> None:
     """Show a figure framed under its title and unit; None says that there are no values yet."""
     with st.container(border=True, gap="xxsmall", key=f"card-{key}"):
@@ -70,4 +78,5 @@ def show_card(title: str, unit: str, figure: go.Figure | None, key: str, alt: st
             with st.container(height=HEIGHT, border=False, vertical_alignment="center", horizontal_alignment="center"):
                 st.markdown(":gray[No values yet]", width="content")
         else:
+            mark_whole_steps(figure)
             st.plotly_chart(figure, key=key, config=_CONFIG, alt=alt)

@@ -7,6 +7,7 @@ import streamlit as st
 from app.components import notice, run_progress, status_badge
 from app.formats import NONE_SHOWN, ago, duration, exact, inert, number, seconds, share
 from db.rows import EvaluationRow, RunRow
+from db.shown_names import BATCH_PASS_RATE, held_out_score, id_end
 
 
 def show_identity(row: RunRow) -> None:
@@ -15,7 +16,10 @@ def show_identity(row: RunRow) -> None:
         with st.container(key="run-title", width="content"):
             st.text(inert(row.name))
         status_badge.show(row)
+        if row.is_archived:
+            st.badge("archived", icon=":material/archive:", color="gray")
     facts = [row.method, row.model, row.dataset, f"preset {row.preset}" if row.preset else "no preset", row.engine]
+    facts.append(id_end(row.run_id))
     with st.container(key="run-facts"):
         st.text(
             inert(" · ".join(facts)),
@@ -42,9 +46,9 @@ def show_figures(row: RunRow, last: Mapping[str, float], evaluations: Sequence[E
         tiles = st.columns(5, gap="small")
         _pace_tile(tiles[0], row)
         tiles[1].metric(
-            "Pass@1",
+            BATCH_PASS_RATE,
             share(row.last_pass_at_1),
-            "last batch" if row.last_pass_at_1 is not None else None,
+            f"step {row.step:,}" if row.last_pass_at_1 is not None else None,
             delta_color="off",
             delta_arrow="off",
             border=True,
@@ -96,14 +100,14 @@ def _held_out_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow, evaluat
     held_out = [evaluation for evaluation in evaluations if evaluation.question_set == "held_out"]
     gain = None
     if len(held_out) > 1:
-        gain = f"{100 * (held_out[-1].avg_at_n - held_out[0].avg_at_n):+.1f} held out"
+        gain = f"{100 * (held_out[-1].avg_at_n - held_out[0].avg_at_n):+.1f} since step {held_out[0].step:,}"
     tile.metric(
-        f"Avg@{held_out[-1].samples_per_question}" if held_out else "Avg@n",
+        held_out_score(held_out[-1].samples_per_question if held_out else None),
         share(held_out[-1].avg_at_n if held_out else row.last_avg_at_n),
         gain,
         border=True,
         height="stretch",
-        help="Mean correctness on questions that are not trained on, and its change since the first evaluation",
+        help="Mean correctness on questions that are not trained on, and its change in points",
     )
 
 

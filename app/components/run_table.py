@@ -1,5 +1,6 @@
-"""The list of runs as a table that opens a run on a click."""
+"""The list of runs as a table that opens a run on a click and lets several be ticked."""
 
+import hashlib
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -9,6 +10,7 @@ import streamlit as st
 from app.components import run_progress, status_badge
 from app.formats import NONE_SHOWN, ago, duration, inert
 from db.rows import RunRow
+from db.shown_names import BATCH_PASS_RATE, distinct_names, held_out_score
 
 _ROW_HEIGHT = 38
 _MAX_ROWS_SHOWN = 18
@@ -23,37 +25,43 @@ _STATE_COLOURS = {
 }
 
 
-def show(rows: Sequence[RunRow], key: str) -> str | None:
-    """Show the runs and return the id of the one whose row was clicked."""
+def show(rows: Sequence[RunRow], key: str) -> tuple[str | None, list[RunRow]]:
+    """Show the runs; return the id of the one whose row was clicked, and those that are ticked.
+
+    A table of other runs is another widget: what was chosen by its place in the one never means a run of the other.
+    """
+    shown = hashlib.sha256("\n".join(row.run_id for row in rows).encode()).hexdigest()[:16]
     event = st.dataframe(
         table(rows),
-        key=key,
+        key=f"{key}-{shown}",
         hide_index=True,
         height=_ROW_HEIGHT * (min(len(rows), _MAX_ROWS_SHOWN) + 1) + 2,
         row_height=_ROW_HEIGHT,
         column_config=_columns(),
         on_select="rerun",
-        selection_mode="single-cell",
+        selection_mode=["single-cell", "multi-row"],
         placeholder=NONE_SHOWN,
-        alt="Table of runs with state, progress, time left, Pass@1, held-out score and the curve of Pass@1",
+        alt="Table of runs with state, progress, time left, batch Pass@1, held-out score and the curve of Pass@1",
     )
     cells = event.selection.cells
-    return rows[cells[0][0]].run_id if cells and cells[0][0] < len(rows) else None
+    opened = rows[cells[0][0]].run_id if cells and cells[0][0] < len(rows) else None
+    return opened, [rows[index] for index in event.selection.rows if index < len(rows)]
 
 
 def table(rows: Sequence[RunRow]) -> pd.DataFrame:
     """Return the runs as shown, one row each."""
     now = datetime.now(UTC)
+    names = distinct_names((row.run_id, row.name) for row in rows)
     return pd.DataFrame(
         {
             "State": [[status_badge.state_name(row.status)] for row in rows],
-            "Run": [inert(row.name) for row in rows],
+            "Run": [inert(names[row.run_id]) for row in rows],
             "Method": [inert(row.method) for row in rows],
             "Progress": [100.0 * run_progress.fraction(row) for row in rows],
             "Time left": [duration(run_progress.seconds_left(row)) for row in rows],
-            "Pass@1": [_percent(row.last_pass_at_1) for row in rows],
-            "Pass@1 curve": [[100.0 * value for value in row.pass_at_1_curve] for row in rows],
-            "Held out": [_percent(row.last_avg_at_n) for row in rows],
+            BATCH_PASS_RATE: [_percent(row.last_pass_at_1) for row in rows],
+            f"{BATCH_PASS_RATE} by step": [[100.0 * value for value in row.pass_at_1_curve] for row in rows],
+            held_out_score(): [_percent(row.last_avg_at_n) for row in rows],
             "Health": [status_badge.health_names(row.health) for row in rows],
             "Model": [inert(row.model) for row in rows],
             "Created": [ago(row.created_at, now) for row in rows],
@@ -79,9 +87,13 @@ def _columns() -> dict[str, object]:
         "Method": config.TextColumn(width=92),
         "Progress": config.ProgressColumn(width=112, min_value=0, max_value=100, format="%d %%"),
         "Time left": config.TextColumn(width=92),
-        "Pass@1": config.NumberColumn(width=68, format="%.1f %%", help="Of the last training batch"),
-        "Pass@1 curve": config.AreaChartColumn(width=110, y_min=0, y_max=100, help="Pass@1 by step, 0 to 100 %"),
-        "Held out": config.NumberColumn(width=72, format="%.1f %%", help="Newest Avg@n on held-out questions"),
+        BATCH_PASS_RATE: config.NumberColumn(
+            width=104, format="%.1f %%", help="Share of the last batch's fresh rollouts that are correct"
+        ),
+        f"{BATCH_PASS_RATE} by step": config.AreaChartColumn(width=120, y_min=0, y_max=100, help="From 0 to 100 %"),
+        held_out_score(): config.NumberColumn(
+            width=120, format="%.1f %%", help="Newest mean correctness on questions that are not trained on"
+        ),
         "Health": config.MultiselectColumn(
             width=160,
             options=[name for name, _, _ in health],

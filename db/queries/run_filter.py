@@ -18,7 +18,7 @@ class RunFilter:
 
     words: str = ""
     """Every word must stand in the name, id, method, model, data set or a tag; case does not matter."""
-    statuses: frozenset[str] = frozenset()
+    statuses: tuple[str, ...] = ()
     """States to list; none lists all."""
     is_archived: bool | None = False
     """Whether archived runs are listed, or others; None lists both."""
@@ -29,7 +29,7 @@ def conditions(where: RunFilter) -> list[ColumnElement[bool]]:
     runs = models.runs
     found = [_holds_word(word) for word in where.words.lower().split()]
     if where.statuses:
-        found.append(runs.c.status.in_(sorted(where.statuses)))
+        found.append(runs.c.status.in_(where.statuses))
     if where.is_archived is not None:
         found.append(runs.c.is_archived if where.is_archived else ~runs.c.is_archived)
     return found

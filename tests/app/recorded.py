@@ -19,6 +19,7 @@ from jobs.specs import TrainSpec, load_preset
 from jobs.spool_reader import SpoolReader
 from jobs.spool_recorder import SpoolRecorder
 from jobs.status import RunStatus
+from jobs.training.checkpoint import Checkpoint, save_checkpoint
 from tests.step_reports import make_questions, make_report
 
 HOSTILE = "<img src=x onerror=alert(1)> **b** :red[r] $x$ [l](http://evil.example) \x1b[31m\u202e"
@@ -89,10 +90,8 @@ def _write_folder(runs_root: Path, run: RecordedRun, spec: TrainSpec) -> RunDire
         recorder.step(report)
         if report.step % 10 == 0:
             recorder.evaluation(_evaluation(report.step))
-            checkpoint = folder.path / "checkpoints" / str(report.step)
-            checkpoint.mkdir(parents=True)
-            (checkpoint / "weights").write_bytes(bytes(1_420_000))
-            recorder.checkpoint(report.step, checkpoint)
+            checkpoint = save_checkpoint(folder.checkpoints_path, report.step, _write_weights)
+            recorder.checkpoint(report.step, checkpoint.path)
     recorder.close()
     if run.status != "running":
         write_outcome(folder.attempt_path(1), RunStatus(run.status), run.reason)
@@ -121,6 +120,10 @@ def _reports(run: RecordedRun, spec: TrainSpec) -> Iterator[StepReport]:
         buckets = [BucketCount(bucket, bucket * step, 1 / 7, bucket % 3, 0) for bucket in range(8)]
         has_buffer = spec.algorithm.is_experiential
         yield replace(make_report(step), metrics=metrics, buckets=buckets if has_buffer else [], notices=[])
+
+
+def _write_weights(checkpoint: Checkpoint) -> None:
+    (checkpoint.path / "weights").write_bytes(bytes(1_420_000))
 
 
 def _evaluation(step: int) -> EvaluationRecord:

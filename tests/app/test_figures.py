@@ -3,7 +3,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app import theme
-from app.components import bucket_heatmap, buffer_area, curves, run_progress
+from app.components import bucket_heatmap, buffer_area, curves, figures, run_progress
 from app.components.status_badge import HEALTH, STATES
 from db.rows import BucketRow, MetricPoint
 from exgrpo_core.step_report import METRICS
@@ -41,6 +41,13 @@ def test_heatmap_has_a_row_for_every_bucket_and_zero_where_nothing_was_recorded(
 def test_heatmap_of_an_empty_buffer_is_no_figure():
     assert bucket_heatmap.heatmap([BucketRow(1, 1, 0, 0.0, 0, 0)], 8, "Questions") is None
     assert bucket_heatmap.heatmap([], 8, "Questions") is None
+
+
+@pytest.mark.parametrize(("last_step", "dtick"), [(1, 1), (6, 1), (13, 1), (14, None), (300, None)])
+def test_few_steps_are_ticked_one_by_one_and_never_between(last_step, dtick):
+    figure = curves.figure_of(curves.CHARTS[0], {"policy/entropy": points(*[0.5] * last_step)})
+    figures.mark_whole_steps(figure)
+    assert figure.layout.xaxis.dtick == dtick
 
 
 def test_long_runs_keep_the_last_step_in_the_heatmap():

@@ -1,3 +1,5 @@
+import shutil
+
 import pytest
 
 from jobs.attempt_files import write_outcome
@@ -40,9 +42,10 @@ def test_running_run_shows_progress_pace_and_a_stop_button(open_page):
 def test_finished_run_shows_time_taken_and_gain(open_page):
     page = open_page("run", run="run-finished")
     assert metric(page, "Time taken").value == "48 s"
-    assert metric(page, "Avg@8").value == "56.2 %"
-    assert metric(page, "Avg@8").delta == "+18.8 held out"
-    assert labels(page.button) == ["Clone"]
+    assert metric(page, "Held-out Avg@8").value == "56.2 %"
+    assert metric(page, "Held-out Avg@8").delta == "+18.8 since step 0"
+    assert metric(page, "Batch Pass@1").delta == "step 30"
+    assert labels(page.button) == ["Clone", "Start branch"]
     assert len(page.get("plotly_chart")) == 10
 
 
@@ -143,6 +146,35 @@ def test_resume_asks_for_a_new_attempt(recorded_runs, open_page):
     assert not page.exception
     entries, _ = Journal(recorded_runs).read_from()
     assert (entries[-1].kind, entries[-1].run_id) == (JournalKind.RESUME_ASKED, "run-failed")
+
+
+def test_branch_starts_a_new_run_from_the_chosen_checkpoint_and_opens_it(recorded_runs, open_page):
+    page = open_page("run", run="run-finished")
+    assert page.selectbox(key="branch-step").options == ["30", "20", "10"]
+    page.selectbox(key="branch-step").set_value(20).run()
+    assert page.number_input(key="branch-until-20").value == 30
+    page.number_input(key="branch-until-20").set_value(45).run()
+    page.button(key="branch-start").click().run()
+    assert not page.exception
+    branched = RunDirectory.open(recorded_runs, page.query_params["run"])
+    info = branched.read_run_info()
+    assert (info["parent_run_id"], info["branched_from_step"]) == ("run-finished", 20)
+    assert branched.spec().num_steps == 45
+
+
+def test_branch_from_the_last_step_goes_as_far_again(recorded_runs, open_page):
+    page = open_page("run", run="run-finished")
+    assert page.number_input(key="branch-until-30").value == 60
+    shutil.rmtree(RunDirectory.open(recorded_runs, "run-finished").checkpoints_path)
+    page.button(key="branch-start").click().run()
+    assert not page.exception
+    assert has_text(page, "has no checkpoint at step 30")
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_run_without_checkpoints_cannot_be_branched(open_page):
+    page = open_page("run", run="run-queued")
+    assert "Start branch" not in labels(page.button)
 
 
 def test_refused_command_is_one_sentence(recorded_runs, open_page):

@@ -1,7 +1,18 @@
+import re
+import sqlite3
+import time
+from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
 
+from app import last_answers, queries
+from db import annotations
+from db.session import open_database
+from jobs.journal import Journal, JournalKind
 from tests.app import recorded
 
 
@@ -29,8 +40,8 @@ def test_table_shows_state_progress_time_left_and_scores(runs_root, open_page):
     assert column(page, "Progress") == [60.0, 100.0]
     assert column(page, "Time left") == ["3 s", "\N{EN DASH}"]
     assert column(page, "Method") == ["ExGRPO", "ExGRPO"]
-    assert round(column(page, "Pass@1")[1], 1) == 58.0
-    assert len(column(page, "Pass@1 curve")[0]) == 18
+    assert round(column(page, "Batch Pass@1")[1], 1) == 58.0
+    assert len(column(page, "Batch Pass@1 by step")[0]) == 18
     assert "2 of 2 runs shown, 1 active" in texts(page)
 
 
@@ -56,6 +67,99 @@ def test_search_needs_every_word(open_page):
 @pytest.mark.usefixtures("recorded_runs")
 def test_filters_in_the_address_are_kept(open_page):
     assert column(open_page("runs", state="Active", q="live"), "Run") == ["exgrpo live"]
+
+
+def test_runs_of_one_name_carry_the_end_of_their_ids(runs_root, open_page):
+    twins = [replace(recorded.QUEUED, run_id=run_id) for run_id in ("run-one", "run-two")]
+    recorded.record(runs_root, *twins, recorded.FINISHED)
+    assert column(open_page("runs"), "Run") == ["waits (one)", "waits (two)", "exgrpo whole"]
+
+
+def test_archived_runs_are_hidden_until_asked_for(recorded_runs, open_page):
+    archive(recorded_runs, "run-finished")
+    page = open_page("runs")
+    assert "exgrpo whole" not in column(page, "Run")
+    page.segmented_control(key="state").set_value("Archived").run()
+    assert column(page, "Run") == ["exgrpo whole"]
+
+
+def archive(runs_root, run_id):
+    database = open_database(None, runs_root)
+    annotations.set_archived(database, run_id, True)
+    database.close()
+
+
+def shown_archive_button(rows):
+    page = AppTest.from_function(show_archive_button, kwargs={"rows": rows}).run()
+    assert not page.exception
+    return page
+
+
+def show_archive_button(rows):
+    from app.components import archive_button
+
+    archive_button.show(rows)
+
+
+def test_ticked_runs_are_archived_by_the_journal_and_those_that_live_are_refused(recorded_runs):
+    rows = [queries.get_run(run_id) for run_id in ("run-finished", "run-queued")]
+    page = shown_archive_button(rows)
+    assert page.button[0].label == "Archive 2 runs"
+    page.button[0].click().run()
+    (entry,) = [entry for entry in Journal(recorded_runs).entries() if entry.kind is JournalKind.ARCHIVED]
+    assert entry.run_id == "run-finished"
+    assert any("run-queued cannot be archived: it is queued" in text for text in texts(page))
+
+
+def test_archived_runs_are_listed_again_by_the_same_button(recorded_runs):
+    archive(recorded_runs, "run-finished")
+    page = shown_archive_button([queries.get_run("run-finished")])
+    assert page.button[0].label == "List 1 run again"
+    page.button[0].click().run()
+    assert Journal(recorded_runs).entries()[-1].kind is JournalKind.UNARCHIVED
+
+
+def test_older_runs_come_on_request_and_search_reaches_them_at_once(runs_root, open_page):
+    numbers = range(queries.RUNS_PAGE_SIZE + 5)
+    many = [replace(recorded.QUEUED, run_id=f"run-{n:04d}", name=f"number {n}") for n in numbers]
+    recorded.record(runs_root, *many)
+    page = open_page("runs")
+    assert len(column(page, "Run")) == queries.RUNS_PAGE_SIZE
+    assert f"{queries.RUNS_PAGE_SIZE} of {len(many)} runs shown, {len(many)} active" in texts(page)
+    page.button(key="older").click().run()
+    assert column(page, "Run")[-1] == many[-1].name
+    assert not [button for button in page.button if button.key == "older"]
+    page = open_page("runs", q=many[-1].name)
+    assert column(page, "Run") == [many[-1].name]
+
+
+def hide_tables(runs_root, is_hidden):
+    """Do what a database that is away does to a page: every question fails."""
+    names = ("runs", "gone") if is_hidden else ("gone", "runs")
+    with closing(sqlite3.connect(runs_root / "workbench" / "workbench.db")) as connection:
+        connection.execute("ALTER TABLE {} RENAME TO {}".format(*names))
+    st.cache_data.clear()
+
+
+def test_last_good_answer_stays_while_the_database_is_away_and_its_age_is_told(recorded_runs, open_page):
+    page = open_page("runs")
+    before = column(page, "Run")
+    hide_tables(recorded_runs, is_hidden=True)
+    page.run()
+    assert not page.exception
+    assert column(page, "Run") == before
+    assert "**Database away**" in " ".join(texts(page))
+    assert any(re.match(r"Last data \d+ s ago\. ", text) for text in texts(page))
+    hide_tables(recorded_runs, is_hidden=False)
+    time.sleep(last_answers.RETRY_SECONDS)
+    page.run()
+    assert "Database away" not in " ".join(texts(page))
+
+
+def test_page_that_was_never_read_says_that_the_database_is_away(recorded_runs, open_page):
+    hide_tables(recorded_runs, is_hidden=True)
+    page = open_page("run", run="run-finished")
+    assert any(text.startswith("Nothing was read yet.") for text in texts(page))
 
 
 def test_hostile_name_is_plain_text_in_the_table(runs_root, open_page):

@@ -57,7 +57,7 @@ def test_every_word_must_stand_somewhere_in_the_run(filled, words, expected):
 
 
 def test_states_and_archived_runs_are_chosen(filled):
-    assert ids(filled, RunFilter(statuses=frozenset({"failed", "lost"}))) == ["a"]
+    assert ids(filled, RunFilter(statuses=("failed", "lost"))) == ["a"]
     assert ids(filled, RunFilter(is_archived=True)) == ["b"]
     assert ids(filled, RunFilter(is_archived=None, words="100")) == ["c", "b"]
     assert [row.is_archived for row in runs.list_runs(filled, RunFilter(is_archived=None))] == [

@@ -1,0 +1,73 @@
+"""What a session shows while the database is away: the last good answer to each question, and how old it is."""
+
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import streamlit as st
+
+RETRY_SECONDS = 2.0
+MAX_ANSWERS = 300
+
+Answer = TypeVar("Answer")
+
+
+class NoAnswerError(RuntimeError):
+    """The database is away and never answered this question in this session; one sentence why."""
+
+
+@dataclass(slots=True)
+class _Memory:
+    answers: dict[Hashable, Any] = field(default_factory=dict)
+    answered_at: float | None = None
+    """Monotonic seconds of the last good answer."""
+    reason: str = ""
+    """Why the database is away; empty while it answers."""
+    retry_at: float = 0.0
+
+
+def ask(question: Hashable, query: Callable[[], Answer], away: tuple[type[Exception], ...]) -> Answer:
+    """Return the query's answer, or the last good one to this question while it raises that the database is `away`.
+
+    A database that is away is asked again after some seconds, so that a page does not wait for each of its questions.
+
+    Raises:
+        NoAnswerError: It is away, and there is no answer to give.
+    """
+    memory = _memory()
+    if time.monotonic() >= memory.retry_at:
+        try:
+            return _keep(memory, question, query())
+        except away as error:
+            memory.reason = str(error).strip().splitlines()[0]
+            memory.retry_at = time.monotonic() + RETRY_SECONDS
+    if question not in memory.answers:
+        raise NoAnswerError(memory.reason)
+    answer: Answer = memory.answers[question]
+    return answer
+
+
+def reason_away() -> str:
+    """Return why the database is away, nothing while it answers."""
+    return _memory().reason
+
+
+def age_seconds() -> float | None:
+    """Return how old the newest good answer of this session is; None before the first."""
+    answered_at = _memory().answered_at
+    return None if answered_at is None else time.monotonic() - answered_at
+
+
+def _keep(memory: _Memory, question: Hashable, answer: Answer) -> Answer:
+    memory.answers.pop(question, None)
+    memory.answers[question] = answer
+    if len(memory.answers) > MAX_ANSWERS:
+        del memory.answers[next(iter(memory.answers))]
+    memory.answered_at, memory.reason, memory.retry_at = time.monotonic(), "", 0.0
+    return answer
+
+
+def _memory() -> _Memory:
+    memory: _Memory = st.session_state.setdefault("last-answers", _Memory())
+    return memory
