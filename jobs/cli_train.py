@@ -57,10 +57,10 @@ def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
         return
     run_id = commands.submit(runs_root, chosen)
     if detach:
-        _leave_to_supervisor(runs_root, database_url)
+        leave_to_supervisor(runs_root, database_url)
         print_json({"run_id": run_id}) if as_json else say(run_id)
         return
-    state = _follow(runs_root, database_url, run_id)
+    state = follow(runs_root, database_url, run_id)
     report = _report(runs_root, database_url, run_id)
     if as_json:
         print_json(report)
@@ -68,7 +68,7 @@ def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
         from jobs.run_report import describe_report
 
         say(describe_report(report))
-    _exit_as(state)
+    exit_as(state)
 
 
 def presets(as_json: AsJson = False) -> None:
@@ -111,7 +111,7 @@ def _print_plan(spec: "TrainSpec", runs_root: Path, as_json: bool) -> None:
     print_json(asdict(plan)) if as_json else say(describe_plan(plan))
 
 
-def _leave_to_supervisor(runs_root: Path, database_url: str | None) -> None:
+def leave_to_supervisor(runs_root: Path, database_url: str | None) -> None:
     """Start a supervisor that ends when nothing is left to do, unless somebody looks after the runs already."""
     from jobs.supervisor.instance import read_supervisor
     from jobs.supervisor.starting import start_supervisor
@@ -120,7 +120,7 @@ def _leave_to_supervisor(runs_root: Path, database_url: str | None) -> None:
         start_supervisor(runs_root, database_url)
 
 
-def _follow(runs_root: Path, database_url: str | None, run_id: str) -> "RunState":
+def follow(runs_root: Path, database_url: str | None, run_id: str) -> "RunState":
     """Show a run's progress until it has ended; Ctrl-C asks it to stop, a second one ends this command."""
     from jobs.cli_progress import RunProgress
     from jobs.following import LOOK_SECONDS, RunFollower
@@ -172,7 +172,8 @@ def _report(runs_root: Path, database_url: str | None, run_id: str) -> dict[str,
         return report
 
 
-def _exit_as(state: "RunState") -> None:
+def exit_as(state: "RunState") -> None:
+    """End this command with the exit code of the run: 0, 3 if it was stopped, 1 if it failed or was lost."""
     from jobs.status import RunStatus
 
     if state.status is RunStatus.STOPPED:
