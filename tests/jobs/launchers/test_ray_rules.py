@@ -86,7 +86,7 @@ def test_another_machine_without_a_token_is_refused_at_once(ray_bench: RayBench,
     assert "EXGRPO_RAY_TOKEN is not set" in ray_bench.reason_of(run_id)
 
 
-def test_another_machine_without_a_token_is_taken_when_the_user_insists(monkeypatch):
+def test_another_machine_without_a_token_is_taken_when_the_user_insists():
     spec = VerlSpec(ray=RaySpec(address=ELSEWHERE, allow_unauthenticated=True))
     ray_jobs_rules.check_address(spec, None)
 
