@@ -196,16 +196,15 @@ def _print_table(rows: "list[RunRow]") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from db.shown_names import BATCH_PASS_RATE, distinct_names, held_out_score
+    from db.shown_names import BATCH_PASS_RATE, held_out_score
 
     table = Table(box=None, pad_edge=False)
     for heading in ("Run", "Name", "State", "Method", "Step", BATCH_PASS_RATE, held_out_score()):
         table.add_column(heading, no_wrap=heading == "Run")
-    names = distinct_names((row.run_id, row.name) for row in rows)
     for row in rows:
         table.add_row(
             row.run_id,
-            names[row.run_id],
+            row.name,
             f"{row.status}, archived" if row.is_archived else row.status,
             row.method,
             f"{row.step}/{row.num_steps}",
