@@ -51,6 +51,13 @@ def load_embedded_loop() -> JobLoop:
     return run_training
 
 
+def load_verl_loop() -> JobLoop:
+    """Return the loop of the verl engine, for an interpreter of verl's environment."""
+    from jobs.training.verl_composition import run_training
+
+    return run_training
+
+
 def load_judge_loop() -> JobLoop:
     """Return the loop of a judge, which needs no engine."""
     from jobs.judging.loop import run_judging
@@ -58,7 +65,11 @@ def load_judge_loop() -> JobLoop:
     return run_judging
 
 
-LOOP_LOADERS: dict[str, Callable[[], JobLoop]] = {"embedded": load_embedded_loop, "judge": load_judge_loop}
+LOOP_LOADERS: dict[str, Callable[[], JobLoop]] = {
+    "embedded": load_embedded_loop,
+    "verl": load_verl_loop,
+    "judge": load_judge_loop,
+}
 """What loads a job's loop: a training run's by its engine, another job's by its kind (`job_specs.loop_name`)."""
 
 

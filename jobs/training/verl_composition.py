@@ -1,0 +1,116 @@
+"""The composition root of the verl engine: Ray, verl's trainer, data, grader and the training loop of every engine."""
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
+
+from exgrpo_core.types import Experience
+from jobs.control import Control, TrainingError
+from jobs.engines.errors import EngineError
+from jobs.recorder import RunRecorder
+from jobs.run_directory import RunDirectory
+from jobs.specs import TrainSpec
+from jobs.status import RunStatus
+from jobs.training.data_rows import DataError
+from jobs.training.external import load_external
+from jobs.training.loop import RunParts, TrainingLoop
+from jobs.training.run_data import open_data, open_reward
+
+logger = logging.getLogger(__name__)
+
+CPU_VARIABLES = {"VERL_PLATFORM": "cpu", "VERL_ENGINE_DEVICE": "cuda", "OMP_NUM_THREADS": "1"}
+"""What tells verl that there is no GPU: its platform, and under which device its engines are registered."""
+
+
+def run_training(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: Control) -> RunStatus:
+    """Run or resume a specification; return `succeeded` or `stopped`.
+
+    Raises:
+        TrainingError: It cannot start or go on, with one sentence why.
+    """
+    spec = _with_device(spec)
+    _prepare_environment(spec)
+    from ray.exceptions import RayError
+
+    try:
+        with open_parts(spec, run) as parts:
+            return TrainingLoop(spec, run.path, parts, recorder, control).run()
+    except (EngineError, DataError) as error:
+        raise TrainingError(str(error)) from error
+    except RayError as error:
+        raise TrainingError(f"verl: {_last_line(error)} The whole traceback is in log.txt.") from error
+
+
+@contextmanager
+def open_parts(spec: TrainSpec, run: RunDirectory) -> Iterator[RunParts]:
+    """Put together engine, grader and data of a specification; Ray and the grader's processes end afterwards.
+
+    Raises:
+        DataError: Data cannot be used; the message names the file, row or setting.
+        EngineError: The model cannot be used.
+    """
+    # verl reads its platform from the environment when it is imported.
+    from jobs.engines.verl_ray.config import compose_config, engine_words
+    from jobs.engines.verl_ray.engine import VerlEngine
+    from jobs.engines.verl_ray.overrides import verl_overrides
+    from jobs.engines.verl_ray.session import open_trainer
+
+    data = open_data(spec)
+    words = verl_overrides(spec, run.path, data.model_source)
+    config = compose_config([*engine_words(spec), *words])
+    with open_reward(spec) as reward, open_trainer(config) as trainer:
+        tokenizer: PreTrainedTokenizerBase = trainer.tokenizer
+        questions, held_out = data.encode(tokenizer)
+        external: dict[int, Experience] = {}
+        if spec.external_experience is not None:
+            limit = spec.algorithm.max_response_tokens
+            external = load_external(spec.external_experience, questions, tokenizer, limit)
+        end_token_ids = find_end_tokens(data.model_source, tokenizer)
+        engine = VerlEngine(trainer, tokenizer, end_token_ids, spec.algorithm, spec.seed)
+        yield RunParts(engine, reward, questions, held_out, external)
+
+
+def find_end_tokens(source: str, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Return the tokens that end a response, by the model's generation settings, its configuration and its tokenizer.
+
+    Raises:
+        EngineError: Nothing ends a response.
+    """
+    config = AutoConfig.from_pretrained(source)
+    try:
+        generation = GenerationConfig.from_pretrained(source).eos_token_id
+    except OSError:
+        generation = None
+    found: set[int] = set()
+    for value in (generation, getattr(config, "eos_token_id", None), tokenizer.eos_token_id):
+        found |= set(value) if isinstance(value, list) else {value} if value is not None else set()
+    if not found:
+        raise EngineError(
+            f"model.source: {source} names no end-of-sequence token; set eos_token_id in its config.json."
+        )
+    return sorted(found)
+
+
+def _with_device(spec: TrainSpec) -> TrainSpec:
+    """Return the specification with `auto` decided."""
+    if spec.model.device != "auto":
+        return spec
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return spec.model_copy(update={"model": spec.model.model_copy(update={"device": device})})
+
+
+def _prepare_environment(spec: TrainSpec) -> None:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if spec.model.device == "cpu":
+        os.environ.update(CPU_VARIABLES)
+
+
+def _last_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    line = lines[-1] if lines else type(error).__name__
+    return line if line.endswith((".", "!", "?")) else f"{line}."
