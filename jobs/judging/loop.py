@@ -11,6 +11,7 @@ from jobs.judging.client import JudgeAnswer, JudgeClient
 from jobs.judging.items import Items, open_items
 from jobs.judging.oracle import ORACLE_MODEL, judge_chain
 from jobs.judging.pacing import Spending
+from jobs.judging.plan import write_plan
 from jobs.judging.polling import Poll, Task
 from jobs.judging.prompt import load_judge_prompt
 from jobs.judging.records import VoteRecords
@@ -35,6 +36,7 @@ def run_judging(spec: JudgeSpec, run: RunDirectory, recorder: RunRecorder, contr
         items = open_items(run.path.parent, spec.judged)
         ledger = read_ledger(run)
         logger.info("%s: %d responses, %d votes are in already.", items.source, len(items), len(ledger.votes))
+        write_plan(run, len(items) * spec.num_votes)
         if spec.server is None:
             return _ask_oracle(spec, items, ledger, recorder, control)
         return asyncio.run(_ask_server(spec, spec.server, items, ledger, run.run_id, recorder, control))
