@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Table
 
 from db import models
+from db.benchmark_rows import disputed_rows, score_rows
 from db.judge_rows import judge_vote_row
 
 Row = dict[str, Any]
@@ -59,10 +60,18 @@ class RowCollector:
             {"step": self._add_step, "evaluation": self._add_evaluation, "checkpoint": self._add_checkpoint}[kind](
                 event
             )
+        elif kind == "benchmark":
+            self._add_benchmark(event)
         elif kind == "vote":
             self._put(models.judge_votes, judge_vote_row(self._run_key, event))
         elif kind not in EVENTS_WITHOUT_ROWS:
             raise ValueError(f"unknown kind {kind!r}")
+
+    def _add_benchmark(self, event: Mapping[str, Any]) -> None:
+        for row in score_rows(self._run_key, event):
+            self._put(models.benchmark_scores, row)
+        for row in disputed_rows(self._run_key, event):
+            self._put(models.disputed_answers, row)
 
     def _put(self, table: Table, row: Row) -> None:
         self.rows.setdefault(table, []).append(row)

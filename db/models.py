@@ -18,6 +18,7 @@ from sqlalchemy import (
     false,
 )
 
+from db.benchmark_models import define_benchmark_tables
 from db.column_types import JsonDocument, LargeInteger, Number, UtcDateTime
 
 metadata = MetaData()
@@ -300,6 +301,8 @@ notes = Table(
     Column("at", UtcDateTime, primary_key=True),
     Column("text", Text, nullable=False),
 )
+
+benchmark_scores, disputed_answers = define_benchmark_tables(metadata)
 
 STEP_TABLES = (
     steps,

@@ -2,7 +2,7 @@
 
 import typer
 
-from jobs import cli_data, cli_demo, cli_machine, cli_runs, cli_train, cli_up
+from jobs import cli_data, cli_demo, cli_eval, cli_judge, cli_machine, cli_runs, cli_train, cli_up
 from jobs.cli_options import FriendlyGroup
 
 app = typer.Typer(
@@ -18,6 +18,8 @@ database_app = typer.Typer(no_args_is_help=True, help="The database, which is an
 app.command("up")(cli_up.up)
 app.command("demo")(cli_demo.demo)
 app.command("train")(cli_train.train)
+app.command("eval")(cli_eval.evaluate)
+app.command("judge")(cli_judge.judge)
 app.command("presets")(cli_train.presets)
 app.command("runs")(cli_runs.runs)
 app.command("show")(cli_runs.show)
@@ -30,11 +32,13 @@ app.command("tag")(cli_runs.tag)
 app.command("note")(cli_runs.note)
 app.command("archive")(cli_runs.archive)
 app.command("import")(cli_data.import_)
+app.command("adopt")(cli_data.adopt)
 app.command("export")(cli_data.export)
 app.command("doctor")(cli_machine.doctor)
 database_app.command("upgrade")(cli_data.upgrade)
 database_app.command("rebuild")(cli_data.rebuild)
 app.add_typer(database_app, name="db")
+app.add_typer(cli_judge.analyse_app, name="analyse")
 
 
 def main() -> None:

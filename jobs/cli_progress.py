@@ -1,16 +1,21 @@
 """A run's progress on a terminal: bar, step, time left, Pass@1, buffer and retired questions."""
 
+import json
 import time
 from pathlib import Path
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from db.shown_names import BATCH_PASS_RATE
 from jobs.commands import open_run
 from jobs.following import RunFollower
+from jobs.judge_specs import JudgeSpec
+from jobs.judging.plan import read_plan
+from jobs.run_directory import RunDirectory
 from jobs.run_state import RunState
+from jobs.specs import TrainSpec
 
 METRICS_SECONDS = 1.0
 
@@ -20,17 +25,17 @@ class RunProgress:
 
     def __init__(self, runs_root: Path, run_id: str) -> None:
         self._console = Console(stderr=True)
-        self._num_steps = open_run(runs_root, run_id).spec().num_steps
+        self._run = open_run(runs_root, run_id)
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
-            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            MofNCompleteColumn(),
             TimeRemainingColumn(),
             TextColumn("{task.fields[figures]}"),
             console=self._console,
             disable=not self._console.is_terminal,
         )
-        self._task: TaskID = self._progress.add_task("queued", total=self._num_steps, figures="")
+        self._task: TaskID = self._progress.add_task("queued", total=count_pieces(self._run), figures="")
         self._status = ""
         self._metrics_at = 0.0
 
@@ -49,16 +54,31 @@ class RunProgress:
             self._console.print(f"{follower.run_id}: {state.status}")
         self._status = state.status
         step = state.heartbeat.step if state.heartbeat else 0
-        self._progress.update(self._task, completed=step, description=str(state.status))
+        total = count_pieces(self._run)
+        self._progress.update(self._task, completed=step, total=total, description=str(state.status))
         if self._console.is_terminal and time.monotonic() >= self._metrics_at:
             self._metrics_at = time.monotonic() + METRICS_SECONDS
             self._progress.update(self._task, figures=_figures(follower.metrics()))
+
+
+def count_pieces(run: RunDirectory) -> int | None:
+    """Return how many pieces of work a job has, steps or questions; None while that is not known."""
+    spec = run.job_spec()
+    if isinstance(spec, TrainSpec):
+        return spec.num_steps
+    if isinstance(spec, JudgeSpec):
+        return read_plan(run)
+    try:
+        plan = json.loads((run.path / "evaluation" / "plan.json").read_text(encoding="utf-8"))
+        return sum(int(count) for count in plan["num_questions"].values())
+    except (OSError, ValueError, KeyError, AttributeError):
+        return None
 
 
 def _figures(metrics: dict[str, float]) -> str:
     if not metrics:
         return ""
     return (
-        f"{BATCH_PASS_RATE} {metrics.get('reward/pass_at_1', 0.0):.3f}  buffer {metrics.get('buffer/num_questions', 0):.0f}  "
-        f"retired {metrics.get('buffer/num_retired', 0):.0f}"
+        f"{BATCH_PASS_RATE} {metrics.get('reward/pass_at_1', 0.0):.3f}  "
+        f"buffer {metrics.get('buffer/num_questions', 0):.0f}  retired {metrics.get('buffer/num_retired', 0):.0f}"
     )

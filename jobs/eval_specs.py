@@ -76,8 +76,8 @@ class EvalSpec(Spec):
     """Longest answer, in tokens."""
     seed: int = Field(0, ge=0)
     """Every sample's own seed follows from this one, the question and the sample's number."""
-    batch_questions: Positive = 8
-    """Questions generated, graded and written in one go; a crash costs at most these."""
+    batch_responses: Positive = 64
+    """Answers generated, graded and written in one go, whole questions; a crash costs at most these."""
     num_graders: Positive = 2
     """Grading processes."""
     seconds_per_answer: float = Field(5.0, gt=0)

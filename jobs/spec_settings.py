@@ -2,17 +2,21 @@
 
 import difflib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
-from jobs.specs import SpecError, TrainSpec, parse_spec
+from jobs.job_specs import JobSpec, parse_any_spec
+from jobs.specs import SpecError
 
 _LIKELY = 0.6
 """Likeness of two names, in [0, 1], from which on one is taken for a misspelling of the other."""
 
 
-def apply_settings(spec: TrainSpec, settings: Iterable[str]) -> TrainSpec:
+AnySpec = TypeVar("AnySpec", bound=JobSpec)
+
+
+def apply_settings(spec: AnySpec, settings: Iterable[str]) -> AnySpec:
     """Return `spec` with each `field.path=value` set; values are read as YAML.
 
     Raises:
@@ -24,10 +28,13 @@ def apply_settings(spec: TrainSpec, settings: Iterable[str]) -> TrainSpec:
         if not separator:
             raise SpecError(f"--set {setting}: expected key=value, such as num_steps=200.")
         _set_field(content, key.strip(), _read_value(key, text))
-    return parse_spec(content, "--set")
+    changed = parse_any_spec(content, "--set")
+    if not isinstance(changed, type(spec)):
+        raise SpecError(f"--set kind: expected {spec.kind}, got {changed.kind}; a job keeps its kind.")
+    return changed
 
 
-def field_paths(spec: TrainSpec) -> list[str]:
+def field_paths(spec: JobSpec) -> list[str]:
     """Return every field of the specification as a dotted path, in order."""
     return list(_paths(spec.model_dump(mode="json"), ""))
 

@@ -51,13 +51,6 @@ def load_embedded_loop() -> JobLoop:
     return run_training
 
 
-def load_verl_loop() -> JobLoop:
-    """Return the loop of the verl engine, for an interpreter of verl's environment."""
-    from jobs.training.verl_composition import run_training
-
-    return run_training
-
-
 def load_judge_loop() -> JobLoop:
     """Return the loop of a judge, which needs no engine."""
     from jobs.judging.loop import run_judging
@@ -65,9 +58,21 @@ def load_judge_loop() -> JobLoop:
     return run_judging
 
 
+def load_evaluation_loop() -> JobLoop:
+    """Return the loop of an evaluation; torch, where the model is in this process, is held to the allowed threads."""
+    num_threads = _num_threads()
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    import torch
+
+    from jobs.evaluation.loop import run_evaluation
+
+    torch.set_num_threads(num_threads)
+    return run_evaluation
+
+
 LOOP_LOADERS: dict[str, Callable[[], JobLoop]] = {
     "embedded": load_embedded_loop,
-    "verl": load_verl_loop,
+    "eval": load_evaluation_loop,
     "judge": load_judge_loop,
 }
 """What loads a job's loop: a training run's by its engine, another job's by its kind (`job_specs.loop_name`)."""

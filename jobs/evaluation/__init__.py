@@ -1,0 +1,1 @@
+"""Benchmarks: declared protocols, sampled answers, scores that can be compared."""

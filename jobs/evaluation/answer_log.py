@@ -1,0 +1,92 @@
+"""The answers of an evaluation on disk: a line for each finished question, in append-only files.
+
+Each attempt writes files of its own, so that nothing that an earlier one wrote is touched. A line that a kill cut
+short is passed over and its question asked again.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+
+from jobs.evaluation.generation import Sample
+from jobs.grading.outcomes import Outcome
+from jobs.grading.schemes import SideBySide
+
+logger = logging.getLogger(__name__)
+
+FOLDER = "evaluation"
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredQuestion:
+    """One finished question: its samples, their outcomes by every scheme, the seed, and the grader that decided."""
+
+    question_id: str
+    seed: int
+    samples: list[Sample]
+    outcomes: list[SideBySide]
+    grader_version: str
+
+
+class AnswerLog:
+    """The answers to one benchmark in one run. One writer; what `append` returned from survives a kill -9."""
+
+    def __init__(self, run_path: Path, benchmark: str, attempt: int) -> None:
+        self._folder = run_path / FOLDER
+        self._benchmark = benchmark
+        self._path = self._folder / f"{benchmark}-{attempt:04d}.jsonl"
+        self._file: IO[bytes] | None = None
+
+    def read(self) -> dict[str, AnsweredQuestion]:
+        """Return all finished questions by id, whichever attempt finished them."""
+        found: dict[str, AnsweredQuestion] = {}
+        for path in sorted(self._folder.glob(f"{self._benchmark}-*.jsonl")):
+            for answered in _read_lines(path):
+                found.setdefault(answered.question_id, answered)
+        return found
+
+    def append(self, answered: AnsweredQuestion) -> None:
+        """Write one finished question."""
+        record = {
+            "question_id": answered.question_id,
+            "seed": answered.seed,
+            "grader_version": answered.grader_version,
+            "samples": [asdict(sample) for sample in answered.samples],
+            "outcomes": [[own.paper, own.training, own.corrected] for own in answered.outcomes],
+        }
+        if self._file is None:
+            self._folder.mkdir(exist_ok=True)
+            self._file = self._path.open("ab", buffering=0)
+        self._file.write(json.dumps(record).encode() + b"\n")
+
+    def sync(self) -> None:
+        """Put what was appended on disk."""
+        if self._file is not None:
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file; a second time changes nothing."""
+        if self._file is not None:
+            self.sync()
+            self._file.close()
+            self._file = None
+
+
+def _read_lines(path: Path) -> Iterator[AnsweredQuestion]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                record = json.loads(line)
+                yield AnsweredQuestion(
+                    question_id=str(record["question_id"]),
+                    seed=int(record["seed"]),
+                    samples=[Sample(**sample) for sample in record["samples"]],
+                    outcomes=[SideBySide(*(Outcome(name) for name in names)) for names in record["outcomes"]],
+                    grader_version=str(record["grader_version"]),
+                )
+            except (ValueError, KeyError, TypeError):
+                logger.warning("%s: line %d is cut short; its question is asked again.", path, number)

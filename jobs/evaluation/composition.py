@@ -1,0 +1,43 @@
+"""The composition root of evaluations: a specification becomes a generator."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from jobs.eval_specs import EvalSpec
+from jobs.evaluation.generation import AnswerGenerator
+from jobs.evaluation.model_folder import model_source
+from jobs.evaluation.questions import LoadedBenchmark
+from jobs.run_directory import RunDirectory
+
+
+@contextmanager
+def open_generator(
+    spec: EvalSpec, run: RunDirectory, benchmarks: Sequence[LoadedBenchmark]
+) -> Iterator[AnswerGenerator]:
+    """Give what generates for a specification, and let it go afterwards.
+
+    Raises:
+        TrainingError: Model or server cannot be used.
+    """
+    generator = _make_generator(spec, run, benchmarks)
+    try:
+        yield generator
+    finally:
+        generator.close()
+
+
+def _make_generator(spec: EvalSpec, run: RunDirectory, benchmarks: Sequence[LoadedBenchmark]) -> AnswerGenerator:
+    if spec.server is not None:
+        from jobs.evaluation.server_generator import ServerGenerator
+
+        return ServerGenerator(spec.server, spec, max(own.samples_per_question for own in benchmarks))
+    source = model_source(spec, run)
+    if spec.generator == "vllm":
+        from jobs.evaluation.vllm_generator import VllmGenerator
+
+        return VllmGenerator(source, spec)
+    from jobs.engines.embedded.model import load_policy, resolve_device
+    from jobs.evaluation.embedded_generator import EmbeddedGenerator
+
+    policy = load_policy(source, resolve_device(spec.model.device), spec.model.revision)
+    return EmbeddedGenerator(policy, spec.temperature, spec.max_response_tokens)

@@ -1,0 +1,64 @@
+"""Sampling answers: what an evaluation asks of whoever generates."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from jobs.training.templates import Message
+
+
+@dataclass(frozen=True, slots=True)
+class PromptedQuestion:
+    """One question as a model gets it: a text to continue, or messages for the model's own chat template."""
+
+    question_id: str
+    prompt_text: str | None
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One sampled answer."""
+
+    text: str
+    num_tokens: int
+    is_truncated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SampledQuestion:
+    """All answers to one question, and the seed that they were drawn with."""
+
+    question_id: str
+    seed: int
+    samples: list[Sample]
+
+
+class AnswerGenerator(Protocol):
+    """Samples answers. The same batch gives the same answers, whichever of its questions are `wanted`."""
+
+    @property
+    def num_at_once(self) -> int:
+        """How many answers it likes to be asked for in one batch; 0 leaves that to the specification."""
+        ...
+
+    def generate(
+        self, batch: Sequence[PromptedQuestion], wanted: frozenset[str], num_samples: int, seed: int
+    ) -> Iterator[SampledQuestion]:
+        """Yield `num_samples` answers for each wanted question of the batch, in any order, as they come.
+
+        Raises:
+            TrainingError: Answers cannot be had; one sentence why.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let model and connections go."""
+        ...
+
+
+def derive_seed(seed: int, *parts: str) -> int:
+    """Return a seed of 31 bits that follows from a seed and names."""
+    content = "\x1f".join((str(seed), *parts))
+    return int.from_bytes(hashlib.sha256(content.encode()).digest()[:4], "big") >> 1

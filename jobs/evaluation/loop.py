@@ -1,0 +1,153 @@
+"""The evaluation's job: every benchmark checked, then asked, graded and written question by question, then scored."""
+
+import json
+import logging
+import time
+from collections.abc import Sequence
+
+from jobs.control import Control, TrainingError
+from jobs.engines.errors import EngineError
+from jobs.eval_specs import EvalSpec
+from jobs.evaluation.answer_log import FOLDER, AnsweredQuestion, AnswerLog
+from jobs.evaluation.composition import open_generator
+from jobs.evaluation.generation import AnswerGenerator, PromptedQuestion, SampledQuestion, derive_seed
+from jobs.evaluation.protocols import find_protocol
+from jobs.evaluation.questions import BenchmarkQuestion, LoadedBenchmark, load_benchmark
+from jobs.evaluation.results import benchmark_event
+from jobs.grading.pool import AnswerGrader
+from jobs.grading.schemes import GradeItem, grader_version
+from jobs.recorder import RunRecorder
+from jobs.run_directory import RunDirectory
+from jobs.status import RunStatus
+from jobs.training.data_rows import DataError
+from jobs.training.templates import TemplateName, render_prompt
+
+logger = logging.getLogger(__name__)
+
+PLAN_FILE = "plan.json"
+LOG_SECONDS = 10.0
+
+
+def run_evaluation(spec: EvalSpec, run: RunDirectory, recorder: RunRecorder, control: Control) -> RunStatus:
+    """Run or resume an evaluation; return `succeeded`, or `stopped` where a stop was asked for.
+
+    Raises:
+        TrainingError: Data, model or server cannot be used; one sentence why.
+    """
+    try:
+        benchmarks = [load_benchmark(choice, find_protocol(choice.name)) for choice in spec.benchmarks]
+        _write_plan(run, benchmarks)
+        with (
+            AnswerGrader(spec.num_graders, spec.seconds_per_answer) as grader,
+            open_generator(spec, run, benchmarks) as generator,
+        ):
+            return EvaluationLoop(spec, run, recorder, control, generator, grader).run(benchmarks)
+    except (DataError, EngineError) as error:
+        raise TrainingError(str(error)) from error
+
+
+class EvaluationLoop:
+    """One attempt at an evaluation; questions that an earlier attempt finished are not asked again."""
+
+    def __init__(
+        self,
+        spec: EvalSpec,
+        run: RunDirectory,
+        recorder: RunRecorder,
+        control: Control,
+        generator: AnswerGenerator,
+        grader: AnswerGrader,
+    ) -> None:
+        self.spec = spec
+        self.run_directory = run
+        self.recorder = recorder
+        self.control = control
+        self.generator = generator
+        self.grader = grader
+        self._num_done = 0
+        self._num_asked = 0
+        self._num_all = 0
+        self._began_at = self._logged_at = time.monotonic()
+
+    def run(self, benchmarks: Sequence[LoadedBenchmark]) -> RunStatus:
+        """Do all benchmarks in order."""
+        self._num_all = sum(len(benchmark.questions) for benchmark in benchmarks)
+        for benchmark in benchmarks:
+            for notice in benchmark.notices:
+                logger.warning("%s", notice)
+            log = AnswerLog(self.run_directory.path, benchmark.protocol.name, self.run_directory.newest_attempt())
+            try:
+                if not self._answer(benchmark, log):
+                    return RunStatus.STOPPED
+            finally:
+                log.close()
+        return RunStatus.SUCCEEDED
+
+    def _answer(self, benchmark: LoadedBenchmark, log: AnswerLog) -> bool:
+        """Ask what is still to be asked and record the scores; False where a stop came before the end."""
+        name, num_samples = benchmark.protocol.name, benchmark.samples_per_question
+        began_at = time.monotonic()
+        answers = {
+            question_id: answered
+            for question_id, answered in log.read().items()
+            if len(answered.samples) == num_samples and answered.grader_version == grader_version()
+        }
+        self._num_done += sum(question.question_id in answers for question in benchmark.questions)
+        self._beat(name)
+        size = max(1, (self.generator.num_at_once or self.spec.batch_responses) // num_samples)
+        for start in range(0, len(benchmark.questions), size):
+            batch = benchmark.questions[start : start + size]
+            missing = {own.question_id: own for own in batch if own.question_id not in answers}
+            if not missing:
+                continue
+            if self.control.stop_requested():
+                return False
+            seed = derive_seed(self.spec.seed, name, str(start))
+            prompted = [self._prompted(question) for question in batch]
+            for sampled in self.generator.generate(prompted, frozenset(missing), num_samples, seed):
+                answered = self._grade(missing[sampled.question_id], sampled)
+                log.append(answered)
+                answers[answered.question_id] = answered
+                self._num_done += 1
+                self._num_asked += 1
+                self._beat(name)
+            log.sync()
+        event = benchmark_event(self.spec, benchmark, answers, time.monotonic() - began_at)
+        self.recorder.record("benchmark", event)
+        self._say_score(benchmark, event["num_correct"])
+        return True
+
+    def _prompted(self, question: BenchmarkQuestion) -> PromptedQuestion:
+        template = TemplateName(self.spec.template)
+        text = None if template is TemplateName.CHAT else render_prompt(template, question.messages)
+        return PromptedQuestion(question.question_id, text, question.messages)
+
+    def _grade(self, question: BenchmarkQuestion, sampled: SampledQuestion) -> AnsweredQuestion:
+        items = [GradeItem(question.answer, sample.text, question.answer_kind) for sample in sampled.samples]
+        outcomes = self.grader.grade_side_by_side(items)
+        return AnsweredQuestion(question.question_id, sampled.seed, sampled.samples, outcomes, grader_version())
+
+    def _beat(self, name: str) -> None:
+        """Say how far it is, to whoever watches, and now and then in the log with the time left."""
+        self.control.heartbeat(self._num_done)
+        now = time.monotonic()
+        if now - self._logged_at < LOG_SECONDS or not self._num_asked:
+            return
+        self._logged_at = now
+        seconds_left = (now - self._began_at) / self._num_asked * (self._num_all - self._num_done)
+        logger.info("%s: %d of %d questions, about %d s left", name, self._num_done, self._num_all, round(seconds_left))
+
+    def _say_score(self, benchmark: LoadedBenchmark, num_correct: dict[str, list[int]]) -> None:
+        num_answers = len(benchmark.questions) * benchmark.samples_per_question
+        scores = ", ".join(f"{scheme} {sum(counts) / num_answers:.4f}" for scheme, counts in num_correct.items())
+        logger.info("%s Avg@%d: %s", benchmark.protocol.name, benchmark.samples_per_question, scores)
+
+
+def _write_plan(run: RunDirectory, benchmarks: Sequence[LoadedBenchmark]) -> None:
+    """Write how many questions there are, for whoever shows progress."""
+    folder = run.path / FOLDER
+    folder.mkdir(exist_ok=True)
+    plan = {"num_questions": {own.protocol.name: len(own.questions) for own in benchmarks}}
+    unfinished = folder / f"{PLAN_FILE}.tmp"
+    unfinished.write_text(json.dumps(plan), encoding="utf-8")
+    unfinished.replace(folder / PLAN_FILE)

@@ -1,0 +1,92 @@
+"""The model that an evaluation scores: a folder or hub name, or a checkpoint's model kept beside the answers."""
+
+import logging
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from jobs.control import TrainingError
+from jobs.engine_environments import EngineEnvironmentError, engine_python
+from jobs.eval_specs import EvalSpec
+from jobs.run_directory import RunDirectory
+
+logger = logging.getLogger(__name__)
+
+MODEL_FOLDER = "model"
+SHARDS_FOLDER = "shards"
+SHARD_PATTERN = "model_world_size_*_rank_*.pt"
+_NOT_THE_MODEL = frozenset({"optimizer.safetensors", "sampler.safetensors", "engine.json"})
+_LOG_CHARS = 300
+
+
+def keep_model(policy: Path, run_path: Path) -> None:
+    """Give an evaluation's folder the model of a checkpoint, by hard links, so that it outlives the checkpoint.
+
+    Raises:
+        FileNotFoundError: The checkpoint holds neither a Hugging Face model nor verl's shards.
+        OSError: A file cannot be linked or copied.
+    """
+    shards = find_shards(policy)
+    if shards is not None:
+        _link_tree(shards, run_path / SHARDS_FOLDER)
+    elif (policy / "config.json").is_file():
+        _link_tree(policy, run_path / MODEL_FOLDER)
+    else:
+        raise FileNotFoundError(f"{policy}: holds no model: neither config.json nor {SHARD_PATTERN}.")
+
+
+def find_shards(policy: Path) -> Path | None:
+    """Return the folder of verl's sharded weights in a checkpoint, None if it is no sharded one."""
+    shard = next(iter(sorted(policy.rglob(SHARD_PATTERN))), None)
+    return None if shard is None else shard.parent
+
+
+def model_source(spec: EvalSpec, run: RunDirectory) -> str:
+    """Return what to load: the run's own copy of a checkpoint's model, merged if need be, else the named source.
+
+    Raises:
+        TrainingError: Shards cannot be merged.
+    """
+    merged, shards = run.path / MODEL_FOLDER, run.path / SHARDS_FOLDER
+    if shards.is_dir() and not merged.is_dir():
+        merge_shards(shards, merged)
+    return str(merged) if merged.is_dir() else spec.model.source
+
+
+def merge_shards(shards: Path, target: Path) -> None:
+    """Write verl's sharded weights as a Hugging Face model, with verl's own merger in verl's own environment.
+
+    Raises:
+        TrainingError: There is no such environment, or the merger fails; the message holds its last words.
+    """
+    unfinished = target.with_name(f".{target.name}")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    try:
+        python = engine_python("verl")
+    except EngineEnvironmentError as error:
+        raise TrainingError(str(error)) from error
+    command = [python, "-P", "-m", "verl.model_merger", "merge", "--backend", "fsdp"]
+    command += ["--local_dir", str(shards), "--target_dir", str(unfinished)]
+    logger.info("Merging verl's shards in %s.", shards)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0 or not (unfinished / "config.json").is_file():
+        words = " ".join((done.stderr or done.stdout).split())[-_LOG_CHARS:]
+        raise TrainingError(f"{shards}: verl's merger failed with exit code {done.returncode} ({words}).")
+    unfinished.rename(target)
+
+
+def _link_tree(source: Path, target: Path) -> None:
+    def left_out(_folder: str, names: list[str]) -> set[str]:
+        # Optimizer states, saved in files like the weights', are of no use here.
+        return {name for name in names if name in _NOT_THE_MODEL or name.startswith(("optim_", "extra_state_"))}
+
+    shutil.copytree(source, target, copy_function=_link_or_copy, ignore=left_out)
+
+
+def _link_or_copy(source: str, target: str) -> str:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+    return target

@@ -1,0 +1,90 @@
+"""From graded answers to what is recorded of a benchmark."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from jobs.eval_specs import EvalSpec
+from jobs.evaluation.answer_log import AnsweredQuestion
+from jobs.evaluation.questions import LoadedBenchmark
+from jobs.grading.boxes import last_boxed
+from jobs.grading.outcomes import Outcome
+from jobs.grading.schemes import Scheme, disputed, grader_version
+
+MAX_DISPUTED = 2000
+MAX_ANSWER_CHARS = 300
+
+
+def comparability(spec: EvalSpec, benchmark: LoadedBenchmark) -> dict[str, Any]:
+    """Return all that two scores have to share to be compared: data, template, grader and sampling."""
+    return {
+        "data_hash": benchmark.data_hash,
+        "template": spec.template,
+        "grader_version": grader_version(),
+        "samples_per_question": benchmark.samples_per_question,
+        "temperature": spec.temperature,
+        "top_p": spec.top_p,
+        "max_response_tokens": spec.max_response_tokens,
+    }
+
+
+def comparability_key(parts: Mapping[str, Any]) -> str:
+    """Return 12 hexadecimal digits that are equal where all parts are."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def benchmark_event(
+    spec: EvalSpec, benchmark: LoadedBenchmark, answers: Mapping[str, AnsweredQuestion], seconds: float
+) -> dict[str, Any]:
+    """Return what is recorded of a finished benchmark."""
+    parts = comparability(spec, benchmark)
+    ordered = [answers[question.question_id] for question in benchmark.questions]
+    samples = [sample for own in ordered for sample in own.samples]
+    return {
+        "benchmark": benchmark.protocol.name,
+        "title": benchmark.protocol.title,
+        "comparability": parts,
+        "comparability_key": comparability_key(parts),
+        "samples_per_question": benchmark.samples_per_question,
+        "question_ids": [own.question_id for own in ordered],
+        "num_correct": {scheme.value: [_num_correct(own, scheme) for own in ordered] for scheme in Scheme},
+        "outcomes": {
+            scheme.value: dict(Counter(str(getattr(side, scheme)) for own in ordered for side in own.outcomes))
+            for scheme in Scheme
+        },
+        "mean_tokens": sum(sample.num_tokens for sample in samples) / len(samples),
+        "truncated_share": sum(sample.is_truncated for sample in samples) / len(samples),
+        "disputed": _disputed(benchmark, ordered),
+        "notices": benchmark.notices,
+        "seconds": seconds,
+        "model": spec.model.source,
+        "source_run_id": spec.model.run_id,
+        "source_step": spec.model.step,
+    }
+
+
+def _num_correct(answered: AnsweredQuestion, scheme: Scheme) -> int:
+    return sum(getattr(own, scheme) is Outcome.CORRECT for own in answered.outcomes)
+
+
+def _disputed(benchmark: LoadedBenchmark, ordered: list[AnsweredQuestion]) -> list[dict[str, Any]]:
+    """Return those answers on which the schemes differ, at most `MAX_DISPUTED`."""
+    found: list[dict[str, Any]] = []
+    for question, answered in zip(benchmark.questions, ordered, strict=True):
+        for place in disputed(answered.outcomes):
+            own = answered.outcomes[place]
+            boxed = last_boxed(answered.samples[place].text)
+            found.append(
+                {
+                    "question_id": question.question_id,
+                    "sample": place,
+                    "gold": question.answer,
+                    "answer": "" if boxed is None else boxed[:MAX_ANSWER_CHARS],
+                    "paper": own.paper.value,
+                    "training": own.training.value,
+                    "corrected": own.corrected.value,
+                }
+            )
+    return found[:MAX_DISPUTED]

@@ -1,0 +1,115 @@
+"""Answers from a server that speaks OpenAI's completions interface, such as `vllm serve MODEL`."""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from typing import Any
+
+import httpx
+
+from jobs.control import TrainingError
+from jobs.eval_specs import API_KEY_VARIABLE, EvalSpec, ServerSpec
+from jobs.evaluation.generation import PromptedQuestion, Sample, SampledQuestion, derive_seed
+
+FIRST_WAIT_SECONDS = 0.5
+"""Wait before the second try; each further one is twice as long."""
+QUESTIONS_AHEAD = 8
+"""Batches hold so many questions for each request that may be under way."""
+_WORTH_ANOTHER_TRY = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
+
+
+class ServerGenerator:
+    """Asks for all answers to a question in one request, `num_parallel` questions at once; yields them as they come."""
+
+    def __init__(self, server: ServerSpec, spec: EvalSpec, num_samples_most: int) -> None:
+        self._server = server
+        self._spec = spec
+        self.num_at_once = QUESTIONS_AHEAD * server.num_parallel * num_samples_most
+        key = os.environ.get(API_KEY_VARIABLE, "").strip()
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        limits = httpx.Limits(max_connections=server.num_parallel)
+        # No environment proxies: answers come from the address that the specification names.
+        self._http = httpx.Client(
+            trust_env=False, headers=headers, limits=limits, timeout=server.timeout_seconds, follow_redirects=False
+        )
+        self._threads = ThreadPoolExecutor(server.num_parallel, thread_name_prefix="completions")
+
+    def generate(
+        self, batch: Sequence[PromptedQuestion], wanted: frozenset[str], num_samples: int, seed: int
+    ) -> Iterator[SampledQuestion]:
+        """Yield the wanted questions' answers as the server gives them.
+
+        Raises:
+            TrainingError: The server refuses, cannot be reached after several tries, or gives fewer answers than asked.
+        """
+        pending: list[Future[SampledQuestion]] = [
+            self._threads.submit(self._ask, question, num_samples, derive_seed(seed, question.question_id))
+            for question in batch
+            if question.question_id in wanted
+        ]
+        try:
+            for done in as_completed(pending):
+                yield done.result()
+        finally:
+            for future in pending:
+                future.cancel()
+
+    def close(self) -> None:
+        """Wait for requests under way and close the connections."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        self._http.close()
+
+    def _ask(self, question: PromptedQuestion, num_samples: int, seed: int) -> SampledQuestion:
+        body = {
+            "model": self._server.model,
+            "n": num_samples,
+            "temperature": self._spec.temperature,
+            "top_p": self._spec.top_p,
+            "max_tokens": self._spec.max_response_tokens,
+            "seed": seed,
+        }
+        is_chat = question.prompt_text is None
+        prompt = {"messages": list(question.messages)} if is_chat else {"prompt": question.prompt_text}
+        choices, usage = self._post("chat/completions" if is_chat else "completions", body | prompt)
+        if len(choices) != num_samples:
+            raise TrainingError(
+                f"{self._server.address}: gave {len(choices)} answers where {num_samples} were asked for; the server "
+                "does not sample several answers a request (n)."
+            )
+        mean_tokens = usage // num_samples
+        samples = [_sample(choice, is_chat, mean_tokens) for choice in choices]
+        return SampledQuestion(question.question_id, seed, samples)
+
+    def _post(self, path: str, body: dict[str, Any]) -> tuple[list[dict[str, Any]], int]:
+        """Return choices and the number of their tokens in all."""
+        wait = FIRST_WAIT_SECONDS
+        trouble = ""
+        for _ in range(self._server.num_tries):
+            try:
+                response = self._http.post(f"{self._server.address.rstrip('/')}/{path}", json=body)
+            except httpx.HTTPError as error:
+                trouble = type(error).__name__
+            else:
+                if response.status_code == httpx.codes.OK:
+                    return _read_answer(self._server.address, response)
+                trouble = f"status {response.status_code}: {' '.join(response.text.split())[:200]}"
+                if response.status_code not in _WORTH_ANOTHER_TRY:
+                    break
+            time.sleep(wait)
+            wait *= 2
+        raise TrainingError(f"{self._server.address}: gives no answers ({trouble}); check server.address and model.")
+
+
+def _read_answer(address: str, response: httpx.Response) -> tuple[list[dict[str, Any]], int]:
+    try:
+        document = response.json()
+        return list(document["choices"]), int((document.get("usage") or {}).get("completion_tokens") or 0)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise TrainingError(f"{address}: answers something else than completions; check server.address.") from None
+
+
+def _sample(choice: dict[str, Any], is_chat: bool, mean_tokens: int) -> Sample:
+    text = choice["message"]["content"] if is_chat else choice["text"]
+    num_tokens = len(choice["token_ids"]) if isinstance(choice.get("token_ids"), list) else mean_tokens
+    return Sample(str(text or ""), num_tokens, choice.get("finish_reason") == "length")

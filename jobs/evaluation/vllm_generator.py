@@ -1,0 +1,62 @@
+"""Answers from vLLM inside this process, where it is installed."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from jobs.control import TrainingError
+from jobs.eval_specs import EvalSpec
+from jobs.evaluation.generation import PromptedQuestion, Sample, SampledQuestion, derive_seed
+
+
+class VllmGenerator:
+    """Gives vLLM a batch of questions with one seed each."""
+
+    num_at_once = 4096
+
+    def __init__(self, source: str, spec: EvalSpec) -> None:
+        """Load the model.
+
+        Raises:
+            TrainingError: vLLM is not installed.
+        """
+        try:
+            from vllm import LLM
+        except ImportError as error:
+            raise TrainingError(
+                f"generator: vLLM is not installed ({error}); use embedded, or a server that `vllm serve` runs."
+            ) from error
+        self._model: Any = LLM(model=source, revision=spec.model.revision, seed=spec.seed, trust_remote_code=False)
+        self._spec = spec
+
+    def generate(
+        self, batch: Sequence[PromptedQuestion], wanted: frozenset[str], num_samples: int, seed: int
+    ) -> Iterator[SampledQuestion]:
+        """Yield the wanted questions' answers."""
+        from vllm import SamplingParams
+
+        asked = [question for question in batch if question.question_id in wanted]
+        seeds = [derive_seed(seed, question.question_id) for question in asked]
+        settings = [
+            SamplingParams(
+                n=num_samples,
+                temperature=self._spec.temperature,
+                top_p=self._spec.top_p,
+                max_tokens=self._spec.max_response_tokens,
+                seed=own,
+            )
+            for own in seeds
+        ]
+        if asked and asked[0].prompt_text is None:
+            outputs = self._model.chat([list(question.messages) for question in asked], settings)
+        else:
+            outputs = self._model.generate([question.prompt_text for question in asked], settings)
+        for question, own, output in zip(asked, seeds, outputs, strict=True):
+            samples = [
+                Sample(answer.text, len(answer.token_ids), answer.finish_reason == "length")
+                for answer in output.outputs
+            ]
+            yield SampledQuestion(question.question_id, own, samples)
+
+    def close(self) -> None:
+        """Let the model go."""
+        del self._model
