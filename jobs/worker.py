@@ -51,13 +51,6 @@ def load_embedded_loop() -> JobLoop:
     return run_training
 
 
-def load_judge_loop() -> JobLoop:
-    """Return the loop of a judge, which needs no engine."""
-    from jobs.judging.loop import run_judging
-
-    return run_judging
-
-
 def load_evaluation_loop() -> JobLoop:
     """Return the loop of an evaluation; torch, where the model is in this process, is held to the allowed threads."""
     num_threads = _num_threads()
@@ -70,8 +63,23 @@ def load_evaluation_loop() -> JobLoop:
     return run_evaluation
 
 
+def load_verl_loop() -> JobLoop:
+    """Return the loop of the verl engine, for an interpreter of verl's environment."""
+    from jobs.training.verl_composition import run_training
+
+    return run_training
+
+
+def load_judge_loop() -> JobLoop:
+    """Return the loop of a judge, which needs no engine."""
+    from jobs.judging.loop import run_judging
+
+    return run_judging
+
+
 LOOP_LOADERS: dict[str, Callable[[], JobLoop]] = {
     "embedded": load_embedded_loop,
+    "verl": load_verl_loop,
     "eval": load_evaluation_loop,
     "judge": load_judge_loop,
 }
