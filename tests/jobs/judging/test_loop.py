@@ -5,13 +5,18 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import count
 
 import pytest
 
+from jobs.analysis.reading import group_votes
 from jobs.attempt_files import read_outcome
 from jobs.control import TrainingError
 from jobs.job_specs import loop_name, parse_any_spec
+from jobs.judging.calibration import calibrate
 from jobs.judging.items import counted_step_files, open_items
+from jobs.judging.plan import read_plan
+from jobs.judging.prompt import disarm
 from jobs.judging.votes import read_ledger
 from jobs.status import RunStatus
 from jobs.worker import LOOP_LOADERS
@@ -260,6 +265,43 @@ def test_a_judge_is_a_kind_of_job_that_the_worker_knows():
     spec = parse_any_spec(oracle_spec().model_dump(mode="json"), "test")
     assert loop_name(spec) == "judge"
     assert "judge" in LOOP_LOADERS
+
+
+def test_how_much_there_is_to_judge_is_known_from_the_start(tmp_path):
+    record_chains(tmp_path, [KINDS])
+    with serving() as server:
+        job = new_job(tmp_path, server_spec(server.address, num_votes=3))
+        assert read_plan(job) is None
+        run_job(job)
+    assert read_plan(job) == 9
+
+
+@pytest.mark.slow
+def test_a_judge_of_known_errors_is_found_out_on_processbench(tmp_path, shared_dir):
+    path = shared_dir / "data" / "judge" / "processbench_sample.jsonl"
+    everything = list(open_items(tmp_path, server_spec("http://127.0.0.1:1/v1", judged={"file": str(path)}).judged))
+    assert (len(everything), sum(item.label for item in everything)) == (1024, 503)
+    labels = {disarm(item.solution).strip("\n"): item.label for item in everything}
+    numbers = count()
+
+    def judge_with_errors(body):
+        """Call every fifth valid solution invalid and every second invalid one valid; refuse to decide now and then."""
+        is_valid = labels[judged_texts(body)[1]]
+        number = next(numbers)
+        if number % 25 == 0:
+            return completion("I cannot tell.")
+        says_valid = number % 5 != 1 if is_valid else number % 2 == 0
+        return completion(f"\\boxed{{{'yes' if says_valid else 'no'}}}")
+
+    with serving(judge_with_errors) as server:
+        job = new_job(tmp_path, server_spec(server.address, judged={"file": str(path), "limit": 300}))
+        assert run_job(job) is RunStatus.SUCCEEDED
+    found = calibrate(group_votes([(vote.item_id, vote.label, vote.outcome) for vote in votes_of(job)]))
+    assert found.num_items == 300
+    assert found.unjudged.value == pytest.approx(12 / 300)
+    assert found.sensitivity.value == pytest.approx(0.8, abs=0.1)
+    assert found.specificity.value == pytest.approx(0.5, abs=0.12)
+    assert 0.1 < found.kappa < 0.5
 
 
 def test_nothing_to_judge_is_said(tmp_path):
