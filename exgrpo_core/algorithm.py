@@ -45,7 +45,7 @@ def exgrpo_step(state: ExGRPOState, engine: PolicyEngine, config: ExGRPOConfig) 
     state.number_trajectories(report.groups)
 
     # Lines 9 to 15: score every candidate under the current policy, choose o*.
-    candidates = list_candidates(state, report.groups, len(fresh))
+    candidates = list_candidates(state, config, report.groups, len(fresh))
     with clock.phase("score"):
         scores = score_candidates(engine, report.groups, candidates)
     choose_replays(state, config, report, candidates, scores)

@@ -131,6 +131,8 @@ class ExGRPOConfig:
     """How experiential questions are drawn."""
     trajectory_selection: TrajectorySelection = TrajectorySelection.LOWEST_ENTROPY
     """Which stored trajectory is replayed."""
+    candidate_budget: int | None = None
+    """Most candidates of a question that are scored in a step, at least 2: the surest and the new; None scores all."""
     recent_steps: int = 10
     """Age limit of `recent` question selection, in steps. At least 1."""
     start_pass_rate: float | None = 0.35
@@ -197,6 +199,12 @@ class ExGRPOConfig:
             (0.0 <= self.experience_ratio < 1.0, "experience_ratio", "a share in [0, 1)"),
             (0.0 <= self.bucket_center <= 1.0, "bucket_center", "a correctness rate in [0, 1]"),
             (0.0 < self.bucket_spread < math.inf, "bucket_spread", "a finite number above 0"),
+            (self.candidate_budget is None or self.candidate_budget >= 2, "candidate_budget", "at least 2 or null"),
+            (
+                self.candidate_budget is None or self.trajectory_selection is TrajectorySelection.LOWEST_ENTROPY,
+                "candidate_budget",
+                "null, since only trajectory_selection: lowest_entropy tells which candidates are promising",
+            ),
             (self.recent_steps >= 1, "recent_steps", "at least 1 step"),
             (
                 self.start_pass_rate is None or 0.0 <= self.start_pass_rate <= 1.0,

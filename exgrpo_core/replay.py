@@ -7,27 +7,37 @@ import numpy as np
 
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import PolicyEngine
-from exgrpo_core.experience_management.trajectory_selection import CandidateMeans, choose, mean_scores
+from exgrpo_core.experience_management.trajectory_selection import CandidateMeans, choose, mean_scores, most_promising
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, Selection, StepReport
-from exgrpo_core.types import Experience, Replay, RolloutGroup, TrajectoryScores
+from exgrpo_core.types import Experience, Int64Array, Replay, RolloutGroup, TrajectoryScores
 
 
-def list_candidates(state: ExGRPOState, groups: Sequence[RolloutGroup], num_fresh: int) -> list[list[Experience]]:
+def list_candidates(
+    state: ExGRPOState, config: ExGRPOConfig, groups: Sequence[RolloutGroup], num_fresh: int
+) -> list[list[Experience]]:
     """Return the candidates of each group: stored trajectories of drawn questions (those from `num_fresh` on).
 
+    A candidate budget leaves out those that were least sure when they were scored last.
     A fresh group has one candidate if its question has a trajectory from a file, else none.
     """
     fresh = [
         [state.external[group.question.index]] if group.question.index in state.external else []
         for group in groups[:num_fresh]
     ]
-    rows = [state.replay_buffer.rows_of(group.question.index) for group in groups[num_fresh:]]
+    rows = [_promising_rows(state, config, group.question.index) for group in groups[num_fresh:]]
     if not rows:
         return fresh
     # One gather for all questions: cold reads of the segments overlap.
     stored = iter(state.replay_buffer.experiences(np.concatenate(rows)))
     return fresh + [list(islice(stored, own.size)) for own in rows]
+
+
+def _promising_rows(state: ExGRPOState, config: ExGRPOConfig, question_index: int) -> Int64Array:
+    rows = state.replay_buffer.rows_of(question_index)
+    if config.candidate_budget is None:
+        return rows
+    return rows[most_promising(state.replay_buffer.last_entropies(rows), config.candidate_budget)]
 
 
 def score_candidates(

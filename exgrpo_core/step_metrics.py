@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from exgrpo_core.config import ExGRPOConfig, RewardKind
+from exgrpo_core.experience_management.collection import CORRECT_REWARD
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import BufferEventKind, StepReport
 from exgrpo_core.types import RolloutGroup
@@ -36,7 +37,7 @@ class PhaseClock:
 def batch_pass_rate(groups: Sequence[RolloutGroup]) -> float:
     """Return Pass@1 of the batch: the share of fresh rollouts that are correct."""
     rewards = [trajectory.reward for group in groups for trajectory in group.trajectories]
-    return float(np.mean(np.asarray(rewards) >= 1.0))
+    return float(np.mean(np.asarray(rewards) >= CORRECT_REWARD))
 
 
 def step_metrics(state: ExGRPOState, config: ExGRPOConfig, report: StepReport) -> dict[str, float]:
@@ -63,8 +64,9 @@ def _rollout_metrics(config: ExGRPOConfig, report: StepReport) -> dict[str, floa
     }
     metrics["replay/share"] = metrics["replay/num_replayed"] / len(report.groups)
     if config.reward_kind is RewardKind.BINARY:
-        metrics["reward/pass_at_1"] = float((rewards >= 1.0).mean())
-        metrics["reward/pass_at_k"] = float(np.mean([(group.rewards >= 1.0).any() for group in report.groups]))
+        metrics["reward/pass_at_1"] = float((rewards >= CORRECT_REWARD).mean())
+        is_solved_once = [(group.rewards >= CORRECT_REWARD).any() for group in report.groups]
+        metrics["reward/pass_at_k"] = float(np.mean(is_solved_once))
     entropies = [trajectory.entropies for trajectory in fresh if trajectory.entropies is not None]
     if entropies:
         metrics["policy/entropy"] = float(np.concatenate(entropies).mean())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from exgrpo_core.config import TrajectorySelection
-from exgrpo_core.types import Float32Array, Float64Array, TrajectoryScores
+from exgrpo_core.types import Float32Array, Float64Array, Int64Array, TrajectoryScores
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,23 @@ def choose(selection: TrajectorySelection, means: CandidateMeans, rng: np.random
     if np.isnan(scores).any():
         raise ValueError(f"means: {selection.value} is not a number for a candidate; check the engine's log-probs.")
     return int(np.argmin(scores)), scores
+
+
+def most_promising(last_entropies: Float32Array, budget: int | None) -> Int64Array:
+    """Return the positions of at most `budget` candidates, ascending; `last_entropies` are NaN where never scored.
+
+    The surest one goes first, then those never scored, the newest of them first, then the others by sureness.
+    Candidates stand oldest first, as in the buffer; of equally sure ones the oldest counts as the surest.
+    """
+    num_candidates = last_entropies.size
+    if budget is None or num_candidates <= budget:
+        return np.arange(num_candidates)
+    is_new = np.isnan(last_entropies)
+    newest_first = np.arange(num_candidates)[::-1] - num_candidates
+    ranks = np.where(is_new, newest_first, last_entropies.astype(np.float64))
+    if not is_new.all():
+        ranks[np.nanargmin(last_entropies)] = -np.inf
+    return np.sort(np.argsort(ranks, kind="stable")[:budget])
 
 
 def _perplexities(nlls: Float32Array) -> Float32Array:

@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from exgrpo_core.config import TrajectorySelection
-from exgrpo_core.experience_management.trajectory_selection import CandidateMeans, choose, mean_scores
+from exgrpo_core.experience_management.trajectory_selection import (
+    CandidateMeans,
+    choose,
+    mean_scores,
+    most_promising,
+)
 from exgrpo_core.types import TrajectoryScores
 
 RNG = np.random.default_rng(0)
@@ -119,3 +124,20 @@ def test_choice_equals_brute_force_on_ragged_lengths(lengths, seed):
         expected = [scored[selection] for scored in brute]
         np.testing.assert_allclose(values, expected, rtol=1e-5)
         assert expected[chosen] == pytest.approx(min(expected), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("last_entropies", "budget", "expected"),
+    [
+        ([0.3, 0.1, 0.2], None, [0, 1, 2]),
+        ([0.3, 0.1, 0.2], 3, [0, 1, 2]),
+        ([0.3, 0.1, 0.2], 2, [1, 2]),
+        ([0.2, 0.2, 0.2], 2, [0, 1]),
+        ([np.nan, 0.1, np.nan, 0.05], 2, [2, 3]),
+        ([np.nan, 0.1, np.nan, 0.05], 3, [0, 2, 3]),
+        ([np.nan, np.nan, np.nan], 2, [1, 2]),
+        ([], 2, []),
+    ],
+)
+def test_the_budget_goes_to_the_surest_then_to_those_never_scored(last_entropies, budget, expected):
+    assert most_promising(np.float32(last_entropies), budget).tolist() == expected
