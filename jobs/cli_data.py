@@ -5,7 +5,10 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli_options import DEFAULT_RUNS_ROOT, DatabaseUrl, RunName, RunsRoot, say
+from jobs.cli_options import DEFAULT_RUNS_ROOT, DatabaseUrl, RunName, RunsRoot, say, tell
+
+MAX_BAD_LINES = 20
+"""Lines of a dump that are named one by one."""
 
 
 def import_(
@@ -16,6 +19,26 @@ def import_(
     from jobs.archive import import_run
 
     say(import_run(source, runs_root))
+
+
+def adopt(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder of rollout dumps: verl's trainer.rollout_data_dir.")
+    ],
+    name: Annotated[str, typer.Option(help="Shown name of the run.")] = "adopted verl run",
+    model: Annotated[str, typer.Option(help="The model that was trained, as a note.")] = "unknown",
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+) -> None:
+    """Make a run of a stock verl run's rollout dumps, so that its samples can be browsed."""
+    from jobs.adoption import adopt as adopt_dump
+
+    found = adopt_dump(folder, runs_root, name, model)
+    for sentence in found.bad_lines[:MAX_BAD_LINES]:
+        tell(sentence)
+    if len(found.bad_lines) > MAX_BAD_LINES:
+        tell(f"... and {len(found.bad_lines) - MAX_BAD_LINES} more lines that are no rollouts.")
+    tell(f"{found.num_rollouts:,} rollouts of {found.num_steps:,} steps.")
+    say(found.run_id)
 
 
 def export(

@@ -59,9 +59,10 @@ def explain(error: Exception) -> tuple[str, int]:
     from jobs.run_directory import RunDirectoryError
     from jobs.specs import SpecError
     from jobs.supervisor.instance import SupervisorRunningError
+    from jobs.verl_dump import DumpError
     from jobs.workbench_instance import WorkbenchRunningError
 
-    if isinstance(error, CommandError | SpecError | ArchiveError | RunDirectoryError):
+    if isinstance(error, CommandError | SpecError | ArchiveError | DumpError | RunDirectoryError):
         return str(error), EXIT_BAD_INPUT
     if isinstance(error, SupervisorRunningError | WorkbenchRunningError | LaunchError | TrainingError):
         return str(error), EXIT_FAILURE

@@ -1,7 +1,6 @@
 """Looks at this machine and says what is missing for which kind of work, and what to do about it."""
 
 import fcntl
-import importlib.metadata
 import importlib.util
 import os
 import shutil
@@ -14,11 +13,13 @@ from enum import StrEnum
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from jobs.engine_environments import EngineEnvironmentError, engine_python, installed_versions, verl_pins
 from jobs.supervisor.instance import read_supervisor
 from jobs.workbench_instance import read_workbench
 
 MIN_FREE_GIB = 5.0
 GIB = 1024**3
+VERL_CHECK = "verl engine"
 
 
 class CheckResult(StrEnum):
@@ -45,9 +46,7 @@ def examine(runs_root: Path, database_url: str | None, port: int) -> list[Check]
         ("Python", check_python),
         ("PyTorch", check_torch),
         ("GPU", check_gpu),
-        ("Ray", lambda: check_package("Ray", "ray", "needed for the verl engine only: pip install ray")),
-        ("verl", lambda: check_package("verl", "verl", "needed for the verl engine only: pip install verl")),
-        ("vLLM", lambda: check_package("vLLM", "vllm", "needed for the verl engine's generation only")),
+        (VERL_CHECK, check_verl),
         ("runs root", lambda: check_runs_root(runs_root)),
         ("disk", lambda: check_disk(runs_root)),
         ("database", lambda: check_database(database_url, runs_root)),
@@ -95,12 +94,21 @@ def check_gpu() -> Check:
     return Check("GPU", CheckResult.OK, ", ".join(names))
 
 
-def check_package(name: str, distribution: str, advice: str) -> Check:
-    """An optional package, by its metadata: nothing is imported."""
+def check_verl() -> Check:
+    """The verl engine's environment has the versions that its constraints ask for."""
     try:
-        return Check(name, CheckResult.OK, importlib.metadata.version(distribution))
-    except importlib.metadata.PackageNotFoundError:
-        return Check(name, CheckResult.WARNING, "not installed", f"{advice[0].upper()}{advice[1:]}.")
+        python = engine_python("verl")
+        installed = installed_versions(python)
+    except EngineEnvironmentError as error:
+        return Check(VERL_CHECK, CheckResult.WARNING, "no environment", f"Needed for many GPUs only: {error}")
+    versions = ", ".join(f"{name} {version or 'missing'}" for name, version in installed.items())
+    pins = verl_pins()
+    found = min((pin.differences(installed) for pin in pins), key=len, default=[])
+    if not found and installed["verl"] is not None:
+        return Check(VERL_CHECK, CheckResult.OK, f"{versions} ({python})")
+    names = " or ".join(pin.name for pin in pins) or "constraints-verl-*.txt"
+    advice = f"Make it anew with `make verl-env` ({names}): {'; '.join(found) or 'verl is missing'}."
+    return Check(VERL_CHECK, CheckResult.WARNING, versions, advice)
 
 
 def check_runs_root(runs_root: Path) -> Check:
