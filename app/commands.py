@@ -4,8 +4,11 @@ from app import settings
 from jobs import commands
 from jobs.commands import CommandError
 from jobs.local_sources import with_absolute_sources
+from jobs.run_directory import RunDirectory, RunDirectoryError
 from jobs.specs import SpecError, TrainSpec, load_preset, parse_spec, preset_names
 from jobs.status import ENDED, RESUMABLE, RunStatus
+from jobs.token_texts import token_texts
+from jobs.trajectory_file import read_token_data
 
 __all__ = [
     "ENDED",
@@ -23,6 +26,7 @@ __all__ = [
     "resume",
     "stop",
     "submit",
+    "token_data",
 ]
 
 
@@ -65,3 +69,17 @@ def branch(run_id: str, step: int, num_steps: int) -> str:
 def archive(run_id: str, is_archived: bool) -> None:
     """Hide a run from the list, or show it again."""
     commands.archive(settings.current().runs_root, run_id, is_archived)
+
+
+def token_data(run_id: str, file: str, trajectory_id: int, is_replayed: bool) -> dict[str, list[object] | None] | None:
+    """Return one trajectory's recorded per-token values and, under `texts`, what each token says.
+
+    None where the file or the trajectory is not there; a value is None where it was not kept.
+    """
+    try:
+        run = RunDirectory.open(settings.current().runs_root, run_id)
+        data = read_token_data(run.path / file, trajectory_id, is_replayed=is_replayed)
+    except (RunDirectoryError, OSError, KeyError, ValueError):
+        return None
+    ids = data["token_ids"]
+    return {**data, "texts": None if ids is None else token_texts(run, [int(number) for number in ids])}

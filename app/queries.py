@@ -16,7 +16,7 @@ from app import last_answers, settings
 from app.formats import as_utc
 from app.last_answers import NoAnswerError
 from app.settings import AppSettings
-from db.queries import buffer, metrics, runs
+from db.queries import buffer, lineage, metrics, runs, trajectories, trajectory_list
 from db.queries.run_filter import RunFilter, RunPageKey
 from db.rows import (
     AttemptRow,
@@ -25,31 +25,52 @@ from db.rows import (
     EvaluationRow,
     MetricPoint,
     RunRow,
+    TrajectoryRow,
 )
 from db.session import AWAY_ERRORS, Database, open_database
+from db.trajectory_rows import (
+    AttemptedRow,
+    GroupMemberRow,
+    LineageRow,
+    QuestionRow,
+    SnippetRow,
+    TrajectoryFacets,
+)
 
 __all__ = [
     "RUNS_PAGE_SIZE",
     "SUPERVISOR_AWAY_SECONDS",
+    "TRAJECTORIES_PAGE_SIZE",
     "NoAnswerError",
     "RunFilter",
+    "TrajectoryFacets",
+    "attempts_at_question",
     "bucket_grid",
+    "count_facets",
     "count_runs",
+    "count_trajectories",
+    "get_question",
     "get_run",
+    "get_trajectory",
+    "group_members",
     "last_metrics",
     "list_attempts",
     "list_checkpoints",
     "list_evaluations",
     "list_runs",
+    "list_snippets",
     "log_tail",
     "metric_series",
     "reason_away",
     "run_spec",
     "supervisor_age_seconds",
+    "trajectory_file",
+    "trajectory_lineage",
 ]
 
 ANSWER_SECONDS = 1.0
 RUNS_PAGE_SIZE = 100
+TRAJECTORIES_PAGE_SIZE = 50
 SUPERVISOR_AWAY_SECONDS = 15.0
 MAX_CHART_POINTS = 300
 _LOG_BYTES = 128 * 1024
@@ -121,6 +142,57 @@ def bucket_grid(run_id: str) -> list[BucketRow]:
     return _ask(buffer.bucket_grid, run_id)
 
 
+def list_snippets(facets: TrajectoryFacets, num_pages: int = 1) -> list[SnippetRow]:
+    """Return the first pages of the trajectories that fit, newest first."""
+    found: list[SnippetRow] = []
+    for _ in range(num_pages):
+        page = _ask(_snippet_page, facets, found[-1].trajectory_key if found else None)
+        found += page
+        if len(page) < TRAJECTORIES_PAGE_SIZE:
+            break
+    return found
+
+
+def count_trajectories(facets: TrajectoryFacets) -> int:
+    """Return how many trajectories fit, exact up to 10,000."""
+    return _ask(trajectory_list.count_trajectories, facets)
+
+
+def count_facets(facets: TrajectoryFacets) -> trajectory_list.FacetCounts:
+    """Return how many trajectories would fit with each value of each closed facet."""
+    return _ask(trajectory_list.count_facets, facets)
+
+
+def get_trajectory(run_id: str, trajectory_id: int) -> TrajectoryRow | None:
+    """Return one fresh trajectory, or None if there is none of this id."""
+    return _ask(trajectories.get_trajectory, run_id, trajectory_id)
+
+
+def trajectory_file(run_id: str, trajectory_id: int) -> str | None:
+    """Return the file, relative to the run's folder, that holds a fresh trajectory's tokens."""
+    return _ask(trajectories.find_trajectory_file, run_id, trajectory_id)
+
+
+def trajectory_lineage(row: TrajectoryRow) -> list[LineageRow]:
+    """Return what happened to a trajectory since it was born."""
+    return _ask(lineage.lineage, row.run_id, row.trajectory_id, row.question_index, row.step)
+
+
+def get_question(run_id: str, question_index: int) -> QuestionRow | None:
+    """Return a training question of a run."""
+    return _ask(lineage.get_question, run_id, question_index)
+
+
+def group_members(run_id: str, step: int, question_index: int) -> list[GroupMemberRow]:
+    """Return the K trajectories of a question in a step."""
+    return _ask(lineage.group_members, run_id, step, question_index)
+
+
+def attempts_at_question(question_id: str) -> list[AttemptedRow]:
+    """Return how a question fared, by run and step."""
+    return _ask(lineage.attempts_at_question, question_id)
+
+
 def log_tail(run_id: str, num_lines: int) -> list[str]:
     """Return the last lines of a run's log, as they are; none if there is no log yet."""
     if get_run(run_id) is None:
@@ -146,6 +218,10 @@ def supervisor_age_seconds() -> float | None:
 
 def _list_page(database: Database, where: RunFilter, before: RunPageKey | None) -> list[RunRow]:
     return runs.list_runs(database, where, before=before, limit=RUNS_PAGE_SIZE)
+
+
+def _snippet_page(database: Database, facets: TrajectoryFacets, before: int | None) -> list[SnippetRow]:
+    return trajectory_list.list_snippets(database, facets, before=before, limit=TRAJECTORIES_PAGE_SIZE)
 
 
 def _ask(query: Callable[..., Answer], *arguments: Hashable) -> Answer:

@@ -1,0 +1,181 @@
+"""What became of a trajectory, the group it was born in, and how its question fared over steps and runs."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection, Integer, and_, case, cast, func, select
+
+from db import models
+from db.queries.run_lookup import find_run_key
+from db.session import Database
+from db.trajectory_rows import AttemptedRow, GroupMemberRow, LineageRow, QuestionRow
+
+MAX_RUNS = 8
+
+
+def get_question(database: Database, run_id: str, question_index: int) -> QuestionRow | None:
+    """Return a training question of a run, or None if there is none of this index."""
+    questions = models.questions
+    query = (
+        select(*(questions.c[name] for name in QuestionRow.__dataclass_fields__))
+        .join(models.runs)
+        .where(
+            models.runs.c.run_id == run_id,
+            questions.c.question_set == "training",
+            questions.c.question_index == question_index,
+        )
+    )
+    with database.read() as connection:
+        row = connection.execute(query).first()
+    return None if row is None else QuestionRow(*row)
+
+
+def lineage(database: Database, run_id: str, trajectory_id: int, question_index: int, born: int) -> list[LineageRow]:
+    """Return what happened to a trajectory and to the buckets of its question since it was born, in order."""
+    with database.read() as connection:
+        run_key = find_run_key(connection, run_id)
+        if run_key is None:
+            return []
+        rows = _changes(connection, run_key, trajectory_id, question_index, born)
+        replays = _replays(connection, run_key, trajectory_id)
+        scored = {row.step: row for row in _scores(connection, run_key, trajectory_id, question_index)}
+    for replay in replays:
+        seen = scored.pop(replay.step, None)
+        rows.append(replace(replay, num_candidates=seen.num_candidates if seen else None))
+    rows += scored.values()
+    order = {kind: place for place, kind in enumerate(("scored", "replayed", "moved", "inserted", "duplicate"))}
+    return sorted(rows, key=lambda row: (row.step, order.get(row.kind, len(order))))
+
+
+def group_members(database: Database, run_id: str, step: int, question_index: int) -> list[GroupMemberRow]:
+    """Return the K trajectories of a question in a step, the replayed one last."""
+    own, texts, replays = models.trajectories, models.trajectory_texts, models.replays
+    names = [name for name in GroupMemberRow.__dataclass_fields__ if name not in {"born_step", "is_replayed", "text"}]
+    with database.read() as connection:
+        run_key = find_run_key(connection, run_id)
+        fresh = (
+            select(own.c.step.label("born_step"), texts.c.text, *(own.c[name] for name in names))
+            .join(texts, texts.c.trajectory_key == own.c.trajectory_key)
+            .where(own.c.run_key == run_key, own.c.step == step, own.c.question_index == question_index)
+            .where(~own.c.is_superseded)
+            .order_by(own.c.group_slot)
+        )
+        found = [GroupMemberRow(**row, is_replayed=False) for row in connection.execute(fresh).mappings()]
+        birth = and_(
+            own.c.run_key == replays.c.run_key, own.c.trajectory_id == replays.c.trajectory_id, ~own.c.is_superseded
+        )
+        replayed = (
+            select(
+                *(replays.c[name] for name in names if name not in {"verdict", "is_valid"}),
+                replays.c.born_step, own.c.verdict, own.c.is_valid, texts.c.text,
+            )
+            .join_from(replays, own, birth, isouter=True)
+            .join(texts, texts.c.trajectory_key == own.c.trajectory_key, isouter=True)
+            .where(replays.c.run_key == run_key, replays.c.step == step, replays.c.question_index == question_index)
+            .where(~replays.c.is_superseded)
+        )  # fmt: skip
+        for row in connection.execute(replayed).mappings():
+            found.append(GroupMemberRow(**{**row, "verdict": row["verdict"] or ""}, is_replayed=True))
+    return found
+
+
+def attempts_at_question(database: Database, question_id: str) -> list[AttemptedRow]:
+    """Return how a question fared in every step that tried it, in the newest `MAX_RUNS` runs that have it."""
+    own, runs, questions, replays = models.trajectories, models.runs, models.questions, models.replays
+    places = (
+        select(questions.c.run_key, questions.c.question_index)
+        .where(questions.c.question_id == question_id, questions.c.question_set == "training")
+        .order_by(questions.c.run_key.desc())
+        .limit(MAX_RUNS)
+        .subquery()
+    )
+    is_here = and_(own.c.run_key == places.c.run_key, own.c.question_index == places.c.question_index)
+    num_replays = (
+        select(func.count())
+        .where(
+            replays.c.run_key == own.c.run_key,
+            replays.c.step == own.c.step,
+            replays.c.question_index == own.c.question_index,
+            ~replays.c.is_superseded,
+        )
+        .correlate(own)
+        .scalar_subquery()
+    )
+    query = (
+        select(
+            runs.c.run_id, runs.c.name, runs.c.spec, own.c.step, func.count(),
+            func.sum(cast(case((own.c.reward >= 1.0, 1), else_=0), Integer)),
+            func.avg(own.c.mean_entropy), func.avg(own.c.num_tokens), num_replays,
+        )
+        .join_from(places, own, is_here)
+        .join(runs, runs.c.run_key == own.c.run_key)
+        .where(~own.c.is_superseded)
+        .group_by(runs.c.run_key, own.c.run_key, own.c.step, own.c.question_index)
+        .order_by(runs.c.run_key.desc(), own.c.step)
+    )  # fmt: skip
+    with database.read() as connection:
+        rows = connection.execute(query).all()
+    return [_attempted(*row) for row in rows]
+
+
+def _attempted(run_id: str, name: str, spec: dict[str, Any], step: int, *numbers: Any) -> AttemptedRow:  # noqa: ANN401 - SQL numbers
+    num_rollouts, num_correct, entropy, tokens, num_replays = numbers
+    model = str(spec.get("model", {}).get("source", ""))
+    spread = float("nan") if entropy is None else float(entropy)
+    return AttemptedRow(
+        run_id, name, model, step, int(num_rollouts), int(num_correct), spread, float(tokens), bool(num_replays)
+    )
+
+
+def _changes(
+    connection: Connection, run_key: int, trajectory_id: int, question_index: int, born: int
+) -> list[LineageRow]:
+    changes = models.buffer_changes
+    is_own = changes.c.trajectory_id == trajectory_id
+    query = (
+        select(changes.c.step, changes.c.kind, changes.c.bucket_from, changes.c.bucket_to)
+        .where(
+            changes.c.run_key == run_key,
+            changes.c.question_index == question_index,
+            changes.c.step >= born,
+            changes.c.kind != "replayed",
+            is_own | changes.c.trajectory_id.is_(None),
+            ~changes.c.is_superseded,
+        )
+        .order_by(changes.c.step, changes.c.position)
+    )
+    return [LineageRow(*row) for row in connection.execute(query)]
+
+
+def _scores(connection: Connection, run_key: int, trajectory_id: int, question_index: int) -> list[LineageRow]:
+    """Return each step in which it was a candidate."""
+    table, drawn = models.candidates, models.selections
+    steps = select(drawn.c.step).where(drawn.c.run_key == run_key, drawn.c.question_index == question_index)
+    is_candidate = and_(
+        table.c.run_key == run_key,
+        table.c.step.in_(steps),
+        table.c.question_index == question_index,
+        ~table.c.is_superseded,
+    )
+    rows = connection.execute(
+        select(table.c.step, table.c.trajectory_id, table.c.entropy, table.c.nll).where(is_candidate)
+    ).all()
+    sizes = Counter(row.step for row in rows)
+    return [
+        LineageRow(row.step, "scored", entropy=row.entropy, nll=row.nll, num_candidates=sizes[row.step])
+        for row in rows
+        if row.trajectory_id == trajectory_id
+    ]
+
+
+def _replays(connection: Connection, run_key: int, trajectory_id: int) -> list[LineageRow]:
+    replays = models.replays
+    names = ("reward", "advantage", "mean_ratio", "max_ratio", "file")
+    query = select(
+        replays.c.step, replays.c.mean_entropy, replays.c.mean_log_prob, *(replays.c[name] for name in names)
+    ).where(replays.c.run_key == run_key, replays.c.trajectory_id == trajectory_id, ~replays.c.is_superseded)
+    return [
+        LineageRow(step, "replayed", entropy=entropy, nll=-log_prob, **dict(zip(names, values, strict=True)))
+        for step, entropy, log_prob, *values in connection.execute(query)
+    ]

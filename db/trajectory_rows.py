@@ -1,0 +1,115 @@
+"""Plain rows of the trajectories page: a list with the start of each text, and what became of one trajectory."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TrajectoryFacets:
+    """Which trajectories to list; None leaves a condition out, and every given one must hold."""
+
+    run_id: str | None = None
+    words: str = ""
+    """Every word must stand in the text."""
+    step_from: int | None = None
+    step_to: int | None = None
+    question_index: int | None = None
+    """A question of the run; needs `run_id`."""
+    bucket: int | None = None
+    """The bucket of its question when the trajectory was stored: correct rollouts of K."""
+    is_correct: bool | None = None
+    verdict: str | None = None
+    is_replayed: bool | None = None
+    """Whether it was ever replayed."""
+    has_code: bool | None = None
+    is_valid: bool | None = None
+    """Whether its chain of thought is valid, by the task's oracle."""
+    entropy_from: float | None = None
+    entropy_to: float | None = None
+    """Bounds of the mean token entropy at rollout, nats."""
+    tokens_from: int | None = None
+    tokens_to: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SnippetRow:
+    """One trajectory in a list; `trajectory_key` is where the next page goes on."""
+
+    trajectory_key: int
+    run_id: str
+    run_name: str
+    trajectory_id: int
+    step: int
+    question_index: int
+    reward: float
+    verdict: str
+    is_valid: bool | None
+    has_code: bool | None
+    is_truncated: bool
+    num_tokens: int
+    mean_entropy: float
+    num_replays: int
+    snippet: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionRow:
+    """A training question of a run."""
+
+    question_index: int
+    question_id: str
+    prompt_text: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class LineageRow:
+    """One thing that happened to a trajectory or to the buckets of its question.
+
+    `kind` is inserted, duplicate, moved, retired, reviewed, scored or replayed; scores are those of that step, None
+    where there are none. `num_candidates` counts it and its rivals.
+    """
+
+    step: int
+    kind: str
+    bucket_from: int | None = None
+    bucket_to: int | None = None
+    entropy: float | None = None
+    nll: float | None = None
+    num_candidates: int | None = None
+    reward: float | None = None
+    advantage: float | None = None
+    mean_ratio: float | None = None
+    max_ratio: float | None = None
+    file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMemberRow:
+    """One of the K trajectories of a question in a step; of a replayed one, advantage and entropy are of that step."""
+
+    trajectory_id: int
+    born_step: int
+    is_replayed: bool
+    reward: float
+    verdict: str
+    is_valid: bool | None
+    num_tokens: int
+    mean_entropy: float
+    advantage: float
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptedRow:
+    """How one question fared in one step of one run, the replayed trajectory left out."""
+
+    run_id: str
+    run_name: str
+    model: str
+    step: int
+    num_rollouts: int
+    num_correct: int
+    mean_entropy: float
+    mean_tokens: float
+    is_replayed: bool
+    """Whether a stored trajectory took part."""
