@@ -108,7 +108,7 @@ class RayJobsLauncher:
         """
         try:
             self._reach(is_wanted)
-            self._end_earlier_attempts()
+            self._end_earlier_attempts(is_wanted)
             machines = self._find_machines(is_wanted)
         except RayJobsError as error:
             raise LaunchError(str(error)) from None
@@ -118,9 +118,17 @@ class RayJobsLauncher:
         return f"Ray at {self._api.address}: {len(machines)} machines, {num_gpus} GPUs, storage shared."
 
     def submit(self) -> None:
-        """Hand the job to Ray; a second time changes nothing."""
+        """Hand the job to Ray; a second time changes nothing.
+
+        Returning means that it may have arrived, not that it has: an answer that does not come says neither.
+
+        Raises:
+            LaunchError: Ray refused it.
+        """
         try:
             self._api.submit(self.submission_id, self._entrypoint(), self._environment(is_worker=True))
+        except RayUnreachableError:
+            return
         except RayJobsError as error:
             raise LaunchError(str(error)) from None
 
@@ -136,13 +144,14 @@ class RayJobsLauncher:
         """End the job by force: SIGTERM and, some time later, SIGKILL; RayJobsError if Ray cannot be asked."""
         self._api.stop(self.submission_id)
 
-    def sweep(self) -> str:
+    def sweep(self, is_wanted: Callable[[], bool]) -> str:
         """End what is left of the job on any machine; return a sentence on what could not be ended, mostly nothing.
 
         Raises:
             RayJobsError: The cluster could not be asked.
+            NotWantedError: `is_wanted` turned false meanwhile.
         """
-        reports = self._probe("sweep", self.attempt_path, lambda: True)
+        reports = self._probe("sweep", self.attempt_path, is_wanted)
         failed = [str(report["host"]) for report in reports if report.get("error") or report.get("num_left")]
         return f"Processes of it may be left on {', '.join(failed)}; look there." if failed else ""
 
@@ -175,19 +184,21 @@ class RayJobsLauncher:
         if needs_token(self._spec) and not self._api.asks_for_token():
             raise LaunchError(_open_cluster(self._api.address))
 
-    def _end_earlier_attempts(self) -> None:
+    def _end_earlier_attempts(self, is_wanted: Callable[[], bool]) -> None:
         """End jobs of earlier attempts that were lost and yet live, so that no two workers write to one run."""
         give_up_at = time.monotonic() + self._term_seconds + REACH_SECONDS
         for attempt in range(1, self._attempt):
             name = self._id_of(attempt)
             job = self._api.job(name)
-            if job is not None and not job.is_over:
-                self._api.stop(name)
+            if job is None or job.is_over:
+                continue
+            self._api.stop(name)
             while job is not None and not job.is_over:
                 if time.monotonic() >= give_up_at:
                     raise LaunchError(f"{name}: an earlier attempt still runs; end it: ray job stop {name}.")
-                time.sleep(_POLL_SECONDS)
+                _wait(is_wanted)
                 job = self._api.job(name)
+            self._probe("sweep", self.attempt_path.with_name(f"{attempt:04d}"), is_wanted)
 
     def _find_machines(self, is_wanted: Callable[[], bool]) -> list[Machine]:
         """Ask every machine for its versions and to copy a nonce in the attempt's folder, and read the copies back."""

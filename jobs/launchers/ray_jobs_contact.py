@@ -25,7 +25,7 @@ class RayContact:
     address: str
     submission_id: str
     is_submitted: bool
-    """Whether the job was handed to Ray."""
+    """Whether the job was, or may have been, handed to Ray."""
     is_over: bool
     """Whether the job has ended and nothing of it is left, or nothing more can be learned of it."""
     log_bytes: int

@@ -91,8 +91,11 @@ class RayWatch:
             while not self._known().is_over and not self._is_closed.is_set():
                 self._follow()
                 self._is_closed.wait(POLL_SECONDS)
-        except (LaunchError, NotWantedError) as error:
-            self._give_up(error)
+        except LaunchError as error:
+            self._end(RunStatus.FAILED, str(error))
+        except NotWantedError:
+            if not self._is_closed.is_set():
+                self._end(RunStatus.STOPPED, STOPPED_IN_QUEUE)
         except (OSError, ValueError, LookupError, TypeError) as error:
             logger.warning("%s cannot be followed: %s", self.run.run_id, error)
             self._is_closed.wait(POLL_SECONDS)
@@ -114,19 +117,13 @@ class RayWatch:
         self._say(self._launcher.prepare(self._is_wanted))
         if not self._is_wanted():
             raise NotWantedError
+        self._note(is_submitted=True)
         self._launcher.submit()
-        self._note(is_submitted=True, seen_at=time.time())
         self._say(f"Handed to Ray as {self._launcher.submission_id}.")
 
     def _is_wanted(self) -> bool:
         self._note(seen_at=time.time())
         return not self.run.stop_requested() and not self._is_closed.is_set()
-
-    def _give_up(self, error: Exception) -> None:
-        if isinstance(error, LaunchError):
-            self._end(RunStatus.FAILED, str(error))
-        elif self.run.stop_requested():
-            self._end(RunStatus.STOPPED, STOPPED_IN_QUEUE)
 
     def _follow(self) -> None:
         """Ask the cluster once, and do what its answer calls for."""
@@ -188,7 +185,7 @@ class RayWatch:
         if job.exit_code in (0, 1):
             self._wait_for_outcome()
         try:
-            left = self._launcher.sweep()
+            left = self._launcher.sweep(lambda: not self._is_closed.is_set())
         except RayJobsError as error:
             left = f"Whether anything of it is left could not be seen: {error}"
         if left:
