@@ -1,0 +1,210 @@
+import json
+import os
+import signal
+import time
+from collections import Counter
+
+import pytest
+
+from db.queries.benchmarks import compare_evaluations, list_disputed, list_scores
+from db.session import open_database
+from jobs import commands
+from jobs.control import TrainingError
+from jobs.eval_specs import BenchmarkChoice, ServerSpec
+from jobs.evaluation.loop import run_evaluation
+from jobs.evaluation.submission import submit_evaluation
+from jobs.following import RunFollower
+from jobs.run_directory import RunDirectory
+from jobs.specs import RecordingSpec
+from jobs.spool_recorder import SpoolRecorder
+from jobs.status import RunStatus
+from tests.jobs.evaluation.completion_server import completions, running
+from tests.jobs.evaluation.tiny_evaluations import BENCHMARKS, save_tiny_model, slices, tiny_evaluation
+
+PATIENCE_SECONDS = 240.0
+
+
+class Beats:
+    """Counts beats and asks for a stop after so many."""
+
+    def __init__(self, num_beats: int | None = None) -> None:
+        self.num_beats = num_beats
+        self.beats: list[int] = []
+
+    def stop_requested(self) -> bool:
+        return self.num_beats is not None and len(self.beats) > self.num_beats
+
+    def heartbeat(self, step: int) -> None:
+        self.beats.append(step)
+
+
+@pytest.fixture
+def benchmark_file(tmp_path):
+    """Thirty sums in AIME's place."""
+    path = tmp_path / "aime.jsonl"
+    rows = [
+        {"id": f"q{number}", "problem": f"What is {number}+{number}?", "answer": 2 * number} for number in range(30)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def attempt(run, control=None):
+    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    try:
+        return run_evaluation(run.job_spec(), run, recorder, control or Beats())
+    finally:
+        recorder.close()
+
+
+def lines_of(run, pattern):
+    return [line for path in sorted(run.path.glob(pattern)) for line in path.read_text().splitlines()]
+
+
+def answer_lines(run):
+    return [json.loads(line) for line in lines_of(run, "evaluation/*.jsonl")]
+
+
+def events(run):
+    return [line for line in lines_of(run, "attempts/*/events-*.jsonl") if '"benchmark"' in line]
+
+
+def right_or_wrong(body):
+    """Answer even numbers rightly, in a way on which the schemes differ for 4 and its like."""
+    number = int(body["prompt"].split("What is ")[1].split("+")[0])
+    if number % 2:
+        return completions(*["no idea"] * body["n"])
+    box = f"{number}+{number}" if number % 4 else str(2 * number)
+    return completions(*[rf"\boxed{{{box}}}"] * body["n"])
+
+
+def server_evaluation(address, source, **changes):
+    server = ServerSpec(address=address, model="m", num_parallel=2)
+    choice = BenchmarkChoice(name="aime24", source=str(source), **changes)
+    return tiny_evaluation("served", (choice,), generator="server", server=server)
+
+
+def test_stopped_evaluation_goes_on_where_it_was(tmp_path, benchmark_file):
+    with running(right_or_wrong) as server:
+        spec = server_evaluation(server.address, benchmark_file, samples_per_question=2)
+        run = RunDirectory.create(tmp_path / "runs", spec)
+        assert attempt(run, Beats(0)) is RunStatus.STOPPED
+        assert server.asked == []
+        control = Beats()
+        assert attempt(run, control) is RunStatus.SUCCEEDED
+    assert control.beats == list(range(31))
+    assert len(server.asked) == 30
+    assert len(events(run)) == 1
+
+
+def test_line_cut_short_by_a_kill_is_asked_again_and_no_other(tmp_path, benchmark_file):
+    with running(right_or_wrong) as server:
+        run = RunDirectory.create(tmp_path / "runs", server_evaluation(server.address, benchmark_file, num_questions=6))
+        attempt(run)
+        (path,) = run.path.glob("evaluation/aime24-*.jsonl")
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-40])
+        server.asked.clear()
+        assert attempt(run) is RunStatus.SUCCEEDED
+        assert len(server.asked) == 1
+    assert path.read_bytes() == whole[:-40]
+
+
+def test_server_that_fails_midway_keeps_what_it_answered(tmp_path, benchmark_file):
+    is_ill = [True]
+
+    def sometimes(body):
+        return (500, {}) if is_ill[0] and "What is 7+7?" in body["prompt"] else right_or_wrong(body)
+
+    with running(sometimes) as server:
+        spec = server_evaluation(server.address, benchmark_file)
+        spec = spec.model_copy(update={"server": spec.server.model_copy(update={"num_tries": 1, "num_parallel": 1})})
+        run = RunDirectory.create(tmp_path / "runs", spec)
+        with pytest.raises(TrainingError, match="status 500"):
+            attempt(run)
+        num_before = len(server.asked)
+        is_ill[0] = False
+        assert attempt(run) is RunStatus.SUCCEEDED
+    prompts = Counter(body["prompt"] for _, body in server.asked)
+    assert num_before < 30
+    assert sum(prompts.values()) <= 32  # the one that failed, and one that may have been under way
+
+
+def test_wrong_data_is_said_before_the_model_is_touched(tmp_path, benchmark_file):
+    benchmark_file.write_text("\n".join(benchmark_file.read_text().splitlines()[:29]) + "\n")
+    run = RunDirectory.create(tmp_path / "runs", server_evaluation("http://127.0.0.1:9/v1", benchmark_file))
+    with pytest.raises(TrainingError, match="holds 29 questions of aime24, expected 30"):
+        attempt(run)
+
+
+def test_embedded_answers_are_the_same_after_a_resume(tmp_path, benchmark_file):
+    model = save_tiny_model(tmp_path / "model")
+    choice = BenchmarkChoice(name="aime24", source=str(benchmark_file), num_questions=6, samples_per_question=2)
+    spec = tiny_evaluation(model, (choice,))
+    whole, parted = (RunDirectory.create(tmp_path / "runs", spec) for _ in range(2))
+    attempt(whole)
+    assert attempt(parted, Beats(3)) is RunStatus.STOPPED
+    assert 0 < len(answer_lines(parted)) < 6
+    attempt(parted)
+    assert answer_lines(parted) == answer_lines(whole)
+    samples = [tuple(sample["text"] for sample in line["samples"]) for line in answer_lines(whole)]
+    assert all(len(set(own)) == 2 for own in samples)  # n samples are n draws
+    assert len({line["seed"] for line in answer_lines(whole)}) == 3  # one a batch
+
+
+def test_prompt_that_does_not_fit_is_refused_with_numbers(tmp_path, benchmark_file):
+    model = save_tiny_model(tmp_path / "model")
+    choice = BenchmarkChoice(name="aime24", source=str(benchmark_file), num_questions=1)
+    run = RunDirectory.create(tmp_path / "runs", tiny_evaluation(model, (choice,), max_response_tokens=16384))
+    with pytest.raises(TrainingError, match=r"do not fit into the model's context of 16384"):
+        attempt(run)
+
+
+def follow(runs_root, run_id, is_over):
+    follower = RunFollower(runs_root, None, run_id)
+    give_up_at = time.monotonic() + PATIENCE_SECONDS
+    try:
+        while not is_over(state := follower.look()):
+            assert time.monotonic() < give_up_at
+            time.sleep(0.1)
+        if state.is_ended:
+            follower.finish()
+        return state
+    finally:
+        follower.close()
+
+
+@pytest.mark.slow
+def test_all_provided_benchmarks_are_scored_end_to_end_through_a_kill(tmp_path, shared_dir):
+    runs_root, model = tmp_path / "runs", save_tiny_model(tmp_path / "model")
+    spec = tiny_evaluation(model, slices(shared_dir / "data" / "benchmarks", 3), max_response_tokens=200)
+    run_id = submit_evaluation(runs_root, spec)
+    run = RunDirectory.open(runs_root, run_id)
+    killed = follow(runs_root, run_id, lambda _state: len(list(named_lines(run))) >= 4)
+    os.kill(killed.heartbeat.worker.pid, signal.SIGKILL)
+    assert follow(runs_root, run_id, lambda state: state.is_ended).status is RunStatus.LOST
+    commands.resume(runs_root, run_id)
+    assert follow(runs_root, run_id, lambda state: state.is_ended).status is RunStatus.SUCCEEDED
+
+    finished = Counter((path.name[:-11], line["question_id"]) for path, line in named_lines(run))
+    assert sorted(Counter(name for name, _ in finished).items()) == sorted((name, 3) for name in BENCHMARKS)
+    assert set(finished.values()) == {1}
+    database = open_database(None, runs_root)
+    rows = list_scores(database, run_id=run_id)
+    same = compare_evaluations(database, run_id, run_id)
+    disputed = list_disputed(database, run_id)
+    database.close()
+    assert {(row.benchmark, row.scheme) for row in rows} == {
+        (name, scheme) for name in BENCHMARKS for scheme in ("paper", "training", "corrected")
+    }
+    assert {row.metric for row in rows if row.benchmark == "amc"} == {"Avg@32"}
+    assert sum(sum(row.outcomes.values()) for row in rows if row.scheme == "paper") == 3 * (3 * 32 + 5)
+    assert [row.difference for row in same] == [0.0] * len(BENCHMARKS)
+    assert all(row.paper != row.corrected or row.training != row.corrected for row in disputed)
+
+
+def named_lines(run):
+    for path in sorted(run.path.glob("evaluation/*.jsonl")):
+        for line in path.read_text().splitlines(keepends=True):
+            if line.endswith("}\n"):
+                yield path, json.loads(line)

@@ -1,0 +1,119 @@
+import json
+
+import pytest
+
+from jobs.eval_specs import BenchmarkChoice
+from jobs.evaluation.protocols import Protocol, find_protocol, load_protocols
+from jobs.evaluation.questions import load_benchmark
+from jobs.evaluation.raw_rows import read_plain_row
+from jobs.specs import SpecError
+from jobs.training.data_rows import DataError
+from tests.jobs.evaluation.tiny_evaluations import BENCHMARKS
+
+SMALL = Protocol("small", "Small", ("small",), find_protocol("aime24").hub, 2, 4, "math")
+COUNTS = {
+    "aime24": (30, 32),
+    "aime25": (30, 32),
+    "amc": (83, 32),
+    "math500": (500, 1),
+    "minerva": (272, 1),
+    "olympiad_bench": (675, 1),
+    "arc_c": (1172, 1),
+    "mmlu_pro": (12032, 1),
+}
+
+
+def verl_row(question: str, answer: object, source: str = "small") -> dict:
+    prompt = [{"role": "system", "content": "Think."}, {"role": "user", "content": question}]
+    return {"data_source": source, "prompt": prompt, "reward_model": {"ground_truth": answer}}
+
+
+def load_rows(tmp_path, rows, protocol=SMALL, **changes):
+    path = tmp_path / "data.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return load_benchmark(BenchmarkChoice(name=protocol.name, source=str(path), **changes), protocol)
+
+
+@pytest.mark.parametrize("name", list(BENCHMARKS))
+def test_provided_files_hold_exactly_the_protocols_questions(name, shared_dir):
+    source = str(shared_dir / "data" / "benchmarks" / BENCHMARKS[name])
+    loaded = load_benchmark(BenchmarkChoice(name=name, source=source), find_protocol(name))
+    assert (len(loaded.questions), loaded.samples_per_question) == COUNTS[name]
+    assert len({own.question_id for own in loaded.questions}) == len(loaded.questions)
+
+
+def test_row_that_contradicts_itself_is_said(shared_dir):
+    source = str(shared_dir / "data" / "benchmarks" / "mmlu_pro_test.jsonl.gz")
+    loaded = load_benchmark(BenchmarkChoice(name="mmlu_pro", source=source), find_protocol("mmlu_pro"))
+    assert loaded.notices == [
+        "mmlu_pro_test.jsonl.gz, row 3860: answer C contradicts answer_index 1; the answer counts."
+    ]
+
+
+def test_one_benchmark_in_two_layouts_has_one_data_hash(tmp_path):
+    in_schema = load_rows(tmp_path, [verl_row("1+1", "2"), verl_row("2+2", "4")])
+    in_columns = load_rows(tmp_path, [{"problem": "1+1", "answer": 2.0}, {"problem": "2+2", "answer": "4"}])
+    assert in_schema.data_hash == in_columns.data_hash
+    assert load_rows(tmp_path, [verl_row("1+1", "2"), verl_row("2+2", "5")]).data_hash != in_schema.data_hash
+
+
+def test_expanded_rows_are_one_question_asked_several_times(tmp_path):
+    loaded = load_rows(tmp_path, [verl_row("1+1", "2"), verl_row("2+2", "4")] * 4)
+    assert [own.num_rows for own in loaded.questions] == [4, 4]
+    assert loaded.samples_per_question == 4
+
+
+def test_slice_and_number_of_samples_can_be_chosen(tmp_path):
+    rows = [verl_row("1+1", "2"), verl_row("2+2", "4"), verl_row("other", "1", source="else")]
+    loaded = load_rows(tmp_path, rows, num_questions=1, samples_per_question=3)
+    assert [own.text for own in loaded.questions] == ["1+1"]
+    assert loaded.samples_per_question == 3
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([verl_row("1+1", "2")], "holds 1 questions of small, expected 2"),
+        ([verl_row("1+1", "2"), verl_row("1+1", "3")], "row 2: gold '3' contradicts '2' of row 1"),
+        ([verl_row("1+1", "2"), verl_row("2+2", "")], "row 2, reward_model.ground_truth"),
+        ([verl_row("1+1", "2")] * 4 + [verl_row("2+2", "4")] * 3, "stands there 3 times, expected all 1 or 4 times"),
+        (
+            [{"id": 1, "problem": "a", "answer": "1"}, {"id": 1, "problem": "b", "answer": "1"}],
+            "row 2: id 1 stands for",
+        ),
+        (
+            [{"problem": "a", "answer": "1"}, {"problem": "b", "answer": None}],
+            "row 2: expected a question and its gold",
+        ),
+        ([{"text": "a"}], "expected columns of verl's schema or of a published layout"),
+        ([], "holds 0 questions"),
+    ],
+)
+def test_bad_data_is_refused_before_anything_is_generated(tmp_path, rows, message):
+    with pytest.raises(DataError, match=message):
+        load_rows(tmp_path, rows)
+
+
+def test_published_layouts_of_choices_become_lettered_questions():
+    pro = {"question_id": 7, "question": "Q?", "options": ["x", "y"], "answer": "B", "answer_index": 1}
+    assert read_plain_row(pro, "file") == ("7", "Q?\n\nA) x\nB) y\n", "B", None)
+    arc = {"id": "a1", "question": "Q?", "choices": {"label": ["1", "2"], "text": ["x", "y"]}, "answerKey": "2"}
+    assert read_plain_row(arc, "file") == ("a1", "Q?\n\n1) x\n2) y\n", "2", None)
+
+
+def test_order_of_gpqa_options_follows_from_the_question():
+    wrong = {f"Incorrect Answer {number}": f"wrong {number}" for number in (1, 2, 3)}
+    rows = [{"Question": f"Q{number}?", "Correct Answer": "right"} | wrong for number in range(20)]
+    read = [read_plain_row(row, "file") for row in rows]
+    assert read == [read_plain_row(row, "file") for row in rows]
+    assert {gold for _, _, gold, _ in read} == {"A", "B", "C", "D"}
+    assert all(f"{gold}) right" in text for _, text, gold, _ in read)
+
+
+def test_protocols_are_the_papers_nine_benchmarks():
+    protocols = load_protocols()
+    assert {name: (own.num_questions, own.samples_per_question) for name, own in protocols.items()} == (
+        COUNTS | {"gpqa_diamond": (198, 1)}
+    )
+    with pytest.raises(SpecError, match="benchmarks: expected some of aime24"):
+        find_protocol("aime23")

@@ -1,0 +1,94 @@
+from pathlib import Path
+
+import pytest
+
+from jobs.control import TrainingError
+from jobs.eval_specs import ServerSpec
+from jobs.evaluation import server_generator
+from jobs.evaluation.generation import PromptedQuestion, Sample
+from jobs.evaluation.server_generator import ServerGenerator
+from tests.jobs.evaluation.completion_server import completions, running
+from tests.jobs.evaluation.tiny_evaluations import slices, tiny_evaluation
+
+BATCH = [PromptedQuestion(name, f"prompt {name}", ({"role": "user", "content": name},)) for name in "abc"]
+
+
+def ask(address, batch=BATCH, wanted="abc", num_samples=2, seed=1, **changes):
+    server = ServerSpec(address=address, model="m", num_tries=2)
+    spec = tiny_evaluation(Path("m"), slices(Path())[:1], generator="server", server=server, **changes)
+    generator = ServerGenerator(server, spec, num_samples)
+    try:
+        found = list(generator.generate(batch, frozenset(wanted), num_samples, seed))
+    finally:
+        generator.close()
+    return {own.question_id: own for own in found}
+
+
+def test_each_wanted_question_is_asked_once_for_all_its_samples():
+    with running(lambda body: completions(f"1 {body['prompt']}", "2")) as server:
+        found = ask(server.address, wanted="ac", top_p=0.9)
+    assert found["a"].samples == [Sample("1 prompt a", 5, False), Sample("2", 5, False)]
+    assert sorted(body["prompt"] for _, body in server.asked) == ["prompt a", "prompt c"]
+    path, body = server.asked[0]
+    assert path == "/v1/completions"
+    assert {name: body[name] for name in ("model", "n", "temperature", "top_p", "max_tokens")} == {
+        "model": "m",
+        "n": 2,
+        "temperature": 0.6,
+        "top_p": 0.9,
+        "max_tokens": 12,
+    }
+
+
+def test_seed_follows_from_the_question_and_not_from_who_else_is_asked():
+    with running(lambda _body: completions("1", "2")) as server:
+        together, alone = ask(server.address), ask(server.address, wanted="b")
+        other = ask(server.address, seed=2)
+    assert together["b"].seed == alone["b"].seed
+    assert len({own.seed for own in together.values()}) == 3
+    assert other["b"].seed != together["b"].seed
+    assert {body["seed"] for _, body in server.asked[:3]} == {own.seed for own in together.values()}
+
+
+def test_answer_cut_off_by_the_limit_counts_as_truncated():
+    with running(lambda _body: completions("1", "2", finish="length")) as server:
+        assert all(sample.is_truncated for sample in ask(server.address)["a"].samples)
+
+
+def test_chat_template_is_left_to_the_server():
+    choice = {"message": {"content": "hello"}, "finish_reason": "stop"}
+    batch = [PromptedQuestion("a", None, ({"role": "user", "content": "hi"},))]
+    with running(lambda _body: (200, {"choices": [choice]})) as server:
+        found = ask(server.address, batch=batch, wanted="a", num_samples=1)
+    assert found["a"].samples[0].text == "hello"
+    assert server.asked[0] == ("/v1/chat/completions", server.asked[0][1])
+    assert server.asked[0][1]["messages"] == [{"role": "user", "content": "hi"}]
+
+
+def test_busy_server_is_asked_again(monkeypatch):
+    monkeypatch.setattr(server_generator, "FIRST_WAIT_SECONDS", 0.01)
+    replies = iter([(503, {}), completions("1", "2")])
+    with running(lambda _body: next(replies)) as server:
+        assert ask(server.address, wanted="a")["a"].samples[0].text == "1"
+
+
+@pytest.mark.parametrize(
+    ("reply", "message", "num_requests"),
+    [
+        ((503, {}), "gives no answers .status 503", 2),
+        ((401, {"error": "no key"}), "status 401.*no key", 1),
+        (completions("only one"), "gave 1 answers where 2 were asked for", 1),
+        ((200, b"<html>"), "answers something else than completions", 1),
+    ],
+)
+def test_server_that_gives_no_answers_fails_the_evaluation_in_one_sentence(monkeypatch, reply, message, num_requests):
+    monkeypatch.setattr(server_generator, "FIRST_WAIT_SECONDS", 0.01)
+    with running(lambda _body: reply) as server, pytest.raises(TrainingError, match=message):
+        ask(server.address, wanted="a")
+    assert len(server.asked) == num_requests
+
+
+def test_server_that_is_not_there_is_named(monkeypatch):
+    monkeypatch.setattr(server_generator, "FIRST_WAIT_SECONDS", 0.01)
+    with pytest.raises(TrainingError, match=r"http://127.0.0.1:9/v1: gives no answers \(ConnectError\)"):
+        ask("http://127.0.0.1:9/v1", wanted="a")
