@@ -72,10 +72,8 @@ def _attempts(row: RunRow) -> None:
 
 def _show(row: RunRow) -> None:
     refresh = REFRESH_SECONDS if run_progress.is_live(row) else None
-    top, buttons = st.columns([5, 2], vertical_alignment="center")
-    with top:
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         run_header.show_identity(row)
-    with buttons:
         action = run_controls.show(row, queries.list_checkpoints(row.run_id))
     if action == "clone":
         st.switch_page("app_pages/new_run.py", query_params={"from": row.run_id})

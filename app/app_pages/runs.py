@@ -67,11 +67,11 @@ def _list() -> None:
         empty_state.show("filter_alt_off", "No run matches", "Clear the search or choose another state.")
         return
     num_active = sum(num_runs.get(state, 0) for state in run_progress.LIVE_STATES)
-    counts, action = st.columns([3, 2], vertical_alignment="center")
-    counts.caption(f"{len(rows):,} of {sum(num_runs.values()):,} runs shown, {num_active:,} active")
-    opened, chosen = run_table.show(rows, "runs-table")
-    with action:
-        archive_button.show(chosen)
+    above = st.container(horizontal=True, vertical_alignment="center", gap="medium")
+    above.caption(f"{len(rows):,} of {sum(num_runs.values()):,} runs shown, {num_active:,} active", width="content")
+    opened, ticked = run_table.show(rows, "runs-table")
+    with above:
+        archive_button.show(ticked)
     if len(rows) < sum(num_runs.values()):
         st.button("Show older runs", icon=":material/expand_more:", key="older", on_click=_show_older, args=(where,))
     if opened is not None:

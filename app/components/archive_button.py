@@ -10,20 +10,17 @@ from db.rows import RunRow
 
 
 def show(rows: Sequence[RunRow]) -> None:
-    """Show the button for the chosen runs and do what it says; without any, say how to choose some."""
-    with st.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center", key="archive-action"):
-        if not rows:
-            st.caption("Click a row to open it, tick rows to archive them", width="content")
-            return
-        is_back = all(row.is_archived for row in rows)
-        noun = "1 run" if len(rows) == 1 else f"{len(rows):,} runs"
-        if st.button(
-            f"List {noun} again" if is_back else f"Archive {noun}",
-            icon=":material/unarchive:" if is_back else ":material/archive:",
-            key="archive",
-            help=None if is_back else "Hidden from the list; files stay, and Archived shows them",
-        ):
-            _archive(rows, not is_back)
+    """Show the button for the ticked runs and do what it says; it waits for ticks without any."""
+    is_back = bool(rows) and all(row.is_archived for row in rows)
+    noun = "1 run" if len(rows) == 1 else f"{len(rows):,} runs"
+    if st.button(
+        f"{'List' if is_back else 'Archive'} {noun}{' again' if is_back else ''}" if rows else "Archive",
+        icon=":material/unarchive:" if is_back else ":material/archive:",
+        disabled=not rows,
+        key="archive",
+        help="Tick runs to hide them from this list; their files stay, and **Archived** shows them",
+    ):
+        _archive(rows, not is_back)
 
 
 def _archive(rows: Sequence[RunRow], is_archived: bool) -> None:

@@ -39,7 +39,7 @@ class Chart:
 
 PASS_RATES = Chart(
     "Scores",
-    "share of rollouts; Pass@K: of questions",
+    "share; held out with 95 % interval",
     (
         Curve("reward/pass_at_k", "Batch Pass@K", lambda p: p.muted, "dot"),
         Curve("reward/pass_at_1", BATCH_PASS_RATE, lambda p: p.fresh),
@@ -167,7 +167,7 @@ def _pass_rates(series: Series, evaluations: Sequence[EvaluationRow]) -> go.Figu
                 x=[row.step for row in held_out],
                 y=[row.avg_at_n for row in held_out],
                 error_y={"array": [1.96 * row.standard_error for row in held_out], "thickness": 1, "width": 3},
-                name=f"{held_out_score(held_out[-1].samples_per_question)}, 95 % interval",
+                name=held_out_score(held_out[-1].samples_per_question),
                 mode="lines+markers",
                 line={"color": colour, "width": 1.5},
                 marker={"color": colour, "size": 7, "symbol": "diamond"},

@@ -13,7 +13,7 @@ _STOPPABLE = frozenset({"queued", "starting", "running"})
 
 def show(row: RunRow, checkpoints: Sequence[CheckpointRow]) -> str | None:
     """Show the buttons and do what is pressed; return `clone`, or the id of a run that was branched off."""
-    with st.container(horizontal=True, gap="small", horizontal_alignment="right", key="run-controls"):
+    with st.container(horizontal=True, gap="small", horizontal_alignment="right", width="content", key="run-controls"):
         if row.status in _STOPPABLE and st.button(
             "Stop", icon=":material/stop_circle:", key="run-stop", help="Stop after the step it is in; resume goes on"
         ):

@@ -12,19 +12,19 @@ from db.shown_names import BATCH_PASS_RATE, held_out_score, id_end
 
 def show_identity(row: RunRow) -> None:
     """Show the run's name, state and origin; names are shown as they are."""
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        with st.container(key="run-title", width="content"):
-            st.text(inert(row.name))
-        status_badge.show(row)
-        if row.is_archived:
-            st.badge("archived", icon=":material/archive:", color="gray")
     facts = [row.method, row.model, row.dataset, f"preset {row.preset}" if row.preset else "no preset", row.engine]
-    facts.append(id_end(row.run_id))
-    with st.container(key="run-facts"):
-        st.text(
-            inert(" · ".join(facts)),
-            help=f"Run id `{row.run_id}`, attempt {row.attempt}, created {exact(row.created_at)}",
-        )
+    with st.container(key="run-identity", width="content"):
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            with st.container(key="run-title", width="content"):
+                st.text(inert(row.name))
+            status_badge.show(row)
+            if row.is_archived:
+                st.badge("archived", icon=":material/archive:", color="gray")
+        with st.container(key="run-facts"):
+            st.text(
+                inert(" · ".join([*facts, id_end(row.run_id)])),
+                help=f"Run id `{row.run_id}`, attempt {row.attempt}, created {exact(row.created_at)}",
+            )
 
 
 def show_reason(row: RunRow) -> None:
@@ -100,14 +100,14 @@ def _held_out_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow, evaluat
     held_out = [evaluation for evaluation in evaluations if evaluation.question_set == "held_out"]
     gain = None
     if len(held_out) > 1:
-        gain = f"{100 * (held_out[-1].avg_at_n - held_out[0].avg_at_n):+.1f} since step {held_out[0].step:,}"
+        gain = f"{100 * (held_out[-1].avg_at_n - held_out[0].avg_at_n):+.1f} points"
     tile.metric(
         held_out_score(held_out[-1].samples_per_question if held_out else None),
         share(held_out[-1].avg_at_n if held_out else row.last_avg_at_n),
         gain,
         border=True,
         height="stretch",
-        help="Mean correctness on questions that are not trained on, and its change in points",
+        help="Mean correctness on questions that are not trained on, and its change since the first evaluation",
     )
 
 

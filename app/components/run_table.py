@@ -41,7 +41,7 @@ def show(rows: Sequence[RunRow], key: str) -> tuple[str | None, list[RunRow]]:
         on_select="rerun",
         selection_mode=["single-cell", "multi-row"],
         placeholder=NONE_SHOWN,
-        alt="Table of runs with state, progress, time left, batch Pass@1, held-out score and the curve of Pass@1",
+        alt="Table of runs with state, progress, time left, batch Pass@1 and its curve, held-out score and health",
     )
     cells = event.selection.cells
     opened = rows[cells[0][0]].run_id if cells and cells[0][0] < len(rows) else None
@@ -60,11 +60,11 @@ def table(rows: Sequence[RunRow]) -> pd.DataFrame:
             "Progress": [100.0 * run_progress.fraction(row) for row in rows],
             "Time left": [duration(run_progress.seconds_left(row)) for row in rows],
             BATCH_PASS_RATE: [_percent(row.last_pass_at_1) for row in rows],
-            f"{BATCH_PASS_RATE} by step": [[100.0 * value for value in row.pass_at_1_curve] for row in rows],
+            "Curve": [[100.0 * value for value in row.pass_at_1_curve] for row in rows],
             held_out_score(): [_percent(row.last_avg_at_n) for row in rows],
             "Health": [status_badge.health_names(row.health) for row in rows],
-            "Model": [inert(row.model) for row in rows],
             "Created": [ago(row.created_at, now) for row in rows],
+            "Model": [inert(row.model) for row in rows],
         }
     )
 
@@ -79,26 +79,26 @@ def _columns() -> dict[str, object]:
     health = list(status_badge.HEALTH.values())
     return {
         "State": config.MultiselectColumn(
-            width=88,
+            width=86,
             options=[name for name, _, _ in states],
             color=[_STATE_COLOURS[colour] for _, colour, _ in states],
         ),
-        "Run": config.TextColumn(width=160, help="Click a row to open the run"),
-        "Method": config.TextColumn(width=92),
-        "Progress": config.ProgressColumn(width=112, min_value=0, max_value=100, format="%d %%"),
-        "Time left": config.TextColumn(width=92),
+        "Run": config.TextColumn(width=164, help="Click a row to open the run"),
+        "Method": config.TextColumn(width=86),
+        "Progress": config.ProgressColumn(width=104, min_value=0, max_value=100, format="%.0f %%"),
+        "Time left": config.TextColumn(width=80),
         BATCH_PASS_RATE: config.NumberColumn(
-            width=104, format="%.1f %%", help="Share of the last batch's fresh rollouts that are correct"
+            width=98, format="%.1f %%", help="Share of the last batch's fresh rollouts that are correct"
         ),
-        f"{BATCH_PASS_RATE} by step": config.AreaChartColumn(width=120, y_min=0, y_max=100, help="From 0 to 100 %"),
+        "Curve": config.AreaChartColumn(width=88, y_min=0, y_max=100, help=f"{BATCH_PASS_RATE} by step, 0 to 100 %"),
         held_out_score(): config.NumberColumn(
-            width=120, format="%.1f %%", help="Newest mean correctness on questions that are not trained on"
+            width=110, format="%.1f %%", help="Newest mean correctness on questions that are not trained on"
         ),
         "Health": config.MultiselectColumn(
-            width=160,
+            width=112,
             options=[name for name, _, _ in health],
             color=[_STATE_COLOURS[colour] for _, colour, _ in health],
         ),
-        "Model": config.TextColumn(width=110),
-        "Created": config.TextColumn(width=90),
+        "Created": config.TextColumn(width=88),
+        "Model": config.TextColumn(width=96),
     }

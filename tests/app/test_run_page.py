@@ -43,7 +43,7 @@ def test_finished_run_shows_time_taken_and_gain(open_page):
     page = open_page("run", run="run-finished")
     assert metric(page, "Time taken").value == "48 s"
     assert metric(page, "Held-out Avg@8").value == "56.2 %"
-    assert metric(page, "Held-out Avg@8").delta == "+18.8 since step 0"
+    assert metric(page, "Held-out Avg@8").delta == "+18.8 points"
     assert metric(page, "Batch Pass@1").delta == "step 30"
     assert labels(page.button) == ["Clone", "Start branch"]
     assert len(page.get("plotly_chart")) == 10

@@ -41,7 +41,7 @@ def test_table_shows_state_progress_time_left_and_scores(runs_root, open_page):
     assert column(page, "Time left") == ["3 s", "\N{EN DASH}"]
     assert column(page, "Method") == ["ExGRPO", "ExGRPO"]
     assert round(column(page, "Batch Pass@1")[1], 1) == 58.0
-    assert len(column(page, "Batch Pass@1 by step")[0]) == 18
+    assert len(column(page, "Curve")[0]) == 18
     assert "2 of 2 runs shown, 1 active" in texts(page)
 
 
