@@ -34,15 +34,15 @@ def judge(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
     as_json: AsJson = False,
 ) -> None:
     """Judge chains of thought; Ctrl-C stops the judge, `exgrpo resume` goes on without asking twice."""
-    from jobs import commands
     from jobs.cli_train import exit_as, follow, leave_to_supervisor
+    from jobs.judging.submission import submit_judge
     from jobs.spec_settings import apply_settings
 
     source: dict[str, Any] = {"run_id": _run_id(runs_root, run), "file": labelled and str(labelled.resolve())}
     content: dict[str, Any] = {"judged": source | {"limit": limit}, "num_votes": votes, "judge": "oracle"}
     if server is not None:
         content |= {"judge": "server", "server": {"address": server} | ({"model": model} if model else {})}
-    job_id = commands.submit(runs_root, apply_settings(_make_spec(content), settings or []))
+    job_id = submit_judge(runs_root, apply_settings(_make_spec(content), settings or []))
     if detach:
         leave_to_supervisor(runs_root, database_url)
         print_json({"run_id": job_id}) if as_json else say(job_id)

@@ -17,6 +17,7 @@ from jobs.trajectory_file import read_questions
 
 _QUESTIONS_FILE = "questions-training.parquet"
 _ALL_STEPS_HOLD = -1
+_MAX_ID_CHARS = 200
 Found = TypeVar("Found")
 
 
@@ -158,13 +159,21 @@ def _read_labelled(path: Path) -> Iterator[tuple[JudgedItem, bool]]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise TrainingError(f"{path}: cannot be read ({type(error).__name__}); give a file of JSON lines.") from None
+    seen: set[str] = set()
     for number, line in enumerate(lines, start=1):
         try:
             row = json.loads(line)
+            item_id = str(row["id"])[: _MAX_ID_CHARS + 1]
             solution = "\n\n".join(row["steps"])
-            item = JudgedItem(str(row["id"]), row["problem"], solution, label=row["label"] == _ALL_STEPS_HOLD)
-            yield item, bool(row.get("final_answer_correct", True))
+            item = JudgedItem(item_id, str(row["problem"]), solution, label=row["label"] == _ALL_STEPS_HOLD)
         except (ValueError, KeyError, TypeError):
             raise TrainingError(
                 f"{path}, line {number}: expected JSON with id, problem, steps and label (-1: every step holds)."
             ) from None
+        if item_id in seen or len(item_id) > _MAX_ID_CHARS:
+            raise TrainingError(
+                f"{path}, line {number}: id {item_id[:40]!r}: expected one of its own, "
+                f"of at most {_MAX_ID_CHARS} characters."
+            )
+        seen.add(item_id)
+        yield item, bool(row.get("final_answer_correct", True))

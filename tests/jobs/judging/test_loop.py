@@ -13,6 +13,7 @@ from jobs.analysis.reading import group_votes
 from jobs.attempt_files import read_outcome
 from jobs.control import TrainingError
 from jobs.job_specs import loop_name, parse_any_spec
+from jobs.judge_specs import API_KEY_VARIABLE
 from jobs.judging.calibration import calibrate
 from jobs.judging.items import counted_step_files, open_items
 from jobs.judging.plan import read_plan
@@ -256,6 +257,9 @@ def test_a_file_with_labels_is_read_and_a_wrong_line_is_named(tmp_path):
     spec = server_spec("http://127.0.0.1:1/v1", judged={"file": str(path)})
     items = list(open_items(tmp_path, spec.judged))
     assert [(item.item_id, item.solution, item.label) for item in items] == [("a", "s\n\nt", True), ("b", "s", False)]
+    path.write_text("\n".join(map(json.dumps, [rows[0], rows[0]])), encoding="utf-8")
+    with pytest.raises(TrainingError, match="line 2: id 'a': expected one of its own"):
+        open_items(tmp_path, spec.judged)
     path.write_text('{"id": 1}', encoding="utf-8")
     with pytest.raises(TrainingError, match="line 1: expected JSON with id, problem, steps and label"):
         open_items(tmp_path, spec.judged)
@@ -265,6 +269,18 @@ def test_a_judge_is_a_kind_of_job_that_the_worker_knows():
     spec = parse_any_spec(oracle_spec().model_dump(mode="json"), "test")
     assert loop_name(spec) == "judge"
     assert "judge" in LOOP_LOADERS
+
+
+def test_the_key_stands_in_no_file_of_the_job(tmp_path, monkeypatch):
+    monkeypatch.setenv(API_KEY_VARIABLE, "sk-very-secret-0123456789")
+    record_chains(tmp_path, [KINDS])
+    with serving(lambda _: completion("You sent sk-very-secret-0123456789. \\boxed{yes}")) as server:
+        job = new_job(tmp_path, server_spec(server.address))
+        run_job(job)
+        assert server.headers[0]["Authorization"].endswith("0123456789")
+    assert {vote.answer for vote in votes_of(job)} == {"You sent [key]. \\boxed{yes}"}
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [path for path in files if b"very-secret" in path.read_bytes()] == []
 
 
 def test_how_much_there_is_to_judge_is_known_from_the_start(tmp_path):
