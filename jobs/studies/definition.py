@@ -1,0 +1,187 @@
+"""What a study is: cells to run at each scale, and the tables that the paper prints of them."""
+
+import re
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError, model_validator
+
+from jobs.spec_base import Positive, Spec
+from jobs.specs import SpecError, explain_validation_error
+
+STUDIES_DIR = Path(__file__).parent
+NAME_PATTERN = r"^[a-z0-9][a-z0-9.-]{0,30}$"
+_NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
+
+PrintedValue = float | str
+"""A cell as the paper prints it: a bare number, or text such as `+20.9%`, `1.77GB` or `--`."""
+
+
+class Scale(StrEnum):
+    """Where a study runs."""
+
+    CHAINS = "chains"
+    """The built-in task with the embedded engine, on one core."""
+    PAPER = "paper"
+    """The paper's models and data with the verl engine, on GPUs."""
+
+
+class Recipe(Spec):
+    """How a cell's specification is made: a preset, and what differs from it."""
+
+    preset: str
+    changes: dict[str, Any] = Field(default_factory=dict)
+
+
+class Cell(Spec):
+    """One setting of a study, run with several seeds. A scale without a recipe has no such setting."""
+
+    name: str = Field(pattern=NAME_PATTERN)
+    chains: Recipe | None = None
+    paper: Recipe | None = None
+
+    def recipe(self, scale: Scale) -> Recipe | None:
+        """Return how the cell is run at a scale, None where it cannot be."""
+        return self.chains if scale is Scale.CHAINS else self.paper
+
+
+class PaperRow(Spec):
+    """One row of a table of the paper, and the cells that stand for it here."""
+
+    row: str
+    values: tuple[PrintedValue, ...]
+    group: str = ""
+    """The heading above the row, where the table has such."""
+    cells: tuple[str, ...] = ()
+
+
+class PaperTable(Spec):
+    """One table of the paper, or those rows of it that belong to a study."""
+
+    name: str
+    place: str | None = None
+    """Text that stands in the table's environment, where the paper gives it no label of this name."""
+    columns: tuple[str, ...]
+    rows: tuple[PaperRow, ...]
+    averages: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """For each column of averages, the columns it is the mean of."""
+
+    @model_validator(mode="after")
+    def _check_width(self) -> "PaperTable":
+        for row in self.rows:
+            if len(row.values) != len(self.columns):
+                raise ValueError(f"rows: expected {len(self.columns)} values in {row.row!r}, got {len(row.values)}.")
+        return self
+
+
+class Reference(Spec):
+    """A cell of a table of the paper, named by study, table, group, row and column."""
+
+    study: str
+    table: str
+    row: str
+    column: str
+    group: str = ""
+
+
+class Claim(Spec):
+    """A number in the paper's running text, with the words around it."""
+
+    row: str
+    column: str
+    value: PrintedValue
+    quote: str
+    """The words, as in the paper's source."""
+    same_as: Reference | None = None
+    """The cell of a table that holds the same number."""
+
+
+class Gain(Spec):
+    """One setting whose gain, a method minus a baseline, counts in a mean over settings."""
+
+    setting: str
+    study: str
+    table: str
+    group: str = ""
+    method: str = "ExGRPO"
+    baseline: str = "On-Policy"
+
+
+class Study(Spec):
+    """One study: what it asks, what is run for it, and every number that the paper prints of it."""
+
+    name: str
+    title: str
+    question: str
+    measure: Literal["held_out", "step_seconds", "mini_batches", "code", "validity"] = "held_out"
+    """What is read from a finished run; at the paper's scale `held_out` gives way to benchmark scores."""
+    baseline: str | None = None
+    """The cell that others are compared with, seed by seed."""
+    num_seeds: Positive = 8
+    """Seeds of each cell on `chains`."""
+    cells: tuple[Cell, ...]
+    tables: tuple[PaperTable, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    gains: tuple[Gain, ...] = ()
+    gain_columns: dict[str, str] = Field(default_factory=dict)
+    """For each column of the claims on gains, the column of the tables that it is about."""
+    notes: tuple[str, ...] = ()
+    """What a reader must know to compare, such as what is not run here and why."""
+
+    @model_validator(mode="after")
+    def _check_cells(self) -> "Study":
+        names = [cell.name for cell in self.cells]
+        named = {name for table in self.tables for row in table.rows for name in row.cells}
+        unknown = sorted(named - {*names}) + ([self.baseline] if self.baseline not in {*names, None} else [])
+        if unknown:
+            raise ValueError(f"cells: expected one named {unknown[0]!r}, since a row or the baseline names it.")
+        if len({*names}) < len(names):
+            raise ValueError("cells: expected each name once.")
+        return self
+
+    def cell(self, name: str) -> Cell:
+        """Return a cell by its name.
+
+        Raises:
+            SpecError: There is none; the message lists those there are.
+        """
+        for cell in self.cells:
+            if cell.name == name:
+                return cell
+        raise SpecError(f"--cells: expected some of {', '.join(cell.name for cell in self.cells)}, got {name!r}.")
+
+    def cells_at(self, scale: Scale) -> list[Cell]:
+        """Return the cells that can be run at a scale."""
+        return [cell for cell in self.cells if cell.recipe(scale) is not None]
+
+
+def number_of(value: PrintedValue) -> float | None:
+    """Return the number in a printed cell, signed and without its unit, None where there is none."""
+    if isinstance(value, float):
+        return value
+    found = _NUMBER.search(value)
+    return float(found.group().replace(",", "")) if found else None
+
+
+def study_names() -> list[str]:
+    """Return the names of all studies, sorted."""
+    return sorted(path.stem for path in STUDIES_DIR.glob("*.yaml"))
+
+
+@cache
+def load_study(name: str) -> Study:
+    """Return a study by its name.
+
+    Raises:
+        SpecError: No such study, or its file holds a wrong field.
+    """
+    if name not in study_names():
+        raise SpecError(f"NAME: expected one of {', '.join(study_names())}, got {name!r}.")
+    content = yaml.safe_load((STUDIES_DIR / f"{name}.yaml").read_text(encoding="utf-8"))
+    try:
+        return Study.model_validate({"name": name, **content})
+    except ValidationError as error:
+        raise SpecError(f"study {name}: {explain_validation_error(error)}") from None

@@ -1,0 +1,82 @@
+"""From a study's cells to specifications of runs, and from tags of runs back to cells."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jobs.specs import TrainSpec, load_preset, merge_settings, parse_spec
+from jobs.studies.definition import Cell, Scale, Study
+
+SCALE_CHANGES: dict[Scale, dict[str, Any]] = {
+    Scale.CHAINS: {
+        "num_steps": 30,
+        "validation": {"interval": 15, "num_training_questions": 0},
+        "checkpoint_interval": 30,
+        "num_checkpoints_kept": 1,
+        "recording": {"token_data": "none"},
+    },
+    Scale.PAPER: {"engine": "verl"},
+}
+"""What all studies change at a scale: few steps on `chains`, so that a matrix ends within the hour on one core."""
+PAPER_SEEDS = 1
+"""Seeds of each cell at the paper's scale unless more are asked for: the paper reports one run a row."""
+_TAG = re.compile(r"(study|scale|cell|seed):(.+)")
+
+
+@dataclass(frozen=True, slots=True)
+class RunKey:
+    """Which run of a study a run is."""
+
+    study: str
+    scale: Scale
+    cell: str
+    seed: int
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags by which the run is found again."""
+        return (f"study:{self.study}", f"scale:{self.scale}", f"cell:{self.cell}", f"seed:{self.seed}")
+
+
+def study_tag(study: Study) -> str:
+    """Return the tag that all runs of a study have."""
+    return f"study:{study.name}"
+
+
+def key_from_tags(tags: Sequence[str]) -> RunKey | None:
+    """Return which run of a study has these tags, None if none has."""
+    found = {match[1]: match[2] for tag in tags if (match := _TAG.fullmatch(tag))}
+    try:
+        return RunKey(found["study"], Scale(found["scale"]), found["cell"], int(found["seed"]))
+    except (KeyError, ValueError):
+        return None
+
+
+def wanted_keys(study: Study, scale: Scale, cells: Sequence[Cell], num_seeds: int | None) -> list[RunKey]:
+    """Return the runs of a study, seed by seed, so that a matrix cut short has the same seeds in every cell."""
+    seeds = num_seeds or (study.num_seeds if scale is Scale.CHAINS else PAPER_SEEDS)
+    names = [cell.name for cell in cells if cell.recipe(scale) is not None]
+    return [RunKey(study.name, scale, name, seed) for seed in range(seeds) for name in names]
+
+
+def spec_of(study: Study, key: RunKey) -> TrainSpec:
+    """Return the specification of one run: the cell's preset, the scale's changes, the cell's own, and the seed.
+
+    Raises:
+        SpecError: The cell does not exist, or its settings contradict each other.
+        LookupError: The cell cannot be run at this scale.
+    """
+    recipe = study.cell(key.cell).recipe(key.scale)
+    if recipe is None:
+        raise LookupError(f"{key.cell}: cannot be run at the scale {key.scale}.")
+    content = load_preset(recipe.preset).model_dump(mode="json")
+    own = {
+        "name": f"{key.study} {key.cell} seed {key.seed}",
+        "seed": key.seed,
+        "algorithm": {"seed": key.seed},
+        "tags": list(key.tags),
+    }
+    for changes in (SCALE_CHANGES[key.scale], recipe.changes, own):
+        content = merge_settings(content, changes)
+    return parse_spec(content, f"study {key.study}, cell {key.cell}")

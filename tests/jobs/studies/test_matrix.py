@@ -1,0 +1,73 @@
+import pytest
+
+from jobs.specs import SpecError
+from jobs.studies.definition import Scale, load_study, study_names
+from jobs.studies.matrix import RunKey, key_from_tags, spec_of, wanted_keys
+
+ONLY_AT_PAPER_SCALE = {"continuous-rewards"}
+
+
+@pytest.mark.parametrize("name", study_names())
+@pytest.mark.parametrize("scale", list(Scale))
+def test_every_cell_makes_a_valid_specification(name, scale):
+    study = load_study(name)
+    keys = wanted_keys(study, scale, study.cells, 1)
+    assert bool(keys) == (scale is Scale.PAPER or name not in ONLY_AT_PAPER_SCALE)
+    engines = {spec_of(study, key).engine for key in keys}
+    assert engines <= {"embedded" if scale is Scale.CHAINS else "verl"}
+
+
+@pytest.mark.parametrize("name", study_names())
+def test_cells_of_a_scale_differ_from_each_other(name):
+    study = load_study(name)
+    for scale in Scale:
+        specs = [spec_of(study, key) for key in wanted_keys(study, scale, study.cells, 1)]
+        settings = [spec.model_dump_json(exclude={"name", "tags", "preset"}) for spec in specs]
+        assert len(set(settings)) == len(settings)
+
+
+def test_seeds_come_one_after_the_other_over_all_cells():
+    study = load_study("repo")
+    keys = wanted_keys(study, Scale.CHAINS, study.cells, 2)
+    assert [(key.seed, key.cell) for key in keys] == [(0, "exgrpo-re"), (0, "repo"), (1, "exgrpo-re"), (1, "repo")]
+
+
+def test_a_seed_sets_sampling_and_experience_management():
+    study = load_study("ablations")
+    spec = spec_of(study, RunKey("ablations", Scale.CHAINS, "rho-25", 3))
+    assert (spec.seed, spec.algorithm.seed, spec.algorithm.experience_ratio) == (3, 3, 0.25)
+    assert spec.preset is None or spec.preset == "chains-rho-25"
+
+
+def test_tags_tell_which_run_it_is_and_fit_the_rule_for_tags():
+    for name in study_names():
+        study = load_study(name)
+        for key in wanted_keys(study, Scale.PAPER, study.cells, 8):
+            assert key_from_tags(["mine", *key.tags]) == key
+            assert max(len(tag) for tag in key.tags) <= 40
+
+
+@pytest.mark.parametrize("tags", [(), ("study:ablations",), ("study:a", "scale:moon", "cell:b", "seed:1")])
+def test_other_tags_are_no_run_of_a_study(tags):
+    assert key_from_tags(tags) is None
+
+
+def test_both_units_of_sigma_stand_as_rows_of_their_own():
+    study = load_study("sensitivity")
+    spreads = {
+        cell.name: spec_of(study, RunKey(study.name, Scale.PAPER, cell.name, 0)).algorithm.bucket_spread
+        for cell in study.cells
+    }
+    for row in study.tables[0].rows[1:]:
+        rate, counts = row.cells
+        assert spreads[counts] == spreads[rate] / 8
+
+
+def test_an_unknown_cell_is_refused_with_those_there_are():
+    with pytest.raises(SpecError, match="--cells: expected some of exgrpo-re, repo, got 'x'"):
+        load_study("repo").cell("x")
+
+
+def test_a_cell_without_a_recipe_for_the_scale_has_no_specification():
+    with pytest.raises(LookupError, match="luffy-exgrpo: cannot be run at the scale chains"):
+        spec_of(load_study("main-table"), RunKey("main-table", Scale.CHAINS, "luffy-exgrpo", 0))

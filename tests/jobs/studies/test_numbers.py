@@ -1,0 +1,143 @@
+"""The numbers in the study files are those that the paper prints, and their disagreements are found."""
+
+from collections import Counter
+
+import pytest
+
+from jobs.specs import SpecError
+from jobs.studies.definition import Claim, PaperRow, PaperTable, Reference, Study, load_study, number_of, study_names
+from jobs.studies.numbers import disagreements, find_value, number_rows, setting_gains
+from tests.jobs.studies.paper_source import SourceTable, read_tables
+
+TABLES_WITHOUT_STUDY = ("tab:python-rules",)
+
+
+@pytest.fixture(scope="module")
+def paper(shared_dir) -> str:
+    path = shared_dir / "paper" / "exgrpo_iclr2026.tex"
+    if not path.is_file():
+        pytest.skip(f"No source of the paper at {path}; name its folder with EXGRPO_SHARED.")
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def source_tables(paper) -> list[SourceTable]:
+    return read_tables(paper)
+
+
+def source_of(table: PaperTable, source_tables: list[SourceTable]) -> SourceTable:
+    place = table.place or rf"\label{{{table.name}}}"
+    (found,) = [source for source in source_tables if place in source.environment]
+    return found
+
+
+def printed_rows(study: Study, table: PaperTable) -> Counter[tuple[str, str, tuple[str, ...]]]:
+    rows: dict[tuple[str, str], list[str]] = {}
+    for number in number_rows(study):
+        if number.table == table.name:
+            rows.setdefault((number.group, number.row), []).append(number.printed)
+    return Counter((group, row, tuple(values)) for (group, row), values in rows.items())
+
+
+@pytest.mark.parametrize("name", study_names())
+def test_every_row_of_the_study_stands_in_the_paper_with_the_same_numbers(name, source_tables):
+    study = load_study(name)
+    for table in study.tables:
+        assert printed_rows(study, table) - Counter(source_of(table, source_tables).rows) == Counter()
+
+
+def test_every_row_of_numbers_in_the_paper_belongs_to_a_study(source_tables):
+    held = Counter(
+        row
+        for name in study_names()
+        for table in load_study(name).tables
+        for row in printed_rows(load_study(name), table)
+    )
+    studied = [
+        source
+        for source in source_tables
+        if not any(rf"\label{{{label}}}" in source.environment for label in TABLES_WITHOUT_STUDY)
+    ]
+    assert len(studied) == 10
+    assert Counter(row for source in studied for row in source.rows) - held == Counter()
+
+
+@pytest.mark.parametrize("name", study_names())
+def test_every_claim_is_quoted_word_for_word_and_its_number_is_in_the_quote(name, paper):
+    for claim in load_study(name).claims:
+        assert claim.quote in paper
+        digits = f"{number_of(claim.value):.4f}".rstrip("0").lstrip("+-")
+        assert digits in claim.quote or str(claim.value).replace(",", "{,}").removesuffix("GB") in claim.quote
+
+
+def test_the_only_averages_beyond_rounding_are_gpg_zero_out_of_distribution():
+    found = [
+        own for name in study_names() for own in disagreements(load_study(name)) if "mean of its cells" in own.reason
+    ]
+    beyond = [(own.row, own.column, own.printed, round(own.expected, 2)) for own in found if not own.is_rounding]
+    assert beyond == [("GPG-Zero", "OOD Avg.", 41.6, 53.73)]
+    assert len(found) > len(beyond)
+
+
+def test_the_text_on_easy_questions_differs_from_its_table_by_a_tenth():
+    (found,) = disagreements(load_study("code-analysis"))
+    assert (found.row, found.printed, found.expected) == ("Easy", 11.6, 11.5)
+    assert found.sentence == "the paper prints 11.6, but tab:code_analysis has 11.50"
+
+
+def test_headline_gains_are_means_over_six_settings_luffy_included():
+    study = load_study("headline-gains")
+    gains = setting_gains(study)
+    assert [own.setting for own in gains][:2] == ["Qwen2.5-Math-7B", "Continual RLVR from LUFFY"]
+    assert len(gains) == 6
+    means = {column: sum(own.gains[column] for own in gains) / 6 for column in study.gain_columns}
+    assert {column: round(mean, 1) for column, mean in means.items()} == {"ID gain": 3.5, "OOD gain": 7.6}
+    assert disagreements(study) == []
+
+
+def test_without_luffy_the_headline_would_not_hold():
+    study = load_study("headline-gains")
+    changed = study.model_copy(update={"gains": tuple(own for own in study.gains if "LUFFY" not in own.setting)})
+    assert [own.column for own in disagreements(changed)] == ["ID gain", "OOD gain", "OOD gain"]
+
+
+def test_a_number_that_disagrees_carries_a_note():
+    notes = {(own.row, own.column): own.note for own in number_rows(load_study("main-table")) if own.note}
+    assert notes == {("GPG-Zero", "OOD Avg."): "the paper prints 41.6, but the mean of its cells is 53.73"}
+
+
+def test_numbers_keep_sign_unit_and_decimals():
+    rows = {(own.group, own.row, own.column): own for own in number_rows(load_study("replay-overhead"))}
+    overhead = rows["Qwen2.5-Math-1.5B", "Overhead", "Peak Step (s)"]
+    assert (overhead.value, overhead.printed) == (-10.1, "-10.1%")
+    assert rows["Qwen2.5-Math-7B", "On-Policy", "RAM"].value is None
+    assert rows["Qwen2.5-Math-7B", "ExGRPO", "Peak Step (s)"].printed == "256.00"
+    assert rows["", "Qwen2.5-Math-7B ExGRPO", "stored trajectories"].value == 202011
+
+
+def test_a_cell_is_found_by_its_names_and_a_wrong_name_is_refused():
+    names = {"study": "ablations", "table": "tab:ablation", "row": "On-Policy"}
+    assert find_value(Reference(column="Avg.", **names)) == 45.3
+    with pytest.raises(LookupError, match="no number"):
+        find_value(Reference(column="Avg.", group="nowhere", **names))
+
+
+def test_a_row_of_the_wrong_width_is_refused():
+    with pytest.raises(ValueError, match="expected 2 values in 'a', got 1"):
+        PaperTable(name="t", columns=("x", "y"), rows=(PaperRow(row="a", values=(1.0,)),))
+
+
+def test_a_row_that_names_no_cell_is_refused():
+    table = PaperTable(name="t", columns=("x",), rows=(PaperRow(row="a", values=(1.0,), cells=("b",)),))
+    with pytest.raises(ValueError, match="expected one named 'b'"):
+        Study(name="s", title="t", question="q", cells=(), tables=(table,))
+
+
+def test_an_unknown_study_is_refused_with_those_there_are():
+    with pytest.raises(SpecError, match=r"expected one of ablations, .*, got 'ablation'"):
+        load_study("ablation")
+
+
+def test_a_claim_of_its_own_needs_no_table():
+    claim = Claim(row="r", column="c", value="+3.0", quote="+3.0")
+    assert disagreements(Study(name="s", title="t", question="q", cells=(), claims=(claim,))) == []
