@@ -18,7 +18,7 @@ PATIENCE_SECONDS = 100.0
 
 
 def ray_spec(
-    address: str, num_steps: int = 3, *tags: str, gpus_per_node: int = 1, checkpoint_interval: int = 1000
+    address: str | None, num_steps: int = 3, *tags: str, gpus_per_node: int = 1, checkpoint_interval: int = 1000
 ) -> TrainSpec:
     verl = VerlSpec(num_nodes=1, gpus_per_node=gpus_per_node, ray=RaySpec(address=address))
     return TrainSpec(
@@ -52,6 +52,7 @@ class RayBench(Bench):
         give_up_at = time.monotonic() + PATIENCE_SECONDS
         self.supervisor.look()
         while condition():
+            assert not self.supervisor.is_idle, f"ended before {what}: {self.supervisor._states}"
             assert time.monotonic() < give_up_at, f"waited in vain: {what}; {self.supervisor._states}"
             time.sleep(0.1)
             self.supervisor.look()

@@ -127,6 +127,12 @@ def test_all_waiting_before_a_start_takes_less_than_a_minute():
     assert SILENCE_SECONDS + 2 * 10 < 60
 
 
+def test_submission_without_an_answer_is_no_failure_since_it_may_have_arrived(ray_bench: RayBench):
+    launcher = make_launcher(ray_bench, f"http://127.0.0.1:{free_ports(1)[0]}")
+    launcher.submit()
+    launcher.close()
+
+
 @pytest.mark.parametrize("word", ["/runs/a b", "/runs/$(reboot)", "/runs/a;b", "/runs/a'b", "/runs/ä", "", "a\nb"])
 def test_words_that_a_shell_would_read_otherwise_are_refused(word):
     with pytest.raises(LaunchError, match="--runs-root"):

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 
 from jobs.control import Control
 from jobs.recorder import RunRecorder
@@ -18,6 +19,8 @@ def run_on_ray(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, contro
     sys.stdout.write("The toy speaks.\n")
     if "leaves-orphan" in spec.tags:
         leave_orphan(run)
+    if "starts-ray" in spec.tags:
+        start_ray(run)
     return run_toy(spec, run, recorder, control)
 
 
@@ -30,6 +33,15 @@ print(orphan.pid)
 """
     pid = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True).stdout
     (run.path / "orphan.pid").write_bytes(pid)
+
+
+def start_ray(run: RunDirectory) -> None:
+    """A Ray of this process alone, with a worker that is busy for long."""
+    import ray
+
+    context = ray.init(num_cpus=1, include_dashboard=False, object_store_memory=80_000_000)
+    ray.remote(lambda: time.sleep(600)).remote()
+    (run.path / "session").write_text(context.address_info["session_dir"])
 
 
 if __name__ == "__main__":
