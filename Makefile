@@ -11,11 +11,16 @@ WORKERS ?= 2
 SHORT_learning := --seeds 1 --steps 20 --out $(VENV)/learning-short.json
 BENCHMARKS := $(notdir $(basename $(shell grep -l __main__ bench/*.py)))
 PINS := pyproject.toml constraints.txt
+VERL_VENV := .venv-verl
+VERL_BIN := $(VERL_VENV)/bin
+VERL_PIP := $(VERL_BIN)/python -m pip -qq --no-input --disable-pip-version-check
+HAS_GPU := $(filter-out 0,$(GPU))
+VERL_PINS := constraints-verl-$(if $(HAS_GPU),gpu,cpu).txt
 
 export HF_HUB_DISABLE_TELEMETRY := 1
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false
 
-.PHONY: help demo test check bench format install install-dev tools clean
+.PHONY: help demo test test-verl check bench format install install-dev verl-env tools clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -24,8 +29,13 @@ demo: $(VENV)/.installed  ## Train a tiny model with ExGRPO and Dr.GRPO, then sh
 	@$(BIN)/exgrpo demo $(if $(filter-out 0,$(HEADLESS)),--headless)
 
 test: $(VENV)/.installed-dev tools  ## Run all tests; exgrpo_core must be covered to 95% (ARGS="..." goes to pytest)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile \
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m 'not verl' \
 		--cov=exgrpo_core --cov-report=term:skip-covered --cov-fail-under=95 $(ARGS)
+	@$(if $(ARGS),true,$(MAKE) test-verl)
+
+# One process: a local Ray at a time, and each wants both cores.
+test-verl: $(VERL_VENV)/.installed-dev  ## Run verl for real on the CPU: part of `make test`, about ten minutes
+	@OMP_NUM_THREADS=1 $(VERL_BIN)/python -m pytest -q -m verl tests/jobs/engines/verl_ray
 
 check: $(VENV)/.installed-dev  ## Check format, lint, types and import contracts
 	@failed=0; \
@@ -49,26 +59,49 @@ format: $(VENV)/.installed-dev  ## Format the code and mend what lint can mend
 install: $(VENV)/.installed  ## Make .venv and install the workbench into it
 install-dev: $(VENV)/.installed-dev  ## The same with everything that tests and checks need
 
+verl-env: $(VERL_VENV)/.installed  ## Make .venv-verl for the verl engine (GPU=1: verl's pairing for NVIDIA GPUs, with vLLM)
+
 tools:  ## Install Chromium and PostgreSQL for the tests, where missing and allowed
 	@.ci/tools
 
-clean:  ## Remove .venv, caches and build products; runs stay
-	@rm -rf $(VENV) build dist htmlcov .coverage .coverage.* *.egg-info
+clean:  ## Remove .venv, .venv-verl, caches and build products; runs stay
+	@rm -rf $(VENV) $(VERL_VENV) build dist htmlcov .coverage .coverage.* *.egg-info
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A candidate may be on PATH and yet not run (a pyenv shim of a version that is not selected), so each is tried.
-$(BIN)/python:
-	@for candidate in $(PYTHON) python3 python3.12 python3.11 python; do \
-		if "$$candidate" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' \
+define make_environment
+	@for candidate in $(PYTHON) $(1); do \
+		if "$$candidate" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info[:2] not in ($(2)))' \
 			>/dev/null 2>&1; then found="$$candidate"; break; fi; \
 	done; \
 	if [ -z "$${found:-}" ]; then \
-		echo "No Python 3.11 or 3.12 with venv runs from PATH: install one, or name it with PYTHON=/path/to/python3.12." >&2; \
+		echo "No Python $(3) with venv runs from PATH: install one, or name it with PYTHON=/path/to/python3.12." >&2; \
 		exit 1; \
 	fi; \
-	echo "Making $(VENV) with $$("$$found" --version)"; \
-	"$$found" -m venv $(VENV)
+	echo "Making $(4) with $$("$$found" --version)"; \
+	"$$found" -m venv $(4)
+endef
+
+comma := ,
+ANY_PYTHON := (3$(comma) 11)$(comma) (3$(comma) 12)
+
+$(BIN)/python:
+	$(call make_environment,python3 python3.12 python3.11 python,$(ANY_PYTHON),3.11 or 3.12,$(VENV))
+
+$(VERL_BIN)/python:
+	$(if $(HAS_GPU),\
+		$(call make_environment,python3.12 python3,(3$(comma) 12)$(comma),3.12,$(VERL_VENV)),\
+		$(call make_environment,python3 python3.12 python3.11 python,$(ANY_PYTHON),3.11 or 3.12,$(VERL_VENV)))
+
+$(VERL_VENV)/.installed: pyproject.toml $(VERL_PINS) | $(VERL_BIN)/python
+	@echo "Installing the verl engine into $(VERL_VENV) by $(VERL_PINS) (some minutes the first time)"
+	@$(VERL_PIP) install -c $(VERL_PINS) -e '.[verl]' $(if $(HAS_GPU),vllm)
+	@touch $@
+
+$(VERL_VENV)/.installed-dev: $(VERL_VENV)/.installed
+	@$(VERL_PIP) install -c $(VERL_PINS) pytest pytest-timeout
+	@touch $@
 
 $(VENV)/.installed: $(PINS) | $(BIN)/python
 	@echo "Installing the workbench into $(VENV) (a few minutes the first time)"

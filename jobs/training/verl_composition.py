@@ -22,8 +22,8 @@ from jobs.training.run_data import open_data, open_reward
 
 logger = logging.getLogger(__name__)
 
-CPU_VARIABLES = {"VERL_PLATFORM": "cpu", "VERL_ENGINE_DEVICE": "cuda", "OMP_NUM_THREADS": "1"}
-"""What tells verl that there is no GPU: its platform, and under which device its engines are registered."""
+CPU_VARIABLES = {"VERL_PLATFORM": "cpu", "VERL_ENGINE_DEVICE": "cuda", "OMP_NUM_THREADS": "1", "TQ_NUM_THREADS": "1"}
+"""What tells verl that there is no GPU: its platform, under which device its engines are registered, and threads."""
 
 
 def run_training(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: Control) -> RunStatus:
@@ -54,9 +54,9 @@ def open_parts(spec: TrainSpec, run: RunDirectory) -> Iterator[RunParts]:
         EngineError: The model cannot be used.
     """
     # verl reads its platform from the environment when it is imported.
-    from jobs.engines.verl_ray.config import compose_config, engine_words
+    from jobs.engines.verl_ray.config import compose_config
     from jobs.engines.verl_ray.engine import VerlEngine
-    from jobs.engines.verl_ray.overrides import verl_overrides
+    from jobs.engines.verl_ray.overrides import engine_words, verl_overrides
     from jobs.engines.verl_ray.session import open_trainer
 
     data = open_data(spec)

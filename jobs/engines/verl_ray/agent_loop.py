@@ -10,7 +10,8 @@ from uuid import uuid4
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput, register
 
-AGENT_NAME = "exgrpo_prompt_tokens"
+from jobs.engines.verl_ray.overrides import AGENT_NAME
+
 MAX_SEED = 2**31
 
 

@@ -22,7 +22,7 @@ from jobs.engines.verl_ray.hf_sampling import SampleRequest, sample_responses
 logger = logging.getLogger(__name__)
 
 ROLLOUT_NAME = "hf"
-GATHER_SECONDS = 0.02
+GATHER_SECONDS = 0.05
 MAX_CONCURRENCY = 10_000
 MAX_BATCH_ROWS = 256
 STATELESS_CALLS = (
@@ -96,9 +96,14 @@ class HfServer:
     async def _serve(self) -> None:
         while True:
             batch = [await self._waiting.get()]
-            await asyncio.sleep(GATHER_SECONDS)
-            while not self._waiting.empty() and len(batch) < MAX_BATCH_ROWS:
-                batch.append(self._waiting.get_nowait())
+            num_seen = 0
+            # A step's requests come one after the other; batches of the same rows round the same way.
+            while num_seen != len(batch) < MAX_BATCH_ROWS:
+                num_seen = len(batch)
+                await asyncio.sleep(GATHER_SECONDS)
+                while not self._waiting.empty() and len(batch) < MAX_BATCH_ROWS:
+                    batch.append(self._waiting.get_nowait())
+            batch.sort(key=lambda waiting: waiting[0].seed)
             requests = [request for request, _ in batch]
             try:
                 sampled = await asyncio.to_thread(sample_responses, self._model, requests)

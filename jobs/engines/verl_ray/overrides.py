@@ -5,12 +5,59 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from exgrpo_core.config import ExGRPOConfig, LossAggregation
-from jobs.specs import TrainSpec
+from jobs.specs import SpecError, TrainSpec
 
 VERL_FOLDER = "verl"
-"""Folder of a run directory for what verl itself reads and writes."""
+"""Folder of a run directory for what verl itself writes."""
+AGENT_NAME = "exgrpo_prompt_tokens"
+"""The agent loop that generates from a question's own prompt tokens."""
+SETUP_MODULE = "jobs.engines.verl_ray.worker_setup"
 REWARD_MODULE = "pkg://jobs.engines.verl_ray.reward"
+REWARD_MODEL_MODULE = "pkg://jobs.engines.verl_ray.reward_model"
 REWARD_FUNCTION = "compute_score"
+
+FIELD_OF_SETTING = {
+    "data.train_files": "data.source",
+    "data.val_files": "data.num_held_out",
+    "data.train_batch_size": "algorithm.batch_size",
+    "data.max_prompt_length": "algorithm.max_prompt_tokens",
+    "data.max_response_length": "algorithm.max_response_tokens",
+    "actor_rollout_ref.model.path": "model.source",
+    "actor_rollout_ref.actor.strategy": "verl.strategy",
+    "actor_rollout_ref.actor.ppo_mini_batch_size": "algorithm.mini_batch_size",
+    "actor_rollout_ref.actor.ppo_max_token_len_per_gpu": "verl.max_tokens_per_gpu",
+    "actor_rollout_ref.actor.clip_ratio": "algorithm.clip_epsilon",
+    "actor_rollout_ref.actor.clip_ratio_low": "algorithm.clip_epsilon",
+    "actor_rollout_ref.actor.clip_ratio_high": "algorithm.clip_epsilon",
+    "actor_rollout_ref.actor.loss_agg_mode": "algorithm.loss_aggregation",
+    "actor_rollout_ref.actor.loss_scale_factor": "algorithm.loss_scale",
+    "actor_rollout_ref.actor.entropy_coeff": "algorithm.entropy_coefficient",
+    "actor_rollout_ref.actor.use_kl_loss": "algorithm.kl_coefficient",
+    "actor_rollout_ref.actor.kl_loss_coef": "algorithm.kl_coefficient",
+    "actor_rollout_ref.actor.optim.lr": "optim.learning_rate",
+    "actor_rollout_ref.actor.optim.lr_warmup_steps": "optim.warmup_steps",
+    "actor_rollout_ref.actor.optim.weight_decay": "optim.weight_decay",
+    "actor_rollout_ref.actor.optim.betas": "optim.beta1",
+    "actor_rollout_ref.actor.optim.clip_grad": "optim.max_gradient_norm",
+    "actor_rollout_ref.rollout.name": "verl.rollout",
+    "actor_rollout_ref.rollout.n": "algorithm.rollouts_per_question",
+    "actor_rollout_ref.rollout.temperature": "algorithm.temperature",
+    "actor_rollout_ref.rollout.tensor_model_parallel_size": "verl.tensor_parallel",
+    "actor_rollout_ref.rollout.gpu_memory_utilization": "verl.gpu_memory_utilization",
+    "actor_rollout_ref.rollout.val_kwargs.temperature": "validation.temperature",
+    "actor_rollout_ref.rollout.val_kwargs.n": "validation.samples_per_question",
+    "algorithm.norm_adv_by_std_in_grpo": "algorithm.normalize_by_std",
+    "reward.reward_model.model_path": "reward_model.source",
+    "trainer.nnodes": "verl.num_nodes",
+    "trainer.n_gpus_per_node": "verl.gpus_per_node",
+    "trainer.total_training_steps": "num_steps",
+    "trainer.total_epochs": "num_steps",
+    "trainer.test_freq": "validation.interval",
+    "trainer.save_freq": "checkpoint_interval",
+    "trainer.max_actor_ckpt_to_keep": "num_checkpoints_kept",
+    "trainer.device": "model.device",
+}
+"""Settings of verl that a field of the specification decides: overriding one would contradict what is recorded."""
 
 Value = str | int | float | bool | None | Sequence[str | float]
 
@@ -25,19 +72,16 @@ _MODEL = "actor_rollout_ref.model"
 _ROLLOUT = "actor_rollout_ref.rollout"
 
 
-def training_file(run_path: Path) -> Path:
-    """Return where the questions to train on stand, in verl's schema."""
-    return run_path / VERL_FOLDER / "training.parquet"
-
-
-def held_out_file(run_path: Path) -> Path:
-    """Return where the held-out questions stand, in verl's schema."""
-    return run_path / VERL_FOLDER / "held-out.parquet"
-
-
-def checkpoints_folder(run_path: Path) -> Path:
-    """Return where verl keeps its checkpoints, `global_step_N`."""
-    return run_path / VERL_FOLDER / "checkpoints"
+def engine_words(spec: TrainSpec) -> list[str]:
+    """Return what this engine itself needs, whatever the specification says."""
+    rows = 4 * spec.algorithm.batch_size * spec.algorithm.rollouts_per_question
+    return [
+        f"{_MODEL}.external_lib={SETUP_MODULE}",
+        f"{_ROLLOUT}.agent.default_agent_loop={AGENT_NAME}",
+        f"{_ROLLOUT}.calculate_log_probs=True",
+        f"transfer_queue.backend.SimpleStorage.total_storage_size={max(rows, 10_000)}",
+        "trainer.v1.trainer_mode=sync",
+    ]
 
 
 def verl_overrides(spec: TrainSpec, run_path: Path, model_path: str | None = None) -> list[str]:
@@ -46,7 +90,7 @@ def verl_overrides(spec: TrainSpec, run_path: Path, model_path: str | None = Non
     `model_path` stands in for models that are made on this machine.
     """
     settings = (
-        _data_settings(spec, run_path)
+        _data_settings(spec)
         | _model_settings(spec, model_path or spec.model.source)
         | _actor_settings(spec)
         | _optimizer_settings(spec)
@@ -55,8 +99,24 @@ def verl_overrides(spec: TrainSpec, run_path: Path, model_path: str | None = Non
         | _trainer_settings(spec, run_path)
         | (_cpu_settings(spec) if spec.model.device == "cpu" else {})
     )
-    engine = ["model_engine=megatron"] if spec.verl.strategy == "megatron" else []
-    return [*engine, *(f"{key}={render_value(value)}" for key, value in settings.items()), *spec.verl.overrides]
+    megatron = ["model_engine=megatron"] if spec.verl.strategy == "megatron" else []
+    return [*megatron, *(f"{key}={render_value(value)}" for key, value in settings.items()), *spec.verl.overrides]
+
+
+def check_own_overrides(spec: TrainSpec) -> None:
+    """Refuse overrides of what a field of the specification decides.
+
+    Raises:
+        SpecError: One sentence each, naming the field to set.
+    """
+    keys = [word.partition("=")[0].lstrip("+~") for word in spec.verl.overrides]
+    problems = [
+        f"{key}: is decided by {FIELD_OF_SETTING[key]}; set that field instead."
+        for key in keys
+        if key in FIELD_OF_SETTING
+    ]
+    if problems:
+        raise SpecError(" ".join(problems))
 
 
 def render_value(value: Value) -> str:
@@ -79,19 +139,15 @@ def _render_text(text: str) -> str:
     return f"'{escaped}'"
 
 
-def _data_settings(spec: TrainSpec, run_path: Path) -> dict[str, Value]:
+def _data_settings(spec: TrainSpec) -> dict[str, Value]:
+    """Return the sizes; verl loads no data, since questions come from the algorithm."""
     config = spec.algorithm
     return {
-        "data.train_files": str(training_file(run_path)),
-        "data.val_files": str(held_out_file(run_path) if spec.data.num_held_out else training_file(run_path)),
+        "data.train_files": spec.data.source,
+        "data.val_files": spec.data.source,
         "data.train_batch_size": config.batch_size,
-        "data.gen_batch_size": 1,
         "data.max_prompt_length": config.max_prompt_tokens,
         "data.max_response_length": config.max_response_tokens,
-        "data.shuffle": False,
-        "data.seed": spec.seed,
-        "data.truncation": "error",
-        "data.dataloader_num_workers": 0,
     }
 
 
@@ -169,36 +225,44 @@ def _rollout_settings(spec: TrainSpec) -> dict[str, Value]:
 
 
 def _reward_settings(spec: TrainSpec) -> dict[str, Value]:
+    function = "reward.custom_reward_function"
     if spec.reward_model is None:
         return {
-            "reward.custom_reward_function.path": REWARD_MODULE,
-            "reward.custom_reward_function.name": REWARD_FUNCTION,
-            "+reward.custom_reward_function.reward_kwargs.requires_think_end": spec.data.requires_think_end,
+            f"{function}.path": REWARD_MODULE,
+            f"{function}.name": REWARD_FUNCTION,
+            f"+{function}.reward_kwargs.requires_think_end": spec.data.requires_think_end,
         }
+    model, served = "reward.reward_model", "reward.reward_model.rollout"
     return {
-        "reward.reward_model.enable": True,
-        "reward.reward_model.model_path": spec.reward_model.source,
-        "reward.reward_model.rollout.name": "vllm",
-        "reward.reward_model.rollout.tensor_model_parallel_size": 1,
-        "reward.reward_model.rollout.gpu_memory_utilization": spec.reward_model.gpu_memory_utilization,
-        "reward.reward_model.rollout.prompt_length": spec.sequence_tokens,
-        "reward.reward_model.rollout.response_length": 1,
+        f"{function}.path": REWARD_MODEL_MODULE,
+        f"{function}.name": REWARD_FUNCTION,
+        f"+{function}.reward_kwargs.model": spec.reward_model.source,
+        f"{model}.enable": True,
+        f"{model}.model_path": spec.reward_model.source,
+        # On the policy's GPUs verl would score after all rollouts, in a step of its own trainer's.
+        f"{model}.enable_resource_pool": True,
+        f"{model}.nnodes": 1,
+        f"{model}.n_gpus_per_node": spec.reward_model.num_gpus,
+        f"{served}.name": "vllm",
+        f"{served}.tensor_model_parallel_size": 1,
+        f"{served}.gpu_memory_utilization": spec.reward_model.gpu_memory_utilization,
+        f"{served}.free_cache_engine": False,
+        f"{served}.prompt_length": spec.sequence_tokens,
+        f"{served}.response_length": 1,
     }
 
 
 def _trainer_settings(spec: TrainSpec, run_path: Path) -> dict[str, Value]:
-    has_held_out = spec.data.num_held_out > 0
+    """Return sizes and names; evaluations, checkpoints and resuming are the training loop's, as in every engine."""
     return {
         "trainer.nnodes": spec.verl.num_nodes,
         "trainer.n_gpus_per_node": spec.verl.gpus_per_node,
         "trainer.total_training_steps": spec.num_steps,
-        "trainer.total_epochs": spec.num_steps,
-        "trainer.val_before_train": has_held_out,
-        "trainer.test_freq": spec.validation.interval if has_held_out and spec.validation.interval else -1,
-        "trainer.save_freq": spec.checkpoint_interval,
-        "trainer.max_actor_ckpt_to_keep": spec.num_checkpoints_kept,
-        "trainer.default_local_dir": str(checkpoints_folder(run_path)),
-        "trainer.resume_mode": "auto",
+        "trainer.val_before_train": False,
+        "trainer.test_freq": -1,
+        "trainer.save_freq": -1,
+        "trainer.resume_mode": "disable",
+        "trainer.default_local_dir": str(run_path / VERL_FOLDER),
         "trainer.project_name": "exgrpo",
         "trainer.experiment_name": run_path.name,
         "trainer.logger": ["console"],

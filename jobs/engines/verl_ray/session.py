@@ -20,7 +20,11 @@ logger = logging.getLogger(__name__)
 
 CLUSTER_VARIABLE = "RAY_ADDRESS"
 """Set by Ray in jobs that were submitted to a cluster."""
-FORWARDED_VARIABLES = ("VERL_PLATFORM", "VERL_ENGINE_DEVICE", "OMP_NUM_THREADS", "HF_HUB_OFFLINE", "HF_HOME")
+QUIET_VARIABLES = {"PYTHONWARNINGS": "ignore::UserWarning:verl.workers.engine"}
+"""Every process of verl warns of each training engine that is not installed."""
+FORWARDED_VARIABLES = (
+    "VERL_PLATFORM", "VERL_ENGINE_DEVICE", "OMP_NUM_THREADS", "TQ_NUM_THREADS", "HF_HUB_OFFLINE", "HF_HOME",
+)  # fmt: skip
 """What Ray's processes need to know of this process's environment."""
 
 
@@ -61,7 +65,9 @@ def ray_session(config: DictConfig) -> Iterator[None]:
 def _init_options(config: DictConfig) -> dict[str, Any]:
     """Return the options of `ray.init`, verl's defaults for its workers' environment included."""
     runtime_env = get_ppo_ray_runtime_env(config)
-    runtime_env["env_vars"] |= {name: os.environ[name] for name in FORWARDED_VARIABLES if name in os.environ}
+    runtime_env["env_vars"] |= QUIET_VARIABLES | {
+        name: os.environ[name] for name in FORWARDED_VARIABLES if name in os.environ
+    }
     runtime_env["env_vars"]["TRANSFER_QUEUE_ENABLE"] = "1"
     own: dict[str, Any] = OmegaConf.to_container(config.ray_kwargs.get("ray_init", {}), resolve=True)
     if CLUSTER_VARIABLE in os.environ:

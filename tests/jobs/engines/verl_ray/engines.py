@@ -1,0 +1,52 @@
+"""verl engines on the tiny random model of the embedded engine's tests; verl itself is imported when one is opened."""
+
+import dataclasses
+import os
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+
+from jobs.specs import TrainSpec, parse_spec
+from jobs.training.verl_composition import CPU_VARIABLES
+from tests.jobs.engines.embedded.engines import CONFIG
+from tests.jobs.engines.tiny_models import END, build_model, tiny_tokenizer
+
+REWARD_FILE = Path(__file__).parent / "even_reward.py"
+LEARNING_RATE = 2e-3
+
+
+def tiny_spec(model: Path, num_ranks: int, **changes) -> TrainSpec:
+    algorithm = dataclasses.asdict(dataclasses.replace(CONFIG, **changes))
+    content = {
+        "engine": "verl",
+        "model": {"source": str(model), "device": "cpu"},
+        "verl": {"gpus_per_node": num_ranks, "rollout": "hf"},
+        "algorithm": algorithm,
+        "optim": {"learning_rate": LEARNING_RATE},
+    }
+    return parse_spec(content, "test")
+
+
+def save_tiny_model(folder: Path) -> Path:
+    build_model("qwen2_tied").save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return folder
+
+
+@contextmanager
+def open_engine(folder: Path, num_ranks: int, **changes):
+    """Give an engine on so many ranks, and end its Ray afterwards."""
+    os.environ.update(CPU_VARIABLES)
+    with warnings.catch_warnings():
+        # verl and Ray warn of libraries that are not there and of what they themselves will change.
+        warnings.simplefilter("ignore")
+        from jobs.engines.verl_ray.config import compose_config
+        from jobs.engines.verl_ray.engine import VerlEngine
+        from jobs.engines.verl_ray.overrides import engine_words, verl_overrides
+        from jobs.engines.verl_ray.session import open_trainer
+
+        spec = tiny_spec(save_tiny_model(folder / "model"), num_ranks, **changes)
+        words = [*engine_words(spec), *verl_overrides(spec, folder / "run")]
+        words.append(f"reward.custom_reward_function.path={REWARD_FILE}")
+        with open_trainer(compose_config(words)) as trainer:
+            yield VerlEngine(trainer, tiny_tokenizer(), [END], spec.algorithm, seed=0)

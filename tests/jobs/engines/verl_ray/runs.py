@@ -1,0 +1,121 @@
+"""Whole runs of the verl engine in processes of their own, as the supervisor starts them."""
+
+import os
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import psutil
+
+from jobs.attempt_files import read_heartbeat, read_outcome
+from jobs.run_directory import RunDirectory
+from jobs.specs import parse_spec
+from jobs.spool_reader import SpoolReader
+
+MARK = "EXGRPO_TEST_MARK"
+"""Environment variable that every process of a run inherits, Ray's included."""
+NUM_STEPS = 12
+START_SECONDS = 400
+LEAVE_SECONDS = 30
+
+
+def new_run(root: Path, num_ranks: int = 1, experience_ratio: float = 0.5) -> RunDirectory:
+    content = {
+        "engine": "verl",
+        "model": {"device": "cpu"},
+        "data": {"num_questions": 24, "num_held_out": 4, "max_operations": 5},
+        "verl": {"gpus_per_node": num_ranks, "rollout": "hf"},
+        "algorithm": {
+            "batch_size": 8,
+            "mini_batch_size": 4,
+            "rollouts_per_question": 4,
+            "max_prompt_tokens": 64,
+            "max_response_tokens": 64,
+            "experience_ratio": experience_ratio,
+            "start_pass_rate": 0.05,
+            "loss_scale": 8.0,
+        },
+        "optim": {"learning_rate": 2e-4},
+        "num_steps": NUM_STEPS,
+        "validation": {"interval": None, "samples_per_question": 2, "num_training_questions": 2},
+        "checkpoint_interval": 5,
+    }
+    return RunDirectory.create(root, parse_spec(content, "test"))
+
+
+def start_worker(run: RunDirectory) -> tuple[subprocess.Popen, str]:
+    """Start the run's next attempt; return its process and the mark that all its processes bear."""
+    attempt = run.claim_attempt()
+    mark = uuid.uuid4().hex
+    command = [sys.executable, "-m", "jobs.worker", str(run.path), str(attempt)]
+    with run.log_path.open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | {MARK: mark})
+    return process, mark
+
+
+def work(run: RunDirectory) -> str:
+    """Run an attempt to its end and return its status; nothing of it may be left afterwards."""
+    process, mark = start_worker(run)
+    process.wait(timeout=START_SECONDS)
+    assert processes_left(mark) == [], "processes of the run are left"
+    outcome = read_outcome(run.attempt_path(run.newest_attempt()))
+    assert outcome is not None, run.log_path.read_text()[-3000:]
+    return str(outcome.status) if not outcome.reason else f"{outcome.status}: {outcome.reason}"
+
+
+def work_until(run: RunDirectory, step: int) -> str:
+    """Run an attempt, ask it to stop once it has done `step`, and return its status."""
+    process, mark = start_worker(run)
+    attempt_path = run.attempt_path(run.newest_attempt())
+    until = time.monotonic() + START_SECONDS
+    while process.poll() is None and time.monotonic() < until:
+        heartbeat = read_heartbeat(attempt_path)
+        if heartbeat is not None and heartbeat.step >= step:
+            run.request_stop()
+            break
+        time.sleep(0.2)
+    process.wait(timeout=START_SECONDS)
+    run.clear_stop()
+    assert processes_left(mark) == [], "processes of the run are left"
+    return str(read_outcome(attempt_path).status)
+
+
+def processes_left(mark: str) -> list[str]:
+    """Return command lines of processes that bear the mark, after a moment to go."""
+    until = time.monotonic() + LEAVE_SECONDS
+    while (found := _marked(mark)) and time.monotonic() < until:
+        time.sleep(0.2)
+    return found
+
+
+def _marked(mark: str) -> list[str]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(" ".join(process.cmdline()))
+        except psutil.Error:
+            continue
+    return found
+
+
+def steps_of(run: RunDirectory) -> dict[int, dict]:
+    """Return the newest event of every step."""
+    batch = SpoolReader(run).read(max_steps=1000)
+    assert batch.faults == []
+    return {event["step"]: event for event in batch.events if event["kind"] == "step"}
+
+
+def draws_of(event: dict) -> dict:
+    """Return what was drawn and chosen in a step."""
+    rows = event["trajectories"]
+    return {
+        "questions": [row["question_index"] for row in rows],
+        "texts": [row["text"] for row in rows],
+        "rewards": [row["reward"] for row in rows],
+        "buckets": event["buckets"],
+        "replays": [(row["question_index"], row["trajectory_id"]) for row in event["replays"]],
+        "buffer_events": event["buffer_events"],
+    }

@@ -1,0 +1,192 @@
+"""The engine contract on verl's workers, parity with the embedded engine, and what is refused."""
+
+import contextlib
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from exgrpo_core.engine import RolloutRequest
+from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
+from jobs.engines.errors import EngineError
+from tests.jobs.engines.contract import PolicyEngineContract, stored, training_rows
+from tests.jobs.engines.embedded.engines import CONFIG, make_engine, make_questions
+from tests.jobs.engines.verl_ray.engines import open_engine
+from tests.jobs.engines.verl_ray.parity import embedded_gradient, make_mini_batch, verl_gradient
+
+pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(600)]
+
+TOLERANCE = 1e-5
+OBJECTIVES = {
+    "experiential": CONFIG.objective_settings(is_started=True),
+    "clipped, with entropy bonus": dataclasses.replace(
+        CONFIG, entropy_coefficient=0.01, experience_ratio=0.0
+    ).objective_settings(is_started=True),
+    "token mean, unshaped": dataclasses.replace(
+        CONFIG, shapes_policy=False, loss_aggregation="token_mean"
+    ).objective_settings(is_started=True),
+}
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["1-rank", "2-ranks"])
+def running(request, tmp_path_factory):
+    """An engine whose Ray runs for all tests of a number of ranks, and the checkpoint of its first state."""
+    folder = tmp_path_factory.mktemp(f"ranks-{request.param}")
+    with open_engine(folder, request.param) as engine:
+        engine.save(folder / "first")
+        yield engine, folder / "first"
+
+
+@pytest.fixture
+def engine(running):
+    engine, first = running
+    engine.restore(first)
+    return engine
+
+
+@pytest.fixture
+def config():
+    return CONFIG
+
+
+@pytest.fixture
+def questions():
+    return make_questions()
+
+
+class TestVerlEngine(PolicyEngineContract):
+    """The contract of every engine."""
+
+
+@pytest.fixture(params=[False, True], ids=["padded", "packed"])
+def packing(request, monkeypatch):
+    """Whether verl lays sequences end to end; its workers take the switch from each batch."""
+    from jobs.engines.verl_ray import trainer
+
+    queue_rows = trainer.queue_rows
+
+    @contextlib.contextmanager
+    def queue_with_switch(rows, num_ranks):
+        with queue_rows(rows, num_ranks) as queued:
+            queued.meta.extra_info["use_remove_padding"] = request.param
+            yield queued
+
+    monkeypatch.setattr(trainer, "queue_rows", queue_with_switch)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.usefixtures("packing")
+def test_loss_and_gradient_are_those_of_the_embedded_engine(engine, name, tmp_path):
+    mini_batch = make_mini_batch()
+    metrics, gradient = verl_gradient(engine, mini_batch, OBJECTIVES[name], tmp_path)
+    expected_metrics, expected = embedded_gradient(mini_batch, OBJECTIVES[name])
+    assert gradient.keys() == expected.keys()
+    assert all(torch.allclose(gradient[key], expected[key], atol=TOLERANCE) for key in expected)
+    for key in expected_metrics.keys() - {"sampler/log_prob_gap", "sampler/log_prob_gap_max"}:
+        assert metrics[key] == pytest.approx(expected_metrics[key], rel=TOLERANCE, abs=TOLERANCE), key
+
+
+@pytest.mark.usefixtures("packing")
+def test_scores_are_those_of_the_embedded_engine(engine, questions):
+    other = make_engine()
+    candidates = stored(other.rollout([RolloutRequest(question, 3) for question in questions]))
+    mine, theirs = engine.entropies(*candidates), other.entropies(*candidates)
+    for one, two in zip((*mine.log_probs, *mine.entropies), (*theirs.log_probs, *theirs.entropies), strict=True):
+        np.testing.assert_allclose(one, two, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("num_rows", [1, 3])
+def test_any_number_of_rows_works_on_any_number_of_ranks(engine, questions, num_rows):
+    (group,) = engine.rollout([RolloutRequest(questions[0], num_rows)])
+    assert len(engine.entropies(*stored([group])).log_probs) == num_rows
+    mini_batch = MiniBatch(training_rows([group], [1.0] * num_rows), 0)
+    metrics = engine.update([mini_batch], OBJECTIVES["experiential"])
+    assert metrics["optim/num_updated_tokens"] == sum(own.token_ids.size for own in group.trajectories)
+
+
+def test_mini_batch_without_advantage_changes_nothing_but_moments(engine, questions):
+    groups = engine.rollout([RolloutRequest(question, 2) for question in questions[:2]])
+    metrics = engine.update([MiniBatch(training_rows(groups, [0.0] * 4), 0)], OBJECTIVES["experiential"])
+    assert metrics["optim/gradient_norm"] == 0.0
+    assert metrics["optim/num_updated_tokens"] == 0.0
+
+
+def test_restored_engine_draws_and_learns_what_the_saved_one_did(engine, questions, tmp_path):
+    def go_on():
+        groups = engine.rollout([RolloutRequest(question, 4) for question in questions])
+        rows = training_rows(groups, [1.0, -0.5, -0.5, 0.0] * len(groups))
+        metrics = engine.update([MiniBatch(rows, 0)], OBJECTIVES["experiential"])
+        return [own.token_ids.tolist() for group in groups for own in group.trajectories], metrics["loss/total"]
+
+    go_on()
+    engine.save(tmp_path)
+    tokens, loss = go_on()
+    engine.restore(tmp_path)
+    again, same_loss = go_on()
+    assert again == tokens
+    assert same_loss == pytest.approx(loss, abs=TOLERANCE)
+
+
+def test_evaluation_depends_on_its_seed_alone_and_disturbs_no_rollout(engine, questions, running):
+    def evaluate(seed):
+        responses = engine.generate_for_evaluation(questions[:3], 2, 0.6, 8, seed)
+        assert [len(own) for own in responses] == [2, 2, 2]
+        return [response.token_ids.tolist() for own in responses for response in own]
+
+    first = evaluate(1)
+    tokens = [own.token_ids.tolist() for own in engine.rollout([RolloutRequest(questions[0], 4)])[0].trajectories]
+    assert evaluate(1) == first
+    assert evaluate(2) != first
+    engine.restore(running[1])
+    again = engine.rollout([RolloutRequest(questions[0], 4)])[0].trajectories
+    assert [own.token_ids.tolist() for own in again] == tokens
+
+
+def test_what_does_not_reach_the_loss_is_an_error_with_the_numbers(engine, questions, monkeypatch):
+    from jobs.engines.verl_ray import trainer
+
+    groups = engine.rollout([RolloutRequest(question, 2) for question in questions[:2]])
+    mini_batch = MiniBatch(training_rows(groups, [1.0, -1.0] * 2, is_replayed=True), 2)
+    send = trainer.queue_rows
+
+    def forget_replay(rows, num_ranks):
+        for row in rows:
+            row.columns["is_replayed"] = torch.zeros_like(row.columns["is_replayed"])
+        return send(rows, num_ranks)
+
+    def keep_counts(rows, num_ranks):
+        copies = [dataclasses.replace(row, columns=dict(row.columns)) for row in rows]
+        return forget_replay(copies, num_ranks)
+
+    monkeypatch.setattr(trainer, "queue_rows", keep_counts)
+    num_tokens = mini_batch.num_tokens
+    with pytest.raises(EngineError, match=rf"num_fresh = {num_tokens}\.0, expected 0 of 4 rows"):
+        engine.update([mini_batch], OBJECTIVES["experiential"])
+
+
+def test_other_tokens_than_were_stored_are_an_error(engine, questions, monkeypatch):
+    from jobs.engines.verl_ray import rows
+
+    (group,) = engine.rollout([RolloutRequest(questions[0], 2)])
+    as_columns = rows.TokenRow.as_columns
+
+    def retokenize(row):
+        columns = as_columns(row)
+        columns["input_ids"][-1] = (columns["input_ids"][-1] + 1) % 7
+        return columns
+
+    monkeypatch.setattr(rows.TokenRow, "as_columns", retokenize)
+    with pytest.raises(EngineError, match="tokens must never be made again from text"):
+        engine.entropies(*stored([group]))
+
+
+def test_too_long_prompt_and_foreign_checkpoint_are_refused(engine, questions, tmp_path):
+    long = dataclasses.replace(questions[0], prompt_ids=np.arange(17, dtype=np.int32))
+    with pytest.raises(EngineError, match="the prompt has 17 tokens, expected 1 to max_prompt_tokens"):
+        engine.rollout([RolloutRequest(long, 2)])
+    (tmp_path / "engine.json").write_text('{"num_rollout_calls": 0, "num_ranks": 7}')
+    with pytest.raises(EngineError, match="saved by 7 GPUs, but this run has"):
+        engine.restore(tmp_path)
+    with pytest.raises(EngineError, match=r"engine\.json: is missing or damaged"):
+        engine.restore(tmp_path / "nothing")

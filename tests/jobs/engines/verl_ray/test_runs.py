@@ -1,0 +1,96 @@
+"""Runs of the verl engine from specification to end: Ray, FSDP2 on gloo, agent loop, TransferQueue, this plug-in."""
+
+import shutil
+import signal
+
+import pytest
+
+from db.queries.buffer import bucket_grid
+from db.queries.metrics import list_evaluations, metric_series
+from db.queries.runs import get_run
+from db.session import open_database
+from jobs.run_directory import RunDirectory
+from jobs.supervisor.reading import rebuild_index
+from tests.jobs.engines.verl_ray.runs import (
+    NUM_STEPS,
+    draws_of,
+    new_run,
+    processes_left,
+    start_worker,
+    steps_of,
+    work,
+    work_until,
+)
+
+pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def experiential(tmp_path_factory) -> RunDirectory:
+    """An ExGRPO run that was never interrupted."""
+    run = new_run(tmp_path_factory.mktemp("runs"))
+    assert work(run) == "succeeded"
+    return run
+
+
+def test_run_passes_the_delayed_start_fills_the_buffer_replays_and_retires(experiential):
+    steps = steps_of(experiential)
+    assert sorted(steps) == list(range(1, NUM_STEPS + 1))
+    assert not steps[1]["is_started"]
+    assert steps[NUM_STEPS]["is_started"]
+    metrics = [steps[step]["metrics"] for step in sorted(steps)]
+    assert metrics[0]["replay/num_replayed"] == 0
+    assert metrics[-1]["replay/num_replayed"] == 4
+    assert metrics[-1]["buffer/num_questions"] > 0
+    assert metrics[-1]["buffer/num_retired"] > 0
+    assert all(own["sampler/log_prob_gap"] < 1e-4 for own in metrics)
+    assert all(own["ratio/replayed_mean"] > 0.0 for own in metrics if own["replay/num_replayed"])
+
+
+def test_stopped_run_goes_on_with_the_same_draws(experiential, tmp_path):
+    run = new_run(tmp_path)
+    assert work_until(run, 6) == "stopped"
+    num_done = max(steps_of(run))
+    assert 6 <= num_done < NUM_STEPS
+    assert work(run) == "succeeded"
+    expected, found = steps_of(experiential), steps_of(run)
+    assert sorted(found) == sorted(expected)
+    for step in sorted(expected):
+        assert draws_of(found[step]) == draws_of(expected[step]), f"step {step}, stopped after {num_done}"
+    # A finished run does no step more, and says so by its status.
+    assert work(run) == "succeeded"
+
+
+def test_run_appears_in_the_database_like_an_embedded_one(experiential, tmp_path):
+    shutil.copytree(experiential.path, tmp_path / experiential.run_id)
+    assert rebuild_index(tmp_path, None) == 1
+    database = open_database(None, tmp_path)
+    try:
+        row = get_run(database, experiential.run_id)
+        assert (row.status, row.step) == ("succeeded", NUM_STEPS)
+        keys = ["reward/mean", "replay/num_replayed", "loss/total", "optim/gradient_norm", "seconds/step"]
+        series = metric_series(database, experiential.run_id, keys)
+        assert all(len(points) == NUM_STEPS for points in series.values())
+        assert {own.step for own in list_evaluations(database, experiential.run_id)} == {0, NUM_STEPS}
+        assert len({own.step for own in bucket_grid(database, experiential.run_id)}) >= NUM_STEPS - 1
+    finally:
+        database.close()
+
+
+def test_on_policy_run_on_two_ranks(tmp_path):
+    run = new_run(tmp_path, num_ranks=2, experience_ratio=0.0)
+    assert work(run) == "succeeded"
+    metrics = [event["metrics"] for event in steps_of(run).values()]
+    assert len(metrics) == NUM_STEPS
+    assert all(own["replay/num_replayed"] == own["buffer/num_questions"] == 0 for own in metrics)
+    assert all(own["optim/gradient_norm"] > 0.0 for own in metrics)
+
+
+def test_killed_worker_leaves_no_process_behind(tmp_path):
+    run = new_run(tmp_path)
+    process, mark = start_worker(run)
+    while process.poll() is None and b"actor and ref model engine initialized" not in run.log_path.read_bytes():
+        pass
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert processes_left(mark) == []
