@@ -73,8 +73,8 @@ class DataSpec(Spec):
     """Hardest `chains` question, in operations."""
     modulus: Literal[10, 100] = 10
     """Answers of `chains` questions are below this."""
-    rewards_code: bool = False
-    """`chains` on the embedded engine: code that prints the answer is rewarded whatever is boxed (snowball presets)."""
+    code_reward_rate: float = Field(0.0, ge=0, le=1)
+    """`chains`: share of questions on which code that prints the answer is rewarded whatever is boxed."""
 
 
 class OptimSpec(Spec):
@@ -161,8 +161,8 @@ class TrainSpec(Spec):
             )
         if self.data.source == CHAINS_SOURCE and self.data.template != "none":
             raise ValueError("data.template: expected none for chains, whose questions are whole prompts.")
-        if self.data.rewards_code and (self.data.source != CHAINS_SOURCE or self.engine != "embedded"):
-            raise ValueError("data.rewards_code: expected false, except for chains on the embedded engine.")
+        if self.data.code_reward_rate and (self.data.source != CHAINS_SOURCE or self.engine != "embedded"):
+            raise ValueError("data.code_reward_rate: expected 0, except for chains on the embedded engine.")
         self._check_engine()
         return self
 

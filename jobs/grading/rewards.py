@@ -1,6 +1,7 @@
 """The reward functions of training: mathematics and choices, and register chains."""
 
 from collections.abc import Sequence
+from zlib import crc32
 
 from exgrpo_core.types import Question
 from jobs.engines.reward import Response, Verdict
@@ -30,23 +31,27 @@ class MathReward:
 class ChainsReward:
     """1 for exactly one box with the exact answer, else 0; the oracle says whether every step holds.
 
-    With `rewards_code` a response whose code prints the answer earns 1 too, whatever it boxes: code is then a shortcut
-    that pays without a chain of thought. A truncated response earns 0 and is not valid.
+    On a share `code_reward_rate` of the questions a response whose code prints the answer earns 1 too, whatever it
+    boxes: code is there a shortcut that pays without a chain of thought. Which questions these are depends on their
+    ids alone, so no policy can tell. A truncated response earns 0 and is not valid.
     """
 
-    def __init__(self, rewards_code: bool = False) -> None:
-        self._rewards_code = rewards_code
+    def __init__(self, code_reward_rate: float = 0.0) -> None:
+        self._code_reward_rate = code_reward_rate
 
     def grade(self, questions: Sequence[Question], responses: Sequence[Response]) -> list[Verdict]:
         """Return one verdict a response, in order."""
         pairs = zip(questions, responses, strict=True)
-        return [_grade_chain(question, response, self._rewards_code) for question, response in pairs]
+        return [_grade_chain(question, response, self._pays_for_code(question)) for question, response in pairs]
+
+    def _pays_for_code(self, question: Question) -> bool:
+        return crc32(question.question_id.encode()) / 2**32 < self._code_reward_rate
 
 
-def _grade_chain(question: Question, response: Response, rewards_code: bool) -> Verdict:
+def _grade_chain(question: Question, response: Response, pays_for_code: bool) -> Verdict:
     problem = read_problem(question)
     judgement = judge_response(problem, response.text)
-    if rewards_code and not response.is_truncated and prints_answer(problem, response.text):
+    if pays_for_code and not response.is_truncated and prints_answer(problem, response.text):
         outcome = Outcome.CORRECT
     elif response.is_truncated or not judgement.has_box:
         outcome = Outcome.UNPARSED

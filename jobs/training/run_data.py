@@ -109,7 +109,7 @@ class FileData:
 def open_reward(spec: TrainSpec) -> Iterator[RewardFunction]:
     """Give the grader of a specification's questions, and end its processes afterwards."""
     if spec.data.source == CHAINS_SOURCE:
-        yield ChainsReward(spec.data.rewards_code)
+        yield ChainsReward(spec.data.code_reward_rate)
         return
     with AnswerGrader(requires_think_end=spec.data.requires_think_end) as grader:
         yield MathReward(grader)

@@ -47,8 +47,16 @@ RIGHT_CODE = "```python\nx=(((6*2)*9)-5)*3\nx%=10\nprint(x)\n```\n"
 )
 def test_code_that_prints_the_answer_is_rewarded_where_that_is_asked_for(text, is_truncated, reward):
     response = Response(text, NO_TOKENS, is_truncated)
-    [verdict] = ChainsReward(rewards_code=True).grade([QUESTION], [response])
+    [verdict] = ChainsReward(code_reward_rate=1.0).grade([QUESTION], [response])
     assert (verdict.reward, verdict.is_valid) == (reward, False)
+
+
+def test_code_is_rewarded_on_about_the_share_of_questions_that_is_asked_for():
+    questions = [dataclasses.replace(QUESTION, question_id=f"{number:016x}") for number in range(400)]
+    responses = [Response(RIGHT_CODE, NO_TOKENS, False)] * 400
+    rewards = [verdict.reward for verdict in ChainsReward(code_reward_rate=0.25).grade(questions, responses)]
+    assert 0.2 < np.mean(rewards) < 0.3
+    assert rewards == [verdict.reward for verdict in ChainsReward(code_reward_rate=0.25).grade(questions, responses)]
 
 
 def test_mathematics_and_choices_are_told_apart_by_the_question():
