@@ -226,6 +226,11 @@ def _print_summary(summary: dict[str, Any]) -> None:
             f"step {evaluation['step']:>5} {question_set:<8} Avg@{evaluation['samples_per_question']} "
             f"{evaluation['avg_at_n']:.3f} ± {evaluation['interval']:.3f}"
         )
+    for score in summary["benchmarks"]:
+        say(
+            f"{score['title']:<14} {score['scheme']:<9} {score['score']:.4f} ± {score['standard_error']:.4f}, "
+            f"{score['num_questions']} questions x {score['samples_per_question']}"
+        )
     for key, value in sorted(summary["metrics"].items()):
         say(f"{key:<32} {value:.4g}")
     for attempt in summary["attempts"]:

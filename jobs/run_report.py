@@ -4,7 +4,7 @@ import dataclasses
 from collections import Counter
 from typing import Any
 
-from db.queries import buffer, metrics, runs
+from db.queries import benchmarks, buffer, metrics, runs
 from db.queries.run_lookup import UnknownRunError
 from db.rows import EvaluationRow, RunRow
 from db.session import Database
@@ -76,6 +76,7 @@ def summarize_run(database: Database, run_id: str) -> dict[str, Any]:
         "run": run,
         "metrics": metrics.last_metrics(database, run_id),
         "evaluations": [dataclasses.asdict(item) | {"interval": _interval(item)} for item in evaluations],
+        "benchmarks": [dataclasses.asdict(item) for item in benchmarks.list_scores(database, run_id=run_id)],
         "attempts": [dataclasses.asdict(item) for item in runs.list_attempts(database, run_id)],
         "checkpoints": [dataclasses.asdict(item) for item in runs.list_checkpoints(database, run_id)],
     }
