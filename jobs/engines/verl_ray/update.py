@@ -45,22 +45,22 @@ class UpdateTally:
     gradient_norms: list[float] = field(default_factory=list)
     num_tokens: int = 0
 
-    def add(self, what: str, rows: Sequence[TokenRow], metrics: Mapping[str, float]) -> None:
+    def add(self, what: str, rows: Sequence[TokenRow], returned: Mapping[str, float]) -> None:
         """Take in what the workers returned for `rows`.
 
         Raises:
             EngineError: Loss or gradient is not finite, or the workers saw other tokens than were sent.
         """
-        _check_arrival(what, rows, metrics)
+        _check_arrival(what, rows, returned)
         for name in ("total", "grad_norm"):
-            if not math.isfinite(metrics[name]):
+            if not math.isfinite(returned[name]):
                 raise EngineError(
-                    f"{what}: {name} is {metrics[name]}, so the update is not to be trusted; resume from a checkpoint "
+                    f"{what}: {name} is {returned[name]}, so the update is not to be trusted; resume from a checkpoint "
                     "with a lower learning rate."
                 )
-        self.sums.append({name: torch.tensor(float(metrics[name])) for name in SUM_NAMES})
-        self.gradient_norms.append(float(metrics["grad_norm"]))
-        self.num_tokens += int(metrics["num_fresh"] + metrics["num_replayed"])
+        self.sums.append({name: torch.tensor(float(returned[name])) for name in SUM_NAMES})
+        self.gradient_norms.append(float(returned["grad_norm"]))
+        self.num_tokens += int(returned["num_fresh"] + returned["num_replayed"])
 
     def metrics(self) -> dict[str, float]:
         """Return metrics named as in `step_report.METRICS`."""
@@ -70,7 +70,7 @@ class UpdateTally:
         return metrics
 
 
-def _check_arrival(what: str, rows: Sequence[TokenRow], metrics: Mapping[str, float]) -> None:
+def _check_arrival(what: str, rows: Sequence[TokenRow], returned: Mapping[str, float]) -> None:
     """Compare what the losses saw, summed over all workers, with what the driver sent."""
     num_replayed = sum(int(row.counted("is_replayed").sum()) for row in rows)
     expected = {
@@ -79,8 +79,8 @@ def _check_arrival(what: str, rows: Sequence[TokenRow], metrics: Mapping[str, fl
         BEHAVIOR_SUM: sum(float(row.counted("behavior_log_probs").double().sum()) for row in rows),
     }
     for name, value in expected.items():
-        if not math.isclose(metrics[name], value, rel_tol=RELATIVE_TOLERANCE, abs_tol=RELATIVE_TOLERANCE):
+        if not math.isclose(returned[name], value, rel_tol=RELATIVE_TOLERANCE, abs_tol=RELATIVE_TOLERANCE):
             raise EngineError(
-                f"{what}: the workers' losses saw {name} = {metrics[name]}, expected {value} of {len(rows)} rows; what "
+                f"{what}: the workers' losses saw {name} = {returned[name]}, expected {value} of {len(rows)} rows; what "
                 "is replayed or its behavior log-probs did not reach the loss."
             )
