@@ -81,6 +81,6 @@ def _check_arrival(what: str, rows: Sequence[TokenRow], returned: Mapping[str, f
     for name, value in expected.items():
         if not math.isclose(returned[name], value, rel_tol=RELATIVE_TOLERANCE, abs_tol=RELATIVE_TOLERANCE):
             raise EngineError(
-                f"{what}: the workers' losses saw {name} = {returned[name]}, expected {value} of {len(rows)} rows; what "
-                "is replayed or its behavior log-probs did not reach the loss."
+                f"{what}: the workers' losses saw {name} = {returned[name]}, expected {value} of {len(rows)} rows; the "
+                "replay mask or behavior log-probs did not reach the loss."
             )
