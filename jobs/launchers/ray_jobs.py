@@ -168,6 +168,7 @@ class RayJobsLauncher:
         if is_worker:
             environment[ATTEMPT_VARIABLE] = str(self.attempt_path)
             environment["RAY_JOB_STOP_WAIT_TIME_S"] = str(math.ceil(self._term_seconds))
+            environment["RAY_OVERRIDE_JOB_RUNTIME_ENV"] = "1"  # verl, too, names variables of its workers
         return environment
 
     def _reach(self, is_wanted: Callable[[], bool]) -> None:
