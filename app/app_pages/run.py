@@ -5,6 +5,7 @@ import streamlit as st
 from app import commands, queries
 from app.components import (
     attempts,
+    branch_form,
     bucket_heatmap,
     buffer_area,
     config_view,
@@ -70,15 +71,21 @@ def _attempts(row: RunRow) -> None:
     attempts.show(queries.list_attempts(row.run_id), queries.list_checkpoints(row.run_id))
 
 
+def _branch(row: RunRow) -> None:
+    branched = branch_form.show(row, queries.list_checkpoints(row.run_id))
+    if branched is not None:
+        st.switch_page("app_pages/run.py", query_params={"run": branched})
+
+
 def _show(row: RunRow) -> None:
     refresh = REFRESH_SECONDS if run_progress.is_live(row) else None
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         run_header.show_identity(row)
-        action = run_controls.show(row, queries.list_checkpoints(row.run_id))
+        with st.container(horizontal=True, gap="small", width="content", key="run-controls"):
+            action = run_controls.show(row)
+            st.fragment(_branch, run_every=refresh)(row)
     if action == "clone":
         st.switch_page("app_pages/new_run.py", query_params={"from": row.run_id})
-    if action is not None:
-        st.switch_page("app_pages/run.py", query_params={"run": action})
     run_header.show_reason(row)
     st.fragment(_header, run_every=refresh or CHECK_SECONDS)(row)
     views = dict(zip(VIEWS, [_curves, _buffer, _log, _configuration, _attempts], strict=True))

@@ -33,4 +33,4 @@ def _archive(rows: Sequence[RunRow], is_archived: bool) -> None:
     if refused:
         notice.show("error", "Not archived", "\n".join(refused))
     if len(refused) < len(rows):
-        st.toast("The list follows within a moment", icon=":material/check:")
+        st.toast("The list shows it in a moment", icon=":material/check:")

@@ -15,19 +15,19 @@ def show(row: RunRow, checkpoints: Sequence[CheckpointRow]) -> str | None:
         "Branch from step",
         icon=":material/call_split:",
         disabled=not checkpoints,
-        key="branch",
+        key=f"branch-{row.run_id}",
         help=None if checkpoints else "There is no checkpoint yet",
     ):
         if not checkpoints:
             return None
         steps = [checkpoint.step for checkpoint in reversed(checkpoints)]
-        step = st.selectbox("Checkpoint at step", steps, format_func="{:,}".format, key="branch-step")
+        step = st.selectbox("Checkpoint at step", steps, format_func="{:,}".format, key=f"branch-step-{row.run_id}")
         last_step = st.number_input(
             "Train until step",
             min_value=step + 1,
             value=row.num_steps if row.num_steps > step else step + row.num_steps,
             step=1,
-            key=f"branch-until-{step}",
+            key=f"branch-until-{row.run_id}-{step}",
             help="The number of steps of the new run, those up to the checkpoint counted",
         )
         st.caption("A new run with the weights, buffer and draws of that step; both share their files until then.")

@@ -1,34 +1,31 @@
 """What can be done to a run in the state it is in."""
 
-from collections.abc import Sequence
-
 import streamlit as st
 
 from app import commands
-from app.components import branch_form, notice
-from db.rows import CheckpointRow, RunRow
+from app.components import notice
+from db.rows import RunRow
 
 _STOPPABLE = frozenset({"queued", "starting", "running"})
 
 
-def show(row: RunRow, checkpoints: Sequence[CheckpointRow]) -> str | None:
-    """Show the buttons and do what is pressed; return `clone`, or the id of a run that was branched off."""
-    with st.container(horizontal=True, gap="small", horizontal_alignment="right", width="content", key="run-controls"):
-        if row.status in _STOPPABLE and st.button(
-            "Stop", icon=":material/stop_circle:", key="run-stop", help="Stop after the step it is in; resume goes on"
-        ):
-            _do("stop", row.run_id)
-        if row.status in commands.RESUMABLE and st.button(
-            "Resume",
-            icon=":material/play_arrow:",
-            type="primary",
-            key="run-resume",
-            help="Go on from the newest whole checkpoint",
-        ):
-            _do("resume", row.run_id)
-        if st.button("Clone", icon=":material/content_copy:", key="run-clone", help="Set up a new run like this one"):
-            return "clone"
-        return branch_form.show(row, checkpoints)
+def show(row: RunRow) -> str | None:
+    """Show the buttons; do what is pressed, and return `clone` when a copy is to be set up."""
+    if row.status in _STOPPABLE and st.button(
+        "Stop", icon=":material/stop_circle:", key="run-stop", help="Stop after the step it is in; resume goes on"
+    ):
+        _do("stop", row.run_id)
+    if row.status in commands.RESUMABLE and st.button(
+        "Resume",
+        icon=":material/play_arrow:",
+        type="primary",
+        key="run-resume",
+        help="Go on from the newest whole checkpoint",
+    ):
+        _do("resume", row.run_id)
+    if st.button("Clone", icon=":material/content_copy:", key="run-clone", help="Set up a new run like this one"):
+        return "clone"
+    return None
 
 
 def _do(action: str, run_id: str) -> None:

@@ -150,10 +150,10 @@ def test_resume_asks_for_a_new_attempt(recorded_runs, open_page):
 
 def test_branch_starts_a_new_run_from_the_chosen_checkpoint_and_opens_it(recorded_runs, open_page):
     page = open_page("run", run="run-finished")
-    assert page.selectbox(key="branch-step").options == ["30", "20", "10"]
-    page.selectbox(key="branch-step").set_value(20).run()
-    assert page.number_input(key="branch-until-20").value == 30
-    page.number_input(key="branch-until-20").set_value(45).run()
+    assert page.selectbox(key="branch-step-run-finished").options == ["30", "20", "10"]
+    page.selectbox(key="branch-step-run-finished").set_value(20).run()
+    assert page.number_input(key="branch-until-run-finished-20").value == 30
+    page.number_input(key="branch-until-run-finished-20").set_value(45).run()
     page.button(key="branch-start").click().run()
     assert not page.exception
     branched = RunDirectory.open(recorded_runs, page.query_params["run"])
@@ -164,7 +164,7 @@ def test_branch_starts_a_new_run_from_the_chosen_checkpoint_and_opens_it(recorde
 
 def test_branch_from_the_last_step_goes_as_far_again(recorded_runs, open_page):
     page = open_page("run", run="run-finished")
-    assert page.number_input(key="branch-until-30").value == 60
+    assert page.number_input(key="branch-until-run-finished-30").value == 60
     shutil.rmtree(RunDirectory.open(recorded_runs, "run-finished").checkpoints_path)
     page.button(key="branch-start").click().run()
     assert not page.exception
