@@ -7,7 +7,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from app import settings
-from tests.app import recorded
+from tests.app import played, recorded
 
 MAIN_SCRIPT = Path(settings.__file__).parent / "main.py"
 
@@ -25,6 +25,23 @@ def recorded_root(tmp_path_factory):
 def recorded_runs(runs_root, recorded_root):
     """The runs root of this test, with every recorded run in it."""
     shutil.copytree(recorded_root, runs_root, dirs_exist_ok=True)
+    recorded.beat(runs_root, datetime.now(UTC))
+    return runs_root
+
+
+@pytest.fixture(scope="session")
+def played_root(tmp_path_factory):
+    """A runs root with runs that Algorithm 1 played, made once; tests work on copies."""
+    root = tmp_path_factory.mktemp("played") / "runs"
+    root.mkdir()
+    played.record_all(root)
+    return root
+
+
+@pytest.fixture
+def played_runs(runs_root, played_root):
+    """The runs root of this test, with every played run in it."""
+    shutil.copytree(played_root, runs_root, dirs_exist_ok=True)
     recorded.beat(runs_root, datetime.now(UTC))
     return runs_root
 

@@ -60,7 +60,7 @@ def record(runs_root: Path, *runs: RecordedRun) -> None:
     for run in reversed(runs):
         spec = load_preset(run.preset).model_copy(update={"num_steps": NUM_STEPS})
         folder = _write_folder(runs_root, run, spec)
-        _take_in(database, folder, run, spec)
+        take_in(database, folder, run, spec)
     database.close()
 
 
@@ -98,7 +98,7 @@ def _write_folder(runs_root: Path, run: RecordedRun, spec: TrainSpec) -> RunDire
     return folder
 
 
-def _take_in(database: Database, folder: RunDirectory, run: RecordedRun, spec: TrainSpec) -> None:
+def take_in(database: Database, folder: RunDirectory, run: RecordedRun, spec: TrainSpec) -> None:
     ingest.register_run(database, folder.read_run_info(), spec.model_dump(mode="json"))
     reader, position, has_more = SpoolReader(folder), None, True
     while has_more:

@@ -1,0 +1,82 @@
+"""Every trajectory: search and facets, and one of them with its tokens, lineage, group and question."""
+
+import streamlit as st
+
+from app import queries
+from app.components import empty_state, run_choice, run_progress, trajectory_detail, trajectory_filter, trajectory_table
+from app.queries import TrajectoryFacets
+from db.rows import RunRow
+
+REFRESH_SECONDS = 4
+
+
+def _pages() -> dict[TrajectoryFacets, int]:
+    """Return how many pages this session shows of a list."""
+    pages: dict[TrajectoryFacets, int] = st.session_state.setdefault("trajectory-pages", {})
+    return pages
+
+
+def _show_more(where: TrajectoryFacets) -> None:
+    _pages()[where] = _pages().get(where, 1) + 1
+
+
+def _opened() -> int | None:
+    wanted = st.query_params.get("trajectory", "")
+    return int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 16 else None
+
+
+def _count(where: TrajectoryFacets, num_shown: int, newest: int | None) -> None:
+    """Say how many there are; where newer ones came since, offer them, so that the list never moves by itself."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        total = queries.count_trajectories(where)
+        st.caption(
+            f"{num_shown:,} of {trajectory_filter.count(total)} trajectories shown, newest first", width="content"
+        )
+        first = queries.list_snippets(where)[:1]
+        if (
+            first
+            and first[0].trajectory_key != newest
+            and st.button("Newer ones came", icon=":material/refresh:", key="newer", type="tertiary")
+        ):
+            st.rerun(scope="app")
+
+
+def _list(row: RunRow, where: TrajectoryFacets, opened: int | None) -> None:
+    rows = queries.list_snippets(where, _pages().get(where, 1))
+    if not rows:
+        if where == TrajectoryFacets(run_id=row.run_id):
+            empty_state.show("article", "No trajectories yet", "They come with the first step of the run.")
+        else:
+            empty_state.show("filter_alt_off", "No trajectory fits", "Clear the search or a filter.")
+        return
+    refresh = REFRESH_SECONDS if run_progress.is_live(row) else None
+    st.fragment(_count, run_every=refresh)(where, len(rows), rows[0].trajectory_key)
+    trajectory_table.show(rows, opened)
+    if opened is None and len(rows) >= queries.TRAJECTORIES_PAGE_SIZE * _pages().get(where, 1):
+        st.button(
+            "Show more", icon=":material/expand_more:", key="more-trajectories", on_click=_show_more, args=(where,)
+        )
+
+
+def _detail(run_id: str, trajectory_id: int) -> None:
+    row = queries.get_trajectory(run_id, trajectory_id)
+    if row is None:
+        empty_state.show("search_off", "No such trajectory", "This run has none with the number in the address.")
+    else:
+        trajectory_detail.show(row)
+
+
+with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+    st.title("Trajectories", anchor=False, width="content")
+    st.space("stretch")
+    run = run_choice.show()
+if run is not None:
+    algorithm = queries.run_spec(run.run_id).get("algorithm", {})
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        words = trajectory_filter.words()
+    wanted = trajectory_filter.show(run.run_id, words, algorithm.get("rollouts_per_question", 8))
+    trajectory = _opened()
+    _list(run, wanted, trajectory)
+    if trajectory is not None:
+        st.divider()
+        _detail(run.run_id, trajectory)

@@ -1,0 +1,156 @@
+"""What became of a trajectory: born, scored, replayed, and where its question moved."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import streamlit as st
+
+from app import theme
+from app.components import figures
+from app.formats import NONE_SHOWN, number
+from db.rows import TrajectoryRow
+from db.trajectory_rows import LineageRow
+
+_EVENTS = {
+    "inserted": "stored in the buffer",
+    "duplicate": "came up again, not stored twice",
+    "moved": "question moved",
+    "retired": "question retired",
+    "reviewed": "retired question reviewed",
+    "scored": "candidate, not chosen",
+    "replayed": "replayed",
+}
+
+
+def show(row: TrajectoryRow, rows: Sequence[LineageRow]) -> None:
+    """Show the story as a sentence, a chart and a table."""
+    st.markdown(summary(row, rows))
+    figures.show_card(
+        "Entropy and bucket by step",
+        "nats a token; bucket: correct rollouts of K",
+        chart(row, rows),
+        f"lineage-{row.trajectory_id}",
+        "Entropy of the trajectory whenever it was scored, and the bucket of its question, over steps",
+    )
+    st.dataframe(
+        table(row, rows), hide_index=True, key=f"lineage-table-{row.trajectory_id}", alt="What happened, step by step"
+    )
+
+
+def summary(row: TrajectoryRow, rows: Sequence[LineageRow]) -> str:
+    """Return the story in one sentence."""
+    stored = next((entry for entry in rows if entry.kind == "inserted"), None)
+    replays = [entry for entry in rows if entry.kind == "replayed"]
+    num_scored = len(replays) + sum(entry.kind == "scored" for entry in rows)
+    said = [f"Born in step {row.step:,}"]
+    said.append(f"stored in bucket {stored.bucket_to}" if stored else "not stored in the buffer")
+    if num_scored:
+        said.append(f"candidate {num_scored:,} times, replayed {len(replays):,} times")
+    moves = [entry for entry in rows if entry.kind in {"moved", "retired"}]
+    if moves and moves[-1].kind == "retired":
+        said.append(f"its question retired in step {moves[-1].step:,}")
+    elif moves:
+        said.append(f"its question now in bucket {moves[-1].bucket_to}")
+    if replays:
+        said.append(f"entropy {number(row.mean_entropy)} at rollout, {number(replays[-1].entropy)} at its last replay")
+    return f"{'; '.join(said)}."
+
+
+def chart(row: TrajectoryRow, rows: Sequence[LineageRow]) -> go.Figure:
+    """Return entropies as points and the question's bucket as steps on a second axis."""
+    colours = theme.palette()
+    figure = figures.new_figure(height=270)
+    moves = [entry for entry in rows if entry.kind in {"moved", "retired"}]
+    if moves:
+        last = max(entry.step for entry in rows)
+        figure.add_trace(
+            go.Scatter(
+                x=[*(entry.step for entry in moves), last],
+                y=[*(_shown_bucket(entry) for entry in moves), _shown_bucket(moves[-1])],
+                name="bucket of the question",
+                yaxis="y2",
+                mode="lines+markers",
+                line={"color": colours.muted, "width": 1.5, "shape": "hv", "dash": "dot"},
+                marker={"color": colours.muted, "size": 4},
+                hovertemplate="bucket %{y}",
+            )
+        )
+    series = (
+        ("at rollout", [(row.step, row.mean_entropy)], colours.fresh, "circle"),
+        ("candidate, not chosen", _entropies(rows, "scored"), colours.muted, "circle-open"),
+        ("replayed", _entropies(rows, "replayed"), colours.replay, "diamond"),
+    )
+    for name, points, colour, symbol in series:
+        if points:
+            figure.add_trace(
+                go.Scatter(
+                    x=np.array([step for step, _ in points], dtype=np.int32),
+                    y=np.array([value for _, value in points], dtype=np.float32),
+                    name=name,
+                    mode="markers",
+                    marker={"color": colour, "size": 10, "symbol": symbol, "line": {"width": 2, "color": colour}},
+                    hovertemplate="%{y:.4~g} nats",
+                )
+            )
+    retired = [entry.step for entry in moves if entry.kind == "retired"]
+    for step in retired:
+        figure.add_vline(
+            x=step, line={"color": colours.retired, "dash": "dash", "width": 1.5}, annotation_text="retired"
+        )
+    figure.update_layout(
+        yaxis2={
+            "overlaying": "y",
+            "side": "right",
+            "showgrid": False,
+            "rangemode": "tozero",
+            "dtick": 1,
+            "zeroline": False,
+        },
+        margin={"l": 8, "r": 30, "t": 8, "b": 8},
+    )
+    return figure
+
+
+def table(row: TrajectoryRow, rows: Sequence[LineageRow]) -> pd.DataFrame:
+    """Return one row an event, the birth first; then and now stand in one column each."""
+    birth = LineageRow(
+        row.step, "born", entropy=row.mean_entropy, nll=-row.mean_log_prob, reward=row.reward, advantage=row.advantage
+    )
+    entries = [birth, *rows]
+    return pd.DataFrame(
+        {
+            "Step": [entry.step for entry in entries],
+            "Age": [entry.step - row.step for entry in entries],
+            "Event": [_EVENTS.get(entry.kind, "rolled out") for entry in entries],
+            "Bucket": [_bucket_text(entry) for entry in entries],
+            "Entropy": [_text(entry.entropy) for entry in entries],
+            "NLL": [_text(entry.nll) for entry in entries],
+            "Mean ratio": [_text(entry.mean_ratio) for entry in entries],
+            "Largest ratio": [_text(entry.max_ratio) for entry in entries],
+            "Reward": [_text(entry.reward) for entry in entries],
+            "Advantage": [_text(entry.advantage) for entry in entries],
+            "Candidates": [_text(entry.num_candidates) for entry in entries],
+        }
+    )
+
+
+def _entropies(rows: Sequence[LineageRow], kind: str) -> list[tuple[int, float]]:
+    return [(entry.step, entry.entropy) for entry in rows if entry.kind == kind and entry.entropy is not None]
+
+
+def _shown_bucket(entry: LineageRow) -> int | None:
+    return entry.bucket_to
+
+
+def _bucket_text(entry: LineageRow) -> str:
+    if entry.kind in {"moved", "retired"}:
+        places = ["new" if entry.bucket_from is None else str(entry.bucket_from)]
+        places.append("retired" if entry.bucket_to is None else str(entry.bucket_to))
+        return " → ".join(places)
+    return NONE_SHOWN if entry.bucket_to is None else str(entry.bucket_to)
+
+
+def _text(value: float | None) -> str:
+    return number(value)

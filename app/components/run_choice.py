@@ -1,0 +1,49 @@
+"""The run that a page looks into, chosen by name and kept in the address."""
+
+import streamlit as st
+
+from app import queries
+from app.components import empty_state
+from app.formats import inert
+from db.rows import RunRow
+from db.shown_names import distinct_names
+
+_KEY = "run-choice"
+_OF_A_RUN = ("trajectory", "question", "mark")
+"""What the address says that means something in one run only."""
+
+
+def show() -> RunRow | None:
+    """Show the choice and return the run: the one of the address, else the one seen last, else the newest.
+
+    Without runs, and for an address that names none, it shows why and returns None.
+    """
+    rows = [row for row in queries.list_runs(queries.RunFilter()) if row.kind == "train"]
+    wanted = st.query_params.get("run") or st.session_state.get("last-run")
+    found = queries.get_run(wanted) if wanted else (rows[0] if rows else None)
+    if found is None:
+        if wanted and rows:
+            empty_state.show("search_off", "No such run", "The address names a run that is not in this workbench.")
+        else:
+            empty_state.show("replay", "No runs yet", "Set up your first one under **New run**.", "exgrpo demo")
+        return None
+    st.query_params["run"] = st.session_state["last-run"] = found.run_id
+    names = distinct_names((row.run_id, row.name) for row in rows) | {found.run_id: found.name}
+    ids = list(names)
+    st.session_state[_KEY] = found.run_id
+    st.selectbox(
+        "Run",
+        ids,
+        format_func=lambda run_id: inert(names[run_id]),
+        key=_KEY,
+        on_change=_choose,
+        label_visibility="collapsed",
+        width=300,
+    )
+    return found
+
+
+def _choose() -> None:
+    for name in _OF_A_RUN:
+        st.query_params.pop(name, None)
+    st.query_params["run"] = st.session_state["last-run"] = st.session_state[_KEY]

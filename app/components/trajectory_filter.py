@@ -1,0 +1,157 @@
+"""Search and facets of the trajectories page; every one of them is in the address."""
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from app import queries
+from app.queries import TrajectoryFacets
+
+MAX_COUNT = 10_000
+ANY = "any"
+_FLAGS = {
+    "outcome": ("Outcome", "is_correct", ("correct", "not correct")),
+    "replayed": ("Replayed", "is_replayed", ("replayed", "never replayed")),
+    "code": ("Code", "has_code", ("with code", "without code")),
+    "valid": ("Chain of thought", "is_valid", ("valid", "not valid")),
+}
+_VERDICTS = ("correct", "wrong", "unparsed", "timeout", "crash")
+
+
+def words() -> str:
+    """Show the search field and return what stands in it."""
+    return st.text_input(
+        "Search texts",
+        placeholder="Search in responses: every word must occur",
+        key="words",
+        bind="query-params",
+        label_visibility="collapsed",
+        icon=":material/search:",
+        width=340,
+    ).strip()
+
+
+def show(run_id: str, searched: str, rollouts_per_question: int) -> TrajectoryFacets:
+    """Show the facets with their counts, and return what is asked for."""
+    with st.expander("Filters", icon=":material/tune:", key="facets", expanded=False):
+        columns = st.columns(4, gap="medium")
+        for column, (key, (label, _, names)) in zip(columns, _FLAGS.items(), strict=True):
+            with column:
+                _choice(label, key, names)
+        columns = st.columns(4, gap="medium")
+        with columns[0]:
+            _choice("Verdict", "verdict", _VERDICTS)
+        with columns[1]:
+            _choice("Stored in bucket", "bucket", tuple(map(str, range(1, rollouts_per_question))))
+        with columns[2]:
+            st.number_input("Question", 0, value=None, step=1, key="question-index", bind="query-params")
+        with columns[3]:
+            _range("Step", "step_from", "step_to", 1)
+        columns = st.columns(4, gap="medium")
+        with columns[0]:
+            _range("Entropy, nats", "entropy_from", "entropy_to", 0.05)
+        with columns[1]:
+            _range("Length, tokens", "tokens_from", "tokens_to", 1)
+        with columns[2]:
+            st.space("small")
+            st.button("Clear all", icon=":material/filter_alt_off:", on_click=_clear, key="facets-clear")
+        counts = st.container()
+    where = TrajectoryFacets(
+        run_id=run_id,
+        words=searched,
+        **{field: _flag(key) for key, (_, field, _) in _FLAGS.items()},
+        **{name: st.session_state.get(name) for name in _RANGES},
+        question_index=st.session_state.get("question-index"),
+        bucket=_chosen_bucket(),
+        verdict=_chosen("verdict"),
+    )
+    with counts:
+        st.fragment(_counts)(where)
+    said = _summary(where)
+    if said:
+        st.caption(f":material/filter_alt: {said}")
+    return where
+
+
+def count(value: int) -> str:
+    """Return a count, exact up to 10,000."""
+    return f"{value:,}" if value <= MAX_COUNT else f"{MAX_COUNT:,}+"
+
+
+_RANGES = ("step_from", "step_to", "entropy_from", "entropy_to", "tokens_from", "tokens_to")
+_KEYS = (*_FLAGS, *_RANGES, "verdict", "bucket", "question-index")
+
+
+def _counts(where: TrajectoryFacets) -> None:
+    counts = queries.count_facets(where)
+    said = []
+    for label, field, names in _FLAGS.values():
+        known = counts[field]
+        if sum(known.values()):
+            said.append(f"{label}: {names[0]} {count(known[True])}, {names[1]} {count(known[False])}")
+    verdicts = [f"{name} {count(counts['verdict'][name])}" for name in _VERDICTS if counts["verdict"][name]]
+    if verdicts:
+        said.append(f"Verdict: {', '.join(verdicts)}")
+    st.caption(" · ".join(said) or "Nothing fits; clear a facet.")
+
+
+def _choice(label: str, key: str, names: tuple[str, ...]) -> None:
+    st.selectbox(label, [ANY, *names], key=key, bind="query-params")
+
+
+def _range(label: str, low: str, high: str, step: float) -> None:
+    is_whole = isinstance(step, int)
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall"):
+        for key, name in ((low, f"{label}, from"), (high, "to")):
+            st.number_input(
+                name,
+                0 if is_whole else 0.0,
+                value=None,
+                step=step,
+                format="%d" if is_whole else "%.3f",
+                key=key,
+                bind="query-params",
+            )
+
+
+def _chosen(key: str) -> str | None:
+    value = st.session_state.get(key, ANY)
+    return None if value == ANY else value
+
+
+def _chosen_bucket() -> int | None:
+    value = _chosen("bucket")
+    return None if value is None else int(value)
+
+
+def _flag(key: str) -> bool | None:
+    value = _chosen(key)
+    return None if value is None else value == _FLAGS[key][2][0]
+
+
+def _summary(where: TrajectoryFacets) -> str:
+    fields: list[tuple[bool, Callable[[], str]]] = [
+        (_chosen(key) is not None, lambda key=key: str(_chosen(key))) for key in (*_FLAGS, "verdict")
+    ]
+    fields += [
+        (where.bucket is not None, lambda: f"bucket {where.bucket}"),
+        (where.question_index is not None, lambda: f"question {where.question_index}"),
+        *(
+            (getattr(where, f"{name}_from") is not None or getattr(where, f"{name}_to") is not None,
+             lambda name=name: f"{name} {_bounds(where, name)}")
+            for name in ("step", "entropy", "tokens")
+        ),
+    ]  # fmt: skip
+    said = [of() for is_set, of in fields if is_set]
+    return ", ".join(said)
+
+
+def _bounds(where: TrajectoryFacets, name: str) -> str:
+    low, high = getattr(where, f"{name}_from"), getattr(where, f"{name}_to")
+    said = [f"from {low}"] if low is not None else []
+    return " ".join([*said, f"to {high}"] if high is not None else said)
+
+
+def _clear() -> None:
+    for key in _KEYS:
+        st.session_state[key] = ANY if key in _FLAGS or key in {"verdict", "bucket"} else None
