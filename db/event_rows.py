@@ -62,8 +62,9 @@ class RowCollector:
             )
         elif kind == "benchmark":
             self._add_benchmark(event)
-        elif kind == "vote":
-            self._put(models.judge_votes, judge_vote_row(self._run_key, event))
+        elif kind == "votes":
+            for vote in event["votes"]:
+                self._put(models.judge_votes, judge_vote_row(self._run_key, vote))
         elif kind not in EVENTS_WITHOUT_ROWS:
             raise ValueError(f"unknown kind {kind!r}")
 

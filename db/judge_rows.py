@@ -83,24 +83,24 @@ class AnalysisRow:
     text: str | None
 
 
-def judge_vote_row(run_key: int, event: Mapping[str, Any]) -> dict[str, Any]:
+def judge_vote_row(run_key: int, vote: Mapping[str, Any]) -> dict[str, Any]:
     """Return the row of one vote."""
-    trajectory_id = event["trajectory_id"]
-    label = event["label"]
+    trajectory_id = vote["trajectory_id"]
+    label = vote["label"]
     return {
         "run_key": run_key,
-        "item_id": str(event["item_id"]),
-        "vote": int(event["vote"]),
-        "source": str(event["source"])[:_MAX_SOURCE_CHARS],
-        "source_attempt": event["source_attempt"],
+        "item_id": str(vote["item_id"]),
+        "vote": int(vote["vote"]),
+        "source": str(vote["source"])[:_MAX_SOURCE_CHARS],
+        "source_attempt": vote["source_attempt"],
         "trajectory_id": None if trajectory_id is None else int(trajectory_id),
-        "outcome": str(event["outcome"]),
-        "reason": str(event["reason"]),
-        "issues": list(event["issues"]),
+        "outcome": str(vote["outcome"]),
+        "reason": str(vote["reason"]),
+        "issues": list(vote["issues"]),
         "label": None if label is None else bool(label),
-        "judge": str(event["judge"]),
-        "prompt": str(event["prompt"]),
-        "num_requests": min(int(event["num_requests"]), _MAX_COUNT),
-        "num_tokens": min(int(event["num_tokens"]), _MAX_COUNT),
-        "answer": str(event["answer"]).replace("\x00", "\N{REPLACEMENT CHARACTER}"),
+        "judge": str(vote["judge"]),
+        "prompt": str(vote["prompt"]),
+        "num_requests": min(int(vote["num_requests"]), _MAX_COUNT),
+        "num_tokens": min(int(vote["num_tokens"]), _MAX_COUNT),
+        "answer": str(vote["answer"]).replace("\x00", "\N{REPLACEMENT CHARACTER}"),
     }

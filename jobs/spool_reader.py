@@ -103,6 +103,8 @@ class _Reading:
         if event["kind"] == "step":
             self._num_steps_left -= 1
             event |= self._read_file(event, read_step_rows) or {"trajectories": [], "replays": []}
+        elif event["kind"] == "votes":
+            self._num_steps_left -= 1  # as long as a step's texts, or many of them
         elif event["kind"] == "questions":
             event |= self._read_file(event, read_questions) or {"questions": []}
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterator
+from itertools import islice
 
 from jobs.control import Control, TrainingError
 from jobs.judge_specs import JudgeServerSpec, JudgeSpec
@@ -23,6 +24,8 @@ from jobs.status import RunStatus
 logger = logging.getLogger(__name__)
 
 ORACLE_PROMPT = "none"
+ORACLE_BATCH = 500
+"""Responses that the oracle judges between two looks at the disk and at whether to stop."""
 _NO_COST = JudgeAnswer("", "", num_requests=0, num_tokens=0)
 
 
@@ -51,10 +54,11 @@ def _ask_oracle(spec: JudgeSpec, items: Items, ledger: Ledger, recorder: RunReco
         recorder, control, source=items.source, judge=ORACLE_MODEL, prompt=ORACLE_PROMPT, num_all=len(items)
     )
     records.start(len(ledger.votes))
-    for task in _tasks(spec, items, ledger):
+    tasks = _tasks(spec, items, ledger)
+    while batch := list(islice(tasks, ORACLE_BATCH)):
         if control.stop_requested():
             return RunStatus.STOPPED
-        records.add(task.item, task.vote, judge_chain(task.item), _NO_COST)
+        records.add_all([records.make(task.item, task.vote, judge_chain(task.item), _NO_COST) for task in batch])
     return RunStatus.SUCCEEDED
 
 

@@ -1,5 +1,6 @@
 """Where a judge's votes go: into the job's event file, each on disk before it counts."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from jobs.control import Control
@@ -7,7 +8,7 @@ from jobs.judging.client import JudgeAnswer
 from jobs.judging.items import JudgedItem
 from jobs.judging.pacing import Spending
 from jobs.judging.verdict import JudgeVerdict
-from jobs.judging.votes import ASKED_EVENT, MAX_KEPT_CHARS, STARTED_EVENT, VOTE_EVENT, Vote
+from jobs.judging.votes import ASKED_EVENT, MAX_KEPT_CHARS, STARTED_EVENT, VOTES_EVENT, Vote
 from jobs.recorder import RunRecorder
 
 MAX_TOKENS_KEPT = 2**31 - 1
@@ -47,8 +48,18 @@ class VoteRecords:
         self._recorder.record(ASKED_EVENT, {"item_id": item.item_id, "vote": vote, "num_tokens": num_tokens})
 
     def add(self, item: JudgedItem, vote: int, verdict: JudgeVerdict, answer: JudgeAnswer) -> None:
-        """Record one vote."""
-        record = Vote(
+        """Record one vote; it is on disk when this returns."""
+        self.add_all([self.make(item, vote, verdict, answer)])
+
+    def add_all(self, votes: Sequence[Vote]) -> None:
+        """Record several votes in one go; all are on disk when this returns."""
+        self._recorder.record(VOTES_EVENT, {"votes": [asdict(vote) for vote in votes]})
+        self.num_done += len(votes)
+        self._control.heartbeat(self.num_done)
+
+    def make(self, item: JudgedItem, vote: int, verdict: JudgeVerdict, answer: JudgeAnswer) -> Vote:
+        """Return the record of one vote."""
+        return Vote(
             item_id=item.item_id,
             vote=vote,
             outcome=verdict.outcome.value,
@@ -64,9 +75,6 @@ class VoteRecords:
             num_tokens=min(answer.num_tokens or 0, MAX_TOKENS_KEPT),
             answer=_storable(answer.text[-MAX_KEPT_CHARS:]),
         )
-        self._recorder.record(VOTE_EVENT, asdict(record))
-        self.num_done += 1
-        self._control.heartbeat(self.num_done)
 
 
 def _storable(text: str) -> str:

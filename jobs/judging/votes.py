@@ -1,15 +1,16 @@
 """Votes: what one is on disk, and what several on the same chain of thought amount to."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from jobs.judging.verdict import VoteOutcome
 from jobs.run_directory import RunDirectory
 from jobs.spool_reader import SpoolReader
 
-VOTE_EVENT = "vote"
+VOTES_EVENT = "votes"
+"""Holds `votes`, one or several: an oracle answers too fast to wait for the disk on each."""
 ASKED_EVENT = "asked"
 STARTED_EVENT = "judging"
 MAX_KEPT_CHARS = 20_000
@@ -44,15 +45,15 @@ class Vote:
         return self.item_id, self.vote
 
     @classmethod
-    def from_event(cls, event: dict[str, Any]) -> Self:
+    def from_record(cls, record: dict[str, Any]) -> Self:
         """Read a recorded vote."""
-        values = {name: event[name] for name in cls.__dataclass_fields__}
+        values = {name: record[name] for name in cls.__dataclass_fields__}
         return cls(**values | {"issues": tuple(values["issues"])})
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What earlier attempts of a judge left: their votes, and what was asked for without an answer on disk."""
+    """What earlier attempts of a judge left: votes, without the judge's words, and what was spent, lost answers too."""
 
     votes: dict[VoteKey, Vote]
     num_requests: int
@@ -64,21 +65,29 @@ def read_ledger(run: RunDirectory) -> Ledger:
     votes: dict[VoteKey, Vote] = {}
     unanswered: Counter[VoteKey] = Counter()
     tokens: dict[VoteKey, int] = {}
-    for event in SpoolReader(run).read().events:
+    for event in _all_events(run):
         if event["kind"] == ASKED_EVENT:
             key = (event["item_id"], event["vote"])
             unanswered[key] += 1
             tokens[key] = event["num_tokens"]
-        elif event["kind"] == VOTE_EVENT:
-            vote = Vote.from_event(event)
-            votes[vote.key] = vote
-            unanswered[vote.key] -= 1
+        elif event["kind"] == VOTES_EVENT:
+            for vote in map(Vote.from_record, event["votes"]):
+                votes[vote.key] = replace(vote, answer="")
+                unanswered[vote.key] -= 1
     lost = {key: count for key, count in unanswered.items() if count > 0}
     return Ledger(
         votes,
         sum(vote.num_requests for vote in votes.values()) + sum(lost.values()),
         sum(vote.num_tokens for vote in votes.values()) + sum(tokens[key] * count for key, count in lost.items()),
     )
+
+
+def _all_events(run: RunDirectory) -> Iterator[dict[str, Any]]:
+    reader, position, has_more = SpoolReader(run), None, True
+    while has_more:
+        batch = reader.read(position)
+        yield from batch.events
+        position, has_more = batch.position, batch.has_more
 
 
 def decide(outcomes: Iterable[str]) -> bool | None:

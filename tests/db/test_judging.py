@@ -11,7 +11,7 @@ from db.queries.judging import (
 )
 from db.queries.runs import list_runs
 from db.schema import reset
-from jobs.judging.votes import VOTE_EVENT
+from jobs.judging.votes import VOTES_EVENT
 from jobs.run_directory import RunDirectory
 from jobs.spool_reader import SpoolReader
 from jobs.spool_writer import SpoolWriter
@@ -24,7 +24,7 @@ KINDS = ["valid", "lucky", "wrong", "code"]
 
 def take_in_job(database, job) -> int:
     ingest.register_run(database, job.read_run_info(), job.job_spec().model_dump(mode="json"))
-    batch = SpoolReader(job).read()
+    batch = SpoolReader(job).read(max_steps=1_000)
     return ingest.ingest_events(database, job.run_id, batch.events, batch.position)
 
 
@@ -48,7 +48,7 @@ def job_of_votes(runs_root, votes, source="trained", run_id="voted") -> RunDirec
             "trajectory_id": trajectory_id, "label": label, "judge": "judge", "prompt": "cot-judge-1",
             "num_requests": 1, "num_tokens": 10, "answer": "so \x00 \\boxed{yes}",
         }  # fmt: skip
-        writer.append(VOTE_EVENT, fields)
+        writer.append(VOTES_EVENT, {"votes": [fields]})
     writer.close()
     return job
 

@@ -8,7 +8,7 @@ from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question, RolloutGroup, Trajectory
 from jobs.judge_specs import JudgeSpec, parse_judge_spec
 from jobs.judging.loop import run_judging
-from jobs.judging.votes import VOTE_EVENT, Vote
+from jobs.judging.votes import VOTES_EVENT, Vote
 from jobs.run_directory import RunDirectory
 from jobs.specs import RecordingSpec, TrainSpec
 from jobs.spool_reader import SpoolReader
@@ -120,4 +120,5 @@ def run_job(job: RunDirectory, control: Switch | None = None) -> RunStatus:
 
 
 def votes_of(job: RunDirectory) -> list[Vote]:
-    return [Vote.from_event(event) for event in SpoolReader(job).read().events if event["kind"] == VOTE_EVENT]
+    events = SpoolReader(job).read(max_steps=1_000_000).events
+    return [Vote.from_record(vote) for event in events if event["kind"] == VOTES_EVENT for vote in event["votes"]]
