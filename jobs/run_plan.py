@@ -10,7 +10,7 @@ import yaml
 from jobs.disk_estimate import checkpoint_bytes, estimate_disk_bytes
 from jobs.engine_environments import EngineEnvironmentError, engine_python
 from jobs.engines.verl_ray.memory_estimate import ASSUMED_GPU_BYTES, GIB, MemoryEstimate, estimate_memory
-from jobs.engines.verl_ray.overrides import verl_overrides
+from jobs.engines.verl_ray.overrides import check_own_overrides, engine_words, verl_overrides
 from jobs.launchers.local import WORKER_MODULE
 from jobs.local_sources import with_absolute_sources
 from jobs.model_shapes import check_context, model_shape
@@ -26,7 +26,7 @@ class RunPlan:
 
     spec: dict[str, Any]
     settings: list[str]
-    """verl's settings that the specification decides."""
+    """verl's settings that the engine and the specification decide."""
     config: dict[str, Any] | None
     """verl's whole configuration; None where it could not be composed on this machine."""
     command: list[str]
@@ -48,7 +48,9 @@ def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
     notices = _missing_sources(spec)
     run_path = runs_root.absolute() / UNNAMED_RUN
     is_verl = spec.engine == "verl"
-    settings = verl_overrides(spec, run_path) if is_verl else []
+    if is_verl:
+        check_own_overrides(spec)
+    settings = [*engine_words(spec), *verl_overrides(spec, run_path)] if is_verl else []
     config = _compose(settings, notices) if is_verl else None
     shape = model_shape(spec.model.source, spec.model.revision)
     if shape is None:

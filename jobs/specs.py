@@ -175,6 +175,11 @@ class TrainSpec(Spec):
             )
         if is_continuous != (self.reward_model is not None):
             raise ValueError("reward_model: expected one exactly when algorithm.reward_kind is continuous.")
+        if is_continuous and (self.data.num_held_out or self.validation.num_training_questions):
+            raise ValueError(
+                "validation.num_training_questions, data.num_held_out: expected 0 both, since evaluations count "
+                "correct answers, which continuous rewards do not tell."
+            )
         if self.engine == "embedded" and self.verl.overrides:
             raise ValueError("verl.overrides: expected none, since the embedded engine has no use for them.")
         if self.engine == "verl" and self.model.device == "cpu" and self.verl.strategy == "megatron":

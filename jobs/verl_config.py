@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.engine_environments import PROJECT_ROOT, EngineEnvironmentError, engine_python
-from jobs.engines.verl_ray.overrides import verl_overrides
+from jobs.engines.verl_ray.overrides import check_own_overrides, engine_words, verl_overrides
 from jobs.model_shapes import check_context
 from jobs.specs import SpecError, TrainSpec
 
@@ -28,8 +28,9 @@ def check_run(spec: TrainSpec) -> None:
         EngineEnvironmentError: The run is to start on this machine, which has no environment for verl.
     """
     check_context(spec)
+    check_own_overrides(spec)
     try:
-        checked_config(verl_overrides(spec, UNNAMED_RUN))
+        checked_config([*engine_words(spec), *verl_overrides(spec, UNNAMED_RUN)])
     except EngineEnvironmentError:
         if spec.verl.ray.address is None:
             raise

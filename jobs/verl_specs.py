@@ -82,5 +82,7 @@ class RewardModelSpec(Spec):
 
     source: str = Field(min_length=1)
     """Local folder or hub name of a reward model with one score for a conversation."""
-    gpu_memory_utilization: float = Field(0.5, gt=0, lt=1)
-    """Share of a GPU's memory that the reward model may take while it scores; the policy sleeps meanwhile."""
+    num_gpus: Positive = 1
+    """GPUs of one machine that only the reward model uses, beside those of `verl`."""
+    gpu_memory_utilization: float = Field(0.8, gt=0, lt=1)
+    """Share of these GPUs' memory that it may take."""

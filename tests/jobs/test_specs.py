@@ -122,6 +122,10 @@ def test_file_that_extends_a_preset_holds_only_what_differs(write):
         ("verl: {ray: {address: 10.0.0.1:8265}}\n", r"verl\.ray\.address: expected an address that begins"),
         ("algorithm: {reward_kind: continuous, start_pass_rate: null}\n", "reward_kind: expected binary"),
         ("engine: verl\nalgorithm: {reward_kind: continuous, start_pass_rate: null}\n", "reward_model: expected one"),
+        (
+            "engine: verl\nalgorithm: {reward_kind: continuous, start_pass_rate: null}\nreward_model: {source: a/b}\n",
+            "num_held_out: expected 0",
+        ),
         ("reward_model: {source: some/model}\n", "reward_model: expected one exactly when"),
         ("- a list\n", "expected a mapping"),
         ("a: [1,\n", "is not YAML"),
@@ -151,6 +155,7 @@ def test_defaults_are_valid():
 def test_verl_run_with_a_reward_model_is_read_and_written(write):
     text = (
         "engine: verl\nalgorithm: {reward_kind: continuous, start_pass_rate: null}\nreward_model: {source: a/model}\n"
+        "data: {num_held_out: 0}\nvalidation: {num_training_questions: 0}\n"
     )
     spec = load_spec(write(text + "verl: {num_nodes: 2, overrides: ['+trainer.x=[a,b]']}\n"))
     assert spec.verl.num_gpus == 16

@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.engines.verl_ray.overrides import render_value, verl_overrides
-from jobs.specs import TrainSpec, parse_spec
+from jobs.engines.verl_ray.overrides import FIELD_OF_SETTING, check_own_overrides, render_value, verl_overrides
+from jobs.spec_settings import field_paths
+from jobs.specs import SpecError, TrainSpec, load_preset, parse_spec
 
 RUN = Path("/runs/20260101-a run")
 
@@ -29,7 +30,6 @@ def test_the_papers_hyperparameters_reach_verl():
     assert found["actor_rollout_ref.actor.loss_agg_mode"] == "seq-mean-token-sum-norm"
     assert found["actor_rollout_ref.actor.loss_scale_factor"] == "8192"
     assert found["actor_rollout_ref.rollout.val_kwargs.temperature"] == "0.6"
-    assert found["trainer.test_freq"] == "10"
 
 
 def test_grpo_normalises_and_takes_the_mean_over_a_trajectorys_own_tokens():
@@ -39,15 +39,14 @@ def test_grpo_normalises_and_takes_the_mean_over_a_trajectorys_own_tokens():
     assert found["actor_rollout_ref.actor.loss_scale_factor"] == "null"
 
 
-def test_everything_verl_writes_lies_in_the_run_directory():
+def test_what_verl_writes_lies_in_the_run_directory():
+    assert settings(verl_spec())["trainer.default_local_dir"] == f"'{RUN}/verl'"
+
+
+def test_evaluations_checkpoints_and_resuming_are_left_to_the_training_loop():
     found = settings(verl_spec())
-    assert found["trainer.default_local_dir"] == f"'{RUN}/verl/checkpoints'"
-    assert found["data.train_files"] == f"'{RUN}/verl/training.parquet'"
-
-
-def test_without_held_out_questions_verl_never_validates():
-    found = settings(verl_spec(data={"num_held_out": 0}))
-    assert (found["trainer.val_before_train"], found["trainer.test_freq"]) == ("False", "-1")
+    names = ("trainer.val_before_train", "trainer.test_freq", "trainer.save_freq", "trainer.resume_mode")
+    assert [found[name] for name in names] == ["False", "-1", "-1", "disable"]
 
 
 def test_answers_are_graded_by_this_project_and_never_by_verls_math_graders():
@@ -56,16 +55,30 @@ def test_answers_are_graded_by_this_project_and_never_by_verls_math_graders():
     assert found["reward.custom_reward_function.path"] == "'pkg://jobs.engines.verl_ray.reward'"
 
 
-def test_continuous_rewards_come_from_the_reward_model_that_verl_serves():
-    continuous = {"reward_kind": "continuous", "start_pass_rate": None}
-    found = settings(verl_spec(algorithm=continuous, reward_model={"source": "a/model"}))
-    assert found["reward.reward_model.model_path"] == "a/model"
-    assert "reward.custom_reward_function.path" not in found
+def test_continuous_rewards_come_from_a_reward_model_on_gpus_of_its_own():
+    content = load_preset("paper-wildchat-if")
+    found = settings(content)
+    assert found["reward.reward_model.model_path"] == "Skywork/Skywork-Reward-Llama-3.1-8B-v0.2"
+    assert found["reward.custom_reward_function.path"] == "'pkg://jobs.engines.verl_ray.reward_model'"
+    assert found["reward.reward_model.enable_resource_pool"] == "True"
+    assert (found["trainer.n_gpus_per_node"], found["reward.reward_model.n_gpus_per_node"]) == ("7", "1")
 
 
 def test_own_overrides_come_last():
-    words = verl_overrides(verl_spec(verl={"overrides": ["trainer.logger=[console,wandb]", "data.seed=7"]}), RUN)
-    assert words[-2:] == ["trainer.logger=[console,wandb]", "data.seed=7"]
+    spec = verl_spec(verl={"overrides": ["trainer.logger=[console,wandb]", "data.seed=7"]})
+    assert verl_overrides(spec, RUN)[-2:] == ["trainer.logger=[console,wandb]", "data.seed=7"]
+    check_own_overrides(spec)
+
+
+def test_override_of_what_a_field_decides_names_the_field():
+    overrides = ["trainer.save_freq=3", "+actor_rollout_ref.rollout.n=4"]
+    with pytest.raises(SpecError, match=r"save_freq: is decided by checkpoint_interval; .*rollouts_per_question"):
+        check_own_overrides(verl_spec(verl={"overrides": overrides}))
+
+
+def test_every_field_that_decides_a_setting_is_a_field():
+    paths = set(field_paths(load_preset("paper-wildchat-if")))
+    assert set(FIELD_OF_SETTING.values()) <= paths
 
 
 def test_cpu_run_counts_gpus_of_ray_and_computes_in_float32():

@@ -1,0 +1,73 @@
+"""The reward function of continuous rewards: the score of a reward model that verl serves on GPUs of its own.
+
+verl 0.9.1 can ask such a model by itself, but drops the answer's extra fields and then fails on their absence, so
+this project asks it: verl hands over the address of its router and the model's tokenizer.
+"""
+
+import json
+import math
+import urllib.request
+from typing import Any, Protocol
+
+from jobs.engines.errors import EngineError
+
+ANSWER_SECONDS = 600.0
+
+
+class ChatTokenizer(Protocol):
+    """What is needed of the reward model's tokenizer."""
+
+    bos_token: str | None
+
+    def apply_chat_template(
+        self, conversation: list[dict[str, str]], *, tokenize: bool, add_generation_prompt: bool
+    ) -> str:
+        """Return the conversation as one text."""
+        ...
+
+
+def compute_score(
+    data_source: str,  # noqa: ARG001 # verl's signature
+    solution_str: str,
+    ground_truth: str,  # noqa: ARG001 # likewise: a reward model reads none
+    extra_info: dict[str, Any],
+    model: str,
+    reward_router_address: str,
+    reward_model_tokenizer: ChatTokenizer,
+) -> dict[str, Any]:
+    """Return as `score` what the reward model says of the question with this response; there is no verdict.
+
+    Raises:
+        EngineError: The server does not answer with one finite number.
+    """
+    question = str(extra_info["metadata"].get("question") or extra_info["prompt_text"])
+    text = conversation_text(question, solution_str, reward_model_tokenizer)
+    answer = _ask(f"http://{reward_router_address}/classify", {"model": model, "input": text, "use_activation": False})
+    return {"score": _score_of(answer), "outcome": "", "is_valid": None, "has_code": None}
+
+
+def conversation_text(question: str, response: str, tokenizer: ChatTokenizer) -> str:
+    """Return question and response in the reward model's chat template, without the start token the server adds."""
+    messages = [{"role": "user", "content": question}, {"role": "assistant", "content": response}]
+    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=False)
+    return text.removeprefix(tokenizer.bos_token or "")
+
+
+def _ask(url: str, payload: dict[str, Any]) -> object:
+    body = json.dumps(payload).encode()
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as response:
+            return json.load(response)
+    except (OSError, ValueError) as error:
+        raise EngineError(f"reward model at {url}: does not answer ({error}); see its log.") from None
+
+
+def _score_of(answer: Any) -> float:
+    try:
+        score = float(answer["data"][-1]["probs"][-1])
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise EngineError(f"reward model: expected one score, got {str(answer)[:80]}.") from None
+    if not math.isfinite(score):
+        raise EngineError(f"reward model: expected a finite score, got {score}.")
+    return score
