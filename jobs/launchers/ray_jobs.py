@@ -114,8 +114,8 @@ class RayJobsLauncher:
             raise LaunchError(str(error)) from None
         check_versions(machines, self._pins)
         check_size(machines, self._spec)
-        num_gpus = sum(machine.num_gpus for machine in machines)
-        return f"Ray at {self._api.address}: {len(machines)} machines, {num_gpus} GPUs, storage shared."
+        num_gpus = sum(machine.free_gpus for machine in machines)
+        return f"Ray at {self._api.address}: {len(machines)} machines, {num_gpus} free GPUs, storage shared."
 
     def submit(self) -> None:
         """Hand the job to Ray; a second time changes nothing.

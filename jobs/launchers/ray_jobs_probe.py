@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from ray._private.state import available_resources_per_node  # as verl 0.9.1 does; Ray has no public way
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 ANSWER_SECONDS = 40.0
@@ -73,6 +74,7 @@ def main(action: str, folder: str) -> None:
     """Run a task on each machine and print what they answered."""
     ray.init(logging_level="ERROR")
     task = ray.remote(num_cpus=0, max_retries=0)({"storage": answer_question, "sweep": sweep}[action])
+    free = available_resources_per_node()
     nodes = [node for node in ray.nodes() if node["Alive"]]
     answers = {}
     for node in nodes:
@@ -82,7 +84,8 @@ def main(action: str, folder: str) -> None:
     report = []
     for node in nodes:
         about = {"node_id": node["NodeID"], "host": node["NodeManagerHostname"]}
-        about["num_gpus"] = int(node["Resources"].get("GPU", 0))
+        about["free_gpus"] = int(free.get(node["NodeID"], {}).get("GPU", 0))
+        about["free_cpus"] = int(free.get(node["NodeID"], {}).get("CPU", 0))
         try:
             timeout = max(0.1, give_up_at - time.monotonic())
             about |= ray.get(answers[node["NodeID"]], timeout=timeout)

@@ -11,6 +11,11 @@ from jobs.launchers.local import LaunchError
 from jobs.launchers.ray_jobs_api import is_loopback
 from jobs.verl_specs import RAY_TOKEN_VARIABLE, VerlSpec
 
+CPUS_PER_GPU = 3
+"""Ray's CPUs that verl asks for with each GPU; without them it waits for ever."""
+OTHER_CPUS = 12
+"""Ray's CPUs for verl's other actors on any machine: eight of them store, the rest steer and serve."""
+
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 
 
@@ -20,7 +25,8 @@ class Machine:
 
     node_id: str
     host: str
-    num_gpus: int
+    free_gpus: int
+    free_cpus: int
     error: str
     versions: Mapping[str, str | None]
 
@@ -30,7 +36,8 @@ class Machine:
         return cls(
             str(report["node_id"]),
             str(report["host"]),
-            int(report["num_gpus"]),
+            int(report["free_gpus"]),
+            int(report["free_cpus"]),
             str(report["error"]),
             dict(report.get("versions", {})),
         )
@@ -101,14 +108,19 @@ def check_versions(machines: Sequence[Machine], pins: Sequence[Pins]) -> None:
 
 
 def check_size(machines: Sequence[Machine], spec: VerlSpec) -> None:
-    """Refuse a cluster that is too small.
+    """Refuse a cluster that is too small or busy; verl would wait for ever.
 
     Raises:
-        LaunchError: Too few of its machines have the GPUs that are asked for.
+        LaunchError: Too few of its machines have the GPUs and CPUs that are asked for.
     """
-    sizes = sorted((machine.num_gpus for machine in machines), reverse=True)
-    if sum(size >= spec.gpus_per_node for size in sizes) < spec.num_nodes:
+    num_cpus = CPUS_PER_GPU * spec.gpus_per_node
+    fitting = [machine for machine in machines if machine.free_gpus >= spec.gpus_per_node]
+    fitting = [machine for machine in fitting if machine.free_cpus >= num_cpus]
+    free_cpus = sum(machine.free_cpus for machine in machines)
+    if len(fitting) < spec.num_nodes or free_cpus < CPUS_PER_GPU * spec.num_gpus + OTHER_CPUS:
+        free = ", ".join(f"{machine.free_gpus} and {machine.free_cpus} on {machine.host}" for machine in machines)
         raise LaunchError(
-            f"verl.num_nodes, verl.gpus_per_node: {spec.num_nodes} x {spec.gpus_per_node} GPUs are asked for, the "
-            f"cluster's machines have {', '.join(map(str, sizes))}; add machines or ask for less."
+            f"verl.num_nodes, verl.gpus_per_node: {spec.num_nodes} x {spec.gpus_per_node} GPUs, {CPUS_PER_GPU} CPUs "
+            f"with each and {OTHER_CPUS} more CPUs are asked for, free are {free}; add machines, wait for other jobs, "
+            "ask for less, or let Ray count more CPUs (`ray start --num-cpus`)."
         )

@@ -53,7 +53,7 @@ class RayCluster:
             "--ray-client-server-port": client,
             "--dashboard-host": "127.0.0.1",
             "--node-ip-address": "127.0.0.1",
-            "--num-cpus": 2,
+            "--num-cpus": 3 * self._num_gpus + 12,
             "--num-gpus": self._num_gpus,
             "--object-store-memory": 80_000_000,
             "--min-worker-port": 0,
@@ -69,6 +69,7 @@ class RayCluster:
         environment |= {
             MARK: self._mark,
             "PATH": f"{self._ray.parent}:{os.environ['PATH']}",
+            "RAY_prestart_worker_first_driver": "0",  # one idle process for each logical CPU else
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": TOKEN,
         }

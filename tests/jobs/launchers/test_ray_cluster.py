@@ -108,7 +108,8 @@ def test_cluster_that_is_too_small_is_refused(ray_bench: RayBench, cluster: RayC
     run_id = ray_bench.submit(ray_spec(cluster.address, gpus_per_node=8))
     ray_bench.start()
     ray_bench.look_until(run_id, RunStatus.FAILED)
-    assert "1 x 8 GPUs are asked for, the cluster's machines have 1" in ray_bench.reason_of(run_id)
+    assert "1 x 8 GPUs, 3 CPUs with each and 12 more" in ray_bench.reason_of(run_id)
+    assert "free are 1 and 15 on" in ray_bench.reason_of(run_id)
 
 
 def test_cluster_with_another_verl_is_refused(ray_bench: RayBench, cluster: RayCluster, monkeypatch):

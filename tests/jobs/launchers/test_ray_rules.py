@@ -143,9 +143,9 @@ def test_command_takes_the_shells_place():
     assert plain_command("python", "-m", "jobs.worker", "/runs/a+b", "1") == "exec python -m jobs.worker /runs/a+b 1"
 
 
-def machine(num_gpus: int = 8, **versions: str | None) -> Machine:
+def machine(free_gpus: int = 8, free_cpus: int = 64, **versions: str | None) -> Machine:
     found = {"ray": "2.60.0", "verl": "0.9.1"} | versions
-    return Machine("id", "host-1", num_gpus, "", found)
+    return Machine("id", "host-1", free_gpus, free_cpus, "", found)
 
 
 def test_machines_of_either_constraints_file_are_taken():
@@ -168,10 +168,18 @@ def test_ray_of_either_constraints_file_is_taken():
         check_ray_version("http://a", "2.61.0", PINS)
 
 
-def test_every_machine_asked_for_needs_its_gpus():
-    check_size([machine(8), machine(8)], VerlSpec(num_nodes=2, gpus_per_node=8))
-    with pytest.raises(LaunchError, match=r"2 x 8 GPUs are asked for, the cluster's machines have 15, 4"):
-        check_size([machine(4), machine(15)], VerlSpec(num_nodes=2, gpus_per_node=8))
+TWO_MACHINES = VerlSpec(num_nodes=2, gpus_per_node=8)
+
+
+@pytest.mark.parametrize("machines", [[(8, 64), (8, 64)], [(8, 36), (8, 24)], [(8, 24), (8, 24), (0, 12)]])
+def test_cluster_with_room_for_the_gpus_their_cpus_and_the_other_actors_is_taken(machines):
+    check_size([machine(*free) for free in machines], TWO_MACHINES)
+
+
+@pytest.mark.parametrize("machines", [[(4, 64), (15, 64)], [(8, 64), (8, 23)], [(8, 24), (8, 35)], [(16, 64)], []])
+def test_cluster_without_that_room_is_refused(machines):
+    with pytest.raises(LaunchError, match="2 x 8 GPUs, 3 CPUs with each and 12 more CPUs are asked for"):
+        check_size([machine(*free) for free in machines], TWO_MACHINES)
 
 
 def test_contact_of_a_copied_folder_is_not_believed(ray_bench: RayBench):
