@@ -1,6 +1,6 @@
 """The list of runs, and one run with its attempts and checkpoints."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -111,6 +111,11 @@ def _tags(connection: Connection, run_keys: Sequence[int]) -> dict[int, tuple[st
     return found
 
 
+def _dataset(spec: Mapping[str, Any]) -> str:
+    benchmarks = ", ".join(choice["name"] for choice in spec.get("benchmarks", ()))
+    return benchmarks or str(spec.get("data", {}).get("source", ""))
+
+
 def _run_row(row: RowMapping, tags: tuple[str, ...]) -> RunRow:
     spec, summary = row["spec"], row["summary"]
     return RunRow(
@@ -121,7 +126,7 @@ def _run_row(row: RowMapping, tags: tuple[str, ...]) -> RunRow:
         method=method_name(spec),
         model=spec.get("model", {}).get("source", ""),
         engine=spec.get("engine", ""),
-        dataset=spec.get("data", {}).get("source", ""),
+        dataset=_dataset(spec),
         preset=spec.get("preset"),
         step=row["step"],
         num_steps=spec.get("num_steps", 0),

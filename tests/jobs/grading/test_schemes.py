@@ -1,5 +1,10 @@
+import re
+
 import pytest
 
+from jobs.eval_specs import BenchmarkChoice
+from jobs.evaluation.protocols import find_protocol
+from jobs.evaluation.questions import load_benchmark
 from jobs.grading.outcomes import Outcome
 from jobs.grading.pool import AnswerGrader
 from jobs.grading.schemes import GradeItem, Scheme, disputed, grader_version
@@ -60,6 +65,20 @@ def test_written_rules_decide_the_same_answer_in_three_ways(grader, kind, cases)
         for (gold, response, _), own in zip(cases, outcomes, strict=True)
     ]
     assert found == cases
+
+
+def test_every_gold_in_e_notation_accepts_powers_of_ten_where_corrected(grader, shared_dir):
+    source = str(shared_dir / "data" / "benchmarks" / "test.id.parquet")
+    loaded = load_benchmark(BenchmarkChoice(name="minerva", source=source), find_protocol("minerva"))
+    golds = [own.answer for own in loaded.questions if re.fullmatch(r"-?[\d.]+e-?\d+", own.answer)]
+    items = []
+    for gold in golds:
+        mantissa, _, exponent = gold.partition("e")
+        items.append(GradeItem(gold, rf"\boxed{{{mantissa}\times10^{{{exponent}}}}}", "math"))
+    outcomes = grader.grade_side_by_side(items)
+    assert len(golds) == 58
+    assert {own.corrected for own in outcomes} == {C}
+    assert {own.training for own in outcomes} == {W}
 
 
 def test_answers_on_which_the_schemes_differ_are_listed(grader):

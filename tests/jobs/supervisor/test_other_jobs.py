@@ -22,7 +22,7 @@ def test_evaluation_is_queued_started_and_shown_like_a_run(bench: Bench):
     row = runs.get_run(database, run_id)
     database.close()
     assert (row.status, row.name, row.kind, row.model) == ("succeeded", "scores", "eval", "a-model")
-    assert row.method == "evaluation"
+    assert (row.method, row.dataset) == ("evaluation", "math500")
     assert processes_of(bench.runs_root) == []
 
 
