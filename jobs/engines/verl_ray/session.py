@@ -11,13 +11,19 @@ from typing import Any
 
 import ray
 import transfer_queue as tq
+import verl
 from omegaconf import DictConfig, OmegaConf
 from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
+from verl.utils.device import get_device_name
 
+from jobs.engines.errors import EngineError
+from jobs.engines.verl_ray.cpu_platform import PLATFORM_NAME
 from jobs.engines.verl_ray.trainer import ExperienceTrainer
 
 logger = logging.getLogger(__name__)
 
+VERL_VERSION = "0.9.1"
+"""The version whose methods `trainer.py` overrides and whose registries the plug-in enters."""
 CLUSTER_VARIABLE = "RAY_ADDRESS"
 """Set by Ray in jobs that were submitted to a cluster."""
 QUIET_VARIABLES = {"PYTHONWARNINGS": "ignore::UserWarning:verl.workers.engine"}
@@ -30,7 +36,12 @@ FORWARDED_VARIABLES = (
 
 @contextmanager
 def open_trainer(config: DictConfig) -> Iterator[ExperienceTrainer]:
-    """Start Ray and the trainer that `config` describes, and end both afterwards."""
+    """Start Ray and the trainer that `config` describes, and end both afterwards.
+
+    Raises:
+        EngineError: This is not the version of verl that the plug-in is written for, or verl did not load the plug-in.
+    """
+    check_verl()
     OmegaConf.resolve(config)
     config.transfer_queue.enable = True
     with ray_session(config):
@@ -41,6 +52,18 @@ def open_trainer(config: DictConfig) -> Iterator[ExperienceTrainer]:
             yield trainer
         finally:
             tq.close()
+
+
+def check_verl() -> None:
+    """Check what verl would pass over in silence: its version, and whether its import loaded this project's platform.
+
+    Raises:
+        EngineError: One of them is wrong; the message says what to do.
+    """
+    if verl.__version__ != VERL_VERSION:
+        raise EngineError(f"verl: expected {VERL_VERSION}, found {verl.__version__}; run `make verl-env`.")
+    if os.environ.get("VERL_PLATFORM") == PLATFORM_NAME != get_device_name():
+        raise EngineError(f"verl: runs on {get_device_name()} although the CPU is asked for; run `make verl-env`.")
 
 
 @contextmanager

@@ -1,0 +1,62 @@
+"""The places where the plug-in enters verl, none of which is a documented interface: these fail when verl changes."""
+
+import importlib
+import inspect
+import os
+import warnings
+
+import pytest
+
+from jobs.engines.errors import EngineError
+from jobs.training.verl_composition import CPU_VARIABLES
+
+pytestmark = [pytest.mark.verl, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _cpu_platform():
+    """Let verl, imported first by this module or by another, find its platform and warn as it likes."""
+    os.environ.update(CPU_VARIABLES)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        importlib.import_module("jobs.engines.verl_ray.worker_setup")
+
+
+def test_verl_has_the_expected_version_and_loaded_the_platform(monkeypatch):
+    from jobs.engines.verl_ray import session
+
+    session.check_verl()
+    monkeypatch.setattr(session, "VERL_VERSION", "0.1")
+    with pytest.raises(EngineError, match=r"verl: expected 0\.1, found 0\.9\.1; run `make verl-env`"):
+        session.check_verl()
+
+
+def test_what_the_trainer_overrides_is_there_and_is_called_by_the_set_up():
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+    from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+    from jobs.engines.verl_ray.trainer import ExperienceTrainer
+
+    set_up = inspect.getsource(PPOTrainer._setup) + inspect.getsource(PPOTrainer.init)
+    for name in ("_init_dataloader", "_load_checkpoint", "on_init_end"):
+        assert getattr(PPOTrainerSync, name) is not getattr(ExperienceTrainer, name)
+        assert f"self.{name}()" in set_up
+
+
+def test_rollouts_of_this_project_are_registered():
+    from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
+    from verl.workers.rollout.base import get_rollout_class
+    from verl.workers.rollout.replica import RolloutReplicaRegistry
+
+    from jobs.engines.verl_ray.hf_replica import ROLLOUT_NAME, HfAdapter, HfReplica
+    from jobs.engines.verl_ray.overrides import AGENT_NAME
+
+    assert AGENT_NAME in _agent_loop_registry
+    assert get_rollout_class(ROLLOUT_NAME) is HfAdapter
+    assert RolloutReplicaRegistry.get(ROLLOUT_NAME) is HfReplica
+
+
+def test_the_number_of_rollouts_is_still_read_from_the_prompt():
+    from verl.trainer.ppo.v1 import agent_loop_tq
+
+    assert 'prompt.pop("__rollout_n__"' in inspect.getsource(agent_loop_tq)
