@@ -2,7 +2,7 @@
 
 import typer
 
-from jobs import cli_data, cli_demo, cli_eval, cli_judge, cli_machine, cli_runs, cli_train, cli_up
+from jobs import cli_data, cli_demo, cli_eval, cli_judge, cli_machine, cli_runs, cli_study, cli_train, cli_up
 from jobs.cli_options import FriendlyGroup
 
 app = typer.Typer(
@@ -39,6 +39,7 @@ database_app.command("upgrade")(cli_data.upgrade)
 database_app.command("rebuild")(cli_data.rebuild)
 app.add_typer(database_app, name="db")
 app.add_typer(cli_judge.analyse_app, name="analyse")
+app.add_typer(cli_study.study_app, name="study")
 
 
 def main() -> None:

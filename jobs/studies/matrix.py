@@ -11,14 +11,17 @@ from jobs.studies.definition import Cell, Scale, Study
 SCALE_CHANGES: dict[Scale, dict[str, Any]] = {
     Scale.CHAINS: {
         "num_steps": 30,
-        "validation": {"interval": 15, "num_training_questions": 0},
+        "optim": {"learning_rate": 2e-4},
+        "validation": {"interval": 10, "num_training_questions": 0},
         "checkpoint_interval": 30,
         "num_checkpoints_kept": 1,
         "recording": {"token_data": "none"},
     },
     Scale.PAPER: {"engine": "verl"},
 }
-"""What all studies change at a scale: few steps on `chains`, so that a matrix ends within the hour on one core."""
+"""What all studies change at a scale. On `chains` few steps, so that a matrix ends within hours on one core, at twice
+the presets' learning rate, so that the delayed start opens within the first half of them.
+"""
 PAPER_SEEDS = 1
 """Seeds of each cell at the paper's scale unless more are asked for: the paper reports one run a row."""
 _TAG = re.compile(r"(study|scale|cell|seed):(.+)")

@@ -1,0 +1,115 @@
+"""What has come out of a study so far: its runs found by their tags, their figures over seeds, and what is missing."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from db.queries.run_filter import RunFilter
+from db.queries.runs import list_runs, run_spec
+from db.rows import RunRow
+from db.session import Database
+from jobs.status import RunStatus
+from jobs.studies.definition import Cell, Scale, Study
+from jobs.studies.intervals import MeanInterval, mean_interval
+from jobs.studies.matrix import RunKey, key_from_tags, study_tag
+from jobs.studies.measures import Figures, MeasuredRun, held_out_curve, measure_run
+
+
+@dataclass(frozen=True, slots=True)
+class SeedResult:
+    """One finished run of a cell."""
+
+    seed: int
+    run: RunRow
+    spec: dict[str, Any]
+    figures: Figures
+    curve: dict[int, float]
+    """Held-out Avg@n in percent by step."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellResult:
+    """A cell's finished runs, seed by seed."""
+
+    cell: Cell
+    seeds: tuple[SeedResult, ...]
+
+    @property
+    def figures(self) -> dict[str, MeanInterval]:
+        """Each figure over the seeds that have it."""
+        names = dict.fromkeys(name for own in self.seeds for name in own.figures)
+        return {name: mean_interval([own.figures[name] for own in self.seeds if name in own.figures]) for name in names}
+
+    @property
+    def curve(self) -> dict[int, MeanInterval]:
+        """The held-out curve over the seeds that were scored at a step."""
+        steps = sorted({step for own in self.seeds for step in own.curve})
+        return {step: mean_interval([own.curve[step] for own in self.seeds if step in own.curve]) for step in steps}
+
+
+@dataclass(frozen=True, slots=True)
+class StudyResults:
+    """A study at one scale: finished cells, and the state of every run that is not finished or not there."""
+
+    study: Study
+    scale: Scale
+    cells: tuple[CellResult, ...]
+    unfinished: tuple[tuple[RunKey, str], ...]
+    """Wanted runs without a result, with their state: `missing` where none was started."""
+
+    @property
+    def main_figure(self) -> str | None:
+        """The figure that stands for a run: the first, None while no run has ended."""
+        return next((name for result in self.cells for name in result.figures), None)
+
+    def difference(self, result: CellResult) -> MeanInterval | None:
+        """Return a cell's main figure minus the baseline's, paired by seed, None without a common seed."""
+        baseline = next((own for own in self.cells if own.cell.name == self.study.baseline), None)
+        name = self.main_figure
+        if baseline is None or name is None or result.cell.name == self.study.baseline:
+            return None
+        theirs = {own.seed: own.figures[name] for own in baseline.seeds if name in own.figures}
+        pairs = [
+            own.figures[name] - theirs[own.seed] for own in result.seeds if own.seed in theirs and name in own.figures
+        ]
+        return mean_interval(pairs) if pairs else None
+
+
+def find_runs(database: Database, study: Study) -> dict[RunKey, RunRow]:
+    """Return the newest run of each place in a study's matrix; archived runs do not count."""
+    found: dict[RunKey, RunRow] = {}
+    for row in list_runs(database, RunFilter(words=study_tag(study)), limit=None):
+        key = key_from_tags(row.tags)
+        if key is not None and key.study == study.name and row.kind == "train":
+            found.setdefault(key, row)
+    return found
+
+
+def state_of_keys(runs: Mapping[RunKey, RunRow], keys: Sequence[RunKey]) -> list[tuple[RunKey, str]]:
+    """Return the state of each wanted run, `missing` where there is none."""
+    return [(key, runs[key].status if key in runs else "missing") for key in keys]
+
+
+def read_results(database: Database, study: Study, scale: Scale, wanted: Sequence[RunKey]) -> StudyResults:
+    """Return everything that a study's finished runs show at a scale, also of seeds beyond those wanted."""
+    runs = {key: row for key, row in find_runs(database, study).items() if key.scale is scale}
+    cells = []
+    for cell in study.cells_at(scale):
+        own = {key.seed: row for key, row in runs.items() if key.cell == cell.name and _is_done(row)}
+        cells.append(
+            CellResult(cell, tuple(_read_seed(database, study, scale, own[seed], seed) for seed in sorted(own)))
+        )
+    states = state_of_keys(runs, wanted)
+    return StudyResults(
+        study, scale, tuple(cells), tuple((key, state) for key, state in states if state != RunStatus.SUCCEEDED)
+    )
+
+
+def _is_done(row: RunRow) -> bool:
+    return row.status == RunStatus.SUCCEEDED
+
+
+def _read_seed(database: Database, study: Study, scale: Scale, row: RunRow, seed: int) -> SeedResult:
+    run = MeasuredRun(row.run_id, run_spec(database, row.run_id))
+    figures = measure_run(database, study, scale, run)
+    return SeedResult(seed, row, run.spec, figures, held_out_curve(database, row.run_id))

@@ -1,0 +1,35 @@
+"""Runs of a study as their workers would have recorded them, without training."""
+
+from pathlib import Path
+
+from jobs import commands
+from jobs.attempt_files import write_outcome
+from jobs.recorder import EvaluationRecord
+from jobs.run_directory import RunDirectory
+from jobs.spool_recorder import SpoolRecorder
+from jobs.status import RunStatus
+from jobs.studies.definition import Study
+from jobs.studies.matrix import RunKey, spec_of
+from tests.step_reports import make_questions
+
+NUM_QUESTIONS = 10
+
+
+def record_run(
+    runs_root: Path, study: Study, key: RunKey, num_correct: int, end: RunStatus = RunStatus.SUCCEEDED
+) -> str:
+    """Record a run that gets `num_correct` of 10 held-out questions right in the end, one fewer before."""
+    run_id = commands.submit(runs_root, spec_of(study, key))
+    run = RunDirectory.open(runs_root, run_id)
+    attempt = run.claim_attempt()
+    recorder = SpoolRecorder(run, attempt, run.spec().recording)
+    recorder.status(RunStatus.RUNNING)
+    recorder.questions(make_questions(), "training")
+    for step, count in ((0, num_correct - 1), (30, num_correct)):
+        correct = [8] * count + [0] * (NUM_QUESTIONS - count)
+        names = [str(number) for number in range(NUM_QUESTIONS)]
+        recorder.evaluation(EvaluationRecord(step, "held_out", names, correct, 8, 0.6, 1.5))
+    recorder.status(end, "")
+    recorder.close()
+    write_outcome(run.attempt_path(attempt), end, "")
+    return run_id

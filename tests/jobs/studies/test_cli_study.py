@@ -1,0 +1,91 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from jobs.cli import app
+from jobs.status import RunStatus
+from jobs.studies.definition import Scale, load_study, study_names
+from jobs.studies.matrix import RunKey
+from tests.jobs.studies.recorded import record_run
+
+CLI = CliRunner(env={"EXGRPO_RUNS_ROOT": "", "NO_COLOR": "1", "COLUMNS": "200"})
+
+
+def call(*words: object) -> str:
+    result = CLI.invoke(app, [str(word) for word in words])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_list_names_every_study():
+    studies = json.loads(call("study", "list", "--json"))
+    assert [own["name"] for own in studies] == study_names()
+    assert len(studies) == 13
+    assert all(name in call("study", "list") for name in study_names())
+
+
+def test_numbers_are_rows_of_table_row_column_and_value():
+    rows = json.loads(call("study", "numbers", "main-table", "--json"))
+    found = [row for row in rows if (row["row"], row["column"]) == ("GPG-Zero", "OOD Avg.")]
+    assert [(row["table"], row["value"]) for row in found] == [("tab:main", 41.6)]
+    assert "mean of its cells is 53.73" in found[0]["note"]
+
+
+def test_numbers_as_text_carry_their_notes():
+    assert "Easy / Delta: 11.6  (the paper prints 11.6, but tab:code_analysis has 11.50)" in call(
+        "study", "numbers", "code-analysis"
+    )
+
+
+def test_status_tells_done_from_missing(tmp_path: Path):
+    run_id = record_run(tmp_path, load_study("repo"), RunKey("repo", Scale.CHAINS, "repo", 0), 5)
+    words = ("study", "status", "repo", "--seeds", 2, "--cells", "repo", "--runs-root", tmp_path)
+    lines = json.loads(call(*words, "--json"))["runs"]
+    assert [(line["state"], line["run_id"]) for line in lines] == [("succeeded", run_id), ("missing", None)]
+    assert call(*words).split() == ["repo", "0", "succeeded,", "1", "missing"]
+
+
+def test_report_writes_the_page(tmp_path: Path):
+    record_run(tmp_path, load_study("repo"), RunKey("repo", Scale.CHAINS, "repo", 0), 5)
+    page = tmp_path / "page.html"
+    assert call("study", "report", "repo", "--runs-root", tmp_path, "--out", page).strip() == str(page)
+    assert "1 runs have finished" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("report", "ablation"), "NAME: expected one of ablations,"),
+        (("status", "repo", "--scale", "moon"), "--scale: expected one of chains, paper, got 'moon'."),
+        (("status", "repo", "--cells", "x"), "--cells: expected some of exgrpo-re, repo, got 'x'."),
+        (("run", "main-table", "--cells", "luffy-exgrpo"), "--cells: expected some of on-policy, exgrpo"),
+        (("run", "continuous-rewards"), "continuous-rewards cannot be run at the scale chains. Chains has no reward"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused_in_one_sentence(tmp_path, words, sentence):
+    result = CLI.invoke(app, ["study", *words, "--runs-root", str(tmp_path)])
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+
+
+@pytest.mark.slow
+def test_run_makes_what_is_missing_once_and_resumes_what_failed(tmp_path: Path):
+    study, key = load_study("repo"), RunKey("repo", Scale.CHAINS, "repo", 0)
+    failed = record_run(tmp_path, study, key, 5, RunStatus.FAILED)
+    words = ["-m", "tests.jobs.toy_cli", "study", "run", "repo", "--seeds", "1", "--runs-root", str(tmp_path)]
+    first = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=120, check=False)
+    assert first.returncode == 0, first.stderr
+    assert "0 of 2 runs are there." in first.stderr
+    assert "2 runs done, 0 failed" in first.stdout
+    again = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=120, check=False)
+    assert "2 of 2 runs are there." in again.stderr
+    runs = [name for name in os.listdir(tmp_path) if (tmp_path / name / "spec.json").is_file()]
+    assert len(runs) == 2
+    assert failed in runs
+    lines = json.loads(call("study", "status", "repo", "--seeds", 1, "--runs-root", tmp_path, "--json"))["runs"]
+    assert {line["state"] for line in lines} == {"succeeded"}

@@ -1,0 +1,151 @@
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from db.rows import RunRow
+from jobs import commands
+from jobs.status import RunStatus
+from jobs.studies.definition import Scale, load_study, study_names
+from jobs.studies.matrix import RunKey, wanted_keys
+from jobs.studies.report import render_report
+from jobs.studies.results import StudyResults, find_runs, read_results
+from jobs.supervisor.reading import open_fresh_index
+from tests.jobs.studies.recorded import record_run
+
+ON_POLICY, REPLAY = (4, 5, 6), (7, 8, 8)
+
+
+class Outline(HTMLParser):
+    """What a page is made of: tags with their attributes, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def key(cell: str, seed: int) -> RunKey:
+    return RunKey("ablations", Scale.CHAINS, cell, seed)
+
+
+@pytest.fixture
+def runs_root(tmp_path: Path) -> Path:
+    study = load_study("ablations")
+    for seed, (on_policy, replay) in enumerate(zip(ON_POLICY, REPLAY, strict=True)):
+        record_run(tmp_path, study, key("on-policy", seed), on_policy)
+        record_run(tmp_path, study, key("exgrpo", seed), replay)
+    record_run(tmp_path, study, key("rho-25", 0), 9, RunStatus.FAILED)
+    return tmp_path
+
+
+def read(runs_root: Path, name: str = "ablations", num_seeds: int = 3) -> StudyResults:
+    study = load_study(name)
+    with open_fresh_index(runs_root, None) as database:
+        return read_results(database, study, Scale.CHAINS, wanted_keys(study, Scale.CHAINS, study.cells, num_seeds))
+
+
+def test_figures_are_means_over_the_seeds_of_a_cell(runs_root):
+    results = read(runs_root)
+    on_policy, exgrpo = results.cells[:2]
+    assert results.main_figure == "Held-out Avg@8 (%)"
+    assert on_policy.figures["Held-out Avg@8 (%)"].values == (40.0, 50.0, 60.0)
+    assert exgrpo.figures["Held-out Avg@8 (%)"].mean == pytest.approx(230 / 3)
+    assert {step: own.mean for step, own in on_policy.curve.items()} == {0: 40.0, 30: 50.0}
+
+
+def test_differences_are_paired_by_seed(runs_root):
+    results = read(runs_root)
+    difference = results.difference(results.cells[1])
+    assert difference.values == (30.0, 30.0, 20.0)
+    assert difference.mean == pytest.approx(80 / 3)
+    assert difference.half == pytest.approx(4.302653 * 10 / 3, rel=1e-5)
+    assert results.difference(results.cells[0]) is None
+
+
+def test_runs_that_failed_or_were_never_started_are_unfinished(runs_root):
+    states = {(own.cell, own.seed): state for own, state in read(runs_root).unfinished}
+    assert states["rho-25", 0] == "failed"
+    assert states["rho-25", 1] == "missing"
+    assert ("exgrpo", 0) not in states
+    assert len(states) == 3 * 8
+
+
+def test_an_archived_run_does_not_count_and_a_newer_one_takes_its_place(runs_root):
+    study = load_study("ablations")
+    old = record_run(runs_root, study, key("rho-75", 0), 3)
+    new = record_run(runs_root, study, key("rho-75", 0), 5)
+    assert _run_of(runs_root, key("rho-75", 0)).run_id == new
+    commands.archive(runs_root, new)
+    assert _run_of(runs_root, key("rho-75", 0)).run_id == old
+
+
+def test_the_page_shows_the_papers_numbers_beside_own_ones(runs_root):
+    results = read(runs_root)
+    text = " ".join(Outline(render_report(results, 30)).texts)
+    assert "6 runs have finished, 0 to 3 seeds a cell; 24 of the 30 runs of the matrix have not." in text
+    row = "ExGRPO w/ Selection Strategies: ExGRPO exgrpo 48.3 +3.0 76.7 ± 14.3 +26.7 ± 14.3 70.0 3"
+    assert row in text
+    assert "Higher than the baseline: exgrpo." in text
+    assert "rho-25: 1 run failed." in text
+    assert "the paper prints 46.7, but the mean of its cells is 46.77" in text
+
+
+def test_a_cell_below_the_baseline_is_said_to_be_lower(tmp_path):
+    study = load_study("ablations")
+    for seed in range(3):
+        record_run(tmp_path, study, key("on-policy", seed), 8 + seed % 2)
+        record_run(tmp_path, study, key("exgrpo", seed), 3 + seed % 2)
+        record_run(tmp_path, study, key("rho-25", seed), 7 + seed)
+    text = " ".join(Outline(render_report(read(tmp_path), 30)).texts)
+    assert "Lower: exgrpo. Not told apart from it: rho-25." in text
+
+
+@pytest.mark.parametrize("name", study_names())
+def test_every_study_has_a_page_before_anything_ran(name, tmp_path):
+    text = " ".join(Outline(render_report(read(tmp_path, name), 3)).texts)
+    assert "No run has finished yet." in text
+    assert "What was not run" in text
+
+
+def test_the_page_loads_nothing_and_runs_nothing(runs_root):
+    page = render_report(read(runs_root), 30)
+    outline = Outline(page)
+    assert {tag for tag, _ in outline.tags} & {"script", "link", "img", "iframe", "object", "base", "form"} == set()
+    names = {name for _, attributes in outline.tags for name in attributes}
+    assert not [name for name in names if name in {"src", "href"} or name.startswith("on")]
+    assert not re.search(r"url\(|@import|https?://", page)
+    policies = [attributes["content"] for tag, attributes in outline.tags if "http-equiv" in attributes]
+    assert policies == ["default-src 'none'; style-src 'unsafe-inline'"]
+
+
+def test_text_of_a_run_comes_out_as_text(runs_root):
+    results = read(runs_root)
+    hostile = "<img src=x onerror=alert(1)>&amp;"
+    seed = results.cells[1].seeds[0]
+    seed.spec["model"]["source"] = hostile
+    outline = Outline(render_report(results, 30))
+    assert any(hostile in text for text in outline.texts)
+    assert "img" not in {tag for tag, _ in outline.tags}
+
+
+def test_a_cell_whose_runs_differ_in_more_than_the_seed_is_named(runs_root):
+    results = read(runs_root)
+    assert "so its interval is not over seeds alone" not in render_report(results, 30)
+    results.cells[1].seeds[0].spec["num_steps"] = 31
+    assert "exgrpo: its runs differ in num_steps, so its interval is not over seeds alone." in render_report(
+        results, 30
+    )
+
+
+def _run_of(runs_root: Path, wanted: RunKey) -> RunRow:
+    with open_fresh_index(runs_root, None) as database:
+        return find_runs(database, load_study("ablations"))[wanted]
