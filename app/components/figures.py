@@ -40,7 +40,9 @@ def new_figure(height: int = HEIGHT) -> go.Figure:
         },
         uirevision="keep",
     )
-    figure.update_xaxes(**axis, title={"text": "step", "font": {"size": 11}, "standoff": 4}, showgrid=False)
+    figure.update_xaxes(
+        **axis, title={"text": "step", "font": {"size": 11}, "standoff": 4}, showgrid=False, automargin=True
+    )
     figure.update_yaxes(**axis, rangemode="tozero", automargin=True)
     return figure
 
