@@ -89,7 +89,7 @@ def judge_vote_row(run_key: int, vote: Mapping[str, Any]) -> dict[str, Any]:
     label = vote["label"]
     return {
         "run_key": run_key,
-        "item_id": str(vote["item_id"]),
+        "item_id": _storable(vote["item_id"]),
         "vote": int(vote["vote"]),
         "source": str(vote["source"])[:_MAX_SOURCE_CHARS],
         "source_attempt": vote["source_attempt"],
@@ -102,5 +102,10 @@ def judge_vote_row(run_key: int, vote: Mapping[str, Any]) -> dict[str, Any]:
         "prompt": str(vote["prompt"]),
         "num_requests": min(int(vote["num_requests"]), _MAX_COUNT),
         "num_tokens": min(int(vote["num_tokens"]), _MAX_COUNT),
-        "answer": str(vote["answer"]).replace("\x00", "\N{REPLACEMENT CHARACTER}"),
+        "answer": _storable(vote["answer"]),
     }
+
+
+def _storable(text: object) -> str:
+    """Return the text without NUL, which PostgreSQL cannot store."""
+    return str(text).replace("\x00", "\N{REPLACEMENT CHARACTER}")

@@ -16,7 +16,9 @@ def read_texts(path: Path, field: str) -> list[str]:
     if path.suffix not in {".jsonl", ".ndjson"}:
         return [content]
     texts = []
-    for number, line in enumerate(content.splitlines(), start=1):
+    for number, line in enumerate(content.split("\n"), start=1):
+        if not line.strip():
+            continue
         try:
             text = json.loads(line)[field]
         except (ValueError, KeyError, TypeError):

@@ -156,11 +156,13 @@ def _draw(found: Sequence[Found], chosen: JudgedSpec) -> list[Found]:
 
 def _read_labelled(path: Path) -> Iterator[tuple[JudgedItem, bool]]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")  # other line ends may stand inside a text
     except (OSError, UnicodeDecodeError) as error:
         raise TrainingError(f"{path}: cannot be read ({type(error).__name__}); give a file of JSON lines.") from None
     seen: set[str] = set()
     for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
         try:
             row = json.loads(line)
             item_id = str(row["id"])[: _MAX_ID_CHARS + 1]

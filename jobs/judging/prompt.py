@@ -60,4 +60,5 @@ def disarm(text: str) -> str:
 
 
 def _fenced(text: str, nonce: str) -> str:
-    return f"<<<{nonce}>>>\n{disarm(text)}\n<<<{nonce}>>>"
+    encodable = text.encode("utf-8", "replace").decode()  # a lone surrogate has no bytes to be sent as
+    return f"<<<{nonce}>>>\n{disarm(encodable)}\n<<<{nonce}>>>"

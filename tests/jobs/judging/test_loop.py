@@ -271,6 +271,22 @@ def test_a_judge_is_a_kind_of_job_that_the_worker_knows():
     assert "judge" in LOOP_LOADERS
 
 
+def test_ids_and_texts_of_any_characters_are_judged(tmp_path):
+    path = tmp_path / "labelled.jsonl"
+    row = {"id": "\u00fc\r\nX-Evil: 1 \ud800", "problem": "\ud800 = ?", "steps": ["\x00 \udfff \u2028"], "label": -1}
+    line = (
+        json.dumps(row)
+        + "\n\n"
+        + json.dumps({"id": 2, "problem": "\u2028", "steps": [], "label": 0}, ensure_ascii=False)
+    )
+    path.write_text(line, encoding="utf-8")
+    with serving(lambda _: completion("\ud83d \x00 \\boxed{yes}")) as server:
+        job = new_job(tmp_path, server_spec(server.address, judged={"file": str(path)}))
+        assert run_job(job) is RunStatus.SUCCEEDED
+        assert "X-Evil" not in server.headers[0]
+    assert [vote.outcome for vote in votes_of(job)] == ["valid", "valid"]
+
+
 def test_the_key_stands_in_no_file_of_the_job(tmp_path, monkeypatch):
     monkeypatch.setenv(API_KEY_VARIABLE, "sk-very-secret-0123456789")
     record_chains(tmp_path, [KINDS])
