@@ -35,7 +35,7 @@ test: $(VENV)/.installed-dev tools  ## Run all tests; exgrpo_core must be covere
 
 # One process: a local Ray at a time, and each wants both cores.
 test-verl: $(VERL_VENV)/.installed-dev  ## Run verl for real on the CPU: part of `make test`, about ten minutes
-	@OMP_NUM_THREADS=1 $(VERL_BIN)/python -m pytest -q -m verl tests/jobs/engines/verl_ray
+	@OMP_NUM_THREADS=1 $(VERL_BIN)/python -m pytest -q -m verl tests/jobs/engines/verl_ray tests/jobs/launchers
 
 check: $(VENV)/.installed-dev  ## Check format, lint, types and import contracts
 	@failed=0; \
