@@ -15,7 +15,7 @@ from jobs.launchers.local import WORKER_MODULE
 from jobs.local_sources import with_absolute_sources
 from jobs.model_shapes import check_context, model_shape
 from jobs.specs import SpecError, TrainSpec
-from jobs.verl_config import UNNAMED_RUN, checked_config
+from jobs.verl_config import UNNAMED_RUN, check_machine, checked_config
 
 GB = 1e9
 
@@ -52,6 +52,7 @@ def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
         check_own_overrides(spec)
     settings = [*engine_words(spec), *verl_overrides(spec, run_path)] if is_verl else []
     config = _compose(settings, notices) if is_verl else None
+    notices += _machine_notices(spec) if is_verl else []
     shape = model_shape(spec.model.source, spec.model.revision)
     if shape is None:
         notices.append(f"{spec.model.source}: its config.json is not on this machine, so memory is not estimated.")
@@ -85,6 +86,14 @@ def describe_plan(plan: RunPlan) -> str:
 def _missing_sources(spec: TrainSpec) -> list[str]:
     try:
         with_absolute_sources(spec)
+    except SpecError as error:
+        return [str(error)]
+    return []
+
+
+def _machine_notices(spec: TrainSpec) -> list[str]:
+    try:
+        check_machine(spec)
     except SpecError as error:
         return [str(error)]
     return []

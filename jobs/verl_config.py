@@ -14,6 +14,9 @@ from jobs.specs import SpecError, TrainSpec
 CHECK_MODULE = "jobs.engines.verl_ray.config_check"
 UNNAMED_RUN = Path("RUN")
 """Stands for the run directory of a run that is not made yet."""
+CLUSTER_VARIABLE = "RAY_ADDRESS"
+"""Ray's own: where it is set, the run joins that cluster."""
+GPU_FOLDER = Path("/dev")
 _CHECK_SECONDS = 120.0
 
 
@@ -24,7 +27,8 @@ def check_run(spec: TrainSpec) -> None:
     there.
 
     Raises:
-        SpecError: The model's context is too short, or verl has no such setting or none of this type.
+        SpecError: The model's context is too short, verl has no such setting or none of this type, or this machine is
+            too small.
         EngineEnvironmentError: The run is to start on this machine, which has no environment for verl.
     """
     check_context(spec)
@@ -34,6 +38,28 @@ def check_run(spec: TrainSpec) -> None:
     except EngineEnvironmentError:
         if spec.verl.ray.address is None:
             raise
+    check_machine(spec)
+
+
+def check_machine(spec: TrainSpec) -> None:
+    """Refuse a run with a Ray of its own on a machine that is too small for it.
+
+    Raises:
+        SpecError: It asks for more machines than this one, or for more GPUs than this one has.
+    """
+    if spec.verl.ray.address is not None or CLUSTER_VARIABLE in os.environ:
+        return
+    if spec.verl.num_nodes > 1:
+        raise SpecError("verl.num_nodes: expected 1 without verl.ray.address, since a Ray of its own has one machine.")
+    if spec.model.device == "cpu":
+        return
+    num_wanted = spec.verl.gpus_per_node + (spec.reward_model.num_gpus if spec.reward_model else 0)
+    num_found = sum(1 for _ in GPU_FOLDER.glob("nvidia[0-9]*"))
+    if num_found < num_wanted:
+        raise SpecError(
+            f"verl.gpus_per_node: the run needs {num_wanted} NVIDIA GPUs and this machine has {num_found}; lower it, "
+            "name a cluster in verl.ray.address, or set model.device to cpu for a small model."
+        )
 
 
 def checked_config(words: list[str]) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from jobs import commands
 from jobs.commands import CommandError
 from jobs.engine_environments import VERL_PYTHON_VARIABLE, EngineEnvironmentError
 from jobs.run_plan import describe_plan, plan_run
-from jobs.specs import SpecError, TrainSpec, load_preset, parse_spec, preset_names
-from jobs.verl_config import check_run, checked_config
+from jobs.specs import ModelSpec, SpecError, TrainSpec, load_preset, parse_spec, preset_names
+from jobs.verl_config import check_machine, check_run, checked_config
 
 PAPER_PRESETS = [name for name in preset_names() if name.startswith("paper-")]
 
@@ -13,6 +13,7 @@ PAPER_PRESETS = [name for name in preset_names() if name.startswith("paper-")]
 @pytest.fixture(autouse=True)
 def no_environment(tmp_path, monkeypatch):
     monkeypatch.setenv(VERL_PYTHON_VARIABLE, str(tmp_path / "gone"))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
 
 
 @pytest.fixture
@@ -99,3 +100,28 @@ def test_a_context_that_is_too_short_is_refused_before_anything_starts(tmp_path)
     short = spec.model_copy(update={"model": spec.model.model_copy(update={"source": "Qwen/Qwen2.5-Math-7B"})})
     with pytest.raises(CommandError, match=r"use Elliott/Qwen2\.5-Math-7B-16k-think"):
         commands.submit(tmp_path / "runs", short)
+
+
+def machine_spec(num_gpus: int, **verl: object) -> TrainSpec:
+    return parse_spec({"engine": "verl", "verl": {"gpus_per_node": num_gpus} | verl}, "test")
+
+
+def test_a_machine_with_too_few_gpus_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("jobs.verl_config.GPU_FOLDER", tmp_path)
+    for name in ("nvidia0", "nvidia1", "nvidiactl"):
+        (tmp_path / name).touch()
+    check_machine(machine_spec(2))
+    with pytest.raises(SpecError, match="needs 3 NVIDIA GPUs and this machine has 2"):
+        check_machine(machine_spec(3))
+    with pytest.raises(SpecError, match="needs 8 NVIDIA GPUs"):
+        check_machine(load_preset("paper-wildchat-if"))
+    check_machine(machine_spec(3).model_copy(update={"model": ModelSpec(device="cpu")}))
+    assert any("needs 3 NVIDIA GPUs" in notice for notice in plan_run(machine_spec(3), tmp_path).notices)
+
+
+def test_more_than_one_machine_needs_a_cluster(monkeypatch):
+    with pytest.raises(SpecError, match=r"verl\.num_nodes: expected 1 without verl\.ray\.address"):
+        check_machine(machine_spec(8, num_nodes=2))
+    check_machine(machine_spec(8, num_nodes=2, ray={"address": "http://127.0.0.1:8265"}))
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    check_machine(machine_spec(8, num_nodes=2))
