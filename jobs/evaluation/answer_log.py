@@ -42,11 +42,11 @@ class AnswerLog:
         self._file: IO[bytes] | None = None
 
     def read(self) -> dict[str, AnsweredQuestion]:
-        """Return all finished questions by id, whichever attempt finished them."""
+        """Return all finished questions by id, whichever attempt finished them; the newest line counts."""
         found: dict[str, AnsweredQuestion] = {}
         for path in sorted(self._folder.glob(f"{self._benchmark}-*.jsonl")):
             for answered in _read_lines(path):
-                found.setdefault(answered.question_id, answered)
+                found[answered.question_id] = answered
         return found
 
     def append(self, answered: AnsweredQuestion) -> None:

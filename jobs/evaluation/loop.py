@@ -87,11 +87,7 @@ class EvaluationLoop:
         """Ask what is still to be asked and record the scores; False where a stop came before the end."""
         name, num_samples = benchmark.protocol.name, benchmark.samples_per_question
         began_at = time.monotonic()
-        answers = {
-            question_id: answered
-            for question_id, answered in log.read().items()
-            if len(answered.samples) == num_samples and answered.grader_version == grader_version()
-        }
+        answers = self._finished(benchmark, log)
         self._num_done += sum(question.question_id in answers for question in benchmark.questions)
         self._beat(name)
         size = max(1, (self.generator.num_at_once or self.spec.batch_responses) // num_samples)
@@ -116,6 +112,21 @@ class EvaluationLoop:
         self.recorder.record("benchmark", event)
         self._say_score(benchmark, event["num_correct"])
         return True
+
+    def _finished(self, benchmark: LoadedBenchmark, log: AnswerLog) -> dict[str, AnsweredQuestion]:
+        """Return what earlier attempts finished; what another version of the grader decided is graded again."""
+        found = {
+            question_id: answered
+            for question_id, answered in log.read().items()
+            if len(answered.samples) == benchmark.samples_per_question
+        }
+        for question in benchmark.questions:
+            answered = found.get(question.question_id)
+            if answered is not None and answered.grader_version != grader_version():
+                sampled = SampledQuestion(answered.question_id, answered.seed, answered.samples)
+                found[question.question_id] = self._grade(question, sampled)
+                log.append(found[question.question_id])
+        return found
 
     def _prompted(self, question: BenchmarkQuestion) -> PromptedQuestion:
         template = TemplateName(self.spec.template)

@@ -1,6 +1,8 @@
 """The model that an evaluation scores: a folder or hub name, or a checkpoint's model kept beside the answers."""
 
+import json
 import logging
+import math
 import os
 import shutil
 import subprocess
@@ -17,6 +19,7 @@ MODEL_FOLDER = "model"
 SHARDS_FOLDER = "shards"
 SHARD_PATTERN = "model_world_size_*_rank_*.pt"
 _NOT_THE_MODEL = frozenset({"optimizer.safetensors", "sampler.safetensors", "engine.json"})
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt")
 _LOG_CHARS = 300
 
 
@@ -55,7 +58,7 @@ def model_source(spec: EvalSpec, run: RunDirectory) -> str:
 
 
 def merge_shards(shards: Path, target: Path) -> None:
-    """Write verl's sharded weights as a Hugging Face model, with verl's own merger in verl's own environment.
+    """Write verl's sharded weights as a Hugging Face model in bfloat16, with verl's own merger in its own environment.
 
     Raises:
         TrainingError: There is no such environment, or the merger fails; the message holds its last words.
@@ -73,7 +76,31 @@ def merge_shards(shards: Path, target: Path) -> None:
     if done.returncode != 0 or not (unfinished / "config.json").is_file():
         words = " ".join((done.stderr or done.stdout).split())[-_LOG_CHARS:]
         raise TrainingError(f"{shards}: verl's merger failed with exit code {done.returncode} ({words}).")
+    for name in _TOKENIZER_FILES:
+        # The merger writes the tokenizer as it loaded it, which for plain ones is not what the checkpoint holds.
+        if (shards / "huggingface" / name).is_file():
+            shutil.copy2(shards / "huggingface" / name, unfinished / name)
+    _drop_tokens_without_embedding(unfinished)
     unfinished.rename(target)
+
+
+def _drop_tokens_without_embedding(folder: Path) -> None:
+    """Take out of a merged model's tokenizer what verl added beyond the model's vocabulary."""
+    path, config_path = folder / "tokenizer.json", folder / "tokenizer_config.json"
+    if not path.is_file() or not config_path.is_file():
+        return
+    num_embeddings = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("vocab_size", math.inf)
+    tokenizer = json.loads(path.read_text(encoding="utf-8"))
+    kept = [token for token in tokenizer["added_tokens"] if token["id"] < num_embeddings]
+    if len(kept) == len(tokenizer["added_tokens"]):
+        return
+    dropped = {token["content"] for token in tokenizer["added_tokens"] if token not in kept}
+    settings = json.loads(config_path.read_text(encoding="utf-8"))
+    # Under its own class, which stands for a model type, loading would add them again.
+    settings = {name: value for name, value in settings.items() if not (isinstance(value, str) and value in dropped)}
+    settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+    path.write_text(json.dumps(tokenizer | {"added_tokens": kept}), encoding="utf-8")
+    config_path.write_text(json.dumps(settings), encoding="utf-8")
 
 
 def _link_tree(source: Path, target: Path) -> None:

@@ -11,9 +11,11 @@ from db.session import open_database
 from jobs import commands
 from jobs.control import TrainingError
 from jobs.eval_specs import BenchmarkChoice, ServerSpec
+from jobs.evaluation import loop
 from jobs.evaluation.loop import run_evaluation
 from jobs.evaluation.submission import submit_evaluation
 from jobs.following import RunFollower
+from jobs.grading.schemes import grader_version
 from jobs.run_directory import RunDirectory
 from jobs.specs import RecordingSpec
 from jobs.spool_recorder import SpoolRecorder
@@ -108,6 +110,20 @@ def test_line_cut_short_by_a_kill_is_asked_again_and_no_other(tmp_path, benchmar
         assert attempt(run) is RunStatus.SUCCEEDED
         assert len(server.asked) == 1
     assert path.read_bytes() == whole[:-40]
+
+
+def test_answers_that_an_older_grader_decided_are_graded_again_but_not_asked_again(
+    tmp_path, benchmark_file, monkeypatch
+):
+    with running(right_or_wrong) as server:
+        run = RunDirectory.create(tmp_path / "runs", server_evaluation(server.address, benchmark_file, num_questions=3))
+        with monkeypatch.context() as older:
+            older.setattr(loop, "grader_version", lambda: "older")
+            attempt(run)
+        server.asked.clear()
+        assert attempt(run) is RunStatus.SUCCEEDED
+        assert server.asked == []
+    assert [line["grader_version"] for line in answer_lines(run)] == ["older"] * 3 + [grader_version()] * 3
 
 
 def test_server_that_fails_midway_keeps_what_it_answered(tmp_path, benchmark_file):
