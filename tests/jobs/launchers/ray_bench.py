@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jobs.launchers.local import LocalLauncher
-from jobs.specs import TrainSpec
+from jobs.specs import ModelSpec, TrainSpec
 from jobs.status import RunStatus
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
@@ -24,6 +24,7 @@ def ray_spec(
     return TrainSpec(
         name="toy",
         engine="verl",
+        model=ModelSpec(device="cpu"),
         num_steps=num_steps,
         tags=tags,
         verl=verl,
