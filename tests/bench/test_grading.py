@@ -1,0 +1,34 @@
+import pytest
+
+from bench.grading import gold_items, ordinary_pairs, time_hostile
+from bench.hostile_answers import hostile_answers
+from jobs.grading.outcomes import Outcome
+from jobs.grading.pool import AnswerGrader
+from jobs.grading.schemes import Scheme
+
+
+@pytest.mark.parametrize("scheme", list(Scheme))
+def test_every_provided_gold_is_a_correct_answer_to_itself(shared_dir, scheme):
+    items = gold_items(shared_dir / "data" / "benchmarks")
+    with AnswerGrader() as grader:
+        outcomes = grader.grade([item for _, item in items], scheme)
+    wrong = [item for item, outcome in zip(items, outcomes, strict=True) if outcome is not Outcome.CORRECT]
+    assert len(items) == 14794
+    assert wrong == []
+
+
+def test_hostile_answers_are_a_hundred_different_ones():
+    assert len(set(hostile_answers())) == 100
+
+
+def test_ordinary_answers_are_distinct_and_the_same_each_time():
+    pairs = ordinary_pairs(200, seed=1)
+    assert len(set(pairs)) == 200
+    assert pairs == ordinary_pairs(200, seed=1)
+
+
+@pytest.mark.slow
+def test_each_hostile_answer_gets_its_own_time_and_outcome():
+    found = time_hostile(["7/2", "exit()", "7/3"], num_workers=2, limit=5.0)
+    assert [outcome for _, outcome in found] == [Outcome.CORRECT, Outcome.WRONG, Outcome.WRONG]
+    assert all(0.0 < seconds < 30.0 for seconds, _ in found)
