@@ -16,11 +16,13 @@ from app import last_answers, settings
 from app.formats import as_utc
 from app.last_answers import NoAnswerError
 from app.settings import AppSettings
-from db.queries import buffer, lineage, metrics, runs, trajectories, trajectory_list
+from db.buffer_rows import BufferedQuestionRow, BufferState, ScoredRow, StoredRow
+from db.queries import buffer, buffer_history, lineage, metrics, runs, trajectories, trajectory_list
 from db.queries.run_filter import RunFilter, RunPageKey
 from db.rows import (
     AttemptRow,
     BucketRow,
+    CandidateRow,
     CheckpointRow,
     EvaluationRow,
     MetricPoint,
@@ -46,6 +48,11 @@ __all__ = [
     "TrajectoryFacets",
     "attempts_at_question",
     "bucket_grid",
+    "buckets_at",
+    "buffer_births",
+    "buffer_state",
+    "buffered_questions",
+    "candidates",
     "count_facets",
     "count_runs",
     "count_trajectories",
@@ -61,8 +68,13 @@ __all__ = [
     "list_snippets",
     "log_tail",
     "metric_series",
+    "questions_born",
+    "questions_replayed",
     "reason_away",
+    "replay_counts",
     "run_spec",
+    "scores_by_bucket",
+    "stored_candidates",
     "supervisor_age_seconds",
     "trajectory_file",
     "trajectory_lineage",
@@ -140,6 +152,56 @@ def list_evaluations(run_id: str) -> list[EvaluationRow]:
 def bucket_grid(run_id: str) -> list[BucketRow]:
     """Return every bucket of every step."""
     return _ask(buffer.bucket_grid, run_id)
+
+
+def buffer_state(run_id: str, step: int) -> BufferState:
+    """Return the buffer and the retired set after a step."""
+    return _ask(buffer_history.state_at, run_id, step)
+
+
+def buckets_at(run_id: str, step: int) -> list[BucketRow]:
+    """Return the buckets as they stood when a step drew from them."""
+    return _ask(buffer_history.buckets_at, run_id, step)
+
+
+def buffer_births(run_id: str, step: int) -> dict[int, int]:
+    """Return how many trajectories the buffer held after a step, by the step of their birth."""
+    return _ask(buffer_history.births, run_id, step)
+
+
+def replay_counts(run_id: str, step: int) -> dict[int, int]:
+    """Return how many of the trajectories held after a step were replayed how often."""
+    return _ask(buffer_history.replay_counts, run_id, step)
+
+
+def questions_born(run_id: str, step: int, born_step: int) -> list[int]:
+    """Return the questions with a trajectory of this birth in the buffer after a step."""
+    return _ask(buffer_history.questions_born, run_id, step, born_step)
+
+
+def questions_replayed(run_id: str, step: int, num_replays: int) -> list[int]:
+    """Return the questions with a trajectory replayed exactly so often in the buffer after a step."""
+    return _ask(buffer_history.questions_replayed, run_id, step, num_replays)
+
+
+def scores_by_bucket(run_id: str, step_from: int, step_to: int) -> list[ScoredRow]:
+    """Return the scores of candidates given in these steps."""
+    return _ask(buffer_history.scores_by_bucket, run_id, step_from, step_to)
+
+
+def buffered_questions(run_id: str, step: int, question_indices: Sequence[int]) -> list[BufferedQuestionRow]:
+    """Return what the buffer held of some questions after a step."""
+    return _ask(buffer_history.buffered_questions, run_id, step, tuple(question_indices))
+
+
+def stored_candidates(run_id: str, step: int, question_indices: Sequence[int]) -> list[StoredRow]:
+    """Return the candidates that some questions had before a step, with their newest scores."""
+    return _ask(buffer_history.stored_candidates, run_id, step, tuple(question_indices))
+
+
+def candidates(run_id: str, step: int) -> list[CandidateRow]:
+    """Return every candidate of every selection of a step."""
+    return _ask(buffer.candidates, run_id, step)
 
 
 def list_snippets(facets: TrajectoryFacets, num_pages: int = 1) -> list[SnippetRow]:

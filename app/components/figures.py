@@ -67,7 +67,7 @@ def add_line(figure: go.Figure, name: str, points: Sequence[MetricPoint], colour
 
 def mark_whole_steps(figure: go.Figure) -> None:
     """Tick every step where there are few, since plotly would put ticks between them."""
-    steps = [step for trace in figure.data for step in trace.x]
+    steps = [step for trace in figure.data if "x" in trace for step in trace.x]
     if steps and max(steps) - min(steps) <= MAX_TICKED_STEPS:
         figure.update_xaxes(tick0=0, dtick=1)
 

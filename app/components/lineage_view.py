@@ -47,7 +47,7 @@ def summary(row: TrajectoryRow, rows: Sequence[LineageRow]) -> str:
     said = [f"Born in step {row.step:,}"]
     said.append(f"stored in bucket {stored.bucket_to}" if stored else "not stored in the buffer")
     if num_scored:
-        said.append(f"candidate {num_scored:,} times, replayed {len(replays):,} times")
+        said.append(f"candidate in {_steps(num_scored)}, replayed in {len(replays):,}")
     moves = [entry for entry in rows if entry.kind in {"moved", "retired"}]
     if moves and moves[-1].kind == "retired":
         said.append(f"its question retired in step {moves[-1].step:,}")
@@ -150,6 +150,10 @@ def _bucket_text(entry: LineageRow) -> str:
         places.append("retired" if entry.bucket_to is None else str(entry.bucket_to))
         return " → ".join(places)
     return NONE_SHOWN if entry.bucket_to is None else str(entry.bucket_to)
+
+
+def _steps(count: int) -> str:
+    return f"{count:,} step{'' if count == 1 else 's'}"
 
 
 def _text(value: float | None) -> str:

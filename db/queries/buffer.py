@@ -51,8 +51,8 @@ def buffer_at(database: Database, run_id: str, step: int) -> dict[int, int]:
     """
     with database.read() as connection:
         buckets: dict[int, int] = {}
-        for run_key, until in reversed(_lineage(connection, run_id, step)):
-            for question_index, bucket in _last_changes(connection, run_key, until):
+        for run_key, until in reversed(ancestry(connection, run_id, step)):
+            for question_index, bucket in last_changes(connection, run_key, until):
                 if bucket is None:
                     buckets.pop(question_index, None)
                 else:
@@ -76,7 +76,7 @@ def candidates(database: Database, run_id: str, step: int) -> list[CandidateRow]
     return [CandidateRow(**{name: row[name] for name in names}) for row in rows]
 
 
-def _lineage(connection: Connection, run_id: str, step: int) -> list[tuple[int, int]]:
+def ancestry(connection: Connection, run_id: str, step: int) -> list[tuple[int, int]]:
     """Return (run, last step that counts) of the run and of the runs that it branched from."""
     runs = models.runs
     found: list[tuple[int, int]] = []
@@ -93,7 +93,8 @@ def _lineage(connection: Connection, run_id: str, step: int) -> list[tuple[int, 
     return found
 
 
-def _last_changes(connection: Connection, run_key: int, step: int) -> list[tuple[int, int | None]]:
+def last_changes(connection: Connection, run_key: int, step: int) -> list[tuple[int, int | None]]:
+    """Return the bucket that each question was last moved to up to `step`, None where it was retired."""
     changes = models.buffer_changes
     place = func.row_number().over(
         partition_by=changes.c.question_index, order_by=(changes.c.step.desc(), changes.c.position.desc())

@@ -1,0 +1,168 @@
+"""The replay buffer as a time machine: its state at any step, what moved, and what other settings change."""
+
+from typing import Any
+
+import streamlit as st
+
+from app import queries
+from app.components import (
+    bucket_heatmap,
+    buffer_area,
+    buffer_charts,
+    buffer_marks,
+    empty_state,
+    figures,
+    run_choice,
+    run_progress,
+    what_if_view,
+)
+from app.components.buffer_marks import View
+from app.components.curves import Chart, Curve, figure_of
+from db.rows import BucketRow, RunRow
+
+VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "What if"]
+ENTROPY_STEPS = 10
+REFRESH_SECONDS = 3
+DEFICITS = Chart(
+    "Replays asked for and done",
+    "trajectories a step",
+    (
+        Curve("replay/num_replayed", "replayed", lambda p: p.replay),
+        Curve("replay/deficit", "asked for, not available", lambda p: p.warning, "dot"),
+    ),
+)
+_KEYS = (*buffer_area.KEYS, *(curve.key for curve in DEFICITS.curves))
+
+
+def _steps(row: RunRow) -> tuple[int, int]:
+    """Show the two sliders and return the step and the one to compare it with."""
+    if row.step < 2:
+        return row.step, 0
+    left, right = st.columns([3, 2], gap="large")
+    with left:
+        step = st.slider("After step", 1, row.step, row.step, key="step", bind="query-params")
+    with right:
+        base = st.slider("Compare with step", 0, row.step, 0, key="base", bind="query-params")
+    return step, base
+
+
+def _newer(run_id: str, seen: int) -> None:
+    """Say that a live run went on, without moving what one looks at."""
+    row = queries.get_run(run_id)
+    if (
+        row is not None
+        and row.step > seen
+        and st.button(f"The run is at step {row.step:,} now", icon=":material/refresh:", key="newer", type="tertiary")
+    ):
+        st.rerun(scope="app")
+
+
+def _buckets(view: View, algorithm: dict[str, Any], rows: list[BucketRow]) -> None:
+    num_buckets = algorithm["rollouts_per_question"]
+    left, right = st.columns(2, gap="small")
+    with left:
+        figures.show_card(
+            "Bucket sizes", "questions", buffer_charts.sizes(view, num_buckets), "sizes",
+            "Bars: questions in each bucket after the step, with marks of how it was at the step compared with",
+        )  # fmt: skip
+        figures.show_card(
+            "Entropy by bucket",
+            f"nats a token, candidates of the last {ENTROPY_STEPS} steps",
+            buffer_charts.entropies(
+                queries.scores_by_bucket(view.run_id, max(1, view.step - ENTROPY_STEPS + 1), view.step)
+            ),
+            "entropies",
+            "Boxes: entropy of chosen and rejected candidates by bucket",
+        )
+    with right:
+        figures.show_card(
+            f"Draws of step {view.step:,}", "questions", buffer_charts.draws(rows), "draws",
+            "Bars: questions drawn from each bucket, with marks of how many the probabilities expect",
+        )  # fmt: skip
+        marks = [f"bucket:{bucket}" for bucket in sorted(set(view.state.buckets.values()))]
+        with st.container(border=True, key="choose-bucket"):
+            st.markdown(
+                f"**{len(view.state.buckets):,}** questions in the buffer, **{len(view.state.retired):,}** retired"
+            )
+            buffer_marks.choose("Show questions", [*marks, "retired:all"], "mark-buckets")
+
+
+def _flow(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
+    figure = buffer_charts.flow(view, algorithm["rollouts_per_question"])
+    figures.show_card(
+        f"From step {view.base:,} to step {view.step:,}",
+        "questions; blue: easier now, orange: harder now, violet: retired",
+        figure,
+        "flow",
+        "Flow of questions between buckets, from the step compared with to the step",
+    )
+    ways = sorted(view.flows(), key=lambda way: -view.flows()[way])
+    buffer_marks.choose("Show questions", [f"flow:{was}:{now}" for was, now in ways], "mark-flow")
+
+
+def _ages(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
+    births = queries.buffer_births(view.run_id, view.step)
+    ages = {view.step - born: count for born, count in sorted(births.items(), reverse=True)}
+    replays = queries.replay_counts(view.run_id, view.step)
+    left, right = st.columns(2, gap="small")
+    with left:
+        figures.show_card(
+            "Age of stored trajectories", "trajectories", buffer_charts.counts(ages, "age, steps", "age"), "ages",
+            "Bars: stored trajectories by age in steps",
+        )  # fmt: skip
+        buffer_marks.choose("Show questions", [f"born:{born}" for born in sorted(births)], "mark-born")
+    with right:
+        figures.show_card(
+            "Replays of stored trajectories", "trajectories",
+            buffer_charts.counts(replays, "times replayed", "replays"), "replays",
+            "Bars: stored trajectories by how often they were replayed",
+        )  # fmt: skip
+        buffer_marks.choose("Show questions", [f"replays:{count}" for count in replays], "mark-replays")
+
+
+def _over_time(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
+    series = queries.metric_series(view.run_id, _KEYS)
+    bucket_heatmap.show(queries.bucket_grid(view.run_id), algorithm["rollouts_per_question"], "heatmap")
+    left, right = st.columns(2, gap="small")
+    with left:
+        buffer_area.show(series, "buffer-area")
+    with right:
+        figures.show_card(
+            DEFICITS.title, DEFICITS.unit, figure_of(DEFICITS, series), "deficits",
+            "Curves: replayed trajectories and those asked for but not available, over steps",
+        )  # fmt: skip
+
+
+def _what_if(view: View, algorithm: dict[str, Any], rows: list[BucketRow]) -> None:
+    what_if_view.show(view.run_id, view.step, rows, algorithm)
+
+
+def _show(row: RunRow, algorithm: dict[str, Any]) -> None:
+    step, base = _steps(row)
+    if run_progress.is_live(row):
+        st.fragment(_newer, run_every=REFRESH_SECONDS)(row.run_id, row.step)
+    states = queries.buffer_state(row.run_id, step), queries.buffer_state(row.run_id, base)
+    view = View(row.run_id, step, base, *states)
+    rows = queries.buckets_at(row.run_id, step)
+    views = dict(zip(VIEWS, (_buckets, _flow, _ages, _over_time, _what_if), strict=True))
+    for name, tab in zip(VIEWS, st.tabs(VIEWS, key="view", bind="query-params", on_change="rerun"), strict=True):
+        if tab.open:
+            with tab:
+                views[name](view, algorithm, rows)
+                mark = st.query_params.get("mark")
+                if mark and name in VIEWS[:3]:
+                    buffer_marks.show(view, mark)
+
+
+with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+    st.title("Replay buffer", anchor=False, width="content")
+    st.space("stretch")
+    run = run_choice.show()
+if run is not None:
+    of_run = queries.run_spec(run.run_id).get("algorithm", {})
+    if not of_run.get("experience_ratio"):
+        empty_state.show("replay", "No replay buffer", "This run is on-policy: it stores and replays nothing.")
+    elif not run.step:
+        empty_state.show("hourglass_empty", "No steps yet", "The buffer begins with the first step.")
+    else:
+        _show(run, of_run)

@@ -1,0 +1,153 @@
+"""Charts of the replay buffer at one step: buckets, flow between two steps, births, replays and entropies."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+
+from app import theme
+from app.components import figures
+from app.components.buffer_marks import OUTSIDE, RETIRED, View, place_name
+from db.buffer_rows import ScoredRow
+from db.rows import BucketRow
+
+
+def sizes(view: View, num_buckets: int) -> go.Figure:
+    """Return questions by bucket after the step, with outlines of how it was at the base."""
+    colours = theme.palette()
+    buckets = list(range(num_buckets + 1))
+    figure = _bars("correct rollouts of K")
+    now, then = (
+        [list(state.buckets.values()).count(bucket) for bucket in buckets] for state in (view.state, view.base_state)
+    )
+    figure.add_trace(
+        go.Bar(
+            x=buckets, y=now, name=f"after step {view.step:,}", marker={"color": colours.replay, "cornerradius": 3},
+            hovertemplate="bucket %{x}: %{y:,} questions<extra></extra>",
+        )
+    )  # fmt: skip
+    figure.add_trace(
+        go.Scatter(
+            x=buckets, y=then, name=f"after step {view.base:,}", mode="markers",
+            marker={"color": colours.text, "symbol": "line-ew-open", "size": 22, "line": {"width": 2}},
+            hovertemplate="bucket %{x}: %{y:,} questions then<extra></extra>",
+        )
+    )  # fmt: skip
+    figure.update_layout(showlegend=True)
+    return figure
+
+
+def draws(rows: Sequence[BucketRow]) -> go.Figure | None:
+    """Return draws by bucket against what the probabilities expect, and deficits."""
+    total = sum(row.num_drawn for row in rows)
+    if not total:
+        return None
+    colours = theme.palette()
+    buckets = [row.bucket for row in rows]
+    figure = _bars("correct rollouts of K")
+    figure.add_trace(
+        go.Bar(
+            x=buckets, y=[row.num_drawn for row in rows], name="drawn",
+            marker={"color": colours.fresh, "cornerradius": 3}, hovertemplate="bucket %{x}: %{y} drawn<extra></extra>",
+        )
+    )  # fmt: skip
+    figure.add_trace(
+        go.Scatter(
+            x=buckets, y=[row.probability * total for row in rows], name="expected", mode="markers",
+            marker={"color": colours.text, "symbol": "line-ew-open", "size": 22, "line": {"width": 2}},
+            hovertemplate="bucket %{x}: %{y:.2f} expected<extra></extra>",
+        )
+    )  # fmt: skip
+    if any(row.deficit for row in rows):
+        figure.add_trace(
+            go.Bar(
+                x=buckets, y=[row.deficit for row in rows], name="beyond its size, moved on",
+                marker={"color": colours.warning, "cornerradius": 3},
+                hovertemplate="bucket %{x}: deficit %{y}<extra></extra>",
+            )
+        )  # fmt: skip
+    figure.update_layout(showlegend=True)
+    return figure
+
+
+def entropies(rows: Sequence[ScoredRow]) -> go.Figure | None:
+    """Return boxes of candidates' entropies by bucket, chosen ones beside the others."""
+    if not rows:
+        return None
+    colours = theme.palette()
+    figure = _bars("bucket when drawn")
+    for is_chosen, name, colour in ((True, "chosen", colours.replay), (False, "not chosen", colours.muted)):
+        own = [row for row in rows if row.is_chosen is is_chosen]
+        figure.add_trace(
+            go.Box(
+                x=np.array([row.bucket for row in own], dtype=np.int32),
+                y=np.array([row.entropy for row in own], dtype=np.float32),
+                name=name, marker={"color": colour, "size": 3}, line={"width": 1.5}, boxpoints="outliers",
+            )
+        )  # fmt: skip
+    figure.update_layout(boxmode="group", showlegend=True)
+    return figure
+
+
+def flow(view: View, num_buckets: int) -> go.Figure | None:
+    """Return the Sankey diagram of questions between buckets from the base to the step."""
+    counts = view.flows()
+    if not counts:
+        return None
+    colours = theme.palette()
+    order = [OUTSIDE, *map(str, range(num_buckets + 1)), RETIRED]
+    starts = [place for place in order if any(way[0] == place for way in counts)]
+    ends = [place for place in order if any(way[1] == place for way in counts)]
+    ways = sorted(counts, key=lambda way: (order.index(way[0]), order.index(way[1])))
+    tints = {OUTSIDE: colours.muted, RETIRED: colours.retired}
+    nodes = [tints.get(place, colours.replay) for place in (*starts, *ends)]
+    figure = figures.new_figure(height=90 + 38 * max(len(starts), len(ends)))
+    figure.add_trace(
+        go.Sankey(
+            node={
+                "label": [place_name(place) for place in (*starts, *ends)], "color": nodes, "pad": 14, "thickness": 14,
+                "line": {"width": 0}, "hovertemplate": "%{label}: %{value:,} questions<extra></extra>",
+            },
+            link={
+                "source": [starts.index(was) for was, _ in ways],
+                "target": [len(starts) + ends.index(now) for _, now in ways],
+                "value": [counts[way] for way in ways],
+                "color": [_way_colour(was, now) for was, now in ways],
+                "hovertemplate": "%{source.label} → %{target.label}: %{value:,} questions<extra></extra>",
+            },
+            textfont={"size": 12, "color": colours.text},
+        )
+    )  # fmt: skip
+    return figure
+
+
+def counts(values: Mapping[int, int], title: str, unit: str) -> go.Figure | None:
+    """Return bars of how many trajectories have which number."""
+    if not values:
+        return None
+    figure = _bars(title)
+    figure.add_trace(
+        go.Bar(
+            x=np.array(list(values), dtype=np.int32),
+            y=np.array(list(values.values()), dtype=np.int32),
+            marker={"color": theme.palette().replay},
+            hovertemplate=f"{unit} %{{x}}: %{{y:,}} trajectories<extra></extra>",
+        )
+    )
+    return figure
+
+
+def _bars(title: str) -> go.Figure:
+    figure = figures.new_figure()
+    figure.update_layout(hovermode="closest", bargap=0.25, dragmode=False)
+    figure.update_xaxes(title={"text": title})
+    return figure
+
+
+def _way_colour(was: str, now: str) -> str:
+    """Return the tint of a way: up is blue, down is orange, out of the buffer as the retired set, else grey."""
+    if now == RETIRED:
+        return "rgba(170,68,153,0.35)"
+    if was in (now, RETIRED) or OUTSIDE in (was, now):
+        return "rgba(128,140,160,0.28)"
+    return "rgba(0,114,178,0.35)" if int(now) > int(was) else "rgba(213,94,0,0.35)"

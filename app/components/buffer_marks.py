@@ -1,0 +1,157 @@
+"""What a mark of the replay buffer's charts stands for, as the address says it, and the questions behind it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+import streamlit as st
+
+from app import queries
+from app.formats import inert
+from db.buffer_rows import BufferState
+
+MAX_QUESTIONS = 200
+OUTSIDE, RETIRED = "outside", "retired"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the page looks at: a run after `step`, against how it was after `base`."""
+
+    run_id: str
+    step: int
+    base: int
+    state: BufferState
+    base_state: BufferState
+
+    def place(self, question_index: int, *, is_base: bool) -> str:
+        """Return the bucket of a question, or that it is retired or outside."""
+        state = self.base_state if is_base else self.state
+        if question_index in state.retired:
+            return RETIRED
+        bucket = state.buckets.get(question_index)
+        return OUTSIDE if bucket is None else str(bucket)
+
+    def flows(self) -> dict[tuple[str, str], int]:
+        """Return how many questions went from which place to which between the two steps."""
+        states = (self.state, self.base_state)
+        seen = {index for state in states for index in (*state.buckets, *state.retired)}
+        counts: dict[tuple[str, str], int] = {}
+        for index in seen:
+            way = self.place(index, is_base=True), self.place(index, is_base=False)
+            counts[way] = counts.get(way, 0) + 1
+        return counts
+
+
+def show(view: View, mark: str) -> None:
+    """Show the questions behind a mark, each leading to its trajectories."""
+    found = questions(view, mark)
+    with st.container(border=True, key="behind"):
+        st.markdown(f"**Questions: {describe(mark)}**")
+        if not found:
+            st.markdown(":gray[None at this step.]")
+            return
+        shown = found[:MAX_QUESTIONS]
+        st.caption(
+            f"{len(found):,} questions" + (f", the first {MAX_QUESTIONS} shown" if len(found) > len(shown) else "")
+        )
+        rows = queries.buffered_questions(view.run_id, view.step, shown)
+        event = st.dataframe(
+            _table(view, rows),
+            key=f"behind-{mark}-{view.step}-{view.base}",
+            hide_index=True,
+            on_select="rerun",
+            selection_mode="single-cell",
+            height=min(36 * (len(rows) + 1) + 2, 330),
+            alt="Questions behind the chosen mark",
+        )
+    cells = event.selection.cells
+    if cells and cells[0][0] < len(rows):
+        question = rows[cells[0][0]].question_index
+        address = {"run": view.run_id, "question-index": str(question)}
+        st.switch_page("app_pages/trajectories.py", query_params=address)
+
+
+def questions(view: View, mark: str) -> list[int]:
+    """Return the questions behind a mark, ascending; none for a mark that says nothing."""
+    kind, _, value = mark.partition(":")
+    if kind == "bucket":
+        return sorted(index for index, bucket in view.state.buckets.items() if str(bucket) == value)
+    if kind == RETIRED:
+        return sorted(view.state.retired)
+    if kind == "flow":
+        start, _, end = value.partition(":")
+        seen = {*view.state.buckets, *view.state.retired, *view.base_state.buckets, *view.base_state.retired}
+        places = ((index, view.place(index, is_base=True), view.place(index, is_base=False)) for index in seen)
+        return sorted(index for index, was, now in places if (was, now) == (start, end))
+    if kind in {"born", "replays"} and value.isascii() and value.isdigit():
+        of = queries.questions_born if kind == "born" else queries.questions_replayed
+        return of(view.run_id, view.step, int(value))
+    return []
+
+
+def describe(mark: str) -> str:
+    """Return what a mark stands for, in words."""
+    kind, _, value = mark.partition(":")
+    if kind == "flow":
+        start, _, end = value.partition(":")
+        return f"{place_name(start)} → {place_name(end)}"
+    names = {
+        "bucket": f"in bucket {value}",
+        RETIRED: "retired",
+        "born": f"with a trajectory born in step {value}",
+        "replays": f"with a trajectory replayed {value} times",
+    }
+    return names.get(kind, "unknown mark")
+
+
+def choose(label: str, marks: Sequence[str], key: str) -> None:
+    """Show a choice among marks; what is chosen goes into the address."""
+    offered = [None, *marks]
+    current = st.query_params.get("mark")
+    st.session_state[key] = current if current in marks else None
+    st.selectbox(
+        label,
+        offered,
+        format_func=lambda mark: "choose a mark" if mark is None else describe(mark),
+        key=key,
+        on_change=_take,
+        args=(key,),
+        width=320,
+    )
+
+
+def take_clicked(key: str, kind: str) -> None:
+    """Put the bar that was clicked in a chart into the address."""
+    points = st.session_state[key].selection.points
+    if points:
+        st.query_params["mark"] = (
+            f"{kind}:{points[0]['customdata']}" if "customdata" in points[0] else f"{kind}:{points[0]['x']}"
+        )
+
+
+def place_name(place: str) -> str:
+    """Return the name of a place a question can be in."""
+    return {OUTSIDE: "not stored", RETIRED: "retired"}.get(place, f"bucket {place}")
+
+
+def _take(key: str) -> None:
+    chosen = st.session_state[key]
+    if chosen is None:
+        st.query_params.pop("mark", None)
+    else:
+        st.query_params["mark"] = chosen
+
+
+def _table(view: View, rows: Sequence) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "Question": [row.question_index for row in rows],
+            f"After step {view.base:,}": [place_name(view.place(row.question_index, is_base=True)) for row in rows],
+            f"After step {view.step:,}": [place_name(view.place(row.question_index, is_base=False)) for row in rows],
+            "Stored": [row.num_stored for row in rows],
+            "Replays": [row.num_replays for row in rows],
+            "Last replayed": [row.last_replayed_step for row in rows],
+            "Prompt": [inert(" ".join(row.prompt_text.split())[:200]) for row in rows],
+        }
+    )

@@ -1,0 +1,126 @@
+"""What would have been selected at a step with other settings: from recorded scores; nothing is written."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from exgrpo_core.config import TrajectorySelection
+from exgrpo_core.experience_management.bucket_sampler import bucket_probabilities, sample_buckets, sample_members
+from exgrpo_core.experience_management.trajectory_selection import CandidateMeans, choose
+from exgrpo_core.types import Float64Array
+
+ESTIMATORS = (
+    TrajectorySelection.LOWEST_ENTROPY,
+    TrajectorySelection.HIGHEST_ENTROPY,
+    TrajectorySelection.LOWEST_NLL,
+    TrajectorySelection.LOWEST_PERPLEXITY,
+)
+"""Estimators that follow from what is recorded of each candidate: its mean entropy and its mean NLL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """mu and sigma as correctness rates, rho as a share, and the estimator."""
+
+    center: float
+    spread: float
+    ratio: float
+    estimator: TrajectorySelection
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A stored trajectory with its newest known scores, nats; `scored_step` is when it got them."""
+
+    trajectory_id: int
+    scored_step: int
+    entropy: float
+    nll: float
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedDraw:
+    """What a step drew. `members` are the questions of buckets 1..K before it, `drawn` the bucket of each drawn one.
+
+    `probabilities` are those that the step recorded, by bucket.
+    """
+
+    step: int
+    batch_size: int
+    rollouts_per_question: int
+    members: Mapping[int, Sequence[int]]
+    drawn: Mapping[int, int]
+    probabilities: Mapping[int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionDraw:
+    """One possible draw under other settings: which questions stay, come and go; probabilities are by bucket."""
+
+    kept: dict[int, int]
+    added: dict[int, int]
+    dropped: dict[int, int]
+    probabilities: dict[int, float]
+
+
+def redraw(recorded: RecordedDraw, settings: Settings, seed: int) -> QuestionDraw:
+    """Return one draw under the settings that keeps as many recorded questions as their probabilities allow.
+
+    A drawn question of bucket k stays with probability min(1, p'_k / p_k); the others are drawn again where p' is
+    larger (a maximal coupling), so that the settings of the run itself change nothing. Draws beyond a bucket's size go
+    to the others, as in Algorithm 2.
+    """
+    rng = np.random.default_rng([seed, recorded.step])
+    buckets = list(range(1, recorded.rollouts_per_question + 1))
+    members = {bucket: np.asarray(recorded.members.get(bucket, ()), dtype=np.int64) for bucket in buckets}
+    sizes = np.array([members[bucket].size for bucket in buckets])
+    wanted = min(int(settings.ratio * recorded.batch_size + 1e-9), int(sizes.sum()))
+    new = _probabilities(recorded, settings, sizes)
+    old = np.array([recorded.probabilities.get(bucket, 0.0) for bucket in buckets])
+    stays = np.divide(new, old, out=np.ones_like(new), where=old > 0)
+    kept = [index for index, bucket in recorded.drawn.items() if bucket in members and rng.random() < stays[bucket - 1]]
+    num_moved = min(len(recorded.drawn) - len(kept), max(0, wanted - len(kept)))
+    kept = sorted(int(index) for index in rng.permutation(kept)[:wanted])
+    added = _draw(members, kept, np.maximum(new - old, 0.0), num_moved, rng)
+    added |= _draw(members, [*kept, *added], new, wanted - len(kept) - len(added), rng)
+    stay = set(kept) | added.keys()
+    return QuestionDraw(
+        kept={index: recorded.drawn[index] for index in kept},
+        added={index: bucket for index, bucket in added.items() if index not in recorded.drawn},
+        dropped={index: bucket for index, bucket in recorded.drawn.items() if index not in stay},
+        probabilities=dict(zip(buckets, new.tolist(), strict=True)),
+    )
+
+
+def rechoose(candidates: Sequence[Candidate], estimator: TrajectorySelection) -> Candidate | None:
+    """Return the candidate that the estimator chooses, the oldest of equals; None where none has its scores."""
+    scored = [row for row in candidates if not np.isnan([row.entropy, row.nll]).any()]
+    if not scored:
+        return None
+    entropies = np.array([row.entropy for row in scored], dtype=np.float32)
+    nlls = np.array([row.nll for row in scored], dtype=np.float32)
+    unknown = np.full(len(scored), np.nan, dtype=np.float32)
+    place, _ = choose(estimator, CandidateMeans(entropies, nlls, unknown), np.random.default_rng(0))
+    return scored[place]
+
+
+def _probabilities(recorded: RecordedDraw, settings: Settings, sizes: np.ndarray) -> Float64Array:
+    rates = np.arange(1, recorded.rollouts_per_question + 1) / recorded.rollouts_per_question
+    weights = bucket_probabilities(rates, settings.center, settings.spread) * (sizes > 0)
+    total = weights.sum()
+    return weights / total if total > 0 else weights
+
+
+def _draw(
+    members: Mapping[int, np.ndarray],
+    taken: Sequence[int],
+    weights: Float64Array,
+    count: int,
+    rng: np.random.Generator,
+) -> dict[int, int]:
+    """Return `count` questions that are not taken yet, drawn by bucket and then uniformly within it."""
+    free = [np.setdiff1d(own, taken) for own in members.values()]
+    counts = sample_buckets([own.size for own in free], weights, min(count, sum(own.size for own in free)), rng)
+    chosen = sample_members(free, counts, rng)
+    return {int(index): bucket for bucket, own in zip(members, chosen, strict=True) for index in own}

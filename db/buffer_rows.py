@@ -1,0 +1,47 @@
+"""Plain rows of the replay buffer's page: its state at a step and what stands behind each mark."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BufferState:
+    """The buffer after a step: the bucket of every buffered question, and the questions that are retired."""
+
+    buckets: dict[int, int]
+    retired: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredRow:
+    """One score of a candidate at a selection: its question's bucket then, its mean entropy, whether it was chosen."""
+
+    bucket: int
+    entropy: float
+    is_chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BufferedQuestionRow:
+    """A question with what the buffer holds of it after a step and how often that was replayed."""
+
+    question_index: int
+    prompt_text: str
+    num_stored: int
+    num_replays: int
+    last_replayed_step: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """A stored trajectory with the newest scores known before a step: `scored_step` is when it got them.
+
+    It is the step of its birth where it was never a candidate.
+    """
+
+    question_index: int
+    trajectory_id: int
+    born_step: int
+    scored_step: int
+    num_tokens: int
+    entropy: float
+    nll: float

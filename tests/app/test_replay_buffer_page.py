@@ -1,0 +1,89 @@
+import pytest
+
+VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "What if"]
+
+
+def texts(page):
+    return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
+
+
+def has_text(page, part):
+    return any(part in text for text in texts(page))
+
+
+def test_page_without_runs_says_how_to_begin(open_page):
+    assert "No runs yet" in texts(open_page("replay_buffer"))
+
+
+@pytest.mark.usefixtures("played_runs")
+@pytest.mark.parametrize(
+    ("run_id", "title"),
+    [("play-queued", "No steps yet"), ("play-on-policy", "No replay buffer"), ("none", "No such run")],
+)
+def test_runs_without_a_buffer_are_designed_states(open_page, run_id, title):
+    page = open_page("replay_buffer", run=run_id)
+    assert not page.exception
+    assert title in texts(page)
+
+
+@pytest.mark.usefixtures("played_runs")
+@pytest.mark.parametrize("run_id", ["play-running", "play-finished", "play-failed", "play-unstarted"])
+def test_every_view_is_shown_for_runs_in_every_state(open_page, run_id):
+    for view in VIEWS:
+        page = open_page("replay_buffer", run=run_id, view=view)
+        assert not page.exception, view
+        if run_id != "play-unstarted" and view != "What if":
+            assert page.get("plotly_chart"), view
+
+
+@pytest.mark.usefixtures("played_runs")
+def test_step_and_mark_come_from_the_address_and_name_their_questions(open_page):
+    page = open_page("replay_buffer", run="play-finished", step="5", base="2", view="Flow", mark="flow:outside:2")
+    assert not page.exception
+    assert page.slider(key="step").value == 5
+    assert has_text(page, "not stored → bucket 2")
+    places = page.dataframe[0].value
+    assert set(places["After step 2"]) == {"not stored"}
+    assert set(places["After step 5"]) == {"bucket 2"}
+
+
+@pytest.mark.usefixtures("played_runs")
+@pytest.mark.parametrize("mark", ["born:2", "replays:1", "bucket:2", "retired:all"])
+def test_every_kind_of_mark_has_its_questions(open_page, mark):
+    page = open_page("replay_buffer", run="play-finished", mark=mark)
+    assert not page.exception
+    assert len(page.dataframe[0].value) > 0
+
+
+@pytest.mark.usefixtures("played_runs")
+@pytest.mark.parametrize("mark", ["born:x", "nonsense", "flow:", "bucket:99"])
+def test_mark_that_says_nothing_is_a_designed_state(open_page, mark):
+    page = open_page("replay_buffer", run="play-finished", mark=mark)
+    assert not page.exception
+    assert has_text(page, "None at this step")
+
+
+@pytest.mark.usefixtures("played_runs")
+def test_choosing_a_mark_puts_it_into_the_address(open_page):
+    page = open_page("replay_buffer", run="play-finished")
+    page.selectbox(key="mark-buckets").set_value("bucket:2").run()
+    assert page.query_params["mark"] == ["bucket:2"]
+    assert has_text(page, "Questions: in bucket 2")
+
+
+@pytest.mark.usefixtures("played_runs")
+def test_what_if_changes_nothing_until_a_setting_does(open_page):
+    page = open_page("replay_buffer", run="play-finished", view="What if")
+    assert has_text(page, "Nothing changes")
+    page.selectbox(key="estimator").select("highest entropy").run()
+    assert not page.exception
+    assert "other trajectory" in list(page.dataframe[0].value["Change"])
+    page.number_input(key="sigma").set_value(0.01).run()
+    assert not page.exception
+    assert {"drawn instead", "not drawn"} <= set(page.dataframe[0].value["Change"])
+
+
+@pytest.mark.usefixtures("played_runs")
+def test_what_if_before_any_replay_says_so(open_page):
+    page = open_page("replay_buffer", run="play-finished", view="What if", step="1")
+    assert "Nothing was replayed in this step" in texts(page)
