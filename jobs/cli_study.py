@@ -60,11 +60,14 @@ def numbers(name: StudyName, as_json: AsJson = False) -> None:
 
 
 @study_app.command("run")
-def run(
+def run(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arguments
     name: StudyName,
     scale: ScaleName = "chains",
     num_seeds: NumSeeds = None,
     cells: CellNames = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a field of every new run: key=value.")
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Queue everything and do not wait.")] = False,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
@@ -81,13 +84,13 @@ def run(
     tell(f"{len(keys) - len(pending)} of {len(keys)} runs are there.")
     if detach:
         for own in pending:
-            say(start(runs_root, study, own))
+            say(start(runs_root, study, own, settings or []))
         leave_to_supervisor(runs_root, database_url)
         return
     failed = []
     for number, own in enumerate(pending, start=1):
         tell(f"Run {number} of {len(pending)}: {own.key.cell}, seed {own.key.seed}")
-        run_id = start(runs_root, study, own)
+        run_id = start(runs_root, study, own, settings or [])
         state = follow(runs_root, database_url, run_id)
         if state.status is RunStatus.STOPPED:
             tell(f"{len(pending) - number} runs are left; `exgrpo study run {name}` goes on.")

@@ -7,6 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from db.queries.benchmarks import list_scores
+from db.queries.judging import list_judges
 from db.queries.metrics import last_metrics, list_evaluations, metric_series
 from db.session import Database
 from exgrpo_core.config import CorrectnessRange
@@ -14,6 +15,7 @@ from exgrpo_core.policy_optimization.advantages import is_in_range
 from jobs.analysis.facts import TrajectoryFacts
 from jobs.analysis.reading import read_facts
 from jobs.analysis.validity import tabulate_code, tabulate_validity
+from jobs.specs import CHAINS_SOURCE
 from jobs.studies.definition import Scale, Study
 
 Figures = dict[str, float]
@@ -99,7 +101,7 @@ def _step_seconds(database: Database, run: MeasuredRun) -> Figures:
 
 def _mini_batches(database: Database, run: MeasuredRun) -> Figures:
     algorithm = run.spec["algorithm"]
-    facts = read_facts(database, run.run_id)
+    facts = _facts(database, run)
     num_batches = algorithm["batch_size"] // algorithm["mini_batch_size"] * len({fact.step for fact in facts})
     if algorithm["mask_range"] is None or not num_batches:
         return {}
@@ -112,9 +114,16 @@ def count_unmasked(facts: Sequence[TrajectoryFacts], mask_range: CorrectnessRang
     return sum(is_in_range(rate, mask_range) for rate in rates.values())
 
 
+def _facts(database: Database, run: MeasuredRun) -> list[TrajectoryFacts]:
+    """Return a run's trajectories with the newest judge's verdicts; on chains with the oracle's, which are exact."""
+    has_oracle = run.spec["data"]["source"] == CHAINS_SOURCE
+    judges = [] if has_oracle else list_judges(database, run.run_id)
+    return read_facts(database, run.run_id, judges[0].judge_run_id if judges else None)
+
+
 def _code(database: Database, run: MeasuredRun) -> Figures:
     figures: Figures = {}
-    for line in tabulate_code(read_facts(database, run.run_id)):
+    for line in tabulate_code(_facts(database, run)):
         name = f"{line.group}, {'with' if line.has_code else 'without'} code"
         figures[f"{name}: entropy"] = line.mean_entropy
         figures[f"{name}: CoT correctness (%)"] = 100.0 * line.cot_correctness
@@ -124,7 +133,7 @@ def _code(database: Database, run: MeasuredRun) -> Figures:
 
 def _validity(database: Database, run: MeasuredRun) -> Figures:
     figures: Figures = {}
-    for line in tabulate_validity(read_facts(database, run.run_id)):
+    for line in tabulate_validity(_facts(database, run)):
         figures |= {
             f"{line.group}: AUC of entropy": line.entropy_auc,
             f"{line.group}: AUC of perplexity": line.perplexity_auc,

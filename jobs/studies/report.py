@@ -83,11 +83,12 @@ def _comparison(results: StudyResults) -> list[Element]:
         columns = [*paper_table.averages] or [paper_table.columns[0]]
         for row in paper_table.rows:
             own = [by_cell[cell] for cell in row.cells if cell in by_cell]
-            rows += [_compared(results, result, paper_table, (row, base_row), columns[0]) for result in own]
+            lines = [_compared(results, result, paper_table, (row, base_row), columns[0]) for result in own]
+            rows += [line for line in lines if line not in rows]  # a table may print a row twice, for two groups
     if not rows:
         return []
     main = f"Paper, {[*study.tables[0].averages, study.tables[0].columns[0]][0]}"
-    head = ["Paper's row", "Cell", main, "its difference", f"Own {name}", "its difference", "Lowest seed", "Seeds"]
+    head = ["Paper's row", "Cell", main, "Difference", f"Own {name}", "Difference", "Lowest seed", "Seeds"]
     note = f"Differences are to the cell {study.baseline}." if study.baseline else ""
     return [
         section("Beside the paper", element("p", note, class_="soft"), table(head, rows, 2), *_reading(results)),
@@ -107,7 +108,7 @@ def _compared(
     gain = None if value is None or base is None or row is base_row else value - base
     own = result.figures.get(results.main_figure or "")
     return [
-        f"{row.group}: {row.row}" if row.group else row.row,
+        row.row,
         result.cell.name,
         printed(row.values[index]),
         _DASH if gain is None else f"{gain:+.1f}",

@@ -64,6 +64,7 @@ def test_report_writes_the_page(tmp_path: Path):
         (("status", "repo", "--scale", "moon"), "--scale: expected one of chains, paper, got 'moon'."),
         (("status", "repo", "--cells", "x"), "--cells: expected some of exgrpo-re, repo, got 'x'."),
         (("run", "main-table", "--cells", "luffy-exgrpo"), "--cells: expected some of on-policy, exgrpo"),
+        (("run", "repo", "--set", "num_stepz=3"), "--set num_stepz: there is no such field; did you mean num_steps"),
         (("run", "continuous-rewards"), "continuous-rewards cannot be run at the scale chains. Chains has no reward"),
     ],
 )

@@ -92,8 +92,7 @@ def test_the_page_shows_the_papers_numbers_beside_own_ones(runs_root):
     results = read(runs_root)
     text = " ".join(Outline(render_report(results, 30)).texts)
     assert "6 runs have finished, 0 to 3 seeds a cell; 24 of the 30 runs of the matrix have not." in text
-    row = "ExGRPO w/ Selection Strategies: ExGRPO exgrpo 48.3 +3.0 76.7 ± 14.3 +26.7 ± 14.3 70.0 3"
-    assert row in text
+    assert text.count("ExGRPO exgrpo 48.3 +3.0 76.7 ± 14.3 +26.7 ± 14.3 70.0 3") == 1
     assert "Higher than the baseline: exgrpo." in text
     assert "rho-25: 1 run failed." in text
     assert "the paper prints 46.7, but the mean of its cells is 46.77" in text

@@ -1,0 +1,80 @@
+import pytest
+
+from db import ingest
+from db.session import Database, open_database
+from exgrpo_core.config import HARD, MEDIUM
+from jobs.eval_specs import BenchmarkChoice, EvalModelSpec, EvalSpec
+from jobs.run_directory import RunDirectory
+from jobs.specs import RecordingSpec
+from jobs.spool_reader import SpoolReader
+from jobs.spool_recorder import SpoolRecorder
+from jobs.studies.definition import Scale, load_study
+from jobs.studies.measures import AVERAGES, BENCHMARK_COLUMNS, MeasuredRun, count_unmasked, measure_run
+from tests.db.recorded_runs import new_run, record_attempt, take_in
+from tests.db.test_benchmarks import event
+from tests.jobs.analysis.facts import fact
+from tests.jobs.judging.chain_runs import record_chains
+
+
+@pytest.fixture
+def database(tmp_path):
+    opened = open_database(None, tmp_path)
+    yield opened
+    opened.close()
+
+
+def take_in_scores(database: Database, tmp_path, *scores: tuple[str, int, int]) -> None:
+    """Record an evaluation of run-1: (benchmark, step, right answers of 4)."""
+    spec = EvalSpec(model=EvalModelSpec(source="a-model"), benchmarks=(BenchmarkChoice(name="aime24"),))
+    run = RunDirectory.create(tmp_path / "runs", spec)
+    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    for name, step, num_correct in scores:
+        recorder.record("benchmark", event([num_correct], benchmark=name, title=name, source_step=step))
+    recorder.close()
+    ingest.register_run(database, run.read_run_info(), run.job_spec().model_dump(mode="json"))
+    batch = SpoolReader(run).read()
+    ingest.ingest_events(database, run.run_id, batch.events, batch.position)
+
+
+def test_groups_inside_the_range_are_counted_once_a_step():
+    groups = [(1, 0, 0.25), (1, 0, 0.25), (1, 1, 0.5), (2, 0, 0.75), (2, 1, 1.0), (2, 2, 0.0)]
+    facts = [fact(step=step, question_index=index, correctness_rate=rate) for step, index, rate in groups]
+    assert count_unmasked(facts, MEDIUM) == 2
+    assert count_unmasked(facts, HARD) == 1
+
+
+def test_benchmark_scores_are_those_of_the_last_scored_checkpoint_with_complete_averages_only(database, tmp_path):
+    in_distribution = [(name, 50, 2) for name in AVERAGES["ID Avg."][:-1]]
+    take_in_scores(database, tmp_path, *in_distribution, ("olympiad_bench", 50, 4), ("arc_c", 50, 1), ("aime24", 25, 0))
+    figures = measure_run(database, load_study("ablations"), Scale.PAPER, MeasuredRun("run-1", {}))
+    assert next(iter(figures)) == "ID Avg."
+    assert figures["ID Avg."] == pytest.approx((5 * 50 + 100) / 6)
+    assert (figures["AIME24"], figures["ARC-c"]) == (50.0, 25.0)
+    assert "OOD Avg." not in figures
+
+
+def test_every_column_of_the_papers_scores_is_a_benchmark():
+    columns = {*BENCHMARK_COLUMNS.values(), *AVERAGES}
+    assert set(load_study("main-table").tables[0].columns) == columns
+
+
+def test_seconds_and_sizes_are_read_over_all_steps(database, tmp_path):
+    seconds = {1: 2.0, 2: 6.0, 3: 1.0}
+    run = new_run(tmp_path / "runs")
+    record_attempt(run, seconds, change=lambda report: report.metrics.update({"seconds/step": seconds[report.step]}))
+    take_in(database, run)
+    figures = measure_run(database, load_study("replay-overhead"), Scale.CHAINS, MeasuredRun(run.run_id, {}))
+    own = (figures["Avg. Step (s)"], figures["Min. Step (s)"], figures["Peak Step (s)"])
+    assert own == (3.0, 1.0, 6.0)
+    assert "stored trajectories" in figures
+
+
+def test_code_and_validity_come_from_the_oracle_on_chains_and_what_is_not_there_is_left_out(database, tmp_path):
+    take_in(database, record_chains(tmp_path, [["valid", "lucky", "wrong", "code"]]))
+    run = MeasuredRun("trained", {"data": {"source": "chains"}})
+    code = measure_run(database, load_study("code-analysis"), Scale.CHAINS, run)
+    assert code["medium, without code: CoT correctness (%)"] == 50.0
+    assert code["medium, with code: trajectories"] == 1.0
+    assert not [name for name in code if name.startswith("easy") and "entropy" in name]
+    validity = measure_run(database, load_study("entropy-perplexity"), Scale.CHAINS, run)
+    assert validity["all: AUC of entropy"] == 1.0
