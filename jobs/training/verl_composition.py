@@ -1,9 +1,10 @@
 """The composition root of the verl engine: Ray, verl's trainer, data, grader and the training loop of every engine."""
 
+import contextlib
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import torch
 from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
@@ -11,6 +12,7 @@ from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
 from exgrpo_core.types import Experience
 from jobs.control import Control, TrainingError
 from jobs.engines.errors import EngineError
+from jobs.loggers import FanOutRecorder
 from jobs.recorder import RunRecorder
 from jobs.run_directory import RunDirectory
 from jobs.specs import TrainSpec
@@ -18,7 +20,10 @@ from jobs.status import RunStatus
 from jobs.training.data_rows import DataError
 from jobs.training.external import load_external
 from jobs.training.loop import RunParts, TrainingLoop
-from jobs.training.run_data import open_data, open_reward
+from jobs.training.run_data import RunData, open_data, open_reward
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
 logger = logging.getLogger(__name__)
 
@@ -36,16 +41,24 @@ def run_training(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, cont
     _prepare_environment(spec)
     from ray.exceptions import RayError
 
+    from jobs.engines.verl_ray.tracking import open_verl_loggers
+
     try:
-        with open_parts(spec, run) as parts:
-            return TrainingLoop(spec, run.path, parts, recorder, control).run()
+        data = open_data(spec)
+        config = _compose(spec, run, data)
+        loggers = open_verl_loggers(config)
+        with _open(spec, data, config) as parts, contextlib.ExitStack() as at_end:
+            for own in loggers:
+                at_end.callback(own.close)
+            followed = FanOutRecorder(recorder, loggers) if loggers else recorder
+            return TrainingLoop(spec, run.path, parts, followed, control).run()
     except (EngineError, DataError) as error:
         raise TrainingError(str(error)) from error
     except RayError as error:
         raise TrainingError(f"verl: {_last_line(error)} The whole traceback is in log.txt.") from error
 
 
-@contextmanager
+@contextlib.contextmanager
 def open_parts(spec: TrainSpec, run: RunDirectory) -> Iterator[RunParts]:
     """Put together engine, grader and data of a specification; Ray and the grader's processes end afterwards.
 
@@ -53,15 +66,25 @@ def open_parts(spec: TrainSpec, run: RunDirectory) -> Iterator[RunParts]:
         DataError: Data cannot be used; the message names the file, row or setting.
         EngineError: The model cannot be used.
     """
+    data = open_data(spec)
+    with _open(spec, data, _compose(spec, run, data)) as parts:
+        yield parts
+
+
+def _compose(spec: TrainSpec, run: RunDirectory, data: RunData) -> "DictConfig":
+    """Return verl's configuration of this run."""
     # verl reads its platform from the environment when it is imported.
     from jobs.engines.verl_ray.config import compose_config
-    from jobs.engines.verl_ray.engine import VerlEngine
     from jobs.engines.verl_ray.overrides import engine_words, verl_overrides
+
+    return compose_config([*engine_words(spec), *verl_overrides(spec, run.path, data.model_source)])
+
+
+@contextlib.contextmanager
+def _open(spec: TrainSpec, data: RunData, config: "DictConfig") -> Iterator[RunParts]:
+    from jobs.engines.verl_ray.engine import VerlEngine
     from jobs.engines.verl_ray.session import open_trainer
 
-    data = open_data(spec)
-    words = verl_overrides(spec, run.path, data.model_source)
-    config = compose_config([*engine_words(spec), *words])
     with open_reward(spec) as reward, open_trainer(config) as trainer:
         tokenizer: PreTrainedTokenizerBase = trainer.tokenizer
         questions, held_out = data.encode(tokenizer)

@@ -17,7 +17,8 @@ from jobs.spool_reader import SpoolReader
 MARK = "EXGRPO_TEST_MARK"
 """Environment variable that every process of a run inherits, Ray's included."""
 NUM_STEPS = 12
-START_SECONDS = 400
+RUN_SECONDS = 1500
+"""A run takes one or two minutes on two free cores; a busy machine may need many more."""
 LEAVE_SECONDS = 30
 
 
@@ -58,8 +59,7 @@ def start_worker(run: RunDirectory) -> tuple[subprocess.Popen, str]:
 def work(run: RunDirectory) -> str:
     """Run an attempt to its end and return its status; nothing of it may be left afterwards."""
     process, mark = start_worker(run)
-    process.wait(timeout=START_SECONDS)
-    assert processes_left(mark) == [], "processes of the run are left"
+    wait_for(process, mark)
     outcome = read_outcome(run.attempt_path(run.newest_attempt()))
     assert outcome is not None, run.log_path.read_text()[-3000:]
     return str(outcome.status) if not outcome.reason else f"{outcome.status}: {outcome.reason}"
@@ -69,17 +69,26 @@ def work_until(run: RunDirectory, step: int) -> str:
     """Run an attempt, ask it to stop once it has done `step`, and return its status."""
     process, mark = start_worker(run)
     attempt_path = run.attempt_path(run.newest_attempt())
-    until = time.monotonic() + START_SECONDS
+    until = time.monotonic() + RUN_SECONDS
     while process.poll() is None and time.monotonic() < until:
         heartbeat = read_heartbeat(attempt_path)
         if heartbeat is not None and heartbeat.step >= step:
             run.request_stop()
             break
         time.sleep(0.2)
-    process.wait(timeout=START_SECONDS)
+    wait_for(process, mark)
     run.clear_stop()
-    assert processes_left(mark) == [], "processes of the run are left"
     return str(read_outcome(attempt_path).status)
+
+
+def wait_for(process: subprocess.Popen, mark: str) -> None:
+    """Wait for a worker's end, kill it if that does not come, and see that nothing of it is left."""
+    try:
+        process.wait(timeout=RUN_SECONDS)
+    finally:
+        process.kill()
+        process.wait()
+    assert processes_left(mark) == [], "processes of the run are left"
 
 
 def processes_left(mark: str) -> list[str]:

@@ -1,0 +1,33 @@
+"""verl's own loggers beside the run directory: whatever `--override trainer.logger=[...]` names."""
+
+from collections.abc import Mapping
+
+from omegaconf import DictConfig, OmegaConf
+from verl.utils.tracking import Tracking
+
+CONSOLE = "console"
+"""verl's default, which the run's own log makes needless."""
+
+
+class VerlLogger:
+    """Hands metrics to verl's `Tracking`."""
+
+    def __init__(self, config: DictConfig, backends: list[str]) -> None:
+        trainer = config.trainer
+        content = OmegaConf.to_container(config, resolve=True)
+        self._tracking = Tracking(trainer.project_name, trainer.experiment_name, backends, content)
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Write the values of one step."""
+        self._tracking.log(dict(values), step)
+
+    def close(self) -> None:
+        """Write out what is held back."""
+        self._tracking.finish(exit_code=0)
+
+
+def open_verl_loggers(config: DictConfig) -> list[VerlLogger]:
+    """Return a logger for all backends that the configuration names beside the console, or none."""
+    named = config.trainer.logger
+    backends = [name for name in ([named] if isinstance(named, str) else named or []) if name != CONSOLE]
+    return [VerlLogger(config, backends)] if backends else []
