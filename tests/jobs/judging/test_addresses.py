@@ -44,6 +44,7 @@ def test_this_machine_is_allowed(host):
 def test_numbers_of_the_open_network_are_open():
     assert is_open(ipaddress.ip_address("93.184.216.34"))
     assert is_open(ipaddress.ip_address("2606:2800:220:1::1"))
+    assert is_open(ipaddress.ip_address("::ffff:127.0.0.1"))
 
 
 def test_requests_go_to_the_number_that_was_checked_under_the_servers_name():
