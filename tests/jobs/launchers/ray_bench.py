@@ -39,18 +39,20 @@ class RayBench(Bench):
         runs_root.mkdir(parents=True, exist_ok=True)
         super().__init__(runs_root)
 
-    def start(self, max_running: int = 1, grace_seconds: float = 60.0, term_seconds: float = 1.0) -> Supervisor:
+    def start(
+        self, max_running: int = 1, grace_seconds: float = 60.0, term_seconds: float = 1.0, is_toy: bool = True
+    ) -> Supervisor:
         settings = SupervisorSettings(max_running, StopPolicy(grace_seconds, term_seconds))
-        launcher = LocalLauncher(TOY_RAY_WORKER)
+        launcher = LocalLauncher(TOY_RAY_WORKER if is_toy else None)
         self.supervisor = Supervisor(self.runs_root, DatabaseIndex(None, self.runs_root), launcher, settings)
         return self.supervisor
 
-    def look_until(self, run_id: str, *statuses: RunStatus) -> None:
-        self.look_while(lambda: self.status_of(run_id) not in statuses, f"{run_id} to be {statuses}")
+    def look_until(self, run_id: str, *statuses: RunStatus, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        self.look_while(lambda: self.status_of(run_id) not in statuses, f"{run_id} to be {statuses}", patience_seconds)
 
-    def look_while(self, condition: Callable[[], bool], what: str) -> None:
+    def look_while(self, condition: Callable[[], bool], what: str, patience_seconds: float = PATIENCE_SECONDS) -> None:
         assert self.supervisor is not None
-        give_up_at = time.monotonic() + PATIENCE_SECONDS
+        give_up_at = time.monotonic() + patience_seconds
         self.supervisor.look()
         while condition():
             assert not self.supervisor.is_idle, f"ended before {what}: {self.supervisor._states}"

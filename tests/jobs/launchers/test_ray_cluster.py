@@ -14,6 +14,7 @@ from jobs.engine_environments import Pins
 from jobs.launchers.local import LaunchError
 from jobs.launchers.ray_jobs import RayJobsLauncher
 from jobs.launchers.ray_jobs_api import RayJobsApi, RayJobStatus
+from jobs.specs import parse_spec
 from jobs.status import RunStatus
 from jobs.verl_specs import RAY_TOKEN_VARIABLE
 from tests.jobs.launchers.ray_bench import RayBench, ray_spec
@@ -141,6 +142,37 @@ def test_runs_root_that_the_cluster_does_not_see_is_refused(cluster: RayCluster,
     assert f"{bench.runs_root}: the runs root is not shared with" in bench.reason_of(run_id)
     assert os.listdir(bench.run_of(run_id).attempt_path(1)) != []
     supervisor.close()
+
+
+@pytest.mark.timeout(600)
+def test_verl_itself_trains_on_the_cluster(ray_bench: RayBench, cluster: RayCluster):
+    content = {
+        "engine": "verl",
+        "model": {"device": "cpu"},
+        "data": {"num_questions": 24, "num_held_out": 4, "max_operations": 5},
+        "verl": {
+            "gpus_per_node": 1,
+            "rollout": "hf",
+            "ray": {"address": cluster.address, "environment": {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}},
+        },
+        "algorithm": {
+            "batch_size": 8,
+            "mini_batch_size": 4,
+            "rollouts_per_question": 4,
+            "max_prompt_tokens": 64,
+            "max_response_tokens": 64,
+            "start_pass_rate": 0.05,
+        },
+        "num_steps": 2,
+        "validation": {"interval": None, "samples_per_question": 1, "num_training_questions": 0},
+    }
+    run_id = ray_bench.submit(parse_spec(content, "test"))
+    ray_bench.start(is_toy=False)
+    ray_bench.look_until(run_id, RunStatus.RUNNING)
+    ray_bench.look_while(lambda: ray_bench.status_of(run_id) is RunStatus.RUNNING, "the run's end", 450.0)
+    assert (ray_bench.status_of(run_id), ray_bench.reason_of(run_id)) == (RunStatus.SUCCEEDED, "")
+    assert ray_bench.step_of(run_id) == 2
+    assert list(ray_bench.run_of(run_id).checkpoints_path.glob("step-*2/manifest.json"))
 
 
 def test_run_on_a_cluster_that_dies_is_lost_within_a_minute_and_resumes_on_the_next(
