@@ -108,6 +108,8 @@ class Gain(Spec):
     group: str = ""
     method: str = "ExGRPO"
     baseline: str = "On-Policy"
+    cells: tuple[str, str]
+    """The cells of method and baseline."""
 
 
 class Study(Spec):
@@ -135,6 +137,7 @@ class Study(Spec):
     def _check_cells(self) -> "Study":
         names = [cell.name for cell in self.cells]
         named = {name for table in self.tables for row in table.rows for name in row.cells}
+        named |= {name for gain in self.gains for name in gain.cells}
         unknown = sorted(named - {*names}) + ([self.baseline] if self.baseline not in {*names, None} else [])
         if unknown:
             raise ValueError(f"cells: expected one named {unknown[0]!r}, since a row or the baseline names it.")

@@ -142,7 +142,7 @@ def _figures(results: StudyResults) -> list[Element]:
     done = [result for result in results.cells if result.seeds]
     if name is None:
         return []
-    baseline = next((own for own in done if own.cell.name == results.study.baseline), None)
+    baseline = results.result_of(results.study.baseline)
     rows = [(result.cell.name, result.figures[name]) for result in done if name in result.figures]
     drawn = [
         element(
@@ -176,8 +176,31 @@ def _own_numbers(results: StudyResults) -> list[Element]:
     if len(names) > len(done) * 2:
         rows = [[name, *(interval_text(result.figures.get(name)) for result in done)] for name in names]
         return [section("Own numbers", table(["", *(result.cell.name for result in done)], rows))]
-    rows = [[result.cell.name, *(interval_text(result.figures.get(name)) for name in names)] for result in done]
-    return [section("Own numbers", table(["Cell", *names], rows))]
+    rows = [
+        [
+            result.cell.name,
+            *(interval_text(result.figures.get(name)) for name in names),
+            interval_text(results.difference(result), is_difference=True),
+        ]
+        for result in done
+    ]
+    head = ["Cell", *names, f"{results.main_figure}, difference"]
+    return [section("Own numbers", table(head, rows), *_own_gains(results))]
+
+
+def _own_gains(results: StudyResults) -> list[Element]:
+    """Return the gain in each setting that the study averages over, of own runs."""
+    names = [name for name in results.study.gain_columns.values() if any(name in own.figures for own in results.cells)]
+    names = names or [name for name in [results.main_figure] if name is not None]
+    rows = []
+    for gain in results.study.gains:
+        method, baseline = (results.result_of(name) for name in gain.cells)
+        if method is not None and baseline is not None:
+            paired = [results.paired(method, baseline, name) for name in names]
+            rows.append([gain.setting, *(interval_text(own, is_difference=True) for own in paired)])
+    if not rows:
+        return []
+    return [element("h3", "Gains by setting, of own runs"), table(["Stands for", *names], rows)]
 
 
 def _paper_numbers(study: Study) -> list[Element]:

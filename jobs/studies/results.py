@@ -62,12 +62,19 @@ class StudyResults:
         """The figure that stands for a run: the first, None while no run has ended."""
         return next((name for result in self.cells for name in result.figures), None)
 
+    def result_of(self, cell_name: str | None) -> CellResult | None:
+        """Return a cell's runs, None if the cell cannot be run at this scale."""
+        return next((own for own in self.cells if own.cell.name == cell_name), None)
+
     def difference(self, result: CellResult) -> MeanInterval | None:
         """Return a cell's main figure minus the baseline's, paired by seed, None without a common seed."""
-        baseline = next((own for own in self.cells if own.cell.name == self.study.baseline), None)
-        name = self.main_figure
-        if baseline is None or name is None or result.cell.name == self.study.baseline:
+        baseline, name = self.result_of(self.study.baseline), self.main_figure
+        if baseline is None or name is None or result is baseline:
             return None
+        return self.paired(result, baseline, name)
+
+    def paired(self, result: CellResult, baseline: CellResult, name: str) -> MeanInterval | None:
+        """Return one cell's figure minus another's, paired by seed, None without a common seed."""
         theirs = {own.seed: own.figures[name] for own in baseline.seeds if name in own.figures}
         pairs = [
             own.figures[name] - theirs[own.seed] for own in result.seeds if own.seed in theirs and name in own.figures

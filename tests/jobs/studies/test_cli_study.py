@@ -1,5 +1,6 @@
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -7,11 +8,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from jobs.attempt_files import read_heartbeat
 from jobs.cli import app
 from jobs.status import RunStatus
 from jobs.studies.definition import Scale, load_study, study_names
 from jobs.studies.matrix import RunKey
 from tests.jobs.studies.recorded import record_run
+from tests.jobs.supervisor.toy_bench import wait_until
 
 CLI = CliRunner(env={"EXGRPO_RUNS_ROOT": "", "NO_COLOR": "1", "COLUMNS": "200"})
 
@@ -90,3 +93,22 @@ def test_run_makes_what_is_missing_once_and_resumes_what_failed(tmp_path: Path):
     assert failed in runs
     lines = json.loads(call("study", "status", "repo", "--seeds", 1, "--runs-root", tmp_path, "--json"))["runs"]
     assert {line["state"] for line in lines} == {"succeeded"}
+
+
+@pytest.mark.slow
+def test_interrupted_study_stops_its_run_and_goes_on_later(tmp_path: Path):
+    words = [sys.executable, "-m", "tests.jobs.toy_cli", "study", "run", "repo", "--seeds", "1", "--cells", "repo"]
+    words += ["--runs-root", str(tmp_path), "--set", "num_steps=2000"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: any(read_step(path) > 3 for path in tmp_path.glob("*/attempts/0001")), "the first steps")
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 3, errors
+    assert "0 runs are left; `exgrpo study run repo` goes on." in errors
+    states = json.loads(call("study", "status", "repo", "--seeds", 1, "--runs-root", tmp_path, "--json"))["runs"]
+    assert [line["state"] for line in states] == ["missing", "stopped"]
+
+
+def read_step(attempt_path: Path) -> int:
+    heartbeat = read_heartbeat(attempt_path)
+    return heartbeat.step if heartbeat else 0

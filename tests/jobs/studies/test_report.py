@@ -108,6 +108,15 @@ def test_a_cell_below_the_baseline_is_said_to_be_lower(tmp_path):
     assert "Lower: exgrpo. Not told apart from it: rho-25." in text
 
 
+def test_gains_of_own_runs_stand_by_setting(tmp_path):
+    study = load_study("headline-gains")
+    for seed in range(2):
+        record_run(tmp_path, study, RunKey(study.name, Scale.CHAINS, "on-policy", seed), 5)
+        record_run(tmp_path, study, RunKey(study.name, Scale.CHAINS, "exgrpo", seed), 6 + seed)
+    text = " ".join(Outline(render_report(read(tmp_path, "headline-gains"), 2)).texts)
+    assert "Gains by setting, of own runs Stands for Held-out Avg@8 (%) Qwen2.5-Math-7B +15.0 ± 63.5" in text
+
+
 @pytest.mark.parametrize("name", study_names())
 def test_every_study_has_a_page_before_anything_ran(name, tmp_path):
     text = " ".join(Outline(render_report(read(tmp_path, name), 3)).texts)
