@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 VERL_VERSION = "0.9.1"
 """The version whose methods `trainer.py` overrides and whose registries the plug-in enters."""
+START_ATTEMPTS = 4
+START_TIMEOUT = "timed out during startup"
 CLUSTER_VARIABLE = "RAY_ADDRESS"
 """Set by Ray in jobs that were submitted to a cluster."""
 QUIET_VARIABLES = {"PYTHONWARNINGS": "ignore::UserWarning:verl.workers.engine"}
@@ -75,7 +77,7 @@ def ray_session(config: DictConfig) -> Iterator[None]:
     # Ray puts itself in the place of the worker's signal handlers, by which a stop is asked for.
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        ray.init(**options, **({"_temp_dir": folder} if is_local else {"address": "auto"}))
+        _start(options | ({"_temp_dir": folder} if is_local else {"address": "auto"}))
         for number, handler in handlers.items():
             signal.signal(number, handler)
         yield
@@ -83,6 +85,20 @@ def ray_session(config: DictConfig) -> Iterator[None]:
         ray.shutdown()
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start(options: dict[str, Any]) -> None:
+    """Start or join Ray; a busy machine may need more than the half minute that Ray grants its own processes."""
+    for attempt in range(1, START_ATTEMPTS + 1):
+        try:
+            ray.init(**options)
+        except Exception as error:  # Ray raises nothing more special.
+            if START_TIMEOUT not in str(error) or attempt == START_ATTEMPTS:
+                raise
+            logger.warning("Ray did not start in time; trying again (%d of %d).", attempt + 1, START_ATTEMPTS)
+            ray.shutdown()
+        else:
+            return
 
 
 def _init_options(config: DictConfig) -> dict[str, Any]:
