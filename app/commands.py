@@ -71,8 +71,10 @@ def archive(run_id: str, is_archived: bool) -> None:
     commands.archive(settings.current().runs_root, run_id, is_archived)
 
 
-def token_data(run_id: str, file: str, trajectory_id: int, is_replayed: bool) -> dict[str, list[object] | None] | None:
-    """Return one trajectory's recorded per-token values and, under `texts`, what each token says.
+def token_data(
+    run_id: str, file: str, trajectory_id: int, *, is_replayed: bool, has_texts: bool = True
+) -> dict[str, list[object] | None] | None:
+    """Return one trajectory's recorded per-token values and, under `texts` if asked for, what each token says.
 
     None where the file or the trajectory is not there; a value is None where it was not kept.
     """
@@ -82,4 +84,7 @@ def token_data(run_id: str, file: str, trajectory_id: int, is_replayed: bool) ->
     except (RunDirectoryError, OSError, KeyError, ValueError):
         return None
     ids = data["token_ids"]
-    return {**data, "texts": None if ids is None else token_texts(run, [int(number) for number in ids])}
+    return {
+        **data,
+        "texts": None if ids is None or not has_texts else token_texts(run, [int(number) for number in ids]),
+    }

@@ -23,6 +23,7 @@ page = st.navigation(
         st.Page("app_pages/run.py", title="Run", icon=":material/monitoring:"),
         st.Page("app_pages/replay_buffer.py", title="Replay buffer", icon=":material/replay:"),
         st.Page("app_pages/trajectories.py", title="Trajectories", icon=":material/article:"),
+        st.Page("app_pages/selection_audit.py", title="Selection audit", icon=":material/fact_check:"),
     ]
 )
 database_banner.show()

@@ -17,7 +17,7 @@ from app.formats import as_utc
 from app.last_answers import NoAnswerError
 from app.settings import AppSettings
 from db.buffer_rows import BufferedQuestionRow, BufferState, ScoredRow, StoredRow
-from db.queries import buffer, buffer_history, lineage, metrics, runs, trajectories, trajectory_list
+from db.queries import buffer, buffer_history, lineage, metrics, runs, selections, trajectories, trajectory_list
 from db.queries.run_filter import RunFilter, RunPageKey
 from db.rows import (
     AttemptRow,
@@ -29,6 +29,7 @@ from db.rows import (
     RunRow,
     TrajectoryRow,
 )
+from db.selection_rows import SelectionRow, WrongChoiceRow
 from db.session import AWAY_ERRORS, Database, open_database
 from db.trajectory_rows import (
     AttemptedRow,
@@ -65,6 +66,7 @@ __all__ = [
     "list_checkpoints",
     "list_evaluations",
     "list_runs",
+    "list_selections",
     "list_snippets",
     "log_tail",
     "metric_series",
@@ -73,11 +75,14 @@ __all__ = [
     "reason_away",
     "replay_counts",
     "run_spec",
+    "runs_root",
     "scores_by_bucket",
+    "steps_with_selections",
     "stored_candidates",
     "supervisor_age_seconds",
     "trajectory_file",
     "trajectory_lineage",
+    "wrong_choices",
 ]
 
 ANSWER_SECONDS = 1.0
@@ -204,6 +209,21 @@ def candidates(run_id: str, step: int) -> list[CandidateRow]:
     return _ask(buffer.candidates, run_id, step)
 
 
+def steps_with_selections(run_id: str) -> list[int]:
+    """Return the steps that drew from the buffer, in order."""
+    return _ask(selections.steps_with_selections, run_id)
+
+
+def list_selections(run_id: str, step: int) -> list[SelectionRow]:
+    """Return what a step selected for replay, by question."""
+    return _ask(selections.list_selections, run_id, step)
+
+
+def wrong_choices(run_id: str) -> list[WrongChoiceRow]:
+    """Return the selections of a whole run that contradict their own recorded scores."""
+    return _ask(selections.wrong_choices, run_id)
+
+
 def list_snippets(facets: TrajectoryFacets, num_pages: int = 1) -> list[SnippetRow]:
     """Return the first pages of the trajectories that fit, newest first."""
     found: list[SnippetRow] = []
@@ -253,6 +273,11 @@ def group_members(run_id: str, step: int, question_index: int) -> list[GroupMemb
 def attempts_at_question(question_id: str) -> list[AttemptedRow]:
     """Return how a question fared, by run and step."""
     return _ask(lineage.attempts_at_question, question_id)
+
+
+def runs_root() -> str:
+    """Return the folder that holds the runs, which tells answers kept for one workbench from those of another."""
+    return str(settings.current().runs_root)
 
 
 def log_tail(run_id: str, num_lines: int) -> list[str]:

@@ -121,15 +121,6 @@ def choose(label: str, marks: Sequence[str], key: str) -> None:
     )
 
 
-def take_clicked(key: str, kind: str) -> None:
-    """Put the bar that was clicked in a chart into the address."""
-    points = st.session_state[key].selection.points
-    if points:
-        st.query_params["mark"] = (
-            f"{kind}:{points[0]['customdata']}" if "customdata" in points[0] else f"{kind}:{points[0]['x']}"
-        )
-
-
 def place_name(place: str) -> str:
     """Return the name of a place a question can be in."""
     return {OUTSIDE: "not stored", RETIRED: "retired"}.get(place, f"bucket {place}")

@@ -67,6 +67,8 @@ def add_line(figure: go.Figure, name: str, points: Sequence[MetricPoint], colour
 
 def mark_whole_steps(figure: go.Figure) -> None:
     """Tick every step where there are few, since plotly would put ticks between them."""
+    if figure.layout.xaxis.type == "category":
+        return
     steps = [step for trace in figure.data if "x" in trace for step in trace.x]
     if steps and max(steps) - min(steps) <= MAX_TICKED_STEPS:
         figure.update_xaxes(tick0=0, dtick=1)

@@ -1,0 +1,46 @@
+"""The selection audit: what a step chose for replay, checked against everything recorded of it."""
+
+import streamlit as st
+
+from app import queries
+from app.components import audit_view, empty_state, run_choice
+from db.rows import RunRow
+from exgrpo_core.config import TrajectorySelection
+
+
+def _step(steps: list[int]) -> int:
+    """Show the choice of a step that replayed, and return it; the newest by default."""
+    if len(steps) == 1:
+        st.caption(f"Step {steps[0]:,}, the only one that replayed")
+        return steps[0]
+    return st.select_slider("Step", steps, steps[-1], key="step", bind="query-params")
+
+
+def _show(row: RunRow, estimator: TrajectorySelection) -> None:
+    steps = queries.steps_with_selections(row.run_id)
+    if not steps:
+        empty_state.show("fact_check", "Nothing was replayed yet", "The audit begins with the first step that replays.")
+        return
+    step = _step(steps)
+    with st.spinner("Checking tokens", show_time=False):
+        rows = audit_view.audit(row.run_id, step, estimator)
+    audit_view.show_verdict(rows, queries.wrong_choices(row.run_id), step)
+    audit_view.show_table(rows, step)
+    wanted = st.query_params.get("question")
+    opened = next((own for own in rows if str(own.selection.question_index) == wanted), None)
+    if opened is not None:
+        audit_view.show_one(opened)
+    elif wanted:
+        empty_state.show("search_off", "Not drawn in this step", "The question of the address was not replayed here.")
+
+
+with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+    st.title("Selection audit", anchor=False, width="content")
+    st.space("stretch")
+    run = run_choice.show()
+if run is not None:
+    algorithm = queries.run_spec(run.run_id).get("algorithm", {})
+    if not algorithm.get("experience_ratio"):
+        empty_state.show("replay", "No replay buffer", "This run is on-policy: it selects nothing.")
+    else:
+        _show(run, TrajectorySelection(algorithm.get("trajectory_selection", "lowest_entropy")))

@@ -1,0 +1,81 @@
+"""What each step selected for replay, for the audit."""
+
+from sqlalchemy import Integer, and_, case, cast, func, or_, select
+
+from db import models
+from db.column_types import Number
+from db.selection_rows import SelectionRow, WrongChoiceRow
+from db.session import Database
+
+MAX_WRONG = 200
+
+
+def steps_with_selections(database: Database, run_id: str) -> list[int]:
+    """Return the steps that drew from the buffer, in order."""
+    chosen = models.selections
+    query = (
+        select(chosen.c.step)
+        .join(models.runs)
+        .where(models.runs.c.run_id == run_id, ~chosen.c.is_superseded)
+        .distinct()
+        .order_by(chosen.c.step)
+    )
+    with database.read() as connection:
+        return list(connection.scalars(query))
+
+
+def list_selections(database: Database, run_id: str, step: int) -> list[SelectionRow]:
+    """Return what a step selected, by question, with what is recorded of each replay."""
+    chosen, replays, births = models.selections, models.replays, models.trajectories
+    is_replay = and_(
+        replays.c.run_key == chosen.c.run_key,
+        replays.c.step == chosen.c.step,
+        replays.c.attempt == chosen.c.attempt,
+        replays.c.question_index == chosen.c.question_index,
+    )
+    birth_file = (
+        select(births.c.file)
+        .where(
+            births.c.run_key == chosen.c.run_key,
+            births.c.question_index == chosen.c.question_index,
+            births.c.trajectory_id == chosen.c.chosen_trajectory_id,
+            ~births.c.is_superseded,
+        )
+        .limit(1)
+        .scalar_subquery()
+    )
+    names = ("num_tokens", "mean_entropy", "mean_log_prob", "mean_ratio", "max_ratio", "file")
+    query = (
+        select(
+            chosen.c.question_index, chosen.c.bucket, chosen.c.chosen_trajectory_id, replays.c.trajectory_id,
+            *(replays.c[name] for name in names), birth_file,
+        )
+        .join_from(chosen, models.runs)
+        .join(replays, is_replay, isouter=True)
+        .where(models.runs.c.run_id == run_id, chosen.c.step == step, ~chosen.c.is_superseded)
+        .order_by(chosen.c.question_index)
+    )  # fmt: skip
+    with database.read() as connection:
+        return [SelectionRow(*row) for row in connection.execute(query)]
+
+
+def wrong_choices(database: Database, run_id: str) -> list[WrongChoiceRow]:
+    """Return the selections of a whole run that contradict their own recorded scores, at most `MAX_WRONG`.
+
+    Where nothing was scored, as with random choice, only the number of chosen candidates can be wrong.
+    """
+    table = models.candidates
+    num_chosen = func.sum(cast(case((table.c.is_chosen, 1), else_=0), Integer))
+    lowest = func.min(table.c.score, type_=Number)
+    own = func.min(case((table.c.is_chosen, table.c.score)), type_=Number)
+    query = (
+        select(table.c.step, table.c.question_index, num_chosen, own, lowest)
+        .join(models.runs, models.runs.c.run_key == table.c.run_key)
+        .where(models.runs.c.run_id == run_id, ~table.c.is_superseded)
+        .group_by(table.c.step, table.c.attempt, table.c.question_index)
+        .having(or_(num_chosen != 1, own > lowest))
+        .order_by(table.c.step, table.c.question_index)
+        .limit(MAX_WRONG)
+    )
+    with database.read() as connection:
+        return [WrongChoiceRow(*row) for row in connection.execute(query)]

@@ -1,0 +1,34 @@
+"""Plain rows of the selection audit."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionRow:
+    """What a step recorded of one drawn question's replay; replay's fields are None where no replay is recorded.
+
+    `birth_file` holds the chosen trajectory as it was rolled out; None where it was born in another run.
+    """
+
+    question_index: int
+    bucket: int
+    chosen_trajectory_id: int
+    replayed_trajectory_id: int | None
+    num_tokens: int | None
+    mean_entropy: float | None
+    mean_log_prob: float | None
+    mean_ratio: float | None
+    max_ratio: float | None
+    file: str | None
+    birth_file: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WrongChoiceRow:
+    """A selection of a run that did not choose exactly one candidate, or not one with the lowest score."""
+
+    step: int
+    question_index: int
+    num_chosen: int
+    chosen_score: float
+    lowest_score: float

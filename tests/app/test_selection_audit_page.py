@@ -1,0 +1,81 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.app import played
+
+
+def texts(page):
+    return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
+
+
+def has_text(page, part):
+    return any(part in text for text in texts(page))
+
+
+def test_page_without_runs_says_how_to_begin(open_page):
+    assert "No runs yet" in texts(open_page("selection_audit"))
+
+
+@pytest.mark.usefixtures("played_runs")
+@pytest.mark.parametrize(
+    ("run_id", "title"),
+    [
+        ("play-queued", "Nothing was replayed yet"),
+        ("play-unstarted", "Nothing was replayed yet"),
+        ("play-on-policy", "No replay buffer"),
+    ],
+)
+def test_runs_without_replays_are_designed_states(open_page, run_id, title):
+    page = open_page("selection_audit", run=run_id)
+    assert not page.exception
+    assert title in texts(page)
+
+
+@pytest.mark.usefixtures("played_runs")
+@pytest.mark.parametrize("run_id", ["play-running", "play-finished", "play-failed"])
+def test_what_the_algorithm_selected_passes_every_check(open_page, run_id):
+    page = open_page("selection_audit", run=run_id)
+    assert not page.exception
+    assert has_text(page, "hold**")
+    assert not has_text(page, "could not be made")
+    assert all(result == "12 hold" for result in page.dataframe[0].value["Checks"])
+
+
+@pytest.mark.usefixtures("played_runs")
+def test_question_of_the_address_is_shown_in_full(open_page):
+    first = open_page("selection_audit", run="play-finished", step="6")
+    question = str(first.dataframe[0].value["Question"][0])
+    page = open_page("selection_audit", run="play-finished", step="6", question=question)
+    assert not page.exception
+    assert f"Question {question}" in texts(page)
+    assert set(page.dataframe[2].value["Result"]) == {"holds"}
+    other = open_page("selection_audit", run="play-finished", step="6", question="999")
+    assert "Not drawn in this step" in texts(other)
+
+
+def choose_the_worst(report):
+    for place, selection in enumerate(report.selections):
+        if selection.scores.size > 1 and selection.scores.min() < selection.scores.max():
+            worst = int(np.argmax(selection.scores))
+            report.selections[place] = dataclasses.replace(selection, chosen=worst)
+
+
+def blur_the_entropies(report):
+    for group in report.groups:
+        if group.replay is not None:
+            group.replay = dataclasses.replace(group.replay, entropies=group.replay.entropies + 0.5)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [(choose_the_worst, "argmin"), (blur_the_entropies, "entropy that chose")],
+)
+def test_planted_error_raises_a_red_banner(open_page, runs_root, change, said):
+    played.play(runs_root, played.FINISHED, change)
+    page = open_page("selection_audit", run="play-finished")
+    assert not page.exception
+    assert has_text(page, "selections of this step are wrong")
+    assert has_text(page, said)
+    assert has_text(page, "contradict their scores") is (change is choose_the_worst)
