@@ -33,6 +33,8 @@ PROBE_MODULE = "jobs.launchers.ray_jobs_probe"
 REACH_SECONDS = 15.0
 PROBE_SECONDS = 40.0
 """Reaching the cluster and probing it end within a minute, one way or the other."""
+SWEEP_SECONDS = 180.0
+"""Looking for what is left of a job may take longer: its end is known, and the cluster answers."""
 
 _POLL_SECONDS = 0.5
 _REPORT = re.compile(rb"^EXGRPO-PROBE (\[.*\])$", re.MULTILINE)
@@ -224,13 +226,14 @@ class RayJobsLauncher:
         """Run the probe as a job of its own and return its report, a record for each machine."""
         name = f"{self.submission_id}-{action}-{secrets.token_hex(3)}"
         command = plain_command("python", "-P", "-m", PROBE_MODULE, action, str(folder))
-        give_up_at = time.monotonic() + PROBE_SECONDS
+        patience = SWEEP_SECONDS if action == "sweep" else PROBE_SECONDS
+        give_up_at = time.monotonic() + patience
         self._api.submit(name, command, self._environment(is_worker=False))
         try:
             while (job := self._api.job(name)) is not None and not job.is_over:
                 if time.monotonic() >= give_up_at:
                     raise RayJobsError(
-                        f"{self._api.address}: the cluster did not run a small job within {PROBE_SECONDS:.0f} s; is "
+                        f"{self._api.address}: the cluster did not run a small job within {patience:.0f} s; is "
                         "it whole (`ray status`)?"
                     )
                 _wait(is_wanted)

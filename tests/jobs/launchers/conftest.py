@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.launchers import ray_jobs
 from jobs.verl_specs import RAY_TOKEN_VARIABLE
 from tests.jobs.launchers.ray_bench import RayBench
 from tests.jobs.launchers.ray_cluster import TOKEN
@@ -14,6 +15,7 @@ from tests.jobs.supervisor.toy_bench import processes_of
 @pytest.fixture
 def ray_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RayBench]:
     monkeypatch.setenv(RAY_TOKEN_VARIABLE, TOKEN)
+    monkeypatch.setattr(ray_jobs, "PROBE_SECONDS", 150.0)  # a machine that runs many tests at once is slow
     bench = RayBench(tmp_path / "runs")
     yield bench
     if bench.supervisor is not None:

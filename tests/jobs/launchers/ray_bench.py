@@ -14,7 +14,7 @@ from jobs.verl_specs import RaySpec, VerlSpec
 from tests.jobs.supervisor.toy_bench import Bench
 
 TOY_RAY_WORKER = "tests.jobs.launchers.toy_ray_worker"
-PATIENCE_SECONDS = 100.0
+PATIENCE_SECONDS = 200.0
 
 
 def ray_spec(

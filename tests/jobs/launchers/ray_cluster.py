@@ -17,7 +17,7 @@ from jobs.engine_environments import EngineEnvironmentError, engine_python
 
 TOKEN = "f" * 64
 MARK = "EXGRPO_TEST_CLUSTER"
-START_SECONDS = 60.0
+START_SECONDS = 150.0
 
 
 def find_ray() -> Path | None:

@@ -21,7 +21,7 @@ from tests.jobs.launchers.ray_bench import RayBench, ray_spec
 from tests.jobs.launchers.ray_cluster import TOKEN, RayCluster, find_ray
 from tests.tools import report_missing
 
-pytestmark = [pytest.mark.verl, pytest.mark.slow]
+pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(600)]
 
 MANY_STEPS = 100_000
 
@@ -113,8 +113,7 @@ def test_cluster_that_is_too_small_is_refused(ray_bench: RayBench, cluster: RayC
     assert "free are 1 and 15 on" in ray_bench.reason_of(run_id)
 
 
-def test_cluster_with_another_verl_is_refused(ray_bench: RayBench, cluster: RayCluster, monkeypatch):
-    monkeypatch.setenv(RAY_TOKEN_VARIABLE, TOKEN)
+def test_cluster_with_another_verl_is_refused(ray_bench: RayBench, cluster: RayCluster):
     run = ray_bench.run_of(ray_bench.submit(ray_spec(cluster.address)))
     run.claim_attempt(1)
     launcher = RayJobsLauncher(run, 1, run.spec().verl, pins=[Pins("old", {"verl": "0.1.0"})])
@@ -131,20 +130,21 @@ def test_wrong_token_is_refused(ray_bench: RayBench, cluster: RayCluster, monkey
     assert "EXGRPO_RAY_TOKEN" in ray_bench.reason_of(run_id)
 
 
-def test_runs_root_that_the_cluster_does_not_see_is_refused(cluster: RayCluster, monkeypatch):
+@pytest.mark.usefixtures("ray_bench")
+def test_runs_root_that_the_cluster_does_not_see_is_refused(cluster: RayCluster):
     if not cluster.has_hidden:
         pytest.skip("This user may have no mounts of its own, so no folder can be hidden from the cluster.")
-    monkeypatch.setenv(RAY_TOKEN_VARIABLE, TOKEN)
     bench = RayBench(cluster.hidden / "runs")
     run_id = bench.submit(ray_spec(cluster.address))
     supervisor = bench.start()
-    bench.look_until(run_id, RunStatus.FAILED)
-    assert f"{bench.runs_root}: the runs root is not shared with" in bench.reason_of(run_id)
-    assert os.listdir(bench.run_of(run_id).attempt_path(1)) != []
-    supervisor.close()
+    try:
+        bench.look_until(run_id, RunStatus.FAILED)
+        assert f"{bench.runs_root}: the runs root is not shared with" in bench.reason_of(run_id)
+        assert "storage-check" not in os.listdir(bench.run_of(run_id).attempt_path(1))
+    finally:
+        supervisor.close()
 
 
-@pytest.mark.timeout(600)
 def test_verl_itself_trains_on_the_cluster(ray_bench: RayBench, cluster: RayCluster):
     content = {
         "engine": "verl",
