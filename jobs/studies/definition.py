@@ -68,12 +68,20 @@ class PaperTable(Spec):
     rows: tuple[PaperRow, ...]
     averages: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """For each column of averages, the columns it is the mean of."""
+    figures: dict[str, str] = Field(default_factory=dict)
+    """For columns, the figure of an own run that is the same thing, `{row}` standing for the row's name in lower case.
+
+    Without any, the first figure of a run stands beside the first average.
+    """
 
     @model_validator(mode="after")
     def _check_width(self) -> "PaperTable":
         for row in self.rows:
             if len(row.values) != len(self.columns):
                 raise ValueError(f"rows: expected {len(self.columns)} values in {row.row!r}, got {len(row.values)}.")
+        named = {*self.figures, *self.averages, *(part for parts in self.averages.values() for part in parts)}
+        if named - {*self.columns}:
+            raise ValueError(f"columns: expected {min(named - {*self.columns})!r}, which averages or figures name.")
         return self
 
 

@@ -73,26 +73,53 @@ def _finished(results: StudyResults, num_wanted: int) -> str:
 
 
 def _comparison(results: StudyResults) -> list[Element]:
+    """Set each row of the paper beside its cells, by the figures that the tables name or by the one for a whole run."""
     study, name = results.study, results.main_figure
-    by_cell = {result.cell.name: result for result in results.cells if result.seeds}
     if name is None or not study.tables:
         return []
-    rows: list[list[Child]] = []
-    for paper_table in study.tables:
-        base_row = next((row for row in paper_table.rows if study.baseline in row.cells), None)
-        columns = [*paper_table.averages] or [paper_table.columns[0]]
-        for row in paper_table.rows:
-            own = [by_cell[cell] for cell in row.cells if cell in by_cell]
-            lines = [_compared(results, result, paper_table, (row, base_row), columns[0]) for result in own]
-            rows += [line for line in lines if line not in rows]  # a table may print a row twice, for two groups
-    if not rows:
-        return []
-    main = f"Paper, {[*study.tables[0].averages, study.tables[0].columns[0]][0]}"
+    mapped = [own for own in study.tables if own.figures]
+    if mapped:
+        mapped_lines = [line for own in mapped for line in _mapped_rows(results, own)]
+        head = ["Paper's row", "Cell", "Column", "Paper", "Own", "Seeds"]
+        return [section("Beside the paper", table(head, mapped_lines, 3))]
+    lines = [tuple(line) for own in study.tables for line in _whole_rows(results, own)]
+    rows = list(dict.fromkeys(lines))  # a table may print a row twice, in two groups
+    main = f"Paper, {_main_column(study.tables[0])}"
     head = ["Paper's row", "Cell", main, "Difference", f"Own {name}", "Difference", "Lowest seed", "Seeds"]
     note = f"Differences are to the cell {study.baseline}." if study.baseline else ""
     return [
         section("Beside the paper", element("p", note, class_="soft"), table(head, rows, 2), *_reading(results)),
     ]
+
+
+def _main_column(paper_table: PaperTable) -> str:
+    return [*paper_table.averages, paper_table.columns[0]][0]
+
+
+def _done_cells(results: StudyResults, row: PaperRow) -> list[CellResult]:
+    own = (results.result_of(name) for name in row.cells)
+    return [result for result in own if result is not None and result.seeds]
+
+
+def _whole_rows(results: StudyResults, paper_table: PaperTable) -> list[list[str]]:
+    base_row = next((row for row in paper_table.rows if results.study.baseline in row.cells), None)
+    return [
+        _compared(results, result, paper_table, (row, base_row), _main_column(paper_table))
+        for row in paper_table.rows
+        for result in _done_cells(results, row)
+    ]
+
+
+def _mapped_rows(results: StudyResults, paper_table: PaperTable) -> list[list[Child]]:
+    rows: list[list[Child]] = []
+    for row in paper_table.rows:
+        for result in _done_cells(results, row):
+            for column, name in paper_table.figures.items():
+                own = result.figures.get(name.format(row=row.row.lower()))
+                value = printed(row.values[paper_table.columns.index(column)])
+                place = f"{row.group}, {row.row}" if row.group else row.row
+                rows.append([place, result.cell.name, column, value, interval_text(own), str(len(result.seeds))])
+    return rows
 
 
 def _compared(
@@ -101,7 +128,7 @@ def _compared(
     paper_table: PaperTable,
     rows: tuple[PaperRow, PaperRow | None],
     column: str,
-) -> list[Child]:
+) -> list[str]:
     row, base_row = rows
     index = paper_table.columns.index(column)
     value, base = (number_of(own.values[index]) if own is not None else None for own in (row, base_row))

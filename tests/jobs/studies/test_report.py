@@ -6,12 +6,14 @@ import pytest
 
 from db.rows import RunRow
 from jobs import commands
+from jobs.attempt_files import write_outcome
 from jobs.status import RunStatus
 from jobs.studies.definition import Scale, load_study, study_names
 from jobs.studies.matrix import RunKey, wanted_keys
 from jobs.studies.report import render_report
 from jobs.studies.results import StudyResults, find_runs, read_results
 from jobs.supervisor.reading import open_fresh_index
+from tests.jobs.judging.chain_runs import record_chains
 from tests.jobs.studies.recorded import record_run
 
 ON_POLICY, REPLAY = (4, 5, 6), (7, 8, 8)
@@ -106,6 +108,18 @@ def test_a_cell_below_the_baseline_is_said_to_be_lower(tmp_path):
         record_run(tmp_path, study, key("rho-25", seed), 7 + seed)
     text = " ".join(Outline(render_report(read(tmp_path), 30)).texts)
     assert "Lower: exgrpo. Not told apart from it: rho-25." in text
+
+
+def test_a_row_of_the_paper_stands_beside_its_own_figure(tmp_path):
+    folder = record_chains(tmp_path, [["valid", "lucky", "wrong", "code"], ["lucky", "wrong", "wrong", "wrong"]])
+    study = load_study("code-analysis")
+    for tag in RunKey(study.name, Scale.CHAINS, "on-policy", 0).tags:
+        commands.tag(folder.path.parent, folder.run_id, tag)
+    write_outcome(folder.attempt_path(1), RunStatus.SUCCEEDED, "")
+    text = " ".join(Outline(render_report(read(folder.path.parent, study.name), 3)).texts)
+    assert "Medium on-policy CoT correctness without code (%) 64.7 50.0 1" in text
+    assert "Hard on-policy CoT correctness without code (%) 56.1 0.000 1" in text
+    assert "Hard on-policy Entropy with code 0.16 - 1" in text
 
 
 def test_gains_of_own_runs_stand_by_setting(tmp_path):
