@@ -171,3 +171,13 @@ def test_a_cell_whose_runs_differ_in_more_than_the_seed_is_named(runs_root):
 def _run_of(runs_root: Path, wanted: RunKey) -> RunRow:
     with open_fresh_index(runs_root, None) as database:
         return find_runs(database, load_study("ablations"))[wanted]
+
+
+def test_the_worked_example_is_one_small_page_that_loads_nothing(repository):
+    page = (repository / "docs" / "studies" / "ablations-chains.html").read_text(encoding="utf-8")
+    outline = Outline(page)
+    assert len(page) < 1_000_000
+    assert "svg" in {tag for tag, _ in outline.tags}
+    assert not {"src", "href"} & {name for _, attributes in outline.tags for name in attributes}
+    text = " ".join(outline.texts)
+    assert all(f" {cell.name} " in text for cell in load_study("ablations").cells)
