@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from exgrpo_core.types import Experience, Replay, RolloutGroup, Trajectory
-from jobs.disk_estimate import estimate_disk, estimate_disk_bytes
+from jobs.disk_estimate import checkpoint_bytes, estimate_disk, estimate_disk_bytes
 from jobs.specs import TrainSpec, load_preset
 from jobs.trajectory_file import step_table, write_parquet
 from tests.step_reports import make_questions
@@ -67,6 +67,12 @@ def test_each_retention_setting_takes_less_than_the_one_that_keeps_more():
 def test_an_on_policy_run_has_no_replays_and_no_segments():
     estimate = estimate_disk(load_preset("paper-on-policy"))
     assert (estimate.replays, estimate.buffer_segments) == (0.0, 0.0)
+
+
+def test_checkpoints_are_those_kept_and_the_one_being_written():
+    spec = TrainSpec(num_steps=100, checkpoint_interval=25, num_checkpoints_kept=2)
+    assert checkpoint_bytes(1_000, spec) == 1_000 * 12 * 3
+    assert checkpoint_bytes(1_000, spec.model_copy(update={"num_steps": 26})) == 1_000 * 12 * 2
 
 
 def test_the_estimate_is_what_a_recorded_step_takes(tmp_path):
