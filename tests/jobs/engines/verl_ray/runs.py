@@ -19,7 +19,7 @@ MARK = "EXGRPO_TEST_MARK"
 NUM_STEPS = 12
 RUN_SECONDS = 1500
 """A run takes one or two minutes on two free cores; a busy machine may need many more."""
-LEAVE_SECONDS = 30
+LEAVE_SECONDS = 120
 
 
 def new_run(root: Path, num_ranks: int = 1, experience_ratio: float = 0.5) -> RunDirectory:
