@@ -1,12 +1,16 @@
 """verl's trainer, set up by verl and driven by `exgrpo_step`: workers, servers and their exchange of weights."""
 
+import contextlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import ray
 import transfer_queue as tq
 from omegaconf import DictConfig, open_dict
+from ray.exceptions import GetTimeoutError
 from verl.trainer.main_ppo import TaskRunnerV1
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.metric import reduce_metrics
@@ -20,6 +24,11 @@ from jobs.engines.verl_ray.rows import TokenRow, fetch_response_values, queue_ro
 
 POLL_SECONDS = 0.05
 """How often finished rollouts are looked for; verl's own 2 s would be half of a short step."""
+
+
+LOOK_SECONDS = 20.0
+"""How often the agent loops are asked for a sign of life while rollouts are awaited."""
+NO_ROLLOUTS = "no materializable trajectories"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +54,7 @@ class ExperienceTrainer(PPOTrainerSync):
     def start(self) -> None:
         """Start workers, servers, graders and agent loops."""
         self.init()
-        self.replay_buffer.poll_interval = POLL_SECONDS
+        self._watch_rollouts()
         runner = _TaskRunner(self.config, self)
         runner.init_agent_loop_manager()
         self.agent_loop_manager = runner.agent_loop_manager
@@ -88,7 +97,12 @@ class ExperienceTrainer(PPOTrainerSync):
         tags = [{"is_prompt": True, "status": "pending", "global_steps": self.global_steps} for _ in uids]
         tq.kv_batch_put(keys=uids, partition_id=partition, tags=tags)
         self.agent_loop_manager.generate_sequences(batch)
-        done, _ = self.replay_buffer.sample(self.global_steps, partition, len(uids))
+        try:
+            done, _ = self.replay_buffer.sample(self.global_steps, partition, len(uids))
+        except RuntimeError as error:
+            if NO_ROLLOUTS not in str(error):
+                raise
+            raise EngineError("rollout: every rollout of this step failed; the log says why.") from error
         keys = [f"{prompt['uid']}_{number}_0" for prompt in prompts for number in range(prompt["__rollout_n__"])]
         try:
             if set(keys) != set(done.keys):
@@ -156,6 +170,23 @@ class ExperienceTrainer(PPOTrainerSync):
             )
             compute(queued.meta)
             return fetch_response_values(queued, rows, names)
+
+    def _watch_rollouts(self) -> None:
+        """Let the wait for rollouts look at the agent loops too: verl would wait for ever for one that has died."""
+        self.replay_buffer.poll_interval = POLL_SECONDS
+        wait, looked_at = self.replay_buffer._wait_for_next_poll, time.monotonic()
+
+        def wait_and_look(*arguments: Any) -> Any:
+            nonlocal looked_at
+            if time.monotonic() - looked_at > LOOK_SECONDS:
+                looked_at = time.monotonic()
+                # A busy one may be late with its answer; a dead one raises.
+                with contextlib.suppress(GetTimeoutError):
+                    workers = self.agent_loop_manager.agent_loop_workers
+                    ray.get([worker.__ray_ready__.remote() for worker in workers], timeout=LOOK_SECONDS)
+            return wait(*arguments)
+
+        self.replay_buffer._wait_for_next_poll = wait_and_look
 
     def _wake(self) -> None:
         """Send the current weights to the servers, unless they have them."""

@@ -190,3 +190,22 @@ def test_too_long_prompt_and_foreign_checkpoint_are_refused(engine, questions, t
         engine.restore(tmp_path)
     with pytest.raises(EngineError, match=r"engine\.json: is missing or damaged"):
         engine.restore(tmp_path / "nothing")
+
+
+def test_death_of_the_agent_loop_is_an_error_not_a_wait(engine, questions, monkeypatch):
+    """Last: the engine is of no use afterwards."""
+    import ray
+    from ray.exceptions import RayError
+
+    trainer = engine._trainer
+    dispatch = trainer.agent_loop_manager.generate_sequences
+
+    def dispatch_and_kill(batch):
+        dispatch(batch)
+        for worker in trainer.agent_loop_manager.agent_loop_workers:
+            ray.kill(worker)
+
+    monkeypatch.setattr("jobs.engines.verl_ray.trainer.LOOK_SECONDS", 1.0)
+    monkeypatch.setattr(trainer.agent_loop_manager, "generate_sequences", dispatch_and_kill)
+    with pytest.raises((RayError, EngineError)):
+        engine.rollout([RolloutRequest(question, 4) for question in questions])
