@@ -82,7 +82,7 @@ def open_page(browser, workbench):
         context = browser.new_context(viewport={"width": 1440, "height": 900}, **options)
         contexts.append(context)
         watched = Watched(context.new_page(), workbench.origin)
-        watched.page.set_default_timeout(30_000)
+        watched.page.set_default_timeout(90_000)
         separator = "&" if "?" in path else "?"
         watched.page.goto(f"{workbench.origin}{path}{separator}token={workbench.token}")
         return watched

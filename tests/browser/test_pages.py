@@ -20,7 +20,7 @@ def test_click_on_a_row_opens_the_run(open_page):
     watched = open_page("/?q=exgrpo+whole")
     table = watched.page.get_by_test_id("stDataFrame")
     table.wait_for()
-    watched.page.wait_for_timeout(1000)
+    watched.page.wait_for_timeout(3000)
     table.click(position={"x": 160, "y": 56})
     watched.page.wait_for_url(re.compile(r"/run\?.*run=run-finished"))
     watched.page.get_by_text("exgrpo whole").first.wait_for()
