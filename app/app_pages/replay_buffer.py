@@ -42,7 +42,7 @@ def _steps(row: RunRow) -> tuple[int, int]:
     with left:
         step = st.slider("After step", 1, row.step, row.step, key="step", bind="query-params")
     with right:
-        base = st.slider("Compare with step", 0, row.step, 0, key="base", bind="query-params")
+        base = st.slider("Compare with step", 0, row.step, row.step // 2, key="base", bind="query-params")
     return step, base
 
 

@@ -80,7 +80,7 @@ def show_table(rows: Sequence[Audited], step: int) -> None:
         table(rows),
         key=key,
         hide_index=True,
-        height=min(36 * (len(rows) + 1) + 2, 420),
+        height=min(35 * (len(rows) + 1) + 3, 420),
         on_select=lambda: _open(key, rows),
         selection_mode="single-cell",
         placeholder=NONE_SHOWN,
@@ -127,7 +127,7 @@ def show_one(row: Audited) -> None:
             }
         )
         st.dataframe(
-            checks, hide_index=True, key="audit-checks", height=36 * (len(checks) + 1) + 2,
+            checks, hide_index=True, key="audit-checks", height=35 * (len(checks) + 1) + 3,
             alt="Every check and what it compared",
         )  # fmt: skip
 
@@ -145,6 +145,7 @@ def chart(candidates: Sequence[CandidateRow]) -> go.Figure | None:
                 x=[f"{row.trajectory_id}" for row in own],
                 y=np.array([row.entropy for row in own], dtype=np.float32),
                 name=name,
+                width=0.5 if len(candidates) > 3 else 0.2,
                 marker={"color": colour, "cornerradius": 3},
                 hovertemplate="trajectory %{x}: %{y:.4~g}",
             )

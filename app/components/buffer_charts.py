@@ -67,6 +67,8 @@ def draws(rows: Sequence[BucketRow]) -> go.Figure | None:
             )
         )  # fmt: skip
     figure.update_layout(showlegend=True)
+    if max(row.num_drawn for row in rows) <= figures.MAX_TICKED_STEPS:
+        figure.update_yaxes(tick0=0, dtick=1)
     return figure
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from app import queries
-from app.formats import inert
+from app.formats import NONE_SHOWN, inert
 from db.buffer_rows import BufferState
 
 MAX_QUESTIONS = 200
@@ -62,7 +62,8 @@ def show(view: View, mark: str) -> None:
             hide_index=True,
             on_select="rerun",
             selection_mode="single-cell",
-            height=min(36 * (len(rows) + 1) + 2, 330),
+            height=min(35 * (len(rows) + 1) + 3, 330),
+            placeholder=NONE_SHOWN,
             alt="Questions behind the chosen mark",
         )
     cells = event.selection.cells
@@ -107,13 +108,14 @@ def describe(mark: str) -> str:
 
 def choose(label: str, marks: Sequence[str], key: str) -> None:
     """Show a choice among marks; what is chosen goes into the address."""
-    offered = [None, *marks]
     current = st.query_params.get("mark")
     st.session_state[key] = current if current in marks else None
     st.selectbox(
         label,
-        offered,
-        format_func=lambda mark: "choose a mark" if mark is None else describe(mark),
+        marks,
+        index=None,
+        placeholder="Choose a mark",
+        format_func=describe,
         key=key,
         on_change=_take,
         args=(key,),

@@ -63,12 +63,14 @@ def chart(row: TrajectoryRow, rows: Sequence[LineageRow]) -> go.Figure:
     colours = theme.palette()
     figure = figures.new_figure(height=270)
     moves = [entry for entry in rows if entry.kind in {"moved", "retired"}]
-    if moves:
+    stored = [entry for entry in rows if entry.kind == "inserted" and entry.step not in {own.step for own in moves}]
+    places = sorted([*stored, *moves], key=lambda entry: entry.step)
+    if places:
         last = max(entry.step for entry in rows)
         figure.add_trace(
             go.Scatter(
-                x=[*(entry.step for entry in moves), last],
-                y=[*(_shown_bucket(entry) for entry in moves), _shown_bucket(moves[-1])],
+                x=[*(entry.step for entry in places), last],
+                y=[*(entry.bucket_to for entry in places), places[-1].bucket_to],
                 name="bucket of the question",
                 yaxis="y2",
                 mode="lines+markers",
@@ -107,6 +109,7 @@ def chart(row: TrajectoryRow, rows: Sequence[LineageRow]) -> go.Figure:
             "rangemode": "tozero",
             "dtick": 1,
             "zeroline": False,
+            "title": {"text": "bucket", "font": {"size": 11}},
         },
         margin={"l": 8, "r": 30, "t": 8, "b": 8},
     )
@@ -138,10 +141,6 @@ def table(row: TrajectoryRow, rows: Sequence[LineageRow]) -> pd.DataFrame:
 
 def _entropies(rows: Sequence[LineageRow], kind: str) -> list[tuple[int, float]]:
     return [(entry.step, entry.entropy) for entry in rows if entry.kind == kind and entry.entropy is not None]
-
-
-def _shown_bucket(entry: LineageRow) -> int | None:
-    return entry.bucket_to
 
 
 def _bucket_text(entry: LineageRow) -> str:

@@ -55,6 +55,7 @@ def workbench(tmp_path_factory):
     runs_root = tmp_path_factory.mktemp("runs")
     recorded = pytest.importorskip("tests.app.recorded")
     recorded.record_all(runs_root)
+    pytest.importorskip("tests.app.played").record_all(runs_root)
     served = serving.start(runs_root)
     yield served
     served.stop()

@@ -1,0 +1,49 @@
+import re
+
+import pytest
+
+STORY = re.compile(r"^Born in step")
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+def test_click_opens_a_trajectory_a_pasted_link_shows_the_same_and_back_leads_to_the_list(open_page):
+    watched = open_page("/trajectories?run=play-finished&replayed=replayed")
+    page = watched.page
+    table = page.get_by_test_id("stDataFrame").first
+    table.wait_for()
+    page.wait_for_timeout(1500)
+    table.click(position={"x": 90, "y": 50})
+    page.wait_for_url(re.compile(r"trajectory=\d+"))
+    page.get_by_role("tab", name="Lineage").click()
+    page.get_by_text(STORY).wait_for()
+    pasted = page.url
+    assert {"run=play-finished", "replayed=replayed", "part=Lineage"} <= set(re.split(r"[?&]", pasted))
+    again = open_page(pasted[pasted.index("/trajectories") :])
+    again.page.get_by_text(STORY).wait_for()
+    assert page.get_by_text(STORY).inner_text() == again.page.get_by_text(STORY).inner_text()
+    page.go_back()
+    page.get_by_text(STORY).wait_for(state="detached")
+    assert "trajectory=" not in page.url
+    assert page.get_by_test_id("stDataFrame").first.is_visible()
+    assert watched.troubles == []
+    assert again.troubles == []
+
+
+@pytest.mark.parametrize("part", ["Text", "Tokens", "Group"])
+def test_hostile_text_of_a_model_is_inert(open_page, part):
+    watched = open_page(f"/trajectories?run=play-finished&words=onerror&part={part}")
+    page = watched.page
+    table = page.get_by_test_id("stDataFrame").first
+    table.wait_for()
+    page.wait_for_timeout(1500)
+    table.click(position={"x": 90, "y": 50})
+    page.get_by_role("heading", name="Trajectory").wait_for()
+    page.wait_for_timeout(2500)
+    assert page.locator("[onerror], a[href*='evil'], img[src='x']").count() == 0
+    if part != "Tokens":
+        text = page.locator("[data-testid=stCode], [data-testid=stHtml]").get_by_text(
+            "<img src=x onerror=alert(1)> **b**"
+        )
+        assert text.first.is_visible()
+    assert watched.troubles == []
