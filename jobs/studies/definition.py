@@ -42,6 +42,8 @@ class Cell(Spec):
     name: str = Field(pattern=NAME_PATTERN)
     chains: Recipe | None = None
     paper: Recipe | None = None
+    baseline: str | None = None
+    """The cell to compare with, where it is not the study's; a cell that names itself is compared with none."""
 
     def recipe(self, scale: Scale) -> Recipe | None:
         """Return how the cell is run at a scale, None where it cannot be."""
@@ -146,7 +148,8 @@ class Study(Spec):
         names = [cell.name for cell in self.cells]
         named = {name for table in self.tables for row in table.rows for name in row.cells}
         named |= {name for gain in self.gains for name in gain.cells}
-        unknown = sorted(named - {*names}) + ([self.baseline] if self.baseline not in {*names, None} else [])
+        named |= {name for name in (self.baseline, *(cell.baseline for cell in self.cells)) if name is not None}
+        unknown = sorted(named - {*names})
         if unknown:
             raise ValueError(f"cells: expected one named {unknown[0]!r}, since a row or the baseline names it.")
         if len({*names}) < len(names):
@@ -163,6 +166,11 @@ class Study(Spec):
             if cell.name == name:
                 return cell
         raise SpecError(f"--cells: expected some of {', '.join(cell.name for cell in self.cells)}, got {name!r}.")
+
+    def baseline_of(self, cell: Cell) -> str | None:
+        """Return the name of the cell that a cell is compared with, None for a baseline itself."""
+        name = cell.baseline or self.baseline
+        return None if name == cell.name else name
 
     def cells_at(self, scale: Scale) -> list[Cell]:
         """Return the cells that can be run at a scale."""

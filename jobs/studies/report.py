@@ -84,12 +84,20 @@ def _comparison(results: StudyResults) -> list[Element]:
         return [section("Beside the paper", table(head, mapped_lines, 3))]
     lines = [tuple(line) for own in study.tables for line in _whole_rows(results, own)]
     rows = list(dict.fromkeys(lines))  # a table may print a row twice, in two groups
+    if not rows:
+        return []
     main = f"Paper, {_main_column(study.tables[0])}"
     head = ["Paper's row", "Cell", main, "Difference", f"Own {name}", "Difference", "Lowest seed", "Seeds"]
-    note = f"Differences are to the cell {study.baseline}." if study.baseline else ""
+    note = f"Differences are to the cell {study.baseline}{_other_baselines(results)}." if study.baseline else ""
     return [
         section("Beside the paper", element("p", note, class_="soft"), table(head, rows, 2), *_reading(results)),
     ]
+
+
+def _other_baselines(results: StudyResults) -> str:
+    """Name the cells that are compared with another cell than the study's baseline."""
+    cells = [result.cell for result in results.cells if result.cell.baseline not in {None, result.cell.name}]
+    return "".join(f", of {cell.name} to {cell.baseline}" for cell in cells)
 
 
 def _main_column(paper_table: PaperTable) -> str:
@@ -102,12 +110,16 @@ def _done_cells(results: StudyResults, row: PaperRow) -> list[CellResult]:
 
 
 def _whole_rows(results: StudyResults, paper_table: PaperTable) -> list[list[str]]:
-    base_row = next((row for row in paper_table.rows if results.study.baseline in row.cells), None)
     return [
-        _compared(results, result, paper_table, (row, base_row), _main_column(paper_table))
+        _compared(results, result, paper_table, (row, _base_row(results.study, paper_table, result)))
         for row in paper_table.rows
         for result in _done_cells(results, row)
     ]
+
+
+def _base_row(study: Study, paper_table: PaperTable, result: CellResult) -> PaperRow | None:
+    name = study.baseline_of(result.cell)
+    return next((row for row in paper_table.rows if name in row.cells), None)
 
 
 def _mapped_rows(results: StudyResults, paper_table: PaperTable) -> list[list[Child]]:
@@ -127,12 +139,11 @@ def _compared(
     result: CellResult,
     paper_table: PaperTable,
     rows: tuple[PaperRow, PaperRow | None],
-    column: str,
 ) -> list[str]:
     row, base_row = rows
-    index = paper_table.columns.index(column)
+    index = paper_table.columns.index(_main_column(paper_table))
     value, base = (number_of(own.values[index]) if own is not None else None for own in (row, base_row))
-    gain = None if value is None or base is None or row is base_row else value - base
+    gain = None if value is None or base is None else value - base
     own = result.figures.get(results.main_figure or "")
     return [
         row.row,

@@ -68,8 +68,8 @@ class StudyResults:
 
     def difference(self, result: CellResult) -> MeanInterval | None:
         """Return a cell's main figure minus the baseline's, paired by seed, None without a common seed."""
-        baseline, name = self.result_of(self.study.baseline), self.main_figure
-        if baseline is None or name is None or result is baseline:
+        baseline, name = self.result_of(self.study.baseline_of(result.cell)), self.main_figure
+        if baseline is None or name is None:
             return None
         return self.paired(result, baseline, name)
 

@@ -71,3 +71,15 @@ def test_an_unknown_cell_is_refused_with_those_there_are():
 def test_a_cell_without_a_recipe_for_the_scale_has_no_specification():
     with pytest.raises(LookupError, match="luffy-exgrpo: cannot be run at the scale chains"):
         spec_of(load_study("main-table"), RunKey("main-table", Scale.CHAINS, "luffy-exgrpo", 0))
+
+
+@pytest.mark.parametrize("name", study_names())
+def test_a_cell_is_compared_with_one_of_the_same_model_and_data(name):
+    study = load_study(name)
+    for scale in Scale:
+        specs = {cell.name: spec_of(study, RunKey(name, scale, cell.name, 0)) for cell in study.cells_at(scale)}
+        for cell in study.cells_at(scale):
+            baseline = study.baseline_of(cell)
+            if baseline in specs:
+                assert specs[cell.name].model == specs[baseline].model
+                assert specs[cell.name].data == specs[baseline].data

@@ -122,6 +122,16 @@ def test_a_row_of_the_paper_stands_beside_its_own_figure(tmp_path):
     assert "Hard on-policy Entropy with code 0.16 - 1" in text
 
 
+def test_a_cell_with_a_baseline_of_its_own_is_compared_with_that(tmp_path):
+    study = load_study("model-extension")
+    for cell, num_correct in (("on-policy", 9), ("harder-on-policy", 4), ("harder-exgrpo", 6)):
+        record_run(tmp_path, study, RunKey(study.name, Scale.CHAINS, cell, 0), num_correct)
+    results = read(tmp_path, study.name)
+    values = {own.cell.name: results.difference(own) for own in results.cells if own.seeds}
+    assert values["harder-exgrpo"].mean == pytest.approx(20.0)
+    assert values["harder-on-policy"] is None
+
+
 def test_gains_of_own_runs_stand_by_setting(tmp_path):
     study = load_study("headline-gains")
     for seed in range(2):
