@@ -17,7 +17,7 @@ def test_printed_link_opens_the_list_and_the_token_leaves_the_address(open_page)
 
 
 def test_click_on_a_row_opens_the_run(open_page):
-    watched = open_page("/?q=exgrpo+whole")
+    watched = open_page("/?q=run-finished")
     table = watched.page.get_by_test_id("stDataFrame")
     table.wait_for()
     watched.page.wait_for_timeout(3000)
