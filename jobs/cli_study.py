@@ -81,7 +81,7 @@ def run(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its ar
     study, keys = _wanted(name, scale, num_seeds, cells)
     with open_fresh_index(runs_root, database_url) as database:
         pending = pending_runs(database, study, keys)
-    tell(f"{len(keys) - len(pending)} of {len(keys)} runs are there.")
+    tell(f"Runs that are there: {len(keys) - len(pending)} of {len(keys)}.")
     if detach:
         for own in pending:
             say(start(runs_root, study, own, settings or []))
@@ -93,12 +93,12 @@ def run(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its ar
         run_id = start(runs_root, study, own, settings or [])
         state = follow(runs_root, database_url, run_id)
         if state.status is RunStatus.STOPPED:
-            tell(f"{len(pending) - number} runs are left; `exgrpo study run {name}` goes on.")
+            tell(f"Runs left: {len(pending) - number} and this one; `exgrpo study run {name}` goes on.")
             raise typer.Exit(EXIT_STOPPED)
         if state.status is not RunStatus.SUCCEEDED:
             failed.append(run_id)
             tell(f"{run_id} is {state.status}: {state.reason}")
-    say(f"{len(pending) - len(failed)} runs done, {len(failed)} failed; `exgrpo study report {name}` shows them.")
+    say(f"Runs done: {len(pending) - len(failed)}, failed: {len(failed)}; `exgrpo study report {name}` shows them.")
     if failed:
         raise typer.Exit(EXIT_FAILURE)
 

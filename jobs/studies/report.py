@@ -66,8 +66,8 @@ def _finished(results: StudyResults, num_wanted: int) -> str:
     if not any(counts):
         return "No run has finished yet."
     return (
-        f"{sum(counts)} runs have finished, {min(counts)} to {max(counts)} seeds a cell; {len(results.unfinished)} of "
-        f"the {num_wanted} runs of the matrix have not. Intervals are 95% intervals of Student's t over seeds; "
+        f"Finished runs: {sum(counts)}, {min(counts)} to {max(counts)} seeds a cell; of the matrix of {num_wanted}, "
+        f"{len(results.unfinished)} have not finished. Intervals are 95% intervals of Student's t over seeds; "
         f"differences to the baseline are paired by seed."
     )
 

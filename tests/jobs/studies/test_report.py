@@ -93,7 +93,7 @@ def test_an_archived_run_does_not_count_and_a_newer_one_takes_its_place(runs_roo
 def test_the_page_shows_the_papers_numbers_beside_own_ones(runs_root):
     results = read(runs_root)
     text = " ".join(Outline(render_report(results, 30)).texts)
-    assert "6 runs have finished, 0 to 3 seeds a cell; 24 of the 30 runs of the matrix have not." in text
+    assert "Finished runs: 6, 0 to 3 seeds a cell; of the matrix of 30, 24 have not finished." in text
     assert text.count("ExGRPO exgrpo 48.3 +3.0 76.7 ± 14.3 +26.7 ± 14.3 70.0 3") == 1
     assert "Higher than the baseline: exgrpo." in text
     assert "rho-25: 1 run failed." in text
