@@ -222,13 +222,25 @@ class RayJobsLauncher:
             )
         return machines
 
+    def _submit_probe(self, name: str, command: str, is_wanted: Callable[[], bool]) -> None:
+        """Hand a probe to Ray; a cluster that has only just started turns jobs away for some seconds."""
+        give_up_at = time.monotonic() + REACH_SECONDS
+        while True:
+            try:
+                self._api.submit(name, command, self._environment(is_worker=False))
+                return
+            except RayJobsError:
+                if time.monotonic() >= give_up_at:
+                    raise
+            _wait(is_wanted)
+
     def _probe(self, action: str, folder: Path, is_wanted: Callable[[], bool]) -> list[dict[str, Any]]:
         """Run the probe as a job of its own and return its report, a record for each machine."""
         name = f"{self.submission_id}-{action}-{secrets.token_hex(3)}"
         command = plain_command("python", "-P", "-m", PROBE_MODULE, action, str(folder))
         patience = SWEEP_SECONDS if action == "sweep" else PROBE_SECONDS
         give_up_at = time.monotonic() + patience
-        self._api.submit(name, command, self._environment(is_worker=False))
+        self._submit_probe(name, command, is_wanted)
         try:
             while (job := self._api.job(name)) is not None and not job.is_over:
                 if time.monotonic() >= give_up_at:
