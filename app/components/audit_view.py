@@ -110,7 +110,7 @@ def table(rows: Sequence[Audited]) -> pd.DataFrame:
 def show_one(row: Audited) -> None:
     """Show one selection in full: its candidates and every check."""
     st.subheader(f"Question {row.selection.question_index:,}", anchor=False)
-    left, right = st.columns([3, 2], gap="small")
+    left, right = st.columns(2, gap="small")
     with left:
         figures.show_card(
             "Candidates", "entropy in nats a token, oldest first", chart(row.candidates), "audit-candidates",

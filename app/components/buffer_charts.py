@@ -11,6 +11,8 @@ from app.components.buffer_marks import OUTSIDE, RETIRED, View, place_name
 from db.buffer_rows import ScoredRow
 from db.rows import BucketRow
 
+_WAY_OPACITY = 0.45
+
 
 def sizes(view: View, num_buckets: int) -> go.Figure:
     """Return questions by bucket after the step, with outlines of how it was at the base."""
@@ -29,7 +31,7 @@ def sizes(view: View, num_buckets: int) -> go.Figure:
     figure.add_trace(
         go.Scatter(
             x=buckets, y=then, name=f"after step {view.base:,}", mode="markers",
-            marker={"color": colours.text, "symbol": "line-ew-open", "size": 22, "line": {"width": 2}},
+            marker={"color": colours.text, "symbol": "line-ew-open", "size": 14, "line": {"width": 2}},
             hovertemplate="bucket %{x}: %{y:,} questions then<extra></extra>",
         )
     )  # fmt: skip
@@ -54,7 +56,7 @@ def draws(rows: Sequence[BucketRow]) -> go.Figure | None:
     figure.add_trace(
         go.Scatter(
             x=buckets, y=[row.probability * total for row in rows], name="expected", mode="markers",
-            marker={"color": colours.text, "symbol": "line-ew-open", "size": 22, "line": {"width": 2}},
+            marker={"color": colours.text, "symbol": "line-ew-open", "size": 14, "line": {"width": 2}},
             hovertemplate="bucket %{x}: %{y:.2f} expected<extra></extra>",
         )
     )  # fmt: skip
@@ -101,12 +103,20 @@ def flow(view: View, num_buckets: int) -> go.Figure | None:
     starts = [place for place in order if any(way[0] == place for way in counts)]
     ends = [place for place in order if any(way[1] == place for way in counts)]
     ways = sorted(counts, key=lambda way: (order.index(way[0]), order.index(way[1])))
+    outgoing, incoming = (dict.fromkeys(own, 0) for own in (starts, ends))
+    for (was, now), count in counts.items():
+        outgoing[was] += count
+        incoming[now] += count
     tints = {OUTSIDE: colours.muted, RETIRED: colours.retired}
     nodes = [tints.get(place, colours.replay) for place in (*starts, *ends)]
-    figure = figures.new_figure(height=90 + 38 * max(len(starts), len(ends)))
+    figure = figures.new_figure(height=130 + 38 * max(len(starts), len(ends)))
+    figure.update_layout(margin={"l": 8, "r": 8, "t": 12, "b": 56})
     figure.add_trace(
         go.Sankey(
+            arrangement="snap",
             node={
+                "x": [0.001] * len(starts) + [0.999] * len(ends),
+                "y": [*_heights(starts, outgoing), *_heights(ends, incoming)],
                 "label": [place_name(place) for place in (*starts, *ends)], "color": nodes, "pad": 14, "thickness": 14,
                 "line": {"width": 0}, "hovertemplate": "%{label}: %{value:,} questions<extra></extra>",
             },
@@ -147,9 +157,21 @@ def _bars(title: str) -> go.Figure:
 
 
 def _way_colour(was: str, now: str) -> str:
-    """Return the tint of a way: up is blue, down is orange, out of the buffer as the retired set, else grey."""
+    """Return the tint of a way: towards more correct ones, towards fewer, into the retired set, or neither."""
+    colours = theme.palette()
     if now == RETIRED:
-        return "rgba(170,68,153,0.35)"
+        return figures.faded(colours.retired, _WAY_OPACITY)
     if was in (now, RETIRED) or OUTSIDE in (was, now):
-        return "rgba(128,140,160,0.28)"
-    return "rgba(0,114,178,0.35)" if int(now) > int(was) else "rgba(213,94,0,0.35)"
+        return figures.faded(colours.muted, _WAY_OPACITY * 0.6)
+    return figures.faded(colours.fresh if int(now) > int(was) else colours.held_out, _WAY_OPACITY)
+
+
+def _heights(places: Sequence[str], counts: Mapping[str, int]) -> list[float]:
+    """Return the centres of nodes from top to bottom in their order, with room for a label each."""
+    least = 0.04 * sum(counts.values())
+    shares = [max(counts[place], least) for place in places]
+    total, above, centres = sum(shares), 0.0, []
+    for share in shares:
+        centres.append((above + share / 2) / total)
+        above += share
+    return centres

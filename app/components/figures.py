@@ -74,6 +74,12 @@ def mark_whole_steps(figure: go.Figure) -> None:
         figure.update_xaxes(tick0=0, dtick=1)
 
 
+def faded(colour: str, opacity: float) -> str:
+    """Return a colour given as #RRGGBB with an opacity, as CSS and plotly write it."""
+    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{opacity:.2f})"
+
+
 def show_card(title: str, unit: str, figure: go.Figure | None, key: str, alt: str) -> None:
     """Show a figure framed under its title and unit; None says that there are no values yet."""
     with st.container(border=True, gap="xxsmall", key=f"card-{key}"):

@@ -103,7 +103,7 @@ def parts(values: TokenValues, name: str, shown: np.ndarray, span: slice) -> lis
         strength = 0.0 if math.isnan(value) else min(1.0, abs(value) / top) * _STRONGEST
         colour = colours.fresh if name != "Ratio" or value < 0 else colours.held_out
         text = values.texts[position].replace("\n", "↵\n")
-        found.append(Part(text, _fade(colour, strength) if strength > 0.01 else "", _note(values, position)))
+        found.append(Part(text, figures.faded(colour, strength) if strength > 0.01 else "", _note(values, position)))
     return found
 
 
@@ -156,7 +156,7 @@ def _sheet(num_tokens: int, key: str) -> int:
 
 def _legend(name: str, unit: str, shown: np.ndarray) -> str:
     mean, top = float(np.nanmean(shown)), float(np.nanmax(np.abs(shown)))
-    sides = "blue: less likely now, orange: more likely now; " if name == "Ratio" else "the stronger, the larger; "
+    sides = "Blue: less likely now, orange: more likely now; " if name == "Ratio" else "The stronger, the larger; "
     return f"{sides}mean {number(mean)}, largest {number(top)} ({unit}), {shown.size:,} tokens"
 
 
@@ -164,8 +164,3 @@ def _note(values: TokenValues, position: int) -> str:
     numbers = (("entropy", values.entropies), ("log π", values.log_probs), ("log π then", values.behavior_log_probs))
     said = [f"{name} {number(own[position])}" for name, own in numbers if own]
     return " · ".join([f"token {position + 1}, id {values.token_ids[position]}", *said])
-
-
-def _fade(colour: str, opacity: float) -> str:
-    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
-    return f"rgba({red},{green},{blue},{opacity:.2f})"

@@ -42,10 +42,10 @@ def _tiles(row: TrajectoryRow, rows: list[LineageRow]) -> None:
     figures = (
         ("Verdict", row.verdict or NONE_SHOWN, f"reward {number(row.reward)}"),
         ("Length", number(row.num_tokens), "tokens"),
-        ("Entropy", number(row.mean_entropy), f"{number(last.entropy)} at its last replay" if last else "nats a token"),
-        ("NLL", number(-row.mean_log_prob), f"{number(last.nll)} at its last replay" if last else "nats a token"),
-        ("Advantage", number(row.advantage), "in its own step"),
-        ("Replays", f"{len(replays):,}", f"last in step {last.step:,}" if last else "never replayed"),
+        ("Entropy", number(row.mean_entropy), f"last {number(last.entropy)}" if last else "nats a token"),
+        ("NLL", number(-row.mean_log_prob), f"last {number(last.nll)}" if last else "nats a token"),
+        ("Advantage", number(row.advantage), f"step {row.step:,}"),
+        ("Replays", f"{len(replays):,}", f"step {last.step:,}" if last else "never"),
     )
     for column, (label, value, below) in zip(st.columns(len(figures), gap="small"), figures, strict=True):
         column.metric(label, value, below, delta_color="off", delta_arrow="off", border=True, height="stretch")

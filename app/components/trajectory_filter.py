@@ -33,7 +33,8 @@ def words() -> str:
 
 def show(run_id: str, searched: str, rollouts_per_question: int) -> TrajectoryFacets:
     """Show the facets with their counts, and return what is asked for."""
-    with st.expander("Filters", icon=":material/tune:", key="facets", expanded=False):
+    panel = st.expander("Filters", icon=":material/tune:", key="facets", on_change="rerun", bind="query-params")
+    with panel:
         columns = st.columns(4, gap="medium")
         for column, (key, (label, _, names)) in zip(columns, _FLAGS.items(), strict=True):
             with column:
@@ -65,8 +66,9 @@ def show(run_id: str, searched: str, rollouts_per_question: int) -> TrajectoryFa
         bucket=_chosen_bucket(),
         verdict=_chosen("verdict"),
     )
-    with counts:
-        st.fragment(_counts)(where)
+    if panel.open:
+        with counts:
+            _counts(where)
     said = _summary(where)
     if said:
         st.caption(f":material/filter_alt: {said}")

@@ -58,6 +58,15 @@ def test_filters_come_from_the_address_and_are_named(open_page):
 
 
 @pytest.mark.usefixtures("recorded_runs")
+def test_open_filters_count_what_each_value_would_leave(open_page):
+    page = open_page("trajectories", run="run-finished", facets="true", words="step7")
+    fresh = [i for g in make_report(7).groups for i in g.trajectories]
+    num_correct = sum(item.reward == 1.0 for item in fresh)
+    assert has_text(page, f"Outcome: correct {num_correct}, not correct {len(fresh) - num_correct}")
+    assert not has_text(open_page("trajectories", run="run-finished"), "Outcome: correct")
+
+
+@pytest.mark.usefixtures("recorded_runs")
 def test_filters_can_be_cleared_and_what_fits_nothing_says_so(open_page):
     page = open_page("trajectories", run="run-finished", step_from="29", verdict="timeout")
     assert "No trajectory fits" in texts(page)
