@@ -37,7 +37,8 @@ def list_snippets(
         matching = _matching(connection, facets, before)
         if matching is None:
             return []
-        keys = list(connection.scalars(matching.order_by(own.c.trajectory_key.desc()).limit(limit)))
+        newest_first = matching.order_by(matching.selected_columns[0].desc())
+        keys = list(connection.scalars(newest_first.limit(limit)))
         num_replays = (
             select(func.count())
             .where(
@@ -100,26 +101,30 @@ def _matching(connection: Connection, facets: TrajectoryFacets, before: int | No
     run_key = None if facets.run_id is None else find_run_key(connection, facets.run_id)
     if facets.run_id is not None and run_key is None:
         return None
-    query = select(own.c.trajectory_key).where(*_conditions(facets))
-    if before is not None:
-        query = query.where(own.c.trajectory_key < before)
+    conditions = _conditions(facets, run_key)
     if not facets.words.strip():
-        return query if run_key is None else query.where(*_of_run(run_key))
-    words = _WORD.findall(facets.words.replace("_", " "))
-    return _searching(connection, query, words, run_key) if words else None
+        query = select(own.c.trajectory_key).where(*conditions)
+        query = query if run_key is None else query.where(*_of_run(run_key))
+        if run_key is not None and (facets.question_index, facets.step_from, facets.step_to) != (None, None, None):
+            query = query.where(own.c.run_key == run_key)  # an index narrows these down before keys are sorted
+    else:
+        words = _WORD.findall(facets.words.replace("_", " "))
+        if not words:
+            return None
+        query = _searching(connection, words, run_key).where(*conditions)
+    return query if before is None else query.where(query.selected_columns[0] < before)
 
 
 def _of_run(run_key: int) -> list[ColumnElement[bool]]:
-    """Return that a trajectory is of a run, also as a range of keys, so that a page is read in order and no more."""
+    """Return that a trajectory is of a run, as a range of keys, so that a page is read in order and no more."""
     own = models.trajectories
     return [
-        own.c.run_key == run_key,
         own.c.trajectory_key >= trajectory_key(run_key, 0, 0),
         own.c.trajectory_key < trajectory_key(run_key + 1, 0, 0),
     ]
 
 
-def _searching(connection: Connection, query: Select[Any], words: list[str], run_key: int | None) -> Select[Any]:
+def _searching(connection: Connection, words: list[str], run_key: int | None) -> Select[Any]:
     own, texts = models.trajectories, models.trajectory_texts
     if connection.dialect.name == "sqlite":
         # A search for words cannot use an index of the other table, so SQLite walks the words' own, newest first.
@@ -127,13 +132,14 @@ def _searching(connection: Connection, query: Select[Any], words: list[str], run
         pattern = phrases if run_key is None else f'facets : "run{run_key}" AND {phrases}'
         search = table("trajectory_search", column("rowid"))
         is_match = text("trajectory_search MATCH :pattern").bindparams(pattern=pattern)
-        return query.join_from(search, own, own.c.trajectory_key == search.c.rowid).where(is_match)
+        query = select(search.c.rowid).join_from(search, own, own.c.trajectory_key == search.c.rowid)
+        return query.where(is_match)
     is_found = column("search").op("@@")(func.plainto_tsquery("simple", " ".join(words)))
-    query = query.join_from(own, texts, texts.c.trajectory_key == own.c.trajectory_key).where(is_found)
+    query = select(own.c.trajectory_key).join(texts, texts.c.trajectory_key == own.c.trajectory_key).where(is_found)
     return query if run_key is None else query.where(*_of_run(run_key))
 
 
-def _conditions(facets: TrajectoryFacets) -> list[ColumnElement[bool]]:
+def _conditions(facets: TrajectoryFacets, run_key: int | None) -> list[ColumnElement[bool]]:
     own = models.trajectories
     found = [~own.c.is_superseded]
     found += [
@@ -151,14 +157,17 @@ def _conditions(facets: TrajectoryFacets) -> list[ColumnElement[bool]]:
     if facets.is_correct is not None:
         found.append(own.c.reward >= 1.0 if facets.is_correct else own.c.reward < 1.0)
     if facets.is_replayed is not None:
-        found.append(_was_replayed() if facets.is_replayed else ~_was_replayed())
+        found.append(_was_replayed(run_key) if facets.is_replayed else ~_was_replayed(run_key))
     if facets.bucket is not None:
         found.append(_was_stored_in(facets.bucket))
     return found
 
 
-def _was_replayed() -> ColumnElement[bool]:
+def _was_replayed(run_key: int | None) -> ColumnElement[bool]:
     own, replays = models.trajectories, models.replays
+    if run_key is not None:
+        of_run = select(replays.c.trajectory_id).where(replays.c.run_key == run_key, ~replays.c.is_superseded)
+        return own.c.trajectory_id.in_(of_run)
     is_it = and_(replays.c.run_key == own.c.run_key, replays.c.trajectory_id == own.c.trajectory_id)
     return exists(select(literal(1)).where(is_it, ~replays.c.is_superseded))
 
