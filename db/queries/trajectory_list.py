@@ -159,7 +159,7 @@ def _conditions(facets: TrajectoryFacets, run_key: int | None) -> list[ColumnEle
     if facets.is_replayed is not None:
         found.append(_was_replayed(run_key) if facets.is_replayed else ~_was_replayed(run_key))
     if facets.bucket is not None:
-        found.append(_was_stored_in(facets.bucket))
+        found.append(_was_stored_in(facets.bucket, run_key))
     return found
 
 
@@ -172,14 +172,17 @@ def _was_replayed(run_key: int | None) -> ColumnElement[bool]:
     return exists(select(literal(1)).where(is_it, ~replays.c.is_superseded))
 
 
-def _was_stored_in(bucket: int) -> ColumnElement[bool]:
+def _was_stored_in(bucket: int, run_key: int | None) -> ColumnElement[bool]:
     own, changes = models.trajectories, models.buffer_changes
+    is_stored = and_(changes.c.kind == "inserted", changes.c.bucket_to == bucket, ~changes.c.is_superseded)
+    if run_key is not None:
+        of_run = select(changes.c.trajectory_id).where(changes.c.run_key == run_key, is_stored)
+        return own.c.trajectory_id.in_(of_run)
     is_it = and_(
         changes.c.run_key == own.c.run_key,
         changes.c.question_index == own.c.question_index,
         changes.c.step == own.c.step,
         changes.c.attempt == own.c.attempt,
         changes.c.trajectory_id == own.c.trajectory_id,
-        changes.c.kind == "inserted",
     )
-    return exists(select(literal(1)).where(is_it, changes.c.bucket_to == bucket))
+    return exists(select(literal(1)).where(is_it, is_stored))

@@ -12,7 +12,8 @@ NUM_STEPS = 8
 
 
 def store_first_correct(report):
-    """Say of one correct trajectory a step that it was stored, in bucket 3."""
+    """Say of one correct trajectory a step, and of nothing else, that it was stored, in bucket 3."""
+    report.buffer_events = []
     fresh = [item for group in report.groups for item in group.trajectories if item.reward == 1.0]
     if fresh:
         index, number = fresh[0].question_index, fresh[0].trajectory_id
