@@ -13,7 +13,7 @@ def test_texts_of_tokens_add_up_to_the_decoded_text(tmp_path):
         tokenizer.save_pretrained(checkpoint.path / "policy")
 
     save_checkpoint(run.checkpoints_path, 3, save)
-    ids = tokenizer.encode("6;a*2=2;\\boxed{9}") + [tokenizer.eos_token_id]
+    ids = [*tokenizer.encode("6;a*2=2;\\boxed{9}"), tokenizer.eos_token_id]
     texts = token_texts(run, ids)
     assert len(texts) == len(ids)
     assert "".join(texts) == tokenizer.decode(ids)
