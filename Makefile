@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip -qq --no-input --disable-pip-version-check
 WORKERS ?= 2
 # Benchmarks know --short; the one whose size has its own options is named here.
 SHORT_learning := --seeds 1 --steps 20 --out $(VENV)/learning-short.json
-BENCHMARKS := $(notdir $(basename $(shell grep -l __main__ bench/*.py)))
+BENCHMARKS := $(filter-out embedded_gpu,$(notdir $(basename $(shell grep -l __main__ bench/*.py))))
 PINS := pyproject.toml constraints.txt
 VERL_VENV := .venv-verl
 VERL_BIN := $(VERL_VENV)/bin
@@ -20,7 +20,7 @@ VERL_PINS := constraints-verl-$(if $(HAS_GPU),gpu,cpu).txt
 export HF_HUB_DISABLE_TELEMETRY := 1
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false
 
-.PHONY: help demo test test-verl check bench format install install-dev verl-env tools clean
+.PHONY: help demo test test-verl check bench bench-gpu format install install-dev verl-env tools clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -51,6 +51,11 @@ bench: $(VENV)/.installed-bench  ## Run every benchmark in short form (LONG=1: i
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.$(program) \
 		$(if $(filter-out 0,$(LONG)),,$(or $(SHORT_$(program)),--short)) || failed=1;) \
 	exit $$failed
+
+bench-gpu: $(VENV)/.installed  ## Measure the embedded engine on a CUDA GPU, into bench/results/gpu
+	@$(BIN)/python -m bench.embedded_gpu >$(VENV)/embedded_gpu.txt || { cat $(VENV)/embedded_gpu.txt; exit 1; }
+	@cat $(VENV)/embedded_gpu.txt
+	@mkdir -p bench/results/gpu && tail -n 1 $(VENV)/embedded_gpu.txt >bench/results/gpu/embedded_gpu.json
 
 format: $(VENV)/.installed-dev  ## Format the code and mend what lint can mend
 	@$(BIN)/ruff format --quiet .
