@@ -113,7 +113,8 @@ class ExperienceTrainer(PPOTrainerSync):
             columns = ["prompts", "responses", "rm_scores", "rollout_log_probs", "extra_fields"]
             return tq.kv_batch_get(keys=keys, partition_id=partition, select_fields=columns)
         finally:
-            tq.kv_clear(keys=done.keys, partition_id=partition)
+            if done.keys:
+                tq.kv_clear(keys=done.keys, partition_id=partition)
 
     def score(self, rows: Sequence[TokenRow]) -> Scores:
         """Return per-token scores of the rows' responses under the current policy."""
