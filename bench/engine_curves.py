@@ -27,6 +27,8 @@ def compare_engines(num_seeds: int, num_steps: int, out: Path) -> None:
     """Train on both engines, print Avg@8 by step and write `out`; goes on in verl's interpreter if this is another."""
     if importlib.util.find_spec("verl") is None:
         python = engine_python("verl")
+        if python == sys.executable:
+            raise SystemExit(f"{python}: verl is not installed there; run `make verl-env`.")
         os.execv(python, [python, "-m", "bench.learning", *sys.argv[1:]])
     from bench.learning import Job, train
 

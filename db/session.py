@@ -103,7 +103,7 @@ def sqlite_path(url: str | None, runs_root: Path) -> Path | None:
     Raises:
         DatabaseError: `url` names no kind of database that this program knows.
     """
-    if url is None:
+    if not url:
         return runs_root / SQLITE_FILE
     place = _parse(url)
     return Path(place.database or "") if place.get_backend_name() == "sqlite" else None

@@ -43,7 +43,7 @@ def engine_python(engine: str) -> str:
     if engine != "verl":
         return sys.executable
     named = os.environ.get(VERL_PYTHON_VARIABLE)
-    python = Path(named) if named else PROJECT_ROOT / VERL_ENVIRONMENT / "bin" / "python"
+    python = Path(named).absolute() if named else PROJECT_ROOT / VERL_ENVIRONMENT / "bin" / "python"
     if not os.access(python, os.X_OK) or python.is_dir():
         raise EngineEnvironmentError(
             f"{python}: there is no interpreter for the verl engine; run `make verl-env`, or name one in "

@@ -51,7 +51,7 @@ def load_any_spec(path: Path) -> JobSpec:
 
 def dump_any_spec(spec: JobSpec) -> str:
     """Return the specification as indented JSON that `load_any_spec` reads back unchanged."""
-    return json.dumps(spec.model_dump(mode="json"), indent=2) + "\n"
+    return json.dumps(spec.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
 
 
 def loop_name(spec: JobSpec) -> str:

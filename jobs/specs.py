@@ -184,6 +184,11 @@ class TrainSpec(Spec):
             raise ValueError("verl.overrides: expected none, since the embedded engine has no use for them.")
         if self.engine == "verl" and self.model.device == "cpu" and self.verl.strategy == "megatron":
             raise ValueError("verl.strategy: expected fsdp2 on the CPU, which Megatron cannot use.")
+        if self.engine == "verl" and self.model.revision is not None:
+            raise ValueError(
+                "model.revision: expected none, since verl takes a name's newest revision; download the one you want "
+                "and give its folder as model.source."
+            )
         if self.engine == "verl" and self.tokens_per_gpu < self.sequence_tokens:
             raise ValueError(
                 f"verl.max_tokens_per_gpu: expected at least {self.sequence_tokens}, the longest prompt and response."
@@ -278,7 +283,7 @@ def _preset_content(name: str) -> dict[str, Any]:
 
 def dump_spec(spec: TrainSpec) -> str:
     """Return the specification as indented JSON that `load_spec` reads back unchanged."""
-    return json.dumps(spec.model_dump(mode="json"), indent=2) + "\n"
+    return json.dumps(spec.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
 
 
 def algorithm_field_names() -> list[str]:

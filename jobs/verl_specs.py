@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -22,9 +23,18 @@ def _check_override(word: str) -> str:
 
 
 def _check_address(address: str) -> str:
-    if _HTTP_ADDRESS.fullmatch(address) is None:
+    if _HTTP_ADDRESS.fullmatch(address) is None or not _has_port(address):
         raise ValueError("expected an address that begins with http:// or https://, such as http://127.0.0.1:8265")
     return address
+
+
+def _has_port(address: str) -> bool:
+    """Tell whether host and port, if one is named, can be read."""
+    try:
+        parts = urlsplit(address)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 Override = Annotated[str, AfterValidator(_check_override)]

@@ -155,7 +155,8 @@ def _record_end(recorder: RunRecorder | None, status: RunStatus, reason: str) ->
 def allow_open_files() -> None:
     """Raise the limit of open files towards `MAX_OPEN_FILES`: every sealed segment of the replay buffer takes three."""
     now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(now, min(most, MAX_OPEN_FILES)), most))
+    wanted = MAX_OPEN_FILES if most == resource.RLIM_INFINITY else min(most, MAX_OPEN_FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(now, wanted), most))
 
 
 def _first_line(error: BaseException) -> str:

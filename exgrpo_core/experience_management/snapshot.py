@@ -47,7 +47,7 @@ def read_snapshot(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """
     try:
         content = path.read_bytes()
-    except OSError as error:
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
         raise BufferCorruptionError(
             f"{path}: cannot be read ({error.strerror}); use a complete copy of the checkpoint or an older one."
         ) from error

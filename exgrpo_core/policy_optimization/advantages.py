@@ -20,15 +20,17 @@ def group_advantages(rewards: Float32Array, normalize_by_std: bool = False) -> F
     Raises:
         ValueError: Fewer than two rewards a group, or one that is not finite.
     """
-    rewards = np.asarray(rewards, dtype=np.float32)
+    # In double precision: close scores far from 0 would leave a sum that is not 0.
+    rewards = np.asarray(rewards, dtype=np.float64)
     if rewards.ndim == 0 or rewards.shape[-1] < 2:
         raise ValueError(f"rewards: expected at least 2 a group, got shape {rewards.shape}.")
     if not np.isfinite(rewards).all():
         raise ValueError("rewards: expected finite numbers, got NaN or infinity.")
-    advantages: Float32Array = rewards - rewards.mean(axis=-1, keepdims=True, dtype=np.float32)
+    advantages = rewards - rewards.mean(axis=-1, keepdims=True)
     if normalize_by_std:
-        advantages /= rewards.std(axis=-1, ddof=1, keepdims=True, dtype=np.float32) + np.float32(STD_EPSILON)
-    return advantages
+        advantages /= rewards.std(axis=-1, ddof=1, keepdims=True) + STD_EPSILON
+    rounded: Float32Array = advantages.astype(np.float32)
+    return rounded
 
 
 def is_in_range(correctness_rate: float, mask_range: CorrectnessRange) -> bool:

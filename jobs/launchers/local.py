@@ -45,7 +45,8 @@ class LocalLauncher:
         """
         python = self._python or _python_of(run)
         command = [python, "-P", "-m", self._worker_module, str(run.path.resolve()), str(attempt)]
-        variables = {ATTEMPT_VARIABLE: str(run.attempt_path(attempt).resolve())}
+        # setproctitle, which Ray and vLLM use, would else blot out the environment by which processes are known.
+        variables = {ATTEMPT_VARIABLE: str(run.attempt_path(attempt).resolve()), "SPT_NOENV": "1"}
         with run.log_path.open("ab") as log:
             child = start_detached(command, log.fileno(), run.path, variables)
         identity = identify(child.pid)

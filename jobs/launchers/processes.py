@@ -77,6 +77,14 @@ def works_on(identity: ProcessIdentity, attempt_path: Path) -> bool:
     return any(_variable_of(pid, ATTEMPT_VARIABLE) == mark for pid in group_members(identity))
 
 
+def signal_name(number: int) -> str:
+    """Return the name of a signal, or its number where the system gives it none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def signal_leader(identity: ProcessIdentity, signal_number: signal.Signals) -> None:
     """Send a signal to the process itself if it is alive."""
     if is_alive(identity):

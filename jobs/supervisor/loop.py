@@ -182,11 +182,11 @@ class Supervisor:
         attempt = self._asked[run.run_id]
         with contextlib.suppress(AttemptClaimedError):
             run.claim_attempt(attempt)
-            watch = watch_to_start(run, attempt, self._settings.stop_policy, self._launcher)
-            self._watches[run.run_id] = watch
             try:
+                watch = watch_to_start(run, attempt, self._settings.stop_policy, self._launcher)
+                self._watches[run.run_id] = watch
                 watch.start()
-            except (LaunchError, OSError) as error:
+            except (LaunchError, OSError, ValueError) as error:
                 write_outcome(run.attempt_path(attempt), RunStatus.FAILED, str(error))
 
     def _note_state(self, run: RunDirectory) -> None:

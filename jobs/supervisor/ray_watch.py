@@ -2,13 +2,13 @@
 
 import logging
 import os
-import signal
 import threading
 import time
 from dataclasses import replace
 
 from jobs.attempt_files import Outcome, read_heartbeat, read_outcome, write_outcome
 from jobs.launchers.local import LaunchError
+from jobs.launchers.processes import signal_name
 from jobs.launchers.ray_jobs import NotWantedError, RayJobsLauncher
 from jobs.launchers.ray_jobs_api import RayJob, RayJobsError, RayJobStatus
 from jobs.launchers.ray_jobs_contact import SILENCE_SECONDS, RayContact, read_contact, write_contact
@@ -154,7 +154,7 @@ class RayWatch:
         """End an attempt of which neither the cluster nor the worker has given a sign for too long."""
         if not trouble:
             self._end(RunStatus.LOST, _NOT_SUBMITTED)
-        elif self.has_outcome or time.monotonic() - self._heard_at >= SILENCE_SECONDS:
+        elif time.monotonic() - self._heard_at >= SILENCE_SECONDS:
             self._say(f"Ray: {trouble}")
             self._end(RunStatus.LOST, f"Its cluster is gone or out of reach: {trouble} Resume it from its checkpoint.")
 
@@ -197,7 +197,8 @@ class RayWatch:
         give_up_at = time.monotonic() + _OUTCOME_SECONDS
         while not self.has_outcome and time.monotonic() < give_up_at:
             os.listdir(self._path)  # makes NFS look again
-            self._is_closed.wait(0.5)
+            if self._is_closed.wait(0.5):
+                return
 
     def _guess_end(self, job: RayJob) -> tuple[RunStatus, str]:
         """Return what to say of a job whose worker left no last word."""
@@ -219,7 +220,7 @@ class RayWatch:
             )
         if job.exit_code == 0:
             return RunStatus.LOST, GONE
-        name = signal.Signals(-job.exit_code).name
+        name = signal_name(-job.exit_code)
         return RunStatus.LOST, f"Its process was ended by {name}; resume it from its newest checkpoint."
 
     def _end(self, status: RunStatus, reason: str) -> None:

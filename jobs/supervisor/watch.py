@@ -13,6 +13,7 @@ from jobs.launchers.processes import (
     is_alive,
     signal_group,
     signal_leader,
+    signal_name,
     works_on,
 )
 from jobs.run_directory import RunDirectory
@@ -128,7 +129,7 @@ class AttemptWatch:
                 RunStatus.FAILED,
                 f"Its process ended with exit code {exit_code} before it could say why; see log.txt.",
             )
-        name = signal.Signals(-exit_code).name
+        name = signal_name(-exit_code)
         return RunStatus.LOST, f"Its process was ended by {name}; resume it from its newest checkpoint."
 
 

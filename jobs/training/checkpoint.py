@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TypeVar
 from zlib import crc32
@@ -80,7 +81,7 @@ def find_fault(path: Path) -> str | None:
                 return f"{file} is missing"
             if file.stat().st_size != size or _file_crc(file) != crc:
                 return f"{file} is damaged"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, AttributeError):
         return f"{path / MANIFEST} is missing or damaged"
     return None
 
@@ -116,13 +117,18 @@ def open_newest(checkpoints: Path, read: Callable[[Checkpoint], T]) -> tuple[Che
             faults[path] = str(error)
             continue
         for damaged in faults:
-            damaged.rename(damaged.with_name(f"damaged-{damaged.name}"))
+            damaged.rename(_free_name(damaged))
         return checkpoint, content
     if faults:
         raise DamagedCheckpointError(
             f"No checkpoint is whole ({'; '.join(faults.values())}); remove them to start from step 0."
         )
     return None
+
+
+def _free_name(damaged: Path) -> Path:
+    names = (damaged.with_name(f"damaged-{i}-{damaged.name}") for i in count(1))
+    return next(name for name in names if not name.exists())
 
 
 def prune_checkpoints(checkpoints: Path, num_kept: int) -> None:

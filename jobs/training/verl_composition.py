@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import torch
 from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
 
 from exgrpo_core.types import Experience
@@ -37,7 +36,6 @@ def run_training(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, cont
     Raises:
         TrainingError: It cannot start or go on, with one sentence why.
     """
-    spec = _with_device(spec)
     _prepare_environment(spec)
     from ray.exceptions import RayError
 
@@ -116,14 +114,6 @@ def find_end_tokens(source: str, tokenizer: PreTrainedTokenizerBase) -> list[int
             f"model.source: {source} names no end-of-sequence token; set eos_token_id in its config.json."
         )
     return sorted(found)
-
-
-def _with_device(spec: TrainSpec) -> TrainSpec:
-    """Return the specification with `auto` decided."""
-    if spec.model.device != "auto":
-        return spec
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    return spec.model_copy(update={"model": spec.model.model_copy(update={"device": device})})
 
 
 def _prepare_environment(spec: TrainSpec) -> None:

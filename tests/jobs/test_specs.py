@@ -120,6 +120,9 @@ def test_file_that_extends_a_preset_holds_only_what_differs(write):
         ("engine: verl\nverl: {overrides: [trainer]}\n", r"verl\.overrides\.0: expected KEY=VALUE"),
         ("verl: {overrides: [a=1]}\n", r"verl\.overrides: expected none"),
         ("verl: {ray: {address: 10.0.0.1:8265}}\n", r"verl\.ray\.address: expected an address that begins"),
+        ("verl: {ray: {address: 'http://host:abc'}}\n", r"verl\.ray\.address: expected an address that begins"),
+        ("verl: {ray: {address: 'http://[::1'}}\n", r"verl\.ray\.address: expected an address that begins"),
+        ("{engine: verl, model: {source: a/b, revision: main}}\n", r"model\.revision: expected none"),
         ("algorithm: {reward_kind: continuous, start_pass_rate: null}\n", "reward_kind: expected binary"),
         ("engine: verl\nalgorithm: {reward_kind: continuous, start_pass_rate: null}\n", "reward_model: expected one"),
         (

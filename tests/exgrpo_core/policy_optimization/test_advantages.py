@@ -18,6 +18,14 @@ def test_grpo_divides_by_the_sample_standard_deviation():
     )
 
 
+@pytest.mark.parametrize("num_rewards", [7, 8])
+def test_close_rewards_far_from_zero_still_sum_to_zero(num_rewards):
+    scores = 20.0 + 0.01 * np.random.default_rng(0).random((1000, num_rewards))
+    advantages = group_advantages(scores.astype(np.float32))
+    assert np.abs(advantages.sum(axis=-1)).max() < 1e-4 * np.abs(advantages).sum(axis=-1).min()
+    assert not group_advantages(np.full(num_rewards, 0.99, dtype=np.float32)).any()
+
+
 def test_groups_do_not_mix():
     advantages = group_advantages(np.array([[1, 1], [0, 4]]))
     np.testing.assert_allclose(advantages, [[0, 0], [-2, 2]])

@@ -46,7 +46,7 @@ def test_damaged_checkpoint_is_named_and_the_previous_one_used(tmp_path, offset,
     checkpoint, _ = open_newest(tmp_path, lambda it: it.step)
     assert checkpoint.step == 1
     assert "model.safetensors is damaged" in caplog.text
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["damaged-step-00000002", "step-00000001"]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["damaged-1-step-00000002", "step-00000001"]
 
 
 def test_a_checkpoint_whose_reader_finds_damage_is_passed_over(tmp_path):
@@ -110,3 +110,25 @@ def test_only_the_newest_are_kept(tmp_path):
         save(tmp_path, step)
     prune_checkpoints(tmp_path, 2)
     assert [path.name for path in list_checkpoints(tmp_path)] == ["step-00000005", "step-00000004"]
+
+
+def test_a_step_damaged_twice_is_set_aside_twice(tmp_path):
+    save(tmp_path, 1)
+    for _ in range(2):
+        (save(tmp_path, 2).policy / "model.safetensors").unlink()
+        checkpoint, _ = open_newest(tmp_path, lambda it: it.step)
+        assert checkpoint.step == 1
+    assert sorted(path.name for path in tmp_path.glob("damaged-*")) == [
+        "damaged-1-step-00000002", "damaged-2-step-00000002"
+    ]  # fmt: skip
+
+
+def test_a_disk_that_fails_is_not_taken_for_damage(tmp_path, monkeypatch):
+    save(tmp_path, 1)
+
+    def fail(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.read_text", fail)
+    with pytest.raises(PermissionError):
+        open_newest(tmp_path, lambda it: it.step)
