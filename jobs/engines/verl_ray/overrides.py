@@ -16,6 +16,8 @@ REWARD_MODULE = "pkg://jobs.engines.verl_ray.reward"
 REWARD_MODEL_MODULE = "pkg://jobs.engines.verl_ray.reward_model"
 REWARD_FUNCTION = "compute_score"
 
+SAMPLING_KEYS = frozenset(f"actor_rollout_ref.rollout.{name}" for name in ("top_p", "top_k", "seed"))
+"""Sampling is by temperature alone, else stored log-probs are not those of the distribution that was sampled from."""
 FIELD_OF_SETTING = {
     "data.train_files": "data.source",
     "data.val_files": "data.num_held_out",
@@ -114,6 +116,11 @@ def check_own_overrides(spec: TrainSpec) -> None:
         f"{key}: is decided by {FIELD_OF_SETTING[key]}; set that field instead."
         for key in keys
         if key in FIELD_OF_SETTING
+    ]
+    problems += [
+        f"{key}: cannot be set, since importance ratios need rollouts that temperature alone shapes."
+        for key in keys
+        if key in SAMPLING_KEYS
     ]
     if problems:
         raise SpecError(" ".join(problems))

@@ -111,3 +111,10 @@ def test_a_cluster_of_its_own_keeps_its_resources():
 )
 def test_values_are_written_in_hydras_grammar(value, rendered):
     assert render_value(value) == rendered
+
+
+@pytest.mark.parametrize("name", ["top_p", "top_k", "seed"])
+def test_overrides_that_shape_what_is_sampled_are_refused(name):
+    word = f"actor_rollout_ref.rollout.{name}=1"
+    with pytest.raises(SpecError, match=rf"actor_rollout_ref\.rollout\.{name}: cannot be set, since importance ratios"):
+        check_own_overrides(verl_spec(verl={"overrides": (word,)}))
