@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from jobs.job_specs import JobSpec, dump_any_spec, load_any_spec
-from jobs.specs import SpecError, TrainSpec
+from jobs.job_specs import JobSpec, load_any_spec
+from jobs.specs import SpecError, TrainSpec, dump_spec
 
 WORKBENCH_FOLDER = "workbench"
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
@@ -77,7 +77,7 @@ class RunDirectory:
         shutil.rmtree(unfinished, ignore_errors=True)
         for name in ("attempts", "buffer", "checkpoints", "control"):
             (unfinished / name).mkdir(parents=True)
-        _write(unfinished / "spec.json", dump_any_spec(spec))
+        _write(unfinished / "spec.json", dump_spec(spec))
         _write(unfinished / "run.json", json.dumps(info, indent=2) + "\n")
         try:
             unfinished.rename(Path(runs_root) / run_id)

@@ -222,11 +222,11 @@ def explain_validation_error(error: ValidationError) -> str:
     return "; ".join(sentences)
 
 
-def load_spec(path: Path) -> TrainSpec:
-    """Read a specification from a YAML or JSON file; with `extends: PRESET` it holds only what differs.
+def read_mapping(path: Path) -> dict[str, Any]:
+    """Return the fields that stand in a YAML or JSON file.
 
     Raises:
-        SpecError: The file is missing, is not YAML, or holds a wrong field.
+        SpecError: The file is missing, is not YAML or JSON, or holds no mapping.
     """
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -236,6 +236,16 @@ def load_spec(path: Path) -> TrainSpec:
         raise SpecError(f"{path}: is not YAML or JSON ({' '.join(str(error).split())}).") from None
     if not isinstance(content, dict):
         raise SpecError(f"{path}: expected a mapping of fields at the top, got {type(content).__name__}.")
+    return content
+
+
+def load_spec(path: Path) -> TrainSpec:
+    """Read a specification from a YAML or JSON file; with `extends: PRESET` it holds only what differs.
+
+    Raises:
+        SpecError: The file is missing, is not YAML, or holds a wrong field.
+    """
+    content = read_mapping(path)
     base = content.pop("extends", None)
     if base is None:
         return parse_spec(content, str(path))
@@ -281,8 +291,8 @@ def _preset_content(name: str) -> dict[str, Any]:
     return content if base is None else merge_settings(_preset_content(base), content)
 
 
-def dump_spec(spec: TrainSpec) -> str:
-    """Return the specification as indented JSON that `load_spec` reads back unchanged."""
+def dump_spec(spec: Spec) -> str:
+    """Return a specification of any kind as indented JSON that reads back unchanged."""
     return json.dumps(spec.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
 
 

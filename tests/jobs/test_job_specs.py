@@ -2,9 +2,9 @@ import pytest
 
 from jobs import commands
 from jobs.eval_specs import BenchmarkChoice, EvalModelSpec, EvalSpec, ServerSpec
-from jobs.job_specs import dump_any_spec, load_any_spec, loop_name, parse_any_spec
+from jobs.job_specs import load_any_spec, loop_name, parse_any_spec
 from jobs.run_directory import RunDirectory
-from jobs.specs import DataSpec, SpecError, TrainSpec
+from jobs.specs import DataSpec, SpecError, TrainSpec, dump_spec
 
 EVALUATION = EvalSpec(model=EvalModelSpec(source="a-model"), benchmarks=(BenchmarkChoice(name="math500"),))
 CONTENT = {"kind": "eval", "model": {"source": "a-model"}, "benchmarks": [{"name": "math500"}]}
@@ -16,7 +16,7 @@ ODDLY_NAMED = TrainSpec(data=DataSpec(source="data-\N{GRINNING FACE}.parquet", t
 @pytest.mark.parametrize("spec", [TrainSpec(name="mine", num_steps=7), EVALUATION, ODDLY_NAMED])
 def test_every_kind_comes_back_from_its_file_unchanged(tmp_path, spec):
     path = tmp_path / "spec.json"
-    path.write_text(dump_any_spec(spec))
+    path.write_text(dump_spec(spec))
     assert load_any_spec(path) == spec
 
 
