@@ -17,14 +17,18 @@ st.set_page_config(
 st.html(Path(__file__).parent / "style.css")
 st.logo(theme.LOGO, size="large", icon_image=theme.ICON)
 page = st.navigation(
-    [
-        st.Page("app_pages/runs.py", title="Runs", icon=":material/list_alt:", default=True),
-        st.Page("app_pages/new_run.py", title="New run", icon=":material/add_circle:"),
-        st.Page("app_pages/run.py", title="Run", icon=":material/monitoring:"),
-        st.Page("app_pages/replay_buffer.py", title="Replay buffer", icon=":material/replay:"),
-        st.Page("app_pages/trajectories.py", title="Trajectories", icon=":material/article:"),
-        st.Page("app_pages/selection_audit.py", title="Selection audit", icon=":material/fact_check:"),
-    ]
+    {
+        "Runs": [
+            st.Page("app_pages/runs.py", title="Runs", icon=":material/list_alt:", default=True),
+            st.Page("app_pages/new_run.py", title="New run", icon=":material/add_circle:"),
+            st.Page("app_pages/run.py", title="Run", icon=":material/monitoring:"),
+        ],
+        "Experience": [
+            st.Page("app_pages/replay_buffer.py", title="Replay buffer", icon=":material/replay:"),
+            st.Page("app_pages/trajectories.py", title="Trajectories", icon=":material/article:"),
+            st.Page("app_pages/selection_audit.py", title="Selection audit", icon=":material/fact_check:"),
+        ],
+    }
 )
 database_banner.show()
 supervisor_banner.show()

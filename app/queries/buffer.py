@@ -1,0 +1,79 @@
+"""The replay buffer at any step, and what each step selected from it."""
+
+from collections.abc import Sequence
+
+from app.queries.answers import ask
+from db.buffer_rows import BufferedQuestionRow, BufferState, ScoredRow, StoredRow
+from db.queries import buffer, buffer_history, selections
+from db.rows import BucketRow, CandidateRow
+from db.selection_rows import SelectionRow, WrongChoiceRow
+
+
+def bucket_grid(run_id: str) -> list[BucketRow]:
+    """Return every bucket of every step."""
+    return ask(buffer.bucket_grid, run_id)
+
+
+def buffer_state(run_id: str, step: int) -> BufferState:
+    """Return the buffer and the retired set after a step."""
+    return ask(buffer_history.state_at, run_id, step)
+
+
+def buckets_at(run_id: str, step: int) -> list[BucketRow]:
+    """Return the buckets as they stood when a step drew from them."""
+    return ask(buffer_history.buckets_at, run_id, step)
+
+
+def buffer_births(run_id: str, step: int) -> dict[int, int]:
+    """Return how many trajectories the buffer held after a step, by the step of their birth."""
+    return ask(buffer_history.births, run_id, step)
+
+
+def replay_counts(run_id: str, step: int) -> dict[int, int]:
+    """Return how many of the trajectories held after a step were replayed how often."""
+    return ask(buffer_history.replay_counts, run_id, step)
+
+
+def questions_born(run_id: str, step: int, born_step: int) -> list[int]:
+    """Return the questions with a trajectory of this birth in the buffer after a step."""
+    return ask(buffer_history.questions_born, run_id, step, born_step)
+
+
+def questions_replayed(run_id: str, step: int, num_replays: int) -> list[int]:
+    """Return the questions with a trajectory replayed exactly so often in the buffer after a step."""
+    return ask(buffer_history.questions_replayed, run_id, step, num_replays)
+
+
+def scores_by_bucket(run_id: str, step_from: int, step_to: int) -> list[ScoredRow]:
+    """Return the scores of candidates given in these steps."""
+    return ask(buffer_history.scores_by_bucket, run_id, step_from, step_to)
+
+
+def buffered_questions(run_id: str, step: int, question_indices: Sequence[int]) -> list[BufferedQuestionRow]:
+    """Return what the buffer held of some questions after a step."""
+    return ask(buffer_history.buffered_questions, run_id, step, tuple(question_indices))
+
+
+def stored_candidates(run_id: str, step: int, question_indices: Sequence[int]) -> list[StoredRow]:
+    """Return the candidates that some questions had before a step, with their newest scores."""
+    return ask(buffer_history.stored_candidates, run_id, step, tuple(question_indices))
+
+
+def candidates(run_id: str, step: int) -> list[CandidateRow]:
+    """Return every candidate of every selection of a step."""
+    return ask(buffer.candidates, run_id, step)
+
+
+def steps_with_selections(run_id: str) -> list[int]:
+    """Return the steps that drew from the buffer, in order."""
+    return ask(selections.steps_with_selections, run_id)
+
+
+def list_selections(run_id: str, step: int) -> list[SelectionRow]:
+    """Return what a step selected for replay, by question."""
+    return ask(selections.list_selections, run_id, step)
+
+
+def wrong_choices(run_id: str) -> list[WrongChoiceRow]:
+    """Return the selections of a whole run that contradict their own recorded scores."""
+    return ask(selections.wrong_choices, run_id)

@@ -1,0 +1,78 @@
+"""Runs, their attempts, checkpoints, metrics and evaluations."""
+
+import contextlib
+from collections.abc import Sequence
+
+from app import last_answers
+from app.last_answers import NoAnswerError
+from app.queries.answers import ask
+from db.queries import metrics, runs
+from db.queries.run_filter import RunFilter, RunPageKey
+from db.rows import AttemptRow, CheckpointRow, EvaluationRow, MetricPoint, RunRow
+from db.session import Database
+
+RUNS_PAGE_SIZE = 100
+MAX_CHART_POINTS = 300
+
+
+def list_runs(where: RunFilter, num_pages: int = 1) -> list[RunRow]:
+    """Return the first pages of the runs that fit, newest first."""
+    found: list[RunRow] = []
+    for _ in range(num_pages):
+        before = (found[-1].created_at, found[-1].run_id) if found else None
+        page = ask(_list_page, where, before)
+        found += page
+        if len(page) < RUNS_PAGE_SIZE:
+            break
+    return found
+
+
+def count_runs(where: RunFilter) -> dict[str, int]:
+    """Return how many of the runs that fit are in each state."""
+    return ask(runs.count_runs, where)
+
+
+def reason_away() -> str:
+    """Ask the database for a sign of life and return why it is away, nothing while it answers."""
+    with contextlib.suppress(NoAnswerError):
+        count_runs(RunFilter())
+    return last_answers.reason_away()
+
+
+def get_run(run_id: str) -> RunRow | None:
+    """Return one run, or None if there is none of this id."""
+    return ask(runs.get_run, run_id)
+
+
+def run_spec(run_id: str) -> dict[str, object]:
+    """Return the specification that a run was started with."""
+    return ask(runs.run_spec, run_id)
+
+
+def list_attempts(run_id: str) -> list[AttemptRow]:
+    """Return a run's attempts, first to last."""
+    return ask(runs.list_attempts, run_id)
+
+
+def list_checkpoints(run_id: str) -> list[CheckpointRow]:
+    """Return a run's whole checkpoints, oldest first."""
+    return ask(runs.list_checkpoints, run_id)
+
+
+def metric_series(run_id: str, keys: Sequence[str]) -> dict[str, list[MetricPoint]]:
+    """Return at most `MAX_CHART_POINTS` points of each metric."""
+    return ask(metrics.metric_series, run_id, tuple(keys), MAX_CHART_POINTS)
+
+
+def last_metrics(run_id: str) -> dict[str, float]:
+    """Return the newest value of every metric."""
+    return ask(metrics.last_metrics, run_id)
+
+
+def list_evaluations(run_id: str) -> list[EvaluationRow]:
+    """Return a run's evaluations in order of steps."""
+    return ask(metrics.list_evaluations, run_id)
+
+
+def _list_page(database: Database, where: RunFilter, before: RunPageKey | None) -> list[RunRow]:
+    return runs.list_runs(database, where, before=before, limit=RUNS_PAGE_SIZE)

@@ -1,0 +1,40 @@
+"""What the files beside the database say: the runs root, logs, the supervisor's sign of life."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+from app import settings
+from app.formats import as_utc
+from app.queries.runs import get_run
+
+SUPERVISOR_AWAY_SECONDS = 15.0
+_LOG_BYTES = 128 * 1024
+
+
+def runs_root() -> str:
+    """Return the folder that holds the runs, which tells answers kept for one workbench from those of another."""
+    return str(settings.current().runs_root)
+
+
+def log_tail(run_id: str, num_lines: int) -> list[str]:
+    """Return the last lines of a run's log, as they are; none if there is no log yet."""
+    if get_run(run_id) is None:
+        return []
+    path = settings.current().runs_root / Path(run_id).name / "log.txt"
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _LOG_BYTES))
+            return file.read().decode("utf-8", errors="replace").splitlines()[-num_lines:]
+    except OSError:
+        return []
+
+
+def supervisor_age_seconds() -> float | None:
+    """Return how long ago the supervisor was last alive, or None if it never ran here."""
+    path = settings.current().runs_root / "workbench" / "supervisor.json"
+    try:
+        at = datetime.fromisoformat(json.loads(path.read_text(encoding="utf-8"))["at"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return (datetime.now(UTC) - as_utc(at)).total_seconds()
