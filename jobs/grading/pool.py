@@ -22,7 +22,8 @@ class AnswerGrader:
 
     Processes start with the first answer that needs Math-Verify and end with `close` or with this process. The verdict
     on a (gold, answer) pair is remembered, timeouts and crashes too.
-    `seconds_per_answer` is by the clock, and by CPU time on a busy machine; `max_answer_chars` is of the box's content.
+    `seconds_per_answer` is by the clock, from when a process has the answer in hand; `max_answer_chars` is of the box's
+    content.
     """
 
     def __init__(

@@ -1,10 +1,10 @@
-"""One grading process as its parent sees it: started when first needed, killed when late, started anew."""
+"""One grading process as its parent sees it: started when first needed, its grading child killed when late."""
 
 import contextlib
 import json
-import math
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -12,15 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-import psutil
-
 from jobs.grading.outcomes import Outcome
+from jobs.grading.verifier import READY
 
 START_SECONDS = 120.0
+END_SECONDS = 5.0
 PROGRAM = "jobs.grading.verifier"
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 READ_BYTES = 1 << 16
-LOAD_ALLOWANCE = 4.0
 
 Comparison = tuple[str, str, str]
 """Rule (`training` or `paper`), gold answer, given answer."""
@@ -33,27 +32,28 @@ class GraderError(RuntimeError):
 class GradingProcess:
     """Compares answers in a process of its own. Used by one thread at a time.
 
-    An answer may take `seconds_per_answer` of the clock; on a busy machine as much CPU time, but never over four times
-    as long, so that ordinary answers get the same verdict on any load.
+    An answer may take `seconds_per_answer` of the clock, from when the process has it in hand. One that is late costs
+    the child that grades; the next child is there in milliseconds, since the process keeps what is slow to load.
     """
 
     def __init__(self, seconds_per_answer: float, memory_bytes: int) -> None:
         self._seconds = seconds_per_answer
         self._memory_bytes = memory_bytes
         self._process: subprocess.Popen[bytes] | None = None
+        self._child: int | None = None
         self._is_abandoned = False
         self._pending = b""
-        self._cpu_seconds = 0.0
+        self._request = READY
 
     @property
     def process_id(self) -> int | None:
-        """Id of the running process, or None."""
-        return None if self._process is None else self._process.pid
+        """Id of the process that grades, or None."""
+        return self._child
 
     def grade(self, pairs: Sequence[Comparison]) -> list[Outcome]:
         """Return the outcome of each comparison, in order.
 
-        A late or dying process costs the answer at which it was; the rest goes to a new one.
+        A late or dying child costs the answer at which it was; the rest goes to the next one.
 
         Raises:
             GraderError: The process does not start, or `abandon` was called.
@@ -71,31 +71,56 @@ class GradingProcess:
         self._is_abandoned = True
         process = self._process
         if process is not None:
-            process.kill()
+            process.terminate()
 
     def close(self) -> None:
-        """Kill the process, if there is one, and wait until it is gone."""
-        process, self._process, self._pending = self._process, None, b""
-        if process is not None:
+        """End the process, if there is one, and wait until it and its child are gone."""
+        process, self._process, self._child, self._pending = self._process, None, None, b""
+        if process is None:
+            return
+        process.terminate()
+        try:
+            process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    with contextlib.suppress(OSError):
-                        pipe.close()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
 
     def _grade_until_fault(self, pairs: Sequence[Comparison]) -> list[Outcome]:
-        """Return outcomes up to and with the first answer that had to be killed or that took the process down."""
+        """Return outcomes up to and with the first answer that had to be killed or that took its child down."""
         outcomes: list[Outcome] = []
-        is_sent = self._send(pairs)
+        if not self._send(pairs):
+            self.close()
+            return [Outcome.CRASH]
         for _ in pairs:
-            reply = self._read_answer() if is_sent else ""
-            if reply:
+            reply = self._read_reply(time.monotonic() + self._seconds)
+            if isinstance(reply, str) and reply:
                 outcomes.append(Outcome(reply))
                 continue
-            self.close()
+            if reply is None:
+                self._replace_child()
+            elif not reply:
+                self.close()
             return [*outcomes, Outcome.TIMEOUT if reply is None else Outcome.CRASH]
         return outcomes
+
+    def _replace_child(self) -> None:
+        """Kill the child that is late and wait for the next one."""
+        if self._child is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._child, signal.SIGKILL)
+        self._await_child()
+
+    def _await_child(self) -> None:
+        """Wait until a child says that it is ready; without one the process is of no use and ended."""
+        deadline = time.monotonic() + START_SECONDS
+        while isinstance(reply := self._read_reply(deadline), str) and reply:
+            continue
+        if not isinstance(reply, int):
+            self.close()
 
     def _refuse_if_abandoned(self) -> None:
         if self._is_abandoned:
@@ -105,10 +130,9 @@ class GradingProcess:
         if self._process is not None and self._process.poll() is None:
             return
         self.close()
-        limits = [str(self._memory_bytes), str(self._seconds), str(os.getpid())]
-        # -P keeps the working folder off the import path; with one thread BLAS reserves no memory for others.
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", PROGRAM, *limits],
+        process = self._process = subprocess.Popen(
+            # -P keeps the working folder off the import path; with one thread BLAS reserves no memory for others.
+            [sys.executable, "-P", "-m", PROGRAM, str(self._memory_bytes), str(self._seconds)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -119,11 +143,11 @@ class GradingProcess:
                 "PYTHONIOENCODING": "utf-8",
             },
         )
-        if self._read_reply(time.monotonic() + START_SECONDS) != "ready":
-            code = self._process.poll()
-            self.close()
+        self._await_child()
+        if self._process is None:
+            self._refuse_if_abandoned()
             raise GraderError(
-                f"The grading process did not start (exit status {code}); "
+                f"The grading process did not start (exit status {process.poll()}); "
                 f"run `{sys.executable} -c 'import math_verify'` to see why."
             )
 
@@ -135,34 +159,30 @@ class GradingProcess:
 
     def _send(self, pairs: Sequence[Comparison]) -> bool:
         requests, _ = self._pipes()
+        self._request += 1
         try:
-            requests.write(json.dumps(list(pairs)).encode() + b"\n")
+            requests.write(json.dumps([self._request, list(pairs)]).encode() + b"\n")
             requests.flush()
         except OSError:
             return False
         return True
 
-    def _read_answer(self) -> str | None:
-        """Return one reply, an empty text if the process has ended, or None if it is late by clock and by CPU time."""
-        started, cpu_before = time.monotonic(), self._cpu_seconds
-        deadline = started + self._seconds
-        last_deadline = started + LOAD_ALLOWANCE * self._seconds
-        while (reply := self._read_reply(deadline)) is None and deadline < last_deadline:
-            cpu_left = self._seconds - (self._cpu_used() - cpu_before)
-            if cpu_left <= 0:
-                return None
-            deadline = min(last_deadline, time.monotonic() + max(cpu_left, 0.05))
-        return reply
+    def _read_reply(self, deadline: float) -> str | int | None:
+        """Return the next outcome of the newest request, or the process id of a child that has just got ready.
 
-    def _cpu_used(self) -> float:
-        try:
-            times = psutil.Process(self.process_id).cpu_times()
-        except psutil.Error:
-            return math.inf
-        return float(times.user + times.system)
+        An empty text if the process has ended, None at the deadline.
+        """
+        while (line := self._read_line(deadline)) is not None and line:
+            number, content = json.loads(line)
+            if number == READY:
+                self._child = int(content)
+                return self._child
+            if number == self._request:
+                return str(content)
+        return None if line is None else ""
 
-    def _read_reply(self, deadline: float) -> str | None:
-        """Return one reply, an empty text if the process has ended, or None at the deadline."""
+    def _read_line(self, deadline: float) -> bytes | None:
+        """Return one line, an empty one if the process has ended, or None at the deadline."""
         descriptor = self._pipes()[1].fileno()
         while b"\n" not in self._pending:
             remaining = deadline - time.monotonic()
@@ -170,8 +190,7 @@ class GradingProcess:
                 return None
             block = os.read(descriptor, READ_BYTES)
             if not block:
-                return ""
+                return b""
             self._pending += block
         line, _, self._pending = self._pending.partition(b"\n")
-        reply, self._cpu_seconds = json.loads(line)
-        return str(reply)
+        return line

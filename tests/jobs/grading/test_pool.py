@@ -148,13 +148,41 @@ def test_an_answer_that_exhausts_memory_crashes_alone(grader):
 
 
 def test_ordinary_answers_pass_on_a_busy_machine():
-    with AnswerGrader(seconds_per_answer=0.6) as own:
+    with AnswerGrader(seconds_per_answer=2.0) as own:
         own.grade(math_items())
         process = psutil.Process(own.worker_ids[0])
         process.suspend()
-        threading.Timer(1.2, process.resume).start()
+        threading.Timer(1.0, process.resume).start()
         assert own.grade([GradeItem("9/2", r"\boxed{9 \div 2}", "math")]) == [Outcome.CORRECT]
         assert own.worker_ids == [process.pid]
+
+
+def test_an_answer_that_gets_no_processor_is_given_up_at_the_limit_by_the_clock():
+    with AnswerGrader(seconds_per_answer=LIMIT) as own:
+        own.grade(math_items())
+        psutil.Process(own.worker_ids[0]).suspend()
+        started = time.perf_counter()
+        assert own.grade([GradeItem("9/2", r"\boxed{9 \div 2}", "math")]) == [Outcome.TIMEOUT]
+        assert time.perf_counter() - started < LIMIT + 1.0
+
+
+def test_the_next_child_is_there_at_once():
+    with AnswerGrader(seconds_per_answer=0.3) as own:
+        own.grade(math_items())
+        first = own.worker_ids
+        assert own.grade([GradeItem("7/2", BINOMIAL, "math")])[0] in POISONED
+        started = time.perf_counter()
+        assert own.grade([GradeItem("9/2", r"\boxed{9 \div 2}", "math")]) == [Outcome.CORRECT]
+        assert time.perf_counter() - started < 0.5
+        assert own.worker_ids != first
+
+
+def test_a_child_that_dies_between_answers_costs_at_most_one():
+    with AnswerGrader(seconds_per_answer=20.0) as own:
+        own.grade(math_items(SYMBOLIC[:1]))
+        os.kill(own.worker_ids[0], signal.SIGKILL)
+        items = [GradeItem(f"x + {number}", rf"\boxed{{{number} + x}}", "math") for number in range(1, 5)]
+        assert own.grade(items)[1:] == [Outcome.CORRECT] * 3
 
 
 def test_a_missing_think_end_is_refused_only_where_it_is_required():
