@@ -4,11 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 NUM_RESAMPLES = 10_000
 INTERVAL = (2.5, 97.5)
 """Percentiles of a 95% interval."""
-_CHUNK = 500
+
+Rates = Sequence[float]
+"""Correctness rates of questions, in an order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,22 +24,34 @@ class PairedDifference:
     p_value: float
 
 
-def paired_bootstrap(first: Sequence[float], second: Sequence[float], seed: int = 0) -> PairedDifference:
-    """Compare correctness rates of the same questions; with one question the interval is that point.
+def paired_bootstrap(benchmarks: Sequence[tuple[Rates, Rates]], seed: int = 0) -> PairedDifference:
+    """Compare correctness rates of the same questions on one benchmark, or by the mean over several.
 
-    Questions are drawn with replacement, whole: the samples of one question are not independent.
+    Questions are drawn with replacement, whole, within their benchmark: the samples of one question are not
+    independent. With one question the interval is that point.
 
     Raises:
-        ValueError: There are no questions, or not as many in both.
+        ValueError: A benchmark has no questions, or not as many in both.
     """
-    if len(first) != len(second) or not first:
-        raise ValueError(f"questions: expected the same ones twice, got {len(first)} and {len(second)}.")
-    differences = np.asarray(second, dtype=np.float64) - np.asarray(first, dtype=np.float64)
     generator = np.random.default_rng(seed)
-    size = differences.size
-    means = np.concatenate(
-        [differences[generator.integers(0, size, (_CHUNK, size))].mean(axis=1) for _ in range(NUM_RESAMPLES // _CHUNK)]
-    )
+    gaps = [_gaps(first, second) for first, second in benchmarks]
+    means = np.mean([_resampled_means(own, generator) for own in gaps], axis=0)
     low, high = np.percentile(means, INTERVAL)
     beyond = min(float((means <= 0).mean()), float((means >= 0).mean()))
-    return PairedDifference(float(differences.mean()), float(low), float(high), min(1.0, 2 * beyond))
+    difference = float(np.mean([own.mean() for own in gaps]))
+    return PairedDifference(difference, float(low), float(high), min(1.0, 2 * beyond))
+
+
+def _gaps(first: Rates, second: Rates) -> NDArray[np.float64]:
+    if len(first) != len(second) or not first:
+        raise ValueError(f"questions: expected the same ones twice, got {len(first)} and {len(second)}.")
+    return np.asarray(second, dtype=np.float64) - np.asarray(first, dtype=np.float64)
+
+
+def _resampled_means(gaps: NDArray[np.float64], generator: np.random.Generator) -> NDArray[np.float64]:
+    """Return the means of resamples, drawn by how often each distinct value comes up, which is the same law."""
+    values, counts = np.unique(gaps, return_counts=True)
+    means: NDArray[np.float64] = (
+        generator.multinomial(gaps.size, counts / gaps.size, NUM_RESAMPLES) @ values / gaps.size
+    )
+    return means

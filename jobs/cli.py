@@ -2,7 +2,18 @@
 
 import typer
 
-from jobs import cli_data, cli_demo, cli_eval, cli_judge, cli_machine, cli_runs, cli_study, cli_train, cli_up
+from jobs import (
+    cli_data,
+    cli_demo,
+    cli_eval,
+    cli_judge,
+    cli_machine,
+    cli_runs,
+    cli_scores,
+    cli_study,
+    cli_train,
+    cli_up,
+)
 from jobs.cli_options import FriendlyGroup
 
 app = typer.Typer(
@@ -19,6 +30,7 @@ app.command("up")(cli_up.up)
 app.command("demo")(cli_demo.demo)
 app.command("train")(cli_train.train)
 app.command("eval")(cli_eval.evaluate)
+app.command("scores")(cli_scores.scores)
 app.command("judge")(cli_judge.judge)
 app.command("presets")(cli_train.presets)
 app.command("runs")(cli_runs.runs)

@@ -1,5 +1,6 @@
 """The commands on studies: the paper's tables as matrices of runs, and reports with both side by side."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,7 @@ from jobs.cli_options import (
 
 if TYPE_CHECKING:
     from jobs.studies.definition import Scale, Study
+    from jobs.studies.intervals import MeanInterval
     from jobs.studies.matrix import RunKey
 
 study_app = typer.Typer(no_args_is_help=True, help="The paper's tables: what to run for them, and what they print.")
@@ -132,6 +134,41 @@ def status(
         say(f"{cell:<32} {', '.join(f'{key.seed} {state}' for key, state in states if key.cell == cell)}")
 
 
+@study_app.command("results")
+def results(
+    name: StudyName,
+    scale: ScaleName = "chains",
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print what finished runs gave beside the paper's numbers: means over seeds with 95% intervals."""
+    from dataclasses import asdict
+
+    from jobs.studies.comparison import compare, reading
+    from jobs.studies.definition import load_study
+    from jobs.studies.report import interval_text
+    from jobs.studies.results import read_results
+    from jobs.supervisor.reading import open_fresh_index
+
+    study, own_scale = load_study(name), _scale(scale)
+    with open_fresh_index(runs_root, database_url) as database:
+        found = read_results(database, study, own_scale, [])
+    rows = compare(found)
+    if as_json:
+        figures = {
+            own.cell.name: {figure: _interval(value) for figure, value in own.figures.items()} for own in found.cells
+        }
+        lines = [asdict(row) | {"own": _interval(row.own), "difference": _interval(row.difference)} for row in rows]
+        print_json({"study": study.name, "scale": scale, "figures": figures, "beside_paper": lines})
+        return
+    for row in rows:
+        difference = f", difference {interval_text(row.difference, is_difference=True)}" if row.difference else ""
+        own = f"{interval_text(row.own)}{difference} ({row.num_seeds} seeds)"
+        say(f"{row.place} / {row.column}: paper {row.printed}, own {row.cell} {own}")
+    say(reading(found) if rows else "No run has finished yet.")
+
+
 @study_app.command("report")
 def report(
     name: StudyName,
@@ -180,6 +217,13 @@ def _scale(text: str) -> "Scale":
     if text not in {*Scale}:
         raise SpecError(f"--scale: expected one of {', '.join(Scale)}, got {text!r}.")
     return Scale(text)
+
+
+def _interval(own: "MeanInterval | None") -> dict[str, Any] | None:
+    """Return an interval as JSON has it, which knows no NaN: the half of a single seed's is null."""
+    if own is None:
+        return None
+    return {"mean": own.mean, "half": None if math.isnan(own.half) else own.half, "values": own.values}
 
 
 def _summary(study: "Study") -> dict[str, Any]:

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import IO
 
 from jobs.evaluation.generation import Sample
+from jobs.evaluation.recorded_answers import FOLDER
 from jobs.grading.outcomes import Outcome
 from jobs.grading.schemes import SideBySide
 
 logger = logging.getLogger(__name__)
-
-FOLDER = "evaluation"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from jobs.control import Control, TrainingError
 from jobs.engines.errors import EngineError
 from jobs.eval_specs import EvalSpec
-from jobs.evaluation.answer_log import FOLDER, AnsweredQuestion, AnswerLog
+from jobs.evaluation.answer_log import AnsweredQuestion, AnswerLog
 from jobs.evaluation.composition import open_generator
 from jobs.evaluation.generation import AnswerGenerator, PromptedQuestion, SampledQuestion, derive_seed
 from jobs.evaluation.protocols import find_protocol
 from jobs.evaluation.questions import BenchmarkQuestion, LoadedBenchmark, load_benchmark
+from jobs.evaluation.recorded_answers import FOLDER, PLAN_FILE
 from jobs.evaluation.results import benchmark_event
 from jobs.grading.pool import AnswerGrader
 from jobs.grading.schemes import GradeItem, grader_version
@@ -24,7 +25,6 @@ from jobs.training.templates import TemplateName, render_prompt
 
 logger = logging.getLogger(__name__)
 
-PLAN_FILE = "plan.json"
 LOG_SECONDS = 10.0
 
 

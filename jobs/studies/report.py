@@ -5,8 +5,9 @@ from collections import Counter
 from datetime import UTC, datetime
 from xml.etree.ElementTree import Element
 
+from jobs.studies.comparison import ComparedRow, compare, differences_sentence, is_by_column, reading
 from jobs.studies.configuration import read_configuration, read_versions
-from jobs.studies.definition import PaperRow, PaperTable, Scale, Study, number_of
+from jobs.studies.definition import Scale, Study
 from jobs.studies.figures import Panel, curve_panels, interval_figure
 from jobs.studies.intervals import MeanInterval
 from jobs.studies.markup import Child, element, page, section, table
@@ -74,105 +75,43 @@ def _finished(results: StudyResults, num_wanted: int) -> str:
 
 def _comparison(results: StudyResults) -> list[Element]:
     """Set each row of the paper beside its cells, by the figures that the tables name or by the one for a whole run."""
-    study, name = results.study, results.main_figure
-    if name is None or not study.tables:
+    study, lines = results.study, compare(results)
+    if not lines:
         return []
-    mapped = [own for own in study.tables if own.figures]
-    if mapped:
-        mapped_lines = [line for own in mapped for line in _mapped_rows(results, own)]
+    if is_by_column(study):
         head = ["Paper's row", "Cell", "Column", "Paper", "Own", "Seeds"]
-        return [section("Beside the paper", table(head, mapped_lines, 3))]
-    lines = [tuple(line) for own in study.tables for line in _whole_rows(results, own)]
-    rows = list(dict.fromkeys(lines))  # a table may print a row twice, in two groups
-    if not rows:
-        return []
-    main = f"Paper, {_main_column(study.tables[0])}"
-    head = ["Paper's row", "Cell", main, "Difference", f"Own {name}", "Difference", "Lowest seed", "Seeds"]
-    note = f"Differences are to the cell {study.baseline}{_other_baselines(results)}." if study.baseline else ""
+        by_column = [
+            [own.place, own.cell, own.column, own.printed, interval_text(own.own), str(own.num_seeds)] for own in lines
+        ]
+        return [section("Beside the paper", table(head, by_column, 3))]
+    main = f"Paper, {lines[0].column}"
+    head = [
+        "Paper's row",
+        "Cell",
+        main,
+        "Difference",
+        f"Own {results.main_figure}",
+        "Difference",
+        "Lowest seed",
+        "Seeds",
+    ]
+    note = differences_sentence(study, results)
+    rows = table(head, [_compared(own) for own in lines], 2)
+    parts = [element("p", note, class_="soft"), rows, element("p", reading(results))]
+    return [section("Beside the paper", *parts)]
+
+
+def _compared(line: ComparedRow) -> list[str]:
     return [
-        section("Beside the paper", element("p", note, class_="soft"), table(head, rows, 2), *_reading(results)),
+        line.row,
+        line.cell,
+        line.printed,
+        _DASH if line.printed_gain is None else f"{line.printed_gain:+.1f}",
+        interval_text(line.own),
+        interval_text(line.difference, is_difference=True),
+        _DASH if line.own is None else shown(line.own.worst),
+        str(line.num_seeds),
     ]
-
-
-def _other_baselines(results: StudyResults) -> str:
-    """Name the cells that are compared with another cell than the study's baseline."""
-    cells = [result.cell for result in results.cells if result.cell.baseline not in {None, result.cell.name}]
-    return "".join(f", of {cell.name} to {cell.baseline}" for cell in cells)
-
-
-def _main_column(paper_table: PaperTable) -> str:
-    return [*paper_table.averages, paper_table.columns[0]][0]
-
-
-def _done_cells(results: StudyResults, row: PaperRow) -> list[CellResult]:
-    own = (results.result_of(name) for name in row.cells)
-    return [result for result in own if result is not None and result.seeds]
-
-
-def _whole_rows(results: StudyResults, paper_table: PaperTable) -> list[list[str]]:
-    return [
-        _compared(results, result, paper_table, (row, _base_row(results.study, paper_table, result)))
-        for row in paper_table.rows
-        for result in _done_cells(results, row)
-    ]
-
-
-def _base_row(study: Study, paper_table: PaperTable, result: CellResult) -> PaperRow | None:
-    name = study.baseline_of(result.cell)
-    return next((row for row in paper_table.rows if name in row.cells), None)
-
-
-def _mapped_rows(results: StudyResults, paper_table: PaperTable) -> list[list[Child]]:
-    rows: list[list[Child]] = []
-    for row in paper_table.rows:
-        for result in _done_cells(results, row):
-            for column, name in paper_table.figures.items():
-                own = result.figures.get(name.format(row=row.row.lower()))
-                value = printed(row.values[paper_table.columns.index(column)])
-                place = f"{row.group}, {row.row}" if row.group else row.row
-                rows.append([place, result.cell.name, column, value, interval_text(own), str(len(result.seeds))])
-    return rows
-
-
-def _compared(
-    results: StudyResults,
-    result: CellResult,
-    paper_table: PaperTable,
-    rows: tuple[PaperRow, PaperRow | None],
-) -> list[str]:
-    row, base_row = rows
-    index = paper_table.columns.index(_main_column(paper_table))
-    value, base = (number_of(own.values[index]) if own is not None else None for own in (row, base_row))
-    gain = None if value is None or base is None else value - base
-    own = result.figures.get(results.main_figure or "")
-    return [
-        row.row,
-        result.cell.name,
-        printed(row.values[index]),
-        _DASH if gain is None else f"{gain:+.1f}",
-        interval_text(own),
-        interval_text(results.difference(result), is_difference=True),
-        _DASH if own is None else shown(own.worst),
-        str(len(result.seeds)),
-    ]
-
-
-def _reading(results: StudyResults) -> list[Element]:
-    """Say which differences the intervals tell from zero, whichever way they point."""
-    differences = {result.cell.name: own for result in results.cells if (own := results.difference(result)) is not None}
-    told = {name: own for name, own in differences.items() if not math.isnan(own.half)}
-    if not told:
-        return [element("p", "There are too few seeds to tell any cell from the baseline.")]
-    above = [name for name, own in told.items() if own.mean - own.half > 0]
-    below = [name for name, own in told.items() if own.mean + own.half < 0]
-    rest = [name for name in told if name not in {*above, *below}]
-    parts = [
-        f"{words}: {', '.join(names)}."
-        for words, names in (("Higher than the baseline", above), ("Lower", below), ("Not told apart from it", rest))
-        if names
-    ]
-    parts.append(f"{len(told)} comparisons are made without correction, so one in twenty may look real by chance.")
-    return [element("p", " ".join(parts))]
 
 
 def _figures(results: StudyResults) -> list[Element]:

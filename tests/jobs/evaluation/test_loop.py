@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 
-from db.queries.benchmarks import compare_evaluations, list_disputed, list_scores
+from db.queries.benchmarks import list_disputed, list_scores
+from db.queries.score_comparison import compare_scores
 from db.session import open_database
 from jobs import commands
 from jobs.control import TrainingError
@@ -207,7 +208,8 @@ def test_all_provided_benchmarks_are_scored_end_to_end_through_a_kill(tmp_path, 
     assert set(finished.values()) == {1}
     database = open_database(None, runs_root)
     rows = list_scores(database, run_id=run_id)
-    same = compare_evaluations(database, run_id, run_id)
+    scored = tuple((name, run_id) for name in BENCHMARKS)
+    same = compare_scores(database, scored, scored, "corrected")
     disputed = list_disputed(database, run_id)
     database.close()
     assert {(row.benchmark, row.scheme) for row in rows} == {

@@ -53,6 +53,22 @@ def test_status_tells_done_from_missing(tmp_path: Path):
     assert call(*words).split() == ["repo", "0", "succeeded,", "1", "missing"]
 
 
+def test_results_stand_beside_the_papers_numbers(tmp_path: Path):
+    study = load_study("ablations")
+    record_run(tmp_path, study, RunKey("ablations", Scale.CHAINS, "on-policy", 0), 5)
+    record_run(tmp_path, study, RunKey("ablations", Scale.CHAINS, "exgrpo", 0), 8)
+    words = ("study", "results", "ablations", "--runs-root", tmp_path)
+    found = json.loads(call(*words, "--json"))
+    assert found["figures"]["exgrpo"]["Held-out Avg@8 (%)"] == {"mean": 80.0, "half": None, "values": [80.0]}
+    (row,) = [row for row in found["beside_paper"] if row["cell"] == "exgrpo"]
+    assert (row["printed"], row["difference"]["mean"]) == ("48.3", 30.0)
+    assert "ExGRPO / Avg.: paper 48.3, own exgrpo 80.0, difference +30.0 (1 seeds)" in call(*words)
+
+
+def test_results_before_any_run_say_so(tmp_path: Path):
+    assert call("study", "results", "repo", "--runs-root", tmp_path).strip() == "No run has finished yet."
+
+
 def test_report_writes_the_page(tmp_path: Path):
     record_run(tmp_path, load_study("repo"), RunKey("repo", Scale.CHAINS, "repo", 0), 5)
     page = tmp_path / "page.html"

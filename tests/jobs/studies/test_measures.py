@@ -11,7 +11,7 @@ from jobs.spool_recorder import SpoolRecorder
 from jobs.studies.definition import Scale, load_study
 from jobs.studies.measures import AVERAGES, BENCHMARK_COLUMNS, MeasuredRun, count_unmasked, measure_run
 from tests.db.recorded_runs import new_run, record_attempt, take_in
-from tests.db.test_benchmarks import event
+from tests.db.recorded_scores import event
 from tests.jobs.analysis.facts import fact
 from tests.jobs.judging.chain_runs import record_chains
 

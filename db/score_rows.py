@@ -1,0 +1,93 @@
+"""Rows of benchmark scores and of their comparison, as pages and commands get them."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+ScoredRuns = tuple[tuple[str, str], ...]
+"""(benchmark, id of the evaluation whose score counts) of each benchmark that a model was scored on."""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkScoreRow:
+    """One benchmark of one evaluation by one scheme. `run_id` is the evaluation; `source_run_id` what it scored."""
+
+    run_id: str
+    run_name: str
+    benchmark: str
+    title: str
+    scheme: str
+    score: float
+    standard_error: float
+    """Clustered over questions."""
+    num_questions: int
+    samples_per_question: int
+    outcomes: dict[str, int]
+    comparability_key: str
+    comparability: dict[str, Any]
+    model: str
+    source_run_id: str | None
+    source_step: int | None
+    source_name: str | None
+    """The name of the run that was scored, None for a model of elsewhere."""
+    method: str
+    """How the run that was scored was trained; empty for a model of elsewhere."""
+    backbone: str
+    """The model that training began with, or the model itself."""
+    mean_tokens: float
+    truncated_share: float
+    at: datetime
+
+    @property
+    def metric(self) -> str:
+        """Avg@n, or Pass@1 of one sample."""
+        return "Pass@1" if self.samples_per_question == 1 else f"Avg@{self.samples_per_question}"
+
+
+@dataclass(frozen=True, slots=True)
+class DisputedAnswerRow:
+    """One answer whose correctness depends on the scheme."""
+
+    benchmark: str
+    question_id: str
+    sample: int
+    gold: str
+    answer: str
+    paper: str
+    training: str
+    corrected: str
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonRow:
+    """Two models on one benchmark, or on the mean of several: second minus first on the questions that both have."""
+
+    benchmark: str
+    num_questions: int
+    first: float
+    second: float
+    difference: float
+    low: float
+    high: float
+    """Ends of a 95% interval by paired bootstrap over questions."""
+    p_value: float
+    num_won: int
+    """Questions that the second model answers right more often."""
+    num_lost: int
+    differing: tuple[str, ...] = ()
+    """What the comparability keys differ in; a comparison with any is to be shown with a warning."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRow:
+    """One question that both models were asked: the share of right answers of each."""
+
+    benchmark: str
+    question_id: str
+    first: float
+    second: float
+
+    @property
+    def difference(self) -> float:
+        """Second minus first."""
+        return self.second - self.first

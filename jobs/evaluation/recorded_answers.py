@@ -1,0 +1,63 @@
+"""An evaluation's folder read back: how far it is, and what a model answered to one question."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jobs.attempt_files import read_heartbeat
+from jobs.run_directory import RunDirectory
+
+FOLDER = "evaluation"
+"""Folder of the answers in an evaluation's run directory."""
+PLAN_FILE = "plan.json"
+"""How many questions there are, beside the answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedAnswer:
+    """One sampled answer with its outcome by every scheme."""
+
+    text: str
+    num_tokens: int
+    is_truncated: bool
+    outcomes: dict[str, str]
+
+
+def read_progress(run: RunDirectory) -> tuple[int, int] | None:
+    """Return how many questions of how many are finished, None before an evaluation has counted them."""
+    try:
+        plan = json.loads((run.path / FOLDER / PLAN_FILE).read_text(encoding="utf-8"))
+        num_questions = sum(int(count) for count in plan["num_questions"].values())
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return None
+    heartbeat = read_heartbeat(run.attempt_path(run.newest_attempt()))
+    return (heartbeat.step if heartbeat else 0), num_questions
+
+
+def find_answers(run_path: Path, benchmark: str, question_id: str) -> list[RecordedAnswer]:
+    """Return the answers to a question, none where it was not finished; of several attempts the newest counts."""
+    found: list[RecordedAnswer] = []
+    for path in sorted((run_path / FOLDER).glob(f"{benchmark}-*.jsonl")):
+        for record in _records_of(path, question_id):
+            found = [_answer(*own) for own in zip(record["samples"], record["outcomes"], strict=True)]
+    return found
+
+
+def _records_of(path: Path, question_id: str) -> Iterator[dict[str, Any]]:
+    """Yield the lines about a question; others, of which there may be many thousand, are not parsed."""
+    marker = json.dumps(question_id).encode()
+    with path.open("rb") as file:
+        for line in file:
+            if marker in line and line.endswith(b"}\n"):
+                record = json.loads(line)
+                if record["question_id"] == question_id:
+                    yield record
+
+
+def _answer(sample: dict[str, Any], outcomes: list[str]) -> RecordedAnswer:
+    names = ("paper", "training", "corrected")
+    return RecordedAnswer(
+        sample["text"], sample["num_tokens"], sample["is_truncated"], dict(zip(names, outcomes, strict=True))
+    )

@@ -1,0 +1,133 @@
+"""A study's own figures beside the paper's numbers, row by row, and what their intervals can tell."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jobs.studies.definition import PaperRow, PaperTable, Study, number_of
+from jobs.studies.intervals import MeanInterval
+from jobs.studies.numbers import printed
+from jobs.studies.results import CellResult, StudyResults
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRow:
+    """One number of the paper, and what a cell that stands for its row gave."""
+
+    table: str
+    group: str
+    row: str
+    column: str
+    cell: str
+    printed: str
+    printed_gain: float | None
+    """The paper's number minus that of its row for the cell's baseline; None where a row is no score of a method."""
+    own: MeanInterval | None
+    difference: MeanInterval | None
+    """The cell's figure minus its baseline's, paired by seed."""
+    num_seeds: int
+
+    @property
+    def place(self) -> str:
+        """The row with the heading above it."""
+        return f"{self.group}, {self.row}" if self.group else self.row
+
+
+def compare(results: StudyResults) -> list[ComparedRow]:
+    """Set each row of the paper beside its cells that have runs.
+
+    Where tables name figures of a run, these stand beside their columns; else the figure for a whole run stands beside
+    the main column, a row that the paper prints in two groups once.
+    """
+    tables = results.study.tables
+    mapped = [own for own in tables if own.figures]
+    if mapped:
+        return [line for own in mapped for line in _mapped_rows(results, own)]
+    lines = [line for own in tables for line in _whole_rows(results, own)] if results.main_figure else []
+    return list({(line.table, line.row, line.cell, line.printed): line for line in reversed(lines)}.values())[::-1]
+
+
+def is_by_column(study: Study) -> bool:
+    """Return whether a study's rows are compared column by column, not by one figure for a whole run."""
+    return any(own.figures for own in study.tables)
+
+
+def main_column(paper_table: PaperTable) -> str:
+    """Return the column of a table that stands for a row: its first average, else its first column."""
+    return [*paper_table.averages, paper_table.columns[0]][0]
+
+
+def differences_sentence(study: Study, results: StudyResults) -> str:
+    """Say which cells differences are to, nothing for a study without a baseline."""
+    if not study.baseline:
+        return ""
+    cells = [result.cell for result in results.cells if result.cell.baseline not in {None, result.cell.name}]
+    others = "".join(f", of {cell.name} to {cell.baseline}" for cell in cells)
+    return f"Differences are to the cell {study.baseline}{others}."
+
+
+def reading(results: StudyResults) -> str:
+    """Say which differences the intervals tell from zero, whichever way they point."""
+    differences = {result.cell.name: own for result in results.cells if (own := results.difference(result)) is not None}
+    told = {name: own for name, own in differences.items() if not math.isnan(own.half)}
+    if not told:
+        return "There are too few seeds to tell any cell from the baseline."
+    above = [name for name, own in told.items() if own.mean - own.half > 0]
+    below = [name for name, own in told.items() if own.mean + own.half < 0]
+    rest = [name for name in told if name not in {*above, *below}]
+    parts = [
+        f"{words}: {', '.join(names)}."
+        for words, names in (("Higher than the baseline", above), ("Lower", below), ("Not told apart from it", rest))
+        if names
+    ]
+    parts.append(f"{len(told)} comparisons are made without correction, so one in twenty may look real by chance.")
+    return " ".join(parts)
+
+
+def _done_cells(results: StudyResults, row: PaperRow) -> list[CellResult]:
+    own = (results.result_of(name) for name in row.cells)
+    return [result for result in own if result is not None and result.seeds]
+
+
+def _mapped_rows(results: StudyResults, paper_table: PaperTable) -> Iterator[ComparedRow]:
+    for row in paper_table.rows:
+        for result in _done_cells(results, row):
+            for column, name in paper_table.figures.items():
+                yield ComparedRow(
+                    table=paper_table.name,
+                    group=row.group,
+                    row=row.row,
+                    column=column,
+                    cell=result.cell.name,
+                    printed=printed(row.values[paper_table.columns.index(column)]),
+                    printed_gain=None,
+                    own=result.figures.get(name.format(row=row.row.lower())),
+                    difference=None,
+                    num_seeds=len(result.seeds),
+                )
+
+
+def _whole_rows(results: StudyResults, paper_table: PaperTable) -> Iterator[ComparedRow]:
+    column = main_column(paper_table)
+    index = paper_table.columns.index(column)
+    for row in paper_table.rows:
+        for result in _done_cells(results, row):
+            base_row = _base_row(results.study, paper_table, result)
+            values = [number_of(own.values[index]) if own is not None else None for own in (row, base_row)]
+            yield ComparedRow(
+                table=paper_table.name,
+                group=row.group,
+                row=row.row,
+                column=column,
+                cell=result.cell.name,
+                printed=printed(row.values[index]),
+                printed_gain=None if values[0] is None or values[1] is None else values[0] - values[1],
+                own=result.figures.get(results.main_figure or ""),
+                difference=results.difference(result),
+                num_seeds=len(result.seeds),
+            )
+
+
+def _base_row(study: Study, paper_table: PaperTable, result: CellResult) -> PaperRow | None:
+    name = study.baseline_of(result.cell)
+    return next((row for row in paper_table.rows if name in row.cells), None)

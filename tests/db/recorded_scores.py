@@ -1,0 +1,60 @@
+"""Evaluations as their workers would have recorded them, taken into a database."""
+
+from pathlib import Path
+
+from db import ingest
+from db.session import Database
+from jobs.eval_specs import BenchmarkChoice, EvalModelSpec, EvalSpec
+from jobs.run_directory import RunDirectory
+from jobs.specs import RecordingSpec
+from jobs.spool_reader import SpoolReader
+from jobs.spool_recorder import SpoolRecorder
+
+PARTS = {"data_hash": "aa", "template": "paper", "samples_per_question": 4}
+
+
+def event(num_correct, **changes):
+    num_questions = len(num_correct)
+    disputed = {
+        "question_id": "q0",
+        "sample": 1,
+        "gold": "42",
+        "answer": "6*7\x00",
+        "paper": "correct",
+        "training": "correct",
+        "corrected": "wrong",
+    }
+    fields = {
+        "benchmark": "aime24",
+        "title": "AIME 2024",
+        "comparability": PARTS,
+        "comparability_key": "k1",
+        "samples_per_question": 4,
+        "question_ids": [f"q{number}" for number in range(num_questions)],
+        "num_correct": {"paper": num_correct, "training": num_correct, "corrected": [0] * num_questions},
+        "outcomes": {"paper": {"correct": 3}, "training": {"timeout": 1}, "corrected": {"wrong": 4}},
+        "mean_tokens": 10.0,
+        "truncated_share": 0.25,
+        "disputed": [disputed],
+        "notices": [],
+        "seconds": 1.5,
+        "model": "a-model",
+        "source_run_id": "run-1",
+        "source_step": 50,
+    }
+    return fields | changes
+
+
+def record_scores(database: Database, runs_root: Path, *events: dict, times: int = 1, **names) -> str:
+    """Record an evaluation of these benchmarks' events and return its id; `names` are those of its folder."""
+    spec = EvalSpec(model=EvalModelSpec(source="a-model"), benchmarks=(BenchmarkChoice(name="aime24"),))
+    run = RunDirectory.create(runs_root, spec, **names)
+    for _ in range(times):
+        recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+        for own in events:
+            recorder.record("benchmark", own)
+        recorder.close()
+    ingest.register_run(database, run.read_run_info(), run.job_spec().model_dump(mode="json"))
+    batch = SpoolReader(run).read()
+    ingest.ingest_events(database, run.run_id, batch.events, batch.position)
+    return run.run_id
