@@ -3,7 +3,7 @@
 import json
 import math
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -104,8 +104,9 @@ class RowCollector:
         self._add_buffer(event)
         for selection in event["selections"]:
             self._add_selection(selection)
+        rates = _group_rates(event["trajectories"])
         for trajectory in event["trajectories"]:
-            self._add_trajectory(trajectory, event["file"])
+            self._add_trajectory(trajectory, rates[trajectory["group_position"]], event["file"])
         for replay in event["replays"]:
             self._add_replay(replay, event["file"])
 
@@ -147,14 +148,16 @@ class RowCollector:
             }
             self._put(models.candidates, self._place | candidate)
 
-    def _add_trajectory(self, trajectory: Mapping[str, Any], file: str) -> None:
+    def _add_trajectory(self, trajectory: Mapping[str, Any], correctness_rate: float, file: str) -> None:
         names = (
             "trajectory_id", "question_index", "group_position", "group_slot", "reward", "verdict", "is_valid",
             "has_code", "is_truncated", "num_tokens", "mean_entropy", "mean_log_prob", "advantage",
         )  # fmt: skip
         key = trajectory_key(self._run_key, self._place["attempt"], trajectory["trajectory_id"])
         row = {name: trajectory[name] for name in names}
-        self._put(models.trajectories, self._place | row | {"trajectory_key": key, "file": file})
+        row |= {"trajectory_key": key, "file": file, "correctness_rate": correctness_rate}
+        row |= {name: trajectory.get(name) for name in ("code_rules", "has_python_block")}
+        self._put(models.trajectories, self._place | row)
         text = {
             "trajectory_key": key,
             "run_key": self._run_key,
@@ -193,6 +196,14 @@ class RowCollector:
         at = datetime.fromisoformat(event["at"])
         row = {"at": at, "path": event["path"], "num_bytes": int(event["num_bytes"])}
         self._put(models.checkpoints, self._place | row)
+
+
+def _group_rates(trajectories: Sequence[Mapping[str, Any]]) -> dict[int, float]:
+    """Return the share of correct ones among the fresh trajectories of each group of a step."""
+    outcomes: dict[int, list[bool]] = {}
+    for trajectory in trajectories:
+        outcomes.setdefault(trajectory["group_position"], []).append(trajectory["reward"] >= 1.0)
+    return {place: statistics.fmean(found) for place, found in outcomes.items()}
 
 
 def _clean(text: str) -> str:

@@ -66,23 +66,6 @@ class LabelledVoteRow:
     outcome: str
 
 
-@dataclass(frozen=True, slots=True)
-class AnalysisRow:
-    """One fresh trajectory as analyses read it; `text` is None unless asked for."""
-
-    attempt: int
-    trajectory_id: int
-    step: int
-    question_index: int
-    group_position: int
-    reward: float
-    is_valid: bool | None
-    has_code: bool | None
-    mean_entropy: float
-    mean_log_prob: float
-    text: str | None
-
-
 def judge_vote_row(run_key: int, vote: Mapping[str, Any]) -> dict[str, Any]:
     """Return the row of one vote."""
     trajectory_id = vote["trajectory_id"]

@@ -1,4 +1,4 @@
-"""The tables. Every row but those of `tags` and `notes` follows from a run directory.
+"""The tables. Rows follow from run directories; what users said (tags, notes, cases, verdicts) follows from a journal.
 
 `run_key` is a run's number inside this database; `run_id` is the name that users and files know. Rows that belong to
 a step carry the attempt that wrote them; `is_superseded` marks those that a later attempt did again.
@@ -18,6 +18,7 @@ from sqlalchemy import (
     false,
 )
 
+from db.annotation_models import define_annotation_tables
 from db.benchmark_models import define_benchmark_tables
 from db.column_types import JsonDocument, LargeInteger, Number, UtcDateTime
 
@@ -136,11 +137,15 @@ trajectories = Table(
     Column("mean_entropy", Number),
     Column("mean_log_prob", Number),
     Column("advantage", Number),
+    Column("correctness_rate", Float),
+    Column("code_rules", Integer),
+    Column("has_python_block", Boolean),
     Column("file", Text, nullable=False),
     _is_superseded(),
     Index("trajectories_by_step", "run_key", "step", "trajectory_id"),
     Index("trajectories_by_question", "run_key", "question_index", "step"),
 )
+"""`correctness_rate` is that of the group's fresh rollouts; `code_rules` has a bit for each rule, the first for R1."""
 
 trajectory_texts = Table(
     "trajectory_texts",
@@ -303,6 +308,7 @@ notes = Table(
 )
 
 benchmark_scores, disputed_answers = define_benchmark_tables(metadata)
+saved_cases, verdict_overrides = define_annotation_tables(metadata)
 
 STEP_TABLES = (
     steps,

@@ -30,6 +30,10 @@ class JournalKind(StrEnum):
     ARCHIVED = "archived"
     UNARCHIVED = "unarchived"
     IMPORTED = "imported"
+    CASE_MARKED = "case_marked"
+    CASE_UNMARKED = "case_unmarked"
+    VERDICT_SET = "verdict_set"
+    VERDICT_CLEARED = "verdict_cleared"
 
 
 @dataclass(frozen=True, slots=True)

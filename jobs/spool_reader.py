@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from jobs.analysis.code_marks import mark_code
 from jobs.run_directory import RunDirectory
 from jobs.spool import decode_line, list_segments, segment_path
 from jobs.trajectory_file import read_questions, read_step_rows
@@ -103,6 +104,7 @@ class _Reading:
         if event["kind"] == "step":
             self._num_steps_left -= 1
             event |= self._read_file(event, read_step_rows) or {"trajectories": [], "replays": []}
+            mark_code(event["trajectories"])
         elif event["kind"] == "votes":
             self._num_steps_left -= 1  # as long as a step's texts, or many of them
         elif event["kind"] == "questions":

@@ -1,17 +1,14 @@
-"""Judges' verdicts, and trajectories as analyses read them, in plain rows."""
+"""Judges' verdicts in plain rows."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Integer, RowMapping, Subquery, case, cast, func, select
 
 from db import models
-from db.judge_rows import AnalysisRow, JudgeRow, LabelledVoteRow, VerdictRow, VoteRow
-from db.queries.run_lookup import require_run_key
+from db.judge_rows import JudgeRow, LabelledVoteRow, VerdictRow, VoteRow
 from db.session import Database
-
-_BATCH_ROWS = 2_000
 
 
 def list_judges(database: Database, source: str | None = None) -> list[JudgeRow]:
@@ -105,37 +102,6 @@ def labelled_votes(database: Database, judge_run_id: str) -> list[LabelledVoteRo
         return [LabelledVoteRow(*row) for row in connection.execute(query)]
 
 
-def analysis_rows(database: Database, run_id: str, *, includes_text: bool = False) -> Iterator[AnalysisRow]:
-    """Give every fresh trajectory of a run that counts, in order of step and group; texts only when asked for.
-
-    Raises:
-        UnknownRunError: There is no such run.
-    """
-    table, texts = models.trajectories, models.trajectory_texts
-    names = tuple(name for name in AnalysisRow.__dataclass_fields__ if name != "text")
-    query = select(*(table.c[name] for name in names)).where(~table.c.is_superseded)
-    if includes_text:
-        query = query.add_columns(texts.c.text).join(texts, texts.c.trajectory_key == table.c.trajectory_key)
-    query = query.order_by(table.c.step, table.c.trajectory_id)
-    with database.read() as connection:
-        own = query.where(table.c.run_key == require_run_key(connection, run_id))
-        for row in connection.execution_options(yield_per=_BATCH_ROWS).execute(own).mappings():
-            yield AnalysisRow(**{name: row[name] for name in names}, text=row["text"] if includes_text else None)
-
-
-def replayed_trajectories(database: Database, run_id: str) -> list[tuple[int, int]]:
-    """Return (step, trajectory) of every replay of a run that counts, in order."""
-    replays = models.replays
-    query = (
-        select(replays.c.step, replays.c.trajectory_id)
-        .join(models.runs)
-        .where(models.runs.c.run_id == run_id, ~replays.c.is_superseded)
-        .order_by(replays.c.step, replays.c.group_position)
-    )
-    with database.read() as connection:
-        return [(step, trajectory_id) for step, trajectory_id in connection.execute(query)]
-
-
 def question_texts(database: Database, run_id: str, question_indices: Sequence[int]) -> dict[int, tuple[str, str]]:
     """Return (question, truth) of training questions; the question's own text where it is recorded, else its prompt."""
     questions = models.questions
@@ -151,19 +117,6 @@ def question_texts(database: Database, run_id: str, question_indices: Sequence[i
     with database.read() as connection:
         rows = connection.execute(query).all()
     return {row.question_index: (row.details.get("question") or row.prompt_text, row.answer) for row in rows}
-
-
-def trajectory_texts(database: Database, run_id: str, trajectory_ids: Sequence[int]) -> dict[int, str]:
-    """Return the texts of some trajectories of a run that count."""
-    table, texts = models.trajectories, models.trajectory_texts
-    query = (
-        select(table.c.trajectory_id, texts.c.text)
-        .join(texts, texts.c.trajectory_key == table.c.trajectory_key)
-        .join(models.runs, models.runs.c.run_key == table.c.run_key)
-        .where(models.runs.c.run_id == run_id, ~table.c.is_superseded, table.c.trajectory_id.in_(trajectory_ids))
-    )
-    with database.read() as connection:
-        return {row.trajectory_id: row.text for row in connection.execute(query)}
 
 
 def _verdicts() -> Subquery:

@@ -1,21 +1,23 @@
 """Everything that the paper shows of a run's chains of thought, for one run of one's own."""
 
-import math
 from dataclasses import dataclass
 
+from db.analysis_rows import CodeLine, ShareLine
+from db.case_rows import SnowballCase
 from db.judge_rows import JudgeRow
-from db.queries.judging import labelled_votes, list_judges, question_texts, trajectory_texts
+from db.queries.cases import find_cases
+from db.queries.code_analysis import code_lines, entropy_points
+from db.queries.judge_work import calibration_votes
+from db.queries.judging import labelled_votes, list_judges
+from db.queries.share_timeline import Mark, share_timeline
 from db.session import Database
-from jobs.analysis.cases import SnowballCase, choose_cases, lay_out_case
-from jobs.analysis.facts import TrajectoryFacts
-from jobs.analysis.reading import group_votes, read_facts, read_timeline
-from jobs.analysis.snowball import ShareLine, share_timeline
-from jobs.analysis.validity import CodeLine, ValidityLine, tabulate_code, tabulate_validity
+from jobs.analysis.validity import ValidityLine, tabulate_validity
 from jobs.control import TrainingError
-from jobs.judging.calibration import Calibration, CorrectedRate, calibrate, correct_rate
+from jobs.judging.calibration import Calibration, CorrectedRate, calibrate, correct_rate, group_votes
 
 DEFAULT_NUM_CASES = 3
 ORACLE = "oracle"
+_ALL_POINTS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +57,17 @@ def analyse_run(
         TrainingError: The judge has not voted on this run.
     """
     judge = _find_judge(database, run_id, judge_run_id)
-    facts = read_facts(database, run_id, judge_run_id)
-    timeline = read_timeline(database, run_id, facts)
-    code = tuple(tabulate_code(facts))
+    code = tuple(code_lines(database, run_id, judge_run_id))
+    points = entropy_points(database, run_id, judge_run_id, max_points=_ALL_POINTS).points
     calibration = None if judge is None else find_calibration(database, judge.judge, judge.prompt)
     return RunAnalysis(
         run_id=run_id,
         judge=ORACLE if judge is None else judge.judge,
         code=code,
-        validity=tuple(tabulate_validity(facts)),
-        code_shares=tuple(share_timeline(timeline, {fact.trajectory_id: fact.has_code for fact in facts})),
-        invalid_shares=tuple(share_timeline(timeline, _invalid_marks(facts))),
-        cases=tuple(_cases(database, run_id, facts, num_cases)),
+        validity=tuple(tabulate_validity(points)),
+        code_shares=tuple(share_timeline(database, run_id, Mark.CODE)),
+        invalid_shares=tuple(share_timeline(database, run_id, Mark.INVALID, judge_run_id)),
+        cases=tuple(find_cases(database, run_id, judge_run_id, limit=num_cases)),
         calibration=calibration,
         corrected=() if calibration is None else tuple(_corrected(line, calibration) for line in code),
     )
@@ -80,12 +81,8 @@ def read_calibration(database: Database, judge_run_id: str) -> Calibration | Non
 
 def find_calibration(database: Database, judge: str, prompt: str) -> Calibration | None:
     """Return the newest calibration of a judge with a prompt, None if there is none."""
-    for row in list_judges(database):
-        if (row.judge, row.prompt) == (judge, prompt):
-            found = read_calibration(database, row.judge_run_id)
-            if found is not None:
-                return found
-    return None
+    votes = [(row.item_id, row.label, row.outcome) for row in calibration_votes(database, judge, prompt)]
+    return calibrate(group_votes(votes)) if votes else None
 
 
 def _find_judge(database: Database, run_id: str, judge_run_id: str | None) -> JudgeRow | None:
@@ -97,19 +94,6 @@ def _find_judge(database: Database, run_id: str, judge_run_id: str | None) -> Ju
     raise TrainingError(f"--judge {judge_run_id}: has no votes on {run_id}; `exgrpo judge` asks for them.")
 
 
-def _invalid_marks(facts: list[TrajectoryFacts]) -> dict[int, bool]:
-    return {fact.trajectory_id: not fact.is_valid for fact in facts if fact.is_valid is not None}
-
-
 def _corrected(line: CodeLine, calibration: Calibration) -> CorrectedLine:
-    share = 0.0 if math.isnan(line.cot_correctness) else line.cot_correctness
-    num_valid = round(share * line.num_judged)
-    return CorrectedLine(line.group, line.has_code, correct_rate(num_valid, line.num_judged, calibration))
-
-
-def _cases(database: Database, run_id: str, facts: list[TrajectoryFacts], num_cases: int) -> list[SnowballCase]:
-    choices = choose_cases(facts, num_cases)
-    ids = [row.trajectory_id for choice in choices for row in (choice.low, choice.high)]
-    texts = trajectory_texts(database, run_id, ids)
-    questions = question_texts(database, run_id, [choice.low.question_index for choice in choices])
-    return [lay_out_case(choice, texts, *questions[choice.low.question_index]) for choice in choices]
+    rate = correct_rate(line.num_valid_by_judge, line.num_by_judge, calibration)
+    return CorrectedLine(line.group, line.has_code, rate)

@@ -1,30 +1,40 @@
-"""Entropy and perplexity against validity, and both with and without code: the paper's tables and figures.
+"""Entropy and perplexity against validity: the paper's figures in numbers.
 
 All statistics are over answer-correct trajectories, as the paper's judge saw only those.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.analysis.facts import Difficulty, TrajectoryFacts
-
-ALL = "all"
-"""The group of all answer-correct trajectories, solved questions included."""
+from db.analysis_rows import ALL, Difficulty
 
 
-@dataclass(frozen=True, slots=True)
-class CodeLine:
-    """One half of a line of the paper's code table. `cot_correctness` is the share of valid ones among the judged."""
+class ScoredTrajectory(Protocol):
+    """What validity is measured by: an answer-correct trajectory's scores and verdict."""
 
-    group: str
-    has_code: bool
-    num_trajectories: int
-    mean_entropy: float
-    num_judged: int
-    cot_correctness: float
+    @property
+    def difficulty(self) -> Difficulty | None:
+        """The paper's group of its question in its step."""
+        ...
+
+    @property
+    def is_valid(self) -> bool | None:
+        """The verdict on its chain of thought."""
+        ...
+
+    @property
+    def mean_entropy(self) -> float:
+        """Nats a token."""
+        ...
+
+    @property
+    def perplexity(self) -> float:
+        """Exp of the mean negative log-likelihood."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +55,8 @@ class ValidityLine:
     perplexity_auc: float
 
 
-def tabulate_code(rows: Sequence[TrajectoryFacts]) -> list[CodeLine]:
-    """Return entropy and CoT correctness without and with code, by difficulty and over all."""
-    return [
-        _code_line(group, [row for row in members if row.has_code is has_code], has_code)
-        for group, members in _groups(rows)
-        for has_code in (False, True)
-    ]
-
-
-def tabulate_validity(rows: Sequence[TrajectoryFacts]) -> list[ValidityLine]:
-    """Return entropy and perplexity of valid and invalid trajectories, by difficulty and over all."""
+def tabulate_validity(rows: Sequence[ScoredTrajectory]) -> list[ValidityLine]:
+    """Return entropy and perplexity of valid and invalid answer-correct trajectories, by difficulty and over all."""
     return [_validity_line(group, members) for group, members in _groups(rows)]
 
 
@@ -70,19 +71,12 @@ def area_under_curve(positives: Sequence[float], negatives: Sequence[float]) -> 
     return float((num_less + num_less_or_equal).mean() / (2 * below.size))
 
 
-def _groups(rows: Sequence[TrajectoryFacts]) -> list[tuple[str, list[TrajectoryFacts]]]:
-    correct = [row for row in rows if row.is_correct]
-    by_difficulty = [(level.value, [row for row in correct if row.difficulty is level]) for level in Difficulty]
-    return [*by_difficulty, (ALL, correct)]
+def _groups(rows: Sequence[ScoredTrajectory]) -> list[tuple[str, Sequence[ScoredTrajectory]]]:
+    by_difficulty = [(level.value, [row for row in rows if row.difficulty is level]) for level in Difficulty]
+    return [*by_difficulty, (ALL, rows)]
 
 
-def _code_line(group: str, rows: Sequence[TrajectoryFacts], has_code: bool) -> CodeLine:
-    verdicts = np.array([row.is_valid for row in rows if row.is_valid is not None], dtype=np.float64)
-    entropies = np.array([row.mean_entropy for row in rows])
-    return CodeLine(group, has_code, len(rows), _mean(entropies), verdicts.size, _mean(verdicts))
-
-
-def _validity_line(group: str, rows: Sequence[TrajectoryFacts]) -> ValidityLine:
+def _validity_line(group: str, rows: Sequence[ScoredTrajectory]) -> ValidityLine:
     valid = [row for row in rows if row.is_valid is True]
     invalid = [row for row in rows if row.is_valid is False]
     entropies = [np.array([row.mean_entropy for row in part]) for part in (valid, invalid)]

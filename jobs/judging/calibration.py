@@ -63,6 +63,16 @@ class CorrectedRate:
     is_informative: bool
 
 
+def group_votes(votes: Iterable[tuple[str, bool, str]]) -> list[LabelledVotes]:
+    """Return votes on labelled items, (item, label, outcome) each, item by item."""
+    labels: dict[str, bool] = {}
+    outcomes: dict[str, list[str]] = {}
+    for item_id, label, outcome in votes:
+        labels[item_id] = label
+        outcomes.setdefault(item_id, []).append(outcome)
+    return [LabelledVotes(labels[item_id], tuple(found)) for item_id, found in outcomes.items()]
+
+
 def calibrate(items: Sequence[LabelledVotes]) -> Calibration:
     """Compare a judge's verdicts with labels."""
     pairs = [(item.label, decide(item.outcomes)) for item in items]

@@ -7,14 +7,13 @@ from statistics import fmean
 from typing import Any
 
 from db.queries.benchmarks import list_scores
+from db.queries.code_analysis import code_lines, entropy_points, group_rates
 from db.queries.judging import list_judges
 from db.queries.metrics import last_metrics, list_evaluations, metric_series
 from db.session import Database
 from exgrpo_core.config import CorrectnessRange
 from exgrpo_core.policy_optimization.advantages import is_in_range
-from jobs.analysis.facts import TrajectoryFacts
-from jobs.analysis.reading import read_facts
-from jobs.analysis.validity import tabulate_code, tabulate_validity
+from jobs.analysis.validity import tabulate_validity
 from jobs.specs import CHAINS_SOURCE
 from jobs.studies.definition import Scale, Study
 
@@ -38,7 +37,7 @@ AVERAGES = {
 }
 SCHEME = "paper"
 """The scheme of scoring that the paper used."""
-_ALL_POINTS = 1_000_000
+_ALL_POINTS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,29 +100,29 @@ def _step_seconds(database: Database, run: MeasuredRun) -> Figures:
 
 def _mini_batches(database: Database, run: MeasuredRun) -> Figures:
     algorithm = run.spec["algorithm"]
-    facts = _facts(database, run)
-    num_batches = algorithm["batch_size"] // algorithm["mini_batch_size"] * len({fact.step for fact in facts})
+    num_steps = len(metric_series(database, run.run_id, ["seconds/step"], _ALL_POINTS)["seconds/step"])
+    num_batches = algorithm["batch_size"] // algorithm["mini_batch_size"] * num_steps
     if algorithm["mask_range"] is None or not num_batches:
         return {}
-    return {"# Avg. Mini-Batch": count_unmasked(facts, CorrectnessRange(**algorithm["mask_range"])) / num_batches}
+    mask_range = CorrectnessRange(**algorithm["mask_range"])
+    return {"# Avg. Mini-Batch": count_unmasked(group_rates(database, run.run_id), mask_range) / num_batches}
 
 
-def count_unmasked(facts: Sequence[TrajectoryFacts], mask_range: CorrectnessRange) -> int:
-    """Return how many groups of a run had a correctness rate in the range."""
-    rates = {(fact.step, fact.question_index): fact.correctness_rate for fact in facts}
-    return sum(is_in_range(rate, mask_range) for rate in rates.values())
+def count_unmasked(rates: Sequence[float], mask_range: CorrectnessRange) -> int:
+    """Return how many of these correctness rates of groups are in the range."""
+    return sum(is_in_range(rate, mask_range) for rate in rates)
 
 
-def _facts(database: Database, run: MeasuredRun) -> list[TrajectoryFacts]:
-    """Return a run's trajectories with the newest judge's verdicts; on chains with the oracle's, which are exact."""
+def _judge(database: Database, run: MeasuredRun) -> str | None:
+    """Return the newest judge of a run; on chains none, since the oracle's verdicts are exact."""
     has_oracle = run.spec["data"]["source"] == CHAINS_SOURCE
     judges = [] if has_oracle else list_judges(database, run.run_id)
-    return read_facts(database, run.run_id, judges[0].judge_run_id if judges else None)
+    return judges[0].judge_run_id if judges else None
 
 
 def _code(database: Database, run: MeasuredRun) -> Figures:
     figures: Figures = {}
-    for line in tabulate_code(_facts(database, run)):
+    for line in code_lines(database, run.run_id, _judge(database, run)):
         name = f"{line.group}, {'with' if line.has_code else 'without'} code"
         figures[f"{name}: entropy"] = line.mean_entropy
         figures[f"{name}: CoT correctness (%)"] = 100.0 * line.cot_correctness
@@ -133,7 +132,8 @@ def _code(database: Database, run: MeasuredRun) -> Figures:
 
 def _validity(database: Database, run: MeasuredRun) -> Figures:
     figures: Figures = {}
-    for line in tabulate_validity(_facts(database, run)):
+    points = entropy_points(database, run.run_id, _judge(database, run), max_points=_ALL_POINTS).points
+    for line in tabulate_validity(points):
         figures |= {
             f"{line.group}: AUC of entropy": line.entropy_auc,
             f"{line.group}: AUC of perplexity": line.perplexity_auc,

@@ -4,13 +4,18 @@ import logging
 from collections.abc import Set
 from datetime import datetime
 
-from db import annotations
+from db import annotations, trajectory_annotations
+from db.case_rows import SavedCase
 from db.positions import read_position
 from db.queries.run_lookup import UnknownRunError
 from db.session import Database
 from jobs.journal import Journal, JournalEntry, JournalKind
 
 logger = logging.getLogger(__name__)
+
+_ABOUT_TRAJECTORIES = frozenset(
+    {JournalKind.CASE_MARKED, JournalKind.CASE_UNMARKED, JournalKind.VERDICT_SET, JournalKind.VERDICT_CLEARED}
+)
 
 
 def apply_wishes(database: Database, journal: Journal, new_run_ids: Set[str]) -> None:
@@ -26,7 +31,7 @@ def apply_wishes(database: Database, journal: Journal, new_run_ids: Set[str]) ->
     for entry in entries:
         try:
             _apply(database, entry)
-        except (UnknownRunError, KeyError) as error:
+        except (UnknownRunError, KeyError, TypeError, ValueError) as error:
             logger.warning("A journal entry is passed over: %s", error)
     if position != saved:
         annotations.save_journal_position(database, str(position))
@@ -41,3 +46,23 @@ def _apply(database: Database, entry: JournalEntry) -> None:
         annotations.add_note(database, entry.run_id, datetime.fromisoformat(entry.at), str(entry.data["text"]))
     elif entry.kind in (JournalKind.ARCHIVED, JournalKind.UNARCHIVED):
         annotations.set_archived(database, entry.run_id, entry.kind is JournalKind.ARCHIVED)
+    elif entry.kind in _ABOUT_TRAJECTORIES:
+        _apply_to_trajectories(database, entry)
+
+
+def _apply_to_trajectories(database: Database, entry: JournalEntry) -> None:
+    at, attempt = datetime.fromisoformat(entry.at), int(entry.data["attempt"])
+    if entry.kind in (JournalKind.CASE_MARKED, JournalKind.CASE_UNMARKED):
+        low, high = int(entry.data["low_trajectory_id"]), int(entry.data["high_trajectory_id"])
+        case = SavedCase(entry.run_id, attempt, low, high)
+        name = str(entry.data["case_set"])
+        if entry.kind is JournalKind.CASE_MARKED:
+            trajectory_annotations.save_case(database, name, case, at)
+        else:
+            trajectory_annotations.remove_case(database, name, case)
+        return
+    place = (entry.run_id, attempt, int(entry.data["trajectory_id"]))
+    if entry.kind is JournalKind.VERDICT_SET:
+        trajectory_annotations.set_verdict(database, *place, bool(entry.data["is_valid"]), at)
+    else:
+        trajectory_annotations.clear_verdict(database, *place)

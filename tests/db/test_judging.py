@@ -1,7 +1,6 @@
 from db import ingest
 from db.judge_rows import LabelledVoteRow, VerdictRow
 from db.queries.judging import (
-    analysis_rows,
     count_issues,
     count_reasons,
     labelled_votes,
@@ -17,7 +16,7 @@ from jobs.spool_reader import SpoolReader
 from jobs.spool_writer import SpoolWriter
 from tests.db.recorded_runs import take_in
 from tests.db.table_contents import contents
-from tests.jobs.judging.chain_runs import WRITINGS, new_job, oracle_spec, record_chains, run_job, server_spec
+from tests.jobs.judging.chain_runs import new_job, oracle_spec, record_chains, run_job, server_spec
 
 KINDS = ["valid", "lucky", "wrong", "code"]
 
@@ -114,21 +113,3 @@ def test_votes_taken_in_twice_count_once_and_come_back_after_a_reset(database, t
     take_in(database, run)
     take_in_job(database, job)
     assert contents(database) == before
-
-
-def test_analyses_read_every_fresh_trajectory_that_counts_with_its_text_on_request(database, tmp_path):
-    take_in(database, record_chains(tmp_path, [KINDS, KINDS]))
-    take_in(database, record_chains(tmp_path, [["code"]], first_step=2))
-    rows = list(analysis_rows(database, "trained"))
-    assert [(row.attempt, row.trajectory_id, row.step) for row in rows] == [
-        (1, 0, 1),
-        (1, 1, 1),
-        (1, 2, 1),
-        (1, 3, 1),
-        (2, 4, 2),
-    ]
-    assert [(row.reward, row.is_valid, row.has_code) for row in rows[:4]] == [
-        (1.0, True, False), (1.0, False, False), (0.0, False, False), (1.0, False, True),
-    ]  # fmt: skip
-    assert {row.text for row in rows} == {None}
-    assert [row.text for row in analysis_rows(database, "trained", includes_text=True)][4] == WRITINGS["code"]

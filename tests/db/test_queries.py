@@ -281,7 +281,7 @@ def test_a_trajectory_comes_back_whole(recorded_run):
     made = fresh_of(3)[2]
     row = trajectories.get_trajectory(database, recorded, made.trajectory_id)
     assert (row.text, row.reward, row.verdict, row.step) == (made.text, made.reward, made.verdict, 3)
-    assert (row.question_id, row.is_valid, row.has_code) == (f"id{made.question_index:04d}", made.is_valid, None)
+    assert (row.question_id, row.is_valid, row.has_code) == (f"id{made.question_index:04d}", made.is_valid, False)
     assert row.mean_entropy == pytest.approx(float(made.entropies.mean()), rel=1e-6)
     file = trajectories.find_trajectory_file(database, recorded, made.trajectory_id)
     assert file == "attempts/0001/trajectories/step-00000003.parquet"

@@ -1,10 +1,9 @@
 import pytest
 
 from db.session import open_database
-from jobs.analysis.reading import group_votes, read_facts
 from jobs.analysis.report import analyse_run, find_calibration
 from jobs.control import TrainingError
-from jobs.judging.calibration import LabelledVotes
+from jobs.judging.calibration import LabelledVotes, group_votes
 from tests.db.recorded_runs import new_run, record_attempt, take_in
 from tests.db.test_judging import job_of_votes, oracle_job, take_in_job
 from tests.jobs.judging.chain_runs import PROBLEM, WRITINGS, record_chains
@@ -40,9 +39,11 @@ def test_a_run_is_analysed_by_the_oracles_verdicts_without_a_judge(database, tmp
 def test_a_judges_verdicts_take_the_oracles_place(database, tmp_path):
     take_in(database, record_chains(tmp_path, [KINDS]))
     take_in_job(database, job_of_votes(tmp_path, [("1/0", 0, "invalid", None), ("1/1", 1, "valid", None)]))
-    facts = read_facts(database, "trained", "voted")
-    assert [fact.is_valid for fact in facts] == [False, True, None, None]
-    assert analyse_run(database, "trained", "voted").judge == "judge"
+    found = analyse_run(database, "trained", "voted")
+    assert found.judge == "judge"
+    validity = {line.group: line for line in found.validity}["all"]
+    assert (validity.num_valid, validity.num_invalid) == (1, 1)
+    assert (validity.entropy_valid, validity.entropy_invalid) == (pytest.approx(0.4), pytest.approx(0.1))
 
 
 def test_rates_are_corrected_by_the_newest_calibration_of_the_same_judge(database, tmp_path):

@@ -9,12 +9,11 @@ from itertools import count
 
 import pytest
 
-from jobs.analysis.reading import group_votes
 from jobs.attempt_files import read_outcome
 from jobs.control import TrainingError
 from jobs.job_specs import loop_name, parse_any_spec
 from jobs.judge_specs import API_KEY_VARIABLE
-from jobs.judging.calibration import calibrate
+from jobs.judging.calibration import calibrate, group_votes
 from jobs.judging.items import counted_step_files, open_items
 from jobs.judging.plan import read_plan
 from jobs.judging.prompt import disarm

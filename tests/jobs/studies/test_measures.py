@@ -12,7 +12,6 @@ from jobs.studies.definition import Scale, load_study
 from jobs.studies.measures import AVERAGES, BENCHMARK_COLUMNS, MeasuredRun, count_unmasked, measure_run
 from tests.db.recorded_runs import new_run, record_attempt, take_in
 from tests.db.recorded_scores import event
-from tests.jobs.analysis.facts import fact
 from tests.jobs.judging.chain_runs import record_chains
 
 
@@ -36,11 +35,10 @@ def take_in_scores(database: Database, tmp_path, *scores: tuple[str, int, int]) 
     ingest.ingest_events(database, run.run_id, batch.events, batch.position)
 
 
-def test_groups_inside_the_range_are_counted_once_a_step():
-    groups = [(1, 0, 0.25), (1, 0, 0.25), (1, 1, 0.5), (2, 0, 0.75), (2, 1, 1.0), (2, 2, 0.0)]
-    facts = [fact(step=step, question_index=index, correctness_rate=rate) for step, index, rate in groups]
-    assert count_unmasked(facts, MEDIUM) == 2
-    assert count_unmasked(facts, HARD) == 1
+def test_groups_inside_the_range_are_counted():
+    rates = [0.25, 0.5, 0.75, 1.0, 0.0]
+    assert count_unmasked(rates, MEDIUM) == 2
+    assert count_unmasked(rates, HARD) == 1
 
 
 def test_benchmark_scores_are_those_of_the_last_scored_checkpoint_with_complete_averages_only(database, tmp_path):

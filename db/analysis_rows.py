@@ -1,0 +1,108 @@
+"""Plain rows of what chains of thought show: code in them, entropy against validity, judges against others."""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Difficulty(StrEnum):
+    """The paper's groups of questions by online correctness rate; it lists 75% twice, here that is medium."""
+
+    EASY = "easy"
+    MEDIUM = "medium"
+    HARD = "hard"
+
+
+EASY_ABOVE = 0.75
+HARD_UP_TO = 0.25
+ALL = "all"
+"""The group of all answer-correct trajectories, those of solved questions included."""
+
+
+def difficulty_of(correctness_rate: float) -> Difficulty | None:
+    """Return the paper's group for a rate: hard (0, 25%], medium (25%, 75%], easy (75%, 100%)."""
+    if not 0.0 < correctness_rate < 1.0:
+        return None
+    if correctness_rate > EASY_ABOVE:
+        return Difficulty.EASY
+    return Difficulty.HARD if correctness_rate <= HARD_UP_TO else Difficulty.MEDIUM
+
+
+@dataclass(frozen=True, slots=True)
+class CodeLine:
+    """One half of a line of the paper's code table, over answer-correct trajectories.
+
+    `cot_correctness` is the share of valid ones among the judged, users' own verdicts included, NaN of none;
+    `num_by_judge` and `num_valid_by_judge` are the judge's alone.
+    """
+
+    group: str
+    has_code: bool
+    num_trajectories: int
+    mean_entropy: float
+    num_judged: int
+    cot_correctness: float
+    num_by_judge: int
+    num_valid_by_judge: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShareLine:
+    """Shares of marked trajectories in one step, the buffer's after it; None where there was nothing to share."""
+
+    step: int
+    rollouts: float | None
+    successes: float | None
+    buffer: float | None
+    replays: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCount:
+    """How many trajectories fit exactly these rules (a bit each) and have, or have not, a Python block."""
+
+    code_rules: int
+    has_python_block: bool
+    num_trajectories: int
+    num_correct: int
+
+
+@dataclass(frozen=True, slots=True)
+class EntropyPoint:
+    """One answer-correct trajectory: entropy and log-prob are means over its tokens, in nats."""
+
+    difficulty: Difficulty | None
+    has_code: bool | None
+    is_valid: bool | None
+    mean_entropy: float
+    mean_log_prob: float
+
+    @property
+    def perplexity(self) -> float:
+        """Exp of the mean negative log-likelihood (appendix, "Alternative Selection Metrics")."""
+        return math.exp(-self.mean_log_prob)
+
+
+@dataclass(frozen=True, slots=True)
+class EntropyPoints:
+    """The answer-correct trajectories of a run, or of a long run one in every `stride`."""
+
+    stride: int
+    points: tuple[EntropyPoint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AgreementRow:
+    """A judge's verdicts beside those of `other`, the oracle or users, on trajectories that both judged."""
+
+    other: str
+    num_both_valid: int
+    num_only_judge: int
+    """Valid for the judge, invalid for the other."""
+    num_only_other: int
+    num_both_invalid: int
+
+    @property
+    def num_compared(self) -> int:
+        """Trajectories with both verdicts."""
+        return self.num_both_valid + self.num_only_judge + self.num_only_other + self.num_both_invalid

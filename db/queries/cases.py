@@ -1,0 +1,205 @@
+"""Snowball cases: found by entropy and verdict, and those that users saved."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Integer, Select, case, func, or_, select
+
+from db import models
+from db.case_rows import CaseResponse, CaseSetRow, SavedCase, SnowballCase
+from db.event_rows import trajectory_key
+from db.queries.judging import question_texts
+from db.queries.verdicts import JudgedTrajectories, judged_trajectories
+from db.session import Database
+
+_KeyPair = tuple[int, int]
+"""Trajectory keys of the surest and of the least sure response."""
+
+
+def find_cases(
+    database: Database, run_id: str, judge_run_id: str | None = None, *, limit: int = 3, only_telling: bool = False
+) -> list[SnowballCase]:
+    """Return the most telling cases of a run, at most one a question: its surest and least sure success in a step.
+
+    A valid chain of thought beside an invalid one comes first, then code in the uncertain one alone, then a wide gap
+    in entropy; `only_telling` leaves out all but the first kind.
+
+    Raises:
+        UnknownRunError: There is no such run.
+    """
+    with database.read() as connection:
+        judged = judged_trajectories(connection, run_id, judge_run_id)
+        query = _best_pairs(judged, only_telling=only_telling).limit(limit)
+        pairs = [(low, high) for low, high in connection.execute(query)]
+        responses = _responses(connection, judged, pairs)
+    return _lay_out(database, run_id, pairs, responses)
+
+
+def list_case_sets(database: Database) -> list[CaseSetRow]:
+    """Return every set of saved cases, by name."""
+    table = models.saved_cases
+    query = (
+        select(table.c.case_set, func.count(), func.count(table.c.run_key.distinct()))
+        .group_by(table.c.case_set)
+        .order_by(table.c.case_set)
+    )
+    with database.read() as connection:
+        return [CaseSetRow(*row) for row in connection.execute(query)]
+
+
+def sets_of_run(database: Database, run_id: str) -> dict[SavedCase, tuple[str, ...]]:
+    """Return the sets that each saved case of a run is in."""
+    table = models.saved_cases
+    query = (
+        select(table.c.attempt, table.c.low_trajectory_id, table.c.high_trajectory_id, table.c.case_set)
+        .join(models.runs)
+        .where(models.runs.c.run_id == run_id)
+        .order_by(table.c.case_set)
+    )
+    found: dict[SavedCase, tuple[str, ...]] = {}
+    with database.read() as connection:
+        for attempt, low, high, name in connection.execute(query):
+            saved = SavedCase(run_id, attempt, low, high)
+            found[saved] = (*found.get(saved, ()), name)
+    return found
+
+
+def saved_cases(database: Database, case_set: str) -> list[SnowballCase]:
+    """Return the cases of a set in the order in which they were saved; those whose run is gone are left out.
+
+    Verdicts are users' own, else the oracle's, else those of the newest judge of the run.
+    """
+    table, runs = models.saved_cases, models.runs
+    query = (
+        select(runs.c.run_id, runs.c.run_key, table.c.attempt, table.c.low_trajectory_id, table.c.high_trajectory_id)
+        .join_from(table, runs)
+        .where(table.c.case_set == case_set)
+        .order_by(table.c.at, table.c.low_trajectory_id)
+    )
+    with database.read() as connection:
+        rows = connection.execute(query).all()
+    by_run: dict[str, list[_KeyPair]] = {}
+    for run_id, run_key, attempt, low, high in rows:
+        pair = (trajectory_key(run_key, attempt, low), trajectory_key(run_key, attempt, high))
+        by_run.setdefault(run_id, []).append(pair)
+    return [found for run_id, pairs in by_run.items() for found in _load(database, run_id, pairs)]
+
+
+def _load(database: Database, run_id: str, pairs: Sequence[_KeyPair]) -> list[SnowballCase]:
+    with database.read() as connection:
+        judged = judged_trajectories(connection, run_id, _judge_without_oracle(connection, run_id, pairs))
+        responses = _responses(connection, judged, pairs)
+    return _lay_out(database, run_id, [pair for pair in pairs if {*pair} <= responses.keys()], responses)
+
+
+def _judge_without_oracle(connection: Connection, run_id: str, pairs: Sequence[_KeyPair]) -> str | None:
+    own, votes, runs = models.trajectories, models.judge_votes, models.runs
+    keys = [key for pair in pairs for key in pair]
+    has_oracle = select(own.c.trajectory_key).where(own.c.trajectory_key.in_(keys), own.c.is_valid.is_not(None))
+    if connection.execute(has_oracle.limit(1)).first() is not None:
+        return None
+    newest = select(runs.c.run_id).join(votes).where(votes.c.source == run_id).order_by(runs.c.created_at.desc())
+    return connection.scalar(newest.limit(1))
+
+
+def _best_pairs(judged: JudgedTrajectories, *, only_telling: bool) -> Select[Any]:
+    """Return the query of the keys of each question's most telling pair, most telling first."""
+    pairs = _pairs(judged).subquery()
+    is_telling = (pairs.c.low_is_valid == 1) & (pairs.c.high_is_invalid == 1)
+    order = (
+        _flag(is_telling).desc(),
+        _flag((pairs.c.high_has_code == 1) & (pairs.c.low_has_code == 0)).desc(),
+        (pairs.c.high_entropy - pairs.c.low_entropy).desc(),
+        pairs.c.low_key,
+    )
+    place = func.row_number().over(partition_by=pairs.c.question_index, order_by=order)
+    rank = func.row_number().over(order_by=order)
+    ranked = select(pairs.c.low_key, pairs.c.high_key, place.label("place"), rank.label("rank"))
+    if only_telling:
+        ranked = ranked.where(is_telling)
+    found = ranked.subquery()
+    return select(found.c.low_key, found.c.high_key).where(found.c.place == 1).order_by(found.c.rank)
+
+
+def _pairs(judged: JudgedTrajectories) -> Select[Any]:
+    """Return one row a group with at least two successes: its surest and its least sure one."""
+    own = models.trajectories
+    group = (own.c.step, own.c.attempt, own.c.group_position)
+    key, entropy = own.c.trajectory_key, own.c.mean_entropy
+    members = (
+        select(
+            *group,
+            own.c.question_index,
+            key,
+            entropy,
+            own.c.has_code,
+            judged.verdict.label("is_valid"),
+            func.row_number().over(partition_by=group, order_by=(entropy, key)).label("from_low"),
+            func.row_number().over(partition_by=group, order_by=(entropy.desc(), key.desc())).label("from_high"),
+        )
+        .select_from(judged.source)
+        .where(*judged.conditions, own.c.reward >= 1.0, entropy.is_not(None))
+        .subquery()
+    )
+    low, high = members.c.from_low == 1, members.c.from_high == 1
+
+    def of(end: ColumnElement[bool], column: ColumnElement[Any]) -> ColumnElement[Any]:
+        return func.max(case((end, column)))
+
+    return (
+        select(
+            members.c.question_index,
+            of(low, members.c.trajectory_key).label("low_key"),
+            of(high, members.c.trajectory_key).label("high_key"),
+            of(low, members.c.mean_entropy).label("low_entropy"),
+            of(high, members.c.mean_entropy).label("high_entropy"),
+            of(low, _flag(members.c.is_valid.is_(True))).label("low_is_valid"),
+            of(high, _flag(members.c.is_valid.is_(False))).label("high_is_invalid"),
+            of(low, _flag(members.c.has_code.is_(True))).label("low_has_code"),
+            of(high, _flag(members.c.has_code.is_(True))).label("high_has_code"),
+        )
+        .where(or_(low, high))
+        .group_by(members.c.step, members.c.attempt, members.c.group_position, members.c.question_index)
+        .having(func.count() == 2)
+    )
+
+
+def _responses(
+    connection: Connection, judged: JudgedTrajectories, pairs: Iterable[_KeyPair]
+) -> dict[int, tuple[int, int, CaseResponse]]:
+    """Return (attempt, question, response) by trajectory key."""
+    own, texts = models.trajectories, models.trajectory_texts
+    query = (
+        select(
+            own.c.trajectory_key,
+            own.c.attempt,
+            own.c.question_index,
+            own.c.trajectory_id,
+            own.c.step,
+            own.c.reward,
+            own.c.mean_entropy,
+            judged.verdict,
+            own.c.has_code,
+            texts.c.text,
+        )
+        .select_from(judged.source.join(texts, texts.c.trajectory_key == own.c.trajectory_key))
+        .where(own.c.trajectory_key.in_([key for pair in pairs for key in pair]))
+    )
+    return {row[0]: (row[1], row[2], CaseResponse(*row[3:])) for row in connection.execute(query)}
+
+
+def _lay_out(
+    database: Database, run_id: str, pairs: Sequence[_KeyPair], responses: dict[int, tuple[int, int, CaseResponse]]
+) -> list[SnowballCase]:
+    questions = question_texts(database, run_id, sorted({responses[low][1] for low, _ in pairs}))
+    found = []
+    for low, high in pairs:
+        attempt, question_index, response = responses[low]
+        question, truth = questions.get(question_index, ("", ""))
+        step, other = response.step, responses[high][2]
+        found.append(SnowballCase(run_id, attempt, step, question_index, question, truth, response, other))
+    return found
+
+
+def _flag(condition: ColumnElement[bool]) -> ColumnElement[int]:
+    return case((condition, 1), else_=0).cast(Integer)

@@ -1,0 +1,151 @@
+"""How code and lucky hits spread over a run: their share of rollouts, of the buffer and of replays, step by step."""
+
+from collections import Counter
+from collections.abc import Sequence
+from enum import StrEnum
+
+from sqlalchemy import ColumnElement, Connection, Subquery, and_, func, or_, select
+
+from db import models
+from db.analysis_rows import ShareLine
+from db.queries.buffer import ancestry
+from db.queries.verdicts import JudgedTrajectories, judged_by_oracle, judged_trajectories
+from db.session import Database
+
+_FAR_STEP = 2**31 - 1
+_Lineage = Sequence[tuple[int, int]]
+"""(run, last step that counts): the run itself and those that it branched from."""
+
+
+class Mark(StrEnum):
+    """What a trajectory may have that spreads."""
+
+    CODE = "code"
+    INVALID = "invalid"
+    """A chain of thought that is not valid."""
+
+
+class _Counts:
+    """Trajectories of which it is known whether they are marked, and those that are, by step."""
+
+    def __init__(self) -> None:
+        self.known: Counter[int] = Counter()
+        self.marked: Counter[int] = Counter()
+
+    def add(self, step: int, known: int, marked: int) -> None:
+        self.known[step] += known
+        self.marked[step] += marked
+
+    def share(self, step: int) -> float | None:
+        return self.marked[step] / self.known[step] if self.known[step] else None
+
+    def summed_up_to(self, steps: Sequence[int]) -> "_Counts":
+        """Return the sums of everything up to each of these steps, which ascend."""
+        sums, known, marked = _Counts(), 0, 0
+        pending = sorted(self.known)
+        for step in steps:
+            while pending and pending[0] <= step:
+                known += self.known[pending[0]]
+                marked += self.marked[pending.pop(0)]
+            sums.add(step, known, marked)
+        return sums
+
+
+def share_timeline(database: Database, run_id: str, mark: Mark, judge_run_id: str | None = None) -> list[ShareLine]:
+    """Return the share of marked trajectories step by step; the buffer's is that after the step.
+
+    Trajectories of which nothing is known (of a file, or without a verdict) are left out of every share. A branch's
+    buffer begins with what its parent had stored.
+
+    Raises:
+        UnknownRunError: There is no such run.
+    """
+    rollouts, successes, replays, changes = _Counts(), _Counts(), _Counts(), _Counts()
+    with database.read() as connection:
+        judged = judged_trajectories(connection, run_id, judge_run_id)
+        lineage = ancestry(connection, run_id, _FAR_STEP)
+        _add_fresh(connection, _marked(judged, mark, _FAR_STEP), rollouts, successes)
+        for place, (run_key, until) in enumerate(lineage):
+            if place and mark is Mark.INVALID and judge_run_id is not None:
+                break  # the judge saw this run alone
+            born = _marked(judged if place == 0 else judged_by_oracle(run_key), mark, until)
+            _add_replayed(connection, lineage[0][0], born, replays)
+            _add_stored(connection, lineage[: place + 1], born, changes)
+        steps = _own_steps(connection, lineage[0][0])
+    buffer = changes.summed_up_to(steps)
+    return [
+        ShareLine(step, rollouts.share(step), successes.share(step), buffer.share(step), replays.share(step))
+        for step in steps
+    ]
+
+
+def _marked(judged: JudgedTrajectories, mark: Mark, until: int) -> Subquery:
+    own = models.trajectories
+    known: ColumnElement[bool | None] = own.c.has_code if mark is Mark.CODE else judged.verdict
+    is_marked = known.is_(mark is Mark.CODE)
+    return (
+        select(own.c.step, own.c.trajectory_id, (own.c.reward >= 1.0).label("is_correct"), is_marked.label("is_marked"))
+        .select_from(judged.source)
+        .where(*judged.conditions, own.c.step <= until, known.is_not(None))
+        .subquery()
+    )
+
+
+def _add_fresh(connection: Connection, marked: Subquery, rollouts: _Counts, successes: _Counts) -> None:
+    query = select(
+        marked.c.step,
+        func.count(),
+        func.count().filter(marked.c.is_marked),
+        func.count().filter(marked.c.is_correct),
+        func.count().filter(and_(marked.c.is_correct, marked.c.is_marked)),
+    ).group_by(marked.c.step)
+    for step, num_known, num_marked, num_correct, num_marked_correct in connection.execute(query):
+        rollouts.add(step, num_known, num_marked)
+        successes.add(step, num_correct, num_marked_correct)
+
+
+def _add_replayed(connection: Connection, run_key: int, born: Subquery, replayed: _Counts) -> None:
+    replays = models.replays
+    query = (
+        select(replays.c.step, func.count(), func.count().filter(born.c.is_marked))
+        .join_from(
+            replays, born, and_(born.c.step == replays.c.born_step, born.c.trajectory_id == replays.c.trajectory_id)
+        )
+        .where(replays.c.run_key == run_key, ~replays.c.is_superseded, ~replays.c.is_external)
+        .group_by(replays.c.step)
+    )
+    for row in connection.execute(query):
+        replayed.add(*row)
+
+
+def _add_stored(connection: Connection, lineage: _Lineage, born: Subquery, changes: _Counts) -> None:
+    """Count what the last run of the lineage stored, when it came, and when its question was retired, if it was."""
+    stored, later = models.buffer_changes, models.buffer_changes.alias()
+    counts = or_(*(and_(later.c.run_key == key, later.c.step <= until) for key, until in lineage))
+    is_retired = and_(counts, later.c.kind == "retired", ~later.c.is_superseded)
+    left_at = (
+        select(func.min(later.c.step))
+        .where(is_retired, later.c.question_index == stored.c.question_index, later.c.step >= stored.c.step)
+        .scalar_subquery()
+    )
+    run_key, until = lineage[-1]
+    parts = (
+        select(stored.c.step, left_at.label("left_at"), born.c.is_marked)
+        .join_from(stored, born, and_(born.c.step == stored.c.step, born.c.trajectory_id == stored.c.trajectory_id))
+        .where(stored.c.run_key == run_key, stored.c.kind == "inserted", stored.c.step <= until)
+        .where(~stored.c.is_superseded)
+        .subquery()
+    )
+    query = select(parts.c.step, parts.c.left_at, func.count(), func.count().filter(parts.c.is_marked)).group_by(
+        parts.c.step, parts.c.left_at
+    )
+    for step, left, num_known, num_marked in connection.execute(query):
+        changes.add(step, num_known, num_marked)
+        if left is not None:
+            changes.add(left, -num_known, -num_marked)
+
+
+def _own_steps(connection: Connection, run_key: int) -> list[int]:
+    steps = models.steps
+    query = select(steps.c.step).where(steps.c.run_key == run_key, ~steps.c.is_superseded).order_by(steps.c.step)
+    return list(connection.scalars(query))

@@ -1,0 +1,108 @@
+"""Trajectories beside the verdict that counts: a user's own, else a judge's or that of the task's oracle."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    Connection,
+    FromClause,
+    Subquery,
+    and_,
+    case,
+    func,
+    literal,
+    null,
+    select,
+)
+
+from db import models
+from db.analysis_rows import EASY_ABOVE, HARD_UP_TO, Difficulty
+from db.queries.run_lookup import require_run_key
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedTrajectories:
+    """The trajectories of a run that count, to select from.
+
+    `verdict` is the one that counts, `said` the judge's (or the oracle's) alone, `user` a user's alone; each may be
+    null. `votes` are the judge's, null for the oracle.
+    """
+
+    source: FromClause
+    conditions: tuple[ColumnElement[bool], ...]
+    verdict: ColumnElement[bool | None]
+    said: ColumnElement[bool | None]
+    user: ColumnElement[bool | None]
+    votes: Subquery | None
+
+
+def judged_trajectories(connection: Connection, run_id: str, judge_run_id: str | None) -> JudgedTrajectories:
+    """Return a run's trajectories with the verdicts of a judge's job, or without one of the task's oracle.
+
+    Raises:
+        UnknownRunError: There is no such run, or no such judge.
+    """
+    run_key = require_run_key(connection, run_id)
+    if judge_run_id is None:
+        return judged_by_oracle(run_key)
+    votes = votes_by_trajectory(require_run_key(connection, judge_run_id), run_id)
+    return _beside_users(run_key, verdict_of(votes.c.balance), votes)
+
+
+def judged_by_oracle(run_key: int) -> JudgedTrajectories:
+    """Return a run's trajectories with the verdicts of the task's oracle."""
+    return _beside_users(run_key, models.trajectories.c.is_valid, None)
+
+
+def votes_by_trajectory(judge_key: int, run_id: str) -> Subquery:
+    """Return one judge's votes on a run, summed up by trajectory; `balance` is valid minus invalid ones."""
+    votes = models.judge_votes
+    num_valid = func.count().filter(votes.c.outcome == "valid")
+    num_invalid = func.count().filter(votes.c.outcome == "invalid")
+    return (
+        select(
+            votes.c.source_attempt.label("attempt"),
+            votes.c.trajectory_id,
+            num_valid.label("num_valid"),
+            num_invalid.label("num_invalid"),
+            func.count().label("num_votes"),
+            (num_valid - num_invalid).label("balance"),
+            func.max(votes.c.reason).label("reason"),
+        )
+        .where(votes.c.run_key == judge_key, votes.c.source == run_id, votes.c.trajectory_id.is_not(None))
+        .group_by(votes.c.source_attempt, votes.c.trajectory_id)
+        .subquery()
+    )
+
+
+def verdict_of(balance: ColumnElement[int]) -> ColumnElement[bool | None]:
+    """Return the majority's verdict, null for a tie and for no vote that counts."""
+    return case((balance > 0, literal(True, Boolean)), (balance < 0, literal(False, Boolean)), else_=null())
+
+
+def difficulty_column() -> ColumnElement[str | None]:
+    """Return the paper's group of a trajectory's question in its step; null where all or no rollouts were correct."""
+    rate = models.trajectories.c.correctness_rate
+    return case(
+        (rate.is_(None) | (rate <= 0.0) | (rate >= 1.0), null()),
+        (rate > EASY_ABOVE, literal(Difficulty.EASY.value)),
+        (rate <= HARD_UP_TO, literal(Difficulty.HARD.value)),
+        else_=literal(Difficulty.MEDIUM.value),
+    )
+
+
+def _beside_users(run_key: int, said: ColumnElement[bool | None], votes: Subquery | None) -> JudgedTrajectories:
+    own, overrides = models.trajectories, models.verdict_overrides
+    is_it = and_(
+        overrides.c.run_key == own.c.run_key,
+        overrides.c.attempt == own.c.attempt,
+        overrides.c.trajectory_id == own.c.trajectory_id,
+    )
+    source: FromClause = own.outerjoin(overrides, is_it)
+    if votes is not None:
+        is_on_it = and_(votes.c.attempt == own.c.attempt, votes.c.trajectory_id == own.c.trajectory_id)
+        source = source.outerjoin(votes, is_on_it)
+    verdict = func.coalesce(overrides.c.is_valid, said, type_=Boolean)
+    conditions = (own.c.run_key == run_key, ~own.c.is_superseded)
+    return JudgedTrajectories(source, conditions, verdict, said, overrides.c.is_valid, votes)

@@ -1,0 +1,94 @@
+"""A recorded run whose groups, entropies, buffer and replays are chosen by hand, for analyses."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from exgrpo_core.step_report import BufferEvent, BufferEventKind, StepReport
+from exgrpo_core.types import Experience, Question, Replay, RolloutGroup, Trajectory
+from jobs.run_directory import RunDirectory
+from jobs.specs import RecordingSpec, TrainSpec
+from jobs.spool_recorder import SpoolRecorder
+from jobs.status import RunStatus
+
+CODE_TEXT = "```python\nprint(9)\n```\n\\boxed{9}"
+PLAIN_TEXT = "so \\boxed{9}"
+
+
+@dataclass
+class Response:
+    """One rollout; ids count up over the run."""
+
+    entropy: float = 0.1
+    is_correct: bool = True
+    is_valid: bool | None = None
+    has_code: bool | None = False
+    nll: float = 0.1
+    text: str = ""
+
+
+@dataclass
+class Step:
+    """One step: groups of responses by question, and what the buffer did; replays are (question, id, born step)."""
+
+    groups: dict[int, list[Response]]
+    inserted: Sequence[tuple[int, int]] = ()
+    retired: Sequence[int] = ()
+    replayed: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+
+def question(index: int) -> Question:
+    prompt_ids, details = np.array([1, index], np.int32), {"question": f"Q{index}"}
+    return Question(index, f"q{index}", prompt_ids, f"prompt {index}", "9", details)
+
+
+def record_steps(
+    runs_root: Path, steps: Sequence[Step], run_id: str = "trained", *, first_step: int = 1, **parts: object
+) -> RunDirectory:
+    """Record one attempt with these steps; a run that is there already gets another attempt."""
+    try:
+        run = RunDirectory.open(runs_root, run_id)
+    except ValueError:
+        run = RunDirectory.create(runs_root, TrainSpec(name=run_id), run_id=run_id, **parts)
+    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder.status(RunStatus.RUNNING)
+    recorder.questions([question(index) for index in range(4)], "training")
+    number = 0
+    for place, step in enumerate(steps, start=first_step):
+        groups = []
+        for index, responses in step.groups.items():
+            made = [_trajectory(own, index, number + offset, place) for offset, own in enumerate(responses)]
+            number += len(made)
+            replay = _replay(index, *step.replayed[index]) if index in step.replayed else None
+            advantages = np.zeros(len(made) + (replay is not None), np.float32)
+            groups.append(RolloutGroup(question(index), made, replay, advantages))
+        changes = [BufferEvent(BufferEventKind.INSERTED, index, own, 1, 1) for index, own in step.inserted]
+        changes += [BufferEvent(BufferEventKind.RETIRED, index, None, 1, None) for index in step.retired]
+        recorder.step(StepReport(place, True, groups, buffer_events=changes))
+    recorder.close()
+    return run
+
+
+def _trajectory(own: Response, index: int, trajectory_id: int, step: int) -> Trajectory:
+    size = 4
+    return Trajectory(
+        question_index=index,
+        token_ids=np.arange(size, dtype=np.int32),
+        log_probs=np.full(size, -own.nll, np.float32),
+        reward=float(own.is_correct),
+        text=own.text or (CODE_TEXT if own.has_code else PLAIN_TEXT),
+        verdict="correct" if own.is_correct else "wrong",
+        is_valid=own.is_valid,
+        has_code=own.has_code,
+        entropies=np.full(size, own.entropy, np.float32),
+        trajectory_id=trajectory_id,
+        born_step=step,
+    )
+
+
+def _replay(index: int, trajectory_id: int, born_step: int) -> Replay:
+    tokens, values = np.arange(4, dtype=np.int32), np.full(4, -0.1, np.float32)
+    stored = Experience(trajectory_id, trajectory_id, index, born_step, 1.0, tokens, values)
+    return Replay(stored, values, -values)
