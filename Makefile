@@ -35,9 +35,8 @@ test: $(VENV)/.installed-dev tools  ## Run all tests; exgrpo_core must be covere
 		--cov=exgrpo_core --cov-report=term:skip-covered --cov-fail-under=95 $(ARGS)
 	@$(if $(ARGS),true,$(MAKE) test-verl)
 
-# One process: a local Ray at a time, and each wants both cores.
 test-verl: $(VERL_VENV)/.installed-dev  ## Run verl for real on the CPU: part of `make test`, about ten minutes
-	@OMP_NUM_THREADS=1 $(VERL_BIN)/python -m pytest -q -m verl tests/jobs/engines/verl_ray tests/jobs/launchers
+	@OMP_NUM_THREADS=1 $(VERL_BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m verl tests/jobs/engines/verl_ray tests/jobs/launchers
 
 # An environment of its own: with vLLM in it, every process of verl takes seconds longer to start.
 test-verl-vllm:  ## Run verl with its own vLLM rollout on the CPU, some minutes; not part of `make test`
@@ -112,7 +111,7 @@ $(VERL_VENV)/.installed: pyproject.toml $(VERL_PINS) | $(VERL_BIN)/python
 	@touch $@
 
 $(VERL_VENV)/.installed-dev: $(VERL_VENV)/.installed
-	@$(VERL_PIP) install -c $(VERL_PINS) pytest pytest-timeout
+	@$(VERL_PIP) install -c $(VERL_PINS) pytest pytest-timeout pytest-xdist
 	@touch $@
 
 # vLLM looks for a distribution named vllm, whose version tells it that it is built for the CPU.

@@ -162,6 +162,10 @@ class FanOutRecorder:
     def close(self) -> None:
         """Close the recorder and all loggers."""
         self._recorder.close()
+        self.close_loggers()
+
+    def close_loggers(self) -> None:
+        """Close the loggers alone, for whoever lent the recorder."""
         self._each(lambda item: item.close())
         self._loggers = []
 

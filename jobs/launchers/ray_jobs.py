@@ -27,7 +27,8 @@ from jobs.launchers.ray_jobs_rules import (
     plain_command,
 )
 from jobs.run_directory import RunDirectory
-from jobs.verl_specs import RAY_TOKEN_VARIABLE, VerlSpec
+from jobs.specs import TrainSpec
+from jobs.verl_specs import RAY_TOKEN_VARIABLE
 
 PROBE_MODULE = "jobs.launchers.ray_jobs_probe"
 REACH_SECONDS = 15.0
@@ -54,13 +55,14 @@ class RayJobsLauncher:
         self,
         run: RunDirectory,
         attempt: int,
-        spec: VerlSpec,
+        spec: TrainSpec,
         *,
         worker_module: str = WORKER_MODULE,
         term_seconds: float = 30.0,
         pins: Sequence[Pins] | None = None,
     ) -> None:
-        self._spec = spec
+        self._train_spec = spec
+        self._spec = spec.verl
         self._pins = verl_pins() if pins is None else pins
         self._worker_module = worker_module
         self._term_seconds = term_seconds
@@ -69,7 +71,7 @@ class RayJobsLauncher:
         self._run_id = run.run_id
         self.attempt_path = run.attempt_path(attempt).resolve()
         self._token = os.environ.get(RAY_TOKEN_VARIABLE)
-        self._api = RayJobsApi(spec.ray.address or "", self._token)
+        self._api = RayJobsApi(self._spec.ray.address or "", self._token)
 
     @property
     def submission_id(self) -> str:
@@ -115,7 +117,7 @@ class RayJobsLauncher:
         except RayJobsError as error:
             raise LaunchError(str(error)) from None
         check_versions(machines, self._pins)
-        check_size(machines, self._spec)
+        check_size(machines, self._train_spec)
         num_gpus = sum(machine.free_gpus for machine in machines)
         return f"Ray at {self._api.address}: {len(machines)} machines, {num_gpus} free GPUs, storage shared."
 

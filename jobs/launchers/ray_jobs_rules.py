@@ -9,6 +9,7 @@ from typing import Any
 from jobs.engine_environments import Pins
 from jobs.launchers.local import LaunchError
 from jobs.launchers.ray_jobs_api import is_loopback
+from jobs.specs import TrainSpec
 from jobs.verl_specs import RAY_TOKEN_VARIABLE, VerlSpec
 
 CPUS_PER_GPU = 3
@@ -107,20 +108,32 @@ def check_versions(machines: Sequence[Machine], pins: Sequence[Pins]) -> None:
             )
 
 
-def check_size(machines: Sequence[Machine], spec: VerlSpec) -> None:
+def check_size(machines: Sequence[Machine], spec: TrainSpec) -> None:
     """Refuse a cluster that is too small or busy; verl would wait for ever.
 
     Raises:
         LaunchError: Too few of its machines have the GPUs and CPUs that are asked for.
     """
-    num_cpus = CPUS_PER_GPU * spec.gpus_per_node
-    fitting = [machine for machine in machines if machine.free_gpus >= spec.gpus_per_node]
-    fitting = [machine for machine in fitting if machine.free_cpus >= num_cpus]
-    free_cpus = sum(machine.free_cpus for machine in machines)
-    if len(fitting) < spec.num_nodes or free_cpus < CPUS_PER_GPU * spec.num_gpus + OTHER_CPUS:
-        free = ", ".join(f"{machine.free_gpus} and {machine.free_cpus} on {machine.host}" for machine in machines)
-        raise LaunchError(
-            f"verl.num_nodes, verl.gpus_per_node: {spec.num_nodes} x {spec.gpus_per_node} GPUs, {CPUS_PER_GPU} CPUs "
-            f"with each and {OTHER_CPUS} more CPUs are asked for, free are {free}; add machines, wait for other jobs, "
-            "ask for less, or let Ray count more CPUs (`ray start --num-cpus`)."
-        )
+    verl, num_scoring = spec.verl, spec.reward_model.num_gpus if spec.reward_model else 0
+    num_cpus = CPUS_PER_GPU * (verl.num_gpus + num_scoring) + OTHER_CPUS
+    has_cpus = sum(machine.free_cpus for machine in machines) >= num_cpus
+    if has_cpus and any(_has_room(machines, place, verl, num_scoring) for place in range(len(machines))):
+        return
+    free = ", ".join(f"{machine.free_gpus} and {machine.free_cpus} on {machine.host}" for machine in machines)
+    scoring = f" and {num_scoring} on one machine for the reward model" if num_scoring else ""
+    raise LaunchError(
+        f"verl.num_nodes, verl.gpus_per_node: {verl.num_nodes} x {verl.gpus_per_node} GPUs{scoring}, {CPUS_PER_GPU} "
+        f"CPUs with each and {OTHER_CPUS} more CPUs are asked for, free are {free}; add machines, wait for other jobs, "
+        "ask for less, or let Ray count more CPUs (`ray start --num-cpus`)."
+    )
+
+
+def _has_room(machines: Sequence[Machine], scoring: int, verl: VerlSpec, num_scoring: int) -> bool:
+    """Tell whether the policy fits beside a reward model that takes its GPUs from the machine at place `scoring`."""
+    left = [
+        (machine.free_gpus - taken, machine.free_cpus - CPUS_PER_GPU * taken)
+        for place, machine in enumerate(machines)
+        for taken in [num_scoring if place == scoring else 0]
+    ]
+    num_fitting = sum(gpus >= verl.gpus_per_node and cpus >= CPUS_PER_GPU * verl.gpus_per_node for gpus, cpus in left)
+    return min(left[scoring]) >= 0 and num_fitting >= verl.num_nodes

@@ -28,8 +28,8 @@ class Watch(Protocol):
         """Do what is due now; return the outcome once the attempt is over and nothing of it is left."""
         ...
 
-    def close(self) -> None:
-        """Let the attempt go on by itself."""
+    def close(self, patience_seconds: float = 0.0) -> None:
+        """Let the attempt go on by itself; wait so long for what is under way."""
         ...
 
 
@@ -53,5 +53,5 @@ def watch_to_adopt(run: RunDirectory, attempt: int, policy: StopPolicy, local: L
 
 def _ray_watch(run: RunDirectory, attempt: int, policy: StopPolicy, local: LocalLauncher, spec: TrainSpec) -> RayWatch:
     module, patience = local.worker_module, policy.term_seconds
-    launcher = RayJobsLauncher(run, attempt, spec.verl, worker_module=module, term_seconds=patience)
+    launcher = RayJobsLauncher(run, attempt, spec, worker_module=module, term_seconds=patience)
     return RayWatch(run, attempt, policy, launcher)

@@ -22,6 +22,7 @@ from jobs.supervisor.watch import StopPolicy
 logger = logging.getLogger(__name__)
 
 LOOP_SECONDS = 0.5
+_CLOSE_SECONDS = 30.0
 BROKEN_RUN = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
 """What reading files raises that hold something else than this program writes."""
 
@@ -123,6 +124,9 @@ class Supervisor:
         """Give the right back; runs that are under way go on."""
         for watch in self._watches.values():
             watch.close()
+        give_up_at = time.monotonic() + _CLOSE_SECONDS
+        for watch in self._watches.values():
+            watch.close(max(0.0, give_up_at - time.monotonic()))
         self._index.close()
         self._instance.release()
 

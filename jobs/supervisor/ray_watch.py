@@ -25,7 +25,6 @@ _OUTCOME_SECONDS = 10.0
 _STOP_AGAIN_SECONDS = 60.0
 _LOG_BYTES_A_SECOND = 5_000_000
 """Ray hands out whole logs only, so a long one is asked for less often."""
-_CLOSE_SECONDS = 30.0
 _NOT_SUBMITTED = "The supervisor ended before the job was handed to the cluster; resume it."
 _FORGOTTEN = "the cluster does not know the job any more; was it restarted?"
 
@@ -76,12 +75,13 @@ class RayWatch:
             self._thread.start()
         return None
 
-    def close(self) -> None:
-        """Let the attempt go on by itself."""
+    def close(self, patience_seconds: float = 0.0) -> None:
+        """Let the attempt go on by itself; wait so long for what the thread is in."""
         self._is_closed.set()
         if self._thread is not None:
-            self._thread.join(_CLOSE_SECONDS)
-        self._launcher.close()
+            self._thread.join(patience_seconds)
+        if self._thread is None or not self._thread.is_alive():
+            self._launcher.close()
 
     def _work(self) -> None:
         try:
@@ -99,6 +99,9 @@ class RayWatch:
         except (OSError, ValueError, LookupError, TypeError) as error:
             logger.warning("%s cannot be followed: %s", self.run.run_id, error)
             self._is_closed.wait(POLL_SECONDS)
+        finally:
+            if self._is_closed.is_set():
+                self._launcher.close()
 
     def _known(self) -> RayContact:
         contact = read_contact(self._path)

@@ -62,7 +62,7 @@ class AttemptWatch:
         """
         self._worker = self._launcher.start(self.run, self.attempt)
 
-    def close(self) -> None:
+    def close(self, patience_seconds: float = 0.0) -> None:
         """Let the attempt go on by itself."""
 
     def look(self) -> Outcome | None:

@@ -44,11 +44,10 @@ def run_training(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, cont
     try:
         data = open_data(spec)
         config = _compose(spec, run, data)
-        loggers = open_verl_loggers(config)
-        with _open(spec, data, config) as parts, contextlib.ExitStack() as at_end:
-            for own in loggers:
-                at_end.callback(own.close)
-            followed = FanOutRecorder(recorder, loggers) if loggers else recorder
+        with contextlib.ExitStack() as at_end:
+            followed = FanOutRecorder(recorder, open_verl_loggers(config))
+            at_end.callback(followed.close_loggers)
+            parts = at_end.enter_context(_open(spec, data, config))
             return TrainingLoop(spec, run.path, parts, followed, control).run()
     except (EngineError, DataError) as error:
         raise TrainingError(str(error)) from error

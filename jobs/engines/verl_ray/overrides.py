@@ -72,6 +72,7 @@ _AGGREGATIONS = {
 _ACTOR = "actor_rollout_ref.actor"
 _MODEL = "actor_rollout_ref.model"
 _ROLLOUT = "actor_rollout_ref.rollout"
+_REFERENCE = "actor_rollout_ref.ref"
 
 
 def engine_words(spec: TrainSpec) -> list[str]:
@@ -286,6 +287,10 @@ def _cpu_settings(spec: TrainSpec) -> dict[str, Value]:
         f"{_ACTOR}.fsdp_config.dtype": "float32",
         f"+{_ACTOR}.fsdp_config.mixed_precision.param_dtype": "fp32",
         f"+{_ACTOR}.fsdp_config.mixed_precision.reduce_dtype": "fp32",
+        f"{_REFERENCE}.fsdp_config.model_dtype": "fp32",
+        f"{_REFERENCE}.fsdp_config.dtype": "float32",
+        f"+{_REFERENCE}.fsdp_config.mixed_precision.param_dtype": "fp32",
+        f"+{_REFERENCE}.fsdp_config.mixed_precision.reduce_dtype": "fp32",
         f"{_ROLLOUT}.dtype": "float32",
         f"{_ROLLOUT}.enforce_eager": True,
         f"{_ROLLOUT}.free_cache_engine": False,

@@ -2,11 +2,9 @@
 
 import logging
 import os
-import shutil
 import signal
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import ray
@@ -18,6 +16,7 @@ from verl.utils.device import get_device_name
 
 from jobs.engines.errors import EngineError
 from jobs.engines.verl_ray.cpu_platform import PLATFORM_NAME
+from jobs.engines.verl_ray.ray_folder import ray_folder
 from jobs.engines.verl_ray.trainer import ExperienceTrainer
 
 logger = logging.getLogger(__name__)
@@ -72,19 +71,16 @@ def check_verl() -> None:
 def ray_session(config: DictConfig) -> Iterator[None]:
     """Join the cluster that this job was submitted to, or start a Ray of this machine's own and end it afterwards."""
     options = _init_options(config)
-    is_local = CLUSTER_VARIABLE not in os.environ
-    folder = tempfile.mkdtemp(prefix="exgrpo-ray-") if is_local else None
     # Ray puts itself in the place of the worker's signal handlers, by which a stop is asked for.
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        _start(options | ({"_temp_dir": folder} if is_local else {"address": "auto"}))
+    with ExitStack() as at_end:
+        is_local = CLUSTER_VARIABLE not in os.environ
+        place = {"_temp_dir": str(at_end.enter_context(ray_folder()))} if is_local else {"address": "auto"}
+        at_end.callback(ray.shutdown)
+        _start(options | place)
         for number, handler in handlers.items():
             signal.signal(number, handler)
         yield
-    finally:
-        ray.shutdown()
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _start(options: dict[str, Any]) -> None:

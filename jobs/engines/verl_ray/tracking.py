@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from omegaconf import DictConfig, OmegaConf
 from verl.utils.tracking import Tracking
 
+from jobs.engines.errors import EngineError
+
 CONSOLE = "console"
 """verl's default, which the run's own log makes needless."""
 
@@ -27,7 +29,15 @@ class VerlLogger:
 
 
 def open_verl_loggers(config: DictConfig) -> list[VerlLogger]:
-    """Return a logger for all backends that the configuration names beside the console, or none."""
+    """Return a logger for all backends that the configuration names beside the console, or none.
+
+    Raises:
+        EngineError: verl does not know one, or it is not installed.
+    """
     named = config.trainer.logger
     backends = [name for name in ([named] if isinstance(named, str) else named or []) if name != CONSOLE]
-    return [VerlLogger(config, backends)] if backends else []
+    try:
+        return [VerlLogger(config, backends)] if backends else []
+    except (AssertionError, ImportError) as error:
+        known = ", ".join(Tracking.supported_backend)
+        raise EngineError(f"trainer.logger: {error}; expected installed ones of {known}.") from error

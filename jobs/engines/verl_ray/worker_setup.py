@@ -5,6 +5,7 @@ place of verl's own, and makes the process group that verl 0.9.1 cannot make the
 "cpu:gloo,cpu:gloo", which names one device twice.
 """
 
+import importlib
 import os
 
 import torch.distributed
@@ -35,4 +36,5 @@ def load_vllm_replica() -> type[RolloutReplica]:
 
 if get_device_name() == PLATFORM_NAME:
     join_process_group()
+    importlib.import_module("jobs.engines.verl_ray.cpu_engine")
     RolloutReplicaRegistry.register("vllm", load_vllm_replica)

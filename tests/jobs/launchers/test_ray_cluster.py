@@ -116,7 +116,7 @@ def test_cluster_that_is_too_small_is_refused(ray_bench: RayBench, cluster: RayC
 def test_cluster_with_another_verl_is_refused(ray_bench: RayBench, cluster: RayCluster):
     run = ray_bench.run_of(ray_bench.submit(ray_spec(cluster.address)))
     run.claim_attempt(1)
-    launcher = RayJobsLauncher(run, 1, run.spec().verl, pins=[Pins("old", {"verl": "0.1.0"})])
+    launcher = RayJobsLauncher(run, 1, run.spec(), pins=[Pins("old", {"verl": "0.1.0"})])
     with pytest.raises(LaunchError, match=r"verl is .*, not 0\.1\.0"):
         launcher.prepare(lambda: True)
     launcher.close()

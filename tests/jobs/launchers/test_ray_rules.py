@@ -18,7 +18,7 @@ from jobs.launchers.ray_jobs_contact import SILENCE_SECONDS, read_contact, write
 from jobs.launchers.ray_jobs_rules import Machine, check_ray_version, check_size, check_versions, plain_command
 from jobs.run_state import read_state
 from jobs.status import RunStatus
-from jobs.verl_specs import RAY_TOKEN_VARIABLE, RaySpec, VerlSpec
+from jobs.verl_specs import RAY_TOKEN_VARIABLE, RaySpec, RewardModelSpec, VerlSpec
 from tests.jobs.launchers.ray_bench import RayBench, ray_spec
 from tests.jobs.launchers.ray_cluster import free_ports
 
@@ -56,7 +56,7 @@ def make_launcher(bench: RayBench, address: str, **options) -> RayJobsLauncher:
     run_id = bench.submit(ray_spec(address))
     run = bench.run_of(run_id)
     run.claim_attempt(1)
-    return RayJobsLauncher(run, 1, run.spec().verl, **options)
+    return RayJobsLauncher(run, 1, run.spec(), **options)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,8 @@ def test_ray_of_either_constraints_file_is_taken():
         check_ray_version("http://a", "2.61.0", PINS)
 
 
-TWO_MACHINES = VerlSpec(num_nodes=2, gpus_per_node=8)
+TWO_MACHINES = ray_spec(ELSEWHERE).model_copy(update={"verl": VerlSpec(num_nodes=2, gpus_per_node=8)})
+WITH_REWARD_MODEL = TWO_MACHINES.model_copy(update={"reward_model": RewardModelSpec(source="scorer", num_gpus=4)})
 
 
 @pytest.mark.parametrize("machines", [[(8, 64), (8, 64)], [(8, 36), (8, 24)], [(8, 24), (8, 24), (0, 12)]])
@@ -180,6 +181,17 @@ def test_cluster_with_room_for_the_gpus_their_cpus_and_the_other_actors_is_taken
 def test_cluster_without_that_room_is_refused(machines):
     with pytest.raises(LaunchError, match="2 x 8 GPUs, 3 CPUs with each and 12 more CPUs are asked for"):
         check_size([machine(*free) for free in machines], TWO_MACHINES)
+
+
+@pytest.mark.parametrize("machines", [[(8, 36), (8, 24), (4, 12)], [(12, 48), (8, 24)], [(8, 24), (16, 48)]])
+def test_cluster_with_room_for_the_reward_model_too_is_taken(machines):
+    check_size([machine(*free) for free in machines], WITH_REWARD_MODEL)
+
+
+@pytest.mark.parametrize("machines", [[(8, 64), (8, 64)], [(10, 64), (10, 64)], [(8, 36), (8, 24), (4, 11)], []])
+def test_cluster_without_room_for_the_reward_model_is_refused(machines):
+    with pytest.raises(LaunchError, match="2 x 8 GPUs and 4 on one machine for the reward model"):
+        check_size([machine(*free) for free in machines], WITH_REWARD_MODEL)
 
 
 def test_contact_of_a_copied_folder_is_not_believed(ray_bench: RayBench):

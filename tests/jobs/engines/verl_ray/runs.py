@@ -22,7 +22,9 @@ RUN_SECONDS = 1500
 LEAVE_SECONDS = 120
 
 
-def new_run(root: Path, num_ranks: int = 1, experience_ratio: float = 0.5, **changes) -> RunDirectory:
+def new_run(
+    root: Path, num_ranks: int = 1, experience_ratio: float = 0.5, kl_coefficient: float = 0.0, **changes
+) -> RunDirectory:
     content = {
         "engine": "verl",
         "model": {"device": "cpu"},
@@ -35,6 +37,7 @@ def new_run(root: Path, num_ranks: int = 1, experience_ratio: float = 0.5, **cha
             "max_prompt_tokens": 64,
             "max_response_tokens": 64,
             "experience_ratio": experience_ratio,
+            "kl_coefficient": kl_coefficient,
             "start_pass_rate": 0.05,
             "loss_scale": 8.0,
         },

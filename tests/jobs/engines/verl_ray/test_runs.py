@@ -76,13 +76,15 @@ def test_run_appears_in_the_database_like_an_embedded_one(experiential, tmp_path
         database.close()
 
 
-def test_on_policy_run_on_two_ranks(tmp_path):
-    run = new_run(tmp_path, num_ranks=2, experience_ratio=0.0)
+def test_on_policy_run_with_a_kl_penalty_on_two_ranks(tmp_path):
+    run = new_run(tmp_path, num_ranks=2, experience_ratio=0.0, kl_coefficient=0.1)
     assert work(run) == "succeeded"
     metrics = [event["metrics"] for event in steps_of(run).values()]
     assert len(metrics) == NUM_STEPS
     assert all(own["replay/num_replayed"] == own["buffer/num_questions"] == 0 for own in metrics)
     assert all(own["optim/gradient_norm"] > 0.0 for own in metrics)
+    # Until its first update the policy is its own reference, which it leaves from then on.
+    assert 0.0 <= metrics[0]["loss/kl"] < metrics[-1]["loss/kl"]
 
 
 def test_killed_worker_leaves_no_process_behind(tmp_path):

@@ -1,8 +1,10 @@
 import json
+import sys
 import warnings
 
 import pytest
 
+from jobs.engines.errors import EngineError
 from jobs.training.verl_composition import CPU_VARIABLES
 from tests.jobs.engines.verl_ray.engines import tiny_spec
 
@@ -34,3 +36,12 @@ def test_verls_own_loggers_get_the_metrics_and_its_console_is_left_to_the_log(co
     logger.close()
     (file,) = tmp_path.rglob("*.jsonl")
     assert json.loads(file.read_text()) == {"step": 3, "data": {"reward/mean": 0.25}}
+
+
+@pytest.mark.parametrize("name", ["nowhere", "wandb"])
+def test_logger_that_verl_does_not_know_or_that_is_not_installed_is_refused_by_name(config, monkeypatch, name):
+    from jobs.engines.verl_ray.tracking import open_verl_loggers
+
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(EngineError, match=rf"trainer\.logger: .*{name}"):
+        open_verl_loggers(config(f"trainer.logger=[console,{name}]"))

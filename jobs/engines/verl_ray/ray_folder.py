@@ -1,0 +1,35 @@
+"""The folder of a local Ray's sockets and logs: removed with it or, where its worker was killed, by the next one."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from jobs.file_lock import FileLock, is_locked
+
+PREFIX = "exgrpo-ray-"
+LOCK_FILE = "owner.lock"
+
+
+@contextmanager
+def ray_folder() -> Iterator[Path]:
+    """Give a new folder, and remove it afterwards together with those whose owners are dead."""
+    parent = Path(tempfile.gettempdir())
+    _remove_left(parent)
+    hidden = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=parent))
+    lock = FileLock(hidden / LOCK_FILE)
+    lock.acquire()
+    folder = hidden.rename(parent / hidden.name[1:])  # under its name it is never without the lock
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        lock.release()
+
+
+def _remove_left(parent: Path) -> None:
+    for folder in parent.glob(f"{PREFIX}*"):
+        with suppress(OSError):  # another user's
+            if (folder / LOCK_FILE).exists() and not is_locked(folder / LOCK_FILE):
+                shutil.rmtree(folder)
