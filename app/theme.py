@@ -25,6 +25,18 @@ class Palette:
     """Limits, maxima, trouble."""
     muted: str
     """Context: secondary curves."""
+    valid: str
+    """Chains of thought that hold."""
+    invalid: str
+    """Chains of thought that do not, though the answer is right."""
+    with_code: str
+    """Trajectories with code."""
+    easy: str
+    """Questions by how often they are solved; the three stand in order of lightness."""
+    medium: str
+    """Between easy and hard."""
+    hard: str
+    """Seldom solved."""
     grid: str
     """Grid lines of charts."""
     text: str
@@ -42,6 +54,12 @@ LIGHT = Palette(
     retired="#AA4499",
     warning="#B8860B",
     muted="#8A94A6",
+    valid="#1B6CA8",
+    invalid="#C8553D",
+    with_code="#8A4FBF",
+    easy="#6FBF9B",
+    medium="#2F86A6",
+    hard="#3A3178",
     grid="rgba(100, 116, 139, 0.18)",
     text="#334155",
     empty_cell="#EEF3F8",
@@ -54,6 +72,12 @@ DARK = Palette(
     retired="#DDA0D0",
     warning="#E6B422",
     muted="#8593A8",
+    valid="#6DB3E8",
+    invalid="#F0917B",
+    with_code="#C79BF2",
+    easy="#4E9C86",
+    medium="#6CC3D9",
+    hard="#EAD9FF",
     grid="rgba(148, 163, 184, 0.16)",
     text="#CBD5E1",
     empty_cell="#1B2635",

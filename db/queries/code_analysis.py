@@ -5,11 +5,12 @@ import math
 from sqlalchemy import func, select
 
 from db import models
-from db.analysis_rows import ALL, CodeLine, Difficulty, EntropyPoint, EntropyPoints, RuleCount
+from db.analysis_rows import ALL, CodeLine, Difficulty, EntropyPoint, EntropyPoints, RuleCount, RuleHit
 from db.queries.verdicts import difficulty_column, judged_trajectories
 from db.session import Database
 
 MAX_POINTS = 20_000
+SNIPPET_CHARACTERS = 200
 _Sums = tuple[float, ...]
 
 
@@ -72,6 +73,38 @@ def rule_counts(database: Database, run_id: str) -> list[RuleCount]:
             .order_by(own.c.code_rules, own.c.has_python_block)
         )
         return [RuleCount(*row) for row in connection.execute(query)]
+
+
+def list_rule_hits(
+    database: Database, run_id: str, rule_bit: int | None, *, before: int | None = None, limit: int = 50
+) -> list[RuleHit]:
+    """Return a page of trajectories that fit a rule, newest first; without a bit those with a Python block.
+
+    Raises:
+        UnknownRunError: There is no such run.
+    """
+    own, texts = models.trajectories, models.trajectory_texts
+    with database.read() as connection:
+        judged = judged_trajectories(connection, run_id, None)
+        query = (
+            select(
+                own.c.trajectory_key,
+                own.c.trajectory_id,
+                own.c.step,
+                own.c.question_index,
+                (own.c.reward >= 1.0).label("is_correct"),
+                judged.verdict,
+                own.c.mean_entropy,
+                func.substr(texts.c.text, 1, SNIPPET_CHARACTERS),
+            )
+            .select_from(judged.source.join(texts, texts.c.trajectory_key == own.c.trajectory_key))
+            .where(*judged.conditions)
+            .order_by(own.c.trajectory_key.desc())
+            .limit(limit)
+        )
+        fits = own.c.has_python_block if rule_bit is None else own.c.code_rules.bitwise_and(rule_bit) != 0
+        query = query.where(fits) if before is None else query.where(fits, own.c.trajectory_key < before)
+        return [RuleHit(*row[:7], " ".join(row[7].split())) for row in connection.execute(query)]
 
 
 def entropy_points(

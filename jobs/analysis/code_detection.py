@@ -4,7 +4,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from db.analysis_rows import RuleCount
 from jobs.analysis.code_blocks import has_python_block
+from jobs.analysis.code_marks import bits_to_rules
 from jobs.analysis.code_rules import CODE_RULES, find_rules
 
 
@@ -53,10 +55,29 @@ def detect_code(text: str) -> CodeFindings:
 def tabulate_rules(texts: Iterable[str]) -> RuleTable:
     """Return how many texts fit each rule, any rule, and the parser-based check."""
     findings = [detect_code(text) for text in texts]
-    num_texts = len(findings)
-    counts = Counter(rule_id for found in findings for rule_id in found.rule_ids)
-    num_any = sum(found.has_code for found in findings)
-    num_blocks = sum(found.has_python_block for found in findings)
+    return _table((found.rule_ids, found.has_python_block, 1) for found in findings)
+
+
+def tabulate_counts(counts: Iterable[RuleCount], *, only_correct: bool = False) -> RuleTable:
+    """Return the same of a run's trajectories by what the database keeps of them, or of its correct ones only."""
+    return _table(
+        (
+            bits_to_rules(row.code_rules),
+            row.has_python_block,
+            row.num_correct if only_correct else row.num_trajectories,
+        )
+        for row in counts
+    )
+
+
+def _table(findings: Iterable[tuple[tuple[str, ...], bool, int]]) -> RuleTable:
+    counts: Counter[str] = Counter()
+    num_texts = num_any = num_blocks = 0
+    for rule_ids, is_block, count in findings:
+        num_texts += count
+        num_any += count if rule_ids else 0
+        num_blocks += count if is_block else 0
+        counts.update(dict.fromkeys(rule_ids, count))
 
     def rate(count: int) -> float:
         return count / num_texts if num_texts else 0.0

@@ -3,9 +3,9 @@ import math
 import pytest
 
 from db.analysis_rows import Difficulty, difficulty_of
-from db.queries.code_analysis import code_lines, entropy_points, group_rates, rule_counts
+from db.queries.code_analysis import code_lines, entropy_points, group_rates, list_rule_hits, rule_counts
 from db.queries.run_lookup import UnknownRunError
-from jobs.analysis.code_marks import bits_to_rules
+from jobs.analysis.code_marks import bits_to_rules, rules_to_bits
 from tests.db.recorded_chains import Response, Step, record_steps
 from tests.db.recorded_runs import take_in
 from tests.db.test_judging import job_of_votes, take_in_job
@@ -84,6 +84,17 @@ def test_rules_and_parser_are_counted_by_what_texts_hold(database, tmp_path):
     assert found["R1", "R7"].has_python_block
     assert found["R1", "R7"].num_correct == 0
     assert found[()].num_trajectories == 1
+
+
+def test_the_trajectories_of_a_rule_and_of_the_parser_are_listed_newest_first(database, tmp_path):
+    group = [Response(has_code=True), Response(), Response(has_code=None, text="print(3)", is_valid=True)]
+    take_in(database, record_steps(tmp_path, [Step({0: group})]))
+    found = list_rule_hits(database, "trained", rules_to_bits(["R7"]))
+    assert [(row.trajectory_id, row.is_valid) for row in found] == [(2, True), (0, None)]
+    assert found[1].snippet == "```python print(9) ``` \\boxed{9}"
+    assert list_rule_hits(database, "trained", rules_to_bits(["R7"]), before=found[0].trajectory_key) == found[1:]
+    assert [row.trajectory_id for row in list_rule_hits(database, "trained", None)] == [0]
+    assert list_rule_hits(database, "trained", rules_to_bits(["R12"])) == []
 
 
 def test_a_long_run_gives_an_even_part_of_its_points(database, tmp_path):
