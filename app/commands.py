@@ -1,8 +1,11 @@
 """The only way from a page to running things: what is done to runs, and checking what a form holds."""
 
 from app import settings
-from jobs import commands
+from db.case_rows import SavedCase
+from jobs import annotating, commands
 from jobs.commands import CommandError
+from jobs.judge_specs import parse_judge_spec
+from jobs.judging.submission import submit_judge as queue_judge
 from jobs.local_sources import with_absolute_sources
 from jobs.run_directory import RunDirectory, RunDirectoryError
 from jobs.specs import SpecError, TrainSpec, load_preset, parse_spec, preset_names
@@ -22,10 +25,13 @@ __all__ = [
     "check",
     "clone",
     "load_preset",
+    "mark_case",
     "preset_names",
     "resume",
+    "set_verdict",
     "stop",
     "submit",
+    "submit_judge",
     "token_data",
 ]
 
@@ -69,6 +75,29 @@ def branch(run_id: str, step: int, num_steps: int) -> str:
 def archive(run_id: str, is_archived: bool) -> None:
     """Hide a run from the list, or show it again."""
     commands.archive(settings.current().runs_root, run_id, is_archived)
+
+
+def submit_judge(content: dict[str, object]) -> str:
+    """Queue a judge's job as a form describes it and return its id.
+
+    Raises:
+        SpecError: A wrong field, or a run that this judge cannot judge.
+        CommandError: There is no such run, or its folder cannot be written.
+    """
+    try:
+        return queue_judge(settings.current().runs_root, parse_judge_spec(content, "form"))
+    except RunDirectoryError as error:
+        raise CommandError(str(error)) from None
+
+
+def mark_case(case_set: str, case: SavedCase, is_kept: bool = True) -> None:
+    """Put a case into a named set, or take it out."""
+    annotating.mark_case(settings.current().runs_root, case_set, case, is_kept)
+
+
+def set_verdict(run_id: str, attempt: int, trajectory_id: int, is_valid: bool | None) -> None:
+    """Say whether a chain of thought is valid, over what any judge says; None takes that back."""
+    annotating.set_verdict(settings.current().runs_root, run_id, attempt, trajectory_id, is_valid)
 
 
 def token_data(

@@ -1,4 +1,4 @@
-"""What the workbench computes about chains of thought from plain rows: rule tables, AUC, calibration, the paper's table.
+"""What is computed of chains of thought from plain rows: rule tables, AUC, calibration, the table of the paper.
 
 Nothing here reads the database or runs anything; `app.queries` gives the rows.
 """
