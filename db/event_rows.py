@@ -12,6 +12,7 @@ from sqlalchemy import Table
 from db import models
 from db.benchmark_rows import disputed_rows, score_rows
 from db.judge_rows import judge_vote_row
+from db.trajectory_blocks import INSERTED, pack_facts, pack_ids
 
 Row = dict[str, Any]
 
@@ -104,11 +105,21 @@ class RowCollector:
         self._add_buffer(event)
         for selection in event["selections"]:
             self._add_selection(selection)
+        self._add_block(event)
         rates = _group_rates(event["trajectories"])
         for trajectory in event["trajectories"]:
             self._add_trajectory(trajectory, rates[trajectory["group_position"]], event["file"])
         for replay in event["replays"]:
             self._add_replay(replay, event["file"])
+
+    def _add_block(self, event: Mapping[str, Any]) -> None:
+        stored = [change for change in event["buffer_events"] if change[0] == INSERTED]
+        buckets = {trajectory_id: bucket for _, _, trajectory_id, _, bucket in stored}
+        row = {
+            "facts": pack_facts(event["trajectories"], buckets),
+            "replayed": pack_ids(replay["trajectory_id"] for replay in event["replays"]),
+        }
+        self._put(models.trajectory_blocks, self._place | row)
 
     def _add_buffer(self, event: Mapping[str, Any]) -> None:
         for bucket, num_questions, probability, num_drawn, deficit in event["buckets"]:

@@ -11,6 +11,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -157,6 +158,18 @@ trajectory_texts = Table(
     Index("trajectory_texts_by_run", "run_key"),
 )
 """Texts stand apart so that lists need not read them; `facets` holds `run<run_key>`, a term to search within a run."""
+
+trajectory_blocks = Table(
+    "trajectory_blocks",
+    metadata,
+    _run_key(),
+    _key("step"),
+    _key("attempt"),
+    _is_superseded(),
+    Column("replayed", LargeBinary, nullable=False),
+    Column("facts", LargeBinary, nullable=False),
+)
+"""What lists filter by, of all trajectories of a step in one packed row; `db.trajectory_blocks` says how."""
 
 replays = Table(
     "replays",
@@ -314,6 +327,7 @@ STEP_TABLES = (
     steps,
     metrics,
     trajectories,
+    trajectory_blocks,
     replays,
     buffer_changes,
     selections,

@@ -40,6 +40,8 @@ class RunRow:
     """What kind of job: train, or eval and others, which have no steps and no method of their own."""
     is_archived: bool = False
     """Whether a user hid it from the list."""
+    is_synthetic: bool = False
+    """Whether `exgrpo seed-demo` made it up."""
 
 
 @dataclass(frozen=True, slots=True)

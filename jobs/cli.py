@@ -10,6 +10,7 @@ from jobs import (
     cli_machine,
     cli_runs,
     cli_scores,
+    cli_seed,
     cli_study,
     cli_train,
     cli_up,
@@ -46,6 +47,7 @@ app.command("archive")(cli_runs.archive)
 app.command("import")(cli_data.import_)
 app.command("adopt")(cli_data.adopt)
 app.command("export")(cli_data.export)
+app.command("seed-demo")(cli_seed.seed_demo)
 app.command("doctor")(cli_machine.doctor)
 database_app.command("upgrade")(cli_data.upgrade)
 database_app.command("rebuild")(cli_data.rebuild)

@@ -1,9 +1,11 @@
-"""Curves: metrics by step, down-sampled in SQL, and evaluations."""
+"""Curves: metrics by step, thinned out with their extremes kept, and evaluations."""
 
 import math
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, and_, func, or_, select
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import Connection, Double, and_, func, or_, select, type_coerce
 
 from db import models
 from db.queries.run_lookup import find_run_key
@@ -14,20 +16,30 @@ from db.session import Database
 def metric_series(
     database: Database, run_id: str, keys: Sequence[str], max_points: int = 1000
 ) -> dict[str, list[MetricPoint]]:
-    """Return about `max_points` recorded values of each metric, evenly spread over the steps, the newest always.
+    """Return at most `max_points` recorded values of each metric: of each stretch of steps the lowest and the highest.
 
-    Values are picked, never averaged. A metric that was never recorded has no points.
+    The first and the newest value are always there. A metric that was never recorded has no points.
     """
     with database.read() as connection:
         run_key = find_run_key(connection, run_id)
         if run_key is None:
             return {key: [] for key in keys}
-        return {key: _series(connection, run_key, key, max_points) for key in keys}
+        return {key: _thinned_series(connection, run_key, key, max_points) for key in keys}
 
 
 def read_series(connection: Connection, run_key: int, key: str, max_points: int) -> list[MetricPoint]:
-    """Return one metric of one run inside a transaction that is under way."""
-    return _series(connection, run_key, key, max_points)
+    """Return about `max_points` values of a metric, evenly spread over the steps, the newest always."""
+    metrics = models.metrics
+    is_wanted = and_(metrics.c.run_key == run_key, metrics.c.key == key, ~metrics.c.is_superseded)
+    span = select(func.count(), func.min(metrics.c.step), func.max(metrics.c.step)).where(is_wanted)
+    count, first, last = connection.execute(span).one()
+    if not count:
+        return []
+    stride = 1 if count <= max_points else math.ceil((last - first + 1) / max_points)
+    query = select(metrics.c.step, metrics.c.value).where(is_wanted).order_by(metrics.c.step)
+    if stride > 1:
+        query = query.where(or_(metrics.c.step % stride == 0, metrics.c.step == last))
+    return [MetricPoint(step, value) for step, value in connection.execute(query)]
 
 
 def last_metrics(database: Database, run_id: str) -> dict[str, float]:
@@ -73,15 +85,31 @@ def list_evaluations(database: Database, run_id: str) -> list[EvaluationRow]:
     return list(newest.values())
 
 
-def _series(connection: Connection, run_key: int, key: str, max_points: int) -> list[MetricPoint]:
+def _thinned_series(connection: Connection, run_key: int, key: str, max_points: int) -> list[MetricPoint]:
     metrics = models.metrics
-    is_wanted = and_(metrics.c.run_key == run_key, metrics.c.key == key, ~metrics.c.is_superseded)
-    span = select(func.count(), func.min(metrics.c.step), func.max(metrics.c.step)).where(is_wanted)
-    count, first, last = connection.execute(span).one()
-    if not count:
+    # As they lie in the database: a look at each value in Python would take as long as reading it.
+    query = (
+        select(metrics.c.step, type_coerce(metrics.c.value, Double))
+        .where(metrics.c.run_key == run_key, metrics.c.key == key, ~metrics.c.is_superseded)
+        .order_by(metrics.c.step)
+    )
+    rows = [tuple(row) for row in connection.execute(query)]
+    if not rows:
         return []
-    stride = 1 if count <= max_points else math.ceil((last - first + 1) / max_points)
-    query = select(metrics.c.step, metrics.c.value).where(is_wanted).order_by(metrics.c.step)
-    if stride > 1:
-        query = query.where(or_(metrics.c.step % stride == 0, metrics.c.step == last))
-    return [MetricPoint(step, value) for step, value in connection.execute(query)]
+    table = np.array(rows, dtype=np.float64)
+    if len(table) > max_points:
+        table = table[_extremes(table, max_points)]
+    return [MetricPoint(int(step), value) for step, value in table.tolist()]
+
+
+def _extremes(table: npt.NDArray[np.float64], max_points: int) -> npt.NDArray[np.intp]:
+    """Return the rows (step, value) to keep: both ends, and the lowest and highest value of each stretch of steps."""
+    steps, values = table.T
+    num_stretches = max(1, max_points // 2 - 1)
+    stretches = ((steps - steps[0]) * num_stretches / (steps[-1] - steps[0] + 1)).astype(np.int64)
+    # NaN goes to the end of its stretch, and counts as highest only where there is nothing else.
+    order = np.lexsort((values, np.isnan(values), stretches))
+    ordered, is_number = stretches[order], ~np.isnan(values[order])
+    is_first = np.diff(ordered, prepend=-1) > 0
+    is_last_number = is_number & (np.append(ordered[1:] != ordered[:-1], True) | ~np.append(is_number[1:], False))
+    return np.unique(np.concatenate([order[is_first | is_last_number], [0, len(table) - 1]]))

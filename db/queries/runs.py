@@ -144,6 +144,7 @@ def _run_row(row: RowMapping, tags: tuple[str, ...]) -> RunRow:
         parent_run_id=row["parent_run_id"],
         kind=spec.get("kind", "train"),
         is_archived=row["is_archived"],
+        is_synthetic=spec.get("is_synthetic", False),
     )
 
 

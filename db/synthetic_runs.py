@@ -1,0 +1,208 @@
+"""Many made-up runs out of one recorded run, for trying pages and measuring them at scale.
+
+Metrics follow the recorded run's, stretched over the asked number of steps and varied from run to run. Trajectories are
+copies of the recorded ones, one after the other, each with questions of its own: buckets, selections, replays and
+lineages hang together as they were recorded. Their texts go on with made-up sentences. Equal arguments give equal rows.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Table, insert, text
+
+from db import models
+from db.bulk_load import BulkLoad, bulk_load
+from db.queries.run_lookup import find_run_key, require_run_key
+from db.session import Database
+from db.synthetic_text import sentences
+from db.synthetic_trajectories import Copy, copy_trajectories, plan_copies
+from db.trajectory_blocks import make_blocks
+
+SYNTHETIC = "synthetic"
+"""Tag of such runs, and how their names begin."""
+_RUNS_IN_ONE_GO = 25
+_FIRST_BIRTH = datetime(2026, 1, 1, tzinfo=UTC)
+_ENDS = ("succeeded",) * 7 + ("stopped", "failed", "lost")
+_STRETCHED = (models.steps, models.evaluations)
+
+
+class SyntheticRunsError(ValueError):
+    """The database cannot be filled; one sentence why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticSize:
+    """How much to make; seven tenths of the trajectories are the first run's."""
+
+    num_runs: int
+    num_steps: int
+    num_trajectories: int
+
+
+def add_synthetic_runs(
+    database: Database, template_run_id: str, size: SyntheticSize, tell: Callable[[str], None]
+) -> None:
+    """Add runs made out of a recorded one; `tell` hears how far it got.
+
+    Raises:
+        UnknownRunError: There is no such recorded run.
+        SyntheticRunsError: The database holds made-up runs already, or the recorded run has no trajectories.
+    """
+    with bulk_load(database) as load:
+        with load.filling(()) as connection:
+            if find_run_key(connection, _run_id(1)) is not None:
+                raise SyntheticRunsError("The database holds synthetic runs already; `exgrpo db rebuild` removes them.")
+            template = require_run_key(connection, template_run_id)
+            keys = _add_runs(connection, template, size)
+            _make_stretch(connection, template, size.num_steps)
+            copies = _plan(connection, template, keys, size)
+        tell(f"{size.num_runs:,} runs.")
+        _add_metrics(load, keys, tell)
+        with load.filling(_STRETCHED):
+            _add_other_rows(connection, template, keys)
+        copy_trajectories(load, template, copies, size.num_steps)
+        tell("Trajectories.")
+        with load.filling([models.trajectory_blocks]):
+            make_blocks(connection, sorted({copy.run_key for copy in copies}))
+        with load.filling(()):
+            connection.exec_driver_sql("PRAGMA analysis_limit = 1000" if load.is_sqlite else "SELECT 1")
+            connection.exec_driver_sql("ANALYZE")
+
+
+def _run_id(number: int) -> str:
+    return f"{SYNTHETIC}-{number:05d}"
+
+
+def _add_runs(connection: Connection, template: int, size: SyntheticSize) -> list[int]:
+    """Add the runs, their attempts and tags, and return their keys."""
+    runs = models.runs
+    origin = connection.execute(runs.select().where(runs.c.run_key == template)).mappings().one()
+    rows = [_run_row(origin, number, size.num_steps) for number in range(1, size.num_runs + 1)]
+    connection.execute(insert(runs), rows)
+    made = text("SELECT run_key FROM runs WHERE run_id LIKE :pattern ORDER BY run_id")
+    keys = list(connection.scalars(made, {"pattern": f"{SYNTHETIC}-%"}))
+    attempts = [
+        {"run_key": key, "attempt": 1, **{name: row[name] for name in ("started_at", "ended_at", "status")}}
+        for key, row in zip(keys, rows, strict=True)
+    ]
+    connection.execute(insert(models.attempts), attempts)
+    connection.execute(insert(models.tags), [{"run_key": key, "tag": SYNTHETIC} for key in keys])
+    return keys
+
+
+def _run_row(origin: Any, number: int, num_steps: int) -> dict[str, Any]:  # noqa: ANN401 - a row of the driver
+    status = _ENDS[number % len(_ENDS)]
+    born = _FIRST_BIRTH + timedelta(minutes=37 * number)
+    spec = json.loads(json.dumps(origin["spec"])) | {"num_steps": num_steps, "is_synthetic": True}
+    if number % 3 == 0:
+        spec["algorithm"] = spec.get("algorithm", {}) | {"experience_ratio": 0.0}
+    share = _share_kept(number)
+    summary = dict(origin["summary"])
+    summary["pass_at_1_curve"] = [share * value for value in summary.get("pass_at_1_curve", [])]
+    for name in ("last_pass_at_1", "last_avg_at_n"):
+        summary[name] = share * summary[name] if summary.get(name) is not None else None
+    return {
+        "run_id": _run_id(number),
+        "name": f"{SYNTHETIC} {number:05d}",
+        "status": status,
+        "status_reason": "" if status == "succeeded" else f"{SYNTHETIC}: made up",
+        "spec": spec,
+        "created_at": born,
+        "started_at": born,
+        "ended_at": born + timedelta(hours=3),
+        "last_event_at": born + timedelta(hours=3),
+        "attempt": 1,
+        "step": num_steps,
+        "summary": summary,
+    }
+
+
+def _share_kept(number: int) -> float:
+    """Return what part of the recorded scores a run reaches, 0.7 to 1."""
+    return 1.0 - 0.3 * (number * 7919 % 1009) / 1009
+
+
+def _make_stretch(connection: Connection, template: int, num_steps: int) -> None:
+    """Make the temporary table that says which recorded step stands for each step."""
+    last = connection.scalar(
+        text("SELECT max(step) FROM steps WHERE run_key = :run AND NOT is_superseded"), {"run": template}
+    )
+    if not last:
+        raise SyntheticRunsError("The recorded run has no steps; name one that was trained.")
+    connection.exec_driver_sql("CREATE TEMPORARY TABLE stretch (step INTEGER PRIMARY KEY, recorded INTEGER)")
+    rows = [{"step": step, "recorded": 1 + (step - 1) * last // num_steps} for step in range(1, num_steps + 1)]
+    connection.execute(text("INSERT INTO stretch VALUES (:step, :recorded)"), rows)
+    connection.execute(
+        text(
+            "CREATE TEMPORARY TABLE stretched AS SELECT m.key, s.step, m.value"
+            " FROM metrics AS m JOIN stretch AS s ON s.recorded = m.step"
+            f" WHERE m.run_key = {int(template)} AND NOT m.is_superseded ORDER BY m.key, s.step"
+        )
+    )
+    connection.exec_driver_sql("CREATE TEMPORARY TABLE sentences (number INTEGER PRIMARY KEY, sentence TEXT)")
+    made = [{"number": number, "sentence": sentence} for number, sentence in enumerate(sentences())]
+    connection.execute(text("INSERT INTO sentences VALUES (:number, :sentence)"), made)
+
+
+def _add_metrics(load: BulkLoad, keys: Sequence[int], tell: Callable[[str], None]) -> None:
+    """Add every run's metrics, up to three tenths below the recorded values, differently in each step."""
+    # The nested loops give rows in the order of SQLite's primary key, so that they are appended and not sorted.
+    statement = text(
+        "INSERT INTO metrics (run_key, key, step, attempt, value, is_superseded)"
+        " SELECT r.run_key, m.key, m.step, 1,"
+        " m.value * (1 - 0.15 * (((r.run_key * 7919) % 1009) + ((m.step * 6151 + r.run_key * 3571) % 1013)) / 1011.0),"
+        " FALSE FROM (SELECT run_key FROM runs WHERE run_key BETWEEN :first AND :last) AS r CROSS JOIN stretched AS m"
+    )
+    if not load.is_sqlite:
+        with load.filling([models.metrics]) as connection:
+            for part in _parts(keys):
+                connection.execute(statement, {"first": part[0], "last": part[-1]})
+        tell(f"{len(keys):,} runs with metrics.")
+        return
+    for part in _parts(keys):
+        with load.filling([models.metrics]) as connection:
+            connection.execute(statement, {"first": part[0], "last": part[-1]})
+        tell(f"{part[-1] - keys[0] + 1:,} runs with metrics.")
+
+
+def _parts(keys: Sequence[int]) -> Iterator[Sequence[int]]:
+    for start in range(0, len(keys), _RUNS_IN_ONE_GO):
+        yield keys[start : start + _RUNS_IN_ONE_GO]
+
+
+def _add_other_rows(connection: Connection, template: int, keys: Sequence[int]) -> None:
+    """Add steps and evaluations of every run."""
+    span = {"template": template, "first": keys[0], "last": keys[-1]}
+    _copy(connection, models.steps, {"step": "s.step"}, "JOIN stretch AS s ON s.recorded = o.step", span)
+    scores = {"avg_at_n": "o.avg_at_n * (1.0 - 0.3 * ((r.run_key * 7919) % 1009) / 1009.0)", "step": "s.step"}
+    ends = "JOIN (SELECT recorded, max(step) AS step FROM stretch GROUP BY recorded) AS s ON s.recorded = o.step"
+    _copy(connection, models.evaluations, scores, ends, span)
+
+
+def _copy(connection: Connection, table: Table, changed: dict[str, str], join: str, span: dict[str, int]) -> None:
+    """Give each run the template's rows of a table, with some columns changed."""
+    values = {column.name: f"o.{column.name}" for column in table.columns} | {"run_key": "r.run_key", "attempt": "1"}
+    values |= changed
+    statement = (
+        f"INSERT INTO {table.name} ({', '.join(values)}) SELECT {', '.join(values.values())}"
+        f" FROM (SELECT run_key FROM runs WHERE run_key BETWEEN :first AND :last) AS r CROSS JOIN {table.name} AS o"
+        f" {join} WHERE o.run_key = :template AND NOT o.is_superseded"
+    )
+    connection.execute(text(statement), span)
+
+
+def _plan(connection: Connection, template: int, keys: Sequence[int], size: SyntheticSize) -> list[Copy]:
+    found = connection.execute(
+        text(
+            "SELECT count(*) AS num, max(step) AS last_step FROM trajectories"
+            " WHERE run_key = :run AND NOT is_superseded"
+        ),
+        {"run": template},
+    ).one()
+    if not found.num:
+        raise SyntheticRunsError("The recorded run has no trajectories; name one that was trained.")
+    num_copies = max(1, round(size.num_trajectories / found.num))
+    return plan_copies(keys, num_copies, max(1, -(-size.num_steps // found.last_step)))
