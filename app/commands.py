@@ -1,11 +1,10 @@
 """The only way from a page to running things: what is done to runs, and checking what a form holds."""
 
 from app import settings
-from db.case_rows import SavedCase
-from jobs import annotating, commands
+from jobs import commands
 from jobs.commands import CommandError
-from jobs.judge_specs import parse_judge_spec
-from jobs.judging.submission import submit_judge as queue_judge
+from jobs.gpus import Gpu, list_gpus
+from jobs.job_progress import job_progress as read_job_progress
 from jobs.local_sources import with_absolute_sources
 from jobs.run_directory import RunDirectory, RunDirectoryError
 from jobs.specs import SpecError, TrainSpec, load_preset, parse_spec, preset_names
@@ -17,6 +16,7 @@ __all__ = [
     "ENDED",
     "RESUMABLE",
     "CommandError",
+    "Gpu",
     "RunStatus",
     "SpecError",
     "TrainSpec",
@@ -24,14 +24,15 @@ __all__ = [
     "branch",
     "check",
     "clone",
+    "job_progress",
+    "list_gpus",
     "load_preset",
-    "mark_case",
+    "note",
     "preset_names",
     "resume",
-    "set_verdict",
     "stop",
     "submit",
-    "submit_judge",
+    "tag",
     "token_data",
 ]
 
@@ -77,27 +78,22 @@ def archive(run_id: str, is_archived: bool) -> None:
     commands.archive(settings.current().runs_root, run_id, is_archived)
 
 
-def submit_judge(content: dict[str, object]) -> str:
-    """Queue a judge's job as a form describes it and return its id.
+def tag(run_id: str, name: str, is_set: bool = True) -> None:
+    """Give a run a tag, or take it away."""
+    commands.tag(settings.current().runs_root, run_id, name, is_set)
 
-    Raises:
-        SpecError: A wrong field, or a run that this judge cannot judge.
-        CommandError: There is no such run, or its folder cannot be written.
-    """
+
+def note(run_id: str, text: str) -> None:
+    """Add a note to a run."""
+    commands.note(settings.current().runs_root, run_id, text)
+
+
+def job_progress(run_id: str) -> tuple[int, int] | None:
+    """Return how many steps, questions or votes of how many are in, None before they are counted."""
     try:
-        return queue_judge(settings.current().runs_root, parse_judge_spec(content, "form"))
-    except RunDirectoryError as error:
-        raise CommandError(str(error)) from None
-
-
-def mark_case(case_set: str, case: SavedCase, is_kept: bool = True) -> None:
-    """Put a case into a named set, or take it out."""
-    annotating.mark_case(settings.current().runs_root, case_set, case, is_kept)
-
-
-def set_verdict(run_id: str, attempt: int, trajectory_id: int, is_valid: bool | None) -> None:
-    """Say whether a chain of thought is valid, over what any judge says; None takes that back."""
-    annotating.set_verdict(settings.current().runs_root, run_id, attempt, trajectory_id, is_valid)
+        return read_job_progress(RunDirectory.open(settings.current().runs_root, run_id))
+    except RunDirectoryError:
+        return None
 
 
 def token_data(

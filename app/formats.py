@@ -79,6 +79,11 @@ def inert(text: str) -> str:
     return "".join(_visible(character) for character in text)
 
 
+def literal(text: str) -> str:
+    """Return text for a place that reads Markdown, such as a label or a caption, so that it is shown as it is."""
+    return "".join(f"\\{mark}" if mark in r"\`*_{}[]<>#|$:~" else mark for mark in inert(text))
+
+
 def _visible(character: str) -> str:
     if character in "\n\t" or unicodedata.category(character) not in {"Cc", "Cf", "Cs"}:
         return character

@@ -22,6 +22,7 @@ page = st.navigation(
             st.Page("app_pages/runs.py", title="Runs", icon=":material/list_alt:", default=True),
             st.Page("app_pages/new_run.py", title="New run", icon=":material/add_circle:"),
             st.Page("app_pages/run.py", title="Run", icon=":material/monitoring:"),
+            st.Page("app_pages/compare.py", title="Compare", icon=":material/compare_arrows:"),
         ],
         "Experience": [
             st.Page("app_pages/replay_buffer.py", title="Replay buffer", icon=":material/replay:"),

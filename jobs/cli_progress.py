@@ -1,6 +1,5 @@
 """A run's progress on a terminal: bar, step, time left, Pass@1, buffer and retired questions."""
 
-import json
 import time
 from pathlib import Path
 from types import TracebackType
@@ -11,11 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from db.shown_names import BATCH_PASS_RATE
 from jobs.commands import open_run
 from jobs.following import RunFollower
-from jobs.judge_specs import JudgeSpec
-from jobs.judging.plan import read_plan
-from jobs.run_directory import RunDirectory
+from jobs.job_progress import count_pieces
 from jobs.run_state import RunState
-from jobs.specs import TrainSpec
 
 METRICS_SECONDS = 1.0
 
@@ -59,20 +55,6 @@ class RunProgress:
         if self._console.is_terminal and time.monotonic() >= self._metrics_at:
             self._metrics_at = time.monotonic() + METRICS_SECONDS
             self._progress.update(self._task, figures=_figures(follower.metrics()))
-
-
-def count_pieces(run: RunDirectory) -> int | None:
-    """Return how many pieces of work a job has, steps or questions; None while that is not known."""
-    spec = run.job_spec()
-    if isinstance(spec, TrainSpec):
-        return spec.num_steps
-    if isinstance(spec, JudgeSpec):
-        return read_plan(run)
-    try:
-        plan = json.loads((run.path / "evaluation" / "plan.json").read_text(encoding="utf-8"))
-        return sum(int(count) for count in plan["num_questions"].values())
-    except (OSError, ValueError, KeyError, AttributeError):
-        return None
 
 
 def _figures(metrics: dict[str, float]) -> str:

@@ -13,10 +13,10 @@ INTERVAL_FACTOR = 1.96
 """Half a 95% interval in standard errors."""
 HEALTH_SENTENCES = {
     "no_reward": "no reward in the last 20 steps",
-    "empty_buffer": "the buffer stays empty",
+    "empty_buffer": "the buffer holds no question, though questions are left to collect",
     "entropy_collapse": "the policy's entropy has collapsed",
     "not_finite": "a step had numbers that are not finite",
-    "all_retired": "every question is retired",
+    "all_retired": "every question is retired, so none is left to replay",
     "stalled": "no sign of life for a minute",
 }
 _MAX_POINTS = 1_000_000

@@ -1,26 +1,34 @@
-"""One run: live figures, curves, buffer, log, configuration."""
+"""One job: live figures, curves or results, buffer, log, configuration."""
+
+from collections.abc import Callable
 
 import streamlit as st
 
 from app import commands, queries
 from app.components import (
     attempts,
+    audit_banner,
     branch_form,
     bucket_heatmap,
     buffer_area,
     config_view,
-    curves,
     empty_state,
+    evaluation_results,
+    judge_results,
     log_tail,
     run_controls,
+    run_curves,
     run_header,
+    run_marks,
     run_progress,
 )
+from app.queries import job_results
 from db.rows import RunRow
 
 REFRESH_SECONDS = 2
 CHECK_SECONDS = 5
-VIEWS = ["Curves", "Replay buffer", "Log", "Configuration", "Attempts"]
+AUDIT_SECONDS = 30
+TRAIN = "train"
 
 
 def _run_id() -> str | None:
@@ -35,16 +43,28 @@ def _run_id() -> str | None:
 
 
 def _header(seen: RunRow) -> None:
-    """Show the live figures; a change of state or health concerns the whole page."""
+    """Show the live figures; a change of state, health or tags concerns the whole page."""
     row = queries.get_run(seen.run_id)
-    if row is None or (row.status, row.health) != (seen.status, seen.health):
+    if row is None or (row.status, row.health, row.tags) != (seen.status, seen.health, seen.tags):
         st.rerun(scope="app")
-    run_header.show_figures(row, queries.last_metrics(row.run_id), queries.list_evaluations(row.run_id))
+    if row.kind == TRAIN:
+        run_header.show_figures(row, queries.last_metrics(row.run_id), queries.list_evaluations(row.run_id))
+    else:
+        run_header.show_job_progress(row)
+
+
+def _audit(run_id: str) -> None:
+    audit_banner.show(queries.wrong_choices(run_id))
 
 
 def _curves(row: RunRow) -> None:
-    keys = (*curves.KEYS, *buffer_area.KEYS)
-    curves.show(queries.metric_series(row.run_id, keys), queries.list_evaluations(row.run_id), "curve")
+    replays = bool(queries.run_spec(row.run_id).get("algorithm", {}).get("experience_ratio"))
+    run_curves.show(
+        queries.metric_series(row.run_id, run_curves.KEYS),
+        queries.list_evaluations(row.run_id),
+        queries.ratios_by_step(row.run_id) if replays else None,
+        "curve",
+    )
 
 
 def _buffer(row: RunRow) -> None:
@@ -53,8 +73,22 @@ def _buffer(row: RunRow) -> None:
     if not algorithm.get("experience_ratio"):
         empty_state.show("replay", "No replay buffer", "This run is on-policy: it stores and replays nothing.")
         return
-    bucket_heatmap.show(queries.bucket_grid(row.run_id), algorithm["rollouts_per_question"], "heatmap")
+    retired = series["buffer/num_retired"]
+    num_retired = int(retired[-1].value) if retired else 0
+    grid = queries.bucket_grid(row.run_id)
+    bucket_heatmap.show(grid, algorithm["rollouts_per_question"], "heatmap", num_retired)
     buffer_area.show(series, "buffer-area")
+
+
+def _results(row: RunRow) -> None:
+    if row.kind == "eval":
+        evaluation_results.show(job_results.evaluation_scores(row.run_id))
+        return
+    judged = queries.run_spec(row.run_id).get("judged", {})
+    judge_results.show(job_results.judge_results(row.run_id), job_results.unjudged_reasons(row.run_id))
+    if judged.get("run_id"):
+        address = {"run": str(judged["run_id"])}
+        st.page_link("app_pages/run.py", label="Open the run that was judged", query_params=address)
 
 
 def _log(row: RunRow) -> None:
@@ -62,13 +96,17 @@ def _log(row: RunRow) -> None:
 
 
 def _configuration(row: RunRow) -> None:
+    spec = queries.run_spec(row.run_id)
+    if row.kind != TRAIN:
+        config_view.show_whole(spec)
+        return
     base = commands.load_preset(row.preset) if row.preset in commands.preset_names() else commands.TrainSpec()
     name = f"preset {row.preset}" if row.preset in commands.preset_names() else "paper defaults"
-    config_view.show(queries.run_spec(row.run_id), base.model_dump(mode="json"), name)
+    config_view.show(spec, base.model_dump(mode="json"), name)
 
 
 def _attempts(row: RunRow) -> None:
-    attempts.show(queries.list_attempts(row.run_id), queries.list_checkpoints(row.run_id))
+    attempts.show(row.kind, queries.list_attempts(row.run_id), queries.list_checkpoints(row.run_id))
 
 
 def _branch(row: RunRow) -> None:
@@ -77,19 +115,33 @@ def _branch(row: RunRow) -> None:
         st.switch_page("app_pages/run.py", query_params={"run": branched})
 
 
+def _notes(row: RunRow) -> None:
+    run_marks.show_tags([queries.get_run(row.run_id) or row], "run")
+    run_marks.show_notes(row, queries.list_notes(row.run_id))
+
+
+def _views(row: RunRow) -> dict[str, Callable[[RunRow], None]]:
+    own = {"Curves": _curves, "Replay buffer": _buffer} if row.kind == TRAIN else {"Results": _results}
+    return {**own, "Log": _log, "Configuration": _configuration, "Attempts": _attempts}
+
+
 def _show(row: RunRow) -> None:
     refresh = REFRESH_SECONDS if run_progress.is_live(row) else None
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         run_header.show_identity(row)
         with st.container(horizontal=True, gap="small", width="content", key="run-controls"):
             action = run_controls.show(row)
-            st.fragment(_branch, run_every=refresh)(row)
+            if row.kind == TRAIN:
+                st.fragment(_branch, run_every=refresh)(row)
+            st.fragment(_notes, run_every=refresh or CHECK_SECONDS)(row)
     if action == "clone":
         st.switch_page("app_pages/new_run.py", query_params={"from": row.run_id})
     run_header.show_reason(row)
+    if row.kind == TRAIN:
+        st.fragment(_audit, run_every=AUDIT_SECONDS if refresh else None)(row.run_id)
     st.fragment(_header, run_every=refresh or CHECK_SECONDS)(row)
-    views = dict(zip(VIEWS, [_curves, _buffer, _log, _configuration, _attempts], strict=True))
-    for name, tab in zip(VIEWS, st.tabs(VIEWS, key="view", bind="query-params", on_change="rerun"), strict=True):
+    views = _views(row)
+    for name, tab in zip(views, st.tabs(list(views), key="view", bind="query-params", on_change="rerun"), strict=True):
         if tab.open:
             with tab:
                 st.fragment(views[name], run_every=refresh if name != "Configuration" else None)(row)

@@ -3,7 +3,16 @@
 import streamlit as st
 
 from app import queries
-from app.components import archive_button, empty_state, run_progress, run_table
+from app.components import (
+    archive_button,
+    compare_button,
+    empty_state,
+    exports,
+    machine_line,
+    run_marks,
+    run_progress,
+    run_table,
+)
 from app.queries import RunFilter
 
 STATES: dict[str, tuple[str, ...]] = {
@@ -14,6 +23,7 @@ STATES: dict[str, tuple[str, ...]] = {
     "Stopped": ("stopped",),
 }
 ARCHIVED = "Archived"
+KINDS = {"All jobs": (), "Training": ("train",), "Evaluations": ("eval",), "Judges": ("judge",)}
 
 
 def _chosen() -> RunFilter:
@@ -37,7 +47,10 @@ def _chosen() -> RunFilter:
             bind="query-params",
             label_visibility="collapsed",
         )
-    return RunFilter(words.strip(), STATES.get(state, ()), is_archived=state == ARCHIVED)
+        kind = st.selectbox(
+            "Kind", list(KINDS), key="kind", bind="query-params", label_visibility="collapsed", width=150
+        )
+    return RunFilter(words.strip(), STATES.get(state, ()), is_archived=state == ARCHIVED, kinds=KINDS[kind])
 
 
 def _pages() -> dict[RunFilter, int]:
@@ -60,6 +73,7 @@ def _list() -> None:
             "exgrpo demo",
         )
         return
+    machine_line.show(queries.count_runs(RunFilter(is_archived=None)))
     where = _chosen()
     num_runs = queries.count_runs(where)
     rows = queries.list_runs(where, _pages().get(where, 1))
@@ -67,11 +81,15 @@ def _list() -> None:
         empty_state.show("filter_alt_off", "No run matches", "Clear the search or choose another state.")
         return
     num_active = sum(num_runs.get(state, 0) for state in run_progress.LIVE_STATES)
-    above = st.container(horizontal=True, vertical_alignment="center", gap="medium")
+    above = st.container(horizontal=True, vertical_alignment="center", gap="small")
     above.caption(f"{len(rows):,} of {sum(num_runs.values()):,} runs shown, {num_active:,} active", width="content")
     opened, ticked = run_table.show(rows, "runs-table")
     with above:
+        compare_button.show(ticked)
+        run_marks.show_tags(ticked, "runs")
         archive_button.show(ticked)
+        st.space("stretch")
+        exports.show(run_table.table(rows), "runs")
     if len(rows) < sum(num_runs.values()):
         st.button("Show older runs", icon=":material/expand_more:", key="older", on_click=_show_older, args=(where,))
     if opened is not None:

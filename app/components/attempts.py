@@ -5,23 +5,30 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from app.components import empty_state, status_badge
+from app.components import empty_state, exports, status_badge
 from app.formats import byte_size, exact, inert
 from db.rows import AttemptRow, CheckpointRow
 
 
-def show(attempts: Sequence[AttemptRow], checkpoints: Sequence[CheckpointRow]) -> None:
-    """Show attempts, newest first, and the checkpoints that are kept."""
-    st.subheader("Attempts", anchor=False)
-    if attempts:
-        st.dataframe(attempt_table(attempts), hide_index=True, alt="Attempts of the run")
-    else:
+def show(kind: str, attempts: Sequence[AttemptRow], checkpoints: Sequence[CheckpointRow]) -> None:
+    """Show a job's attempts, newest first, and of a training run the checkpoints that are kept."""
+    _section("Attempts", attempt_table(attempts))
+    if not attempts:
         empty_state.show("history", "No attempt yet", "The run waits in the queue.")
-    st.subheader("Checkpoints", anchor=False)
-    if checkpoints:
-        st.dataframe(checkpoint_table(checkpoints), hide_index=True, alt="Checkpoints of the run")
-    else:
+    if kind != "train":
+        return
+    _section("Checkpoints", checkpoint_table(checkpoints))
+    if not checkpoints:
         empty_state.show("save", "No checkpoint yet", "The first one is written at the checkpoint interval.")
+
+
+def _section(title: str, rows: pd.DataFrame) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.subheader(title, anchor=False, width="content")
+        if not rows.empty:
+            exports.show(rows, title.lower())
+    if not rows.empty:
+        st.dataframe(rows, hide_index=True, alt=f"{title} of the run")
 
 
 def attempt_table(attempts: Sequence[AttemptRow]) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import commands, queries, selection_audit, theme
-from app.components import figures, notice
+from app.components import audit_banner, exports, figures, notice
 from app.formats import NONE_SHOWN, number
 from app.selection_audit import Check
 from db.rows import CandidateRow
@@ -58,13 +58,7 @@ def show_verdict(rows: Sequence[Audited], wrong: Sequence[WrongChoiceRow], step:
         named = [f"question {row.selection.question_index}: {_named(row.violations)}" for row in bad[:MAX_NAMED]]
         more = f"; and {len(bad) - MAX_NAMED} more" if len(bad) > MAX_NAMED else ""
         notice.show("error", f"{len(bad)} of {len(rows)} selections of this step are wrong", "; ".join(named) + more)
-    if wrong:
-        places = ", ".join(f"step {row.step} question {row.question_index}" for row in wrong[:MAX_NAMED])
-        notice.show(
-            "error",
-            "This run has choices that contradict their scores",
-            f"{len(wrong)} selections, first {places}. Later results of this run rest on them.",
-        )
+    audit_banner.show(wrong)
     if not bad and not wrong:
         num_checks = sum(check.is_good is True for row in rows for check in row.checks)
         num_open = sum(check.is_good is None for row in rows for check in row.checks)
@@ -76,8 +70,9 @@ def show_verdict(rows: Sequence[Audited], wrong: Sequence[WrongChoiceRow], step:
 def show_table(rows: Sequence[Audited], step: int) -> None:
     """Show one row a selection; a click puts its question into the address."""
     key = f"audit-{step}-{len(rows)}"
+    shown = table(rows)
     st.dataframe(
-        table(rows),
+        shown,
         key=key,
         hide_index=True,
         height=min(35 * (len(rows) + 1) + 3, 420),
@@ -86,6 +81,7 @@ def show_table(rows: Sequence[Audited], step: int) -> None:
         placeholder=NONE_SHOWN,
         alt="Selections of the step with recorded and recomputed scores and the result of the checks",
     )
+    exports.show(shown, f"selections-step-{step}", "selections")
 
 
 def table(rows: Sequence[Audited]) -> pd.DataFrame:
@@ -116,7 +112,9 @@ def show_one(row: Audited) -> None:
             "Candidates", "entropy in nats a token, oldest first", chart(row.candidates), "audit-candidates",
             "Bars: entropy of each candidate, the chosen one marked",
         )  # fmt: skip
-        st.dataframe(_candidates(row.candidates), hide_index=True, key="audit-candidate-table", alt="Candidates")
+        shown = _candidates(row.candidates)
+        st.dataframe(shown, hide_index=True, key="audit-candidate-table", alt="Candidates")
+        exports.show(shown, f"candidates-question-{row.selection.question_index}", "candidates")
     with right:
         signs = {True: "holds", False: "VIOLATED", None: "not checked"}
         checks = pd.DataFrame(
@@ -130,6 +128,7 @@ def show_one(row: Audited) -> None:
             checks, hide_index=True, key="audit-checks", height=35 * (len(checks) + 1) + 3,
             alt="Every check and what it compared",
         )  # fmt: skip
+        exports.show(checks, f"checks-question-{row.selection.question_index}", "checks")
 
 
 def chart(candidates: Sequence[CandidateRow]) -> go.Figure | None:

@@ -7,15 +7,19 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import theme
-from app.components import figures
+from app.components import exports, figures
+from app.figure_data import figure_rows
 from db.rows import BucketRow
 
 MAX_COLUMNS = 240
 _QUANTITIES = {"Questions": "questions in the bucket", "Draws": "questions drawn from the bucket"}
 
 
-def show(rows: Sequence[BucketRow], rollouts_per_question: int, key: str) -> str:
-    """Show buckets against steps, coloured by size or by draws as chosen; return what was chosen."""
+def show(rows: Sequence[BucketRow], rollouts_per_question: int, key: str, num_retired: int = 0) -> str:
+    """Show buckets against steps, coloured by size or by draws as chosen; return what was chosen.
+
+    `num_retired` tells a buffer that never held a question because all that were solved retired at once.
+    """
     with st.container(border=True, gap="xxsmall", key=f"card-{key}"):
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             st.markdown("**Buckets** &nbsp; :gray[:small[questions by correct rollouts of K]]", width="content")
@@ -30,10 +34,7 @@ def show(rows: Sequence[BucketRow], rollouts_per_question: int, key: str) -> str
             )
         figure = heatmap(rows, rollouts_per_question, chosen)
         if figure is None:
-            st.markdown(
-                ":gray[The buffer is empty. Collection begins with the delayed start, when Pass@1 of a batch is high "
-                "enough.]"
-            )
+            st.markdown(f":gray[{_why_empty(num_retired)}]")
         else:
             figures.mark_whole_steps(figure)
             st.plotly_chart(
@@ -42,7 +43,14 @@ def show(rows: Sequence[BucketRow], rollouts_per_question: int, key: str) -> str
                 config={"displaylogo": False},
                 alt=f"Heat-map of steps against buckets, coloured by {_QUANTITIES[chosen]}",
             )
+            exports.show(lambda: figure_rows(figure), f"buckets-{chosen.lower()}", key)
     return chosen
+
+
+def _why_empty(num_retired: int) -> str:
+    if num_retired:
+        return f"No bucket held a question: the {num_retired:,} solved in all rollouts are retired, none is left over."
+    return "The buffer is empty. Collection begins with the delayed start, when Pass@1 of a batch is high enough."
 
 
 def heatmap(rows: Sequence[BucketRow], rollouts_per_question: int, quantity: str) -> go.Figure | None:

@@ -7,6 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from app import queries
+from app.components import exports
 from app.formats import NONE_SHOWN, inert
 from db.buffer_rows import BufferState
 
@@ -56,8 +57,9 @@ def show(view: View, mark: str) -> None:
             f"{len(found):,} questions" + (f", the first {MAX_QUESTIONS} shown" if len(found) > len(shown) else "")
         )
         rows = queries.buffered_questions(view.run_id, view.step, shown)
+        listed = _table(view, rows)
         event = st.dataframe(
-            _table(view, rows),
+            listed,
             key=f"behind-{mark}-{view.step}-{view.base}",
             hide_index=True,
             on_select="rerun",
@@ -66,6 +68,7 @@ def show(view: View, mark: str) -> None:
             placeholder=NONE_SHOWN,
             alt="Questions behind the chosen mark",
         )
+        exports.show(listed, f"questions-after-step-{view.step}", "behind")
     cells = event.selection.cells
     if cells and cells[0][0] < len(rows):
         question = rows[cells[0][0]].question_index

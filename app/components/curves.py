@@ -4,10 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
-import streamlit as st
 
 from app import theme
-from app.components import empty_state, figures
+from app.components import figures
 from app.theme import Palette
 from db.rows import EvaluationRow, MetricPoint
 from db.shown_names import BATCH_PASS_RATE, held_out_score
@@ -45,97 +44,131 @@ PASS_RATES = Chart(
         Curve("reward/pass_at_1", BATCH_PASS_RATE, lambda p: p.fresh),
     ),
 )
-CHARTS = (
-    Chart(
-        "Entropy",
-        "nats a token",
-        (
-            Curve("policy/entropy", "fresh rollouts", lambda p: p.fresh),
-            Curve("replay/entropy_chosen", "replayed: chosen", lambda p: p.replay),
-            Curve("replay/entropy_rejected", "candidates not chosen", lambda p: p.muted, "dot"),
+BUFFER_GROUP, RATIO_GROUP = "Replay buffer and retired set", "Importance ratios"
+REPLAY_GROUPS = frozenset({BUFFER_GROUP, RATIO_GROUP})
+"""Groups that say nothing of a run without replay."""
+GROUPS: dict[str, tuple[Chart, ...]] = {
+    "Entropy and response length": (
+        Chart(
+            "Entropy",
+            "nats a token",
+            (
+                Curve("policy/entropy", "fresh rollouts", lambda p: p.fresh),
+                Curve("replay/entropy_chosen", "replayed: chosen", lambda p: p.replay),
+                Curve("replay/entropy_rejected", "candidates not chosen", lambda p: p.muted, "dot"),
+            ),
+        ),
+        Chart(
+            "Response length",
+            "tokens",
+            (
+                Curve("response/max_tokens", "longest", lambda p: p.warning, "dot"),
+                Curve("response/mean_tokens", "mean of fresh rollouts", lambda p: p.fresh),
+            ),
         ),
     ),
-    Chart(
-        "Response length",
-        "tokens",
-        (
-            Curve("response/max_tokens", "longest", lambda p: p.warning, "dot"),
-            Curve("response/mean_tokens", "mean of fresh rollouts", lambda p: p.fresh),
+    BUFFER_GROUP: (
+        Chart(
+            "Replay",
+            "trajectories a step",
+            (
+                Curve("replay/num_replayed", "replayed", lambda p: p.replay),
+                Curve("replay/deficit", "asked for, not available", lambda p: p.warning, "dot"),
+                Curve("experience/num_inserted", "added to the buffer", lambda p: p.muted),
+            ),
+        ),
+        Chart(
+            "Age of replayed trajectories",
+            "steps",
+            (
+                Curve("replay/age_max", "oldest", lambda p: p.warning, "dot"),
+                Curve("replay/age_mean", "mean", lambda p: p.replay),
+            ),
+        ),
+        Chart(
+            "Stored trajectories",
+            "trajectories of buffered questions",
+            (
+                Curve("buffer/num_trajectories", "stored", lambda p: p.replay),
+                Curve("replay/num_candidates", "candidates scored in the step", lambda p: p.muted, "dot"),
+            ),
         ),
     ),
-    Chart(
-        "Replay",
-        "trajectories a step",
-        (
-            Curve("replay/num_replayed", "replayed", lambda p: p.replay),
-            Curve("replay/deficit", "asked for, not available", lambda p: p.warning, "dot"),
-            Curve("experience/num_inserted", "added to the buffer", lambda p: p.muted),
+    RATIO_GROUP: (
+        Chart(
+            "Importance ratio of replayed tokens",
+            "π now / π then, logarithmic",
+            (
+                Curve("ratio/replayed_max", "largest", lambda p: p.warning, "dot"),
+                Curve("ratio/replayed_mean", "mean", lambda p: p.replay),
+                Curve("ratio/shaped_mean", "mean of f(w)", lambda p: p.retired),
+            ),
+            has_log_axis=True,
+        ),
+        Chart(
+            "Effective sample size",
+            "share of replayed tokens",
+            (Curve("ratio/replayed_ess", "effective sample size", lambda p: p.replay),),
+        ),
+        Chart(
+            "Importance ratio of fresh tokens",
+            "π now / π at rollout, logarithmic",
+            (
+                Curve("ratio/fresh_max", "largest", lambda p: p.warning, "dot"),
+                Curve("ratio/fresh_mean", "mean", lambda p: p.fresh),
+            ),
+            has_log_axis=True,
         ),
     ),
-    Chart(
-        "Importance ratio of replayed tokens",
-        "π now / π then, logarithmic",
-        (
-            Curve("ratio/replayed_max", "largest", lambda p: p.warning, "dot"),
-            Curve("ratio/replayed_mean", "mean", lambda p: p.replay),
-            Curve("ratio/shaped_mean", "mean of f(w)", lambda p: p.retired),
+    "Gradient and loss": (
+        Chart(
+            "Gradient norm",
+            "before clipping",
+            (Curve("optim/gradient_norm", "gradient norm", lambda p: p.fresh),),
         ),
-        has_log_axis=True,
-    ),
-    Chart(
-        "Effective sample size",
-        "share of replayed tokens",
-        (Curve("ratio/replayed_ess", "effective sample size", lambda p: p.replay),),
-    ),
-    Chart(
-        "Gradient norm",
-        "before clipping",
-        (Curve("optim/gradient_norm", "gradient norm", lambda p: p.fresh),),
-    ),
-    Chart(
-        "Loss",
-        "policy term and total",
-        (
-            Curve("loss/policy", "policy term", lambda p: p.fresh),
-            Curve("loss/total", "total", lambda p: p.muted, "dot"),
+        Chart(
+            "Loss",
+            "policy term and total",
+            (
+                Curve("loss/policy", "policy term", lambda p: p.fresh),
+                Curve("loss/total", "total", lambda p: p.muted, "dot"),
+            ),
+            starts_at_zero=False,
         ),
-        starts_at_zero=False,
-    ),
-    Chart(
-        "Time by phase",
-        "seconds a step",
-        (
-            Curve("seconds/rollout", "rollout and grading", lambda p: p.fresh),
-            Curve("seconds/score", "scoring candidates", lambda p: p.replay),
-            Curve("seconds/update", "update", lambda p: p.held_out),
-            Curve("seconds/manage", "everything else", lambda p: p.muted),
+        Chart(
+            "Clipped fresh tokens",
+            "share of fresh tokens",
+            (Curve("ratio/clip_share", "clipped", lambda p: p.fresh),),
         ),
-        is_stacked=True,
-    ),
-    Chart(
-        "Age of replayed trajectories",
-        "steps",
-        (
-            Curve("replay/age_max", "oldest", lambda p: p.warning, "dot"),
-            Curve("replay/age_mean", "mean", lambda p: p.replay),
+        Chart(
+            "Updated tokens",
+            "response tokens in the backward pass, a step",
+            (Curve("optim/num_updated_tokens", "updated", lambda p: p.fresh),),
         ),
     ),
-)
+    "Timing": (
+        Chart(
+            "Time by phase",
+            "seconds a step",
+            (
+                Curve("seconds/rollout", "rollout and grading", lambda p: p.fresh),
+                Curve("seconds/score", "scoring candidates", lambda p: p.replay),
+                Curve("seconds/update", "update", lambda p: p.held_out),
+                Curve("seconds/manage", "everything else", lambda p: p.muted),
+            ),
+            is_stacked=True,
+        ),
+        Chart(
+            "Generated tokens",
+            "tokens a step",
+            (Curve("tokens/generated", "generated", lambda p: p.fresh),),
+        ),
+    ),
+}
+"""Charts as the paper groups them, after the scores."""
+CHARTS = tuple(chart for charts in GROUPS.values() for chart in charts)
 KEYS = tuple(curve.key for chart in (PASS_RATES, *CHARTS) for curve in chart.curves)
 """Every metric that these charts need, to be read at once."""
-
-
-def show(series: Series, evaluations: Sequence[EvaluationRow], key: str) -> None:
-    """Show all charts in two columns, the pass rates first."""
-    if not evaluations and not any(series.values()):
-        empty_state.show("show_chart", "No steps yet", "The curves begin with the first step.")
-        return
-    columns = st.columns(2, gap="small")
-    with columns[0]:
-        _card(PASS_RATES, _pass_rates(series, evaluations), key)
-    for position, chart in enumerate(CHARTS, start=1):
-        with columns[position % 2]:
-            _card(chart, figure_of(chart, series), key)
 
 
 def figure_of(chart: Chart, series: Series) -> go.Figure | None:
@@ -156,7 +189,8 @@ def figure_of(chart: Chart, series: Series) -> go.Figure | None:
     return figure
 
 
-def _pass_rates(series: Series, evaluations: Sequence[EvaluationRow]) -> go.Figure | None:
+def pass_rates(series: Series, evaluations: Sequence[EvaluationRow]) -> go.Figure | None:
+    """Return the scores of training batches and of held-out questions with their intervals."""
     figure = figure_of(PASS_RATES, series)
     held_out = [row for row in evaluations if row.question_set == "held_out"]
     if held_out:
@@ -179,7 +213,8 @@ def _pass_rates(series: Series, evaluations: Sequence[EvaluationRow]) -> go.Figu
     return figure
 
 
-def _card(chart: Chart, figure: go.Figure | None, key: str) -> None:
+def card(chart: Chart, figure: go.Figure | None, key: str) -> None:
+    """Show a chart's figure in its frame."""
     slug = chart.title.lower().replace(" ", "-")
     names = ", ".join(curve.name for curve in chart.curves)
     figures.show_card(chart.title, chart.unit, figure, f"{key}-{slug}", f"{chart.title} over steps: {names}")

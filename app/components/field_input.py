@@ -6,6 +6,7 @@ import streamlit as st
 
 from app.components.field_shapes import FieldShape, InputKind
 from app.components.spec_text import shown
+from app.formats import literal
 
 NOT_SET = "not set"
 RANGES: dict[str, dict[str, object] | None] = {
@@ -34,11 +35,7 @@ def _label(shape: FieldShape, start: object, is_changed: bool) -> None:
     st.markdown(f"**{shape.label}**{symbol}{mark}")
     before = f" Was {shown(start)}." if is_changed and start not in ("", None) else ""
     if shape.explanation or before:
-        st.caption(f"{shape.explanation}{_escape(before)}")
-
-
-def _escape(text: str) -> str:
-    return "".join(f"\\{character}" if character in r"\`*_{}[]<>#|$:~" else character for character in text)
+        st.caption(f"{shape.explanation}{literal(before)}")
 
 
 def _number(shape: FieldShape, start: object, key: str) -> object:

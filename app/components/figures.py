@@ -1,5 +1,6 @@
 """The frame that all charts share: title, unit, axes, and what to show without data."""
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -7,6 +8,8 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import theme
+from app.components import exports
+from app.figure_data import figure_rows
 from db.rows import MetricPoint
 
 HEIGHT = 250
@@ -74,6 +77,11 @@ def mark_whole_steps(figure: go.Figure) -> None:
         figure.update_xaxes(tick0=0, dtick=1)
 
 
+def file_name(title: str) -> str:
+    """Return a title as the name of a file, without its ending: lower case, words joined by hyphens."""
+    return "-".join(re.findall(r"[a-z0-9]+", title.lower()))
+
+
 def faded(colour: str, opacity: float) -> str:
     """Return a colour given as #RRGGBB with an opacity, as CSS and plotly write it."""
     red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
@@ -81,9 +89,12 @@ def faded(colour: str, opacity: float) -> str:
 
 
 def show_card(title: str, unit: str, figure: go.Figure | None, key: str, alt: str) -> None:
-    """Show a figure framed under its title and unit; None says that there are no values yet."""
+    """Show a figure framed under its title and unit, with its values to download; None: there are no values yet."""
     with st.container(border=True, gap="xxsmall", key=f"card-{key}"):
-        st.markdown(f"**{title}** &nbsp; :gray[:small[{unit}]]")
+        with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+            st.markdown(f"**{title}** &nbsp; :gray[:small[{unit}]]", width="content")
+            if figure is not None:
+                exports.show(lambda: figure_rows(figure), file_name(title), key)
         if figure is None:
             with st.container(height=HEIGHT, border=False, vertical_alignment="center", horizontal_alignment="center"):
                 st.markdown(":gray[No values yet]", width="content")

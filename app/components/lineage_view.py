@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import theme
-from app.components import figures
+from app.components import exports, figures
 from app.formats import NONE_SHOWN, number
 from db.rows import TrajectoryRow
 from db.trajectory_rows import LineageRow
@@ -34,9 +34,9 @@ def show(row: TrajectoryRow, rows: Sequence[LineageRow]) -> None:
         f"lineage-{row.trajectory_id}",
         "Entropy of the trajectory whenever it was scored, and the bucket of its question, over steps",
     )
-    st.dataframe(
-        table(row, rows), hide_index=True, key=f"lineage-table-{row.trajectory_id}", alt="What happened, step by step"
-    )
+    shown = table(row, rows)
+    st.dataframe(shown, hide_index=True, key=f"lineage-table-{row.trajectory_id}", alt="What happened, step by step")
+    exports.show(shown, f"lineage-{row.trajectory_id}", f"lineage-table-{row.trajectory_id}")
 
 
 def summary(row: TrajectoryRow, rows: Sequence[LineageRow]) -> str:

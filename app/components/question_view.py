@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import theme
-from app.components import empty_state, figures
+from app.components import empty_state, exports, figures
 from app.formats import inert
 from db.shown_names import distinct_names
 from db.trajectory_rows import AttemptedRow
@@ -28,7 +28,9 @@ def show(rows: Sequence[AttemptedRow], run_id: str) -> None:
         "question-course",
         "Share of correct fresh rollouts of one question over steps, one line a run",
     )
-    st.dataframe(table(rows, names), hide_index=True, key="question-table", alt="Every step that tried the question")
+    shown = table(rows, names)
+    st.dataframe(shown, hide_index=True, key="question-table", alt="Every step that tried the question")
+    exports.show(shown, "attempts-at-question")
 
 
 def chart(rows: Sequence[AttemptedRow], names: dict[str, str], run_id: str) -> go.Figure:

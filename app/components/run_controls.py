@@ -12,7 +12,7 @@ _STOPPABLE = frozenset({"queued", "starting", "running"})
 def show(row: RunRow) -> str | None:
     """Show the buttons; do what is pressed, and return `clone` when a copy is to be set up."""
     if row.status in _STOPPABLE and st.button(
-        "Stop", icon=":material/stop_circle:", key="run-stop", help="Stop after the step it is in; resume goes on"
+        "Stop", icon=":material/stop_circle:", key="run-stop", help="Stop after what it is at; resume goes on"
     ):
         _do("stop", row.run_id)
     if row.status in commands.RESUMABLE and st.button(
@@ -23,7 +23,9 @@ def show(row: RunRow) -> str | None:
         help="Go on from the newest whole checkpoint",
     ):
         _do("resume", row.run_id)
-    if st.button("Clone", icon=":material/content_copy:", key="run-clone", help="Set up a new run like this one"):
+    if row.kind == "train" and st.button(
+        "Clone", icon=":material/content_copy:", key="run-clone", help="Set up a new run like this one"
+    ):
         return "clone"
     return None
 

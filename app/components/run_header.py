@@ -5,14 +5,16 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from app.components import notice, run_progress, status_badge
-from app.formats import NONE_SHOWN, ago, duration, exact, inert, number, seconds, share
+from app.formats import NONE_SHOWN, ago, duration, exact, inert, literal, number, seconds, share
 from db.rows import EvaluationRow, RunRow
 from db.shown_names import BATCH_PASS_RATE, held_out_score, id_end
 
 
 def show_identity(row: RunRow) -> None:
     """Show the run's name, state and origin; names are shown as they are."""
-    facts = [row.method, row.model, row.dataset, f"preset {row.preset}" if row.preset else "no preset", row.engine]
+    facts = [row.method, row.model, row.dataset]
+    if row.kind == "train":
+        facts += [f"preset {row.preset}" if row.preset else "no preset", row.engine]
     with st.container(key="run-identity", width="content"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             with st.container(key="run-title", width="content"):
@@ -20,9 +22,11 @@ def show_identity(row: RunRow) -> None:
             status_badge.show(row)
             if row.is_archived:
                 st.badge("archived", icon=":material/archive:", color="gray")
+            for tag in row.tags:
+                st.badge(literal(tag), icon=":material/sell:", color="blue")
         with st.container(key="run-facts"):
             st.text(
-                inert(" · ".join([*facts, id_end(row.run_id)])),
+                inert(" · ".join([*(fact for fact in facts if fact), id_end(row.run_id)])),
                 help=f"Run id `{row.run_id}`, attempt {row.attempt}, created {exact(row.created_at)}",
             )
 
@@ -76,6 +80,19 @@ def show_figures(row: RunRow, last: Mapping[str, float], evaluations: Sequence[E
             height="stretch",
             help="Questions that were solved in all K rollouts; below, trajectories replayed in the last step",
         )
+
+
+def show_job_progress(row: RunRow) -> None:
+    """Show how far an evaluation or a judge is, and the time left."""
+    done, total = run_progress.pieces(row)
+    noun = "questions" if row.kind == "eval" else "votes"
+    text = f"{done:,} of {total:,} {noun}" if total else f"No {noun} counted yet"
+    left = run_progress.seconds_left(row)
+    if left is not None:
+        text += f" · {duration(left)} left"
+    elif row.started_at and row.ended_at:
+        text += f" · took {duration((row.ended_at - row.started_at).total_seconds())}"
+    st.progress(run_progress.fraction(row), text=text)
 
 
 def _pace_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow) -> None:

@@ -14,7 +14,7 @@ from db.shown_names import BATCH_PASS_RATE, distinct_names, held_out_score
 
 _ROW_HEIGHT = 38
 _MAX_ROWS_SHOWN = 18
-_STATE_COLOURS = {
+STATE_COLOURS = {
     "gray": "#64748B",
     "blue": "#2F6FB5",
     "orange": "#B0601C",
@@ -23,6 +23,7 @@ _STATE_COLOURS = {
     "violet": "#7C4FB0",
     "yellow": "#8A6D10",
 }
+"""What stands in tables for the colours of states and health badges."""
 
 
 def show(rows: Sequence[RunRow], key: str) -> tuple[str | None, list[RunRow]]:
@@ -63,8 +64,10 @@ def table(rows: Sequence[RunRow]) -> pd.DataFrame:
             "Curve": [[100.0 * value for value in row.pass_at_1_curve] for row in rows],
             held_out_score(): [_percent(row.last_avg_at_n) for row in rows],
             "Health": [status_badge.health_names(row.health) for row in rows],
+            "Tags": [list(map(inert, row.tags)) for row in rows],
             "Created": [ago(row.created_at, now) for row in rows],
             "Model": [inert(row.model) for row in rows],
+            "Engine": [inert(row.engine) or NONE_SHOWN for row in rows],
         }
     )
 
@@ -81,7 +84,7 @@ def _columns() -> dict[str, object]:
         "State": config.MultiselectColumn(
             width=86,
             options=[name for name, _, _ in states],
-            color=[_STATE_COLOURS[colour] for _, colour, _ in states],
+            color=[STATE_COLOURS[colour] for _, colour, _ in states],
         ),
         "Run": config.TextColumn(width=164, help="Click a row to open the run"),
         "Method": config.TextColumn(width=86),
@@ -97,8 +100,10 @@ def _columns() -> dict[str, object]:
         "Health": config.MultiselectColumn(
             width=112,
             options=[name for name, _, _ in health],
-            color=[_STATE_COLOURS[colour] for _, colour, _ in health],
+            color=[STATE_COLOURS[colour] for _, colour, _ in health],
         ),
+        "Tags": config.ListColumn(width=96),
         "Created": config.TextColumn(width=88),
         "Model": config.TextColumn(width=96),
+        "Engine": config.TextColumn(width=86),
     }

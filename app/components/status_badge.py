@@ -21,12 +21,20 @@ STATES: dict[str, tuple[str, Colour, str]] = {
 """Shown name, colour and icon of each state."""
 
 HEALTH: dict[str, tuple[str, Colour, str]] = {
-    "no_reward": ("no reward", "orange", "No rollout was correct for many steps: the buffer stays empty."),
-    "empty_buffer": ("empty buffer", "orange", "The replay buffer holds no question that may be drawn."),
+    "no_reward": ("no reward", "orange", "No rollout was correct for many steps, so there is nothing to learn from."),
+    "empty_buffer": (
+        "empty buffer",
+        "orange",
+        "The replay buffer holds no question, though questions are left to collect.",
+    ),
     "entropy_collapse": ("entropy collapse", "orange", "Policy entropy fell close to zero: rollouts hardly differ."),
     "stalled": ("stalled", "red", "Nothing was recorded for much longer than a step takes."),
     "not_finite": ("not finite", "red", "A loss or gradient is not a finite number."),
-    "all_retired": ("all retired", "violet", "Every training question is retired."),
+    "all_retired": (
+        "all retired",
+        "violet",
+        "Every training question is retired, so none is left to replay: the run has learned its data.",
+    ),
 }
 """Shown name, colour and explanation of each health badge."""
 

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import theme
-from app.components import figures, marked_text
+from app.components import exports, figures, marked_text
 from app.components.marked_text import Part
 from app.formats import inert, number
 
@@ -90,7 +90,9 @@ def show(values: TokenValues, key: str) -> None:
         f"{chosen} of each token by its position in the response",
     )
     with st.expander("Raw tokens", icon=":material/table_rows:", key=f"raw-{key}"):
-        st.dataframe(table(values), hide_index=True, key=f"raw-table-{key}", height=320, alt="Tokens and their values")
+        listed = table(values)
+        st.dataframe(listed, hide_index=True, key=f"raw-table-{key}", height=320, alt="Tokens and their values")
+        exports.show(listed, "tokens", f"tokens-{key}")
 
 
 def parts(values: TokenValues, name: str, shown: np.ndarray, span: slice) -> list[Part]:

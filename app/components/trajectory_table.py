@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
+from app.components import exports
 from app.formats import NONE_SHOWN, inert
 from db.trajectory_rows import SnippetRow
 
@@ -17,8 +18,9 @@ def show(rows: Sequence[SnippetRow], opened: int | None) -> None:
     """Show the rows; a click writes the trajectory into the address. Lower where one is open below."""
     most = 6 if opened is not None else 15
     key = f"trajectories-{hashlib.sha256(repr([row.trajectory_key for row in rows]).encode()).hexdigest()[:16]}"
+    shown = table(rows)
     st.dataframe(
-        table(rows),
+        shown,
         key=key,
         hide_index=True,
         row_height=_ROW_HEIGHT,
@@ -29,6 +31,7 @@ def show(rows: Sequence[SnippetRow], opened: int | None) -> None:
         placeholder=NONE_SHOWN,
         alt="Table of trajectories: step, question, verdict, length, entropy, replays and the start of the text",
     )
+    exports.show(shown, "trajectories")
 
 
 def table(rows: Sequence[SnippetRow]) -> pd.DataFrame:

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import queries, theme, what_if
-from app.components import empty_state, figures
+from app.components import empty_state, exports, figures
 from app.formats import NONE_SHOWN, number
 from app.what_if import Candidate, QuestionDraw, RecordedDraw, Settings
 from db.rows import BucketRow, CandidateRow
@@ -43,10 +43,12 @@ def show(run_id: str, step: int, buckets: list[BucketRow], algorithm: dict) -> N
             "Probability of each bucket as recorded and under the settings",
         )  # fmt: skip
     with right:
+        shown = table(outcomes, step)
         st.dataframe(
-            table(outcomes, step), hide_index=True, key="what-if-table", height=300, placeholder=NONE_SHOWN,
+            shown, hide_index=True, key="what-if-table", height=300, placeholder=NONE_SHOWN,
             alt="Questions with the recorded and the other choice",
         )  # fmt: skip
+        exports.show(shown, f"what-if-step-{step}", "what-if")
     st.caption(
         "Nothing is written. Questions: one possible draw that keeps as many recorded ones as the new probabilities "
         "allow. Scores of questions that were not drawn then are the newest known before this step; their age in steps "

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from app.queries.answers import ask
 from db.buffer_rows import BufferedQuestionRow, BufferState, ScoredRow, StoredRow
-from db.queries import buffer, buffer_history, selections
+from db.queries import buffer, buffer_history, replay_ratios, selections
 from db.rows import BucketRow, CandidateRow
 from db.selection_rows import SelectionRow, WrongChoiceRow
 
@@ -72,6 +72,11 @@ def steps_with_selections(run_id: str) -> list[int]:
 def list_selections(run_id: str, step: int) -> list[SelectionRow]:
     """Return what a step selected for replay, by question."""
     return ask(selections.list_selections, run_id, step)
+
+
+def ratios_by_step(run_id: str) -> dict[int, list[float]]:
+    """Return the mean importance ratio of each replayed trajectory by step, of steps evenly spread."""
+    return ask(replay_ratios.replay_ratios, run_id)
 
 
 def wrong_choices(run_id: str) -> list[WrongChoiceRow]:

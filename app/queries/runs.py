@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Sequence
+from datetime import datetime
 
 from app import last_answers
 from app.last_answers import NoAnswerError
@@ -57,6 +58,11 @@ def list_attempts(run_id: str) -> list[AttemptRow]:
 def list_checkpoints(run_id: str) -> list[CheckpointRow]:
     """Return a run's whole checkpoints, oldest first."""
     return ask(runs.list_checkpoints, run_id)
+
+
+def list_notes(run_id: str) -> list[tuple[datetime, str]]:
+    """Return what users noted on a run, oldest first."""
+    return ask(runs.list_notes, run_id)
 
 
 def metric_series(run_id: str, keys: Sequence[str]) -> dict[str, list[MetricPoint]]:

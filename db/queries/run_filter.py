@@ -22,6 +22,8 @@ class RunFilter:
     """States to list; none lists all."""
     is_archived: bool | None = False
     """Whether archived runs are listed, or others; None lists both."""
+    kinds: tuple[str, ...] = ()
+    """Kinds of jobs to list (train, eval, judge); none lists all."""
 
 
 def conditions(where: RunFilter) -> list[ColumnElement[bool]]:
@@ -30,6 +32,8 @@ def conditions(where: RunFilter) -> list[ColumnElement[bool]]:
     found = [_holds_word(word) for word in where.words.lower().split()]
     if where.statuses:
         found.append(runs.c.status.in_(where.statuses))
+    if where.kinds:
+        found.append(func.coalesce(runs.c.spec["kind"].as_string(), "train").in_(where.kinds))
     if where.is_archived is not None:
         found.append(runs.c.is_archived if where.is_archived else ~runs.c.is_archived)
     return found

@@ -1,0 +1,55 @@
+"""Two to twenty runs side by side: curves, settings that differ, scores."""
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from app import comparison, queries
+from app.comparison import Group
+from app.components import comparison_charts, comparison_tables, empty_state, run_progress, runs_choice
+
+REFRESH_SECONDS = 4
+BY_RUN, BY_GROUP = "Runs", "Mean over seeds"
+
+
+def _choices() -> tuple[str, str, Sequence[str]]:
+    """Show what the curves are drawn against and of what, and return it."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        axis = st.segmented_control(
+            "Against", list(comparison_charts.AXES), default="Steps", required=True, key="x", bind="query-params",
+            label_visibility="collapsed",
+        )  # fmt: skip
+        by = st.segmented_control(
+            "Curves of", [BY_RUN, BY_GROUP], default=BY_RUN, required=True, key="by", bind="query-params",
+            label_visibility="collapsed",
+            help="Runs whose settings differ by seed only become one curve: their mean, within least and largest",
+        )  # fmt: skip
+        more = st.multiselect(
+            "More curves", comparison_charts.MORE, key="metrics", bind="query-params", placeholder="More metrics",
+            label_visibility="collapsed", width="stretch",
+        )  # fmt: skip
+    return axis, by, more
+
+
+def _show(run_ids: Sequence[str], names: dict[str, str], axis: str, by: str, more: Sequence[str]) -> None:
+    rows = {run_id: row for run_id in run_ids if (row := queries.get_run(run_id)) is not None}
+    specs = {run_id: queries.run_spec(run_id) for run_id in rows}
+    found = comparison.groups({run_id: names[run_id] for run_id in rows}, specs)
+    is_by_group = by == BY_GROUP
+    shown = found if is_by_group else [Group(names[run_id], (run_id,)) for run_id in rows]
+    comparison_charts.show(shown, comparison_charts.AXES[axis], more)
+    comparison_tables.show_results(shown, rows, is_by_group)
+    comparison_tables.show_differences(names, specs)
+
+
+st.title("Compare", anchor=False)
+chosen = runs_choice.show()
+if len(chosen) < 2:
+    empty_state.show(
+        "compare_arrows", "Choose two runs or more", "Name them above, or tick them under **Runs** and press Compare."
+    )
+else:
+    refresh = REFRESH_SECONDS if any(run_progress.is_live(row) for row, _ in chosen.values()) else None
+    against, curves_of, metrics = _choices()
+    shown_names = {run_id: name for run_id, (_, name) in chosen.items()}
+    st.fragment(_show, run_every=refresh)(list(chosen), shown_names, against, curves_of, metrics)

@@ -1,0 +1,63 @@
+"""The runs that a page compares, chosen by name and kept in the address as `runs=a,b`."""
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from app import queries
+from app.comparison import MAX_RUNS
+from app.components import notice
+from app.formats import inert
+from db.rows import RunRow
+from db.shown_names import distinct_names
+
+_KEY = "runs-choice"
+_ADDRESS = "runs"
+
+
+def show() -> dict[str, tuple[RunRow, str]]:
+    """Show the choice and return the chosen training runs by id, in their order, each with the name to show."""
+    offered = [row for row in queries.list_runs(queries.RunFilter()) if row.kind == "train"]
+    chosen = _chosen(offered)
+    rows = {row.run_id: row for row in (*offered, *chosen)}
+    names = distinct_names((row.run_id, row.name) for row in rows.values())
+    st.session_state[_KEY] = [row.run_id for row in chosen]
+    st.multiselect(
+        "Runs to compare",
+        list(names),
+        format_func=lambda run_id: inert(names.get(run_id, run_id)),
+        max_selections=MAX_RUNS,
+        key=_KEY,
+        on_change=_choose,
+        placeholder=f"Choose two to {MAX_RUNS} runs",
+        label_visibility="collapsed",
+    )
+    return {row.run_id: (row, names[row.run_id]) for row in chosen}
+
+
+def address(run_ids: Sequence[str]) -> dict[str, str]:
+    """Return what the address says of a choice of runs."""
+    return {_ADDRESS: ",".join(run_ids)}
+
+
+def _chosen(offered: Sequence[RunRow]) -> list[RunRow]:
+    said = st.query_params.get(_ADDRESS)
+    wanted = list(dict.fromkeys(word for word in (said or "").split(",") if word))
+    if said is None:
+        wanted = st.session_state.get("last-compared", [])
+        st.query_params.update(address(wanted) if wanted else {})
+    known = {row.run_id: row for row in offered}
+    found = [(run_id, known.get(run_id) or queries.get_run(run_id)) for run_id in wanted]
+    rows = [row for _, row in found if row is not None and row.kind == "train"]
+    left_out = [run_id for run_id, row in found if row is None or row.kind != "train"]
+    if left_out:
+        notice.show("warning", "Left out", f"No training run of this workbench: {', '.join(left_out)}")
+    if len(rows) > MAX_RUNS:
+        notice.show("warning", "Too many", f"The address names {len(rows)} runs; the first {MAX_RUNS} are compared.")
+    st.session_state["last-compared"] = [row.run_id for row in rows[:MAX_RUNS]]
+    return rows[:MAX_RUNS]
+
+
+def _choose() -> None:
+    st.session_state["last-compared"] = list(st.session_state[_KEY])
+    st.query_params.update(address(st.session_state[_KEY]))

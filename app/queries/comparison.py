@@ -1,0 +1,29 @@
+"""Several runs at once: their curves and what these can be drawn against."""
+
+from enum import StrEnum
+
+from app.queries.answers import ask
+from app.queries.runs import MAX_CHART_POINTS, metric_series
+from db.queries import comparison
+from db.rows import MetricPoint
+
+
+class Axis(StrEnum):
+    """What curves are drawn against; a value is the word in the address."""
+
+    STEPS = "steps"
+    ROLLOUTS = "rollouts"
+    TOKENS = "tokens"
+    TIME = "time"
+
+
+_KEYS = {Axis.ROLLOUTS: "rollouts/fresh_total", Axis.TOKENS: "tokens/generated_total"}
+
+
+def axis_points(run_id: str, axis: Axis) -> list[MetricPoint] | None:
+    """Return how far a run had got after its steps; None for steps themselves, empty where it was not recorded."""
+    if axis is Axis.STEPS:
+        return None
+    if axis is Axis.TIME:
+        return ask(comparison.training_seconds, run_id, MAX_CHART_POINTS)
+    return metric_series(run_id, [_KEYS[axis]])[_KEYS[axis]]

@@ -1,0 +1,153 @@
+"""A table as text that other programs read: CSV, a Markdown pipe table, LaTeX with booktabs."""
+
+import csv
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from numbers import Real
+
+import pandas as pd
+
+from app.formats import exact, inert
+
+Rows = Sequence[Mapping[str, object]] | pd.DataFrame
+"""A table: rows as mappings from column to value, or a frame, whose index is left out."""
+
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_MARKDOWN_MARKS = r"\`*_[]<>|$#"
+_LATEX_MARKS = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "\N{EN DASH}": "--",
+    "\N{PLUS-MINUS SIGN}": r"$\pm$",
+    "\N{GREEK SMALL LETTER RHO}": r"$\rho$",
+    "\N{GREEK SMALL LETTER MU}": r"$\mu$",
+    "\N{GREEK SMALL LETTER SIGMA}": r"$\sigma$",
+    "\N{GREEK SMALL LETTER PI}": r"$\pi$",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    columns: list[str]
+    rows: list[list[object]]
+
+    def is_number(self, column: int) -> bool:
+        """Whether every value of a column that is there is a number."""
+        values = [row[column] for row in self.rows if row[column] is not None]
+        return bool(values) and all(isinstance(value, Real) and not isinstance(value, bool) for value in values)
+
+
+def as_csv(rows: Rows) -> str:
+    """Return comma-separated values with a head, numbers in full.
+
+    Text that a spreadsheet would run as a formula begins with an apostrophe.
+    """
+    table, text = _read(rows), io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([_inert_cell(name) for name in table.columns])
+    writer.writerows([[_csv_cell(value) for value in row] for row in table.rows])
+    return text.getvalue()
+
+
+def as_markdown(rows: Rows) -> str:
+    """Return a pipe table, numbers with four digits and to the right."""
+    table = _read(rows)
+    rules = ["---:" if table.is_number(index) else "---" for index in range(len(table.columns))]
+    lines = [[markdown(name) for name in table.columns], rules]
+    lines += [[markdown(_shown(value)) for value in row] for row in table.rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def as_latex(rows: Rows) -> str:
+    """Return a `tabular` with the rules of booktabs, numbers with four digits and to the right."""
+    table = _read(rows)
+    places = "".join("r" if table.is_number(index) else "l" for index in range(len(table.columns)))
+    body = "".join(_latex_line([_shown(value) for value in row]) for row in table.rows)
+    return (
+        f"% needs \\usepackage{{booktabs}}\n\\begin{{tabular}}{{{places}}}\n\\toprule\n{_latex_line(table.columns)}"
+        f"\\midrule\n{body}\\bottomrule\n\\end{{tabular}}\n"
+    )
+
+
+FORMATS: dict[str, tuple[str, str, Callable[[Rows], str]]] = {
+    "CSV": ("csv", "text/csv", as_csv),
+    "Markdown": ("md", "text/markdown", as_markdown),
+    "LaTeX": ("tex", "application/x-tex", as_latex),
+}
+"""Shown name of each format with its file ending, its MIME type and what writes it."""
+
+
+def markdown(text: str) -> str:
+    """Return text as a cell of a pipe table in which no character is markup."""
+    escaped = "".join(f"\\{character}" if character in _MARKDOWN_MARKS else character for character in text)
+    return " ".join(escaped.split())
+
+
+def latex(text: str) -> str:
+    """Return text as LaTeX in which no character is a command."""
+    return "".join(_LATEX_MARKS.get(character, character) for character in " ".join(text.split()))
+
+
+def _read(rows: Rows) -> _Table:
+    if isinstance(rows, pd.DataFrame):
+        columns = [str(name) for name in rows.columns]
+        return _Table(columns, [[_plain(value) for value in row] for row in rows.itertuples(index=False, name=None)])
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    return _Table(columns, [[_plain(row.get(name)) for name in columns] for row in rows])
+
+
+def _plain(value: object) -> object:
+    """Return a number, a truth, a text, or None where there is no value; lists become text."""
+    if value is None or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, list | tuple | set):
+        return ", ".join(str(_plain(item)) for item in value)
+    if isinstance(value, datetime):
+        return exact(value)
+    return value if isinstance(value, Real) else inert(str(value))
+
+
+def _csv_cell(value: object) -> object:
+    if value is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return _inert_cell(str(value))
+    return value
+
+
+def _inert_cell(text: str) -> str:
+    return f"'{text}" if text.startswith(_FORMULA_STARTS) and not _is_number(text) else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "\N{EN DASH}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    is_fraction = isinstance(value, Real) and (not math.isfinite(value) or value != int(value))
+    return f"{float(value):.4g}" if isinstance(value, Real) and is_fraction else str(value)
+
+
+def _latex_line(cells: Sequence[str]) -> str:
+    return " & ".join(map(latex, cells)) + " \\\\\n"

@@ -1,0 +1,105 @@
+import json
+
+import pytest
+
+from tests.app import recorded
+
+
+def texts(page):
+    return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
+
+
+def frame(page, column):
+    return next(element.value for element in page.dataframe if column in element.value.columns)
+
+
+def test_page_without_runs_says_how_to_choose(open_page):
+    page = open_page("compare")
+    assert not page.exception
+    assert "Choose two runs or more" in texts(page)
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_two_finished_runs_have_curves_scores_and_differences(open_page):
+    page = open_page("compare", runs="run-finished,run-on-policy")
+    assert not page.exception
+    assert len(page.get("plotly_chart")) == 8
+    scores = frame(page, "Steps")
+    assert list(scores["Run"]) == ["exgrpo whole", "on-policy whole"]
+    assert list(scores["Method"]) == ["ExGRPO", "Dr.GRPO"]
+    assert round(scores["Gain"][0], 1) == 18.8
+    assert "algorithm.experience_ratio" in set(frame(page, "Field")["Field"])
+    assert page.multiselect(key="runs-choice").value == ["run-finished", "run-on-policy"]
+
+
+@pytest.mark.parametrize("axis", ["Fresh rollouts", "Generated tokens", "Training time"])
+@pytest.mark.usefixtures("recorded_runs")
+def test_curves_are_drawn_against_each_axis(open_page, axis):
+    page = open_page("compare", runs="run-finished,run-running", x=axis)
+    assert not page.exception
+    title = json.loads(page.get("plotly_chart")[0].proto.spec)["layout"]["xaxis"]["title"]["text"]
+    assert title != "step"
+    assert page.query_params["x"] == axis
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_running_and_failed_runs_are_compared_as_far_as_they_are(open_page):
+    page = open_page("compare", runs="run-running,run-failed,run-queued")
+    assert not page.exception
+    assert list(frame(page, "Steps")["Steps"]) == [18, 11, 0]
+    assert list(frame(page, "Steps")["State"]) == ["running", "failed", "queued"]
+
+
+def test_seeds_become_one_curve_with_mean_and_deviation(runs_root, open_page):
+    twins = [
+        recorded.RecordedRun("run-one", "exgrpo seed 1", "succeeded", 10),
+        recorded.RecordedRun("run-two", "exgrpo seed 2", "succeeded", 20),
+    ]
+    recorded.record(runs_root, *twins, recorded.ON_POLICY)
+    page = open_page("compare", runs="run-one,run-two,run-on-policy", by="Mean over seeds")
+    assert not page.exception
+    shown = frame(page, "Seeds")
+    assert list(shown["Runs of"]) == ["exgrpo", "on-policy whole"]
+    assert list(shown["Seeds"]) == [2, 1]
+    assert shown["Steps"][0] == 15
+    assert shown["Batch Pass@1, deviation"][0] > 0
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_more_metrics_come_on_request(open_page):
+    page = open_page("compare", runs="run-finished,run-running")
+    page.multiselect(key="metrics").set_value(["replay/age_mean"]).run()
+    assert not page.exception
+    assert len(page.get("plotly_chart")) == 9
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_choice_is_written_into_the_address(open_page):
+    page = open_page("compare", runs="run-finished,run-running")
+    page.multiselect(key="runs-choice").set_value(["run-finished", "run-failed"]).run()
+    assert not page.exception
+    assert page.query_params["runs"] == "run-finished,run-failed"
+    assert list(frame(page, "Steps")["Run"]) == ["exgrpo whole", "too fast"]
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_runs_that_are_not_there_are_named_and_left_out(open_page):
+    page = open_page("compare", runs="run-finished,run-running,../etc")
+    assert not page.exception
+    assert any("../etc" in text for text in texts(page))
+    assert len(frame(page, "Steps")) == 2
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_hostile_name_reaches_no_markup(open_page):
+    page = open_page("compare", runs="run-finished,run-hostile")
+    assert not page.exception
+    legend = next(element.proto.body for element in page.get("html") if "border-top" in element.proto.body)
+    assert "<img" not in legend
+    assert "&lt;img src=x" in legend
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_runs_of_equal_settings_are_said_to_be(open_page):
+    page = open_page("compare", runs="run-finished,run-failed")
+    assert any("asked for the same" in text for text in texts(page))
