@@ -1,10 +1,13 @@
 """The only way from a page to running things: what is done to runs, and checking what a form holds."""
 
 from app import settings
-from jobs import commands
+from db.case_rows import SavedCase
+from jobs import annotating, commands
 from jobs.commands import CommandError
 from jobs.gpus import Gpu, list_gpus
 from jobs.job_progress import job_progress as read_job_progress
+from jobs.judge_specs import parse_judge_spec
+from jobs.judging.submission import submit_judge as queue_judge
 from jobs.local_sources import with_absolute_sources
 from jobs.run_directory import RunDirectory, RunDirectoryError
 from jobs.specs import SpecError, TrainSpec, load_preset, parse_spec, preset_names
@@ -27,11 +30,14 @@ __all__ = [
     "job_progress",
     "list_gpus",
     "load_preset",
+    "mark_case",
     "note",
     "preset_names",
     "resume",
+    "set_verdict",
     "stop",
     "submit",
+    "submit_judge",
     "tag",
     "token_data",
 ]
@@ -94,6 +100,29 @@ def job_progress(run_id: str) -> tuple[int, int] | None:
         return read_job_progress(RunDirectory.open(settings.current().runs_root, run_id))
     except RunDirectoryError:
         return None
+
+
+def submit_judge(content: dict[str, object]) -> str:
+    """Queue a judge's job as a form describes it and return its id.
+
+    Raises:
+        SpecError: A wrong field, or a run that this judge cannot judge.
+        CommandError: There is no such run, or its folder cannot be written.
+    """
+    try:
+        return queue_judge(settings.current().runs_root, parse_judge_spec(content, "form"))
+    except RunDirectoryError as error:
+        raise CommandError(str(error)) from None
+
+
+def mark_case(case_set: str, case: SavedCase, is_kept: bool = True) -> None:
+    """Put a case into a named set, or take it out."""
+    annotating.mark_case(settings.current().runs_root, case_set, case, is_kept)
+
+
+def set_verdict(run_id: str, attempt: int, trajectory_id: int, is_valid: bool | None) -> None:
+    """Say whether a chain of thought is valid, over what any judge says; None takes that back."""
+    annotating.set_verdict(settings.current().runs_root, run_id, attempt, trajectory_id, is_valid)
 
 
 def token_data(
