@@ -15,7 +15,7 @@ from exgrpo_core.step_report import StepReport
 from jobs.engines.embedded.engine import EmbeddedEngine
 from jobs.specs import load_preset
 from jobs.training.composition import open_parts
-from jobs.training.loop import RunParts
+from jobs.training.parts import RunParts
 
 
 @dataclasses.dataclass(slots=True)

@@ -41,6 +41,7 @@ METRICS: dict[str, str] = {
     "loss/entropy_bonus": "entropy bonus: coefficient times mean token entropy",
     "loss/kl": "KL penalty: coefficient times mean k3 estimate",
     "loss/total": "loss that was differentiated",
+    "loss/sft": "mean negative log-likelihood of demonstrations' response tokens, nats (supervised fine-tuning)",
     "optim/gradient_norm": "norm of the gradient before clipping, mean over updates",
     "optim/num_updated_tokens": "response tokens that went through the backward pass",
     "sampler/log_prob_gap": "mean |sampler log-prob - trainer log-prob| of sampled tokens, nats",

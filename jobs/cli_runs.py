@@ -100,15 +100,15 @@ def clone(
     settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: key=value.")] = None,
     submits: Annotated[bool, typer.Option("--submit", help="Queue the new run instead of printing it.")] = False,
 ) -> None:
-    """Print a run's specification, changed as asked for, or queue a new run of it."""
-    from jobs import commands
+    """Print a job's specification, of whatever kind it is, changed as asked for, or queue a new one of it."""
+    from jobs.resubmission import read_job_spec, submit_job
     from jobs.run_lookup import find_run_id
     from jobs.spec_settings import apply_settings
     from jobs.specs import dump_spec
 
-    spec = apply_settings(commands.clone(runs_root, find_run_id(runs_root, run)), settings or [])
+    spec = apply_settings(read_job_spec(runs_root, find_run_id(runs_root, run)), settings or [])
     if submits:
-        _say_queued(runs_root, commands.submit(runs_root, spec))
+        _say_queued(runs_root, submit_job(runs_root, spec))
     else:
         typer.echo(dump_spec(spec), nl=False)
 

@@ -76,6 +76,7 @@ def run(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its ar
 ) -> None:
     """Run what is missing of a study, one run after another; Ctrl-C stops, the same command goes on."""
     from jobs.cli_train import follow, leave_to_supervisor
+    from jobs.commands import CommandError
     from jobs.status import RunStatus
     from jobs.studies.running import pending_runs, start
     from jobs.supervisor.reading import open_fresh_index
@@ -86,13 +87,21 @@ def run(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its ar
     tell(f"Runs that are there: {len(keys) - len(pending)} of {len(keys)}.")
     if detach:
         for own in pending:
-            say(start(runs_root, study, own, settings or []))
+            try:
+                say(start(runs_root, study, own, settings or []))
+            except CommandError as error:
+                tell(str(error))
         leave_to_supervisor(runs_root, database_url)
         return
     failed = []
     for number, own in enumerate(pending, start=1):
         tell(f"Run {number} of {len(pending)}: {own.key.cell}, seed {own.key.seed}")
-        run_id = start(runs_root, study, own, settings or [])
+        try:
+            run_id = start(runs_root, study, own, settings or [])
+        except CommandError as error:
+            failed.append(own.key.cell)
+            tell(str(error))
+            continue
         state = follow(runs_root, database_url, run_id)
         if state.status is RunStatus.STOPPED:
             tell(f"Runs left: {len(pending) - number} and this one; `exgrpo study run {name}` goes on.")

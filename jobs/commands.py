@@ -6,9 +6,10 @@ from pathlib import Path
 from exgrpo_core.experience_management.corruption import BufferCorruptionError
 from jobs.branching import link_checkpoint
 from jobs.engine_environments import EngineEnvironmentError
+from jobs.eval_specs import EvalSpec
 from jobs.job_specs import JobSpec
 from jobs.journal import Journal, JournalKind
-from jobs.local_sources import with_absolute_sources
+from jobs.local_sources import with_absolute_benchmarks, with_absolute_sources
 from jobs.queue import asked_attempts
 from jobs.run_directory import RunDirectory, RunDirectoryError
 from jobs.run_state import RunState, read_state
@@ -31,9 +32,9 @@ def submit(runs_root: Path, spec: JobSpec) -> str:
 
     Raises:
         SpecError: It names a local file that is not there.
-        CommandError: The runs root cannot be written, or the verl engine could not run it.
+        CommandError: The runs root cannot be written, a checkpoint is not there, or the verl engine could not run it.
     """
-    absolute = with_absolute_sources(spec) if isinstance(spec, TrainSpec) else spec
+    absolute = with_local_sources(runs_root, spec)
     if isinstance(absolute, TrainSpec) and absolute.engine == "verl":
         try:
             check_run(absolute)
@@ -49,6 +50,24 @@ def submit(runs_root: Path, spec: JobSpec) -> str:
     except OSError as error:
         raise CommandError(f"{runs_root}: cannot be written ({error.strerror}); choose another runs root.") from None
     return run.run_id
+
+
+def with_local_sources(runs_root: Path, spec: JobSpec) -> JobSpec:
+    """Return `spec` with local files named absolutely, and a training run's `model.source: RUN@STEP` as its folder.
+
+    Raises:
+        SpecError: It names a local file that is not there.
+        CommandError: It names a checkpoint that is not there.
+    """
+    # It needs this module's own commands.
+    from jobs.checkpoint_names import model_folder
+
+    if isinstance(spec, EvalSpec):
+        return with_absolute_benchmarks(spec)
+    if not isinstance(spec, TrainSpec):
+        return spec
+    source = model_folder(runs_root, spec.model.source)
+    return with_absolute_sources(spec.model_copy(update={"model": spec.model.model_copy(update={"source": source})}))
 
 
 def stop(runs_root: Path, run_id: str) -> None:
@@ -81,10 +100,10 @@ def resume(runs_root: Path, run_id: str) -> None:
 
 
 def clone(runs_root: Path, run_id: str) -> TrainSpec:
-    """Return the specification of a run, to start another from.
+    """Return the specification of a training run, to start another from.
 
     Raises:
-        CommandError: No such run, or its specification cannot be read.
+        CommandError: No such run, it is no training run, or its specification cannot be read.
     """
     try:
         return open_run(runs_root, run_id).spec()

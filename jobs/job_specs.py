@@ -39,5 +39,7 @@ def load_any_spec(path: Path) -> JobSpec:
 
 
 def loop_name(spec: JobSpec) -> str:
-    """Return the name under which the worker knows a job's loop: a training run's engine, else the job's kind."""
-    return spec.engine if isinstance(spec, TrainSpec) else spec.kind
+    """Return the name under which the worker knows a job's loop: by a training run's engine, else by the job's kind."""
+    if not isinstance(spec, TrainSpec):
+        return spec.kind
+    return spec.engine if spec.sft is None else f"{spec.engine} sft"

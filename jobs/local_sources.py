@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from jobs.eval_specs import EvalSpec
 from jobs.specs import ANSWER_FORMAT_MODEL, CHAINS_SOURCE, CHAINS_WARM_MODEL, SpecError, TrainSpec
 
 _MADE_HERE = frozenset({CHAINS_SOURCE, CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL})
@@ -26,6 +27,21 @@ def with_absolute_sources(spec: TrainSpec) -> TrainSpec:
     if spec.external_experience is not None:
         changes["external_experience"] = _resolve_file("external_experience", str(spec.external_experience))
     return spec.model_copy(update=changes)
+
+
+def with_absolute_benchmarks(spec: EvalSpec) -> EvalSpec:
+    """Return `spec` with the benchmarks' local files named absolutely.
+
+    Raises:
+        SpecError: A file is not there; the sentence names its benchmark.
+    """
+    choices = tuple(
+        choice
+        if choice.source is None
+        else choice.model_copy(update={"source": resolve_source(f"benchmarks.{choice.name}.source", choice.source)})
+        for choice in spec.benchmarks
+    )
+    return spec.model_copy(update={"benchmarks": choices})
 
 
 def resolve_source(field: str, source: str) -> str:

@@ -7,15 +7,22 @@ from typing import Any
 
 import yaml
 
+from jobs.checkpoint_names import model_folder
 from jobs.disk_estimate import checkpoint_bytes, estimate_disk_bytes
 from jobs.engine_environments import EngineEnvironmentError, engine_python
 from jobs.engines.verl_ray.memory_estimate import ASSUMED_GPU_BYTES, GIB, MemoryEstimate, estimate_memory
-from jobs.engines.verl_ray.overrides import check_own_overrides, engine_words, verl_overrides
 from jobs.launchers.local import WORKER_MODULE
 from jobs.local_sources import with_absolute_sources
 from jobs.model_shapes import check_context, model_shape
 from jobs.specs import SpecError, TrainSpec
-from jobs.verl_config import UNNAMED_RUN, check_machine, checked_config
+from jobs.verl_config import (
+    UNNAMED_RUN,
+    check_machine,
+    check_run_overrides,
+    checked_config,
+    config_name,
+    run_words,
+)
 
 GB = 1e9
 
@@ -43,15 +50,17 @@ def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
 
     Raises:
         SpecError: It cannot run: the model's context is too short, or verl has no such setting.
+        CommandError: It starts from a checkpoint that is not there.
     """
+    spec = _from_checkpoint(spec, runs_root)
     check_context(spec)
     notices = _missing_sources(spec)
     run_path = runs_root.absolute() / UNNAMED_RUN
     is_verl = spec.engine == "verl"
     if is_verl:
-        check_own_overrides(spec)
-    settings = [*engine_words(spec), *verl_overrides(spec, run_path)] if is_verl else []
-    config = _compose(settings, notices) if is_verl else None
+        check_run_overrides(spec)
+    settings = run_words(spec, run_path) if is_verl else []
+    config = _compose(settings, config_name(spec), notices) if is_verl else None
     notices += _machine_notices(spec) if is_verl else []
     shape = model_shape(spec.model.source, spec.model.revision)
     if shape is None:
@@ -61,7 +70,7 @@ def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
         settings=settings,
         config=config,
         command=_command(spec, run_path, notices),
-        memory=estimate_memory(shape, spec) if shape is not None and is_verl else None,
+        memory=estimate_memory(shape, spec) if shape is not None and is_verl and spec.sft is None else None,
         num_gpus=spec.verl.num_gpus if is_verl else 1,
         trajectory_bytes=estimate_disk_bytes(spec),
         checkpoint_bytes=None if shape is None else checkpoint_bytes(shape.parameters, spec),
@@ -83,6 +92,11 @@ def describe_plan(plan: RunPlan) -> str:
     return "\n".join([*parts, *(f"Note: {notice}" for notice in plan.notices)])
 
 
+def _from_checkpoint(spec: TrainSpec, runs_root: Path) -> TrainSpec:
+    source = model_folder(runs_root, spec.model.source)
+    return spec.model_copy(update={"model": spec.model.model_copy(update={"source": source})})
+
+
 def _missing_sources(spec: TrainSpec) -> list[str]:
     try:
         with_absolute_sources(spec)
@@ -99,9 +113,9 @@ def _machine_notices(spec: TrainSpec) -> list[str]:
     return []
 
 
-def _compose(settings: list[str], notices: list[str]) -> dict[str, Any] | None:
+def _compose(settings: list[str], name: str, notices: list[str]) -> dict[str, Any] | None:
     try:
-        return checked_config(settings)
+        return checked_config(settings, name)
     except EngineEnvironmentError as error:
         notices.append(f"The settings were not checked against verl's configuration: {error}")
         return None

@@ -101,6 +101,17 @@ class ValidationSpec(Spec):
     """Training questions scored before and after training, the first ones."""
 
 
+class SftSpec(Spec):
+    """Supervised fine-tuning on demonstrations instead of reinforcement: one optimizer step a batch of them.
+
+    `algorithm.batch_size` is the batch, in demonstrations; `algorithm.max_prompt_tokens` and `max_response_tokens`
+    bound them. After `optim.warmup_steps` the learning rate falls to 0 along a cosine.
+    """
+
+    response_column: str = Field("target", min_length=1)
+    """Column of `data.source` with each question's demonstration, a text or a list of messages; `chains` needs none."""
+
+
 class RecordingSpec(Spec):
     """What is kept of a run."""
 
@@ -139,6 +150,8 @@ class TrainSpec(Spec):
     """Preset that this specification started from."""
     external_experience: Path | None = None
     """JSON lines of off-policy trajectories (LUFFY-style) for `algorithm.uses_external_experience`."""
+    sft: SftSpec | None = None
+    """Makes the run one of supervised fine-tuning; a later run starts from it with `model.source: RUN@STEP`."""
     tags: tuple[str, ...] = ()
 
     @property
@@ -164,7 +177,26 @@ class TrainSpec(Spec):
         if self.data.code_reward_rate and (self.data.source != CHAINS_SOURCE or self.engine != "embedded"):
             raise ValueError("data.code_reward_rate: expected 0, except for chains on the embedded engine.")
         self._check_engine()
+        self._check_sft()
         return self
+
+    def _check_sft(self) -> None:
+        if self.sft is None:
+            return
+        if self.algorithm.experience_ratio > 0.0 or self.algorithm.uses_external_experience:
+            raise ValueError(
+                "algorithm.experience_ratio, algorithm.uses_external_experience: expected 0 and false with sft, which "
+                "replays nothing."
+            )
+        if self.reward_model is not None:
+            raise ValueError("reward_model: expected none with sft, which rewards nothing.")
+        if self.engine == "verl" and (
+            self.verl.num_nodes > 1 or self.verl.ray.address is not None or self.verl.strategy == "megatron"
+        ):
+            raise ValueError(
+                "verl.num_nodes, verl.ray.address, verl.strategy: expected 1, none and fsdp2 with sft, since verl's "
+                "SFT trainer is started on one machine without Ray."
+            )
 
     def _check_engine(self) -> None:
         is_continuous = self.algorithm.reward_kind is RewardKind.CONTINUOUS

@@ -8,9 +8,12 @@ from typing import Any
 
 from jobs.engine_environments import PROJECT_ROOT, EngineEnvironmentError, engine_python
 from jobs.engines.verl_ray.overrides import check_own_overrides, engine_words, verl_overrides
+from jobs.engines.verl_ray.sft_overrides import SFT_CONFIG, check_sft_overrides, sft_words
 from jobs.model_shapes import check_context
 from jobs.specs import SpecError, TrainSpec
 
+RL_CONFIG = "ppo_trainer"
+"""Name of verl's configuration for reinforcement learning."""
 CHECK_MODULE = "jobs.engines.verl_ray.config_check"
 UNNAMED_RUN = Path("RUN")
 """Stands for the run directory of a run that is not made yet."""
@@ -32,13 +35,37 @@ def check_run(spec: TrainSpec) -> None:
         EngineEnvironmentError: The run is to start on this machine, which has no environment for verl.
     """
     check_context(spec)
-    check_own_overrides(spec)
+    check_run_overrides(spec)
     try:
-        checked_config([*engine_words(spec), *verl_overrides(spec, UNNAMED_RUN)])
+        checked_config(run_words(spec, UNNAMED_RUN), config_name(spec))
     except EngineEnvironmentError:
         if spec.verl.ray.address is None:
             raise
     check_machine(spec)
+
+
+def check_run_overrides(spec: TrainSpec) -> None:
+    """Refuse overrides of what fields of the specification decide.
+
+    Raises:
+        SpecError: They decide it.
+    """
+    if spec.sft is None:
+        check_own_overrides(spec)
+    else:
+        check_sft_overrides(spec)
+
+
+def run_words(spec: TrainSpec, run_path: Path) -> list[str]:
+    """Return the settings of verl that a run is started with."""
+    if spec.sft is not None:
+        return sft_words(spec, run_path)
+    return [*engine_words(spec), *verl_overrides(spec, run_path)]
+
+
+def config_name(spec: TrainSpec) -> str:
+    """Return the name of verl's configuration that a run's settings belong to."""
+    return RL_CONFIG if spec.sft is None else SFT_CONFIG
 
 
 def check_machine(spec: TrainSpec) -> None:
@@ -62,8 +89,8 @@ def check_machine(spec: TrainSpec) -> None:
         )
 
 
-def checked_config(words: list[str]) -> dict[str, Any]:
-    """Return verl's whole configuration with `words` in it, as verl's own environment composes it.
+def checked_config(words: list[str], name: str = RL_CONFIG) -> dict[str, Any]:
+    """Return verl's whole configuration of a name with `words` in it, as verl's own environment composes it.
 
     Raises:
         SpecError: A setting is unknown or of the wrong type; one sentence each, with the nearest name.
@@ -73,7 +100,7 @@ def checked_config(words: list[str]) -> dict[str, Any]:
     environment = dict(os.environ) | {"PYTHONPATH": str(PROJECT_ROOT)}
     try:
         program = subprocess.run(
-            [python, "-P", "-m", CHECK_MODULE],
+            [python, "-P", "-m", CHECK_MODULE, name],
             input=json.dumps(words).encode(),
             capture_output=True,
             timeout=_CHECK_SECONDS,

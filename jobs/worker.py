@@ -38,17 +38,28 @@ JobLoop = Callable[[Any, RunDirectory, RunRecorder, Control], RunStatus]
 
 def load_embedded_loop() -> JobLoop:
     """Return the loop of the embedded engine, with torch held to the number of threads that the user allows."""
+    _prepare_torch()
+    from jobs.training.composition import run_training
+
+    return run_training
+
+
+def load_embedded_sft_loop() -> JobLoop:
+    """Return the loop of supervised fine-tuning by the embedded engine."""
+    _prepare_torch()
+    from jobs.training.composition import run_sft
+
+    return run_sft
+
+
+def _prepare_torch() -> None:
     num_threads = _num_threads()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import torch
     from transformers.utils import logging as transformers_logging
 
-    from jobs.training.composition import run_training
-
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-
     torch.set_num_threads(num_threads)
-    return run_training
 
 
 def load_evaluation_loop() -> JobLoop:
@@ -70,6 +81,13 @@ def load_verl_loop() -> JobLoop:
     return run_training
 
 
+def load_verl_sft_loop() -> JobLoop:
+    """Return the loop of verl's SFT trainer, for an interpreter of verl's environment."""
+    from jobs.training.verl_sft import run_sft
+
+    return run_sft
+
+
 def load_judge_loop() -> JobLoop:
     """Return the loop of a judge, which needs no engine."""
     from jobs.judging.loop import run_judging
@@ -79,7 +97,9 @@ def load_judge_loop() -> JobLoop:
 
 LOOP_LOADERS: dict[str, Callable[[], JobLoop]] = {
     "embedded": load_embedded_loop,
+    "embedded sft": load_embedded_sft_loop,
     "verl": load_verl_loop,
+    "verl sft": load_verl_sft_loop,
     "eval": load_evaluation_loop,
     "judge": load_judge_loop,
 }

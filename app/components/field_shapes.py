@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from app.commands import TrainSpec
 
-HIDDEN = frozenset({"kind", "preset", "reward_model", "verl.ray.environment"})
+HIDDEN = frozenset({"kind", "preset", "reward_model", "sft", "verl.ray.environment"})
 """Fields that the form does not show and hands on as they are."""
 ONE_A_LINE = frozenset({"verl.overrides"})
 """Lists whose items hold commas themselves."""

@@ -17,6 +17,8 @@ def method_name(spec: Mapping[str, Any]) -> str:
     kind = str(spec.get("kind", "train"))
     if kind != "train":
         return JOB_NAMES.get(kind, kind)
+    if spec.get("sft") is not None:
+        return "SFT"
     algorithm = spec.get("algorithm", {})
     if algorithm.get("mask_range") is not None:
         return "masked GRPO"
@@ -34,6 +36,7 @@ def method_expression() -> ColumnElement[str]:
     return case(
         *((kind == job, literal(name)) for job, name in JOB_NAMES.items()),
         (kind != "train", kind),
+        (spec["sft"].as_string().is_not(None), literal("SFT")),
         (algorithm["mask_range"].as_string().is_not(None), literal("masked GRPO")),
         (ratio > 0.0, literal("ExGRPO")),
         (func.coalesce(algorithm["normalize_by_std"].as_boolean(), False), literal("GRPO")),

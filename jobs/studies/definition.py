@@ -44,6 +44,8 @@ class Cell(Spec):
     paper: Recipe | None = None
     baseline: str | None = None
     """The cell to compare with, where it is not the study's; a cell that names itself is compared with none."""
+    starts_from: str | None = None
+    """The cell whose run of the same seed is trained before; its last checkpoint is the model to start from."""
 
     def recipe(self, scale: Scale) -> Recipe | None:
         """Return how the cell is run at a scale, None where it cannot be."""
@@ -148,7 +150,8 @@ class Study(Spec):
         names = [cell.name for cell in self.cells]
         named = {name for table in self.tables for row in table.rows for name in row.cells}
         named |= {name for gain in self.gains for name in gain.cells}
-        named |= {name for name in (self.baseline, *(cell.baseline for cell in self.cells)) if name is not None}
+        of_cells = (name for cell in self.cells for name in (cell.baseline, cell.starts_from))
+        named |= {name for name in (self.baseline, *of_cells) if name is not None}
         unknown = sorted(named - {*names})
         if unknown:
             raise ValueError(f"cells: expected one named {unknown[0]!r}, since a row or the baseline names it.")

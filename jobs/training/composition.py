@@ -3,11 +3,12 @@
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
-from exgrpo_core.types import Experience
+from exgrpo_core.types import Experience, Question
 from jobs.control import Control, TrainingError
 from jobs.engines.embedded.engine import EmbeddedEngine
-from jobs.engines.embedded.model import load_policy, resolve_device
+from jobs.engines.embedded.model import PolicyModel, load_policy, resolve_device
 from jobs.engines.embedded.optimizer import OptimSettings
 from jobs.engines.errors import EngineError
 from jobs.engines.reward import RewardFunction
@@ -16,9 +17,12 @@ from jobs.run_directory import RunDirectory
 from jobs.specs import OptimSpec, TrainSpec
 from jobs.status import RunStatus
 from jobs.training.data_rows import DataError
+from jobs.training.demonstrations import read_demonstrations
 from jobs.training.external import load_external
-from jobs.training.loop import RunParts, TrainingLoop
+from jobs.training.loop import TrainingLoop
+from jobs.training.parts import RunParts
 from jobs.training.run_data import open_data, open_reward
+from jobs.training.sft_loop import SftLoop, SftParts
 
 
 def run_training(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: Control) -> RunStatus:
@@ -34,6 +38,19 @@ def run_training(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, cont
         raise TrainingError(str(error)) from error
 
 
+def run_sft(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: Control) -> RunStatus:
+    """Run or resume supervised fine-tuning; return `succeeded` or `stopped`.
+
+    Raises:
+        TrainingError: It cannot start or go on, with one sentence why.
+    """
+    try:
+        with open_reward(spec) as reward:
+            return SftLoop(spec, run.path, _sft_parts(spec, reward), recorder, control).run()
+    except (EngineError, DataError) as error:
+        raise TrainingError(str(error)) from error
+
+
 @contextmanager
 def open_parts(spec: TrainSpec) -> Iterator[RunParts]:
     """Put together engine, grader and data of a specification, and end the grader's processes afterwards.
@@ -42,22 +59,47 @@ def open_parts(spec: TrainSpec) -> Iterator[RunParts]:
         TrainingError: Data or model cannot be used; the message names the file, row or setting.
     """
     with open_reward(spec) as reward:
-        yield _parts(spec, reward)
+        yield _parts(spec, reward, _load(spec))
 
 
-def _parts(spec: TrainSpec, reward: RewardFunction) -> RunParts:
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """Policy and questions of a specification."""
+
+    policy: PolicyModel
+    questions: list[Question]
+    held_out: list[Question]
+
+
+def _load(spec: TrainSpec) -> _Loaded:
     data = open_data(spec)
     policy = load_policy(data.model_source, resolve_device(spec.model.device), spec.model.revision)
-    questions, held_out = data.encode(policy.tokenizer)
-    engine = EmbeddedEngine(policy, reward, spec.algorithm, optim_settings(spec.optim), spec.seed)
+    return _Loaded(policy, *data.encode(policy.tokenizer))
+
+
+def _parts(spec: TrainSpec, reward: RewardFunction, loaded: _Loaded) -> RunParts:
+    engine = _engine(spec, reward, loaded, optim_settings(spec.optim))
     external: dict[int, Experience] = {}
     if spec.external_experience is not None:
         limit = spec.algorithm.max_response_tokens
-        external = load_external(spec.external_experience, questions, policy.tokenizer, limit)
+        external = load_external(spec.external_experience, loaded.questions, loaded.policy.tokenizer, limit)
+    return RunParts(engine, reward, loaded.questions, loaded.held_out, external)
+
+
+def _sft_parts(spec: TrainSpec, reward: RewardFunction) -> SftParts:
+    loaded = _load(spec)
+    demonstrations = read_demonstrations(spec, loaded.questions, loaded.policy.tokenizer)
+    engine = _engine(spec, reward, loaded, replace(optim_settings(spec.optim), decay_steps=spec.num_steps))
+    parts = RunParts(engine, reward, loaded.questions, loaded.held_out, {})
+    return SftParts(parts, engine.imitate, demonstrations)
+
+
+def _engine(spec: TrainSpec, reward: RewardFunction, loaded: _Loaded, optim: OptimSettings) -> EmbeddedEngine:
+    engine = EmbeddedEngine(loaded.policy, reward, spec.algorithm, optim, spec.seed)
     # Imported modules and questions live as long as the process: kept out of every later collection, a step is shorter.
     gc.collect()
     gc.freeze()
-    return RunParts(engine, reward, questions, held_out, external)
+    return engine
 
 
 def optim_settings(spec: OptimSpec) -> OptimSettings:

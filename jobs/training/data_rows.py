@@ -3,7 +3,7 @@
 import gzip
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -51,8 +51,10 @@ class DataRow:
         return self.messages[-1]["content"]
 
 
-def iterate_raw_rows(source: str, split: str) -> Iterator[tuple[int, RawRow]]:
+def iterate_raw_rows(source: str, split: str, columns: Sequence[str] = COLUMNS) -> Iterator[tuple[int, RawRow]]:
     """Yield (row number from 1, row) of a Parquet or JSON-lines file, a saved data set's folder or a hub data set.
+
+    Rows hold those of `columns` that there are; those of JSON lines may hold more.
 
     Raises:
         DataError: It cannot be read.
@@ -61,11 +63,11 @@ def iterate_raw_rows(source: str, split: str) -> Iterator[tuple[int, RawRow]]:
     if source.endswith(FILE_SUFFIXES):
         if not path.is_file():
             raise DataError(f"{source}: there is no such file; give a Parquet or JSON-lines file or a data set name.")
-        yield from _iterate_parquet(path) if path.suffix == ".parquet" else _iterate_json_lines(path)
+        yield from _iterate_parquet(path, columns) if path.suffix == ".parquet" else _iterate_json_lines(path)
     elif path.is_file():
         raise DataError(f"{source}: expected a file that ends in {', '.join(FILE_SUFFIXES)}.")
     else:
-        yield from _iterate_dataset(source, split)
+        yield from _iterate_dataset(source, split, columns)
 
 
 def check_row(origin: str, number: int, raw: RawRow, declared_kind: DeclaredKind) -> DataRow:
@@ -95,10 +97,10 @@ def check_row(origin: str, number: int, raw: RawRow, declared_kind: DeclaredKind
     )
 
 
-def _iterate_parquet(path: Path) -> Iterator[tuple[int, RawRow]]:
+def _iterate_parquet(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, RawRow]]:
     try:
         file = pq.ParquetFile(path)
-        names = [name for name in COLUMNS if name in file.schema_arrow.names]
+        names = [name for name in columns if name in file.schema_arrow.names]
         batches = file.iter_batches(batch_size=1024, columns=names)
         rows = (row for batch in batches for row in batch.to_pylist())
         yield from enumerate(rows, start=1)
@@ -127,7 +129,7 @@ def _json_object(line: str, path: Path, number: int) -> RawRow:
     return row
 
 
-def _iterate_dataset(source: str, split: str) -> Iterator[tuple[int, RawRow]]:
+def _iterate_dataset(source: str, split: str, columns: Sequence[str]) -> Iterator[tuple[int, RawRow]]:
     import datasets
 
     try:
@@ -137,7 +139,7 @@ def _iterate_dataset(source: str, split: str) -> Iterator[tuple[int, RawRow]]:
             dataset = datasets.load_from_disk(source)
         else:
             dataset = datasets.load_dataset(source, split=split)
-        dataset = dataset.select_columns([name for name in COLUMNS if name in dataset.column_names])
+        dataset = dataset.select_columns([name for name in columns if name in dataset.column_names])
     except (OSError, ValueError, KeyError, datasets.exceptions.DatasetsError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(

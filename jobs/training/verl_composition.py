@@ -18,7 +18,8 @@ from jobs.specs import TrainSpec
 from jobs.status import RunStatus
 from jobs.training.data_rows import DataError
 from jobs.training.external import load_external
-from jobs.training.loop import RunParts, TrainingLoop
+from jobs.training.loop import TrainingLoop
+from jobs.training.parts import RunParts
 from jobs.training.run_data import RunData, open_data, open_reward
 
 if TYPE_CHECKING:

@@ -4,10 +4,11 @@ from jobs import commands
 from jobs.commands import CommandError
 from jobs.engine_environments import VERL_PYTHON_VARIABLE, EngineEnvironmentError
 from jobs.run_plan import describe_plan, plan_run
+from jobs.spec_settings import apply_settings
 from jobs.specs import ModelSpec, SpecError, TrainSpec, load_preset, parse_spec, preset_names
 from jobs.verl_config import check_machine, check_run, checked_config
 
-PAPER_PRESETS = [name for name in preset_names() if name.startswith("paper-")]
+PAPER_PRESETS = [name for name in preset_names() if name.startswith("paper-") and name != "paper-sft"]
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +46,20 @@ def test_each_presets_dry_run_tells_settings_command_memory_and_disk(name, tmp_p
     for part in ("# verl's settings", "# Command", "Memory of each of", "trajectories on disk", "make verl-env"):
         assert part in text
     assert list(tmp_path.iterdir()) == []
+
+
+def test_dry_run_of_fine_tuning_tells_the_settings_of_verls_sft_trainer(tmp_path):
+    plan = plan_run(verl_spec("paper-sft"), tmp_path)
+    assert f"model.path={plan.spec['model']['source']}" in plan.settings
+    assert "optim.lr_scheduler_type=cosine" in plan.settings
+    assert plan.memory is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_overrides_of_what_fine_tuning_decides_are_refused(tmp_path):
+    spec = apply_settings(verl_spec("paper-sft"), ["verl.overrides=[optim.lr=1.0]"])
+    with pytest.raises(SpecError, match=r"verl.overrides: optim.lr cannot be set"):
+        plan_run(spec, tmp_path)
 
 
 def test_dry_run_of_the_embedded_engine_has_no_settings_of_verl(tmp_path):

@@ -80,6 +80,14 @@ class EmbeddedEngine:
         """
         return self._updater.update(mini_batches, objective)
 
+    def imitate(self, demonstrations: Sequence[TokenSequence]) -> dict[str, float]:
+        """Take one optimizer step towards demonstrations (SFT) and return `loss/sft` and `optim/*` metrics.
+
+        Raises:
+            EngineError: The loss or gradient is not finite.
+        """
+        return self._updater.imitate(demonstrations)
+
     def generate_for_evaluation(
         self, questions: Sequence[Question], num_samples: int, temperature: float, max_new_tokens: int, seed: int
     ) -> list[list[Response]]:

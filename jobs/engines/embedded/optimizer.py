@@ -1,5 +1,6 @@
 """AdamW on float32 weights, with warm-up, gradient clipping and a state that goes into safetensors."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -22,6 +23,17 @@ class OptimSettings:
     """Gradients are scaled down to this norm. Above 0."""
     warmup_steps: int = 0
     """Optimizer steps over which the learning rate rises linearly to its value."""
+    decay_steps: int = 0
+    """Optimizer steps at whose end the learning rate, falling along a cosine after warm-up, is 0; 0: it stays."""
+
+    def learning_rate_at(self, num_done: int) -> float:
+        """Return the learning rate of the optimizer step that follows `num_done` others."""
+        if num_done < self.warmup_steps:
+            return self.learning_rate * (num_done + 1) / self.warmup_steps
+        if self.decay_steps <= self.warmup_steps:
+            return self.learning_rate
+        share = min(1.0, (num_done - self.warmup_steps) / (self.decay_steps - self.warmup_steps))
+        return self.learning_rate * 0.5 * (1.0 + math.cos(math.pi * share))
 
 
 class PolicyOptimizer:
@@ -56,10 +68,8 @@ class PolicyOptimizer:
         norm = float(nn.utils.clip_grad_norm_(self._named.values(), self.settings.max_gradient_norm))
         if not torch.isfinite(torch.tensor(norm)):
             raise EngineError(f"the gradient norm is {norm}")
-        warmup = self.settings.warmup_steps
-        share = min(1.0, (self.num_steps + 1) / warmup) if warmup > 0 else 1.0
         for group in self._adam.param_groups:
-            group["lr"] = self.settings.learning_rate * share
+            group["lr"] = self.settings.learning_rate_at(self.num_steps)
         self._adam.step()
         self.num_steps += 1
         return norm

@@ -15,6 +15,9 @@ from jobs.engines.embedded.packing import TokenSequence, split_by_budget
 from jobs.engines.embedded.vocabulary import Scoring
 from jobs.engines.errors import EngineError
 
+_AS_WRITTEN = Scoring(temperature=1.0, has_entropies=False)
+"""Demonstrations are imitated at temperature 1: nobody sampled them."""
+
 
 @dataclass(slots=True)
 class UpdateTally:
@@ -79,6 +82,34 @@ class PolicyUpdater:
             finally:
                 self._optimizer.clear_gradients()
         return tally.metrics()
+
+    def imitate(self, demonstrations: Sequence[TokenSequence]) -> dict[str, float]:
+        """Take one step on the mean negative log-likelihood of the demonstrations' response tokens.
+
+        Raises:
+            EngineError: The loss or gradient is not finite; the step was not applied.
+        """
+        num_tokens = sum(int(own.token_ids.size) for own in demonstrations)
+        self._policy.backend.weights_changed()
+        self._optimizer.clear_gradients()
+        total = 0.0
+        try:
+            for batch in split_by_budget(demonstrations, self._max_tokens):
+                scores = self._policy.backend.score([demonstrations[i] for i in batch], _AS_WRITTEN)
+                loss = -scores.log_probs.sum() / num_tokens
+                torch.autograd.backward(loss)
+                total += float(loss.detach())
+            if not np.isfinite(total):
+                raise EngineError(f"the loss is {total}")
+            norm = self._optimizer.step()
+        except EngineError as error:
+            raise EngineError(
+                f"optimizer step {self._optimizer.num_steps + 1}: {error}, so it was not applied; resume from a "
+                "checkpoint with a lower learning rate."
+            ) from None
+        finally:
+            self._optimizer.clear_gradients()
+        return {"loss/sft": total, "optim/gradient_norm": norm, "optim/num_updated_tokens": float(num_tokens)}
 
     def _step(self, mini_batch: MiniBatch, objective: ObjectiveSettings, tally: UpdateTally, is_first: bool) -> None:
         rows = rows_that_count(mini_batch, objective)

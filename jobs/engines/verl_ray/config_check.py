@@ -1,8 +1,9 @@
 """Checks settings against verl's own generated configuration, in the interpreter of verl's environment.
 
-`python -m jobs.engines.verl_ray.config_check` reads a JSON list of KEY=VALUE words and writes a JSON object:
-`problems`, a sentence each, and `config`, verl's whole configuration with the settings in it, null when there are
-problems. verl itself is not imported: the check takes a second, not the time that its libraries take to load.
+`python -m jobs.engines.verl_ray.config_check [NAME]` reads a JSON list of KEY=VALUE words, for verl's configuration of
+that name, and writes a JSON object: `problems`, a sentence each, and `config`, verl's whole configuration with the
+settings in it, null when there are problems. verl itself is not imported: the check takes a second, not the time that
+its libraries take to load.
 """
 
 import difflib
@@ -42,7 +43,7 @@ def config_folder() -> Path:
     return Path(found.submodule_search_locations[0]) / "trainer" / "config"
 
 
-def check(words: list[str], folder: Path) -> dict[str, Any]:
+def check(words: list[str], folder: Path, name: str = CONFIG_NAME) -> dict[str, Any]:
     """Return what is wrong with the settings, and the configuration that they make when nothing is."""
     problems = []
     parsed: list[tuple[str, Override]] = []
@@ -53,11 +54,11 @@ def check(words: list[str], folder: Path) -> dict[str, Any]:
             problems.append(f"{word}: is not KEY=VALUE as Hydra reads it ({_first_line(error)}).")
     with initialize_config_dir(str(folder), version_base=None):
         try:
-            base = compose(CONFIG_NAME, overrides=[word for word, override in parsed if _is_group(override)])
+            base = compose(name, overrides=[word for word, override in parsed if _is_group(override)])
             problems += [found for _, override in parsed if (found := find_problem(override, base))]
             if problems:
                 return {"problems": problems, "config": None}
-            config = compose(CONFIG_NAME, overrides=[word for word, _ in parsed])
+            config = compose(name, overrides=[word for word, _ in parsed])
             return {"problems": [], "config": OmegaConf.to_container(config, resolve=True)}
         except (HydraException, OmegaConfBaseException) as error:
             return {"problems": [*problems, f"verl's configuration: {_first_line(error)}."], "config": None}
@@ -154,7 +155,7 @@ def _first_line(error: Exception) -> str:
 def main() -> None:
     """Check the words of standard input and print the finding."""
     logging.disable(logging.WARNING)
-    sys.stdout.write(json.dumps(check(json.load(sys.stdin), config_folder())))
+    sys.stdout.write(json.dumps(check(json.load(sys.stdin), config_folder(), *sys.argv[1:2])))
 
 
 if __name__ == "__main__":

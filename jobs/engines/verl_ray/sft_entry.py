@@ -1,0 +1,32 @@
+"""verl's SFT trainer as one process of torchrun: `torchrun ... -m jobs.engines.verl_ray.sft_entry KEY=VALUE ...`."""
+
+import sys
+
+import torch.distributed
+from hydra import compose, initialize_config_module
+from verl.trainer.sft_trainer import SFTTrainer, run_sft
+from verl.utils.device import auto_set_device, get_device_name
+from verl.utils.distributed import destroy_global_process_group
+
+from jobs.engines.verl_ray.cpu_platform import PLATFORM_NAME
+from jobs.engines.verl_ray.sft_overrides import SFT_CONFIG
+
+
+def main(words: list[str]) -> None:
+    """Train as the settings say."""
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        config = compose(SFT_CONFIG, overrides=words)
+    auto_set_device(config)
+    if get_device_name() != PLATFORM_NAME:
+        run_sft(config)
+        return
+    # verl 0.9.1 asks torch for the backend "cpu:gloo,cpu:gloo" here, which names one device twice.
+    torch.distributed.init_process_group("cpu:gloo")
+    try:
+        SFTTrainer(config).fit()
+    finally:
+        destroy_global_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,98 @@
+"""From a specification of supervised fine-tuning to the settings of verl 0.9.1's own SFT trainer, KEY=VALUE words."""
+
+from pathlib import Path
+
+from jobs.engines.verl_ray.overrides import VERL_FOLDER, Value, render_value
+from jobs.specs import SpecError, TrainSpec
+
+SFT_CONFIG = "sft_trainer_engine"
+"""Name of verl's configuration for its SFT trainer."""
+ENTRY_MODULE = "jobs.engines.verl_ray.sft_entry"
+DATASET_MODULE = "pkg://jobs.engines.verl_ray.sft_dataset"
+DATASET_CLASS = "DemonstrationDataset"
+DEMONSTRATIONS_FILE = "demonstrations.parquet"
+CHECKPOINTS_FOLDER = "sft"
+NUM_KEPT = 2
+"""Checkpoints that verl itself keeps: each has been linked into the run's own by the time it is removed."""
+
+
+def sft_words(
+    spec: TrainSpec, run_path: Path, model_path: str | None = None, resume_path: Path | None = None
+) -> list[str]:
+    """Return every setting that the specification decides; the specification's own overrides come last.
+
+    `model_path` stands in for models that are made on this machine; `resume_path` is a checkpoint to go on from.
+    """
+    settings = _settings(spec, run_path / VERL_FOLDER, model_path or spec.model.source)
+    settings["trainer.resume_mode"] = "disable" if resume_path is None else "resume_path"
+    settings["trainer.resume_from_path"] = None if resume_path is None else str(resume_path)
+    return [*(f"{key}={render_value(value)}" for key, value in settings.items()), *spec.verl.overrides]
+
+
+def check_sft_overrides(spec: TrainSpec) -> None:
+    """Refuse overrides of what the specification decides.
+
+    Raises:
+        SpecError: One sentence, naming the settings.
+    """
+    own = {word.partition("=")[0].lstrip("+~") for word in spec.verl.overrides}
+    plain = spec.model_copy(update={"verl": spec.verl.model_copy(update={"overrides": ()})})
+    decided = {word.partition("=")[0].lstrip("+~") for word in sft_words(plain, Path("RUN"))}
+    if own & decided:
+        raise SpecError(
+            f"verl.overrides: {', '.join(sorted(own & decided))} cannot be set, since fields of the specification "
+            "decide them; set those instead."
+        )
+
+
+def _settings(spec: TrainSpec, folder: Path, model_path: str) -> dict[str, Value]:
+    optim, is_cpu = spec.optim, spec.model.device == "cpu"
+    settings: dict[str, Value] = {
+        "data.train_files": [str(folder / DEMONSTRATIONS_FILE)],
+        "data.train_batch_size": spec.algorithm.batch_size,
+        "data.max_length": spec.sequence_tokens,
+        "data.max_token_len_per_gpu": spec.tokens_per_gpu,
+        "data.use_dynamic_bsz": True,
+        "data.pad_mode": "no_padding",
+        "data.num_workers": 0,
+        "data.custom_cls.path": DATASET_MODULE,
+        "data.custom_cls.name": DATASET_CLASS,
+        "model.path": model_path,
+        "model.use_remove_padding": not is_cpu,
+        "model.enable_gradient_checkpointing": not is_cpu,
+        "engine.strategy": "fsdp2",
+        "engine.seed": spec.seed,
+        "optim.lr": optim.learning_rate,
+        "optim.lr_warmup_steps": optim.warmup_steps,
+        "optim.lr_scheduler_type": "cosine",
+        "optim.weight_decay": optim.weight_decay,
+        "optim.betas": [optim.beta1, optim.beta2],
+        "optim.clip_grad": optim.max_gradient_norm,
+        "checkpoint.save_contents": ["model", "optimizer", "extra", "hf_model"],
+        "checkpoint.load_contents": ["model", "optimizer", "extra"],
+        "trainer.default_local_dir": str(folder / CHECKPOINTS_FOLDER),
+        "trainer.project_name": "exgrpo",
+        "trainer.experiment_name": folder.parent.name,
+        "trainer.logger": ["file"],
+        "trainer.seed": spec.seed,
+        # As many rounds as there could be; the number of steps ends the training.
+        "trainer.total_epochs": spec.num_steps,
+        "trainer.total_training_steps": spec.num_steps,
+        "trainer.save_freq": spec.checkpoint_interval,
+        "trainer.test_freq": -1,
+        "trainer.max_ckpt_to_keep": NUM_KEPT,
+        "trainer.nnodes": 1,
+        "trainer.n_gpus_per_node": spec.verl.gpus_per_node,
+    }
+    return settings | (_CPU_SETTINGS if is_cpu else {})
+
+
+_CPU_SETTINGS: dict[str, Value] = {
+    "trainer.device": "cpu",
+    "+model.override_config.attn_implementation": "sdpa",
+    "engine.use_torch_compile": False,
+    "engine.dtype": "float32",
+    "+engine.mixed_precision.param_dtype": "fp32",
+    "+engine.mixed_precision.reduce_dtype": "fp32",
+}
+"""What makes verl run without a GPU: float32 and eager code."""

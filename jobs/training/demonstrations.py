@@ -1,0 +1,93 @@
+"""What supervised fine-tuning imitates: a right response to each question, from a data set or by a demonstrator."""
+
+import logging
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from exgrpo_core.types import Question
+from jobs.engines.embedded.packing import TokenSequence
+from jobs.specs import CHAINS_SOURCE, SftSpec, TrainSpec
+from jobs.tasks.chains.demonstrators import Demonstrators, write_demonstration
+from jobs.tasks.chains.oracle import judge_response
+from jobs.tasks.chains.question_set import read_problem
+from jobs.training.data_rows import DataError, iterate_raw_rows
+
+logger = logging.getLogger(__name__)
+
+THOUGHT_START = "<think>\n"
+"""Templates may end with it; a demonstration that begins with it again leaves it out."""
+
+
+def read_demonstrations(spec: TrainSpec, questions: Sequence[Question], tokenizer: Any) -> list[TokenSequence]:  # noqa: ANN401 (any Hugging Face tokenizer)
+    """Return the questions' demonstrations as tokens, end-of-sequence token included, in the questions' order.
+
+    On `chains` a demonstrator writes one right solution a question, drawn by `spec.seed`. Those longer than
+    `algorithm.max_response_tokens` are left out.
+
+    Raises:
+        DataError: A demonstration is missing, or too few are left for one batch.
+    """
+    sft = spec.sft or SftSpec()
+    is_chains = spec.data.source == CHAINS_SOURCE
+    texts = _write_texts(questions, spec.seed) if is_chains else _read_texts(spec, questions, sft.response_column)
+    limit = spec.algorithm.max_response_tokens
+    demonstrations = [_encode(*pair, tokenizer) for pair in zip(questions, texts, strict=True)]
+    kept = [own for own in demonstrations if own.token_ids.size <= limit]
+    if len(kept) < len(demonstrations):
+        num_left_out = len(demonstrations) - len(kept)
+        logger.warning(
+            "%s: %d demonstrations longer than %d tokens are left out.", spec.data.source, num_left_out, limit
+        )
+    if len(kept) < spec.algorithm.batch_size:
+        raise DataError(
+            f"{spec.data.source}: {len(kept)} demonstrations fit into algorithm.max_response_tokens ({limit}), "
+            f"expected at least algorithm.batch_size ({spec.algorithm.batch_size}); raise the one or lower the other."
+        )
+    return kept
+
+
+def _write_texts(questions: Sequence[Question], seed: int) -> list[str]:
+    rng = random.Random(seed)
+    return [_write_right(question, rng) for question in questions]
+
+
+def _write_right(question: Question, rng: random.Random) -> str:
+    """Return a demonstrator's solution with the right answer, however it came about."""
+    problem, demonstrators = read_problem(question), Demonstrators()
+    while True:
+        text = write_demonstration(problem, rng, demonstrators)
+        if judge_response(problem, text).is_correct:
+            return text
+
+
+def _read_texts(spec: TrainSpec, questions: Sequence[Question], column: str) -> list[str]:
+    place_of = {question.metadata["row"]: place for place, question in enumerate(questions)}
+    texts = [""] * len(questions)
+    for number, raw in iterate_raw_rows(spec.data.source, spec.data.split, (column,)):
+        place = place_of.get(number)
+        if place is not None:
+            texts[place] = _response_text(raw.get(column), f"{spec.data.source}, row {number}, {column}")
+    return texts
+
+
+def _response_text(value: object, place: str) -> str:
+    """Return a response that is a text, or the assistant's first message of a list of messages."""
+    if isinstance(value, list):
+        messages = [own for own in value if isinstance(own, dict) and own.get("role", "assistant") == "assistant"]
+        value = messages[0].get("content") if messages else None
+    if not isinstance(value, str) or not value:
+        raise DataError(
+            f"{place}: expected a demonstration, a text or a list of messages with the assistant's; name its column in "
+            "sft.response_column."
+        )
+    return value
+
+
+def _encode(question: Question, text: str, tokenizer: Any) -> TokenSequence:  # noqa: ANN401 (any Hugging Face tokenizer)
+    if question.prompt_text.endswith(THOUGHT_START):
+        text = text.removeprefix(THOUGHT_START)
+    ids = [*tokenizer.encode(text, add_special_tokens=False), tokenizer.eos_token_id]
+    return TokenSequence(question.prompt_ids, np.asarray(ids, dtype=np.int32))

@@ -1,0 +1,117 @@
+"""Supervised fine-tuning: batches of demonstrations, an optimizer step each, with the runs' checkpoints and scores."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from exgrpo_core.step_report import StepReport
+from jobs.control import Control, TrainingError
+from jobs.engines.embedded.packing import TokenSequence
+from jobs.recorder import RunRecorder
+from jobs.specs import TrainSpec
+from jobs.status import RunStatus
+from jobs.training.checkpoint import (
+    Checkpoint,
+    DamagedCheckpointError,
+    open_newest,
+    prune_checkpoints,
+    save_checkpoint,
+)
+from jobs.training.parts import RunParts
+from jobs.training.validation import Validator
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SftParts:
+    """What the composition root puts together for one run."""
+
+    parts: RunParts
+    imitate: Callable[[Sequence[TokenSequence]], dict[str, float]]
+    """Takes one optimizer step and returns its metrics."""
+    demonstrations: Sequence[TokenSequence]
+
+
+class SftLoop:
+    """One attempt of one run, from its newest whole checkpoint (or the start) to its last step.
+
+    Demonstrations come in an order of their own each time round, which follows from seed and step alone.
+    """
+
+    def __init__(
+        self, spec: TrainSpec, run_directory: Path, sft: SftParts, recorder: RunRecorder, control: Control
+    ) -> None:
+        self.spec = spec
+        self.sft = sft
+        self.recorder = recorder
+        self.control = control
+        self.validator = Validator(spec, sft.parts, recorder)
+        self.checkpoints = run_directory / "checkpoints"
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+
+    def run(self) -> RunStatus:
+        """Train until the last step or until a stop is asked for; return `succeeded` or `stopped`."""
+        self.recorder.questions(self.sft.parts.questions, "training")
+        self.recorder.questions(self.sft.parts.held_out, "held_out")
+        step = saved_step = self._restore()
+        self.control.heartbeat(step)
+        if step == 0:
+            self.validator.evaluate(0)
+        while step < self.spec.num_steps:
+            if self.control.stop_requested():
+                if saved_step != step:
+                    self._save(step)
+                return RunStatus.STOPPED
+            step += 1
+            self._step(step)
+            self.control.heartbeat(step)
+            self.validator.evaluate(step)
+            if step % self.spec.checkpoint_interval == 0 or step == self.spec.num_steps:
+                self._save(step)
+                saved_step = step
+        return RunStatus.SUCCEEDED
+
+    def _step(self, step: int) -> None:
+        began_at = time.perf_counter()
+        places = batch_places(len(self.sft.demonstrations), self.spec.algorithm.batch_size, step, self.spec.seed)
+        metrics = self.sft.imitate([self.sft.demonstrations[place] for place in places])
+        metrics["seconds/update"] = metrics["seconds/step"] = time.perf_counter() - began_at
+        self.recorder.step(StepReport(step, is_started=False, groups=[], metrics=metrics))
+        logger.info("step %d/%d: loss %.4f", step, self.spec.num_steps, metrics["loss/sft"])
+
+    def _restore(self) -> int:
+        """Go on from the newest whole checkpoint and return its step, 0 where there is none."""
+        try:
+            newest = open_newest(self.checkpoints, lambda checkpoint: checkpoint.step)
+        except DamagedCheckpointError as error:
+            raise TrainingError(str(error)) from error
+        if newest is None:
+            return 0
+        checkpoint, step = newest
+        logger.info("resuming from step %d", step)
+        self.sft.parts.engine.restore(checkpoint.policy)
+        return step
+
+    def _save(self, step: int) -> None:
+        def write(checkpoint: Checkpoint) -> None:
+            self.sft.parts.engine.save(checkpoint.policy)
+
+        checkpoint = save_checkpoint(self.checkpoints, step, write)
+        self.recorder.checkpoint(step, checkpoint.path)
+        prune_checkpoints(self.checkpoints, self.spec.num_checkpoints_kept)
+        logger.info("step %d: checkpoint written", step)
+
+
+def batch_places(num_demonstrations: int, batch_size: int, step: int, seed: int) -> list[int]:
+    """Return which demonstrations step number `step` (from 1) shows: the next of shuffled rounds laid end to end."""
+    positions = range((step - 1) * batch_size, step * batch_size)
+    rounds = {
+        number: np.random.default_rng([seed, number]).permutation(num_demonstrations)
+        for number in range(positions[0] // num_demonstrations, positions[-1] // num_demonstrations + 1)
+    }
+    return [int(rounds[position // num_demonstrations][position % num_demonstrations]) for position in positions]

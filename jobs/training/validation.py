@@ -1,0 +1,67 @@
+"""Scores during training: questions held out, and some trained on, graded as rewards are; never a benchmark's test set.
+
+The numbers are recorded as evaluations of the run and stand in another table than benchmark scores.
+"""
+
+import logging
+import time
+from collections.abc import Sequence
+
+from exgrpo_core.experience_management.collection import CORRECT_REWARD
+from exgrpo_core.types import Question
+from jobs.recorder import EvaluationRecord, RunRecorder
+from jobs.specs import TrainSpec
+from jobs.training.parts import RunParts
+
+logger = logging.getLogger(__name__)
+
+EVALUATION_SEED = 7919
+"""Evaluations sample with seeds of their own, the same at every step and in every run."""
+
+
+class Validator:
+    """Scores the policy as a specification asks for, and records what came out."""
+
+    def __init__(self, spec: TrainSpec, parts: RunParts, recorder: RunRecorder) -> None:
+        self._spec = spec
+        self._parts = parts
+        self._recorder = recorder
+
+    def evaluate(self, step: int) -> None:
+        """Score held-out questions as configured, training questions before and after training only."""
+        validation = self._spec.validation
+        is_end = step in (0, self._spec.num_steps)
+        if is_end:
+            self._evaluate_set(step, "training", self._parts.questions[: validation.num_training_questions])
+        if is_end or (validation.interval is not None and step % validation.interval == 0):
+            self._evaluate_set(step, "held_out", self._parts.held_out)
+
+    def _evaluate_set(self, step: int, question_set: str, questions: Sequence[Question]) -> None:
+        if not questions:
+            return
+        validation, began_at = self._spec.validation, time.perf_counter()
+        num_samples = validation.samples_per_question
+        responses = self._parts.engine.generate_for_evaluation(
+            questions,
+            num_samples,
+            validation.temperature,
+            self._spec.algorithm.max_response_tokens,
+            EVALUATION_SEED,
+        )
+        verdicts = self._parts.reward.grade(
+            [question for question in questions for _ in range(num_samples)],
+            [response for sampled in responses for response in sampled],
+        )
+        is_correct = [verdict.reward >= CORRECT_REWARD for verdict in verdicts]
+        num_correct = [sum(is_correct[i : i + num_samples]) for i in range(0, len(is_correct), num_samples)]
+        record = EvaluationRecord(
+            step=step,
+            question_set=question_set,
+            question_ids=[question.question_id for question in questions],
+            num_correct=num_correct,
+            samples_per_question=num_samples,
+            temperature=validation.temperature,
+            seconds=time.perf_counter() - began_at,
+        )
+        self._recorder.evaluation(record)
+        logger.info("step %d: %s Avg@%d %.3f", step, question_set, num_samples, record.avg_at_n)

@@ -1,0 +1,231 @@
+"""Supervised fine-tuning by verl's own SFT trainer: a program of its own, followed and recorded like any run.
+
+Its checkpoints become the run's: `policy` is a Hugging Face model, `trainer` what verl needs to go on. verl's trainer
+scores no answers; `exgrpo eval RUN@STEP` does.
+"""
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+from transformers import AutoTokenizer
+
+from exgrpo_core.step_report import StepReport
+from jobs.control import Control, TrainingError
+from jobs.engines.embedded.packing import TokenSequence
+from jobs.engines.verl_ray.overrides import VERL_FOLDER
+from jobs.engines.verl_ray.sft_overrides import CHECKPOINTS_FOLDER, DEMONSTRATIONS_FILE, ENTRY_MODULE, sft_words
+from jobs.launchers.local import PROJECT_ROOT
+from jobs.recorder import RunRecorder
+from jobs.run_directory import RunDirectory
+from jobs.specs import TrainSpec
+from jobs.status import RunStatus
+from jobs.training.checkpoint import (
+    Checkpoint,
+    DamagedCheckpointError,
+    open_newest,
+    prune_checkpoints,
+    save_checkpoint,
+)
+from jobs.training.data_rows import DataError
+from jobs.training.demonstrations import read_demonstrations
+from jobs.training.run_data import open_data
+from jobs.training.verl_composition import CPU_VARIABLES
+
+logger = logging.getLogger(__name__)
+
+METRIC_NAMES = {"train/loss": "loss/sft", "train/grad_norm": "optim/gradient_norm"}
+"""verl's names of what is recorded, and this project's."""
+TRAINER_FOLDER = "trainer"
+_MODEL_FOLDER = "huggingface"
+_STEP_PREFIX = "global_step_"
+_TRACKER_FILE = "latest_checkpointed_iteration.txt"
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt")
+_LOOK_SECONDS = 0.3
+_LEAVE_SECONDS = 20.0
+
+
+def run_sft(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: Control) -> RunStatus:
+    """Run or resume supervised fine-tuning; return `succeeded` or `stopped`, from where its newest checkpoint stands.
+
+    Raises:
+        TrainingError: It cannot start or go on, with one sentence why.
+    """
+    folder = run.path / VERL_FOLDER
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    try:
+        newest = open_newest(run.checkpoints_path, lambda checkpoint: checkpoint)
+        data = open_data(spec)
+        tokenizer = AutoTokenizer.from_pretrained(data.model_source)
+        questions, held_out = data.encode(tokenizer)
+        write_demonstrations(read_demonstrations(spec, questions, tokenizer), folder / DEMONSTRATIONS_FILE)
+    except (DataError, DamagedCheckpointError) as error:
+        raise TrainingError(str(error)) from error
+    recorder.questions(questions, "training")
+    recorder.questions(held_out, "held_out")
+    step = 0 if newest is None else newest[0].step
+    if step >= spec.num_steps:
+        return RunStatus.SUCCEEDED
+    resume_path = None if newest is None else _unpack(newest[0], folder / "resume")
+    words = sft_words(spec, run.path, data.model_source, resume_path)
+    return SftFollower(spec, run, recorder, control, data.model_source).follow(words, step)
+
+
+def write_demonstrations(demonstrations: Sequence[TokenSequence], path: Path) -> None:
+    """Write demonstrations as `DemonstrationDataset` reads them."""
+    columns = {
+        "prompt_ids": [own.prompt_ids.tolist() for own in demonstrations],
+        "response_ids": [own.token_ids.tolist() for own in demonstrations],
+    }
+    pq.write_table(pa.table(columns), path)
+
+
+class SftFollower:
+    """Starts verl's trainer, records what it logs, keeps its checkpoints and ends it when a stop is asked for."""
+
+    def __init__(
+        self, spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: Control, model_source: str
+    ) -> None:
+        self._spec = spec
+        self._run = run
+        self._recorder = recorder
+        self._control = control
+        self._model_source = Path(model_source)
+        self._folder = run.path / VERL_FOLDER
+        self._metrics_path = self._folder / "metrics.jsonl"
+        self._metrics_offset = 0
+        self._looked_at = time.monotonic()
+        self._saved_step = 0
+
+    def follow(self, words: Sequence[str], step: int) -> RunStatus:
+        """Let verl's trainer run to its end or until a stop; `step` is where it goes on from.
+
+        Raises:
+            TrainingError: It failed.
+        """
+        self._saved_step = step
+        self._control.heartbeat(step)
+        process = self._start(words)
+        try:
+            while process.poll() is None:
+                if self._control.stop_requested():
+                    return RunStatus.STOPPED
+                time.sleep(_LOOK_SECONDS)
+                self._look()
+        finally:
+            _end(process)
+            self._look()
+        if process.returncode != 0:
+            raise TrainingError(f"verl's SFT trainer ended with exit code {process.returncode}; log.txt says why.")
+        return RunStatus.SUCCEEDED
+
+    def _start(self, words: Sequence[str]) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-P", "-m", "torch.distributed.run", "--standalone"]
+        command += [f"--nproc_per_node={self._spec.verl.gpus_per_node}", "-m", ENTRY_MODULE, *words]
+        environment = os.environ | {"PYTHONPATH": str(PROJECT_ROOT), "VERL_FILE_LOGGER_PATH": str(self._metrics_path)}
+        environment |= CPU_VARIABLES if self._spec.model.device == "cpu" else {}
+        return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
+
+    def _look(self) -> None:
+        """Record the steps and checkpoints that have come since the last look."""
+        for step, metrics in self._new_steps():
+            self._recorder.step(StepReport(step, is_started=False, groups=[], metrics=metrics))
+            self._control.heartbeat(step)
+        step = self._newest_step()
+        if step > self._saved_step:
+            self._save(step)
+
+    def _new_steps(self) -> list[tuple[int, dict[str, float]]]:
+        if not self._metrics_path.is_file():
+            return []
+        with self._metrics_path.open("rb") as file:
+            file.seek(self._metrics_offset)
+            content = file.read()
+        whole = content[: content.rfind(b"\n") + 1]
+        self._metrics_offset += len(whole)
+        lines = [json.loads(line) for line in whole.splitlines()]
+        if not lines:
+            return []
+        now = time.monotonic()
+        seconds, self._looked_at = (now - self._looked_at) / len(lines), now
+        return [
+            (
+                line["step"],
+                {own: float(line["data"][name]) for name, own in METRIC_NAMES.items() if name in line["data"]}
+                | {"seconds/step": seconds},
+            )
+            for line in lines
+        ]
+
+    def _newest_step(self) -> int:
+        try:
+            return int((self._folder / CHECKPOINTS_FOLDER / _TRACKER_FILE).read_text())
+        except (OSError, ValueError):
+            return 0
+
+    def _save(self, step: int) -> None:
+        source = self._folder / CHECKPOINTS_FOLDER / f"{_STEP_PREFIX}{step}"
+
+        def write(checkpoint: Checkpoint) -> None:
+            _link_tree(source / _MODEL_FOLDER, checkpoint.policy)
+            _link_tree(source, checkpoint.path / TRAINER_FOLDER, leaves_out=_MODEL_FOLDER)
+            self._keep_tokenizer(checkpoint.policy)
+
+        checkpoint = save_checkpoint(self._run.checkpoints_path, step, write)
+        self._saved_step = step
+        self._recorder.checkpoint(step, checkpoint.path)
+        prune_checkpoints(self._run.checkpoints_path, self._spec.num_checkpoints_kept)
+        logger.info("step %d: checkpoint written", step)
+
+    def _keep_tokenizer(self, policy: Path) -> None:
+        """Put the model's own tokenizer in the place of the one that verl wrote, as it had loaded and changed it."""
+        for name in _TOKENIZER_FILES:
+            if (self._model_source / name).is_file():
+                (policy / name).unlink(missing_ok=True)
+                shutil.copy2(self._model_source / name, policy / name)
+
+
+def _unpack(checkpoint: Checkpoint, folder: Path) -> Path:
+    """Return a folder as verl wrote the checkpoint."""
+    target = folder / f"{_STEP_PREFIX}{checkpoint.step}"
+    _link_tree(checkpoint.path / TRAINER_FOLDER, target)
+    _link_tree(checkpoint.policy, target / _MODEL_FOLDER)
+    return target
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """End torchrun and every process of it."""
+    if process.poll() is not None:
+        return
+    family = psutil.Process(process.pid).children(recursive=True)
+    process.terminate()
+    try:
+        process.wait(_LEAVE_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for own in psutil.wait_procs(family, timeout=1.0)[1]:
+        own.kill()
+
+
+def _link_tree(source: Path, target: Path, leaves_out: str = "") -> None:
+    ignored = shutil.ignore_patterns(leaves_out) if leaves_out else None
+    shutil.copytree(source, target, copy_function=_link_or_copy, ignore=ignored)
+
+
+def _link_or_copy(source: str, target: str) -> str:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+    return target

@@ -1,0 +1,58 @@
+import pytest
+
+from jobs import commands
+from jobs.checkpoint_names import find_checkpoint, model_folder
+from jobs.commands import CommandError
+from jobs.run_directory import RunDirectory
+from jobs.run_plan import plan_run
+from jobs.specs import ModelSpec, TrainSpec
+from jobs.training.checkpoint import checkpoint_path, save_checkpoint
+
+
+def write_model(checkpoint):
+    checkpoint.policy.mkdir()
+    (checkpoint.policy / "config.json").write_text("{}")
+
+
+def write_shards(checkpoint):
+    checkpoint.policy.mkdir()
+    (checkpoint.policy / "model_world_size_1_rank_0.pt").write_bytes(b"shard")
+
+
+@pytest.fixture
+def run(tmp_path) -> RunDirectory:
+    """A training run with a model at step 5 and verl's shards at step 10."""
+    run = RunDirectory.open(tmp_path, commands.submit(tmp_path, TrainSpec(name="mine")))
+    save_checkpoint(run.checkpoints_path, 5, write_model)
+    save_checkpoint(run.checkpoints_path, 10, write_shards)
+    return run
+
+
+def from_checkpoint(target: str) -> TrainSpec:
+    return TrainSpec(model=ModelSpec(source=target))
+
+
+def test_run_starts_from_the_checkpoint_that_it_names(run):
+    runs_root = run.path.parent
+    folder = checkpoint_path(run.checkpoints_path, 5) / "policy"
+    started = RunDirectory.open(runs_root, commands.submit(runs_root, from_checkpoint("mine@5")))
+    assert started.spec().model.source == str(folder)
+    assert plan_run(from_checkpoint("mine@5"), runs_root).spec["model"]["source"] == str(folder)
+
+
+def test_checkpoint_that_is_not_there_is_refused_before_a_run_is_made(run):
+    runs_root = run.path.parent
+    with pytest.raises(CommandError, match=r"no checkpoint at step 7; there are: 5, 10"):
+        commands.submit(runs_root, from_checkpoint("mine@7"))
+    assert len(list(runs_root.glob("*/run.json"))) == 1
+
+
+def test_sharded_checkpoint_is_refused_with_the_command_that_merges_it(run):
+    with pytest.raises(CommandError, match=r"model.source: mine@last is sharded .* verl.model_merger"):
+        model_folder(run.path.parent, "mine@last")
+
+
+@pytest.mark.parametrize("target", ["owner/model", "chains-warm"])
+def test_other_names_are_no_checkpoints(tmp_path, target):
+    assert find_checkpoint(tmp_path, target) is None
+    assert model_folder(tmp_path, target) == target

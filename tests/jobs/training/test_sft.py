@@ -1,0 +1,200 @@
+"""Supervised fine-tuning by the embedded engine, from demonstrations to a checkpoint that other jobs start from."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from jobs.control import TrainingError
+from jobs.engines.embedded.model import load_policy
+from jobs.engines.embedded.optimizer import OptimSettings
+from jobs.run_directory import RunDirectory
+from jobs.specs import SpecError, load_preset, parse_spec
+from jobs.spool_recorder import SpoolRecorder
+from jobs.status import RunStatus
+from jobs.tasks.chains.oracle import judge_response
+from jobs.tasks.chains.question_set import read_problem
+from jobs.tasks.chains.tokenizer import make_tokenizer
+from jobs.training.checkpoint import list_checkpoints
+from jobs.training.composition import run_sft, run_training
+from jobs.training.demonstrations import read_demonstrations
+from jobs.training.imitation import make_small_policy
+from jobs.training.run_data import open_data
+from jobs.training.sft_loop import batch_places
+from tests.jobs.training.test_composition import MemoryRecorder, StopAfter
+
+SPEC = {
+    "sft": {},
+    "data": {"num_questions": 24, "num_held_out": 4, "max_operations": 4},
+    "algorithm": {
+        "batch_size": 8,
+        "mini_batch_size": 8,
+        "rollouts_per_question": 2,
+        "max_prompt_tokens": 64,
+        "max_response_tokens": 112,
+        "experience_ratio": 0.0,
+    },
+    "optim": {"learning_rate": 1e-2, "warmup_steps": 2},
+    "num_steps": 6,
+    "validation": {"interval": 3, "samples_per_question": 2, "num_training_questions": 2},
+    "checkpoint_interval": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    policy = make_small_policy(make_tokenizer(), num_layers=1, width=16, num_heads=2, seed=0)
+    policy.model.save_pretrained(folder)
+    policy.tokenizer.save_pretrained(folder)
+    return folder
+
+
+def new_run(tmp_path, model, **changes) -> RunDirectory:
+    content = SPEC | {"model": {"source": str(model), "device": "cpu"}} | changes
+    return RunDirectory.create(tmp_path, parse_spec(content, "test"))
+
+
+def train(run, control=None):
+    recorder = MemoryRecorder()
+    return run_sft(run.spec(), run, recorder, control or StopAfter()), recorder
+
+
+def weights(run, step):
+    folder = run.checkpoints_path / f"step-{step:08d}" / "policy"
+    return load_policy(str(folder), torch.device("cpu")).model.state_dict()
+
+
+def test_fine_tuning_lowers_the_loss_and_records_steps_scores_and_checkpoints(tmp_path, model):
+    status, recorder = train(new_run(tmp_path, model))
+    assert status is RunStatus.SUCCEEDED
+    losses = [report.metrics["loss/sft"] for report in recorder.steps]
+    assert [report.step for report in recorder.steps] == [1, 2, 3, 4, 5, 6]
+    assert losses[0] == pytest.approx(np.log(len(make_tokenizer())), rel=0.1)
+    assert losses[-1] < losses[0] - 0.3
+    scored = [(record.step, record.question_set) for record in recorder.evaluations]
+    assert scored == [(0, "training"), (0, "held_out"), (3, "held_out"), (6, "training"), (6, "held_out")]
+    assert recorder.checkpoints == [2, 4, 6]
+
+
+def test_stopped_fine_tuning_goes_on_to_the_same_weights_bit_for_bit(tmp_path, model):
+    whole, stopped = new_run(tmp_path, model), new_run(tmp_path, model)
+    train(whole)
+    status, first = train(stopped, StopAfter(3))
+    assert status is RunStatus.STOPPED
+    assert first.checkpoints == [2, 3]
+    status, second = train(stopped)
+    assert status is RunStatus.SUCCEEDED
+    assert [report.step for report in second.steps] == [4, 5, 6]
+    expected = weights(whole, 6)
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in weights(stopped, 6).items())
+
+
+def test_reinforcement_starts_from_the_fine_tuned_model(tmp_path, model):
+    tuned = new_run(tmp_path, model)
+    train(tuned)
+    source = str(list_checkpoints(tuned.checkpoints_path)[0] / "policy")
+    spec = parse_spec(SPEC | {"sft": None, "num_steps": 1, "model": {"source": source, "device": "cpu"}}, "test")
+    run, recorder = RunDirectory.create(tmp_path, spec), MemoryRecorder()
+    assert run_training(spec, run, recorder, StopAfter()) is RunStatus.SUCCEEDED
+    assert [report.step for report in recorder.steps] == [1]
+
+
+def test_demonstrations_of_chains_are_right_whole_and_the_same_for_a_seed(tmp_path, model):
+    spec = new_run(tmp_path, model).spec()
+    tokenizer = make_tokenizer()
+    questions, _ = open_data(spec).encode(tokenizer)
+    demonstrations = read_demonstrations(spec, questions, tokenizer)
+    for question, own in zip(questions, demonstrations, strict=True):
+        text = tokenizer.decode(own.token_ids, skip_special_tokens=True)
+        assert judge_response(read_problem(question), text).is_correct
+        assert own.token_ids[-1] == tokenizer.eos_token_id
+    again = read_demonstrations(spec, questions, tokenizer)
+    assert [own.token_ids.tolist() for own in again] == [own.token_ids.tolist() for own in demonstrations]
+
+
+def write_rows(path, target):
+    rows = [
+        {
+            "data_source": "mine",
+            "prompt": [{"role": "user", "content": f"1+{number}"}],
+            "reward_model": {"ground_truth": str(number + 1)},
+            "target": target(number),
+        }
+        for number in range(9)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return {"source": str(path), "template": "none", "num_questions": 8, "num_held_out": 1}
+
+
+@pytest.mark.parametrize(
+    "target",
+    [lambda number: f"{number};", lambda number: [{"role": "assistant", "content": f"{number};"}]],
+    ids=["text", "messages"],
+)
+def test_demonstrations_come_from_a_column_of_the_data_set_as_text_or_messages(tmp_path, model, target):
+    spec = new_run(tmp_path, model, data=write_rows(tmp_path / "rows.jsonl", target)).spec()
+    tokenizer = make_tokenizer()
+    questions, held_out = open_data(spec).encode(tokenizer)
+    found = read_demonstrations(spec, questions, tokenizer)
+    texts = [tokenizer.decode(own.token_ids, skip_special_tokens=True) for own in found]
+    assert texts == [f"{number};" for number in range(8)]
+    assert len(held_out) == 1
+
+
+def test_missing_demonstration_is_named_by_row_and_column(tmp_path, model):
+    data = write_rows(tmp_path / "rows.jsonl", lambda number: None if number == 3 else "5;")
+    with pytest.raises(TrainingError, match=r"row 4, target: expected a demonstration.* sft.response_column"):
+        train(new_run(tmp_path, model, data=data))
+
+
+def test_long_demonstrations_are_left_out_and_too_few_refused(tmp_path, model, caplog):
+    data = write_rows(tmp_path / "rows.jsonl", lambda number: "5;" * (200 if number == 0 else 1))
+    algorithm = SPEC["algorithm"] | {"batch_size": 7, "mini_batch_size": 7}
+    status, _ = train(new_run(tmp_path, model, data=data, algorithm=algorithm, num_steps=1))
+    assert status is RunStatus.SUCCEEDED
+    assert "1 demonstrations longer than 112 tokens are left out" in caplog.text
+    with pytest.raises(TrainingError, match=r"7 demonstrations fit .* at least algorithm.batch_size \(8\)"):
+        train(new_run(tmp_path, model, data=data))
+
+
+def test_every_demonstration_is_shown_once_a_round_in_an_order_of_the_round():
+    shown = [place for step in range(1, 7) for place in batch_places(12, 4, step, seed=1)]
+    assert sorted(shown[:12]) == sorted(shown[12:]) == list(range(12))
+    assert shown[:12] != shown[12:]
+    assert shown[:4] == batch_places(12, 4, 1, seed=1)
+
+
+def test_learning_rate_warms_up_and_falls_to_nothing_along_a_cosine():
+    settings = OptimSettings(learning_rate=1.0, warmup_steps=2, decay_steps=6)
+    assert [settings.learning_rate_at(done) for done in range(7)] == pytest.approx(
+        [0.5, 1.0, 1.0, 0.5 + 0.25 * 2**0.5, 0.5, 0.5 - 0.25 * 2**0.5, 0.0]
+    )
+    assert OptimSettings(learning_rate=1.0, warmup_steps=2).learning_rate_at(100) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"algorithm": SPEC["algorithm"] | {"experience_ratio": 0.5}}, "algorithm.experience_ratio"),
+        ({"engine": "verl", "verl": {"num_nodes": 2}}, "verl.num_nodes"),
+    ],
+)
+def test_settings_that_fine_tuning_cannot_follow_are_refused(changes, sentence):
+    with pytest.raises(SpecError, match=sentence):
+        parse_spec(SPEC | changes, "test")
+
+
+def test_fine_tuning_is_recorded_on_disk_like_any_run(tmp_path, model):
+    run = new_run(tmp_path, model, num_steps=2)
+    recorder = SpoolRecorder(run, run.claim_attempt(), run.spec().recording)
+    assert run_sft(run.spec(), run, recorder, StopAfter()) is RunStatus.SUCCEEDED
+    recorder.close()
+
+
+def test_presets_fine_tune_what_their_reinforcement_trains():
+    for name, counterpart in (("chains-sft", "chains-on-policy"), ("paper-sft", "paper-on-policy")):
+        tuned, trained = load_preset(name), load_preset(counterpart)
+        assert tuned.sft is not None
+        assert (tuned.model, tuned.data) == (trained.model, trained.data)
