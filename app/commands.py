@@ -4,6 +4,8 @@ from app import settings
 from db.case_rows import SavedCase
 from jobs import annotating, commands
 from jobs.commands import CommandError
+from jobs.evaluation.recorded_answers import RecordedAnswer, find_answers
+from jobs.evaluation.submission import plan_evaluation, submit_evaluation
 from jobs.gpus import Gpu, list_gpus
 from jobs.job_progress import job_progress as read_job_progress
 from jobs.judge_specs import parse_judge_spec
@@ -12,6 +14,8 @@ from jobs.local_sources import with_absolute_sources
 from jobs.run_directory import RunDirectory, RunDirectoryError
 from jobs.specs import SpecError, TrainSpec, load_preset, parse_spec, preset_names
 from jobs.status import ENDED, RESUMABLE, RunStatus
+from jobs.studies.definition import load_study
+from jobs.studies.running import PendingRun, start
 from jobs.token_texts import token_texts
 from jobs.trajectory_file import read_token_data
 
@@ -27,6 +31,8 @@ __all__ = [
     "branch",
     "check",
     "clone",
+    "evaluate",
+    "evaluation_answers",
     "job_progress",
     "list_gpus",
     "load_preset",
@@ -35,6 +41,7 @@ __all__ = [
     "preset_names",
     "resume",
     "set_verdict",
+    "start_study_run",
     "stop",
     "submit",
     "submit_judge",
@@ -100,6 +107,25 @@ def job_progress(run_id: str) -> tuple[int, int] | None:
         return read_job_progress(RunDirectory.open(settings.current().runs_root, run_id))
     except RunDirectoryError:
         return None
+
+
+def evaluate(target: str, fields: dict[str, object]) -> str:
+    """Queue the evaluation of `RUN@STEP`, a model's folder or hub name, and return its id."""
+    runs_root = settings.current().runs_root
+    return submit_evaluation(runs_root, plan_evaluation(runs_root, target, fields, "form"))
+
+
+def evaluation_answers(run_id: str, benchmark: str, question_id: str) -> list[RecordedAnswer]:
+    """Return what an evaluation recorded of one question, nothing where its folder is gone."""
+    try:
+        return find_answers(RunDirectory.open(settings.current().runs_root, run_id).path, benchmark, question_id)
+    except (RunDirectoryError, OSError, KeyError, ValueError):
+        return []
+
+
+def start_study_run(pending: PendingRun) -> str:
+    """Queue a run of a study, or a new attempt where it stopped, and return its id; one under way goes on."""
+    return start(settings.current().runs_root, load_study(pending.key.study), pending)
 
 
 def submit_judge(content: dict[str, object]) -> str:

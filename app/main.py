@@ -29,6 +29,10 @@ page = st.navigation(
             st.Page("app_pages/trajectories.py", title="Trajectories", icon=":material/article:"),
             st.Page("app_pages/selection_audit.py", title="Selection audit", icon=":material/fact_check:"),
         ],
+        "Evidence": [
+            st.Page("app_pages/benchmarks.py", title="Benchmarks", icon=":material/leaderboard:"),
+            st.Page("app_pages/studies.py", title="Studies", icon=":material/science:"),
+        ],
     }
 )
 database_banner.show()

@@ -11,7 +11,17 @@ from starlette.routing import Route
 
 from app.gate import script_hash
 
-PAGE_PATHS = ("/", "/new_run", "/run", "/compare", "/replay_buffer", "/trajectories", "/selection_audit")
+PAGE_PATHS = (
+    "/",
+    "/new_run",
+    "/run",
+    "/compare",
+    "/replay_buffer",
+    "/trajectories",
+    "/selection_audit",
+    "/benchmarks",
+    "/studies",
+)
 TITLE = "ExGRPO Workbench"
 _ADDRESS_SCRIPT = "<script>window.__streamlit = {BACKEND_BASE_URL: window.location.origin}</script>"
 

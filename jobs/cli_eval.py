@@ -45,8 +45,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 - typer reads a command's options from i
 def _make_spec(
     runs_root: Path, target: str, benchmarks: list[str], limits: tuple[int | None, int | None], settings: list[str]
 ) -> "EvalSpec":
-    from jobs.eval_specs import parse_eval_spec
-    from jobs.evaluation.submission import resolve_target
+    from jobs.evaluation.submission import plan_evaluation
     from jobs.spec_settings import apply_settings
 
     choices = []
@@ -54,9 +53,7 @@ def _make_spec(
         name, _, source = text.partition("=")
         fields = {"name": name, "source": source or None, "num_questions": limits[0], "samples_per_question": limits[1]}
         choices.append(fields)
-    model = resolve_target(runs_root, target)
-    spec = parse_eval_spec({"model": model.model_dump(), "benchmarks": choices}, "eval")
-    return apply_settings(spec, settings)
+    return apply_settings(plan_evaluation(runs_root, target, {"benchmarks": choices}, "eval"), settings)
 
 
 def _print_scores(runs_root: Path, database_url: str | None, run_id: str, as_json: bool) -> None:

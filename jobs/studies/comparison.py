@@ -43,8 +43,11 @@ def compare(results: StudyResults) -> list[ComparedRow]:
     mapped = [own for own in tables if own.figures]
     if mapped:
         return [line for own in mapped for line in _mapped_rows(results, own)]
-    lines = [line for own in tables for line in _whole_rows(results, own)] if results.main_figure else []
-    return list({(line.table, line.row, line.cell, line.printed): line for line in reversed(lines)}.values())[::-1]
+    found: dict[tuple[str, ...], ComparedRow] = {}
+    for own in tables if results.main_figure else ():
+        for line in _whole_rows(results, own):
+            found.setdefault((line.table, line.row, line.cell, line.printed), line)
+    return list(found.values())
 
 
 def is_by_column(study: Study) -> bool:

@@ -103,6 +103,7 @@ def test_the_tree_keeps_every_contract():
         ("app/components/__init__.py", "import db.queries", "Reads: in the UI only app.queries"),
         ("app/components/__init__.py", "import db.ingest", "Writes to the database"),
         ("app/components/__init__.py", "import jobs.status", "Pages reach jobs through app.commands"),
+        ("app/queries/runs.py", "import jobs.studies.definition", "Pages reach jobs through app.commands"),
         ("app/queries/runs.py", "import db.models", "Tables are seen only inside db"),
         (
             "exgrpo_core/experience_management/__init__.py",

@@ -1,0 +1,73 @@
+"""Benchmark scores beside the paper's: across backbones, methods and checkpoints, and two of them compared."""
+
+import streamlit as st
+
+from app import score_table
+from app.components import (
+    address_choice,
+    empty_state,
+    evaluation_form,
+    evaluation_list,
+    score_comparison,
+    score_table_view,
+)
+from app.queries import benchmarks
+
+SCHEMES = {
+    "paper": "By the published rules of the grader that the paper used",
+    "training": "As rewarded in training, by Math-Verify",
+    "corrected": "With notation, units and choice letters set right",
+}
+MAX_LINES = 60
+
+
+def _controls() -> tuple[str, list[str], str]:
+    """Show scheme, the paper's tables and the search for own models, and return them."""
+    titles = score_table.printed_tables()
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        scheme = st.segmented_control(
+            "Scored by", list(SCHEMES), default="paper", required=True, key="scheme", bind="query-params",
+            help=" \n\n".join(f"**{name}**: {text}" for name, text in SCHEMES.items()),
+        )  # fmt: skip
+        tables = address_choice.select_several("The paper's tables", titles, "tables", ["main-table"])
+        words = st.text_input(
+            "Own models", key="q", bind="query-params", placeholder="Search name, method, backbone",
+            icon=":material/search:", width=260,
+        )  # fmt: skip
+    return scheme, tables, words.strip().lower()
+
+
+def _fits(line: score_table.Line, words: str) -> bool:
+    text = f"{line.group} {line.name}".lower()
+    return all(word in text for word in words.split())
+
+
+def _scores(scheme: str, tables: list[str], words: str) -> None:
+    rows = benchmarks.list_scores(scheme)
+    own = [line for line in score_table.own_lines(rows) if _fits(line, words)]
+    lines = score_table.rank([*own[:MAX_LINES], *score_table.printed_lines(tables)])
+    if not rows:
+        empty_state.show(
+            "leaderboard", "No scores of your own yet",
+            "Press **Score a model** above, or score a checkpoint from a terminal. Below stands what the paper prints.",
+            "exgrpo eval RUN@last -b math500",
+        )  # fmt: skip
+    elif not own:
+        empty_state.show("filter_alt_off", "No own model matches", "Clear the search.")
+    if lines:
+        score_table_view.show(lines, "scores")
+    if len(own) > MAX_LINES:
+        st.caption(f"The newest {MAX_LINES} of {len(own):,} own models; search for others.")
+    if len(own) > 1:
+        st.subheader("Compare two", anchor=False)
+        score_comparison.show(own, scheme)
+
+
+with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+    st.title("Benchmarks", anchor=False, width="content")
+    starts = st.toggle("Score a model", key="start", bind="query-params")
+if starts:
+    evaluation_form.show()
+chosen_scheme, chosen_tables, searched = _controls()
+evaluation_list.show(len(benchmarks.list_scores(chosen_scheme)), chosen_scheme)
+_scores(chosen_scheme, chosen_tables, searched)

@@ -1,0 +1,85 @@
+"""The paper's tables and ablations as matrices of runs: launch what is missing, and see results beside the paper's."""
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from app import published, study_state
+from app.components import address_choice, empty_state, study_launch, study_matrix, study_paper, study_results
+from app.published import RunKey, Scale, Study
+from app.queries import studies
+
+VIEWS = ["Runs", "Beside the paper", "What the paper prints"]
+SCALES = {
+    Scale.CHAINS: "The built-in task with the embedded engine: a toy that shows whether the parts work, on one core",
+    Scale.PAPER: "The paper's models and data with the verl engine, on GPUs",
+}
+REFRESH_SECONDS = 4
+DEFAULT_STUDY = "main-table"
+
+
+def _choices() -> tuple[Study, Scale, int]:
+    """Show which study, at which scale, with how many seeds, and return it."""
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        titles = {own: published.load_study(own).title for own in published.study_names()}
+        name = address_choice.select("Study", titles, "study", DEFAULT_STUDY, drops=["cells"])
+        scale = st.segmented_control(
+            "Scale", [scale.value for scale in Scale], default=Scale.CHAINS.value, required=True, key="scale",
+            bind="query-params", help=" \n\n".join(f"**{scale}**: {text}" for scale, text in SCALES.items()),
+        )  # fmt: skip
+        study = published.load_study(name)
+        return study, Scale(scale), study_launch.seeds(study, Scale(scale))
+
+
+def _finished(study: Study, scale: Scale) -> tuple[str, ...]:
+    runs = studies.study_runs(study.name)
+    return tuple(
+        sorted(run.run_id for key, run in runs.items() if key.scale is scale and run.status == study_state.DONE)
+    )
+
+
+def _runs(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
+    """Show progress, matrix and launch."""
+    cells = study_state.cell_states(study, keys, studies.study_runs(study.name))
+    counts = study_state.count_states(cells)
+    done = counts.pop(study_state.DONE, 0)
+    rest = ", ".join(f"{count:,} {state}" for state, count in sorted(counts.items()))
+    st.progress(done / len(keys), text=f"{done:,} of {len(keys):,} runs done" + (f" · {rest}" if rest else ""))
+    study_matrix.show(cells, study.name)
+    study_launch.show(study, scale, cells)
+
+
+def _beside(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
+    results = studies.study_results(study.name, scale, _finished(study, scale))
+    study_results.report(results, keys)
+    study_results.show(results)
+
+
+def _paper(study: Study, _scale: Scale, _keys: Sequence[RunKey]) -> None:
+    study_paper.show(study)
+
+
+def _show(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
+    views = dict(zip(VIEWS, (_runs, _beside, _paper), strict=True))
+    for name, tab in zip(VIEWS, st.tabs(VIEWS, key="view", bind="query-params", on_change="rerun"), strict=True):
+        if tab.open:
+            with tab:
+                if keys or name == VIEWS[2]:
+                    st.fragment(views[name], run_every=REFRESH_SECONDS if name == VIEWS[0] else None)(
+                        study, scale, keys
+                    )
+                else:
+                    empty_state.show(
+                        "science_off",
+                        "Not possible at this scale",
+                        "No cell of this study can be run at it; see the notes.",
+                    )
+
+
+st.title("Studies", anchor=False)
+chosen, at, num_seeds = _choices()
+st.markdown(f"{chosen.question} :gray[{SCALES[at]}.]")
+if chosen.notes:
+    with st.expander("What to know", icon=":material/info:", key="notes"):
+        st.text("\n".join(f"• {note}" for note in chosen.notes))
+_show(chosen, at, published.wanted_keys(chosen, at, chosen.cells, num_seeds))

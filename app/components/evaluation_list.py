@@ -1,0 +1,47 @@
+"""Evaluations that wait, run, or ended without all of their scores."""
+
+import streamlit as st
+
+from app import commands
+from app.components import status_badge
+from app.formats import ago, inert
+from app.queries import benchmarks
+from db.rows import RunRow
+
+REFRESH_SECONDS = 3
+
+
+def is_any() -> bool:
+    """Whether there is something to show."""
+    return bool(benchmarks.live_evaluations() or benchmarks.broken_evaluations())
+
+
+@st.fragment(run_every=REFRESH_SECONDS)
+def show(num_scores: int, scheme: str) -> None:
+    """Show the evaluations; the page is drawn anew when scores came since."""
+    if len(benchmarks.list_scores(scheme)) != num_scores:
+        st.rerun(scope="app")
+    live, broken = benchmarks.live_evaluations(), benchmarks.broken_evaluations()
+    if not live and not broken:
+        return
+    with st.container(border=True, gap="xsmall", key="evaluations"):
+        st.markdown(f"**Evaluations** &nbsp; :gray[:small[{len(live):,} under way]]")
+        for row in [*live, *broken]:
+            _row(row)
+
+
+def _row(row: RunRow) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        status_badge.show(row)
+        st.page_link("app_pages/run.py", label="Open", query_params={"run": row.run_id})
+        st.text(inert(f"{row.model}: {row.dataset}"))
+        st.space("stretch")
+        progress = commands.job_progress(row.run_id) if row.status == "running" else None
+        if progress is not None:
+            done, total = progress
+            st.progress(min(1.0, done / total) if total else 0.0, text=f"{done:,} of {total:,} questions", width=240)
+        else:
+            st.caption(ago(row.created_at), width="content")
+    if row.status_reason:
+        st.caption(":material/subdirectory_arrow_right:", width="content")
+        st.text(inert(row.status_reason))

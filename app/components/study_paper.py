@@ -1,0 +1,50 @@
+"""What the paper prints of a study: its tables, numbers in the text, and where they do not agree."""
+
+import pandas as pd
+import streamlit as st
+
+from app import published
+from app.components import exports
+from app.published import PaperTable, Study
+
+_TEXT = "text"
+
+
+def show(study: Study) -> None:
+    """Show the paper's tables as printed, numbers in the running text, and what is wrong with any."""
+    for table in study.tables:
+        frame = printed_table(table)
+        _head(table.name, frame, f"{study.name}-{table.name.replace(':', '-')}")
+        st.dataframe(frame, hide_index=True, alt=f"The paper's table {table.name}")
+    texts = [own for own in published.number_rows(study) if own.table == _TEXT]
+    if texts:
+        frame = pd.DataFrame(
+            {"What": [own.row for own in texts], "Column": [own.column for own in texts],
+             "Number": [own.printed for own in texts]}
+        )  # fmt: skip
+        _head("In the text", frame, f"{study.name}-text")
+        st.dataframe(frame, hide_index=True, alt="Numbers in the paper's text")
+    if not study.tables and not texts:
+        st.markdown(":gray[The paper prints no numbers of this.]")
+    faults = published.disagreements(study)
+    if faults:
+        st.subheader("Printed numbers that do not agree with each other", anchor=False)
+        st.text("\n".join(f"{own.place}: {own.sentence}." for own in faults))
+
+
+def printed_table(table: PaperTable) -> pd.DataFrame:
+    """Return a table of the paper, each cell as printed."""
+    frame = pd.DataFrame(
+        [[published.printed(value) for value in row.values] for row in table.rows], columns=table.columns
+    )
+    frame.insert(0, "Row", [row.row for row in table.rows])
+    if any(row.group for row in table.rows):
+        frame.insert(0, "Group", [row.group for row in table.rows])
+    frame["Cells here"] = [", ".join(row.cells) or "none" for row in table.rows]
+    return frame
+
+
+def _head(title: str, frame: pd.DataFrame, name: str) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.subheader(title, anchor=False, width="content")
+        exports.show(frame, name)

@@ -1,0 +1,70 @@
+"""Scores of benchmarks, evaluations under way, and two scored models compared."""
+
+import streamlit as st
+
+from app import settings
+from app.published import AVERAGES
+from app.queries.answers import ask
+from app.queries.runs import list_runs
+from app.settings import AppSettings
+from db.queries import benchmarks, score_comparison
+from db.queries.run_filter import RunFilter
+from db.rows import RunRow
+from db.score_rows import BenchmarkScoreRow, ComparisonRow, DisputedAnswerRow, ItemRow, ScoredRuns
+from db.session import Database
+
+MAX_SCORES = 5000
+MAX_UNFINISHED = 5
+LIVE_STATES = ("queued", "starting", "running", "stopping")
+BROKEN_STATES = ("failed", "lost", "stopped")
+_KEPT_SECONDS = 600
+_OF_EVALUATIONS = "evaluation"
+
+
+def list_scores(scheme: str) -> list[BenchmarkScoreRow]:
+    """Return the newest scores by a scheme."""
+    return ask(_newest_scores, scheme)
+
+
+def list_disputed(run_id: str) -> list[DisputedAnswerRow]:
+    """Return the answers of an evaluation on which the schemes differ."""
+    return ask(benchmarks.list_disputed, run_id)
+
+
+def live_evaluations() -> list[RunRow]:
+    """Return the evaluations that wait or run, newest first."""
+    return _evaluations(LIVE_STATES)
+
+
+def broken_evaluations() -> list[RunRow]:
+    """Return the newest evaluations that ended without all of their scores."""
+    return _evaluations(BROKEN_STATES)[:MAX_UNFINISHED]
+
+
+def compare_scores(first: ScoredRuns, second: ScoredRuns, scheme: str) -> list[ComparisonRow]:
+    """Return the differences of two scored models, second minus first; they follow from scores that do not change."""
+    return _compare(settings.current(), first, second, scheme)
+
+
+def list_items(first: ScoredRuns, second: ScoredRuns, scheme: str, benchmark: str) -> list[ItemRow]:
+    """Return the questions of a benchmark on which two models differ."""
+    return ask(score_comparison.list_items, first, second, scheme, benchmark)
+
+
+@st.cache_data(ttl=_KEPT_SECONDS, show_spinner=False, max_entries=100)
+def _compare(
+    place: AppSettings,  # noqa: ARG001 - part of the cache key
+    first: ScoredRuns,
+    second: ScoredRuns,
+    scheme: str,
+) -> list[ComparisonRow]:
+    return ask(score_comparison.compare_scores, first, second, scheme, tuple(AVERAGES.items()))
+
+
+def _newest_scores(database: Database, scheme: str) -> list[BenchmarkScoreRow]:
+    return benchmarks.list_scores(database, scheme=scheme, limit=MAX_SCORES)
+
+
+def _evaluations(states: tuple[str, ...]) -> list[RunRow]:
+    rows = list_runs(RunFilter(_OF_EVALUATIONS, states))
+    return [row for row in rows if row.kind == "eval"]

@@ -1,0 +1,41 @@
+"""What has come of the paper's studies: the runs of their cells, and what finished ones gave."""
+
+import streamlit as st
+
+from app import published, settings
+from app.published import RunKey, Scale, StudyResults
+from app.queries.answers import ask
+from app.settings import AppSettings
+from db.rows import RunRow
+from db.session import Database
+
+_KEPT_SECONDS = 60
+
+
+def study_runs(name: str) -> dict[RunKey, RunRow]:
+    """Return the newest run of each place in a study's matrix, at both scales."""
+    return ask(_runs, name)
+
+
+def study_results(name: str, scale: Scale, finished: tuple[str, ...]) -> StudyResults:
+    """Return what the finished runs of a study show; read anew when others have `finished`, and now and then."""
+    return _kept_results(settings.current(), name, scale, finished)
+
+
+@st.cache_data(ttl=_KEPT_SECONDS, show_spinner="Reading finished runs", max_entries=30)
+def _kept_results(
+    place: AppSettings,  # noqa: ARG001 - part of the cache key
+    name: str,
+    scale: Scale,
+    finished: tuple[str, ...],  # noqa: ARG001 - part of the cache key
+) -> StudyResults:
+    return ask(_results, name, scale)
+
+
+def _runs(database: Database, name: str) -> dict[RunKey, RunRow]:
+    return published.find_runs(database, published.load_study(name))
+
+
+def _results(database: Database, name: str, scale: Scale) -> StudyResults:
+    study = published.load_study(name)
+    return published.read_results(database, study, scale, published.wanted_keys(study, scale, study.cells, None))

@@ -1,0 +1,76 @@
+"""Evaluations for the benchmark page: two checkpoints, another model on a slice, one that runs and one that failed."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+from db import ingest
+from db.session import open_database
+from jobs.evaluation.protocols import load_protocols
+from jobs.run_directory import RunDirectory
+from jobs.status import RunStatus
+from tests.app import recorded
+from tests.app.recorded import HOSTILE
+from tests.db.recorded_scores import event, record_scores
+
+SAMPLING = {"temperature": 0.6, "top_p": 1.0, "max_response_tokens": 8192, "grader_version": "g1"}
+FAILURE = "aime24.parquet: holds 3 questions of aime24, expected 30; give the benchmark's whole file."
+
+
+def whole(name: str, share: float, *, run: str | None = "run-finished", step: int = 30, **changes) -> dict:
+    """A benchmark by its protocol, of whose questions this share is solved, the first ones."""
+    protocol = load_protocols()[name]
+    num_right = round(share * protocol.num_questions)
+    num_samples = protocol.samples_per_question
+    counts = [num_samples if number < num_right else 0 for number in range(protocol.num_questions)]
+    fields = {
+        "benchmark": name,
+        "title": protocol.title,
+        "samples_per_question": num_samples,
+        "comparability": SAMPLING | {"data_hash": name, "template": "paper", "samples_per_question": num_samples},
+        "num_correct": {"paper": counts, "training": counts, "corrected": [0] * len(counts)},
+        "source_run_id": run,
+        "source_step": step if run else None,
+        "model": "policy" if run else HOSTILE,
+        "disputed": [],
+    }
+    return event(counts) | {"question_ids": [f"q{number}" for number in range(len(counts))]} | fields | changes
+
+
+def record_all(runs_root: Path) -> None:
+    """Record a trained run, its scores at two steps, and another model's on a slice of AIME with another template."""
+    recorded.record(runs_root, recorded.FINISHED)
+    database = open_database(None, runs_root)
+    in_distribution = ("aime24", "aime25", "amc", "math500", "minerva", "olympiad_bench")
+    record_scores(database, runs_root, *(whole(name, 0.2, step=10) for name in in_distribution), run_id="eval-early")
+    record_scores(database, runs_root, *(whole(name, 0.6) for name in in_distribution), run_id="eval-late")
+    short = {"comparability": SAMPLING | {"data_hash": "x", "template": "none", "samples_per_question": 32}}
+    sliced = whole("aime24", 1.0, run=None, **short)
+    sliced |= {"question_ids": ["q0"], "num_correct": {own: [32] for own in ("paper", "training", "corrected")}}
+    record_scores(database, runs_root, sliced, run_id="eval-slice")
+    _write_answers(runs_root, "eval-early", "so \\boxed{1}", "wrong")
+    _write_answers(runs_root, "eval-late", HOSTILE, "correct")
+    database.close()
+
+
+def record_unfinished(runs_root: Path) -> None:
+    """Record an evaluation that runs, 12 of 30 questions in, and one that failed."""
+    database = open_database(None, runs_root)
+    for run_id, status, reason in (("eval-running", "running", ""), ("eval-failed", "failed", FAILURE)):
+        record_scores(database, runs_root, run_id=run_id)
+        ingest.set_status(database, run_id, status, reason, attempt=1, at=datetime.now(UTC))
+    run = RunDirectory.open(runs_root, "eval-running")
+    (run.path / "evaluation").mkdir()
+    (run.path / "evaluation" / "plan.json").write_text(json.dumps({"num_questions": {"aime24": 30}}))
+    beat = {"pid": 1, "started_seconds": 1.0, "boot_id": "b", "status": RunStatus.RUNNING.value, "step": 12}
+    beat["at"] = datetime.now(UTC).isoformat()
+    (run.attempt_path(1) / "heartbeat.json").write_text(json.dumps(beat))
+    database.close()
+
+
+def _write_answers(runs_root: Path, run_id: str, text: str, outcome: str) -> None:
+    folder = runs_root / run_id / "evaluation"
+    folder.mkdir()
+    sample = {"text": text, "num_tokens": 7, "is_truncated": False}
+    line = {"question_id": "q10", "seed": 1, "grader_version": "g1", "samples": [sample], "outcomes": [[outcome] * 3]}
+    (folder / "math500-0001.jsonl").write_text(json.dumps(line | {"question_id": "q100"}) + "\n" + json.dumps(line)[:9])
