@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Mapping
-from collections.abc import Mapping
 from pathlib import Path
 
 from jobs.checkpoint_names import find_checkpoint
@@ -26,17 +25,6 @@ def resolve_target(runs_root: Path, target: str) -> EvalModelSpec:
     if found is None:
         return EvalModelSpec(source=resolve_source("model", target))
     return EvalModelSpec(source=str(found.policy), run_id=found.run_id, step=found.step)
-
-
-def plan_evaluation(runs_root: Path, target: str, content: Mapping[str, object], origin: str) -> EvalSpec:
-    """Return the evaluation of `target` (as in `resolve_target`) that `content`, its other fields, asks for.
-
-    Raises:
-        CommandError: There is no such run or checkpoint, or it is damaged.
-        SpecError: A field from `origin` is wrong.
-    """
-    model = resolve_target(runs_root, target)
-    return parse_eval_spec({**content, "model": model.model_dump()}, origin)
 
 
 def plan_evaluation(runs_root: Path, target: str, content: Mapping[str, object], origin: str) -> EvalSpec:
