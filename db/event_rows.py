@@ -105,7 +105,8 @@ class RowCollector:
         self._add_buffer(event)
         for selection in event["selections"]:
             self._add_selection(selection)
-        self._add_block(event)
+        if event["trajectories"] or event["replays"]:
+            self._add_block(event)
         rates = _group_rates(event["trajectories"])
         for trajectory in event["trajectories"]:
             self._add_trajectory(trajectory, rates[trajectory["group_position"]], event["file"])

@@ -143,6 +143,7 @@ trajectories = Table(
     Column("has_python_block", Boolean),
     Column("file", Text, nullable=False),
     _is_superseded(),
+    Index("trajectories_by_id", "run_key", "trajectory_id"),
     Index("trajectories_by_step", "run_key", "step", "trajectory_id"),
     Index("trajectories_by_question", "run_key", "question_index", "step"),
 )

@@ -62,7 +62,9 @@ def make_blocks(connection: Connection, run_keys: Sequence[int]) -> None:
     places = select(steps.c.run_key, steps.c.step, steps.c.attempt, steps.c.is_superseded)
     for run_key in run_keys:
         for row in connection.execute(places.where(steps.c.run_key == run_key)).mappings().all():
-            connection.execute(insert(models.trajectory_blocks).values(dict(row) | _pack_step(connection, row)))
+            packed = _pack_step(connection, row)
+            if any(packed.values()):
+                connection.execute(insert(models.trajectory_blocks).values(dict(row) | packed))
 
 
 def _pack_step(connection: Connection, place: RowMapping) -> dict[str, bytes]:

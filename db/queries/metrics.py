@@ -12,6 +12,8 @@ from db.queries.run_lookup import find_run_key
 from db.rows import EvaluationRow, MetricPoint
 from db.session import Database
 
+Values = npt.NDArray[np.float64]
+
 
 def metric_series(
     database: Database, run_id: str, keys: Sequence[str], max_points: int = 1000
@@ -93,18 +95,18 @@ def _thinned_series(connection: Connection, run_key: int, key: str, max_points: 
         .where(metrics.c.run_key == run_key, metrics.c.key == key, ~metrics.c.is_superseded)
         .order_by(metrics.c.step)
     )
-    rows = [tuple(row) for row in connection.execute(query)]
+    rows = connection.execute(query).all()
     if not rows:
         return []
-    table = np.array(rows, dtype=np.float64)
-    if len(table) > max_points:
-        table = table[_extremes(table, max_points)]
-    return [MetricPoint(int(step), value) for step, value in table.tolist()]
+    steps, values = (np.array(column, dtype=np.float64) for column in zip(*rows, strict=True))
+    if len(steps) > max_points:
+        kept = _extremes(steps, values, max_points)
+        steps, values = steps[kept], values[kept]
+    return [MetricPoint(int(step), value) for step, value in zip(steps.tolist(), values.tolist(), strict=True)]
 
 
-def _extremes(table: npt.NDArray[np.float64], max_points: int) -> npt.NDArray[np.intp]:
-    """Return the rows (step, value) to keep: both ends, and the lowest and highest value of each stretch of steps."""
-    steps, values = table.T
+def _extremes(steps: Values, values: Values, max_points: int) -> npt.NDArray[np.intp]:
+    """Return the points to keep: both ends, and the lowest and highest value of each stretch of steps."""
     num_stretches = max(1, max_points // 2 - 1)
     stretches = ((steps - steps[0]) * num_stretches / (steps[-1] - steps[0] + 1)).astype(np.int64)
     # NaN goes to the end of its stretch, and counts as highest only where there is nothing else.
@@ -112,4 +114,4 @@ def _extremes(table: npt.NDArray[np.float64], max_points: int) -> npt.NDArray[np
     ordered, is_number = stretches[order], ~np.isnan(values[order])
     is_first = np.diff(ordered, prepend=-1) > 0
     is_last_number = is_number & (np.append(ordered[1:] != ordered[:-1], True) | ~np.append(is_number[1:], False))
-    return np.unique(np.concatenate([order[is_first | is_last_number], [0, len(table) - 1]]))
+    return np.unique(np.concatenate([order[is_first | is_last_number], [0, len(steps) - 1]]))

@@ -1,28 +1,32 @@
 """Full-text search: FTS5 on SQLite, a tsvector index on PostgreSQL; the same words find the same trajectories."""
 
 import re
-from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sqlalchemy import Connection, text
 
 from db.event_rows import trajectory_key
 from db.queries.run_lookup import find_run_key
+from db.queries.trajectory_columns import Keys
 
-Keys = npt.NDArray[np.int64]
-"""Trajectory keys."""
-_BATCH = 5_000
 _LAST_KEY = 2**63 - 1
 _WORD = re.compile(r"\w+", re.UNICODE)
-_SQLITE_QUERY = (
-    "SELECT rowid FROM trajectory_search WHERE trajectory_search MATCH :pattern AND rowid >= :first AND rowid < :end"
-    " ORDER BY rowid DESC"
-)
-_POSTGRESQL_QUERY = (
-    "SELECT trajectory_key FROM trajectory_texts WHERE search @@ plainto_tsquery('simple', :words)"
-    " AND trajectory_key >= :first AND trajectory_key < :end ORDER BY trajectory_key DESC"
-)
+_FOUND = {
+    "sqlite": (
+        "SELECT rowid AS found FROM trajectory_search"
+        " WHERE trajectory_search MATCH :pattern AND rowid >= :first AND rowid < :end"
+    ),
+    "postgresql": (
+        "SELECT trajectory_key AS found FROM trajectory_texts"
+        " WHERE search @@ plainto_tsquery('simple', :words) AND trajectory_key >= :first AND trajectory_key < :end"
+    ),
+}
+# One long text is several times faster than as many rows as there are trajectories.
+_ALL = {
+    "sqlite": "SELECT group_concat(found - :first) FROM ({query})",
+    "postgresql": "SELECT string_agg(CAST(found - :first AS text), ',') FROM ({query}) AS hits",
+}
 
 
 def split_words(words: str) -> list[str]:
@@ -35,23 +39,40 @@ def matching_keys(connection: Connection, words: str, run_id: str | None, limit:
     run_key = None if run_id is None else find_run_key(connection, run_id)
     if run_id is not None and run_key is None:
         return []
-    return [int(key) for batch in found_keys(connection, words, run_key, limit=limit) for key in batch]
+    found: list[int] = newest_found(connection, words, run_key, before=None, limit=limit).tolist()
+    return found
 
 
-def found_keys(
-    connection: Connection, words: str, run_key: int | None, *, before: int | None = None, limit: int | None = None
-) -> Iterator[Keys]:
-    """Give the keys of the trajectories whose text holds every word, newest first, a batch at a time."""
+def newest_found(connection: Connection, words: str, run_key: int | None, *, before: int | None, limit: int) -> Keys:
+    """Return the keys of the newest trajectories below `before` whose text holds every word, newest first."""
+    values = _values(words, run_key)
+    if not values:
+        return np.empty(0, dtype=np.int64)
+    if before is not None:
+        values["end"] = min(before, values["end"])
+    query = f"{_FOUND[connection.dialect.name]} ORDER BY found DESC LIMIT :limit"
+    return np.array(connection.scalars(text(query), values | {"limit": limit}).all(), dtype=np.int64)
+
+
+def all_found(connection: Connection, words: str, run_key: int | None) -> Keys:
+    """Return the keys of all trajectories whose text holds every word."""
+    values = _values(words, run_key)
+    if not values:
+        return np.empty(0, dtype=np.int64)
+    query = _ALL[connection.dialect.name].format(query=_FOUND[connection.dialect.name])
+    said = connection.scalar(text(query), values) or ""
+    places: Keys = np.fromstring(said, dtype=np.int64, sep=",")
+    return places + np.int64(values["first"])
+
+
+def _values(words: str, run_key: int | None) -> dict[str, Any]:
+    """Return what a search is to look for and between which keys, nothing where there is no word."""
     found = split_words(words)
     if not found:
-        return
-    first = 0 if run_key is None else trajectory_key(run_key, 0, 0)
-    end = _LAST_KEY if run_key is None else trajectory_key(run_key + 1, 0, 0)
-    values = {"first": first, "end": end if before is None else min(before, end)}
-    query = _SQLITE_QUERY if connection.dialect.name == "sqlite" else _POSTGRESQL_QUERY
-    if limit is not None:
-        query, values = f"{query} LIMIT :limit", values | {"limit": limit}
-    said = " AND ".join(f'text : "{word}"' for word in found) if connection.dialect.name == "sqlite" else ""
-    rows = connection.execute(text(query), {**values, "pattern": said, "words": " ".join(found)}).scalars()
-    for batch in rows.partitions(_BATCH):
-        yield np.array(batch, dtype=np.int64)
+        return {}
+    return {
+        "pattern": " AND ".join(f'text : "{word}"' for word in found),
+        "words": " ".join(found),
+        "first": 0 if run_key is None else trajectory_key(run_key, 0, 0),
+        "end": _LAST_KEY if run_key is None else trajectory_key(run_key + 1, 0, 0),
+    }

@@ -1,6 +1,6 @@
 """The facts of trajectories as columns, and which trajectories fit: every condition but the words of a search."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,28 +14,31 @@ from db.trajectory_blocks import FACTS, IDS, NONE, VERDICTS
 from db.trajectory_rows import TrajectoryFacets
 
 Mask = npt.NDArray[np.bool_]
-NO_RUN = 0
-"""The key of no run; they count from 1."""
+Keys = npt.NDArray[np.int64]
+"""Trajectory keys."""
 FLAGS = ("is_correct", "is_replayed", "has_code", "is_valid")
 _EXACT = ("question_index", "bucket", "verdict", *FLAGS)
-_RANGES = {"mean_entropy": ("entropy_from", "entropy_to"), "num_tokens": ("tokens_from", "tokens_to")}
+_RANGES = {
+    "step": ("step_from", "step_to"),
+    "mean_entropy": ("entropy_from", "entropy_to"),
+    "num_tokens": ("tokens_from", "tokens_to"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryColumns:
-    """The trajectories that count of some steps of a run, or of all runs; `keys` are their trajectory keys."""
+    """The trajectories that count of a run, or of all runs, in order of their keys.
 
-    keys: npt.NDArray[np.int64]
-    facts: npt.NDArray[np.void]
-    is_replayed: Mask
+    A column holds a fact of all of them as numbers: of a verdict its place in `VERDICTS`, of a flag 0 or 1, of what is
+    not known `NONE`.
+    """
 
-    def column(self, name: str) -> npt.NDArray[Any]:
-        """Return a fact of all trajectories, as numbers: of a verdict its place in `VERDICTS`, of a flag 0 or 1."""
-        return self.is_replayed if name == "is_replayed" else self.facts[name]
+    keys: Keys
+    columns: dict[str, npt.NDArray[Any]]
 
     def only(self, wanted: Mask) -> "TrajectoryColumns":
         """Return these trajectories alone."""
-        return TrajectoryColumns(self.keys[wanted], self.facts[wanted], self.is_replayed[wanted])
+        return TrajectoryColumns(self.keys[wanted], {name: values[wanted] for name, values in self.columns.items()})
 
     def fitting(self, facets: TrajectoryFacets, without: str | None = None) -> Mask:
         """Return which trajectories fit, all conditions but the words taken; `without` leaves one facet out."""
@@ -43,37 +46,44 @@ class TrajectoryColumns:
         for name in _EXACT:
             value = getattr(facets, name)
             if value is not None and name != without:
-                fits &= self.column(name) == code_of(name, value)
+                fits &= self.columns[name] == code_of(name, value)
         for name, (low_name, high_name) in _RANGES.items():
             low, high = getattr(facets, low_name), getattr(facets, high_name)
             if low is not None:
-                fits &= self.facts[name] >= low
+                fits &= self.columns[name] >= low
             if high is not None:
-                fits &= self.facts[name] <= high
+                fits &= self.columns[name] <= high
         return fits
 
+    def holding(self, keys: Keys) -> Mask:
+        """Return which trajectories are among those of some keys."""
+        places = np.searchsorted(self.keys, keys)
+        is_ours = places < len(self.keys)
+        is_ours[is_ours] = self.keys[places[is_ours]] == keys[is_ours]
+        held = np.zeros(len(self.keys), dtype=np.bool_)
+        held[places[is_ours]] = True
+        return held
 
-def read_columns(
-    connection: Connection, run_key: int | None, step_from: int | None = None, step_to: int | None = None
-) -> TrajectoryColumns:
-    """Return the facts of the trajectories of a run, or of all, born in these steps."""
+
+def read_columns(connection: Connection, run_key: int | None) -> TrajectoryColumns:
+    """Return the facts of the trajectories of a run, or of all."""
     blocks = models.trajectory_blocks
-    is_wanted = [~blocks.c.is_superseded] + ([blocks.c.run_key == run_key] if run_key is not None else [])
-    replayed = select(blocks.c.run_key, blocks.c.replayed).where(*is_wanted).order_by(blocks.c.run_key)
-    is_in_steps = [blocks.c.step >= step_from] if step_from is not None else []
-    is_in_steps += [blocks.c.step <= step_to] if step_to is not None else []
-    packed = (
-        select(blocks.c.run_key, blocks.c.attempt, blocks.c.facts)
-        .where(*is_wanted, *is_in_steps)
-        .order_by(blocks.c.run_key, blocks.c.step, blocks.c.attempt)
-    )
-    rows = connection.execute(packed).all()
+    query = select(blocks.c.run_key, blocks.c.attempt, blocks.c.step, blocks.c.facts, blocks.c.replayed)
+    query = query.where(~blocks.c.is_superseded)
+    if run_key is not None:
+        query = query.where(blocks.c.run_key == run_key)
+    rows = connection.execute(query.order_by(blocks.c.run_key, blocks.c.step, blocks.c.attempt)).all()
     facts = np.frombuffer(b"".join(row.facts for row in rows), dtype=FACTS)
     counts = np.array([len(row.facts) // FACTS.itemsize for row in rows], dtype=np.int64)
     bases = np.array([trajectory_key(row.run_key, row.attempt, 0) for row in rows], dtype=np.int64)
-    keys = np.repeat(bases, counts) + facts["trajectory_id"]
-    run_keys = np.repeat(np.array([row.run_key for row in rows], dtype=np.int64), counts)
-    return TrajectoryColumns(keys, facts, _were_replayed(run_keys, facts, connection.execute(replayed).all()))
+    columns = {name: np.ascontiguousarray(facts[name]) for name in FACTS.names or ()}
+    columns["step"] = np.repeat(np.array([row.step for row in rows], dtype=np.int32), counts)
+    columns["is_replayed"] = _were_replayed(rows, counts, columns["trajectory_id"])
+    keys = np.repeat(bases, counts) + columns.pop("trajectory_id")
+    if not np.all(keys[1:] > keys[:-1]):
+        order = np.argsort(keys)
+        keys, columns = keys[order], {name: values[order] for name, values in columns.items()}
+    return TrajectoryColumns(keys, columns)
 
 
 def code_of(name: str, value: Any) -> Any:  # noqa: ANN401 - whatever the facet holds
@@ -83,19 +93,14 @@ def code_of(name: str, value: Any) -> Any:  # noqa: ANN401 - whatever the facet 
     return value
 
 
-def _were_replayed(run_keys: npt.NDArray[np.int64], facts: npt.NDArray[np.void], rows: Sequence[Any]) -> Mask:
-    """Return which trajectories were ever replayed in their run; both are in order of runs."""
-    found = np.zeros(len(facts), dtype=np.bool_)
-    for run_key, packed in _by_run(rows):
-        ids = np.frombuffer(packed, dtype=IDS)
-        if ids.size:
-            own = slice(*np.searchsorted(run_keys, [run_key, run_key + 1]))
-            found[own] = np.isin(facts["trajectory_id"][own], ids)
+def _were_replayed(rows: Sequence[Any], counts: npt.NDArray[np.int64], ids: npt.NDArray[np.uint32]) -> Mask:
+    """Return which trajectories were ever replayed in their run; rows are in order of runs."""
+    found = np.zeros(len(ids), dtype=np.bool_)
+    run_keys = np.array([row.run_key for row in rows], dtype=np.int64)
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    for run_key in np.unique(run_keys):
+        first, last = np.searchsorted(run_keys, [run_key, run_key + 1])
+        replayed = np.frombuffer(b"".join(row.replayed for row in rows[first:last]), dtype=IDS)
+        own = slice(ends[first], ends[last])
+        found[own] = np.isin(ids[own], replayed)
     return found
-
-
-def _by_run(rows: Sequence[Any]) -> Iterable[tuple[int, bytes]]:
-    packed: dict[int, list[bytes]] = {}
-    for row in rows:
-        packed.setdefault(row.run_key, []).append(row.replayed)
-    return ((run_key, b"".join(parts)) for run_key, parts in packed.items())

@@ -3,19 +3,23 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sqlalchemy import Connection, func, select
 
 from db import models
+from db.queries.remembered_columns import columns_of_run
 from db.queries.run_lookup import find_run_key
-from db.queries.text_search import Keys, found_keys, split_words
-from db.queries.trajectory_columns import FLAGS, NO_RUN, TrajectoryColumns, code_of, read_columns
+from db.queries.text_search import all_found, newest_found, split_words
+from db.queries.trajectory_columns import FLAGS, Keys, TrajectoryColumns, code_of, read_columns
 from db.session import Database
 from db.trajectory_blocks import VERDICTS
 from db.trajectory_rows import SnippetRow, TrajectoryFacets
 
 MAX_COUNT = 10_000
 """Counts are exact up to here; one more means "more than that"."""
+NO_RUN = 0
+"""The key of no run; they count from 1."""
+NUM_NEWEST = 2000
+"""How many of the newest trajectories with the words are looked at before all of them are."""
 SNIPPET_CHARACTERS = 160
 _FACET_VALUES: dict[str, tuple[Any, ...]] = {**dict.fromkeys(FLAGS, (True, False)), "verdict": VERDICTS}
 
@@ -66,7 +70,7 @@ def count_facets(database: Database, facets: TrajectoryFacets) -> FacetCounts:
     for name, values in _FACET_VALUES.items():
         fits = whole if getattr(facets, name) is None else columns.fitting(facets, without=name)
         # The first place counts what is unknown.
-        found = np.bincount(columns.column(name)[fits].astype(np.int64) + 1, minlength=len(VERDICTS) + 1)
+        found = np.bincount(columns.columns[name][fits].astype(np.int64) + 1, minlength=len(VERDICTS) + 1)
         counts[name] = {value: _bounded(int(found[int(code_of(name, value)) + 1])) for value in values}
     return counts
 
@@ -87,34 +91,35 @@ def _bounded(count: int) -> int:
 
 def _page_keys(connection: Connection, facets: TrajectoryFacets, before: int | None, limit: int) -> list[int]:
     columns = _read(connection, facets)
-    keys = columns.keys[columns.fitting(facets)]
-    if facets.words.strip():
-        keys = np.sort(keys)
-        found: list[int] = []
-        for batch in found_keys(connection, facets.words, _run_key(connection, facets), before=before):
-            found += batch[_are_in(batch, keys)].tolist()
-            if len(found) >= limit:
-                break
-        return found[:limit]
+    fits = columns.fitting(facets)
     if before is not None:
-        keys = keys[keys < before]
-    newest: list[int] = (np.partition(keys, -limit)[-limit:] if len(keys) > limit else keys).tolist()
-    return newest
+        fits &= columns.keys < before
+    if not facets.words.strip():
+        return _last(columns.keys[fits], limit)
+    run_key = _run_key(connection, facets)
+    newest = newest_found(connection, facets.words, run_key, before=before, limit=NUM_NEWEST)
+    keys = columns.keys[fits & columns.holding(newest)]
+    if len(keys) < limit and len(newest) == NUM_NEWEST:
+        keys = columns.keys[fits & columns.holding(_read_found(connection, facets).keys)]
+    return _last(keys, limit)
+
+
+def _last(keys: Keys, limit: int) -> list[int]:
+    last: list[int] = keys[-limit:].tolist()
+    return last
 
 
 def _read_found(connection: Connection, facets: TrajectoryFacets) -> TrajectoryColumns:
     """Return the facts of the trajectories that hold the words, if there are any."""
-    columns = _read(connection, facets)
-    if not facets.words.strip():
-        return columns
-    found = [*found_keys(connection, facets.words, _run_key(connection, facets))]
-    return columns.only(
-        _are_in(columns.keys, np.sort(np.concatenate(found))) if found else np.zeros(len(columns.keys), dtype=np.bool_)
-    )
+    return _read(connection, facets, facets.words.strip())
 
 
-def _read(connection: Connection, facets: TrajectoryFacets) -> TrajectoryColumns:
-    return read_columns(connection, _run_key(connection, facets), facets.step_from, facets.step_to)
+def _read(connection: Connection, facets: TrajectoryFacets, words: str = "") -> TrajectoryColumns:
+    run_key = _run_key(connection, facets)
+    if run_key is not None and facets.run_id is not None:
+        return columns_of_run(connection, facets.run_id, run_key, words)
+    columns = read_columns(connection, None)
+    return columns.only(columns.holding(all_found(connection, words, None))) if words else columns
 
 
 def _run_key(connection: Connection, facets: TrajectoryFacets) -> int | None:
@@ -122,12 +127,3 @@ def _run_key(connection: Connection, facets: TrajectoryFacets) -> int | None:
         return None
     run_key = find_run_key(connection, facets.run_id)
     return NO_RUN if run_key is None else run_key
-
-
-def _are_in(keys: Keys, ordered: Keys) -> npt.NDArray[np.bool_]:
-    """Return which keys are among others that are in order."""
-    if not len(ordered):
-        return np.zeros(len(keys), dtype=np.bool_)
-    places = np.searchsorted(ordered, keys)
-    are_in: npt.NDArray[np.bool_] = ordered[np.minimum(places, len(ordered) - 1)] == keys
-    return are_in
