@@ -12,7 +12,7 @@ from jobs.analysis.code_detection import RuleTable, tabulate_counts
 from jobs.analysis.code_marks import rules_to_bits
 from jobs.analysis.validity import ValidityLine, tabulate_validity
 from jobs.judging import calibration
-from jobs.judging.calibration import Calibration, CorrectedRate, cohen_kappa, correct_rate, wilson
+from jobs.judging.calibration import Calibration, CorrectedRate, Rate, cohen_kappa, correct_rate, wilson
 from jobs.judging.prompt import JudgePrompt, load_judge_prompt
 from jobs.studies.definition import load_study, number_of
 
@@ -21,6 +21,7 @@ __all__ = [
     "CorrectedRate",
     "JudgePrompt",
     "PaperCodeLine",
+    "Rate",
     "RuleTable",
     "ValidityLine",
     "calibrate",

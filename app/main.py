@@ -30,6 +30,8 @@ page = st.navigation(
             st.Page("app_pages/selection_audit.py", title="Selection audit", icon=":material/fact_check:"),
         ],
         "Evidence": [
+            st.Page("app_pages/snowball.py", title="Snowball", icon=":material/ac_unit:"),
+            st.Page("app_pages/entropy_and_judge.py", title="Entropy and judge", icon=":material/gavel:"),
             st.Page("app_pages/benchmarks.py", title="Benchmarks", icon=":material/leaderboard:"),
             st.Page("app_pages/studies.py", title="Studies", icon=":material/science:"),
         ],

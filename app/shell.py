@@ -19,6 +19,8 @@ PAGE_PATHS = (
     "/replay_buffer",
     "/trajectories",
     "/selection_audit",
+    "/snowball",
+    "/entropy_and_judge",
     "/benchmarks",
     "/studies",
 )

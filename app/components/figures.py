@@ -73,7 +73,8 @@ def mark_whole_steps(figure: go.Figure) -> None:
     if figure.layout.xaxis.type == "category":
         return
     steps = [step for trace in figure.data if "x" in trace for step in trace.x]
-    if steps and max(steps) - min(steps) <= MAX_TICKED_STEPS:
+    is_whole = all(step == int(step) for step in steps)
+    if steps and is_whole and max(steps) - min(steps) <= MAX_TICKED_STEPS:
         figure.update_xaxes(tick0=0, dtick=1)
 
 

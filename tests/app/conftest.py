@@ -7,7 +7,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from app import settings
-from tests.app import played, recorded
+from tests.app import judged, played, recorded
 
 MAIN_SCRIPT = Path(settings.__file__).parent / "main.py"
 
@@ -73,3 +73,20 @@ def open_page(runs_root):  # noqa: ARG001 - the pages read it
 def _forget() -> None:
     st.cache_data.clear()
     st.cache_resource.clear()
+
+
+@pytest.fixture(scope="session")
+def judged_root(tmp_path_factory):
+    """A runs root with chains runs and a judge's votes, made once; tests work on copies."""
+    root = tmp_path_factory.mktemp("judged") / "runs"
+    root.mkdir()
+    judged.record_all(root)
+    return root
+
+
+@pytest.fixture
+def judged_runs(runs_root, judged_root):
+    """The runs root of this test, with chains runs and a judge's votes in it."""
+    shutil.copytree(judged_root, runs_root, dirs_exist_ok=True)
+    recorded.beat(runs_root, datetime.now(UTC))
+    return runs_root

@@ -35,7 +35,8 @@ def oracle_job(runs_root):
 
 def job_of_votes(runs_root, votes, source="trained", run_id="voted") -> RunDirectory:
     """Record votes given as (item, trajectory, outcome, label), numbered by item."""
-    job = RunDirectory.create(runs_root, server_spec("http://127.0.0.1:1/v1"), run_id=run_id)
+    judged = {"file": source} if source.endswith(".jsonl") else {"run_id": source}
+    job = RunDirectory.create(runs_root, server_spec("http://127.0.0.1:1/v1", judged), run_id=run_id)
     writer = SpoolWriter(job.attempt_path(job.claim_attempt()), 1)
     counts = {}
     for item_id, trajectory_id, outcome, label in votes:

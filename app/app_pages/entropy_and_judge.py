@@ -1,0 +1,134 @@
+"""Entropy and judge: entropy against valid reasoning, verdicts beside trajectories, and the judges themselves."""
+
+import streamlit as st
+
+from app import evidence
+from app.components import (
+    empty_state,
+    entropy_courses,
+    figures,
+    judge_choice,
+    judge_form,
+    judge_jobs,
+    judge_trust,
+    run_choice,
+    run_progress,
+    thought_charts,
+    validity_table,
+    verdict_detail,
+    verdict_list,
+    verdict_tiles,
+)
+from app.queries import judging, thoughts
+from db.rows import RunRow
+
+VIEWS = ["Entropy and validity", "Policy entropy", "Verdicts", "Judges"]
+REFRESH_SECONDS = 4
+
+
+def _entropy(row: RunRow, judge: str | None) -> None:
+    found = thoughts.entropy_points(row.run_id, judge)
+    lines = evidence.tabulate_validity(found.points)
+    if not any(line.num_valid or line.num_invalid for line in lines):
+        empty_state.show("gavel", "No verdict yet", "Start a judge under **Judges**; on chains the oracle needs none.")
+        return
+    unit = "correct answers" if found.stride == 1 else f"every {found.stride}th correct answer"
+    cards = (
+        ("Entropy of valid and invalid chains", f"density, {unit}", "entropy-validity",
+         thought_charts.entropy_densities(found.points, thought_charts.VALIDITY),
+         "Densities of mean token entropy of valid and of invalid chains of thought"),
+        ("Entropy of valid chains by difficulty", f"density, {unit}", "entropy-difficulty",
+         thought_charts.entropy_densities(found.points, thought_charts.VALID_BY_DIFFICULTY),
+         "Densities of mean token entropy of valid chains on easy, medium and hard questions"),
+        ("Which signal tells invalid chains", "AUC; 0.5 is none", "signal-auc", thought_charts.signal_strength(lines),
+         "Area under the curve of entropy and of perplexity by difficulty of the question"),
+        ("Perplexity of valid and invalid chains", f"density, {unit}", "perplexity-validity",
+         thought_charts.perplexity_densities(found.points, thought_charts.VALIDITY),
+         "Densities of perplexity of valid and of invalid chains of thought"),
+        ("Mean entropy", "nats a token", "mean-entropy", thought_charts.mean_signals(lines, "entropy"),
+         "Mean entropy of valid and invalid chains by difficulty"),
+        ("Mean perplexity", "exp of the mean NLL", "mean-perplexity", thought_charts.mean_signals(lines, "perplexity"),
+         "Mean perplexity of valid and invalid chains by difficulty"),
+    )  # fmt: skip
+    columns = st.columns(2, gap="small")
+    for place, (title, said, key, figure, alt) in enumerate(cards):
+        with columns[place % 2]:
+            figures.show_card(title, said, figure, key, alt)
+    validity_table.show(lines)
+
+
+def _courses(row: RunRow, _judge: str | None) -> None:
+    entropy_courses.show(row)
+
+
+def _verdicts(row: RunRow, judge: str | None) -> None:
+    verdict_tiles.show(
+        thoughts.code_lines(row.run_id, judge), judge_trust.calibration_of(judge),
+        is_oracle=judge is None and judge_choice.has_oracle(row.run_id),
+    )  # fmt: skip
+    wanted = st.query_params.get("trajectory", "")
+    opened = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 16 else None
+    verdict_list.show(row.run_id, judge, opened)
+    if opened is None:
+        return
+    found = judging.get_verdicts(row.run_id, opened, judge)
+    if found is None:
+        empty_state.show("search_off", "No such trajectory", "This run has none with the number in the address.")
+    else:
+        verdict_detail.show(found)
+
+
+def _jobs(row: RunRow) -> None:
+    judge_jobs.show(judging.list_judge_jobs(row.run_id))
+
+
+def _judges(row: RunRow, judge: str | None) -> None:
+    st.fragment(_jobs, run_every=REFRESH_SECONDS)(row)
+    st.subheader("Start a judge", anchor=False)
+    judge_form.show(row.run_id, has_oracle=judge_choice.has_oracle(row.run_id))
+    left, right = st.columns(2, gap="medium")
+    with left:
+        judge_trust.show_agreement(judging.agreement(row.run_id, judge))
+        _issues(judge)
+    with right:
+        if judge is not None or not judge_choice.has_oracle(row.run_id):
+            judge_trust.show_calibration(judge_trust.calibration_of(judge))
+    judge_jobs.show_prompts(judging.list_judges())
+
+
+def _issues(judge: str | None) -> None:
+    if judge is None:
+        return
+    for title, counts in (
+        ("Issues named", judging.count_issues(judge)),
+        ("Votes without a verdict", judging.count_reasons(judge)),
+    ):
+        if counts:
+            st.markdown(f"**{title}**")
+            st.text(", ".join(f"{name} {count:,}" for name, count in counts.items()))
+
+
+def _show(row: RunRow, judge: str | None) -> None:
+    refresh = REFRESH_SECONDS if run_progress.is_live(row) else None
+    views = dict(zip(VIEWS, (_entropy, _courses, _verdicts, _judges), strict=True))
+    for name, tab in zip(VIEWS, st.tabs(VIEWS, key="view", bind="query-params", on_change="rerun"), strict=True):
+        if tab.open:
+            with tab:
+                if name in VIEWS[:1]:
+                    st.fragment(views[name], run_every=refresh)(row, judge)
+                else:
+                    views[name](row, judge)
+
+
+with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+    st.title("Entropy and judge", anchor=False, width="content")
+    st.space("stretch")
+    place = st.container(width="content")
+    run = run_choice.show()
+if run is not None:
+    with place:
+        chosen = judge_choice.show(run)
+    if run.step:
+        _show(run, chosen)
+    else:
+        empty_state.show("hourglass_empty", "No steps yet", "Verdicts come after the first step.")

@@ -1,0 +1,115 @@
+"""Snowball: code in trajectories, how it spreads, what it does to chains of thought, and cases worth keeping."""
+
+import streamlit as st
+
+from app.components import (
+    case_sets,
+    case_view,
+    code_table,
+    empty_state,
+    figures,
+    judge_choice,
+    judge_trust,
+    rule_view,
+    run_choice,
+    run_progress,
+    thought_charts,
+)
+from app.queries import thoughts
+from db.rows import RunRow
+
+VIEWS = ["Code and entropy", "Over steps", "Cases", "Code rules", "Saved cases"]
+REFRESH_SECONDS = 5
+CASES_PAGE_SIZE = 5
+
+
+def _code(row: RunRow, judge: str | None) -> None:
+    lines = thoughts.code_lines(row.run_id, judge)
+    if not any(line.num_trajectories for line in lines):
+        empty_state.show("code_off", "No correct answer yet", "The table is over answer-correct trajectories.")
+        return
+    code_table.show(lines, judge_trust.calibration_of(judge))
+    found = thoughts.entropy_points(row.run_id, judge)
+    unit = "correct answers" if found.stride == 1 else f"every {found.stride}th correct answer"
+    left, right = st.columns(2, gap="small")
+    with left:
+        figures.show_card(
+            "Entropy without and with code", f"density, {unit}",
+            thought_charts.entropy_densities(found.points, thought_charts.CODE), "entropy-code",
+            "Densities of mean token entropy of correct answers without and with code",
+        )  # fmt: skip
+    with right:
+        figures.show_card(
+            "Entropy by code and verdict", f"density, {unit}",
+            thought_charts.entropy_densities(found.points, thought_charts.CODE_AND_VALIDITY), "entropy-code-valid",
+            "Densities of mean token entropy by code and by verdict on the chain of thought",
+        )  # fmt: skip
+
+
+def _over_steps(row: RunRow, judge: str | None) -> None:
+    left, right = st.columns(2, gap="small")
+    with left:
+        figures.show_card(
+            "Share with code", "of trajectories",
+            thought_charts.shares(thoughts.code_shares(row.run_id)), "code-shares",
+            "Share of trajectories with code in rollouts, successes, replay buffer and replays over steps",
+        )  # fmt: skip
+    with right:
+        figures.show_card(
+            "Share of chains that are not valid", "of those with a verdict",
+            thought_charts.shares(thoughts.invalid_shares(row.run_id, judge)), "invalid-shares",
+            "Share of invalid chains of thought in rollouts, successes, replay buffer and replays over steps",
+        )  # fmt: skip
+
+
+def _cases(row: RunRow, judge: str | None) -> None:
+    only_telling = st.toggle(
+        "Only valid against not valid", key="telling", bind="query-params",
+        help="Cases whose surest success has a valid chain of thought and whose least sure one has not",
+    )  # fmt: skip
+    key = f"num-cases-{row.run_id}"
+    limit = st.session_state.get(key, CASES_PAGE_SIZE)
+    cases = thoughts.find_cases(row.run_id, judge, limit, only_telling=only_telling)
+    if not cases:
+        empty_state.show(
+            "compare", "No case yet", "A case needs a question with two correct answers in one step"
+            + (", the surer one valid and the other not." if only_telling else "."),
+        )  # fmt: skip
+        return
+    st.caption("Most telling first: verdicts that differ, then code in the less sure answer alone, then the gap.")
+    case_view.show_all(cases, thoughts.sets_of_run(row.run_id), "found")
+    if len(cases) == limit and st.button("Show more", icon=":material/expand_more:", key="more-cases"):
+        st.session_state[key] = limit + CASES_PAGE_SIZE
+        st.rerun()
+
+
+def _rules(row: RunRow, _judge: str | None) -> None:
+    rule_view.show(row.run_id)
+
+
+def _sets(_row: RunRow, _judge: str | None) -> None:
+    case_sets.show()
+
+
+def _show(row: RunRow, judge: str | None) -> None:
+    refresh = REFRESH_SECONDS if run_progress.is_live(row) else None
+    views = dict(zip(VIEWS, (_code, _over_steps, _cases, _rules, _sets), strict=True))
+    for name, tab in zip(VIEWS, st.tabs(VIEWS, key="view", bind="query-params", on_change="rerun"), strict=True):
+        if tab.open:
+            with tab:
+                is_live = name in VIEWS[:2]
+                st.fragment(views[name], run_every=refresh if is_live else None)(row, judge)
+
+
+with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+    st.title("Snowball", anchor=False, width="content")
+    st.space("stretch")
+    place = st.container(width="content")
+    run = run_choice.show()
+if run is not None:
+    with place:
+        chosen = judge_choice.show(run)
+    if run.step:
+        _show(run, chosen)
+    else:
+        empty_state.show("hourglass_empty", "No steps yet", "Code and chains of thought come with the first step.")
