@@ -12,13 +12,17 @@ from app.components import (
     buffer_marks,
     empty_state,
     figures,
+    notice,
     run_choice,
     run_progress,
+    step_slider,
     what_if_view,
 )
 from app.components.buffer_marks import View
 from app.components.curves import Chart, Curve, figure_of
+from app.formats import inert, literal
 from db.rows import BucketRow, RunRow
+from db.shown_names import distinct_names
 
 VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "What if"]
 ENTROPY_STEPS = 10
@@ -34,16 +38,34 @@ DEFICITS = Chart(
 _KEYS = (*buffer_area.KEYS, *(curve.key for curve in DEFICITS.curves))
 
 
-def _steps(row: RunRow) -> tuple[int, int]:
-    """Show the two sliders and return the step and the one to compare it with."""
-    if row.step < 2:
-        return row.step, 0
-    left, right = st.columns([3, 2], gap="large")
-    with left:
-        step = st.slider("After step", 1, row.step, row.step, key="step", bind="query-params")
+def _steps(row: RunRow) -> tuple[int, int, RunRow]:
+    """Show what to look at and what to compare it with; return the step, the other step and the run of the latter."""
+    left, middle, right = st.columns([4, 3, 2], gap="large", vertical_alignment="bottom")
     with right:
-        base = st.slider("Compare with step", 0, row.step, row.step // 2, key="base", bind="query-params")
-    return step, base
+        other = _other(row)
+    with left:
+        step = step_slider.show("After step", 1, row.step, row.step, "step") if row.step > 1 else 1
+    with middle:
+        last = max(1, other.step)
+        usual = last // 2 if other.run_id == row.run_id else last
+        base = step_slider.show("Compare with step", 0, last, usual, "base")
+    return step, base, other
+
+
+def _other(row: RunRow) -> RunRow:
+    """Show the choice of the run to compare with, this one by default, and return it."""
+    rows = [own for own in queries.list_runs(queries.RunFilter()) if own.kind == "train" and own.step]
+    names = distinct_names((own.run_id, own.name) for own in rows) | {row.run_id: "this run"}
+    ids = [row.run_id, *(own.run_id for own in rows if own.run_id != row.run_id)]
+    key = f"against-{row.run_id}"
+    wanted = st.query_params.get("against")
+    st.session_state[key] = wanted if wanted in ids else row.run_id
+
+    def take() -> None:
+        st.query_params["against"] = st.session_state[key]
+
+    chosen = st.selectbox("of", ids, format_func=lambda own: inert(names[own]), key=key, on_change=take)
+    return next((own for own in rows if own.run_id == chosen), row)
 
 
 def _newer(run_id: str, seen: int) -> None:
@@ -90,7 +112,7 @@ def _buckets(view: View, algorithm: dict[str, Any], rows: list[BucketRow]) -> No
 def _flow(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
     figure = buffer_charts.flow(view, algorithm["rollouts_per_question"])
     figures.show_card(
-        f"From step {view.base:,} to step {view.step:,}",
+        f"From {literal(view.then)} to {view.now}",
         "questions; blue: easier now, orange: harder now, violet: retired",
         figure,
         "flow",
@@ -138,11 +160,14 @@ def _what_if(view: View, algorithm: dict[str, Any], rows: list[BucketRow]) -> No
 
 
 def _show(row: RunRow, algorithm: dict[str, Any]) -> None:
-    step, base = _steps(row)
+    step, base, other = _steps(row)
     if run_progress.is_live(row):
         st.fragment(_newer, run_every=REFRESH_SECONDS)(row.run_id, row.step)
-    states = queries.buffer_state(row.run_id, step), queries.buffer_state(row.run_id, base)
-    view = View(row.run_id, step, base, *states)
+    states = queries.buffer_state(row.run_id, step), queries.buffer_state(other.run_id, base)
+    view = View(row.run_id, step, base, *states, "" if other.run_id == row.run_id else other.name)
+    num_other = queries.count_other_questions(row.run_id, other.run_id) if view.other else 0
+    if num_other:
+        notice.show("warning", "Other questions", f"{num_other:,} questions of this run are not those of {other.name}.")
     rows = queries.buckets_at(row.run_id, step)
     views = dict(zip(VIEWS, (_buckets, _flow, _ages, _over_time, _what_if), strict=True))
     for name, tab in zip(VIEWS, st.tabs(VIEWS, key="view", bind="query-params", on_change="rerun"), strict=True):

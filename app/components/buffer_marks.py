@@ -17,13 +17,24 @@ OUTSIDE, RETIRED = "outside", "retired"
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the page looks at: a run after `step`, against how it was after `base`."""
+    """What the page looks at: a run after `step`, against how it, or the run named `other`, was after `base`."""
 
     run_id: str
     step: int
     base: int
     state: BufferState
     base_state: BufferState
+    other: str = ""
+
+    @property
+    def now(self) -> str:
+        """What is looked at, in words."""
+        return f"after step {self.step:,}" + (" of this run" if self.other else "")
+
+    @property
+    def then(self) -> str:
+        """What it is compared with, in words."""
+        return f"after step {self.base:,}" + (f" of {self.other}" if self.other else "")
 
     def place(self, question_index: int, *, is_base: bool) -> str:
         """Return the bucket of a question, or that it is retired or outside."""
@@ -143,11 +154,15 @@ def _table(view: View, rows: Sequence) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "Question": [row.question_index for row in rows],
-            f"After step {view.base:,}": [place_name(view.place(row.question_index, is_base=True)) for row in rows],
-            f"After step {view.step:,}": [place_name(view.place(row.question_index, is_base=False)) for row in rows],
+            _column(view.then): [place_name(view.place(row.question_index, is_base=True)) for row in rows],
+            _column(view.now): [place_name(view.place(row.question_index, is_base=False)) for row in rows],
             "Stored": [row.num_stored for row in rows],
             "Replays": [row.num_replays for row in rows],
             "Last replayed": [row.last_replayed_step for row in rows],
             "Prompt": [inert(" ".join(row.prompt_text.split())[:200]) for row in rows],
         }
     )
+
+
+def _column(words: str) -> str:
+    return inert(words[0].upper() + words[1:])

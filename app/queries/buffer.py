@@ -19,6 +19,11 @@ def buffer_state(run_id: str, step: int) -> BufferState:
     return ask(buffer_history.state_at, run_id, step)
 
 
+def count_other_questions(run_id: str, other_id: str) -> int:
+    """Return how many training questions of a run are not the same, under the same number, in another."""
+    return ask(buffer_history.count_other_questions, run_id, other_id)
+
+
 def buckets_at(run_id: str, step: int) -> list[BucketRow]:
     """Return the buckets as they stood when a step drew from them."""
     return ask(buffer_history.buckets_at, run_id, step)

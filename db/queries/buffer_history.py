@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Select, and_, exists, func, literal, or_, sel
 from db import models
 from db.buffer_rows import BufferedQuestionRow, BufferState, ScoredRow, StoredRow
 from db.queries.buffer import ancestry, last_changes
+from db.queries.run_lookup import find_run_key
 from db.rows import BucketRow
 from db.session import Database
 
@@ -37,6 +38,23 @@ def buckets_at(database: Database, run_id: str, step: int) -> list[BucketRow]:
     )
     with database.read() as connection:
         return [BucketRow(*row) for row in connection.execute(query)]
+
+
+def count_other_questions(database: Database, run_id: str, other_id: str) -> int:
+    """Return how many training questions of a run are not the same in another, or not under the same number there."""
+    own, other = models.questions.alias(), models.questions.alias()
+    with database.read() as connection:
+        run_key, other_key = (find_run_key(connection, each) for each in (run_id, other_id))
+        is_it = and_(
+            other.c.run_key == other_key,
+            other.c.question_set == own.c.question_set,
+            other.c.question_index == own.c.question_index,
+            other.c.question_id == own.c.question_id,
+        )
+        query = select(func.count()).where(
+            own.c.run_key == run_key, own.c.question_set == "training", ~exists(select(literal(1)).where(is_it))
+        )
+        return connection.scalar(query) or 0
 
 
 def births(database: Database, run_id: str, step: int) -> dict[int, int]:

@@ -87,3 +87,35 @@ def test_what_if_changes_nothing_until_a_setting_does(open_page):
 def test_what_if_before_any_replay_says_so(open_page):
     page = open_page("replay_buffer", run="play-finished", view="What if", step="1")
     assert "Nothing was replayed in this step" in texts(page)
+
+
+@pytest.mark.usefixtures("played_runs")
+def test_step_of_another_run_is_compared_with_question_by_question(open_page):
+    address = {"run": "play-finished", "against": "play-failed", "step": "14", "base": "6"}
+    page = open_page("replay_buffer", view="Flow", mark="retired:all", **address)
+    assert not page.exception
+    assert has_text(page, "From after step 6 of broken replay to after step 14 of this run")
+    places = page.dataframe[0].value
+    assert set(places["After step 14 of this run"]) == {"retired"}
+    assert "After step 6 of broken replay" in places
+    assert not has_text(page, "Other questions")
+
+
+@pytest.mark.usefixtures("played_runs")
+def test_choosing_another_run_keeps_the_step_where_that_run_got_so_far(open_page):
+    page = open_page("replay_buffer", run="play-finished", base="4")
+    page.selectbox(key="against-play-finished").set_value("play-failed").run()
+    assert not page.exception
+    assert page.query_params["against"] == "play-failed"
+    assert page.slider(key="base").value == 4
+    page.selectbox(key="against-play-finished").set_value("play-unstarted").run()
+    assert not page.exception
+    assert page.slider(key="base").value == 3
+
+
+@pytest.mark.usefixtures("played_runs")
+@pytest.mark.parametrize(("step", "shown"), [("999", 14), ("0", 1), ("x", 14), ("-3", 14)])
+def test_step_of_the_address_that_the_run_does_not_have_means_the_nearest(open_page, step, shown):
+    page = open_page("replay_buffer", run="play-finished", step=step, base="70")
+    assert not page.exception
+    assert (page.slider(key="step").value, page.slider(key="base").value) == (shown, 14)

@@ -4,10 +4,12 @@ import pytest
 
 from db.queries import buffer_history
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
+from jobs.specs import RecordingSpec
+from jobs.spool_recorder import SpoolRecorder
 from jobs.status import RunStatus
 from tests.db.conftest import KINDS
 from tests.db.recorded_runs import new_run, record_attempt, take_in
-from tests.step_reports import make_report
+from tests.step_reports import make_questions, make_report
 
 K = BufferEventKind
 STORY = {
@@ -132,3 +134,16 @@ def test_an_empty_database_holds_nothing(database):
     assert buffer_history.scores_by_bucket(database, "none", 1, 3) == []
     assert buffer_history.buffered_questions(database, "none", 3, (1,)) == []
     assert buffer_history.stored_candidates(database, "none", 3, (1,)) == []
+
+
+def test_questions_that_another_run_does_not_have_are_counted(told, tmp_path):
+    database, run_id = told
+    assert buffer_history.count_other_questions(database, run_id, "child") == 0
+    stranger = new_run(tmp_path, run_id="stranger")
+    recorder = SpoolRecorder(stranger, stranger.claim_attempt(), RecordingSpec())
+    recorder.questions(make_questions()[:3], "training")
+    recorder.close()
+    take_in(database, stranger)
+    num_questions = len(make_questions())
+    assert buffer_history.count_other_questions(database, run_id, "nobody") == num_questions
+    assert buffer_history.count_other_questions(database, run_id, "stranger") == num_questions - 3

@@ -1,0 +1,15 @@
+"""A slider over steps whose value is in the address; an address beyond the run's steps means the nearest one."""
+
+import streamlit as st
+
+
+def show(label: str, first: int, last: int, usual: int, name: str) -> int:
+    """Show the slider and return the step: the one that the address gives as `name`, else the usual one."""
+    said = st.query_params.get(name, "")
+    wanted = int(said) if said.isascii() and said.isdigit() and len(said) < 10 else usual
+    st.session_state[name] = min(max(wanted, first), last)
+    return st.slider(label, first, last, key=name, on_change=_take, args=(name,))
+
+
+def _take(name: str) -> None:
+    st.query_params[name] = str(st.session_state[name])
