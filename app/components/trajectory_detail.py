@@ -5,7 +5,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from app import commands, queries
-from app.components import empty_state, group_view, lineage_view, question_view, token_heatmap
+from app.components import empty_state, group_view, lineage_view, mathematics, question_view, token_heatmap
 from app.formats import NONE_SHOWN, inert, number
 from db.rows import TrajectoryRow
 from db.trajectory_rows import LineageRow
@@ -60,8 +60,13 @@ def _text(row: TrajectoryRow, _rows: list[LineageRow]) -> None:
         st.markdown("**Answer**")
         st.code(inert(question.answer) if question else NONE_SHOWN, language=None, wrap_lines=True)
     with right:
-        st.markdown("**Response**")
-        st.code(inert(row.text) or NONE_SHOWN, language=None, wrap_lines=True)
+        with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+            st.markdown("**Response**", width="content")
+            is_rendered = st.toggle("Render mathematics", key="mathematics", bind="query-params")
+        if is_rendered and row.text:
+            mathematics.show(row.text)
+        else:
+            st.code(inert(row.text) or NONE_SHOWN, language=None, wrap_lines=True)
 
 
 def _tokens(row: TrajectoryRow, rows: list[LineageRow]) -> None:

@@ -93,6 +93,15 @@ def test_open_trajectory_shows_prompt_answer_and_text_raw(open_page):
 
 
 @pytest.mark.usefixtures("played_runs")
+def test_mathematics_is_rendered_only_on_request(open_page):
+    address = {"run": "play-finished", "trajectory": "0"}
+    assert not open_page("trajectories", **address).latex
+    page = open_page("trajectories", mathematics="true", **address)
+    assert not page.exception
+    assert [formula.value for formula in page.latex] == ["$$\n\\boxed{7}\n$$"]
+
+
+@pytest.mark.usefixtures("played_runs")
 @pytest.mark.parametrize("part", ["Tokens", "Lineage", "Group", "Question"])
 def test_every_part_of_a_replayed_trajectory_is_shown(open_page, part):
     number = shown_ids(open_page("trajectories", run="play-finished", replayed="replayed"))[0]

@@ -1,0 +1,41 @@
+"""Text of models with its mathematics rendered; everything else of it stays inert."""
+
+import re
+from collections.abc import Iterator
+
+import streamlit as st
+
+from app.formats import inert
+
+MAX_FORMULAS = 100
+"""More than these are left as they were written: each is a part of the page of its own."""
+
+_FORMULA = re.compile(
+    r"\$\$(?P<dollars>.+?)\$\$|\\\[(?P<brackets>.+?)\\\]|\\\((?P<parens>.+?)\\\)|(?<!\\)\$(?P<dollar>[^$\n]+?)(?<!\\)\$"
+    r"|(?P<box>\\boxed\{(?:[^{}]|\{[^{}]*\})*\})",
+    re.DOTALL,
+)
+
+
+def show(text: str) -> None:
+    """Show the text in pieces, one below the other."""
+    with st.container(border=True, gap="xxsmall"):
+        for piece, is_formula in pieces(text):
+            if is_formula:
+                st.latex(inert(piece), width="content")
+            else:
+                st.text(inert(piece))
+
+
+def pieces(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield the text's pieces in order, each with whether it is a formula, then without what sets it off."""
+    place = 0
+    for number, found in enumerate(_FORMULA.finditer(text)):
+        if number == MAX_FORMULAS:
+            break
+        if before := text[place : found.start()].strip():
+            yield before, False
+        yield next(part for part in found.groups() if part is not None).strip(), True
+        place = found.end()
+    if rest := text[place:].strip():
+        yield rest, False
