@@ -4,7 +4,7 @@ from app import settings
 from db.case_rows import SavedCase
 from jobs import annotating, commands
 from jobs.commands import CommandError
-from jobs.evaluation.recorded_answers import RecordedAnswer, find_answers
+from jobs.evaluation.recorded_answers import RecordedQuestion, find_answers
 from jobs.evaluation.submission import plan_evaluation, submit_evaluation
 from jobs.gpus import Gpu, list_gpus
 from jobs.job_progress import job_progress as read_job_progress
@@ -24,6 +24,7 @@ __all__ = [
     "RESUMABLE",
     "CommandError",
     "Gpu",
+    "RecordedQuestion",
     "RunStatus",
     "SpecError",
     "TrainSpec",
@@ -115,12 +116,12 @@ def evaluate(target: str, fields: dict[str, object]) -> str:
     return submit_evaluation(runs_root, plan_evaluation(runs_root, target, fields, "form"))
 
 
-def evaluation_answers(run_id: str, benchmark: str, question_id: str) -> list[RecordedAnswer]:
-    """Return what an evaluation recorded of one question, nothing where its folder is gone."""
+def evaluation_answers(run_id: str, benchmark: str, question_id: str) -> RecordedQuestion | None:
+    """Return what an evaluation recorded of one question, None where its folder is gone."""
     try:
         return find_answers(RunDirectory.open(settings.current().runs_root, run_id).path, benchmark, question_id)
     except (RunDirectoryError, OSError, KeyError, ValueError):
-        return []
+        return None
 
 
 def start_study_run(pending: PendingRun) -> str:

@@ -49,7 +49,7 @@ class Score:
     protocol: str = ""
     """How it was measured otherwise than the paper's protocol asks, in words; such a score takes no rank."""
     differing: str = ""
-    """What it does not share with the newest own score of its column, in words."""
+    """What it does not share with the newest own score of its column, by protocol if there is one, in words."""
     note: str = ""
     """What is wrong with a printed number."""
 
@@ -84,7 +84,7 @@ def own_lines(rows: Sequence[BenchmarkScoreRow]) -> list[Line]:
         setting = tuple(row.comparability.get(part) for part in _SETTING_PARTS)
         found.setdefault((row.model, row.source_run_id, row.source_step, *setting), []).append(row)
     newest: dict[str, BenchmarkScoreRow] = {}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: bool(_off_protocol(row))):
         newest.setdefault(row.benchmark, row)
     targets = [key[:3] for key in found]
     lines = [_own_line(own, newest, targets.count(key[:3]) > 1) for key, own in found.items()]

@@ -29,7 +29,7 @@ def _controls() -> tuple[str, list[str], str]:
             "Scored by", list(SCHEMES), default="paper", required=True, key="scheme", bind="query-params",
             help=" \n\n".join(f"**{name}**: {text}" for name, text in SCHEMES.items()),
         )  # fmt: skip
-        tables = address_choice.select_several("The paper's tables", titles, "tables", ["main-table"])
+        tables = address_choice.select_several("The paper's tables", titles, "tables", ["main-table"], "None")
         words = st.text_input(
             "Own models", key="q", bind="query-params", placeholder="Search name, method, backbone",
             icon=":material/search:", width=260,

@@ -22,7 +22,7 @@ def _choices() -> tuple[Study, Scale, int]:
     """Show which study, at which scale, with how many seeds, and return it."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         titles = {own: published.load_study(own).title for own in published.study_names()}
-        name = address_choice.select("Study", titles, "study", DEFAULT_STUDY, drops=["cells"])
+        name = address_choice.select("Study", titles, "study", DEFAULT_STUDY, ["cells"], 380)
         scale = st.segmented_control(
             "Scale", [scale.value for scale in Scale], default=Scale.CHAINS.value, required=True, key="scale",
             bind="query-params", help=" \n\n".join(f"**{scale}**: {text}" for scale, text in SCALES.items()),

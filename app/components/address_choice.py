@@ -1,6 +1,7 @@
 """Choices that stand in the address by their own names, whatever they are shown as."""
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import streamlit as st
 
@@ -9,7 +10,14 @@ from app.formats import inert
 _SEPARATOR = ","
 
 
-def select(label: str, names: Mapping[str, str], parameter: str, default: str, drops: Sequence[str] = ()) -> str:
+def select(
+    label: str,
+    names: Mapping[str, str],
+    parameter: str,
+    default: str,
+    drops: Sequence[str] = (),
+    width: int | Literal["stretch"] = "stretch",
+) -> str:
     """Show a choice of one of `names`, which map what stands in the address to what is shown, and return it.
 
     `drops` are further parameters of the address that mean something under the former choice only.
@@ -24,18 +32,27 @@ def select(label: str, names: Mapping[str, str], parameter: str, default: str, d
         key=key,
         on_change=_take,
         args=(parameter, key, drops),
+        width=width,
     )
     return st.session_state[key]
 
 
-def select_several(label: str, names: Mapping[str, str], parameter: str, default: Sequence[str]) -> list[str]:
+def select_several(
+    label: str, names: Mapping[str, str], parameter: str, default: Sequence[str], placeholder: str
+) -> list[str]:
     """Show a choice of any of `names` and return those chosen, in the order of `names`."""
     key = f"choose-{parameter}"
     wanted = st.query_params.get(parameter)
     chosen = default if wanted is None else wanted.split(_SEPARATOR)
     st.session_state[key] = [name for name in names if name in chosen]
     st.multiselect(
-        label, list(names), format_func=lambda own: inert(names[own]), key=key, on_change=_take, args=(parameter, key)
+        label,
+        list(names),
+        format_func=lambda own: inert(names[own]),
+        key=key,
+        on_change=_take,
+        args=(parameter, key),
+        placeholder=placeholder,
     )
     return list(st.session_state[key])
 

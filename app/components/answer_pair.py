@@ -3,6 +3,7 @@
 import streamlit as st
 
 from app import commands
+from app.commands import RecordedQuestion
 from app.formats import inert, share
 from db.score_rows import ItemRow
 
@@ -16,27 +17,36 @@ def wanted() -> str | None:
 
 
 def show(item: ItemRow, run_ids: tuple[str, str], names: tuple[str, str]) -> None:
-    """Show what each model answered, one sample at a time, with its outcome by every scheme."""
+    """Show the question and what each model answered, one sample at a time, with its outcome by every scheme."""
+    found = [commands.evaluation_answers(run_id, item.benchmark, item.question_id) for run_id in run_ids]
     with st.container(border=True, key="answers"):
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             st.text(inert(f"Question {item.question_id}"))
             st.button("Close", icon=":material/close:", key="close-item", on_click=_close, type="tertiary")
-        sides = zip(st.columns(2, gap="medium"), run_ids, names, (item.first, item.second), strict=True)
-        for place, (column, run_id, name, rate) in enumerate(sides):
+        _asked(next((own for own in found if own is not None and own.text), None))
+        sides = zip(st.columns(2, gap="medium"), run_ids, names, (item.first, item.second), found, strict=True)
+        for column, run_id, name, rate, own in sides:
             with column:
-                st.text(inert(f"{name}: {share(rate)} right"))
-                _answers(run_id, item, place)
+                with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+                    st.text(inert(f"{name}: {share(rate)} right"))
+                    st.page_link("app_pages/run.py", label="Evaluation", query_params={"run": run_id})
+                _answers(own, f"{run_id}-{item.question_id}")
 
 
-def _answers(run_id: str, item: ItemRow, place: int) -> None:
-    answers = commands.evaluation_answers(run_id, item.benchmark, item.question_id)
-    if not answers:
+def _asked(question: RecordedQuestion | None) -> None:
+    if question is not None:
+        st.code(inert(question.text), language=None, wrap_lines=True)
+        st.text(inert(f"Gold answer: {question.gold}"))
+
+
+def _answers(question: RecordedQuestion | None, key: str) -> None:
+    if question is None:
         st.markdown(":gray[The answers are not in the evaluation's folder.]")
         return
     number = 1
-    if len(answers) > 1:
-        number = st.number_input("Sample", 1, len(answers), key=f"sample-{place}-{item.question_id}", width=140)
-    answer = answers[int(number) - 1]
+    if len(question.answers) > 1:
+        number = st.number_input("Sample", 1, len(question.answers), key=f"sample-{key}", width=140)
+    answer = question.answers[int(number) - 1]
     outcomes = ", ".join(f"{scheme} {outcome}" for scheme, outcome in answer.outcomes.items())
     st.caption(f"{outcomes} · {answer.num_tokens:,} tokens" + (", cut at the limit" if answer.is_truncated else ""))
     st.code(inert(answer.text), language=None, wrap_lines=True)

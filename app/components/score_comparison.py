@@ -17,6 +17,7 @@ from db.score_rows import ComparisonRow, ItemRow
 FIRST, SECOND = "first", "second"
 _BAR_HEIGHT = 30
 _MAX_ITEMS_SHOWN = 500
+_LEAST_P = 0.001
 
 
 def show(lines: Sequence[Line], scheme: str) -> None:
@@ -56,7 +57,7 @@ def show(lines: Sequence[Line], scheme: str) -> None:
 
 def table(rows: Sequence[ComparisonRow]) -> pd.DataFrame:
     """Return one row a benchmark and average, in percent and points."""
-    return pd.DataFrame(
+    frame = pd.DataFrame(
         {
             "Benchmark": [BENCHMARK_COLUMNS.get(row.benchmark, row.benchmark) for row in rows],
             "Questions": [row.num_questions for row in rows],
@@ -65,12 +66,14 @@ def table(rows: Sequence[ComparisonRow]) -> pd.DataFrame:
             "Difference": [100 * row.difference for row in rows],
             "From": [100 * row.low for row in rows],
             "To": [100 * row.high for row in rows],
-            "p": [row.p_value for row in rows],
+            "p": ["< 0.001" if row.p_value < _LEAST_P else f"{row.p_value:.3f}" for row in rows],
             "Won": [row.num_won for row in rows],
             "Lost": [row.num_lost for row in rows],
-            "Not alike": [part_names(row.differing) for row in rows],
         }
     )
+    if any(row.differing for row in rows):
+        frame["Not alike"] = [part_names(row.differing) for row in rows]
+    return frame
 
 
 def chart(rows: Sequence[ComparisonRow]) -> go.Figure:
@@ -124,7 +127,7 @@ def _warn(rows: Sequence[ComparisonRow]) -> None:
 def _items(first: Line, second: Line, scheme: str, names: Sequence[str]) -> None:
     st.subheader("Questions won and lost", anchor=False)
     shown = {name: BENCHMARK_COLUMNS[name] for name in names}
-    benchmark = address_choice.select("Benchmark", shown, "on", names[0], drops=[answer_pair.PARAMETER])
+    benchmark = address_choice.select("Benchmark", shown, "on", names[0], [answer_pair.PARAMETER], 240)
     items = benchmarks.list_items(first.scored, second.scored, scheme, benchmark)
     if not items:
         st.markdown(":gray[Both answer every question equally often right.]")
@@ -183,7 +186,7 @@ def _columns() -> dict[str, object]:
         "Difference": points,
         "From": number("95 % from", format="%+.1f"),
         "To": number("to", format="%+.1f"),
-        "p": number(format="%.3f", help="Two-sided, by the same resamples"),
+        "p": st.column_config.TextColumn(help="Two-sided, by the same resamples"),
         "Won": number(help="Questions that the second answers right more often"),
         "Lost": number(help="Questions that the second answers right less often"),
         "Not alike": st.column_config.TextColumn(help="What the two scores do not share"),

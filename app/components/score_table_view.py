@@ -30,7 +30,7 @@ def show(lines: Sequence[Line], name: str) -> None:
     _remark(OFF_PROTOCOL, "Not by the paper's protocol, so without a rank", remarks(lines, lambda own: own.protocol))
     _remark(
         DIFFERING,
-        "Not comparable with the newest own score of its column: they differ in what stands here",
+        "Not comparable with the newest own score by protocol of its column: differs in what stands here",
         remarks(lines, lambda own: own.differing),
     )
     _remark(DISAGREEING, "Printed numbers that do not agree with each other", remarks(lines, lambda own: own.note))
@@ -64,9 +64,10 @@ def html(lines: Sequence[Line]) -> str:
 def _row(line: Line) -> str:
     colours = theme.palette()
     badge = f' <span style="color:{colours.muted};font-size:0.72rem">paper</span>' if line.is_printed else ""
+    tint = figures.faded(colours.muted, 0.09)
     back = "" if line.is_printed else f"background:{figures.faded(colours.fresh, 0.10)}"
     cells = "".join(
-        f'<td style="{_CELL}{";font-weight:500" if column in BLOCKS else ""}">{_cell(line.scores.get(column))}</td>'
+        f'<td style="{_CELL}{f";background:{tint}" if column in BLOCKS else ""}">{_cell(line.scores.get(column))}</td>'
         for column in COLUMNS
     )
     head = f'<th scope="row" style="padding:0.28rem 0.5rem;text-align:left;font-weight:400">{_named(line)}{badge}</th>'
@@ -93,7 +94,7 @@ def _cell(own: Score | None) -> str:
     )
     said = "; ".join(text for text in (own.protocol, own.differing and f"differs in {own.differing}", own.note) if text)
     title = f' title="{escape(inert(said), quote=True)}"' if said else ""
-    sup = f'<sup style="color:{theme.palette().warning}">{signs}</sup>' if signs else ""
+    sup = f'<sup style="line-height:0;color:{theme.palette().warning}">{signs}</sup>' if signs else ""
     error = (
         f'<br><span style="color:{theme.palette().muted};font-size:0.72rem">±{own.standard_error:.1f}</span>'
         if own.standard_error is not None

@@ -22,7 +22,9 @@ def seeds(study: Study, scale: Scale) -> int:
 def show(study: Study, scale: Scale, cells: Sequence[CellState]) -> None:
     """Show the choice of cells and the button that queues their missing runs."""
     names = [cell.cell for cell in cells]
-    chosen = address_choice.select_several("Only these cells", dict(zip(names, names, strict=True)), "cells", [])
+    chosen = address_choice.select_several(
+        "Only these cells", dict(zip(names, names, strict=True)), "cells", [], "All cells"
+    )
     wanted = [cell for cell in cells if not chosen or cell.cell in chosen]
     if scale is Scale.PAPER:
         _say_command(study, [cell.cell for cell in wanted] if chosen else [], max(len(cell.keys) for cell in cells))

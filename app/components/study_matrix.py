@@ -45,7 +45,6 @@ def table(cells: Sequence[CellState]) -> pd.DataFrame:
         "Cell": [cell.cell for cell in cells],
         "Stands for": [" / ".join(cell.paper_rows) or "no row of the paper" for cell in cells],
         "State": [cell.words for cell in cells],
-        "Done": [100.0 * cell.num_done / len(cell.keys) for cell in cells],
     }
     for place, key in enumerate(_widest(cells).keys):
         frame[f"Seed {key.seed}"] = [[_NAMES.get(cell.states[place], "unknown")] for cell in cells]
@@ -72,14 +71,13 @@ def _columns(cells: Sequence[CellState]) -> dict[str, object]:
     colours = {_NAMES[state]: STATE_COLOURS[_COLOURS[state]] for state in _NAMES}
     seeds = {
         f"Seed {key.seed}": config.MultiselectColumn(
-            width=84, options=options, color=[colours[own] for own in options], help=f"Runs with seed {key.seed}"
+            width=78, options=options, color=[colours[own] for own in options], help=f"Runs with seed {key.seed}"
         )
         for key in _widest(cells).keys
     }
     return {
-        "Cell": config.TextColumn(width=210, pinned=True),
-        "Stands for": config.TextColumn("Paper's row", width=160),
-        "State": config.TextColumn(width=150),
-        "Done": config.ProgressColumn(width=90, min_value=0, max_value=100, format="%.0f %%"),
+        "Cell": config.TextColumn(width=204, pinned=True),
+        "Stands for": config.TextColumn("Paper's row", width=150),
+        "State": config.TextColumn(width=136),
         **seeds,
     }

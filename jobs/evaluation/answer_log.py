@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from jobs.evaluation.generation import Sample
+from jobs.evaluation.questions import BenchmarkQuestion
 from jobs.evaluation.recorded_answers import FOLDER
 from jobs.grading.outcomes import Outcome
 from jobs.grading.schemes import SideBySide
@@ -48,10 +49,12 @@ class AnswerLog:
                 found[answered.question_id] = answered
         return found
 
-    def append(self, answered: AnsweredQuestion) -> None:
-        """Write one finished question."""
+    def append(self, answered: AnsweredQuestion, question: BenchmarkQuestion) -> None:
+        """Write one finished question, with its text and gold answer for whoever reads the answers."""
         record = {
             "question_id": answered.question_id,
+            "question": question.text,
+            "gold": question.answer,
             "seed": answered.seed,
             "grader_version": answered.grader_version,
             "samples": [asdict(sample) for sample in answered.samples],

@@ -102,7 +102,7 @@ class EvaluationLoop:
             prompted = [self._prompted(question) for question in batch]
             for sampled in self.generator.generate(prompted, frozenset(missing), num_samples, seed):
                 answered = self._grade(missing[sampled.question_id], sampled)
-                log.append(answered)
+                log.append(answered, missing[sampled.question_id])
                 answers[answered.question_id] = answered
                 self._num_done += 1
                 self._num_asked += 1
@@ -125,7 +125,7 @@ class EvaluationLoop:
             if answered is not None and answered.grader_version != grader_version():
                 sampled = SampledQuestion(answered.question_id, answered.seed, answered.samples)
                 found[question.question_id] = self._grade(question, sampled)
-                log.append(found[question.question_id])
+                log.append(found[question.question_id], question)
         return found
 
     def _prompted(self, question: BenchmarkQuestion) -> PromptedQuestion:

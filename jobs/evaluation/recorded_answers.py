@@ -25,6 +25,15 @@ class RecordedAnswer:
     outcomes: dict[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedQuestion:
+    """One question with its gold answer, as asked, and all sampled answers; texts are empty in logs without them."""
+
+    text: str
+    gold: str
+    answers: tuple[RecordedAnswer, ...]
+
+
 def read_progress(run: RunDirectory) -> tuple[int, int] | None:
     """Return how many questions of how many are finished, None before an evaluation has counted them."""
     try:
@@ -36,12 +45,13 @@ def read_progress(run: RunDirectory) -> tuple[int, int] | None:
     return (heartbeat.step if heartbeat else 0), num_questions
 
 
-def find_answers(run_path: Path, benchmark: str, question_id: str) -> list[RecordedAnswer]:
-    """Return the answers to a question, none where it was not finished; of several attempts the newest counts."""
-    found: list[RecordedAnswer] = []
+def find_answers(run_path: Path, benchmark: str, question_id: str) -> RecordedQuestion | None:
+    """Return the answers to a question, None where it was not finished; of several attempts the newest counts."""
+    found = None
     for path in sorted((run_path / FOLDER).glob(f"{benchmark}-*.jsonl")):
         for record in _records_of(path, question_id):
-            found = [_answer(*own) for own in zip(record["samples"], record["outcomes"], strict=True)]
+            answers = tuple(_answer(*own) for own in zip(record["samples"], record["outcomes"], strict=True))
+            found = RecordedQuestion(record.get("question", ""), record.get("gold", ""), answers)
     return found
 
 

@@ -72,5 +72,13 @@ def _write_answers(runs_root: Path, run_id: str, text: str, outcome: str) -> Non
     folder = runs_root / run_id / "evaluation"
     folder.mkdir()
     sample = {"text": text, "num_tokens": 7, "is_truncated": False}
-    line = {"question_id": "q10", "seed": 1, "grader_version": "g1", "samples": [sample], "outcomes": [[outcome] * 3]}
+    line = {
+        "question_id": "q10",
+        "seed": 1,
+        "grader_version": "g1",
+        "samples": [sample],
+        "question": "2+2?",
+        "gold": "4",
+        "outcomes": [[outcome] * 3],
+    }
     (folder / "math500-0001.jsonl").write_text(json.dumps(line | {"question_id": "q100"}) + "\n" + json.dumps(line)[:9])
