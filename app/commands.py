@@ -1,29 +1,46 @@
 """The only way from a page to running things: what is done to runs, and checking what a form holds."""
 
+from collections.abc import Mapping
+
 from app import settings
 from db.case_rows import SavedCase
 from jobs import annotating, commands
 from jobs.commands import CommandError
+from jobs.data_preview import DataPreview
+from jobs.data_preview import preview_data as read_data_preview
+from jobs.drafts import delete_draft as remove_draft
+from jobs.drafts import list_drafts as find_drafts
+from jobs.drafts import load_draft as read_draft
+from jobs.drafts import save_draft as write_draft
 from jobs.evaluation.recorded_answers import RecordedQuestion, find_answers
 from jobs.evaluation.submission import plan_evaluation, submit_evaluation
 from jobs.gpus import Gpu, list_gpus
 from jobs.job_progress import job_progress as read_job_progress
+from jobs.journal import Journal, JournalEntry
 from jobs.judge_specs import parse_judge_spec
 from jobs.judging.submission import submit_judge as queue_judge
 from jobs.local_sources import with_absolute_sources
+from jobs.machine_report import Finding, package_versions
+from jobs.machine_report import examine_machine as ask_doctor
+from jobs.resource_estimate import estimate_resources
 from jobs.run_directory import RunDirectory, RunDirectoryError
 from jobs.specs import SpecError, TrainSpec, load_preset, parse_spec, preset_names
 from jobs.status import ENDED, RESUMABLE, RunStatus
 from jobs.studies.definition import load_study
 from jobs.studies.running import PendingRun, start
 from jobs.token_texts import token_texts
+from jobs.training.data_rows import DataError
 from jobs.trajectory_file import read_token_data
 
 __all__ = [
     "ENDED",
     "RESUMABLE",
     "CommandError",
+    "DataError",
+    "DataPreview",
+    "Finding",
     "Gpu",
+    "JournalEntry",
     "RecordedQuestion",
     "RunStatus",
     "SpecError",
@@ -32,15 +49,24 @@ __all__ = [
     "branch",
     "check",
     "clone",
+    "delete_draft",
+    "estimate_resources",
     "evaluate",
     "evaluation_answers",
+    "examine_machine",
     "job_progress",
+    "journal_entries",
+    "list_drafts",
     "list_gpus",
+    "load_draft",
     "load_preset",
     "mark_case",
     "note",
+    "package_versions",
     "preset_names",
+    "preview_data",
     "resume",
+    "save_draft",
     "set_verdict",
     "start_study_run",
     "stop",
@@ -150,6 +176,42 @@ def mark_case(case_set: str, case: SavedCase, is_kept: bool = True) -> None:
 def set_verdict(run_id: str, attempt: int, trajectory_id: int, is_valid: bool | None) -> None:
     """Say whether a chain of thought is valid, over what any judge says; None takes that back."""
     annotating.set_verdict(settings.current().runs_root, run_id, attempt, trajectory_id, is_valid)
+
+
+def preview_data(spec: TrainSpec) -> DataPreview:
+    """Return the first questions of a specification and how long they are."""
+    return read_data_preview(spec)
+
+
+def save_draft(name: str, content: Mapping[str, object]) -> None:
+    """Keep what a form holds under a name."""
+    write_draft(settings.current().runs_root, name, content)
+
+
+def load_draft(name: str) -> dict[str, object]:
+    """Return what a draft holds."""
+    return read_draft(settings.current().runs_root, name)
+
+
+def list_drafts() -> list[str]:
+    """Return the names of all drafts."""
+    return find_drafts(settings.current().runs_root)
+
+
+def delete_draft(name: str) -> None:
+    """Remove a draft."""
+    remove_draft(settings.current().runs_root, name)
+
+
+def journal_entries() -> list[JournalEntry]:
+    """Return everything that users asked for, oldest first."""
+    return Journal(settings.current().runs_root).entries()
+
+
+def examine_machine() -> list[Finding]:
+    """Return what `exgrpo doctor` finds; takes seconds."""
+    place = settings.current()
+    return ask_doctor(place.runs_root, place.database_url)
 
 
 def token_data(

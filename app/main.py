@@ -35,6 +35,7 @@ page = st.navigation(
             st.Page("app_pages/benchmarks.py", title="Benchmarks", icon=":material/leaderboard:"),
             st.Page("app_pages/studies.py", title="Studies", icon=":material/science:"),
         ],
+        "Workbench": [st.Page("app_pages/system.py", title="System", icon=":material/dns:")],
     }
 )
 database_banner.show()

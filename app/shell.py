@@ -23,6 +23,7 @@ PAGE_PATHS = (
     "/entropy_and_judge",
     "/benchmarks",
     "/studies",
+    "/system",
 )
 TITLE = "ExGRPO Workbench"
 _ADDRESS_SCRIPT = "<script>window.__streamlit = {BACKEND_BASE_URL: window.location.origin}</script>"

@@ -58,12 +58,27 @@ class ModelShape:
 
 def model_shape(source: str, revision: str | None = None) -> ModelShape | None:
     """Return a model's shape: of a local folder, of the table, or of a model downloaded before; else None."""
+    if not Path(source).is_dir() and source in _table():
+        return _table()[source]
+    path = model_file(source, CONFIG_FILE, revision)
+    return None if path is None else _read_config(path)
+
+
+def model_file(source: str, name: str, revision: str | None = None) -> Path | None:
+    """Return a file of a model in a local folder or downloaded before, None where it is not on this machine."""
     folder = Path(source)
     if folder.is_dir():
-        return _read_config(folder / CONFIG_FILE)
-    if source in _table():
-        return _table()[source]
-    return None if source in {CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL} else _read_cached(source, revision)
+        return folder / name if (folder / name).is_file() else None
+    if source in {CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL}:
+        return None
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        path = try_to_load_from_cache(source, name, revision=revision)
+    except HFValidationError:
+        return None
+    return Path(path) if isinstance(path, str) else None
 
 
 def check_context(spec: TrainSpec) -> None:
@@ -110,14 +125,3 @@ def _shape_of(config: Mapping[str, Any]) -> ModelShape:
         context=config["max_position_embeddings"],
         head_size=config.get("head_dim"),
     )
-
-
-def _read_cached(source: str, revision: str | None) -> ModelShape | None:
-    from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
-    try:
-        path = try_to_load_from_cache(source, CONFIG_FILE, revision=revision)
-    except HFValidationError:
-        return None
-    return _read_config(Path(path)) if isinstance(path, str) else None

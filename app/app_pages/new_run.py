@@ -1,26 +1,31 @@
 """Set up a run and launch it."""
 
+from collections.abc import Mapping
+
 import streamlit as st
 
 from app import commands
 from app.commands import CommandError, SpecError, TrainSpec
-from app.components import notice, spec_form, spec_summary
+from app.components import data_preview, draft_menu, notice, spec_form, spec_summary
 
 NO_PRESET = "paper defaults"
 DEFAULT_PRESET = "chains-exgrpo"
 
 
-def _start() -> tuple[TrainSpec, str]:
-    """Return the specification to start from and a key that names it."""
-    source = st.query_params.get("from")
-    if source:
-        try:
-            spec = commands.clone(source)
-        except CommandError as error:
-            notice.show("error", "Cannot clone that run", str(error))
-        else:
-            st.caption("Starts from the values of an earlier run. **New run** in the menu starts from a preset.")
-            return spec, f"from-{source}"
+def _start() -> tuple[Mapping[str, object], str]:
+    """Return the values to start from and a key that names them."""
+    for name, load, what in (("from", _clone, "an earlier run"), (draft_menu.ADDRESS, commands.load_draft, "a draft")):
+        source = st.query_params.get(name)
+        if source:
+            try:
+                values = load(source)
+            except (CommandError, SpecError) as error:
+                notice.show(
+                    "error", "Cannot clone that run" if name == "from" else "Cannot open that draft", str(error)
+                )
+            else:
+                st.caption(f"Starts from the values of {what}. **New run** in the menu starts from a preset.")
+                return values, f"{name}-{source}"
     names = commands.preset_names()
     chosen = st.selectbox(
         "Preset",
@@ -31,7 +36,12 @@ def _start() -> tuple[TrainSpec, str]:
         help="Where the form starts; every field can be changed",
         width=420,
     )
-    return (TrainSpec(), "defaults") if chosen == NO_PRESET else (commands.load_preset(chosen), f"preset-{chosen}")
+    spec = TrainSpec() if chosen == NO_PRESET else commands.load_preset(chosen)
+    return spec.model_dump(mode="json"), "defaults" if chosen == NO_PRESET else f"preset-{chosen}"
+
+
+def _clone(run_id: str) -> Mapping[str, object]:
+    return commands.clone(run_id).model_dump(mode="json")
 
 
 def _launch(spec: TrainSpec) -> None:
@@ -43,12 +53,21 @@ def _launch(spec: TrainSpec) -> None:
         st.switch_page("app_pages/run.py", query_params={"run": run_id})
 
 
-st.title("New run", anchor=False)
+with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+    st.title("New run", anchor=False, width="content")
+    opened = draft_menu.show_list()
+if opened is not None:
+    st.switch_page("app_pages/new_run.py", query_params={draft_menu.ADDRESS: opened})
 start, origin = _start()
 form, summary = st.columns([5, 3], gap="large")
 with form:
-    content = spec_form.show(start.model_dump(mode="json"), origin)
+    content = spec_form.show(start, origin)
 with summary:
-    launched = spec_summary.show(content)
-    if launched is not None:
+    spec = spec_summary.check(content)
+    launched = spec_summary.show(spec, content)
+with form:
+    if spec is not None:
+        data_preview.show(spec)
+if launched is not None:
+    with summary:
         _launch(launched)

@@ -4,14 +4,13 @@ import streamlit as st
 
 from app import commands
 from app.commands import SpecError, TrainSpec
-from app.components import bucket_weights, notice
+from app.components import bucket_weights, draft_menu, notice, spec_diff
 from app.components.spec_text import Difference, as_yaml, differences, shell_command
-from app.formats import inert
+from app.formats import byte_size, inert
 
 
-def show(content: dict[str, object]) -> TrainSpec | None:
-    """Show the summary of a form; return the specification when it is to be launched."""
-    spec = check(content)
+def show(spec: TrainSpec | None, content: dict[str, object]) -> TrainSpec | None:
+    """Show the summary of a form, `spec` being None where it cannot run; return it when it is to be launched."""
     preset, base = _base(spec) if spec is not None else (None, TrainSpec())
     changes = differences(base.model_dump(mode="json"), spec.model_dump(mode="json")) if spec is not None else []
     with st.container(border=True, key="spec-verdict"):
@@ -20,6 +19,7 @@ def show(content: dict[str, object]) -> TrainSpec | None:
                 f":green[:material/check_circle:] **Ready to launch** &nbsp; :gray[{_count(len(changes), preset)}]"
             )
             st.caption(estimate(spec))
+            st.caption(resources(spec))
         is_launched = st.button(
             "Launch run",
             type="primary",
@@ -28,12 +28,15 @@ def show(content: dict[str, object]) -> TrainSpec | None:
             disabled=spec is None,
             key="launch",
         )
+        draft_menu.show_save(content)
     if spec is None:
         return None
     if spec.algorithm.is_experiential:
         with st.container(border=True, key="bucket-weights-card"):
             algorithm = spec.algorithm
             bucket_weights.show(algorithm.rollouts_per_question, algorithm.bucket_center, algorithm.bucket_spread)
+    with st.container(border=True, key="spec-diff"):
+        spec_diff.show(spec, base, f"preset {preset}" if preset else "paper defaults")
     _as_text(spec, preset, changes)
     return spec if is_launched else None
 
@@ -57,6 +60,19 @@ def estimate(spec: TrainSpec) -> str:
         f"{algorithm.rollouts_per_question} rollouts each: "
         f"at most {spec.num_steps * per_step:,} rollouts of up to {algorithm.max_response_tokens:,} tokens."
     )
+
+
+def resources(spec: TrainSpec) -> str:
+    """Return in words what the run takes of memory and disk, as far as that can be told."""
+    found = commands.estimate_resources(spec)
+    disk = f"Disk: about {byte_size(found.recordings)} of recordings"
+    if found.checkpoints is None or found.memory is None:
+        return f"{disk}; checkpoints and memory depend on the model, whose size is not known on this machine."
+    disk += f" and {byte_size(found.checkpoints)} of checkpoints."
+    if found.num_gpus:
+        noun = "GPU" if found.num_gpus == 1 else f"of {found.num_gpus} GPUs"
+        return f"{disk} Memory: up to {byte_size(found.memory)} on each {noun}."
+    return f"{disk} Memory: {byte_size(found.memory)} for weights, gradients and optimizer, more for activations."
 
 
 def _base(spec: TrainSpec) -> tuple[str | None, TrainSpec]:

@@ -1,6 +1,7 @@
 """What the files beside the database say: the runs root, logs, the supervisor's sign of life."""
 
 import json
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -30,11 +31,27 @@ def log_tail(run_id: str, num_lines: int) -> list[str]:
         return []
 
 
-def supervisor_age_seconds() -> float | None:
-    """Return how long ago the supervisor was last alive, or None if it never ran here."""
+@dataclass(frozen=True, slots=True)
+class SupervisorSign:
+    """The newest sign of life of a supervisor; `since` is when it started, None where it did not say."""
+
+    pid: int
+    at: datetime
+    since: datetime | None
+
+
+def supervisor_sign() -> SupervisorSign | None:
+    """Return the newest sign of life of a supervisor, or None if none ever ran here."""
     path = settings.current().runs_root / "workbench" / "supervisor.json"
     try:
-        at = datetime.fromisoformat(json.loads(path.read_text(encoding="utf-8"))["at"])
+        record = json.loads(path.read_text(encoding="utf-8"))
+        since = datetime.fromisoformat(record["since"]) if "since" in record else None
+        return SupervisorSign(int(record["pid"]), datetime.fromisoformat(record["at"]), since)
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return (datetime.now(UTC) - as_utc(at)).total_seconds()
+
+
+def supervisor_age_seconds() -> float | None:
+    """Return how long ago the supervisor was last alive, or None if it never ran here."""
+    sign = supervisor_sign()
+    return None if sign is None else (datetime.now(UTC) - as_utc(sign.at)).total_seconds()

@@ -40,13 +40,16 @@ class SingleInstance:
         """
         self._folder = runs_root / WORKBENCH_FOLDER
         self._folder.mkdir(parents=True, exist_ok=True)
+        self._since = datetime.now(UTC)
         self._lock = FileLock(self._folder / LOCK_FILE)
         if not self._lock.acquire(patience_seconds=_PATIENCE_SECONDS):
             raise SupervisorRunningError(f"A supervisor looks after {runs_root} already.")
 
     def beat(self) -> None:
         """Say that this process is alive."""
-        content = json.dumps({"pid": os.getpid(), "at": datetime.now(UTC).isoformat(timespec="milliseconds")})
+        times = {"at": datetime.now(UTC), "since": self._since}
+        record = {name: time.isoformat(timespec="milliseconds") for name, time in times.items()}
+        content = json.dumps({"pid": os.getpid(), **record})
         unfinished = self._folder / f"{HEARTBEAT_FILE}.tmp"
         unfinished.write_text(content, encoding="utf-8")
         unfinished.replace(self._folder / HEARTBEAT_FILE)

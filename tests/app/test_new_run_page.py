@@ -87,3 +87,48 @@ def test_missing_data_file_is_named_while_one_types(open_page):
     assert not page.exception
     assert any(element.value.startswith("data.source: expected a file or folder") for element in page.text)
     assert page.button(key="launch").disabled
+
+
+def test_preview_shows_first_prompts_and_their_lengths_when_it_is_opened(open_page):
+    page = open_page("new_run")
+    assert not any("Question 1" in text for text in texts(page))
+    page = open_page("new_run", **{"data-preview": "true"})
+    assert not page.exception
+    assert any(text.startswith("Question 1") for text in texts(page))
+    assert any(element.value.startswith("Q") for element in page.code)
+
+
+def test_estimates_stand_beside_the_launch_button(open_page):
+    shown = texts(open_page("new_run", preset="paper-exgrpo"))
+    assert any(text.startswith("Disk: about 14.5 GB of recordings and 365.5 GB of checkpoints") for text in shown)
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_differences_from_an_earlier_run_are_listed(open_page):
+    page = open_page("new_run", against="run-on-policy")
+    assert not page.exception
+    table = page.dataframe[0].value
+    changes = dict(zip(table["Field"], zip(table["There"], table["Here"], strict=True), strict=True))
+    assert changes["num_steps"] == ("30", "150")
+    page.selectbox(key="diff-choice").set_value("").run()
+    assert any(text == "None." for text in texts(page))
+
+
+def test_draft_is_kept_opened_again_and_deleted(runs_root, open_page):
+    page = open_page("new_run")
+    page.text_input(key=f"{PRESET_FORM}-name").set_value("half done").run()
+    page.number_input(key=f"{PRESET_FORM}-algorithm-mini_batch_size").set_value(5).run()
+    page.button(key="save-draft").click().run()
+    assert not page.exception
+    assert (runs_root / "workbench" / "drafts" / "half done.yaml").is_file()
+    page = open_page("new_run", draft="half done")
+    assert page.number_input(key="draft-half done-algorithm-mini_batch_size").value == 5
+    assert page.button(key="launch").disabled
+    page.button(key="delete-draft-half done").click().run()
+    assert not (runs_root / "workbench" / "drafts" / "half done.yaml").is_file()
+
+
+def test_draft_that_is_not_there_is_one_sentence(open_page):
+    page = open_page("new_run", draft="../../etc")
+    assert not page.exception
+    assert any("Cannot open that draft" in text for text in texts(page))

@@ -1,0 +1,101 @@
+"""The workbench itself: supervisor, queue, machine, database, versions, and what users asked for."""
+
+import pandas as pd
+import streamlit as st
+
+from app import commands, queries
+from app.components import audit_log, exports, machine_view, status_badge
+from app.formats import ago, byte_size, duration, exact, inert
+from app.queries import system, workbench
+
+REFRESH_SECONDS = 5
+CHECK_SECONDS = 600
+VIEWS = ["Overview", "Machine", "Audit log"]
+_UNDER_WAY = ("queued", "starting", "running", "stopping")
+
+
+def _overview() -> None:
+    sign, age = workbench.supervisor_sign(), queries.supervisor_age_seconds()
+    is_alive = age is not None and age <= queries.SUPERVISOR_AWAY_SECONDS
+    facts = system.get_database_facts()
+    tiles = st.columns(4, gap="small")
+    tiles[0].metric(
+        "Supervisor",
+        "alive" if is_alive else "away" if sign else "never ran",
+        f"last sign {duration(age)} ago" if age is not None else None,
+        delta_color="off", delta_arrow="off", border=True, height="stretch",
+        help=f"Process {sign.pid}, started {exact(sign.since)}" if sign else "Start it with: exgrpo up",
+    )  # fmt: skip
+    tiles[1].metric(
+        "Database", facts.kind, byte_size(facts.num_bytes), delta_color="off", delta_arrow="off", border=True,
+        height="stretch", help=f"{facts.num_runs:,} runs that are not archived",
+    )  # fmt: skip
+    tiles[2].metric(
+        "Schema", facts.schema,
+        "up to date" if facts.schema == facts.newest_schema else f"newest {facts.newest_schema}",
+        delta_color="off", delta_arrow="off", border=True, height="stretch",
+    )  # fmt: skip
+    num_runs = queries.count_runs(queries.RunFilter(is_archived=None))
+    tiles[3].metric(
+        "Queue", f"{num_runs.get('queued', 0):,} waiting",
+        f"{sum(num_runs.get(state, 0) for state in _UNDER_WAY[1:]):,} under way",
+        delta_color="off", delta_arrow="off", border=True, height="stretch",
+    )  # fmt: skip
+    st.text(inert(f"Runs root {queries.runs_root()}, database {facts.place}"))
+    if is_alive and sign and sign.since:
+        st.caption(f"The supervisor has looked after these runs for {ago(sign.since).removesuffix(' ago')}.")
+    _queue()
+    st.subheader("Users", anchor=False)
+    st.caption("No users yet: whoever has the printed link with its token may do everything here.")
+
+
+def _queue() -> None:
+    st.subheader("Queue", anchor=False)
+    rows = queries.list_runs(queries.RunFilter(statuses=_UNDER_WAY))
+    if not rows:
+        st.caption("No job waits or is under way.")
+        return
+    shown = pd.DataFrame(
+        {
+            "State": [status_badge.state_name(row.status) for row in rows],
+            "Job": [inert(row.name) for row in rows],
+            "Kind": [row.kind for row in rows],
+            "Engine": [inert(row.engine) for row in rows],
+            "Created": [exact(row.created_at) for row in rows],
+            "Last data": [ago(row.last_event_at) for row in rows],
+        }
+    )
+    st.dataframe(shown, hide_index=True, key="queue", alt="Jobs that wait or are under way")
+    exports.show(shown, "queue")
+
+
+@st.cache_data(ttl=CHECK_SECONDS, show_spinner="Looking at this machine and its engines")
+def _findings(runs_root: str) -> list[commands.Finding]:  # noqa: ARG001 - each runs root has findings of its own
+    return commands.examine_machine()
+
+
+def _machine() -> None:
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.subheader("Engines and what they need", anchor=False, width="content")
+        if st.button("Look again", icon=":material/refresh:", key="look-again"):
+            _findings.clear()
+    machine_view.show_findings(_findings(queries.runs_root()))
+    st.subheader("GPUs", anchor=False)
+    machine_view.show_gpus(commands.list_gpus())
+    st.subheader("Versions", anchor=False)
+    machine_view.show_versions(commands.package_versions())
+
+
+def _audit_log() -> None:
+    names = {row.run_id: row.name for row in queries.list_runs(queries.RunFilter(is_archived=None))}
+    audit_log.show(commands.journal_entries(), names)
+
+
+st.title("System", anchor=False)
+for name, tab in zip(VIEWS, st.tabs(VIEWS, key="view", bind="query-params", on_change="rerun"), strict=True):
+    if tab.open:
+        with tab:
+            st.fragment(
+                {"Overview": _overview, "Machine": _machine, "Audit log": _audit_log}[name],
+                run_every=REFRESH_SECONDS if name == "Overview" else None,
+            )()

@@ -1,0 +1,40 @@
+"""Drafts: what a form holds, kept for later, whether or not it could run."""
+
+import streamlit as st
+
+from app import commands
+from app.commands import SpecError
+from app.components import notice
+from app.formats import literal
+
+ADDRESS = "draft"
+
+
+def show_save(content: dict[str, object]) -> None:
+    """Show the button that keeps the form under the run's name; the address names the draft from then on."""
+    if not st.button("Save as draft", icon=":material/save:", width="stretch", key="save-draft"):
+        return
+    name = str(content.get("name", ""))
+    try:
+        commands.save_draft(name, content)
+    except SpecError as error:
+        notice.show("error", "Not saved", str(error))
+    else:
+        st.toast(f"Saved as {literal(name)}", icon=":material/check:")
+
+
+def show_list() -> str | None:
+    """Show a menu of the drafts there are; return the one to open."""
+    names = commands.list_drafts()
+    chosen = None
+    with st.popover(f"Drafts ({len(names)})" if names else "Drafts", icon=":material/draft:", key="drafts"):
+        if not names:
+            st.caption("None yet: **Save as draft** keeps a form under the run's name.")
+        for name in names:
+            with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+                if st.button(literal(name), key=f"open-draft-{name}", type="tertiary", icon=":material/edit:"):
+                    chosen = name
+                if st.button("Delete", key=f"delete-draft-{name}", type="tertiary", icon=":material/delete:"):
+                    commands.delete_draft(name)
+                    st.rerun()
+    return chosen

@@ -1,0 +1,40 @@
+"""What the database itself is: its kind, place, size and schema."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import text
+
+from db.queries.runs import count_runs
+from db.schema import current_revision, newest_revision
+from db.session import Database
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseFacts:
+    """One database; `place` names no password."""
+
+    kind: str
+    place: str
+    num_bytes: int
+    schema: str
+    newest_schema: str
+    num_runs: int
+
+
+def database_facts(database: Database) -> DatabaseFacts:
+    """Return what a database is."""
+    size = (
+        "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
+        if database.is_sqlite
+        else "SELECT pg_database_size(current_database())"
+    )
+    with database.read() as connection:
+        num_bytes = int(connection.scalar(text(size)) or 0)
+    return DatabaseFacts(
+        kind="SQLite" if database.is_sqlite else "PostgreSQL",
+        place=database.engine.url.render_as_string(),
+        num_bytes=num_bytes,
+        schema=current_revision(database) or "none",
+        newest_schema=newest_revision(),
+        num_runs=sum(count_runs(database).values()),
+    )
