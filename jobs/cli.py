@@ -12,6 +12,7 @@ from jobs import (
     cli_scores,
     cli_seed,
     cli_study,
+    cli_thoughts,
     cli_train,
     cli_up,
 )
@@ -33,6 +34,9 @@ app.command("train")(cli_train.train)
 app.command("eval")(cli_eval.evaluate)
 app.command("scores")(cli_scores.scores)
 app.command("judge")(cli_judge.judge)
+app.command("judges")(cli_thoughts.judges)
+app.command("verdicts")(cli_thoughts.verdicts)
+app.command("override")(cli_thoughts.override)
 app.command("presets")(cli_train.presets)
 app.command("runs")(cli_runs.runs)
 app.command("show")(cli_runs.show)
@@ -52,7 +56,9 @@ app.command("doctor")(cli_machine.doctor)
 database_app.command("upgrade")(cli_data.upgrade)
 database_app.command("rebuild")(cli_data.rebuild)
 app.add_typer(database_app, name="db")
+cli_judge.analyse_app.command("code")(cli_thoughts.code)
 app.add_typer(cli_judge.analyse_app, name="analyse")
+app.add_typer(cli_thoughts.cases_app, name="cases")
 app.add_typer(cli_study.study_app, name="study")
 
 

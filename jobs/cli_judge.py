@@ -8,6 +8,7 @@ import typer
 from jobs.cli_options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, print_json, say
 
 if TYPE_CHECKING:
+    from jobs.analysis.code_detection import RuleTable
     from jobs.analysis.report import RunAnalysis
     from jobs.judge_specs import JudgeSpec
 
@@ -63,9 +64,11 @@ def rules(
     from jobs.analysis.texts import read_texts
 
     table = tabulate_rules(read_texts(file, field))
-    if as_json:
-        print_json(table)
-        return
+    print_json(table) if as_json else print_rules(table)
+
+
+def print_rules(table: "RuleTable") -> None:
+    """Print a table of rules, one line a rule."""
     for line in table.rules:
         say(f"{line.rule_id:<4} {line.num_texts:>6} {line.rate:>7.2%}  {line.kind:<10} {line.cue}; {line.form}")
     say(f"any  {table.num_any:>6} {table.any_rate:>7.2%}  of {table.num_texts} texts")

@@ -93,9 +93,9 @@ def list_rule_hits(
                 own.c.step,
                 own.c.question_index,
                 (own.c.reward >= 1.0).label("is_correct"),
-                judged.verdict,
+                judged.verdict.label("is_valid"),
                 own.c.mean_entropy,
-                func.substr(texts.c.text, 1, SNIPPET_CHARACTERS),
+                func.substr(texts.c.text, 1, SNIPPET_CHARACTERS).label("text"),
             )
             .select_from(judged.source.join(texts, texts.c.trajectory_key == own.c.trajectory_key))
             .where(*judged.conditions)
@@ -104,7 +104,9 @@ def list_rule_hits(
         )
         fits = own.c.has_python_block if rule_bit is None else own.c.code_rules.bitwise_and(rule_bit) != 0
         query = query.where(fits) if before is None else query.where(fits, own.c.trajectory_key < before)
-        return [RuleHit(*row[:7], " ".join(row[7].split())) for row in connection.execute(query)]
+        rows = connection.execute(query).mappings().all()
+    names = [name for name in RuleHit.__dataclass_fields__ if name != "snippet"]
+    return [RuleHit(**{name: row[name] for name in names}, snippet=" ".join(row["text"].split())) for row in rows]
 
 
 def entropy_points(

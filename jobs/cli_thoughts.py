@@ -1,0 +1,201 @@
+"""The commands on chains of thought: judges at work, verdicts, users' own, code rules of a run, and snowball cases."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from jobs.cli_options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, print_json, say
+
+if TYPE_CHECKING:
+    from db.case_rows import SnowballCase
+    from db.verdict_rows import JudgedRow
+
+cases_app = typer.Typer(no_args_is_help=True, help="Snowball cases: find, keep in sets, and write as files.")
+JudgeRun = Annotated[
+    str | None, typer.Option("--judge", help="Judge's job whose verdicts count; without it the task's oracle.")
+]
+Limit = Annotated[int, typer.Option(min=1, help="Print this many.")]
+_SIGNS = {True: "valid", False: "invalid", None: "-"}
+
+
+def judges(
+    run: Annotated[str | None, typer.Argument(metavar="RUN", help="Training run; all judges without it.")] = None,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print judges' jobs with votes, cost and agreement with the oracle and with users."""
+    from db.queries.judge_work import agreement, list_judge_jobs
+    from jobs.run_lookup import find_run_id
+    from jobs.supervisor.reading import open_fresh_index
+
+    run_id = None if run is None else find_run_id(runs_root, run)
+    with open_fresh_index(runs_root, database_url) as database:
+        jobs = list_judge_jobs(database, run_id)
+        agreed = {job.judge_run_id: agreement(database, run_id, job.judge_run_id) for job in jobs} if run_id else {}
+    if as_json:
+        print_json([{"job": job, "agreement": agreed.get(job.judge_run_id, [])} for job in jobs])
+        return
+    for job in jobs:
+        say(f"{job.judge_run_id}  {job.status:<10} {job.judge}, prompt {job.prompt or '-'}, on {job.source}: "
+            f"{job.num_votes} votes, {job.num_requests} requests, {job.num_tokens} tokens")  # fmt: skip
+        for row in agreed.get(job.judge_run_id, []):
+            agree = (row.num_both_valid + row.num_both_invalid) / row.num_compared
+            say(f"    agrees with {row.other} on {agree:.3f} of {row.num_compared}")
+
+
+def verdicts(
+    run: RunName,
+    judge_run: JudgeRun = None,
+    which: Annotated[str, typer.Option(help="all, judged, unjudged or disputed.")] = "all",
+    limit: Limit = 50,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print answer-correct trajectories with the verdicts of judge, oracle and users, newest first."""
+    from db.queries.judge_work import list_verdicts
+    from db.verdict_rows import VerdictFilter
+    from jobs.run_lookup import find_run_id
+    from jobs.specs import SpecError
+    from jobs.supervisor.reading import open_fresh_index
+
+    if which not in list(VerdictFilter):
+        raise SpecError(f"--which: expected one of {', '.join(VerdictFilter)}, got {which!r}.")
+    run_id, judge_run_id = find_run_id(runs_root, run), _judge_id(runs_root, judge_run)
+    with open_fresh_index(runs_root, database_url) as database:
+        rows = list_verdicts(database, run_id, judge_run_id, VerdictFilter(which), limit=limit)
+    print_json(rows) if as_json else _print_verdicts(rows)
+
+
+def override(
+    run: RunName,
+    trajectory: Annotated[int, typer.Argument(metavar="TRAJECTORY", help="Number of the trajectory.")],
+    verdict: Annotated[str, typer.Argument(metavar="VERDICT", help="valid, invalid, or none to take it back.")],
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Give a verdict of your own on a chain of thought; it stands above every judge's."""
+    from db.queries.judge_work import get_verdicts
+    from jobs.annotating import set_verdict
+    from jobs.commands import CommandError
+    from jobs.run_lookup import find_run_id
+    from jobs.supervisor.reading import open_fresh_index
+
+    said = {"valid": True, "invalid": False, "none": None}
+    if verdict not in said:
+        raise CommandError(f"VERDICT: expected valid, invalid or none, got {verdict!r}.")
+    run_id = find_run_id(runs_root, run)
+    with open_fresh_index(runs_root, database_url) as database:
+        row = get_verdicts(database, run_id, trajectory)
+    if row is None:
+        raise CommandError(f"TRAJECTORY: {run_id} has none with the number {trajectory}; `exgrpo verdicts` lists them.")
+    set_verdict(runs_root, run_id, row.attempt, trajectory, said[verdict])
+
+
+def code(
+    run: RunName,
+    only_correct: Annotated[bool, typer.Option("--correct", help="Count correct answers only.")] = False,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print how many trajectories of a run fit each of the paper's code-detection rules."""
+    from db.queries.code_analysis import rule_counts
+    from jobs.analysis.code_detection import tabulate_counts
+    from jobs.cli_judge import print_rules
+    from jobs.run_lookup import find_run_id
+    from jobs.supervisor.reading import open_fresh_index
+
+    run_id = find_run_id(runs_root, run)
+    with open_fresh_index(runs_root, database_url) as database:
+        table = tabulate_counts(rule_counts(database, run_id), only_correct=only_correct)
+    print_json(table) if as_json else print_rules(table)
+
+
+@cases_app.command("find")
+def find(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arguments
+    run: RunName,
+    judge_run: JudgeRun = None,
+    only_telling: Annotated[bool, typer.Option("--telling", help="Only a valid chain beside an invalid one.")] = False,
+    limit: Limit = 5,
+    case_set: Annotated[str | None, typer.Option("--keep", help="Keep what is found in this set.")] = None,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the most telling cases of a run: a question's surest and least sure correct response in one step."""
+    from db.queries.cases import find_cases
+    from jobs.annotating import mark_case
+    from jobs.run_lookup import find_run_id
+    from jobs.supervisor.reading import open_fresh_index
+
+    run_id, judge_run_id = find_run_id(runs_root, run), _judge_id(runs_root, judge_run)
+    with open_fresh_index(runs_root, database_url) as database:
+        found = find_cases(database, run_id, judge_run_id, limit=limit, only_telling=only_telling)
+    for case in found if case_set is not None else ():
+        mark_case(runs_root, str(case_set), case.saved)
+    print_json(found) if as_json else _print_cases("found", found)
+
+
+@cases_app.command("sets")
+def sets(runs_root: RunsRoot = DEFAULT_RUNS_ROOT, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
+    """Print the saved sets of cases."""
+    from db.queries.cases import list_case_sets
+    from jobs.supervisor.reading import open_fresh_index
+
+    with open_fresh_index(runs_root, database_url) as database:
+        rows = list_case_sets(database)
+    if as_json:
+        print_json(rows)
+        return
+    for row in rows:
+        say(f"{row.name}: {row.num_cases} cases of {row.num_runs} runs")
+
+
+@cases_app.command("export")
+def export(
+    case_set: Annotated[str, typer.Argument(metavar="SET", help="Name of the set.")],
+    out: Annotated[
+        Path | None, typer.Argument(metavar="OUT", help="File to write; standard output without it.")
+    ] = None,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a set of cases as Markdown in the paper's layout, or as JSON (also to a file that ends in .json)."""
+    from db.queries.cases import saved_cases
+    from jobs.analysis.case_text import cases_as_json, cases_as_markdown
+    from jobs.commands import CommandError
+    from jobs.supervisor.reading import open_fresh_index
+
+    with open_fresh_index(runs_root, database_url) as database:
+        found = saved_cases(database, case_set)
+    if not found:
+        raise CommandError(f"SET: no case is kept in {case_set!r}; `exgrpo cases sets` lists those there are.")
+    is_json = as_json or (out is not None and out.suffix == ".json")
+    text = cases_as_json(case_set, found) if is_json else cases_as_markdown(case_set, found)
+    if out is None:
+        say(text)
+    else:
+        out.write_text(text, encoding="utf-8")
+
+
+def _judge_id(runs_root: Path, judge_run: str | None) -> str | None:
+    from jobs.run_lookup import find_run_id
+
+    return None if judge_run is None else find_run_id(runs_root, judge_run)
+
+
+def _print_verdicts(rows: "list[JudgedRow]") -> None:
+    for row in rows:
+        votes = f"{row.num_valid}/{row.num_invalid}/{row.num_unjudged}"
+        say(f"{row.trajectory_id:>8}  step {row.step:<6} entropy {row.mean_entropy:.4f}  judge {_SIGNS[row.said]:<8}"
+            f"votes {votes:<8} oracle {_SIGNS[row.oracle]:<8} user {_SIGNS[row.user]:<8} {row.reason}")  # fmt: skip
+
+
+def _print_cases(name: str, found: "list[SnowballCase]") -> None:
+    from jobs.analysis.case_text import cases_as_markdown
+
+    say(cases_as_markdown(name, found))

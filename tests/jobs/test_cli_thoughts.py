@@ -1,0 +1,76 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from jobs.cli import app
+from jobs.journal import Journal, JournalKind
+from tests.jobs.judging.chain_runs import new_job, oracle_spec, record_chains, run_job
+
+KINDS = ["valid", "lucky", "wrong", "code"]
+
+
+@pytest.fixture
+def runs_root(tmp_path):
+    """A run of chains and the oracle's job on it."""
+    record_chains(tmp_path, [KINDS, KINDS])
+    run_job(new_job(tmp_path, oracle_spec()))
+    return tmp_path
+
+
+def exgrpo(runs_root, *words, code=0):
+    result = CliRunner().invoke(app, [*words, "--runs-root", str(runs_root)])
+    assert result.exit_code == code, result.output
+    return result.stdout if code == 0 else result.stderr
+
+
+def answer(runs_root, *words):
+    return json.loads(exgrpo(runs_root, *words, "--json"))
+
+
+def test_judges_are_printed_with_cost_and_agreement(runs_root):
+    [found] = answer(runs_root, "judges", "trained")
+    assert (found["job"]["judge"], found["job"]["num_votes"], found["job"]["num_tokens"]) == ("chains oracle", 6, 0)
+    [agreed] = found["agreement"]
+    assert (agreed["other"], agreed["num_both_valid"], agreed["num_both_invalid"]) == ("oracle", 2, 4)
+    assert "agrees with oracle on 1.000 of 6" in exgrpo(runs_root, "judges", "trained")
+
+
+def test_an_override_counts_in_verdicts_until_it_is_taken_back(runs_root):
+    exgrpo(runs_root, "override", "trained", "0", "invalid")
+    rows = answer(runs_root, "verdicts", "trained", "--which", "disputed")
+    assert [(row["trajectory_id"], row["said"], row["user"]) for row in rows] == [(0, True, False)]
+    assert "judge valid" in exgrpo(runs_root, "verdicts", "trained", "--judge", "judged")
+    exgrpo(runs_root, "override", "trained", "0", "none")
+    assert answer(runs_root, "verdicts", "trained", "--which", "disputed") == []
+    kinds = [entry.kind for entry in Journal(runs_root).entries()]
+    assert kinds[-2:] == [JournalKind.VERDICT_SET, JournalKind.VERDICT_CLEARED]
+
+
+def test_cases_are_found_kept_and_written_as_files(runs_root):
+    [case] = answer(runs_root, "cases", "find", "trained", "--telling", "--keep", "my set")
+    assert (case["low"]["is_valid"], case["high"]["is_valid"]) == (True, False)
+    assert answer(runs_root, "cases", "sets") == [{"name": "my set", "num_cases": 1, "num_runs": 1}]
+    exgrpo(runs_root, "cases", "export", "my set", str(runs_root / "cases.json"))
+    assert json.loads((runs_root / "cases.json").read_text(encoding="utf-8"))["cases"] == [case]
+    assert "# Snowball cases: my set" in exgrpo(runs_root, "cases", "export", "my set")
+
+
+def test_code_of_a_run_is_counted_by_rule(runs_root):
+    table = answer(runs_root, "analyse", "code", "trained", "--correct")
+    assert (table["num_texts"], table["num_any"], table["num_python_blocks"]) == (6, 2, 2)
+    assert "any       2  25.00%  of 8 texts" in exgrpo(runs_root, "analyse", "code", "trained")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["verdicts", "trained", "--which", "some"], "--which: expected one of all, judged"),
+        (["override", "trained", "0", "perhaps"], "expected valid, invalid or none"),
+        (["override", "trained", "77", "valid"], "has none with the number 77"),
+        (["cases", "export", "nothing"], "no case is kept in 'nothing'"),
+        (["cases", "find", "trained", "--keep", "\x07"], "expected a name of 1 to 60 printable characters"),
+    ],
+)
+def test_a_wrong_order_is_refused_in_one_sentence(runs_root, words, sentence):
+    assert sentence in exgrpo(runs_root, *words, code=2)
