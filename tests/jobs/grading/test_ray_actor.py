@@ -1,0 +1,58 @@
+"""Graders inside Ray's actors, plain and asynchronous, give the verdicts that they give anywhere else."""
+
+import shutil
+import tempfile
+
+import pytest
+
+from jobs.grading.outcomes import Outcome
+from jobs.grading.pool import AnswerGrader
+from jobs.grading.schemes import GradeItem
+from tests.jobs.grading.test_pool import POISONED, SYMBOLIC, TOWER, math_items
+
+pytestmark = [
+    pytest.mark.verl,
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.filterwarnings("default"),  # Ray warns of what it will change
+]
+
+LIMIT = 2.0
+ITEMS = [*math_items(), GradeItem("B", r"\boxed{(B)}", "choice"), GradeItem("7/2", TOWER, "math")]
+
+
+@pytest.fixture(scope="module")
+def ray():
+    ray = pytest.importorskip("ray", reason="needs the verl environment")
+    folder = tempfile.mkdtemp(prefix="exgrpo-ray-")  # Ray's sockets need a short path
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=folder)
+    yield ray
+    ray.shutdown()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+class Judge:
+    def grade(self, items):
+        with AnswerGrader(seconds_per_answer=LIMIT) as grader:
+            return grader.grade(items), [
+                list(map(str, own)) for own in map(_row, grader.grade_side_by_side(items[:-1]))
+            ]
+
+
+class AsyncJudge:
+    async def grade(self, items):
+        return Judge().grade(items)
+
+
+def _row(outcomes):
+    return outcomes.paper, outcomes.training, outcomes.corrected
+
+
+@pytest.mark.parametrize("judge", [Judge, AsyncJudge])
+def test_an_actor_gives_the_same_verdicts_as_this_process(ray, judge):
+    actor = ray.remote(judge).remote()
+    outcomes, side_by_side = ray.get(actor.grade.remote(ITEMS), timeout=300)
+    assert outcomes[:-1] == [*(outcome for _, _, outcome in SYMBOLIC), Outcome.CORRECT]
+    assert outcomes[-1] in {*POISONED, Outcome.UNPARSED, Outcome.WRONG}
+    with AnswerGrader() as here:
+        assert side_by_side == [list(map(str, _row(own))) for own in here.grade_side_by_side(ITEMS[:-1])]

