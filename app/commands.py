@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from app import settings
 from db.case_rows import SavedCase
+from db.mark_rows import MarkedTrajectory
 from jobs import annotating, commands
 from jobs.commands import CommandError
 from jobs.data_preview import DataPreview
@@ -61,6 +62,7 @@ __all__ = [
     "load_draft",
     "load_preset",
     "mark_case",
+    "mark_trajectory",
     "note",
     "package_versions",
     "preset_names",
@@ -171,6 +173,11 @@ def submit_judge(content: dict[str, object]) -> str:
 def mark_case(case_set: str, case: SavedCase, is_kept: bool = True) -> None:
     """Put a case into a named set, or take it out."""
     annotating.mark_case(settings.current().runs_root, case_set, case, is_kept)
+
+
+def mark_trajectory(mark: MarkedTrajectory, is_kept: bool = True) -> None:
+    """Put a mark with a comment on a trajectory, or take it off."""
+    annotating.mark_trajectory(settings.current().runs_root, mark, is_kept)
 
 
 def set_verdict(run_id: str, attempt: int, trajectory_id: int, is_valid: bool | None) -> None:

@@ -1,6 +1,6 @@
-"""The tables of what users said of trajectories: cases worth keeping, and verdicts of their own."""
+"""The tables of what users said of trajectories: marks with comments, cases worth keeping, verdicts of their own."""
 
-from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, MetaData, String, Table
+from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, MetaData, String, Table, Text
 
 from db.column_types import LargeInteger, UtcDateTime
 
@@ -9,8 +9,8 @@ def _run_key() -> Column[int]:
     return Column("run_key", Integer, ForeignKey("runs.run_key", ondelete="CASCADE"), primary_key=True)
 
 
-def define_annotation_tables(metadata: MetaData) -> tuple[Table, Table]:
-    """Return the tables `saved_cases` and `verdict_overrides`, made part of `metadata`."""
+def define_annotation_tables(metadata: MetaData) -> tuple[Table, Table, Table]:
+    """Return the tables `saved_cases`, `verdict_overrides` and `trajectory_marks`, made part of `metadata`."""
     cases = Table(
         "saved_cases",
         metadata,
@@ -31,4 +31,15 @@ def define_annotation_tables(metadata: MetaData) -> tuple[Table, Table]:
         Column("is_valid", Boolean, nullable=False),
         Column("at", UtcDateTime, nullable=False),
     )
-    return cases, overrides
+    marks = Table(
+        "trajectory_marks",
+        metadata,
+        _run_key(),
+        Column("mark", String(80), primary_key=True),
+        Column("attempt", Integer, primary_key=True, autoincrement=False),
+        Column("trajectory_id", LargeInteger, primary_key=True, autoincrement=False),
+        Column("comment", Text, nullable=False),
+        Column("at", UtcDateTime, nullable=False),
+        Index("trajectory_marks_by_mark", "mark"),
+    )
+    return cases, overrides, marks

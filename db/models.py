@@ -322,7 +322,7 @@ notes = Table(
 )
 
 benchmark_scores, disputed_answers = define_benchmark_tables(metadata)
-saved_cases, verdict_overrides = define_annotation_tables(metadata)
+saved_cases, verdict_overrides, trajectory_marks = define_annotation_tables(metadata)
 
 STEP_TABLES = (
     steps,

@@ -119,6 +119,7 @@ class TrajectoryRow:
     advantage: float
     num_replays: int
     is_superseded: bool
+    attempt: int
     text: str
 
 

@@ -1,12 +1,13 @@
-"""What users said of trajectories: saved cases and verdicts. The journal is their truth; each change may come twice."""
+"""What users said of trajectories: marks, saved cases, verdicts. The journal is their truth; changes may come twice."""
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, delete
+from sqlalchemy import Connection, Table, delete
 
 from db import models
 from db.case_rows import SavedCase
+from db.mark_rows import MarkedTrajectory
 from db.queries.run_lookup import require_run_key
 from db.session import Database
 from db.upsert import insert_new
@@ -24,13 +25,24 @@ def save_case(database: Database, case_set: str, case: SavedCase, at: datetime) 
 
 def remove_case(database: Database, case_set: str, case: SavedCase) -> None:
     """Take a case out of a set."""
-    table = models.saved_cases
+    database.write(lambda connection: _delete(connection, models.saved_cases, _case_key(connection, case_set, case)))
+
+
+def set_mark(database: Database, mark: MarkedTrajectory, at: datetime) -> None:
+    """Mark a trajectory, in place of what the same mark said of it before."""
 
     def work(connection: Connection) -> None:
-        key = _case_key(connection, case_set, case)
-        connection.execute(delete(table).where(*(table.c[name] == value for name, value in key.items())))
+        key = _mark_key(connection, mark)
+        _delete(connection, models.trajectory_marks, key)
+        row = {"comment": mark.comment.replace("\x00", ""), "at": at}
+        insert_new(connection, models.trajectory_marks, [key | row])
 
     database.write(work)
+
+
+def remove_mark(database: Database, mark: MarkedTrajectory) -> None:
+    """Take a mark off a trajectory."""
+    database.write(lambda connection: _delete(connection, models.trajectory_marks, _mark_key(connection, mark)))
 
 
 def set_verdict(
@@ -40,7 +52,7 @@ def set_verdict(
 
     def work(connection: Connection) -> None:
         key = _verdict_key(connection, run_id, attempt, trajectory_id)
-        _delete_verdict(connection, key)
+        _delete(connection, models.verdict_overrides, key)
         insert_new(connection, models.verdict_overrides, [key | {"is_valid": is_valid, "at": at}])
 
     database.write(work)
@@ -49,7 +61,9 @@ def set_verdict(
 def clear_verdict(database: Database, run_id: str, attempt: int, trajectory_id: int) -> None:
     """Forget a user's verdict on a trajectory."""
     database.write(
-        lambda connection: _delete_verdict(connection, _verdict_key(connection, run_id, attempt, trajectory_id))
+        lambda connection: _delete(
+            connection, models.verdict_overrides, _verdict_key(connection, run_id, attempt, trajectory_id)
+        )
     )
 
 
@@ -67,6 +81,10 @@ def _verdict_key(connection: Connection, run_id: str, attempt: int, trajectory_i
     return {"run_key": require_run_key(connection, run_id), "attempt": attempt, "trajectory_id": trajectory_id}
 
 
-def _delete_verdict(connection: Connection, key: dict[str, Any]) -> None:
-    table = models.verdict_overrides
+def _mark_key(connection: Connection, mark: MarkedTrajectory) -> dict[str, Any]:
+    key = _verdict_key(connection, mark.run_id, mark.attempt, mark.trajectory_id)
+    return key | {"mark": mark.mark.replace("\x00", "")}
+
+
+def _delete(connection: Connection, table: Table, key: dict[str, Any]) -> None:
     connection.execute(delete(table).where(*(table.c[name] == value for name, value in key.items())))

@@ -8,6 +8,7 @@ from jobs import (
     cli_eval,
     cli_judge,
     cli_machine,
+    cli_marks,
     cli_runs,
     cli_scores,
     cli_seed,
@@ -37,6 +38,8 @@ app.command("judge")(cli_judge.judge)
 app.command("judges")(cli_thoughts.judges)
 app.command("verdicts")(cli_thoughts.verdicts)
 app.command("override")(cli_thoughts.override)
+app.command("mark")(cli_marks.mark)
+app.command("marks")(cli_marks.marks)
 app.command("presets")(cli_train.presets)
 app.command("runs")(cli_runs.runs)
 app.command("show")(cli_runs.show)

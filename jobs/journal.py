@@ -34,6 +34,8 @@ class JournalKind(StrEnum):
     CASE_UNMARKED = "case_unmarked"
     VERDICT_SET = "verdict_set"
     VERDICT_CLEARED = "verdict_cleared"
+    TRAJECTORY_MARKED = "trajectory_marked"
+    TRAJECTORY_UNMARKED = "trajectory_unmarked"
 
 
 @dataclass(frozen=True, slots=True)

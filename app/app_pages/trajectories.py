@@ -3,7 +3,15 @@
 import streamlit as st
 
 from app import queries
-from app.components import empty_state, run_choice, run_progress, trajectory_detail, trajectory_filter, trajectory_table
+from app.components import (
+    empty_state,
+    run_choice,
+    run_progress,
+    trajectory_detail,
+    trajectory_filter,
+    trajectory_marks,
+    trajectory_table,
+)
 from app.queries import TrajectoryFacets
 from db.rows import RunRow
 
@@ -69,7 +77,10 @@ def _detail(run_id: str, trajectory_id: int) -> None:
 with st.container(horizontal=True, vertical_alignment="center", gap="small"):
     st.title("Trajectories", anchor=False, width="content")
     st.space("stretch")
+    mark = trajectory_marks.choose()
     run = run_choice.show()
+if mark is not None:
+    trajectory_marks.show_marked(mark)
 if run is not None:
     algorithm = queries.run_spec(run.run_id).get("algorithm", {})
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):

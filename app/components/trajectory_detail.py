@@ -5,7 +5,15 @@ from collections.abc import Callable
 import streamlit as st
 
 from app import commands, queries
-from app.components import empty_state, group_view, lineage_view, mathematics, question_view, token_heatmap
+from app.components import (
+    empty_state,
+    group_view,
+    lineage_view,
+    mathematics,
+    question_view,
+    token_heatmap,
+    trajectory_marks,
+)
 from app.formats import NONE_SHOWN, inert, number
 from db.rows import TrajectoryRow
 from db.trajectory_rows import LineageRow
@@ -24,6 +32,7 @@ def show(row: TrajectoryRow) -> None:
         + (" · superseded by a later attempt" if row.is_superseded else "")
         + (" · cut at the length limit" if row.is_truncated else "")
     )
+    trajectory_marks.show_of(row)
     rows = queries.trajectory_lineage(row)
     _tiles(row, rows)
     views: list[Callable[[TrajectoryRow, list[LineageRow]], None]] = [

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from db import annotations, trajectory_annotations
 from db.case_rows import SavedCase
+from db.mark_rows import MarkedTrajectory
 from db.positions import read_position
 from db.queries.run_lookup import UnknownRunError
 from db.session import Database
@@ -13,8 +14,14 @@ from jobs.journal import Journal, JournalEntry, JournalKind
 
 logger = logging.getLogger(__name__)
 
-_ABOUT_TRAJECTORIES = frozenset(
-    {JournalKind.CASE_MARKED, JournalKind.CASE_UNMARKED, JournalKind.VERDICT_SET, JournalKind.VERDICT_CLEARED}
+_ABOUT_CASES = frozenset({JournalKind.CASE_MARKED, JournalKind.CASE_UNMARKED})
+_ABOUT_ONE = frozenset(
+    {
+        JournalKind.VERDICT_SET,
+        JournalKind.VERDICT_CLEARED,
+        JournalKind.TRAJECTORY_MARKED,
+        JournalKind.TRAJECTORY_UNMARKED,
+    }
 )
 
 
@@ -46,23 +53,31 @@ def _apply(database: Database, entry: JournalEntry) -> None:
         annotations.add_note(database, entry.run_id, datetime.fromisoformat(entry.at), str(entry.data["text"]))
     elif entry.kind in (JournalKind.ARCHIVED, JournalKind.UNARCHIVED):
         annotations.set_archived(database, entry.run_id, entry.kind is JournalKind.ARCHIVED)
-    elif entry.kind in _ABOUT_TRAJECTORIES:
-        _apply_to_trajectories(database, entry)
+    elif entry.kind in _ABOUT_CASES:
+        _apply_to_case(database, entry)
+    elif entry.kind in _ABOUT_ONE:
+        _apply_to_trajectory(database, entry)
 
 
-def _apply_to_trajectories(database: Database, entry: JournalEntry) -> None:
-    at, attempt = datetime.fromisoformat(entry.at), int(entry.data["attempt"])
-    if entry.kind in (JournalKind.CASE_MARKED, JournalKind.CASE_UNMARKED):
-        low, high = int(entry.data["low_trajectory_id"]), int(entry.data["high_trajectory_id"])
-        case = SavedCase(entry.run_id, attempt, low, high)
-        name = str(entry.data["case_set"])
-        if entry.kind is JournalKind.CASE_MARKED:
-            trajectory_annotations.save_case(database, name, case, at)
-        else:
-            trajectory_annotations.remove_case(database, name, case)
-        return
-    place = (entry.run_id, attempt, int(entry.data["trajectory_id"]))
+def _apply_to_case(database: Database, entry: JournalEntry) -> None:
+    low, high = int(entry.data["low_trajectory_id"]), int(entry.data["high_trajectory_id"])
+    case = SavedCase(entry.run_id, int(entry.data["attempt"]), low, high)
+    name = str(entry.data["case_set"])
+    if entry.kind is JournalKind.CASE_MARKED:
+        trajectory_annotations.save_case(database, name, case, datetime.fromisoformat(entry.at))
+    else:
+        trajectory_annotations.remove_case(database, name, case)
+
+
+def _apply_to_trajectory(database: Database, entry: JournalEntry) -> None:
+    at = datetime.fromisoformat(entry.at)
+    place = (entry.run_id, int(entry.data["attempt"]), int(entry.data["trajectory_id"]))
     if entry.kind is JournalKind.VERDICT_SET:
         trajectory_annotations.set_verdict(database, *place, bool(entry.data["is_valid"]), at)
-    else:
+    elif entry.kind is JournalKind.VERDICT_CLEARED:
         trajectory_annotations.clear_verdict(database, *place)
+    elif entry.kind is JournalKind.TRAJECTORY_MARKED:
+        mark = MarkedTrajectory(*place, str(entry.data["mark"]), str(entry.data["comment"]))
+        trajectory_annotations.set_mark(database, mark, at)
+    else:
+        trajectory_annotations.remove_mark(database, MarkedTrajectory(*place, str(entry.data["mark"])))

@@ -1,0 +1,55 @@
+"""The commands on marked trajectories."""
+
+from typing import Annotated
+
+import typer
+
+from jobs.cli_options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, print_json, say
+
+
+def mark(
+    run: RunName,
+    trajectory: Annotated[int, typer.Argument(metavar="TRAJECTORY", help="Number of the trajectory.")],
+    name: Annotated[str, typer.Argument(metavar="MARK", help="What to mark it with.")],
+    comment: Annotated[str, typer.Option(help="What to say of it.")] = "",
+    undo: Annotated[bool, typer.Option("--undo", help="Take the mark off.")] = False,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Mark a trajectory, with a comment; the workbench lists everything that carries a mark."""
+    from db.mark_rows import MarkedTrajectory
+    from db.queries.trajectories import get_trajectory
+    from jobs.annotating import mark_trajectory
+    from jobs.commands import CommandError
+    from jobs.run_lookup import find_run_id
+    from jobs.supervisor.reading import open_fresh_index
+
+    run_id = find_run_id(runs_root, run)
+    with open_fresh_index(runs_root, database_url) as database:
+        row = get_trajectory(database, run_id, trajectory)
+    if row is None:
+        raise CommandError(f"{run_id}: has no trajectory {trajectory}.")
+    mark_trajectory(runs_root, MarkedTrajectory(run_id, row.attempt, trajectory, name, comment), is_kept=not undo)
+
+
+def marks(
+    name: Annotated[str | None, typer.Argument(metavar="MARK", help="List what carries it; all marks without.")] = None,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the marks on trajectories, or the trajectories that carry one."""
+    from db.queries.trajectory_marks import list_marks, marked_trajectories
+    from jobs.supervisor.reading import open_fresh_index
+
+    with open_fresh_index(runs_root, database_url) as database:
+        counts = list_marks(database)
+        rows = [] if name is None else marked_trajectories(database, name)
+    if as_json:
+        print_json(counts if name is None else rows)
+        return
+    for count in counts if name is None else []:
+        say(f"{count.mark}: {count.num_trajectories} trajectories of {count.num_runs} runs")
+    for row in rows:
+        own = row.marked
+        say(f"{own.run_id}  {own.trajectory_id:>8}  step {row.step:>5}  reward {row.reward:g}  {own.comment}")
