@@ -5,6 +5,7 @@ import streamlit as st
 from app import score_table
 from app.components import (
     address_choice,
+    disputed_answers,
     empty_state,
     evaluation_form,
     evaluation_list,
@@ -61,6 +62,9 @@ def _scores(scheme: str, tables: list[str], words: str) -> None:
     if len(own) > 1:
         st.subheader("Compare two", anchor=False)
         score_comparison.show(own, scheme)
+    if own:
+        st.subheader("Where the schemes differ", anchor=False)
+        disputed_answers.show(own)
 
 
 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):

@@ -33,8 +33,7 @@ def show(num_scores: int, scheme: str) -> None:
 def _row(row: RunRow) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         status_badge.show(row)
-        st.page_link("app_pages/run.py", label="Open", query_params={"run": row.run_id})
-        st.text(inert(f"{row.model}: {row.dataset}"))
+        st.text(inert(f"{row.model}: {row.dataset}"), width="content")
         st.space("stretch")
         progress = commands.job_progress(row.run_id) if row.status == "running" else None
         if progress is not None:
@@ -42,6 +41,6 @@ def _row(row: RunRow) -> None:
             st.progress(min(1.0, done / total) if total else 0.0, text=f"{done:,} of {total:,} questions", width=240)
         else:
             st.caption(ago(row.created_at), width="content")
+        st.page_link("app_pages/run.py", label="Open", icon=":material/open_in_new:", query_params={"run": row.run_id})
     if row.status_reason:
-        st.caption(":material/subdirectory_arrow_right:", width="content")
         st.text(inert(row.status_reason))

@@ -14,7 +14,9 @@ from app.score_table import BLOCKS, COLUMNS, Line, Score, remarks
 
 OFF_PROTOCOL, DIFFERING, DISAGREEING = "†", "‡", "*"
 _BLOCK_TITLES = ("In-distribution", "Out-of-distribution")
-_CELL = "padding:0.28rem 0.5rem;text-align:right;white-space:nowrap"
+_CELL = "padding:0.28rem 0.32rem;text-align:right;white-space:nowrap"
+
+_NAME = "padding:0.28rem 0.5rem;text-align:left;font-weight:400;min-width:9rem"
 
 
 def show(lines: Sequence[Line], name: str) -> None:
@@ -64,13 +66,14 @@ def html(lines: Sequence[Line]) -> str:
 def _row(line: Line) -> str:
     colours = theme.palette()
     badge = f' <span style="color:{colours.muted};font-size:0.72rem">paper</span>' if line.is_printed else ""
+    wrap = "nowrap" if line.is_printed else "normal"
     tint = figures.faded(colours.muted, 0.09)
     back = "" if line.is_printed else f"background:{figures.faded(colours.fresh, 0.10)}"
     cells = "".join(
         f'<td style="{_CELL}{f";background:{tint}" if column in BLOCKS else ""}">{_cell(line.scores.get(column))}</td>'
         for column in COLUMNS
     )
-    head = f'<th scope="row" style="padding:0.28rem 0.5rem;text-align:left;font-weight:400">{_named(line)}{badge}</th>'
+    head = f'<th scope="row" style="{_NAME};white-space:{wrap}">{_named(line)}{badge}</th>'
     return f'<tr style="{back}">{head}{cells}</tr>'
 
 

@@ -12,7 +12,8 @@ from app.study_state import DONE, MISSING, CellState
 
 _ROW_HEIGHT = 35
 _NAMES = {state: name for state, (name, _, _) in status_badge.STATES.items()} | {MISSING: MISSING, DONE: "done"}
-_COLOURS = {state: colour for state, (_, colour, _) in status_badge.STATES.items()} | {MISSING: "gray"}
+_COLOURS = {state: STATE_COLOURS[colour] for state, (_, colour, _) in status_badge.STATES.items()}
+_MISSING_COLOUR = "#D5DCE6"
 
 
 def show(cells: Sequence[CellState], name: str) -> None:
@@ -68,7 +69,7 @@ def _run_at(cells: Sequence[CellState], row: int, column: str) -> str | None:
 def _columns(cells: Sequence[CellState]) -> dict[str, object]:
     config = st.column_config
     options = list(dict.fromkeys(_NAMES.values()))
-    colours = {_NAMES[state]: STATE_COLOURS[_COLOURS[state]] for state in _NAMES}
+    colours = {_NAMES[state]: _COLOURS.get(state, _MISSING_COLOUR) for state in _NAMES}
     seeds = {
         f"Seed {key.seed}": config.MultiselectColumn(
             width=78, options=options, color=[colours[own] for own in options], help=f"Runs with seed {key.seed}"

@@ -4,10 +4,11 @@ import pandas as pd
 import streamlit as st
 
 from app import published
-from app.components import exports
+from app.components import exports, printed_numbers
 from app.published import PaperTable, Study
 
 _TEXT = "text"
+_WORDS = ("Group", "Row", "Cells here", "What", "Column")
 
 
 def show(study: Study) -> None:
@@ -15,7 +16,7 @@ def show(study: Study) -> None:
     for table in study.tables:
         frame = printed_table(table)
         _head(table.name, frame, f"{study.name}-{table.name.replace(':', '-')}")
-        st.dataframe(frame, hide_index=True, alt=f"The paper's table {table.name}")
+        printed_numbers.show(frame, _WORDS, f"The paper's table {table.name}")
     texts = [own for own in published.number_rows(study) if own.table == _TEXT]
     if texts:
         frame = pd.DataFrame(
@@ -23,7 +24,7 @@ def show(study: Study) -> None:
              "Number": [own.printed for own in texts]}
         )  # fmt: skip
         _head("In the text", frame, f"{study.name}-text")
-        st.dataframe(frame, hide_index=True, alt="Numbers in the paper's text")
+        printed_numbers.show(frame, _WORDS, "Numbers in the paper's text")
     if not study.tables and not texts:
         st.markdown(":gray[The paper prints no numbers of this.]")
     faults = published.disagreements(study)

@@ -8,11 +8,11 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import published, theme
-from app.components import empty_state, exports, figures
-from app.formats import NONE_SHOWN
+from app.components import empty_state, exports, figures, printed_numbers
 from app.published import ComparedRow, MeanInterval, RunKey, StudyResults
 
 _PER_CELL = 34
+_WORDS = ("Paper's row", "Cell", "Column", "Figure")
 
 
 def show(results: StudyResults) -> None:
@@ -25,18 +25,18 @@ def show(results: StudyResults) -> None:
         by_column = published.is_by_column(results.study)
         frame = beside_table(rows, by_column=by_column)
         _head("Beside the paper", frame, f"{results.study.name}-beside-the-paper")
-        st.dataframe(frame, hide_index=True, placeholder=NONE_SHOWN, alt="The paper's numbers beside own ones")
+        printed_numbers.show(frame, _WORDS, "The paper's numbers beside own ones")
         said = [published.differences_sentence(results.study, results), "" if by_column else published.reading(results)]
         st.caption(f"{' '.join(said)} Own figures are means over seeds with 95 % intervals of Student's t.".strip())
     figure = chart(results)
     if figure is not None:
         figures.show_card(
-            results.main_figure, "each seed (small), mean and 95% interval; dotted: the baseline's mean", figure,
+            results.main_figure, "orange: each seed; blue: mean and 95% interval; dotted: the baseline's mean", figure,
             "study-cells", "Means and intervals of each cell",
         )  # fmt: skip
     frame = own_table(results)
     _head("Own figures", frame, f"{results.study.name}-own-figures")
-    st.dataframe(frame, hide_index=True, placeholder=NONE_SHOWN, alt="Every figure of every cell")
+    printed_numbers.show(frame, _WORDS, "Every figure of every cell")
 
 
 def beside_table(rows: Sequence[ComparedRow], *, by_column: bool) -> pd.DataFrame:
@@ -78,15 +78,15 @@ def chart(results: StudyResults) -> go.Figure | None:
     baseline = results.result_of(results.study.baseline)
     if baseline is not None and name in baseline.figures:
         figure.add_vline(x=baseline.figures[name].mean, line={"color": colours.muted, "width": 1, "dash": "dot"})
+    figure.add_trace(_means(shown, colours.fresh))
     seeds = [(value, cell) for cell, own in shown for value in own.values]
     figure.add_trace(
         go.Scatter(
             x=[value for value, _ in seeds], y=[cell for _, cell in seeds], mode="markers", name="seed",
-            marker={"color": colours.muted, "size": 5, "opacity": 0.6},
+            marker={"color": colours.held_out, "size": 9, "symbol": "line-ns-open", "line": {"width": 1.5}},
             hovertemplate="%{y}: %{x:.1f}<extra>seed</extra>",
         )
     )  # fmt: skip
-    figure.add_trace(_means(shown, colours.fresh))
     figure.update_layout(hovermode="closest", showlegend=False)
     figure.update_xaxes(title={"text": name}, showgrid=True)
     figure.update_yaxes(type="category")
@@ -100,7 +100,7 @@ def report(results: StudyResults, wanted: Sequence[RunKey]) -> None:
     unfinished = tuple((key, states.get(key, "missing")) for key in wanted if (key.cell, key.seed) not in done)
     whole = replace(results, unfinished=unfinished)
     st.download_button(
-        "Report", lambda: published.render_report(whole, len(wanted)), icon=":material/download:", key="report",
+        "Report as HTML", lambda: published.render_report(whole, len(wanted)), icon=":material/download:", key="report",
         file_name=f"{results.study.name}-{results.scale}.html", mime="text/html", on_click="ignore",
         help="One HTML file with both sides, figures, configuration and what was not run; as `exgrpo study report`",
     )  # fmt: skip

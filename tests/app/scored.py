@@ -48,6 +48,8 @@ def record_all(runs_root: Path) -> None:
     sliced = whole("aime24", 1.0, run=None, **short)
     sliced |= {"question_ids": ["q0"], "num_correct": {own: [32] for own in ("paper", "training", "corrected")}}
     record_scores(database, runs_root, sliced, run_id="eval-slice")
+    disputed = whole("aime24", 1.0, run=None, model="disputed") | {"disputed": event([1])["disputed"]}
+    record_scores(database, runs_root, disputed, run_id="eval-disputed")
     _write_answers(runs_root, "eval-early", "so \\boxed{1}", "wrong")
     _write_answers(runs_root, "eval-late", HOSTILE, "correct")
     database.close()

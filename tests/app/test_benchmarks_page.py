@@ -140,3 +140,14 @@ def test_wrong_target_is_refused_in_one_sentence(runs_root, open_page):
     assert "**Not started**" in " ".join(texts(page))
     assert has_text(page, "nobody")
     assert list_run_directories(runs_root) == []
+
+
+@pytest.mark.usefixtures("scored_runs")
+def test_answers_on_which_the_schemes_differ_are_listed(open_page):
+    page = open_page("benchmarks", disputed="eval-disputed")
+    assert not page.exception
+    (row,) = page.dataframe[-1].value.to_dict("records")
+    assert (row["Gold"], row["Boxed"], row["Sample"]) == ("42", "6*7\N{REPLACEMENT CHARACTER}", 2)
+    assert (row["paper"], row["corrected"]) == ("correct", "wrong")
+    agreeing = open_page("benchmarks", disputed="eval-late")
+    assert has_text(agreeing, "The schemes agree on every recorded answer.")
