@@ -1,7 +1,9 @@
 """Runs of the verl engine from specification to end: Ray, FSDP2 on gloo, agent loop, TransferQueue, this plug-in."""
 
+import json
 import shutil
 import signal
+import sys
 import time
 
 import pytest
@@ -10,7 +12,10 @@ from db.queries.buffer import bucket_grid
 from db.queries.metrics import list_evaluations, metric_series
 from db.queries.runs import get_run
 from db.session import open_database
+from jobs.engine_environments import VERL_PYTHON_VARIABLE
+from jobs.evaluation.submission import plan_evaluation, submit_evaluation
 from jobs.run_directory import RunDirectory
+from jobs.spool_reader import SpoolReader
 from jobs.supervisor.reading import rebuild_index
 from tests.jobs.engines.verl_ray.runs import (
     NUM_STEPS,
@@ -22,6 +27,8 @@ from tests.jobs.engines.verl_ray.runs import (
     work,
     work_until,
 )
+
+CHAINS = ("a+3", "a*2b-1", "a-4")
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -74,6 +81,27 @@ def test_run_appears_in_the_database_like_an_embedded_one(experiential, tmp_path
         assert len({own.step for own in bucket_grid(database, experiential.run_id)}) >= NUM_STEPS - 1
     finally:
         database.close()
+
+
+def test_evaluation_of_a_checkpoint_merges_its_shards_first(experiential, tmp_path, monkeypatch):
+    monkeypatch.setenv(VERL_PYTHON_VARIABLE, sys.executable)
+    file, runs_root = tmp_path / "chains.jsonl", experiential.path.parent
+    # AIME24 has 30 questions, whose answers are whole numbers as those of chains are.
+    rows = [{"problem": f"Q{start}{operations}:", "answer": "7"} for start in range(10) for operations in CHAINS]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked = {
+        "benchmarks": [{"name": "aime24", "source": str(file), "num_questions": 4, "samples_per_question": 2}],
+        "template": "none",
+        "max_response_tokens": 16,
+    }
+    spec = plan_evaluation(runs_root, f"{experiential.run_id}@last", asked, "test")
+    evaluation = RunDirectory.open(runs_root, submit_evaluation(runs_root, spec))
+    assert (evaluation.path / "shards").is_dir()
+    assert work(evaluation) == "succeeded"
+    assert (evaluation.path / "model" / "model.safetensors").is_file()
+    [scores] = [event for event in SpoolReader(evaluation).read(max_steps=1).events if event["kind"] == "benchmark"]
+    assert {len(counts) for counts in scores["num_correct"].values()} == {4}
+    assert spec.model.step == NUM_STEPS
 
 
 def test_on_policy_run_with_a_kl_penalty_on_two_ranks(tmp_path):
