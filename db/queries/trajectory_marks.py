@@ -60,4 +60,5 @@ def marked_trajectories(database: Database, mark: str, *, limit: int = 500) -> l
         .limit(limit)
     )  # fmt: skip
     with database.read() as connection:
-        return [MarkedRow(MarkedTrajectory(*row[:5]), *row[5:]) for row in connection.execute(query)]
+        rows = [tuple(row) for row in connection.execute(query)]
+    return [MarkedRow(MarkedTrajectory(*row[:5]), *row[5:]) for row in rows]

@@ -38,9 +38,13 @@ class SegmentStore:
             BufferCorruptionError: A file is missing, too short or altered.
         """
         store = cls(directory, segment_bytes)
-        for extent in extents:
-            store._add(Segment.open_sealed(directory, extent, store.num_rows))
-            store.num_rows += extent.num_rows
+        try:
+            for extent in extents:
+                store._add(Segment.open_sealed(directory, extent, store.num_rows))
+                store.num_rows += extent.num_rows
+        except BaseException:
+            store.close()
+            raise
         return store
 
     @property

@@ -12,6 +12,7 @@ file was cut meanwhile.
 
 import zlib
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -98,14 +99,18 @@ class Segment:
         Raises:
             BufferCorruptionError: A file is missing or too short, or the rows are not those that were written.
         """
-        trajectories = AppendFile.open_sealed(directory / f"{extent.name}.trajectories", extent.num_bytes)
-        rows = AppendFile.open_sealed(directory / f"{extent.name}.rows", extent.num_rows * ROW.itemsize)
-        segment = cls(extent.name, first_row, trajectories, rows)
-        segment.rows_crc32 = zlib.crc32(rows.view())
-        if segment.rows_crc32 != extent.rows_crc32:
-            raise BufferCorruptionError(
-                f"{rows.path}: its rows are not those that were written (checksum); use another copy of the run."
-            )
+        with ExitStack() as at_error:
+            trajectories = AppendFile.open_sealed(directory / f"{extent.name}.trajectories", extent.num_bytes)
+            at_error.callback(trajectories.close)
+            rows = AppendFile.open_sealed(directory / f"{extent.name}.rows", extent.num_rows * ROW.itemsize)
+            at_error.callback(rows.close)
+            segment = cls(extent.name, first_row, trajectories, rows)
+            segment.rows_crc32 = zlib.crc32(rows.view())
+            if segment.rows_crc32 != extent.rows_crc32:
+                raise BufferCorruptionError(
+                    f"{rows.path}: its rows are not those that were written (checksum); use another copy of the run."
+                )
+            at_error.pop_all()
         return segment
 
     @property

@@ -38,7 +38,9 @@ def apply_wishes(database: Database, journal: Journal, new_run_ids: Set[str]) ->
     for entry in entries:
         try:
             _apply(database, entry)
-        except (UnknownRunError, KeyError, TypeError, ValueError) as error:
+        except UnknownRunError:
+            continue  # what was said of it is taken in with the run itself
+        except (KeyError, TypeError, ValueError) as error:
             logger.warning("A journal entry is passed over: %s", error)
     if position != saved:
         annotations.save_journal_position(database, str(position))

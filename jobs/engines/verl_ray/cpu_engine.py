@@ -13,6 +13,8 @@ from jobs.engines.verl_ray.cpu_platform import PLATFORM_NAME
 class CpuEngine(FSDPEngineWithLMHead):
     """Keeps the reference model in plain memory: verl's pins it for copies to a GPU, which needs one."""
 
+    engine_config: Any
+
     def _build_fsdp_module(self, module: Any) -> Any:
         config = self.engine_config
         self.engine_config = replace(config, forward_only=False)

@@ -188,6 +188,17 @@ def test_missing_or_cut_segment_is_named(saved, kind, number):
         ReplayBuffer.restore(segments, snapshot)
 
 
+@pytest.mark.parametrize("kind", ["trajectories", "rows"])
+def test_damaged_segment_leaves_no_file_open(saved, kind):
+    _, segments, snapshot = saved
+    before = len(os.listdir("/proc/self/fd"))
+    path = segments / f"segment-000002.{kind}"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(BufferCorruptionError, match=path.name):
+        ReplayBuffer.restore(segments, snapshot)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_flipped_bit_in_the_rows_of_a_segment_is_found_at_restore(saved):
     _, segments, snapshot = saved
     path = segments / "segment-000001.rows"
