@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 NUM_PLACES = 120
 _FINE = 8
+_SHOWN_PERCENT = 99.5
 _LEAST_WIDTH = 1e-9
 MIN_SAMPLES = 5
 """Fewer say nothing of a density."""
@@ -17,7 +18,7 @@ Floats = NDArray[np.float64]
 def densities(samples: Mapping[str, Sequence[float]]) -> tuple[Floats, dict[str, Floats]]:
     """Return a grid and a Gaussian kernel density on it for each sample of at least `MIN_SAMPLES` finite numbers.
 
-    The kernel's width is Silverman's rule of thumb, taken of each sample.
+    The kernel's width is Silverman's rule of thumb, taken of each sample. The grid ends where all but 0.5% lie below.
     """
     found = {name: _finite(values) for name, values in samples.items()}
     found = {name: values for name, values in found.items() if values.size >= MIN_SAMPLES}
@@ -26,7 +27,7 @@ def densities(samples: Mapping[str, Sequence[float]]) -> tuple[Floats, dict[str,
     widths = {name: _width(values) for name, values in found.items()}
     reach = 2 * max(widths.values())
     low = min(values.min() for values in found.values()) - reach
-    high = max(values.max() for values in found.values()) + reach
+    high = max(float(np.percentile(values, _SHOWN_PERCENT)) for values in found.values()) + reach
     edges = np.linspace(max(low, 0.0), high, NUM_PLACES * _FINE + 1)
     centres = (edges[:-1] + edges[1:]) / 2
     curves = {name: _smooth(values, edges, widths[name]) for name, values in found.items()}

@@ -86,19 +86,17 @@ def _judges(row: RunRow, judge: str | None) -> None:
     st.fragment(_jobs, run_every=REFRESH_SECONDS)(row)
     st.subheader("Start a judge", anchor=False)
     judge_form.show(row.run_id, has_oracle=judge_choice.has_oracle(row.run_id))
-    left, right = st.columns(2, gap="medium")
-    with left:
-        judge_trust.show_agreement(judging.agreement(row.run_id, judge))
-        _issues(judge)
-    with right:
-        if judge is not None or not judge_choice.has_oracle(row.run_id):
+    judge_trust.show_agreement(judging.agreement(row.run_id, judge))
+    left, right = st.columns([3, 2], gap="medium")
+    if judge is not None:
+        with left:
             judge_trust.show_calibration(judge_trust.calibration_of(judge))
+        with right:
+            _issues(judge)
     judge_jobs.show_prompts(judging.list_judges())
 
 
-def _issues(judge: str | None) -> None:
-    if judge is None:
-        return
+def _issues(judge: str) -> None:
     for title, counts in (
         ("Issues named", judging.count_issues(judge)),
         ("Votes without a verdict", judging.count_reasons(judge)),

@@ -9,7 +9,8 @@ from app.components import notice
 from app.formats import NONE_SHOWN, inert, number
 from db.case_rows import CaseResponse, SavedCase, SnowballCase
 
-_TEXT_HEIGHT = 320
+_TEXT_HEIGHT = 420
+_LONG_TEXT, _LONG_LINES = 1_200, 16
 
 
 def show(case: SnowballCase, sets: Sequence[str], key: str) -> None:
@@ -56,7 +57,8 @@ def _response(case: SnowballCase, end: str, response: CaseResponse, key: str) ->
         ):  # fmt: skip
             query = {"run": case.run_id, "trajectory": str(response.trajectory_id)}
             st.switch_page("app_pages/trajectories.py", query_params=query)
-    with st.container(height=_TEXT_HEIGHT, border=False, key=f"text-{key}-{end}"):
+    is_long = len(response.text) > _LONG_TEXT or response.text.count("\n") > _LONG_LINES
+    with st.container(height=_TEXT_HEIGHT if is_long else "content", border=False, key=f"text-{key}-{end}"):
         st.code(inert(response.text) or NONE_SHOWN, language=None, wrap_lines=True)
 
 

@@ -13,6 +13,7 @@ from app.formats import NONE_SHOWN, share
 from db.analysis_rows import CodeLine
 
 _PERCENT = 100.0
+_ROW_HEIGHT = 33
 
 
 def show(lines: Sequence[CodeLine], calibration: Calibration | None) -> None:
@@ -27,7 +28,8 @@ def show(lines: Sequence[CodeLine], calibration: Calibration | None) -> None:
             hide_index=True,
             placeholder=NONE_SHOWN,
             column_config=_columns(),
-            height=35 * (len(shown) + 1) + 3,
+            row_height=_ROW_HEIGHT,
+            height=_ROW_HEIGHT * (len(shown) + 1) + 2,
             alt="Entropy and share of valid chains of thought without and with code, this run beside the paper",
         )
         st.caption(_note(lines, calibration))
@@ -57,10 +59,10 @@ def _own_row(group: str, off: CodeLine, on: CodeLine) -> dict[str, object]:
         "CoT %, no code": _number(_PERCENT * off.cot_correctness),
         "CoT %, code": _number(_PERCENT * on.cot_correctness),
         "Difference": _number(_PERCENT * (on.cot_correctness - off.cot_correctness)),
-        "Answers, no code": off.num_trajectories,
-        "Answers, code": on.num_trajectories,
         "Interval, no code": _interval(evidence.wilson(round(_valid(off)), off.num_judged)),
         "Interval, code": _interval(evidence.wilson(round(_valid(on)), on.num_judged)),
+        "Answers, no code": off.num_trajectories,
+        "Answers, code": on.num_trajectories,
     }
 
 
@@ -94,8 +96,10 @@ def _columns() -> dict[str, object]:
     config = st.column_config
     numbers = {
         "Entropy": config.NumberColumn(format="%.4f", help="Mean token entropy, nats", width=104),
-        "CoT %": config.NumberColumn(format="%.1f", help="Share of valid chains of thought among the judged", width=96),
-        "Answers": config.NumberColumn(format="localized", width=100),
+        "CoT %": config.NumberColumn(
+            format="%.1f", help="Share of valid chains of thought among the judged", width=104
+        ),
+        "Answers": config.NumberColumn(format="localized", help="Correct answers, judged or not", width=116),
     }
     pairs = {f"{name}, {end}": column for name, column in numbers.items() for end in ("no code", "code")}
     own = {

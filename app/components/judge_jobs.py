@@ -69,10 +69,12 @@ def show_prompts(rows: Sequence[JudgeRow]) -> None:
         shown = prompt_table(rows)
         st.dataframe(
             shown, hide_index=True, key="prompt-versions", placeholder=NONE_SHOWN,
+            column_config={"Tokens": st.column_config.NumberColumn(format="localized")},
             alt="Judges and prompt versions with the number of jobs, responses and tokens",
         )  # fmt: skip
     prompt = evidence.load_judge_prompt()
-    with st.expander(f"{prompt.version_name}, {prompt.source}", icon=":material/description:", key="prompt-words"):
+    with st.expander(f"{prompt.version_name} in full", icon=":material/description:", key="prompt-words"):
+        st.caption(prompt.source)
         st.caption("Before the paper's words stands a guard of the workbench's own:")
         st.code(inert(prompt.guard), language=None, wrap_lines=True)
         st.code(inert(prompt.template), language=None, wrap_lines=True)

@@ -8,7 +8,7 @@ import streamlit as st
 from app import evidence
 from app.components import empty_state, exports
 from app.evidence import RuleTable
-from app.formats import NONE_SHOWN, inert, number, share
+from app.formats import NONE_SHOWN, inert, share
 from app.queries import thoughts
 from db.analysis_rows import RuleHit
 
@@ -40,7 +40,7 @@ def show(run_id: str) -> None:
         column_config={
             "Rule": st.column_config.TextColumn(width=72, help="Click a row for its trajectories"),
             "Trajectories": st.column_config.NumberColumn(format="localized", width=110),
-            "Share": st.column_config.NumberColumn(format="percent", width=84),
+            "Share": st.column_config.NumberColumn(format="%.1f %%", width=84),
             "Kind": st.column_config.TextColumn(width=90),
         },
         on_select=lambda: _choose(names),
@@ -55,8 +55,10 @@ def show(run_id: str) -> None:
 
 def table(found: RuleTable) -> pd.DataFrame:
     """Return one row a rule, the parser first."""
-    rows = [(PARSER, found.num_python_blocks, found.python_block_rate, "parser", "fence that holds Python", "parsed")]
-    rows += [(rule.rule_id, rule.num_texts, rule.rate, rule.kind, rule.cue, rule.form) for rule in found.rules]
+    rows = [
+        (PARSER, found.num_python_blocks, 100 * found.python_block_rate, "parser", "fence that holds Python", "parsed")
+    ]
+    rows += [(rule.rule_id, rule.num_texts, 100 * rule.rate, rule.kind, rule.cue, rule.form) for rule in found.rules]
     return pd.DataFrame(rows, columns=["Rule", "Trajectories", "Share", "Kind", "Cue of the paper", "Held to"])
 
 
@@ -69,7 +71,7 @@ def hit_table(rows: Sequence[RuleHit]) -> pd.DataFrame:
             "Question": [row.question_index for row in rows],
             "Answer": ["correct" if row.is_correct else "not correct" for row in rows],
             "Chain": [_SIGNS[row.is_valid] for row in rows],
-            "Entropy": [number(row.mean_entropy) for row in rows],
+            "Entropy": [row.mean_entropy for row in rows],
             "Text": [inert(row.snippet) for row in rows],
         }
     )
@@ -95,7 +97,10 @@ def _hits(run_id: str, wanted: str) -> None:
         hide_index=True,
         row_height=_ROW_HEIGHT,
         height=_ROW_HEIGHT * (min(len(rows), 12) + 1) + 2,
-        column_config={"Text": st.column_config.TextColumn(width="large")},
+        column_config={
+            "Text": st.column_config.TextColumn(width="large"),
+            "Entropy": st.column_config.NumberColumn(format="%.4f", help="Mean token entropy at rollout, nats"),
+        },
         on_select="rerun",
         selection_mode="single-cell",
         alt="Trajectories that fit the rule, newest first",

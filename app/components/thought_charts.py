@@ -105,9 +105,11 @@ def mean_signals(lines: Sequence[ValidityLine], name: str) -> go.Figure | None:
         )  # fmt: skip
     figure.update_layout(hovermode="closest", bargap=0.35, showlegend=True)
     figure.update_xaxes(title={"text": "questions"}, type="category")
-    if name == "perplexity":
-        low = min(value for line in known for value in (line.perplexity_valid, line.perplexity_invalid) if value > 0)
-        figure.update_yaxes(rangemode="normal", range=[min(1.0, low), None])
+    if name == "perplexity":  # exp of a number that is not negative: 1 is its zero
+        most = max(
+            value for line in known for value in (line.perplexity_valid, line.perplexity_invalid, 1.0) if value > 0
+        )
+        figure.update_yaxes(range=[1.0, 1.0 + 1.1 * (most - 1.0)], rangemode="normal")
     return figure
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from app.components import empty_state, exports
-from app.formats import NONE_SHOWN, inert, number
+from app.formats import NONE_SHOWN, inert
 from app.queries import judging
 from db.verdict_rows import JudgedRow, VerdictFilter
 
@@ -46,6 +46,7 @@ def show(run_id: str, judge_run_id: str | None, opened: int | None) -> None:
         selection_mode="single-cell",
         placeholder=NONE_SHOWN,
         column_config={
+            "Entropy": st.column_config.NumberColumn(format="%.4f", help="Mean token entropy at rollout, nats"),
             "Votes": st.column_config.TextColumn(help="Valid, not valid, unjudged"),
             "Why unjudged": st.column_config.TextColumn(width="medium"),
         },
@@ -67,7 +68,7 @@ def table(rows: Sequence[JudgedRow]) -> pd.DataFrame:
             "Id": [row.trajectory_id for row in rows],
             "Step": [row.step for row in rows],
             "Question": [row.question_index for row in rows],
-            "Entropy": [number(row.mean_entropy) for row in rows],
+            "Entropy": [row.mean_entropy for row in rows],
             "Code": [{True: "yes", False: "no", None: NONE_SHOWN}[row.has_code] for row in rows],
             "Judge": [_SIGNS[row.said] for row in rows],
             "Votes": [_votes(row) for row in rows],

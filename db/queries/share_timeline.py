@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
 
-from sqlalchemy import ColumnElement, Connection, Subquery, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Subquery, and_, func, select
 
 from db import models
 from db.analysis_rows import ShareLine
@@ -64,12 +64,12 @@ def share_timeline(database: Database, run_id: str, mark: Mark, judge_run_id: st
     with database.read() as connection:
         judged = judged_trajectories(connection, run_id, judge_run_id)
         lineage = ancestry(connection, run_id, _FAR_STEP)
-        _add_fresh(connection, _marked(judged, mark, _FAR_STEP), rollouts, successes)
+        _add_fresh(connection, _marked(judged, mark), rollouts, successes)
         for place, (run_key, until) in enumerate(lineage):
             if place and mark is Mark.INVALID and judge_run_id is not None:
                 break  # the judge saw this run alone
-            born = _marked(judged if place == 0 else judged_by_oracle(run_key), mark, until)
-            _add_replayed(connection, lineage[0][0], born, replays)
+            born = _marked(judged if place == 0 else judged_by_oracle(run_key), mark)
+            _add_replayed(connection, lineage[0][0], born, until, replays)
             _add_stored(connection, lineage[: place + 1], born, changes)
         steps = _own_steps(connection, lineage[0][0])
     buffer = changes.summed_up_to(steps)
@@ -79,14 +79,14 @@ def share_timeline(database: Database, run_id: str, mark: Mark, judge_run_id: st
     ]
 
 
-def _marked(judged: JudgedTrajectories, mark: Mark, until: int) -> Subquery:
+def _marked(judged: JudgedTrajectories, mark: Mark) -> Subquery:
     own = models.trajectories
     known: ColumnElement[bool | None] = own.c.has_code if mark is Mark.CODE else judged.verdict
     is_marked = known.is_(mark is Mark.CODE)
     return (
         select(own.c.step, own.c.trajectory_id, (own.c.reward >= 1.0).label("is_correct"), is_marked.label("is_marked"))
         .select_from(judged.source)
-        .where(*judged.conditions, own.c.step <= until, known.is_not(None))
+        .where(*judged.conditions, known.is_not(None))
         .subquery()
     )
 
@@ -104,7 +104,9 @@ def _add_fresh(connection: Connection, marked: Subquery, rollouts: _Counts, succ
         successes.add(step, num_correct, num_marked_correct)
 
 
-def _add_replayed(connection: Connection, run_key: int, born: Subquery, replayed: _Counts) -> None:
+# SQLite takes `step <= until` over to the trajectories' step and then prefers that range to looking one up; a sum is no
+# range of an index.
+def _add_replayed(connection: Connection, run_key: int, born: Subquery, until: int, replayed: _Counts) -> None:
     replays = models.replays
     query = (
         select(replays.c.step, func.count(), func.count().filter(born.c.is_marked))
@@ -112,6 +114,7 @@ def _add_replayed(connection: Connection, run_key: int, born: Subquery, replayed
             replays, born, and_(born.c.step == replays.c.born_step, born.c.trajectory_id == replays.c.trajectory_id)
         )
         .where(replays.c.run_key == run_key, ~replays.c.is_superseded, ~replays.c.is_external)
+        .where(replays.c.born_step + 0 <= until)
         .group_by(replays.c.step)
     )
     for row in connection.execute(query):
@@ -120,29 +123,36 @@ def _add_replayed(connection: Connection, run_key: int, born: Subquery, replayed
 
 def _add_stored(connection: Connection, lineage: _Lineage, born: Subquery, changes: _Counts) -> None:
     """Count what the last run of the lineage stored, when it came, and when its question was retired, if it was."""
-    stored, later = models.buffer_changes, models.buffer_changes.alias()
-    counts = or_(*(and_(later.c.run_key == key, later.c.step <= until) for key, until in lineage))
-    is_retired = and_(counts, later.c.kind == "retired", ~later.c.is_superseded)
-    left_at = (
-        select(func.min(later.c.step))
-        .where(is_retired, later.c.question_index == stored.c.question_index, later.c.step >= stored.c.step)
-        .scalar_subquery()
-    )
+    retired = _retired(connection, lineage)
+    stored = models.buffer_changes
     run_key, until = lineage[-1]
-    parts = (
-        select(stored.c.step, left_at.label("left_at"), born.c.is_marked)
+    query = (
+        select(stored.c.step, stored.c.question_index, func.count(), func.count().filter(born.c.is_marked))
         .join_from(stored, born, and_(born.c.step == stored.c.step, born.c.trajectory_id == stored.c.trajectory_id))
-        .where(stored.c.run_key == run_key, stored.c.kind == "inserted", stored.c.step <= until)
-        .where(~stored.c.is_superseded)
-        .subquery()
+        .where(stored.c.run_key == run_key, stored.c.kind == "inserted", ~stored.c.is_superseded)
+        .where(stored.c.step + 0 <= until)
+        .group_by(stored.c.step, stored.c.question_index)
     )
-    query = select(parts.c.step, parts.c.left_at, func.count(), func.count().filter(parts.c.is_marked)).group_by(
-        parts.c.step, parts.c.left_at
-    )
-    for step, left, num_known, num_marked in connection.execute(query):
+    for step, question_index, num_known, num_marked in connection.execute(query):
         changes.add(step, num_known, num_marked)
-        if left is not None:
-            changes.add(left, -num_known, -num_marked)
+        left_at = next((left for left in retired.get(question_index, ()) if left >= step), None)
+        if left_at is not None:
+            changes.add(left_at, -num_known, -num_marked)
+
+
+def _retired(connection: Connection, lineage: _Lineage) -> dict[int, list[int]]:
+    """Return the steps in which each question was retired, in order."""
+    changes = models.buffer_changes
+    found: dict[int, list[int]] = {}
+    for run_key, until in lineage:
+        query = (
+            select(changes.c.question_index, changes.c.step)
+            .where(changes.c.run_key == run_key, changes.c.step <= until, changes.c.kind == "retired")
+            .where(~changes.c.is_superseded)
+        )
+        for question_index, step in connection.execute(query):
+            found.setdefault(question_index, []).append(step)
+    return {question_index: sorted(steps) for question_index, steps in found.items()}
 
 
 def _own_steps(connection: Connection, run_key: int) -> list[int]:
