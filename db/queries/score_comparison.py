@@ -78,7 +78,7 @@ def _compare(name: str, pairs: list[_Pair]) -> ComparisonRow:
 
 def _pairs(database: Database, first: ScoredRuns, second: ScoredRuns, scheme: str) -> list[_Pair]:
     others = dict(second)
-    rows = _scored(database, {run_id for _, run_id in (*first, *second)}, scheme)
+    rows = _scored(database, {*first, *second}, scheme)
     keys = [(name, (run_id, name), (others[name], name)) for name, run_id in first if name in others]
     found = [_pair(name, rows[left], rows[right]) for name, left, right in keys if left in rows and right in rows]
     return [pair for pair in found if pair.question_ids]
@@ -96,8 +96,10 @@ def _rates(row: RowMapping) -> dict[str, float]:
     return {question_id: count / row["samples_per_question"] for question_id, count in pairs}
 
 
-def _scored(database: Database, run_ids: set[str], scheme: str) -> dict[tuple[str, str], RowMapping]:
+def _scored(database: Database, wanted: set[tuple[str, str]], scheme: str) -> dict[tuple[str, str], RowMapping]:
     runs, table = models.runs, models.benchmark_scores
-    query = select(table, runs.c.run_id).join(runs).where(runs.c.run_id.in_(run_ids), table.c.scheme == scheme)
+    names, run_ids = {name for name, _ in wanted}, {run_id for _, run_id in wanted}
+    query = select(table, runs.c.run_id).join(runs).where(table.c.scheme == scheme)
+    query = query.where(runs.c.run_id.in_(run_ids), table.c.benchmark.in_(names))
     with database.read() as connection:
         return {(row["run_id"], row["benchmark"]): row for row in connection.execute(query).mappings()}
