@@ -1,12 +1,12 @@
 """What the paper prints and what its studies consist of: a page's other way to `jobs`, for reading alone."""
 
-from jobs.evaluation.protocols import Protocol, load_protocols
-from jobs.studies.comparison import ComparedRow, compare, differences_sentence, is_by_column, main_column, reading
+from jobs.evaluation.protocols import load_protocols
+from jobs.studies.comparison import ComparedRow, compare, differences_sentence, is_by_column, reading
 from jobs.studies.definition import PaperTable, Scale, Study, load_study, number_of, study_names
 from jobs.studies.intervals import MeanInterval
 from jobs.studies.matrix import RunKey, wanted_keys
 from jobs.studies.measures import AVERAGES, BENCHMARK_COLUMNS
-from jobs.studies.numbers import Disagreement, NumberRow, disagreements, number_rows, printed
+from jobs.studies.numbers import disagreements, number_rows, printed, setting_gains
 from jobs.studies.report import interval_text, render_report
 from jobs.studies.results import StudyResults, find_runs, read_results
 from jobs.studies.running import PendingRun
@@ -15,12 +15,9 @@ __all__ = [
     "AVERAGES",
     "BENCHMARK_COLUMNS",
     "ComparedRow",
-    "Disagreement",
     "MeanInterval",
-    "NumberRow",
     "PaperTable",
     "PendingRun",
-    "Protocol",
     "RunKey",
     "Scale",
     "Study",
@@ -33,13 +30,13 @@ __all__ = [
     "is_by_column",
     "load_protocols",
     "load_study",
-    "main_column",
     "number_of",
     "number_rows",
     "printed",
     "read_results",
     "reading",
     "render_report",
+    "setting_gains",
     "study_names",
     "wanted_keys",
 ]

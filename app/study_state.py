@@ -73,8 +73,3 @@ def pending(cells: Sequence[CellState]) -> list[PendingRun]:
 def count_states(cells: Sequence[CellState]) -> Counter[str]:
     """Return how many runs are in each state."""
     return Counter(state for cell in cells for state in cell.states)
-
-
-def is_live(cells: Sequence[CellState]) -> bool:
-    """Whether a run of the study is under way or waits."""
-    return any(state in _LIVE for state in count_states(cells))

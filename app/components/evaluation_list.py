@@ -11,11 +11,6 @@ from db.rows import RunRow
 REFRESH_SECONDS = 3
 
 
-def is_any() -> bool:
-    """Whether there is something to show."""
-    return bool(benchmarks.live_evaluations() or benchmarks.broken_evaluations())
-
-
 @st.fragment(run_every=REFRESH_SECONDS)
 def show(num_scores: int, scheme: str) -> None:
     """Show the evaluations; the page is drawn anew when scores came since."""

@@ -19,9 +19,11 @@ _MISSING_COLOUR = "#D5DCE6"
 def show(cells: Sequence[CellState], name: str) -> None:
     """Show the matrix; a click on a seed leads to its run."""
     frame = table(cells)
-    opened = hashlib.sha256(repr([cell.runs for cell in cells]).encode()).hexdigest()[:16]
+    opened = hashlib.sha256(
+        repr([(cell.states, [own and own.run_id for own in cell.runs]) for cell in cells]).encode()
+    ).hexdigest()[:16]
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.caption("One column a seed; click a state to open its run", width="content")
+        st.caption("One column a seed; click a state to open its run, a cell for the list of its runs", width="content")
         exports.show(lambda: frame, f"{name}-matrix")
     event = st.dataframe(
         frame,
@@ -35,9 +37,8 @@ def show(cells: Sequence[CellState], name: str) -> None:
         alt="Cells of the study with the state of each seed",
     )
     for row, column in event.selection.cells[:1]:
-        run = _run_at(cells, row, column)
-        if run is not None:
-            st.switch_page("app_pages/run.py", query_params={"run": run})
+        if row < len(cells):
+            _open(cells[row], column)
 
 
 def table(cells: Sequence[CellState]) -> pd.DataFrame:
@@ -56,14 +57,15 @@ def _widest(cells: Sequence[CellState]) -> CellState:
     return max(cells, key=lambda cell: len(cell.keys))
 
 
-def _run_at(cells: Sequence[CellState], row: int, column: str) -> str | None:
-    """Return the run behind a place of the table; the cell's own columns lead to its first run."""
-    if row >= len(cells):
-        return None
-    cell = cells[row]
+def _open(cell: CellState, column: str) -> None:
+    """Lead to the run of a seed, or to the list of a cell's runs."""
     seeds = {f"Seed {key.seed}": run for key, run in zip(cell.keys, cell.runs, strict=True)}
-    run = seeds[column] if column in seeds else next((own for own in cell.runs if own is not None), None)
-    return None if run is None else run.run_id
+    if column not in seeds:
+        tags = [tag for tag in cell.keys[0].tags if not tag.startswith("seed:")]
+        st.switch_page("app_pages/runs.py", query_params={"q": " ".join(tags)})
+    run = seeds[column]
+    if run is not None:
+        st.switch_page("app_pages/run.py", query_params={"run": run.run_id})
 
 
 def _columns(cells: Sequence[CellState]) -> dict[str, object]:

@@ -1,5 +1,7 @@
 """What the paper prints of a study: its tables, numbers in the text, and where they do not agree."""
 
+from statistics import fmean
+
 import pandas as pd
 import streamlit as st
 
@@ -8,7 +10,7 @@ from app.components import exports, printed_numbers
 from app.published import PaperTable, Study
 
 _TEXT = "text"
-_WORDS = ("Group", "Row", "Cells here", "What", "Column")
+_WORDS = ("Group", "Row", "Cells here", "What", "Column", "Setting")
 
 
 def show(study: Study) -> None:
@@ -25,6 +27,10 @@ def show(study: Study) -> None:
         )  # fmt: skip
         _head("In the text", frame, f"{study.name}-text")
         printed_numbers.show(frame, _WORDS, "Numbers in the paper's text")
+    if study.gains:
+        frame = gains_table(study)
+        _head("Gains by setting", frame, f"{study.name}-gains")
+        printed_numbers.show(frame, _WORDS, "Gains in each setting, from the printed tables")
     if not study.tables and not texts:
         st.markdown(":gray[The paper prints no numbers of this.]")
     faults = published.disagreements(study)
@@ -43,6 +49,14 @@ def printed_table(table: PaperTable) -> pd.DataFrame:
         frame.insert(0, "Group", [row.group for row in table.rows])
     frame["Cells here"] = [", ".join(row.cells) or "none" for row in table.rows]
     return frame
+
+
+def gains_table(study: Study) -> pd.DataFrame:
+    """Return what the method gains in each setting by the printed tables, and the mean over settings."""
+    gains, columns = published.setting_gains(study), list(study.gain_columns)
+    rows = [{"Setting": own.setting} | {name: f"{own.gains[name]:+.1f}" for name in columns} for own in gains]
+    means = {name: f"{fmean(own.gains[name] for own in gains):+.2f}" for name in columns}
+    return pd.DataFrame([*rows, {"Setting": "Mean", **means}])
 
 
 def _head(title: str, frame: pd.DataFrame, name: str) -> None:

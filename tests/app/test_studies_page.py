@@ -3,6 +3,7 @@ import shutil
 import pytest
 
 from app import study_state
+from app.components import study_matrix
 from app.published import RunKey, Scale, load_study, wanted_keys
 from jobs.journal import Journal, JournalKind
 from jobs.run_directory import list_run_directories
@@ -135,3 +136,35 @@ def test_state_of_a_cell_names_what_is_under_way_before_what_broke():
     assert state("succeeded", "failed", "missing") == ("failed", "failed, 1/3 seeds")
     assert state("succeeded", "succeeded", "succeeded") == ("succeeded", "done")
     assert state("queued", "missing", "missing") == ("queued", "queued")
+
+
+def test_gains_by_setting_end_with_their_mean(open_page):
+    page = open_page("studies", study="headline-gains", view="What the paper prints")
+    assert not page.exception
+    gains = page.dataframe[1].value.set_index("Setting")
+    assert len(gains) == 7
+    assert gains.loc["Qwen2.5-Math-7B", "ID gain"] == "+3.0"
+    assert gains.loc["Mean", "ID gain"] == "+3.48"
+
+
+@pytest.mark.parametrize(
+    ("column", "page_name", "address"),
+    [
+        ("Seed 1", "app_pages/run.py", "run"),
+        ("Cell", "app_pages/runs.py", {"q": "study:repo scale:chains cell:repo"}),
+    ],
+)
+def test_click_in_the_matrix_leads_to_a_seeds_run_or_to_the_cells_runs(monkeypatch, column, page_name, address):
+    keys = tuple(key("repo", seed) for seed in range(2))
+    run = type("Run", (), {"run_id": "run-of-seed-1"})()
+    cell = study_state.CellState("repo", (), keys, ("missing", "running"), (None, run))
+    asked = []
+
+    def lead_on(page, query_params):
+        asked.append((page, query_params))
+        raise StopIteration
+
+    monkeypatch.setattr(study_matrix.st, "switch_page", lead_on)
+    with pytest.raises(StopIteration):
+        study_matrix._open(cell, column)
+    assert asked == [(page_name, {"run": "run-of-seed-1"} if address == "run" else address)]
