@@ -23,6 +23,15 @@ def show(row: RunRow) -> str | None:
         help="Go on from the newest whole checkpoint",
     ):
         _do("resume", row.run_id)
+    if (
+        row.kind == "train"
+        and row.step
+        and st.button(
+            "Score", icon=":material/leaderboard:", key="run-score", help="Score its newest checkpoint on benchmarks"
+        )
+    ):
+        target = {"start": "true", "target": f"{row.run_id}@last"}
+        st.switch_page("app_pages/benchmarks.py", query_params=target)
     if row.kind == "train" and st.button(
         "Clone", icon=":material/content_copy:", key="run-clone", help="Set up a new run like this one"
     ):

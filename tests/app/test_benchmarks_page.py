@@ -151,3 +151,11 @@ def test_answers_on_which_the_schemes_differ_are_listed(open_page):
     assert (row["paper"], row["corrected"]) == ("correct", "wrong")
     agreeing = open_page("benchmarks", disputed="eval-late")
     assert has_text(agreeing, "The schemes agree on every recorded answer.")
+
+
+@pytest.mark.usefixtures("scored_runs")
+def test_run_leads_to_the_form_that_scores_its_newest_checkpoint(open_page):
+    page = open_page("run", run="run-finished")
+    page.button(key="run-score").click().run()
+    assert not page.exception
+    assert page.selectbox(key="evaluate-target").value == "run-finished@last"
