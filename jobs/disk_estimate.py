@@ -50,7 +50,8 @@ def estimate_disk(spec: TrainSpec, mean_response_tokens: float | None = None) ->
     config, steps = spec.algorithm, spec.num_steps
     tokens = mean_response_tokens or config.max_response_tokens * ASSUMED_LENGTH_SHARE
     num_replays = config.num_experiential_wanted * steps
-    num_fresh = config.batch_size * config.rollouts_per_question * steps - num_replays
+    num_rollouts = 0 if spec.sft is not None else config.rollouts_per_question
+    num_fresh = config.batch_size * num_rollouts * steps - num_replays
     num_stored = num_fresh * ASSUMED_SUCCESS_RATE if config.is_experiential else 0.0
     kept = _KEPT_SHARES[spec.recording.token_data]
     return DiskEstimate(

@@ -52,6 +52,12 @@ def paper_like_groups(rng: np.random.Generator) -> list[RolloutGroup]:
     return groups
 
 
+def test_fine_tuning_stores_events_alone():
+    estimate = estimate_disk(load_preset("chains-sft"))
+    assert (estimate.texts, estimate.token_data, estimate.buffer_segments) == (0.0, 0.0, 0.0)
+    assert estimate.events > 0.0
+
+
 def test_a_paper_run_takes_less_than_20_gb_by_default():
     spec = paper_spec()
     assert spec.algorithm.batch_size * spec.algorithm.rollouts_per_question == 1024
