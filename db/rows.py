@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,8 @@ class RunRow:
     """Whether `exgrpo seed-demo` made it up."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetricPoint:
-    """One value of one metric."""
+class MetricPoint(NamedTuple):
+    """One value of one metric; a tuple, since pages keep copies of thousands."""
 
     step: int
     value: float

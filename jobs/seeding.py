@@ -34,14 +34,30 @@ def seed_demo(
         SeedingError: The training of the run to start from failed.
         SyntheticRunsError: The database holds made-up runs already, or the recorded run has no trajectories.
     """
+    template = run_id or recorded_run(runs_root, database_url, tell)
     take_in_everything(runs_root, database_url)
     database = open_database(database_url, runs_root)
     try:
-        template = run_id or _fitting_run(database, runs_root) or _train(runs_root, database_url, tell)
-        tell(f"Recorded run: {template}.")
         add_synthetic_runs(database, template, size, tell)
     finally:
         database.close()
+
+
+def recorded_run(runs_root: Path, database_url: str | None, tell: Callable[[str], None]) -> str:
+    """Return the newest run of the runs root that made-up ones can be made out of, trained now if there is none.
+
+    Raises:
+        SeedingError: Its training failed.
+    """
+    take_in_everything(runs_root, database_url)
+    database = open_database(database_url, runs_root)
+    try:
+        found = _fitting_run(database, runs_root)
+    finally:
+        database.close()
+    found = found or _train(runs_root, database_url, tell)
+    tell(f"Recorded run: {found}.")
+    return found
 
 
 def _fitting_run(database: Database, runs_root: Path) -> str | None:

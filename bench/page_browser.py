@@ -1,0 +1,120 @@
+"""What a browser gets of a page, and when: bytes by web socket, and time from the address to the content."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from db import DATABASE_URL_VARIABLE
+
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+_FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"]
+_QUIET_SECONDS = 1.5
+_PAINT_MS = 60_000
+
+
+def find_browser() -> str | None:
+    """Return the browser on PATH, None where there is none."""
+    return next((path for name in _BROWSERS if (path := shutil.which(name))), None)
+
+
+class PageVisits:
+    """A browser signed in to one server."""
+
+    def __init__(self, browser: Any, link: str) -> None:  # noqa: ANN401 - playwright is not always installed
+        self._browser = browser
+        self._origin = re.match(r"https?://[^/?]+", link)[0]  # type: ignore[index]
+        self._link = link
+
+    def visit(self, path: str, content: str) -> tuple[float, int]:
+        """Open an address in a new tab; return ms until `content`, a selector, shows, and bytes till it is quiet."""
+        with self._tab() as (page, received):
+            began_at = time.perf_counter()
+            page.goto(f"{self._origin}/{path}")
+            page.locator(content).first.wait_for(timeout=_PAINT_MS)
+            painted_ms = 1000 * (time.perf_counter() - began_at)
+            _wait_until_quiet(page, received)
+            return painted_ms, sum(size for _, size in received)
+
+    def watch(self, path: str, content: str, seconds: float, change: Callable[[], None]) -> list[int]:
+        """Return the bytes of each refresh of a page that is left open, with a change in the database before each."""
+        with self._tab() as (page, received):
+            page.goto(f"{self._origin}/{path}")
+            page.locator(content).first.wait_for(timeout=_PAINT_MS)
+            page.wait_for_timeout(1000 * 4 * _QUIET_SECONDS)
+            received.clear()
+            end = time.monotonic() + seconds
+            while time.monotonic() < end:
+                change()
+                page.wait_for_timeout(500)
+            return _bursts(received)
+
+    @contextmanager
+    def _tab(self) -> Iterator[tuple[Any, list[tuple[float, int]]]]:
+        context = self._browser.new_context(viewport={"width": 1440, "height": 900})
+        page = context.new_page()
+        page.goto(self._link)
+        page.locator("h1").first.wait_for(timeout=_PAINT_MS)
+        page.goto("about:blank")
+        received: list[tuple[float, int]] = []
+
+        def note(payload: str | bytes) -> None:
+            received.append((time.monotonic(), len(payload)))
+
+        page.on("websocket", lambda socket: socket.on("framereceived", note))
+        try:
+            yield page, received
+        finally:
+            context.close()
+
+
+@contextmanager
+def served(runs_root: Path, database_url: str | None) -> Iterator[str]:
+    """Serve the workbench's pages and give the link to them."""
+    environment = {**os.environ, **({DATABASE_URL_VARIABLE: database_url} if database_url else {})}
+    command = [sys.executable, "-m", "app.server", "--runs-root", str(runs_root), "--port", "0"]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+@contextmanager
+def visits(link: str) -> Iterator[PageVisits]:
+    """Give a browser for the pages behind a link."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=find_browser(), args=_FLAGS)
+        try:
+            yield PageVisits(browser, link)
+        finally:
+            browser.close()
+
+
+def _wait_until_quiet(page: Any, received: list[tuple[float, int]]) -> None:  # noqa: ANN401 - see above
+    """Wait until nothing has come for a while; a page that refreshes itself comes to rest between two refreshes."""
+    give_up_at = time.monotonic() + 10 * _QUIET_SECONDS
+    while time.monotonic() < give_up_at and time.monotonic() - received[-1][0] < _QUIET_SECONDS:
+        page.wait_for_timeout(100)
+
+
+def _bursts(received: list[tuple[float, int]]) -> list[int]:
+    """Return the bytes of each group of messages that came within half a second of each other."""
+    sizes: list[int] = []
+    last = 0.0
+    for at, size in received:
+        if at - last > _QUIET_SECONDS / 3:
+            sizes.append(0)
+        sizes[-1] += size
+        last = at
+    return sizes

@@ -1,0 +1,40 @@
+"""Server time of pages: their scripts run in this process, as the server runs them, with no answer kept from before."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from app import settings
+from bench.stopwatch import Stopwatch
+
+_MAIN_SCRIPT = Path(settings.__file__).parent / "main.py"
+
+
+def time_script(page: str, query: Mapping[str, str], changes: Mapping[str, list[str]], repeats: int) -> Stopwatch:
+    """Return the time of each run of a page's script.
+
+    Args:
+        page: File name in `app/app_pages`, without its ending.
+        query: The page's address.
+        changes: Parameters of the address that differ from run to run, so that nothing remembered answers.
+        repeats: How many runs to time, after one that loads modules and opens the database.
+
+    Raises:
+        RuntimeError: The page showed an error.
+    """
+    shown = AppTest.from_file(str(_MAIN_SCRIPT), default_timeout=120)
+    for key, value in query.items():
+        shown.query_params[key] = value
+    shown.switch_page(f"app_pages/{page}.py").run()
+    watch = Stopwatch()
+    for place in range(repeats):
+        for key, values in changes.items():
+            shown.text_input(key=key).set_value(values[place % len(values)])
+        st.cache_data.clear()
+        with watch.lap():
+            shown.run()
+        if shown.exception:
+            raise RuntimeError(f"{page}: {shown.exception[0].value}")
+    return watch

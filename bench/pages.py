@@ -1,0 +1,240 @@
+"""How fast pages answer on a large database, and how much they send.
+
+Run `python -m bench.pages` (`--short`: 50 runs with 24 k points each and 50 k trajectories; else 1,000 runs with 100 k
+points each and a million trajectories). The database is made by `exgrpo seed-demo` in a temporary folder, or taken from
+`--runs-root` and `--database-url`. Of each view: the database part, its queries called alone; server time, the page's
+script run with no answer kept; and, where Chromium is found, time until it is painted and bytes by web socket. A search
+is for another word each time, since what was found for a word is remembered.
+"""
+
+import argparse
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from urllib.parse import urlencode
+
+from sqlalchemy import update
+
+from app import settings
+from app.components import curves
+from bench import page_browser, page_scripts
+from bench.report import Figure, report
+from bench.stopwatch import Stopwatch
+from db import ingest, models
+from db.queries import buffer, metrics, runs, trajectories, trajectory_list
+from db.queries.run_filter import RunFilter
+from db.session import Database, open_database
+from db.synthetic_runs import SyntheticSize
+from db.trajectory_rows import TrajectoryFacets
+from jobs.seeding import recorded_run, seed_demo
+
+FULL = SyntheticSize(1000, 2128, 1_000_000)
+SHORT = SyntheticSize(50, 500, 50_000)
+REFRESHED = SyntheticSize(50, 100, 100)
+LARGE_RUN = "synthetic-00001"
+PAGE_SIZE = 50
+MAX_POINTS = 300
+COMMON_WORDS = ["the", "we", "is", "of", "and", "to", "so", "that", "let", "then"]
+WATCH_SECONDS = 12.0
+MAX_VISITS = 3
+CHARTS = (curves.PASS_RATES, *curves.CHARTS)
+TARGETS = {
+    "runs_server_ms": "<= 200",
+    "chart_server_ms": "<= 300",
+    "facets_page_server_ms": "<= 150",
+    "search_server_ms": "<= 300",
+    "open_server_ms": "<= 100",
+}
+BROWSER_TARGETS = {"refresh_50_runs_kb": "<= 50", "largest_script_kb": "<= 1000"}
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One page at one address: what it asks of the database, its own address, and what shows that it is there."""
+
+    name: str
+    page: str
+    query: Mapping[str, str]
+    queries: Sequence[Callable[[Database, int], object]]
+    content: str
+    changes: Mapping[str, list[str]] = field(default_factory=dict)
+
+
+_TABLE, _CHART = '[data-testid="stDataFrame"] canvas', ".js-plotly-plot .main-svg"
+_RUN = {"run": LARGE_RUN}
+
+
+def views(trajectory_id: int) -> list[View]:
+    """Return what is measured; a query is given the number of its repeat."""
+    entropy = TrajectoryFacets(run_id=LARGE_RUN, is_replayed=False, entropy_from=0.05)
+    narrowed = {"facets": "true", "replayed": "never replayed", "entropy_from": "0.05"}
+
+    def searched(place: int) -> TrajectoryFacets:
+        return TrajectoryFacets(run_id=LARGE_RUN, words=COMMON_WORDS[place % len(COMMON_WORDS)])
+
+    def list_of(where: Callable[[int], TrajectoryFacets]) -> list[Callable[[Database, int], object]]:
+        return [
+            lambda database, place: trajectory_list.list_snippets(database, where(place), limit=PAGE_SIZE),
+            lambda database, place: trajectory_list.count_trajectories(database, where(place)),
+            lambda database, place: trajectory_list.count_facets(database, where(place)),
+        ]
+
+    every_curve = [lambda database, _: metrics.metric_series(database, LARGE_RUN, curves.KEYS, MAX_POINTS)]
+    return [
+        View("runs", "runs", {}, [lambda database, _: runs.list_runs(database, RunFilter(), limit=100)], _TABLE),
+        View("run_all_charts", "run", _RUN, every_curve, _CHART),
+        View(
+            "facets_page",
+            "trajectories",
+            _RUN | {"facets": "true"},
+            list_of(lambda _: TrajectoryFacets(LARGE_RUN)),
+            _TABLE,
+        ),
+        View("narrowed_page", "trajectories", _RUN | narrowed, list_of(lambda _: entropy), _TABLE),
+        View(
+            "search", "trajectories", _RUN | {"words": "circle"}, list_of(searched)[:2], _TABLE, {"words": COMMON_WORDS}
+        ),
+        View(
+            "open",
+            "trajectories",
+            _RUN | {"trajectory": str(trajectory_id)},
+            [lambda database, _: trajectories.get_trajectory(database, LARGE_RUN, trajectory_id)],
+            '[data-testid="stTab"]',
+        ),
+        View(
+            "replay_buffer",
+            "replay_buffer",
+            _RUN,
+            [lambda database, _: buffer.bucket_grid(database, LARGE_RUN)],
+            _CHART,
+        ),
+    ]
+
+
+def main() -> None:
+    """Make or open the database, measure, and print the figures."""
+    options = _options()
+    with tempfile.TemporaryDirectory(prefix="pages-") as folder:
+        runs_root, database_url = options.runs_root or Path(folder) / "runs", options.database_url
+        figures: dict[str, Figure] = {}
+        if options.runs_root is None:
+            figures |= _build(runs_root, database_url, SHORT if options.short else FULL)
+        measured = views(_some_trajectory(runs_root, database_url))
+        figures |= _measure(runs_root, database_url, measured, options.repeats)
+        targets = dict(TARGETS)
+        if page_browser.find_browser() and not options.no_browser:
+            figures |= _visit(runs_root, database_url, measured, min(options.repeats, MAX_VISITS))
+            figures |= _refresh(runs_root, Path(folder) / "live")
+            targets |= BROWSER_TARGETS
+        else:
+            print("No browser: neither bytes nor time to paint.")
+    report("pages", figures, targets)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Time the pages on a large database.")
+    parser.add_argument("--short", action="store_true", help="a small database")
+    parser.add_argument("--repeats", type=int, default=7, help="runs of each view")
+    parser.add_argument("--runs-root", type=Path, help="a runs root that `exgrpo seed-demo` was used on")
+    parser.add_argument("--database-url", help="its database; by default SQLite in the runs root")
+    parser.add_argument("--no-browser", action="store_true", help="leave out what needs Chromium")
+    return parser.parse_args()
+
+
+def _build(runs_root: Path, database_url: str | None, size: SyntheticSize) -> dict[str, Figure]:
+    """Fill the database and return how long that took, the training of the recorded run left out."""
+    print(f"{size.num_runs:,} runs of {size.num_steps:,} steps, about {size.num_trajectories:,} trajectories")
+    run_id = recorded_run(runs_root, database_url, print)
+    began_at = time.perf_counter()
+    seed_demo(runs_root, database_url, size, run_id, lambda _said: None)
+    seconds = time.perf_counter() - began_at
+    print(f"made in {seconds:.0f} s")
+    return {"build_seconds": seconds}
+
+
+def _some_trajectory(runs_root: Path, database_url: str | None) -> int:
+    database = open_database(database_url, runs_root)
+    newest = trajectory_list.list_snippets(database, TrajectoryFacets(LARGE_RUN), limit=PAGE_SIZE)
+    database.close()
+    return newest[-1].trajectory_id
+
+
+def _measure(runs_root: Path, database_url: str | None, measured: Sequence[View], repeats: int) -> dict[str, Figure]:
+    """Print and return the database part and the server time of every view."""
+    settings.configure(settings.AppSettings(runs_root, database_url))
+    database = open_database(database_url, runs_root)
+    figures: dict[str, Figure] = {"database": database.engine.dialect.name}
+    print(f"{figures['database']}; {repeats} repeats, in ms: median and maximum by the clock, median of computing")
+    for view in measured:
+        watch = Stopwatch()
+        for place in range(repeats):
+            with watch.lap():
+                for query in view.queries:
+                    query(database, place)
+        figures |= watch.figures(f"{view.name}_database_ms")
+        watch = page_scripts.time_script(view.page, view.query, view.changes, repeats)
+        figures |= watch.figures(f"{view.name}_server_ms")
+    slowest = max((_time_chart(database, chart, repeats) for chart in CHARTS), key=lambda watch: median(watch.clock_ms))
+    figures |= slowest.figures("chart_server_ms")
+    database.close()
+    return figures
+
+
+def _time_chart(database: Database, chart: curves.Chart, repeats: int) -> Stopwatch:
+    """Return the times of one chart: its series read and thinned out, its figure made and written as it is sent."""
+    watch = Stopwatch()
+    for _ in range(repeats):
+        with watch.lap():
+            keys = [curve.key for curve in chart.curves]
+            figure = curves.figure_of(chart, metrics.metric_series(database, LARGE_RUN, keys, MAX_POINTS))
+            if figure is not None:
+                figure.to_json()
+    return watch
+
+
+def _visit(runs_root: Path, database_url: str | None, measured: Sequence[View], repeats: int) -> dict[str, Figure]:
+    """Print and return when a browser shows each view, and the most that one of them sends when it is opened."""
+    figures: dict[str, Figure] = {}
+    largest = 0
+    with page_browser.served(runs_root, database_url) as link, page_browser.visits(link) as browser:
+        for view in measured:
+            found = [browser.visit(_address(view), view.content) for _ in range(repeats)]
+            painted, sent = median(painted_ms for painted_ms, _ in found), max(size for _, size in found)
+            print(f"{view.name:<16} painted after {painted:8.0f} ms, {sent / 1000:8.1f} kB by web socket")
+            figures[f"{view.name}_paint_ms"] = painted
+            largest = max(largest, sent)
+    return figures | {"largest_script_kb": largest / 1000}
+
+
+def _address(view: View) -> str:
+    return f"{'' if view.page == 'runs' else view.page}?{urlencode(view.query)}"
+
+
+def _refresh(runs_root: Path, live_root: Path) -> dict[str, Figure]:
+    """Print and return the kB that the runs list sends for a refresh while fifty runs go on."""
+    recorded = next(path for path in runs_root.iterdir() if (path / "spec.json").is_file())
+    shutil.copytree(recorded, live_root / recorded.name)
+    seed_demo(live_root, None, REFRESHED, recorded.name, lambda _said: None)
+    database = open_database(None, live_root)
+    for number in range(1, REFRESHED.num_runs + 1):
+        ingest.set_status(database, f"synthetic-{number:05d}", "running")
+    table = models.runs
+
+    def go_on() -> None:
+        values = {"step": table.c.step + 1, "last_event_at": datetime.now(UTC)}
+        database.write(lambda connection: connection.execute(update(table).values(values)))
+
+    with page_browser.served(live_root, None) as link, page_browser.visits(link) as browser:
+        sizes = browser.watch("", _TABLE, WATCH_SECONDS, go_on)
+    database.close()
+    print(f"refresh with 50 live runs: {median(sizes) / 1000:.1f} kB, at most {max(sizes) / 1000:.1f} kB")
+    return {"refresh_50_runs_kb": median(sizes) / 1000, "refresh_50_runs_kb_max": max(sizes) / 1000}
+
+
+if __name__ == "__main__":
+    main()
