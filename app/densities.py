@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 NUM_PLACES = 120
 _FINE = 8
-_SHOWN_PERCENT = 99.5
+_SHOWN_PERCENT = 98.0
 _LEAST_WIDTH = 1e-9
 MIN_SAMPLES = 5
 """Fewer say nothing of a density."""
@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 def densities(samples: Mapping[str, Sequence[float]]) -> tuple[Floats, dict[str, Floats]]:
     """Return a grid and a Gaussian kernel density on it for each sample of at least `MIN_SAMPLES` finite numbers.
 
-    The kernel's width is Silverman's rule of thumb, taken of each sample. The grid ends where all but 0.5% lie below.
+    The kernel's width is Silverman's rule of thumb, taken of each sample. The grid ends above 98% of each.
     """
     found = {name: _finite(values) for name, values in samples.items()}
     found = {name: values for name, values in found.items() if values.size >= MIN_SAMPLES}

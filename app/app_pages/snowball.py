@@ -21,6 +21,8 @@ from db.rows import RunRow
 VIEWS = ["Code and entropy", "Over steps", "Cases", "Code rules", "Saved cases"]
 REFRESH_SECONDS = 5
 CASES_PAGE_SIZE = 5
+STEPS_A_MEAN = 12
+"""A run's steps, of which one part is averaged over until the reader says otherwise."""
 
 
 def _code(row: RunRow, judge: str | None) -> None:
@@ -47,17 +49,21 @@ def _code(row: RunRow, judge: str | None) -> None:
 
 
 def _over_steps(row: RunRow, judge: str | None) -> None:
+    window = st.number_input(
+        "Mean over steps", 1, 1000, max(1, row.step // STEPS_A_MEAN), key="window", bind="query-params", width=180,
+        help="Few trajectories are replayed in a step; each point is the mean of this many steps up to it",
+    )  # fmt: skip
     left, right = st.columns(2, gap="small")
     with left:
         figures.show_card(
             "Share with code", "of trajectories",
-            thought_charts.shares(thoughts.code_shares(row.run_id)), "code-shares",
+            thought_charts.shares(thoughts.code_shares(row.run_id), window), "code-shares",
             "Share of trajectories with code in rollouts, successes, replay buffer and replays over steps",
         )  # fmt: skip
     with right:
         figures.show_card(
             "Share of chains that are not valid", "of those with a verdict",
-            thought_charts.shares(thoughts.invalid_shares(row.run_id, judge)), "invalid-shares",
+            thought_charts.shares(thoughts.invalid_shares(row.run_id, judge), window), "invalid-shares",
             "Share of invalid chains of thought in rollouts, successes, replay buffer and replays over steps",
         )  # fmt: skip
 

@@ -21,7 +21,8 @@ def show() -> None:
     cases = thoughts.saved_cases(name)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         runs = len({case.run_id for case in cases})
-        st.caption(f"{len(cases):,} cases of {runs:,} run{'s' if runs != 1 else ''}", width="content")
+        said = f"{len(cases):,} case{_s(len(cases))} of {runs:,} run{_s(runs)}"
+        st.caption(said, width="content")
         st.space("stretch")
         _downloads(name, cases)
     case_view.show_all(cases, {case.saved: (name,) for case in cases}, "saved")
@@ -57,3 +58,7 @@ def _downloads(name: str, cases: Sequence[SnowballCase]) -> None:
             icon=":material/download:",
             key=f"cases-{ending}",
         )
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"

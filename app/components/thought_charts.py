@@ -113,8 +113,8 @@ def mean_signals(lines: Sequence[ValidityLine], name: str) -> go.Figure | None:
     return figure
 
 
-def shares(lines: Sequence[ShareLine]) -> go.Figure | None:
-    """Return the shares of rollouts, successes, buffer and replays over steps."""
+def shares(lines: Sequence[ShareLine], window: int = 1) -> go.Figure | None:
+    """Return the shares of rollouts, successes, buffer and replays over steps, each the mean of the last `window`."""
     colours = theme.palette()
     curves: Mapping[str, tuple[str, str, str]] = {
         "rollouts": ("fresh rollouts", colours.fresh, "solid"),
@@ -124,7 +124,9 @@ def shares(lines: Sequence[ShareLine]) -> go.Figure | None:
     }
     figure = figures.new_figure(height=300)
     for field, (name, colour, dash) in curves.items():
-        points = [(line.step, value) for line in lines if (value := getattr(line, field)) is not None]
+        points = _running_mean(
+            [(line.step, value) for line in lines if (value := getattr(line, field)) is not None], window
+        )
         if points:
             figure.add_trace(
                 go.Scatter(
@@ -140,6 +142,18 @@ def shares(lines: Sequence[ShareLine]) -> go.Figure | None:
     figure.update_layout(showlegend=True)
     figure.update_yaxes(tickformat=".0%")
     return figure
+
+
+def _running_mean(points: Sequence[tuple[int, float]], window: int) -> list[tuple[int, float]]:
+    """Return the mean of each value and those of the steps up to `window` - 1 before it."""
+    found, start, total = [], 0, 0.0
+    for place, (step, value) in enumerate(points):
+        total += value
+        while points[start][0] <= step - window:
+            total -= points[start][1]
+            start += 1
+        found.append((step, total / (place - start + 1)))
+    return found
 
 
 def _densities(samples: Mapping[str, Sequence[float]], groups: Sequence[Group], title: str) -> go.Figure | None:

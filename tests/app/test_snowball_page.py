@@ -91,7 +91,7 @@ def test_a_marked_case_is_kept_in_its_set_and_comes_back_after_a_rebuild(open_pa
     database.close()
     assert (case.run_id, case.low.is_valid, case.high.is_valid) == (judged.JUDGED, True, False)
     shown = open_page("snowball", run=judged.JUDGED, view="Saved cases")
-    assert has_text(shown, "1 cases of 1 run")
+    assert has_text(shown, "1 case of 1 run")
     assert {own.label for own in shown.get("download_button")} == {"Markdown", "JSON"}
 
 
