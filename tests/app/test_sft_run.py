@@ -53,3 +53,18 @@ def test_list_of_runs_names_the_method(open_page):
     page = open_page("runs")
     assert not page.exception
     assert "SFT" in str(page.dataframe[0].value.to_dict())
+
+
+@pytest.mark.parametrize("preset", ["chains-sft", "paper-sft"])
+def test_form_starts_from_a_preset_of_fine_tuning_and_keeps_it_one(open_page, preset):
+    page = open_page("new_run", preset=preset)
+    assert not page.exception
+    assert any("Ready to launch" in own.value for own in page.markdown)
+    assert "response_column: target" in "".join(own.value for own in page.code)
+
+
+@pytest.mark.usefixtures("tuned")
+def test_form_starts_from_an_earlier_fine_tuned_run(open_page):
+    page = open_page("new_run", **{"from": RUN_ID})
+    assert not page.exception
+    assert "response_column: target" in "".join(own.value for own in page.code)
