@@ -15,8 +15,12 @@ def submit_judge(runs_root: Path, spec: JudgeSpec) -> str:
         SpecError: The file is missing, the run is no training run, or the oracle is asked about other than chains.
         RunDirectoryError: There is no such run.
     """
-    if spec.judged.file is not None and not spec.judged.file.is_file():
-        raise SpecError(f"judged.file: {spec.judged.file} is not there; give a file of JSON lines.")
+    if spec.judged.file is not None:
+        if not spec.judged.file.is_file():
+            raise SpecError(f"judged.file: {spec.judged.file} is not there; give a file of JSON lines.")
+        # The worker runs in another folder.
+        judged = spec.judged.model_copy(update={"file": spec.judged.file.resolve()})
+        spec = spec.model_copy(update={"judged": judged})
     if spec.judged.run_id is not None:
         trained = RunDirectory.open(runs_root, spec.judged.run_id).spec()
         if spec.judge == "oracle" and trained.data.source != CHAINS_SOURCE:

@@ -29,3 +29,10 @@ def test_what_is_not_there_or_no_training_run_is_refused_before_anything_is_queu
     with pytest.raises(SpecError, match="expected train, got judge"):
         submit_judge(tmp_path, oracle_spec())
     assert len(list(tmp_path.glob("*/run.json"))) == 1
+
+
+def test_a_file_is_named_as_seen_from_the_folder_of_whoever_asks(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "labelled.jsonl").write_text("{}\n")
+    job_id = submit_judge(tmp_path, server_spec("http://127.0.0.1:1/v1", judged={"file": "labelled.jsonl"}))
+    assert RunDirectory.open(tmp_path, job_id).job_spec().judged.file == tmp_path / "labelled.jsonl"
