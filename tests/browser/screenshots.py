@@ -1,4 +1,8 @@
-"""Takes the pictures of docs/images from a running workbench: `python -m tests.browser.screenshots LINK RUN_ID`."""
+"""Takes pictures of every page: `python -m tests.browser.screenshots LINK RUN OTHER_RUN FOLDER [NAME ...]`.
+
+LINK is what `exgrpo up` prints, RUN the id of a finished replaying run, OTHER_RUN of one to compare it with. Each page
+is taken in both themes and both sizes; the names of pages choose some of them.
+"""
 
 import sys
 from pathlib import Path
@@ -8,43 +12,58 @@ from playwright.sync_api import Browser, sync_playwright
 
 from tests.browser.conftest import FLAGS, find_browser
 
-IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 SIZES = {1440: 1000, 1024: 800}
-SETTLE_MILLISECONDS = 12_000
+THEMES = ("light", "dark")
+SETTLE_MILLISECONDS = 8_000
 
 
-def pages(run_id: str) -> dict[str, str]:
+def pages(run: str, other: str) -> dict[str, str]:
     """Return the address of each picture's page."""
     return {
         "runs": "/",
         "new-run": "/new_run?section=Algorithm",
-        "run": f"/run?run={run_id}",
-        "run-buffer": f"/run?run={run_id}&view=Replay+buffer",
+        "run": f"/run?run={run}",
+        "run-buffer": f"/run?run={run}&view=Replay+buffer",
+        "compare": f"/compare?runs={run},{other}",
+        "replay-buffer": f"/replay_buffer?run={run}&view=Flow",
+        "trajectories": f"/trajectories?run={run}",
+        "trajectory": f"/trajectories?run={run}&trajectory=100&part=Tokens",
+        "selection-audit": f"/selection_audit?run={run}",
+        "snowball": f"/snowball?run={run}",
+        "snowball-cases": f"/snowball?run={run}&view=Cases",
+        "entropy-and-judge": f"/entropy_and_judge?run={run}",
+        "judges": f"/entropy_and_judge?run={run}&view=Judges",
+        "benchmarks": "/benchmarks",
+        "studies": "/studies?study=ablations",
+        "studies-paper": "/studies?study=ablations&view=Beside+the+paper",
+        "system": "/system",
     }
 
 
-def take(browser: Browser, link: str, run_id: str, width: int, scheme: str) -> None:
-    """Take every page in one size and theme."""
+def take(browser: Browser, link: str, addresses: dict[str, str], folder: Path, width: int, theme: str) -> None:
+    """Take pages in one size and theme; what a browser's console says of errors is printed."""
     parts = urlsplit(link)
-    context = browser.new_context(viewport={"width": width, "height": SIZES[width]}, color_scheme=scheme)
+    context = browser.new_context(viewport={"width": width, "height": SIZES[width]}, color_scheme=theme)
     page = context.new_page()
+    page.on("console", lambda message: message.type == "error" and print(f"{page.url}: {message.text}"))  # noqa: T201
     page.goto(link)
     page.wait_for_timeout(1000)
-    for name, address in pages(run_id).items():
+    for name, address in addresses.items():
         page.goto(f"{parts.scheme}://{parts.netloc}{address}")
         page.wait_for_timeout(SETTLE_MILLISECONDS)
-        page.screenshot(path=IMAGES / f"{name}-{scheme}-{width}.png")
+        page.screenshot(path=folder / f"{name}-{theme}-{width}.png")
     context.close()
 
 
-def main(link: str, run_id: str) -> None:
-    """Take all pictures."""
-    IMAGES.mkdir(parents=True, exist_ok=True)
+def main(link: str, run: str, other: str, folder: str, *names: str) -> None:
+    """Take all pictures, or those of some pages."""
+    addresses = {name: address for name, address in pages(run, other).items() if not names or name in names}
+    Path(folder).mkdir(parents=True, exist_ok=True)
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=find_browser(), args=FLAGS)
         for width in SIZES:
-            for scheme in ("light", "dark"):
-                take(browser, link, run_id, width, scheme)
+            for theme in THEMES:
+                take(browser, link, addresses, Path(folder), width, theme)
         browser.close()
 
 
