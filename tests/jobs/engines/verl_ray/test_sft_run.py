@@ -14,7 +14,7 @@ from jobs.spool_reader import SpoolReader
 from jobs.tasks.chains.tokenizer import make_tokenizer
 from jobs.training.checkpoint import checkpoint_path, find_fault, list_checkpoints
 from jobs.training.imitation import make_small_policy
-from tests.jobs.engines.verl_ray.runs import steps_of, work
+from tests.jobs.engines.verl_ray.runs import steps_of, work, work_until
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -89,6 +89,19 @@ def test_run_that_lost_its_last_checkpoint_goes_on_from_the_one_before_to_the_sa
     _, expected = weights(tuned, 6)
     _, found = weights(run, 6)
     assert all(torch.allclose(tensor, expected[name], atol=1e-6) for name, tensor in found.items())
+
+
+def test_stop_ends_every_process_and_leaves_a_whole_checkpoint_to_go_on_from(tmp_path, model):
+    run = new_run(tmp_path, model, num_steps=3000, checkpoint_interval=4)
+    assert work_until(run, 6) == "stopped"
+    newest = list_checkpoints(run.checkpoints_path)[0]
+    assert find_fault(newest) is None
+    assert int(newest.name.removeprefix("step-")) % 4 == 0
+
+
+def test_failure_of_the_trainer_is_told(tmp_path, model):
+    run = new_run(tmp_path, model, verl={"gpus_per_node": 1, "overrides": ["model.path=/nowhere"]})
+    assert work(run) == "failed: verl's SFT trainer ended with exit code 1; log.txt says why."
 
 
 def test_steps_and_checkpoints_are_recorded_as_of_any_run(tuned):
