@@ -83,11 +83,16 @@ def _buffer(row: RunRow) -> None:
 def _results(row: RunRow) -> None:
     if row.kind == "eval":
         evaluation_results.show(job_results.evaluation_scores(row.run_id))
+        st.page_link(
+            "app_pages/benchmarks.py", label="Compare these scores under Benchmarks", icon=":material/leaderboard:"
+        )
         return
     judged = queries.run_spec(row.run_id).get("judged", {})
     judge_results.show(job_results.judge_results(row.run_id), job_results.unjudged_reasons(row.run_id))
     if judged.get("run_id"):
         address = {"run": str(judged["run_id"])}
+        label = "See verdicts beside entropies under Entropy and judge"
+        st.page_link("app_pages/entropy_and_judge.py", label=label, icon=":material/gavel:", query_params=address)
         st.page_link("app_pages/run.py", label="Open the run that was judged", query_params=address)
 
 
@@ -116,8 +121,9 @@ def _branch(row: RunRow) -> None:
 
 
 def _notes(row: RunRow) -> None:
-    run_marks.show_tags([queries.get_run(row.run_id) or row], "run")
-    run_marks.show_notes(row, queries.list_notes(row.run_id))
+    with st.container(horizontal=True, gap="small", width="content", wrap=False):
+        run_marks.show_tags([queries.get_run(row.run_id) or row], "run")
+        run_marks.show_notes(row, queries.list_notes(row.run_id))
 
 
 def _views(row: RunRow) -> dict[str, Callable[[RunRow], None]]:

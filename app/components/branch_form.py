@@ -12,11 +12,11 @@ from db.rows import CheckpointRow, RunRow
 def show(row: RunRow, checkpoints: Sequence[CheckpointRow]) -> str | None:
     """Show what a branch needs behind one button; return the id of the new run when it is queued."""
     with st.popover(
-        "Branch from step",
+        "Branch",
         icon=":material/call_split:",
         disabled=not checkpoints,
         key=f"branch-{row.run_id}",
-        help=None if checkpoints else "There is no checkpoint yet",
+        help="Start a new run from a checkpoint of this one" if checkpoints else "There is no checkpoint yet",
     ):
         if not checkpoints:
             return None

@@ -25,7 +25,7 @@ _LAST = {
 }
 _INTERVAL_FACTOR = 1.96
 _SCORE, _HALF = held_out_score(), "± 95 %"
-_PERCENTS = (BATCH_PASS_RATE, _SCORE, _HALF, "Gain")
+_PERCENTS = (BATCH_PASS_RATE, _SCORE, _HALF)
 
 
 def show_differences(names: Mapping[str, str], specs: Mapping[str, Mapping[str, object]]) -> None:
@@ -66,6 +66,7 @@ def show_results(shown: Sequence[Group], runs: Mapping[str, RunRow], is_by_group
         alt="Newest scores and figures of every run",
         column_config={
             **percent,
+            "Gain": st.column_config.NumberColumn(format="%+.1f points", help="Since the first evaluation"),
             "Entropy": st.column_config.NumberColumn(format="%.3f", help="Nats a token"),
             "Mean tokens": st.column_config.NumberColumn(format="%.1f"),
             "Buffer": st.column_config.NumberColumn(format="%.4g", help="Questions in the replay buffer"),

@@ -7,7 +7,7 @@ import streamlit as st
 from app import commands, theme
 from app.commands import DataError, DataPreview, TrainSpec
 from app.components import figures, notice
-from app.formats import inert
+from app.formats import inert, literal
 
 _SECONDS = 60
 
@@ -45,9 +45,8 @@ def _show(found: DataPreview, max_prompt_tokens: int) -> None:
     if found.notice:
         st.caption(found.notice)
     for place, own in enumerate(found.shown, start=1):
-        st.caption(f"Question {place}: answer below, graded as {own.graded_as}")
+        st.caption(f"Question {place} · gold answer {literal(own.answer)} · graded as {own.graded_as}")
         st.code(inert(own.prompt), language=None, wrap_lines=True)
-        st.text(inert(f"Answer: {own.answer}"))
 
 
 def histogram(found: DataPreview, max_prompt_tokens: int) -> go.Figure:

@@ -8,17 +8,25 @@ from app.components import notice
 from app.formats import literal
 
 ADDRESS = "draft"
+_TROUBLE = "draft-trouble"
 
 
 def show_save(content: dict[str, object]) -> None:
-    """Show the button that keeps the form under the run's name; the address names the draft from then on."""
-    if not st.button("Save as draft", icon=":material/save:", width="stretch", key="save-draft"):
-        return
+    """Show the button that keeps the form under the run's name."""
+    st.button(
+        "Save as draft", icon=":material/save:", width="stretch", key="save-draft", on_click=_save, args=(content,)
+    )
+    trouble = st.session_state.pop(_TROUBLE, None)
+    if trouble:
+        notice.show("error", "Not saved", trouble)
+
+
+def _save(content: dict[str, object]) -> None:
     name = str(content.get("name", ""))
     try:
         commands.save_draft(name, content)
     except SpecError as error:
-        notice.show("error", "Not saved", str(error))
+        st.session_state[_TROUBLE] = str(error)
     else:
         st.toast(f"Saved as {literal(name)}", icon=":material/check:")
 

@@ -22,7 +22,7 @@ def queue_sentence(num_runs: Mapping[str, int]) -> str:
     under_way = sum(num_runs.get(state, 0) for state in ("starting", "running", "stopping"))
     waiting = num_runs.get("queued", 0)
     if not waiting:
-        return f"{under_way:,} under way, none waits"
+        return f"{under_way:,} under way, nothing in the queue"
     queued = list_runs(RunFilter(statuses=("queued",)))
     return f"{under_way:,} under way, {waiting:,} in the queue, next: {literal(queued[-1].name)}"
 

@@ -63,5 +63,5 @@ def show_versions(versions: Mapping[str, str | None]) -> None:
     rows = pd.DataFrame(
         {"Package": list(versions), "Version": [version or "not installed" for version in versions.values()]}
     )
-    st.dataframe(rows, hide_index=True, key="versions", alt="Versions of packages")
+    st.dataframe(rows, hide_index=True, key="versions", height="content", alt="Versions of packages")
     exports.show(rows, "versions")

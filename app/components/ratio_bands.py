@@ -15,7 +15,7 @@ def show(ratios: Mapping[int, Sequence[float]], key: str) -> None:
     """Show the median and two bands of the trajectories' mean ratios over the steps."""
     figures.show_card(
         "Importance ratios by trajectory",
-        "mean π now / π then of each replayed trajectory, logarithmic",
+        "mean π now / π then, logarithmic",
         bands(ratios),
         key,
         "Median, middle half and range of replayed trajectories' mean importance ratios over steps",
@@ -49,7 +49,7 @@ def bands(ratios: Mapping[int, Sequence[float]]) -> go.Figure | None:
             hovertemplate="%{y:.4~g}",
         )
     )
-    figure.update_yaxes(type="log", rangemode="normal", dtick=1)
+    figure.update_yaxes(type="log", rangemode="normal")
     return figure
 
 

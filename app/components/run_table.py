@@ -86,10 +86,10 @@ def _columns() -> dict[str, object]:
             options=[name for name, _, _ in states],
             color=[STATE_COLOURS[colour] for _, colour, _ in states],
         ),
-        "Run": config.TextColumn(width=164, help="Click a row to open the run"),
+        "Run": config.TextColumn(width=200, help="Click a row to open the run"),
         "Method": config.TextColumn(width=86),
         "Progress": config.ProgressColumn(width=104, min_value=0, max_value=100, format="%.0f %%"),
-        "Time left": config.TextColumn(width=80),
+        "Time left": config.TextColumn(width=74),
         BATCH_PASS_RATE: config.NumberColumn(
             width=98, format="%.1f %%", help="Share of the last batch's fresh rollouts that are correct"
         ),
@@ -98,11 +98,11 @@ def _columns() -> dict[str, object]:
             width=110, format="%.1f %%", help="Newest mean correctness on questions that are not trained on"
         ),
         "Health": config.MultiselectColumn(
-            width=112,
+            width=104,
             options=[name for name, _, _ in health],
             color=[STATE_COLOURS[colour] for _, colour, _ in health],
         ),
-        "Tags": config.ListColumn(width=96),
+        "Tags": config.ListColumn(width=84),
         "Created": config.TextColumn(width=88),
         "Model": config.TextColumn(width=96),
         "Engine": config.TextColumn(width=86),

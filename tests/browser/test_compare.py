@@ -1,0 +1,86 @@
+import csv
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+HEADER, ROW = 38, 38
+
+
+def tick(page, *rows):
+    """Tick rows of the list of runs by their place."""
+    table = page.get_by_test_id("stDataFrame").first
+    table.wait_for()
+    page.wait_for_timeout(3000)
+    for row in rows:
+        table.click(position={"x": 16, "y": HEADER + ROW * row + ROW // 2})
+        page.wait_for_timeout(800)
+
+
+def download(page, label):
+    with page.expect_download() as started:
+        page.get_by_role("button", name=label, exact=True).click()
+    return Path(started.value.path()).read_text(encoding="utf-8"), started.value.suggested_filename
+
+
+def test_two_ticked_runs_are_compared_a_pasted_link_shows_the_same_and_back_leads_to_the_list(open_page):
+    watched = open_page("/?q=whole")
+    page = watched.page
+    tick(page, 0, 1)
+    page.get_by_role("link", name="Compare 2 runs").click()
+    page.wait_for_url(re.compile(r"/compare\?.*runs="))
+    page.locator(".js-plotly-plot").nth(7).wait_for()
+    page.get_by_role("radio", name="Fresh rollouts").click()
+    page.wait_for_url(re.compile("x=Fresh"))
+    page.get_by_text("fresh rollouts").first.wait_for()
+    pasted = page.url
+    again = open_page(pasted[pasted.index("/compare") :])
+    again.page.locator(".js-plotly-plot").nth(7).wait_for()
+    legends = [own.get_by_test_id("stHtml").filter(has_text="whole").inner_text() for own in (page, again.page)]
+    assert legends[0] == legends[1]
+    assert legends[0].count("whole") == 2
+    assert again.page.url == pasted
+    page.go_back()
+    page.go_back()
+    page.get_by_role("heading", name="Runs", exact=True).wait_for()
+    assert watched.troubles == []
+    assert again.troubles == []
+
+
+def test_table_and_figure_are_downloaded(open_page):
+    watched = open_page("/compare?runs=run-finished,run-on-policy")
+    page = watched.page
+    page.locator(".js-plotly-plot").nth(7).wait_for()
+    page.get_by_text("Settings that differ").wait_for()
+    page.locator(".st-key-export-comparison button").first.click()
+    text, name = download(page, "CSV")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert name == "comparison.csv"
+    assert [row["Run"] for row in rows] == ["exgrpo whole", "on-policy whole"]
+    assert "\\toprule" in download(page, "LaTeX")[0]
+    page.keyboard.press("Escape")
+    page.locator("[class*='st-key-export-compare-policy-entropy'] button").first.click()
+    text, name = download(page, "CSV")
+    assert name == "entropy.csv"
+    assert text.splitlines()[0] == "step,exgrpo whole,on-policy whole"
+    assert len(text.splitlines()) == 31
+    assert watched.troubles == []
+
+
+def test_draft_keeps_the_form_and_the_audit_log_keeps_what_was_done(open_page):
+    watched = open_page("/new_run")
+    page = watched.page
+    page.get_by_role("button", name="Save as draft").wait_for()
+    page.wait_for_timeout(1500)
+    page.get_by_role("button", name="Save as draft").click()
+    page.get_by_text("Saved as chains ExGRPO").wait_for()
+    page.get_by_role("button", name=re.compile("^.*Drafts")).click()
+    page.get_by_role("button", name="chains ExGRPO").click()
+    page.wait_for_url(re.compile("draft=chains"))
+    page.get_by_text("Starts from the values of a draft").wait_for()
+    page.goto(re.sub(r"/new_run.*", "/system?view=Audit+log", page.url))
+    page.get_by_test_id("stDataFrame").first.wait_for()
+    assert watched.troubles == []
