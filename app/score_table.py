@@ -17,16 +17,19 @@ from app.published import (
 )
 from db.score_rows import BenchmarkScoreRow, ScoredRuns
 
-IN_DISTRIBUTION, OUT_OF_DISTRIBUTION = AVERAGES
-"""Names of the two averages, each of which ends its block of columns."""
 BLOCKS = {
     name: (*(BENCHMARK_COLUMNS[benchmark] for benchmark in benchmarks), name) for name, benchmarks in AVERAGES.items()
 }
+"""Columns of each average, which ends its block."""
 COLUMNS = tuple(column for block in BLOCKS.values() for column in block)
 """Columns as the paper's main table has them."""
 OWN_MODELS = "Other models"
 _PROTOCOL_SAMPLING = {"temperature": 0.6, "top_p": 1.0, "max_response_tokens": 8192}
 _SETTING_PARTS = ("template", "grader_version", *_PROTOCOL_SAMPLING)
+Target = tuple[str, str | None, int | None]
+"""What was scored: a model, the run it is a checkpoint of, and its step there."""
+Setting = tuple[object, ...]
+"""The values of `_SETTING_PARTS`."""
 _PART_NAMES = {
     "data_hash": "questions",
     "template": "template",
@@ -75,19 +78,25 @@ class Line:
 
 
 def own_lines(rows: Sequence[BenchmarkScoreRow]) -> list[Line]:
-    """Return one line a model and setting, newest first within its backbone; of a benchmark the newest score counts.
+    """Return one line a model and setting, newest first within its backbone.
 
-    A setting is all that a comparability key holds but the data and the number of samples, which benchmarks differ in.
+    Of a benchmark the newest score by the paper's protocol counts, else the newest. A setting is all that a
+    comparability key holds but the data and the number of samples, which benchmarks differ in.
     """
-    found: dict[tuple[object, ...], list[BenchmarkScoreRow]] = {}
-    for row in rows:
+    known = [row for row in rows if row.benchmark in BENCHMARK_COLUMNS]
+    found: dict[Target, dict[Setting, list[BenchmarkScoreRow]]] = {}
+    for row in known:
         setting = tuple(row.comparability.get(part) for part in _SETTING_PARTS)
-        found.setdefault((row.model, row.source_run_id, row.source_step, *setting), []).append(row)
+        target = (row.model, row.source_run_id, row.source_step)
+        found.setdefault(target, {}).setdefault(setting, []).append(row)
     newest: dict[str, BenchmarkScoreRow] = {}
-    for row in sorted(rows, key=lambda row: bool(_off_protocol(row))):
+    for row in sorted(known, key=lambda row: bool(_off_protocol(row))):
         newest.setdefault(row.benchmark, row)
-    targets = [key[:3] for key in found]
-    lines = [_own_line(own, newest, targets.count(key[:3]) > 1) for key, own in found.items()]
+    lines = [
+        _own_line(own, newest, _told_apart(setting, settings))
+        for settings in found.values()
+        for setting, own in settings.items()
+    ]
     order = list(dict.fromkeys(line.group for line in lines))
     return sorted(lines, key=lambda line: order.index(line.group))
 
@@ -155,13 +164,18 @@ def part_names(parts: Iterable[str]) -> str:
     return ", ".join(_PART_NAMES.get(part, part) for part in parts)
 
 
-def _own_line(rows: Sequence[BenchmarkScoreRow], newest: Mapping[str, BenchmarkScoreRow], names_setting: bool) -> Line:
+def _told_apart(setting: Setting, settings: Iterable[Setting]) -> str:
+    """Return what tells a setting from the others of the same model, nothing where there is one only."""
+    values = zip(_SETTING_PARTS, setting, zip(*settings, strict=True), strict=True)
+    said = [f"{_PART_NAMES[part]} {own}" for part, own, all_values in values if len({*all_values}) > 1]
+    return f" ({', '.join(said)})" if said else ""
+
+
+def _own_line(rows: Sequence[BenchmarkScoreRow], newest: Mapping[str, BenchmarkScoreRow], setting: str) -> Line:
     counted: dict[str, BenchmarkScoreRow] = {}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: bool(_off_protocol(row))):
         counted.setdefault(row.benchmark, row)
-    scores = {
-        BENCHMARK_COLUMNS[name]: _score(row, newest[name]) for name, row in counted.items() if name in BENCHMARK_COLUMNS
-    }
+    scores = {BENCHMARK_COLUMNS[name]: _score(row, newest[name]) for name, row in counted.items()}
     for average, benchmarks in AVERAGES.items():
         parts = [scores.get(BENCHMARK_COLUMNS[name]) for name in benchmarks]
         whole = [own for own in parts if own is not None]
@@ -171,7 +185,7 @@ def _own_line(rows: Sequence[BenchmarkScoreRow], newest: Mapping[str, BenchmarkS
     return Line(
         key=first.run_id,
         group=first.backbone if first.source_run_id else OWN_MODELS,
-        name=_name(first) + (f" ({_setting(first)})" if names_setting else ""),
+        name=_name(first) + setting,
         scores=scores,
         scored=tuple((name, row.run_id) for name, row in counted.items()),
         evaluations=tuple(dict.fromkeys(row.run_id for row in rows)),
@@ -218,11 +232,6 @@ def _name(row: BenchmarkScoreRow) -> str:
         path = PurePosixPath(row.model)
         return path.name if path.is_absolute() else row.model
     return f"{row.method}: {row.source_name or row.source_run_id}, step {row.source_step or 0:,}".lstrip(": ")
-
-
-def _setting(row: BenchmarkScoreRow) -> str:
-    parts = {part: row.comparability.get(part) for part in ("template", *_PROTOCOL_SAMPLING)}
-    return ", ".join(f"{_PART_NAMES[part]} {value}" for part, value in parts.items())
 
 
 def _columns_of(table: PaperTable) -> dict[str, str]:

@@ -43,13 +43,25 @@ def test_evaluations_of_one_checkpoint_make_one_line_and_the_newest_score_counts
     assert (found.group, found.name, found.evaluations) == ("base", "ExGRPO: mine, step 10", ("new", "old"))
 
 
+def test_newer_score_of_a_slice_does_not_hide_that_of_the_whole():
+    (found,) = own_lines([row("aime24", 0.9, run_id="slice", num_questions=3), row("aime24", 0.1, run_id="whole")])
+    assert found.scored == (("aime24", "whole"),)
+    assert found.scores["AIME24"].protocol == ""
+
+
 def test_other_settings_and_steps_are_lines_of_their_own():
     other = row("aime24", 0.1).comparability | {"temperature": 1.0}
     rows = [row("aime24", 0.5), row("aime24", 0.2, comparability=other), row("aime24", 0.3, source_step=20)]
     names = [found.name for found in own_lines(rows)]
     assert [name[:21] for name in names] == ["ExGRPO: mine, step 10", "ExGRPO: mine, step 10", "ExGRPO: mine, step 20"]
-    assert "temperature 1.0" in names[1]
+    assert names[0].endswith(" (temperature 0.6)")
+    assert names[1].endswith(" (temperature 1.0)")
     assert names[2] == "ExGRPO: mine, step 20"
+
+
+def test_benchmark_that_is_not_declared_is_passed_over():
+    strange = replace(row("aime24", 0.5), benchmark="from_elsewhere")
+    assert own_lines([strange]) == []
 
 
 def test_average_needs_all_of_its_benchmarks_and_carries_their_error():
