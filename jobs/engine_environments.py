@@ -12,6 +12,8 @@ from pathlib import Path
 PROJECT_ROOT = Path(__file__).resolve().parents[1]
 VERL_PYTHON_VARIABLE = "EXGRPO_VERL_PYTHON"
 VERL_ENVIRONMENT = ".venv-verl"
+VERL_LOOPS = frozenset({"verl", "verl sft"})
+"""Loops that only verl's environment can run, as `job_specs.loop_name` names them."""
 VERL_PACKAGES = ("torch", "verl", "ray", "vllm", "transformers")
 """What decides whether an environment can run the verl engine."""
 OPTIONAL_PACKAGES = frozenset({"vllm"})
@@ -34,13 +36,13 @@ class EngineEnvironmentError(Exception):
     """An engine's environment is missing or broken; one sentence with the command that makes it."""
 
 
-def engine_python(engine: str) -> str:
-    """Return the interpreter that runs jobs of an engine: this one, but for verl that of verl's environment.
+def engine_python(loop: str) -> str:
+    """Return the interpreter that runs a job's loop: this one, but for verl's loops that of verl's environment.
 
     Raises:
         EngineEnvironmentError: There is no environment for verl.
     """
-    if engine != "verl":
+    if loop not in VERL_LOOPS:
         return sys.executable
     named = os.environ.get(VERL_PYTHON_VARIABLE)
     python = Path(named).absolute() if named else PROJECT_ROOT / VERL_ENVIRONMENT / "bin" / "python"

@@ -10,10 +10,11 @@ from jobs.engine_environments import (
     installed_versions,
     verl_pins,
 )
+from jobs.job_specs import loop_name
 from jobs.launchers import local
 from jobs.launchers.local import LaunchError, LocalLauncher
 from jobs.run_directory import RunDirectory
-from jobs.specs import TrainSpec
+from jobs.specs import TrainSpec, load_preset
 
 
 @pytest.fixture
@@ -34,6 +35,8 @@ def test_jobs_of_other_engines_run_with_this_interpreter(monkeypatch):
 
 def test_verl_has_the_interpreter_that_the_variable_names(other_python):
     assert engine_python("verl") == str(other_python)
+    assert engine_python(loop_name(load_preset("paper-sft").model_copy(update={"engine": "verl"}))) == str(other_python)
+    assert engine_python(loop_name(load_preset("paper-sft"))) == sys.executable
 
 
 def test_verl_has_the_environment_beside_the_project_by_default(tmp_path, monkeypatch):
