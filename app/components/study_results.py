@@ -45,13 +45,13 @@ def beside_table(rows: Sequence[ComparedRow], *, by_column: bool) -> pd.DataFram
     if by_column:
         frame["Column"] = [row.column for row in rows]
         frame["Paper"] = [row.printed for row in rows]
-        frame["Own"] = [published.interval_text(row.own) for row in rows]
+        frame["Own"] = [_text(row.own) for row in rows]
     else:
         gains = [None if row.printed_gain is None else f"{row.printed_gain:+.1f}" for row in rows]
         frame[f"Paper, {rows[0].column}"] = [row.printed for row in rows]
         frame["Paper, difference"] = gains
-        frame["Own"] = [published.interval_text(row.own) for row in rows]
-        frame["Own, difference"] = [published.interval_text(row.difference, is_difference=True) for row in rows]
+        frame["Own"] = [_text(row.own) for row in rows]
+        frame["Own, difference"] = [_text(row.difference, is_difference=True) for row in rows]
         frame["Lowest seed"] = [None if row.own is None else f"{row.own.worst:.1f}" for row in rows]
     frame["Seeds"] = [row.num_seeds for row in rows]
     return pd.DataFrame(frame)
@@ -61,9 +61,7 @@ def own_table(results: StudyResults) -> pd.DataFrame:
     """Return one row a figure and one column a cell, each as mean and half interval."""
     done = [result for result in results.cells if result.seeds]
     names = list(dict.fromkeys(name for result in done for name in result.figures))
-    columns = {
-        result.cell.name: [published.interval_text(result.figures.get(name)) for name in names] for result in done
-    }
+    columns = {result.cell.name: [_text(result.figures.get(name)) for name in names] for result in done}
     return pd.DataFrame({"Figure": names, **columns}) if len(names) > len(done) else _by_cell(results, names)
 
 
@@ -74,7 +72,7 @@ def chart(results: StudyResults) -> go.Figure | None:
     if not rows:
         return None
     colours, shown = theme.palette(), rows[::-1]
-    figure = figures.new_figure(height=max(figures.HEIGHT, _PER_CELL * len(rows) + 50))
+    figure = figures.new_figure(height=_PER_CELL * len(rows) + 70)
     baseline = results.result_of(results.study.baseline)
     if baseline is not None and name in baseline.figures:
         figure.add_vline(x=baseline.figures[name].mean, line={"color": colours.muted, "width": 1, "dash": "dot"})
@@ -106,12 +104,16 @@ def report(results: StudyResults, wanted: Sequence[RunKey]) -> None:
     )  # fmt: skip
 
 
+def _text(own: MeanInterval | None, *, is_difference: bool = False) -> str | None:
+    return None if own is None else published.interval_text(own, is_difference)
+
+
 def _by_cell(results: StudyResults, names: Sequence[str]) -> pd.DataFrame:
     rows = []
     for result in results.cells:
         if result.seeds:
-            values = {name: published.interval_text(result.figures.get(name)) for name in names}
-            difference = published.interval_text(results.difference(result), is_difference=True)
+            values = {name: _text(result.figures.get(name)) for name in names}
+            difference = _text(results.difference(result), is_difference=True)
             rows.append({"Cell": result.cell.name, **values, "Difference": difference, "Seeds": len(result.seeds)})
     return pd.DataFrame(rows)
 
