@@ -32,17 +32,17 @@ def _entropy(row: RunRow, judge: str | None) -> None:
     if not any(line.num_valid or line.num_invalid for line in lines):
         empty_state.show("gavel", "No verdict yet", "Start a judge under **Judges**; on chains the oracle needs none.")
         return
-    unit = "correct answers" if found.stride == 1 else f"every {found.stride}th correct answer"
+    thought_charts.say_part(found)
     cards = (
-        ("Entropy of valid and invalid chains", f"density, {unit}", "entropy-validity",
+        ("Entropy by validity", "density", "entropy-validity",
          thought_charts.entropy_densities(found.points, thought_charts.VALIDITY),
          "Densities of mean token entropy of valid and of invalid chains of thought"),
-        ("Entropy of valid chains by difficulty", f"density, {unit}", "entropy-difficulty",
+        ("Entropy of valid chains", "density", "entropy-difficulty",
          thought_charts.entropy_densities(found.points, thought_charts.VALID_BY_DIFFICULTY),
          "Densities of mean token entropy of valid chains on easy, medium and hard questions"),
-        ("Which signal tells invalid chains", "AUC; 0.5 is none", "signal-auc", thought_charts.signal_strength(lines),
+        ("Signal strength", "AUC, 0.5: none", "signal-auc", thought_charts.signal_strength(lines),
          "Area under the curve of entropy and of perplexity by difficulty of the question"),
-        ("Perplexity of valid and invalid chains", f"density, {unit}", "perplexity-validity",
+        ("Perplexity by validity", "density", "perplexity-validity",
          thought_charts.perplexity_densities(found.points, thought_charts.VALIDITY),
          "Densities of perplexity of valid and of invalid chains of thought"),
         ("Mean entropy", "nats a token", "mean-entropy", thought_charts.mean_signals(lines, "entropy"),
@@ -87,12 +87,9 @@ def _judges(row: RunRow, judge: str | None) -> None:
     st.subheader("Start a judge", anchor=False)
     judge_form.show(row.run_id, has_oracle=judge_choice.has_oracle(row.run_id))
     judge_trust.show_agreement(judging.agreement(row.run_id, judge))
-    left, right = st.columns([3, 2], gap="medium")
     if judge is not None:
-        with left:
-            judge_trust.show_calibration(judge_trust.calibration_of(judge))
-        with right:
-            _issues(judge)
+        judge_trust.show_calibration(judge_trust.calibration_of(judge))
+        _issues(judge)
     judge_jobs.show_prompts(judging.list_judges())
 
 

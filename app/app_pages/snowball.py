@@ -32,17 +32,17 @@ def _code(row: RunRow, judge: str | None) -> None:
         return
     code_table.show(lines, judge_trust.calibration_of(judge))
     found = thoughts.entropy_points(row.run_id, judge)
-    unit = "correct answers" if found.stride == 1 else f"every {found.stride}th correct answer"
+    thought_charts.say_part(found)
     left, right = st.columns(2, gap="small")
     with left:
         figures.show_card(
-            "Entropy without and with code", f"density, {unit}",
+            "Entropy by code", "density",
             thought_charts.entropy_densities(found.points, thought_charts.CODE), "entropy-code",
             "Densities of mean token entropy of correct answers without and with code",
         )  # fmt: skip
     with right:
         figures.show_card(
-            "Entropy by code and verdict", f"density, {unit}",
+            "Entropy by code and verdict", "density",
             thought_charts.entropy_densities(found.points, thought_charts.CODE_AND_VALIDITY), "entropy-code-valid",
             "Densities of mean token entropy by code and by verdict on the chain of thought",
         )  # fmt: skip
@@ -56,13 +56,13 @@ def _over_steps(row: RunRow, judge: str | None) -> None:
     left, right = st.columns(2, gap="small")
     with left:
         figures.show_card(
-            "Share with code", "of trajectories",
+            "With code", "share of trajectories",
             thought_charts.shares(thoughts.code_shares(row.run_id), window), "code-shares",
             "Share of trajectories with code in rollouts, successes, replay buffer and replays over steps",
         )  # fmt: skip
     with right:
         figures.show_card(
-            "Share of chains that are not valid", "of those with a verdict",
+            "Chains not valid", "share of judged",
             thought_charts.shares(thoughts.invalid_shares(row.run_id, judge), window), "invalid-shares",
             "Share of invalid chains of thought in rollouts, successes, replay buffer and replays over steps",
         )  # fmt: skip

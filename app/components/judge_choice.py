@@ -32,7 +32,7 @@ def show(row: RunRow) -> str | None:
         on_change=_choose,
         args=(key,),
         label_visibility="collapsed",
-        width=260,
+        width=170,
     )
     return None if chosen == ORACLE else chosen
 
@@ -44,8 +44,8 @@ def has_oracle(run_id: str) -> bool:
 
 def _label(name: str, jobs: dict[str, JudgeJobRow], run_id: str) -> str:
     if name == ORACLE:
-        return "Verdicts: exact oracle" if has_oracle(run_id) else "Verdicts: no judge yet"
-    return f"Verdicts: {jobs[name].judge} ({id_end(name)})"
+        return "Verdicts: oracle" if has_oracle(run_id) else "Verdicts: none yet"
+    return f"{jobs[name].judge.rpartition('/')[2]} {id_end(name)}"
 
 
 def _choose(key: str) -> None:

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import plotly.graph_objects as go
+import streamlit as st
 
 from app import theme
 from app.components import figures
 from app.densities import densities
 from app.evidence import ValidityLine
 from app.theme import Palette
-from db.analysis_rows import Difficulty, EntropyPoint, ShareLine
+from db.analysis_rows import Difficulty, EntropyPoint, EntropyPoints, ShareLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,12 @@ VALID_BY_DIFFICULTY = (
     ),
     Group("hard", lambda own: own.is_valid is True and own.difficulty is Difficulty.HARD, lambda p: p.hard, "dot"),
 )
+
+
+def say_part(found: EntropyPoints) -> None:
+    """Say which correct answers the charts show, where not all."""
+    if found.stride > 1:
+        st.caption(f"Charts show one in every {found.stride:,} correct answers, {len(found.points):,} in all.")
 
 
 def entropy_densities(points: Sequence[EntropyPoint], groups: Sequence[Group]) -> go.Figure | None:
@@ -117,9 +124,9 @@ def shares(lines: Sequence[ShareLine], window: int = 1) -> go.Figure | None:
     """Return the shares of rollouts, successes, buffer and replays over steps, each the mean of the last `window`."""
     colours = theme.palette()
     curves: Mapping[str, tuple[str, str, str]] = {
-        "rollouts": ("fresh rollouts", colours.fresh, "solid"),
-        "successes": ("successes among them", colours.fresh, "dot"),
-        "buffer": ("replay buffer", colours.replay, "dash"),
+        "rollouts": ("rollouts", colours.fresh, "solid"),
+        "successes": ("successes", colours.fresh, "dot"),
+        "buffer": ("buffer", colours.replay, "dash"),
         "replays": ("replays", colours.replay, "solid"),
     }
     figure = figures.new_figure(height=300)

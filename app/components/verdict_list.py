@@ -47,6 +47,9 @@ def show(run_id: str, judge_run_id: str | None, opened: int | None) -> None:
         placeholder=NONE_SHOWN,
         column_config={
             "Entropy": st.column_config.NumberColumn(format="%.4f", help="Mean token entropy at rollout, nats"),
+            "Judge": st.column_config.TextColumn(width=84),
+            "Oracle": st.column_config.TextColumn(width=84),
+            "User": st.column_config.TextColumn(width=84),
             "Votes": st.column_config.TextColumn(help="Valid, not valid, unjudged"),
             "Why unjudged": st.column_config.TextColumn(width="medium"),
         },

@@ -8,11 +8,11 @@ LINES = [ShareLine(1, 0.2, None, None, None), ShareLine(2, 0.4, 1.0, None, None)
 
 def test_shares_are_means_of_the_last_steps_and_gaps_are_left_out():
     curves = {trace.name: trace for trace in thought_charts.shares(LINES).data}
-    assert list(curves["fresh rollouts"].x) == [1, 2, 4]
+    assert list(curves["rollouts"].x) == [1, 2, 4]
     assert list(curves["replays"].y) == [1.0]
     means = {trace.name: trace for trace in thought_charts.shares(LINES, window=3).data}
     # Step 4 averages steps 2 to 4.
-    assert list(means["fresh rollouts"].y) == pytest.approx([0.2, 0.3, 0.5])
+    assert list(means["rollouts"].y) == pytest.approx([0.2, 0.3, 0.5])
     assert thought_charts.shares([]) is None
 
 
