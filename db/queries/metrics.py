@@ -89,13 +89,14 @@ def list_evaluations(database: Database, run_id: str) -> list[EvaluationRow]:
 
 def _thinned_series(connection: Connection, run_key: int, key: str, max_points: int) -> list[MetricPoint]:
     metrics = models.metrics
-    # As they lie in the database: a look at each value in Python would take as long as reading it.
+    # As the driver gives them: a row object for each value would take as long again as reading it.
     query = (
         select(metrics.c.step, type_coerce(metrics.c.value, Double))
         .where(metrics.c.run_key == run_key, metrics.c.key == key, ~metrics.c.is_superseded)
         .order_by(metrics.c.step)
     )
-    rows = connection.execute(query).all()
+    with connection.execute(query) as result:
+        rows = result.cursor.fetchall()
     if not rows:
         return []
     steps, values = (np.array(column, dtype=np.float64) for column in zip(*rows, strict=True))

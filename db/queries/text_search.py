@@ -24,10 +24,16 @@ _FOUND = {
         " WHERE search @@ plainto_tsquery('simple', :words) AND trajectory_key >= :first AND trajectory_key < :end"
     ),
 }
-# One long text is several times faster than as many rows as there are trajectories.
+# One long text is several times faster than as many rows as there are trajectories. PostgreSQL must not go by the key:
+# it would unpack and search every text's own words.
 _ALL = {
-    "sqlite": "SELECT group_concat(found - :first) FROM ({query})",
-    "postgresql": "SELECT string_agg(CAST(found - :first AS text), ',') FROM ({query}) AS hits",
+    "sqlite": f"SELECT group_concat(found - :first) FROM ({_FOUND['sqlite']} LIMIT :limit)",
+    "postgresql": (
+        "SELECT string_agg(CAST(found - :first AS text), ',') FROM"
+        " (SELECT trajectory_key AS found FROM trajectory_texts"
+        " WHERE search @@ plainto_tsquery('simple', :words)"
+        " AND trajectory_key + 0 >= :first AND trajectory_key + 0 < :end LIMIT :limit) AS hits"
+    ),
 }
 _GOES_BY_WORDS = {"enable_seqscan": "off", "enable_indexscan": "off", "jit": "off", "work_mem": "'64MB'"}
 
@@ -57,21 +63,20 @@ def newest_found(connection: Connection, words: str, run_key: int | None, *, bef
     return np.array(connection.scalars(text(query), values | {"limit": limit}).all(), dtype=np.int64)
 
 
-def all_found(connection: Connection, words: str, run_key: int | None) -> Keys:
-    """Return the keys of all trajectories whose text holds every word."""
+def all_found(connection: Connection, words: str, run_key: int | None, limit: int = 2**62) -> Keys:
+    """Return the keys of all trajectories whose text holds every word, or of any `limit` of them."""
     values = _values(words, run_key)
     if not values:
         return np.empty(0, dtype=np.int64)
-    query = _ALL[connection.dialect.name].format(query=_FOUND[connection.dialect.name])
     with _by_word_index(connection):
-        said = connection.scalar(text(query), values) or ""
+        said = connection.scalar(text(_ALL[connection.dialect.name]), values | {"limit": limit}) or ""
     places: Keys = np.fromstring(said, dtype=np.int64, sep=",")
     return places + np.int64(values["first"])
 
 
 @contextmanager
 def _by_word_index(connection: Connection) -> Iterator[None]:
-    """Let PostgreSQL go by the index of words: for a common word it would sooner unpack and search every text's own."""
+    """Let PostgreSQL go by the index of words, however common they are."""
     settings = {} if connection.dialect.name == "sqlite" else _GOES_BY_WORDS
     for name, value in settings.items():
         connection.exec_driver_sql(f"SET LOCAL {name} = {value}")

@@ -60,12 +60,12 @@ def count_trajectories(database: Database, facets: TrajectoryFacets) -> int:
     """Return how many trajectories fit, at most `MAX_COUNT` + 1."""
     with database.read() as connection:
         if facets.words.strip():
-            # Of a common word some of the newest are enough to know that there are many.
+            # Of a common word some are enough to know that there are many.
             most = MAX_COUNT + NUM_NEWEST
-            newest = newest_found(connection, facets.words, _run_key(connection, facets), before=None, limit=most)
+            some = all_found(connection, facets.words, _run_key(connection, facets), most)
             columns = _read(connection, facets)
-            count = int(np.count_nonzero(columns.fitting(facets) & columns.holding(newest)))
-            if count > MAX_COUNT or len(newest) < most:
+            count = int(np.count_nonzero(columns.fitting(facets) & columns.holding(some)))
+            if count > MAX_COUNT or len(some) < most:
                 return _bounded(count)
         return _bounded(int(np.count_nonzero(_read_found(connection, facets).fitting(facets))))
 
