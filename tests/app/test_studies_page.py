@@ -5,12 +5,19 @@ import pytest
 from app import study_state
 from app.components import study_matrix
 from app.published import RunKey, Scale, load_study, wanted_keys
+from db import ingest
+from db.queries.run_filter import RunFilter
+from db.queries.runs import list_runs
+from db.session import open_database
+from jobs import commands
+from jobs.attempt_files import write_outcome
 from jobs.journal import Journal, JournalKind
 from jobs.run_directory import list_run_directories
 from jobs.status import RunStatus
 from jobs.studies.matrix import key_from_tags
 from jobs.supervisor.reading import open_fresh_index
 from tests.app import recorded
+from tests.jobs.judging.chain_runs import record_chains
 from tests.jobs.studies.recorded import record_run
 
 
@@ -168,3 +175,30 @@ def test_click_in_the_matrix_leads_to_a_seeds_run_or_to_the_cells_runs(monkeypat
     with pytest.raises(StopIteration):
         study_matrix._open(cell, column)
     assert asked == [(page_name, {"run": "run-of-seed-1"} if address == "run" else address)]
+
+
+def test_figures_of_a_run_stand_beside_the_columns_that_name_them(runs_root, open_page):
+    folder = record_chains(runs_root, [["valid", "lucky", "wrong", "code"], ["lucky", "wrong", "wrong", "wrong"]])
+    for tag in key("on-policy", 0, "code-analysis").tags:
+        commands.tag(runs_root, folder.run_id, tag)
+    write_outcome(folder.attempt_path(1), RunStatus.SUCCEEDED, "")
+    with open_fresh_index(runs_root, None):
+        pass
+    page = open_page("studies", study="code-analysis", view="Beside the paper")
+    assert not page.exception
+    rows = page.dataframe[0].value.set_index(["Paper's row", "Column"])
+    assert rows.loc[("Medium", "CoT correctness without code (%)"), ["Paper", "Own"]].tolist() == ["64.7", "50.0"]
+    assert "medium, without code: entropy" in list(page.dataframe[1].value["Figure"])
+
+
+def test_running_seed_is_shown_and_not_launched_again(study_runs, open_page):
+    database = open_database(None, study_runs)
+    (failed,) = list_runs(database, RunFilter(statuses=("failed",)))
+    ingest.set_status(database, failed.run_id, "running", "", attempt=1, at=recorded.datetime.now(recorded.UTC))
+    database.close()
+    page = open_page("studies", study="repo", **{"seeds-chains": "2"})
+    assert not page.exception
+    rows = page.dataframe[0].value.set_index("Cell").to_dict("index")
+    assert rows["exgrpo-re"]["State"] == "running, 1/2 seeds"
+    assert page.get("progress")[0].proto.text == "3 of 4 runs done · 1 running"
+    assert page.button(key="launch").label == "Nothing is missing"
