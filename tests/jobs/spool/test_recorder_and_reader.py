@@ -74,7 +74,7 @@ def test_a_step_keeps_its_trajectories_and_replays(run):
         assert row["advantage"] == group.advantages[slot]
         assert row["mean_entropy"] == pytest.approx(made.entropies.mean(), rel=1e-6)
         assert row["mean_log_prob"] == pytest.approx(made.log_probs.mean(), rel=1e-6)
-        assert (row["num_tokens"], row["is_valid"], row["has_code"]) == (made.token_ids.size, made.is_valid, None)
+        assert (row["num_tokens"], row["is_valid"], row["has_code"]) == (made.token_ids.size, made.is_valid, False)
     replays = [group.replay for group in groups if group.replay]
     assert len(event["replays"]) == len(replays) == 2
     for row, replay in zip(event["replays"], replays, strict=True):
