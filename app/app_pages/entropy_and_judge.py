@@ -63,7 +63,7 @@ def _courses(row: RunRow, _judge: str | None) -> None:
 
 def _verdicts(row: RunRow, judge: str | None) -> None:
     verdict_tiles.show(
-        thoughts.code_lines(row.run_id, judge), judge_trust.calibration_of(judge),
+        thoughts.code_lines(row.run_id, judge), judge_trust.calibration_of(row.run_id, judge),
         is_oracle=judge is None and judge_choice.has_oracle(row.run_id),
     )  # fmt: skip
     wanted = st.query_params.get("trajectory", "")
@@ -88,7 +88,7 @@ def _judges(row: RunRow, judge: str | None) -> None:
     judge_form.show(row.run_id, has_oracle=judge_choice.has_oracle(row.run_id))
     judge_trust.show_agreement(judging.agreement(row.run_id, judge))
     if judge is not None:
-        judge_trust.show_calibration(judge_trust.calibration_of(judge))
+        judge_trust.show_calibration(judge_trust.calibration_of(row.run_id, judge))
         _issues(judge)
     judge_jobs.show_prompts(judging.list_judges())
 

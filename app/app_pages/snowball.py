@@ -30,7 +30,7 @@ def _code(row: RunRow, judge: str | None) -> None:
     if not any(line.num_trajectories for line in lines):
         empty_state.show("code_off", "No correct answer yet", "The table is over answer-correct trajectories.")
         return
-    code_table.show(lines, judge_trust.calibration_of(judge))
+    code_table.show(lines, judge_trust.calibration_of(row.run_id, judge))
     found = thoughts.entropy_points(row.run_id, judge)
     thought_charts.say_part(found)
     left, right = st.columns(2, gap="small")

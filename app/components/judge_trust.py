@@ -13,9 +13,9 @@ from app.queries import judging
 from db.analysis_rows import AgreementRow
 
 
-def calibration_of(judge_run_id: str | None) -> Calibration | None:
+def calibration_of(run_id: str, judge_run_id: str | None) -> Calibration | None:
     """Return the newest calibration of a judge's model with its prompt; the oracle has and needs none."""
-    job = next((job for job in judging.list_judge_jobs() if job.judge_run_id == judge_run_id), None)
+    job = next((job for job in judging.list_judge_jobs(run_id) if job.judge_run_id == judge_run_id), None)
     if job is None or not job.prompt:
         return None
     return evidence.calibrate(judging.calibration_votes(job.judge, job.prompt))

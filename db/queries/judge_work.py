@@ -30,6 +30,7 @@ def list_judge_jobs(database: Database, source: str | None = None) -> list[Judge
             func.sum(votes.c.num_requests).label("num_requests"),
             func.sum(votes.c.num_tokens).label("num_tokens"),
         )
+        .where(*(() if source is None else (votes.c.source == source,)))
         .group_by(votes.c.run_key)
         .subquery()
     )
