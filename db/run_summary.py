@@ -37,7 +37,9 @@ def refresh_summary(connection: Connection, run_key: int) -> None:
 
 
 def _health(connection: Connection, run_key: int, last_step: int) -> list[str]:
-    has_no_reward = last_step >= NUM_RECENT_STEPS and not any(_recent(connection, run_key, "reward/mean", last_step))
+    rewards = _recent(connection, run_key, "reward/mean", last_step)
+    # Without rewards at all, as in supervised fine-tuning, there is nothing to miss.
+    has_no_reward = last_step >= NUM_RECENT_STEPS and bool(rewards) and not any(rewards)
     badges = [
         ("no_reward", has_no_reward),
         ("empty_buffer", _has_empty_buffer(connection, run_key, last_step, has_no_reward)),

@@ -17,10 +17,10 @@ from pathlib import Path
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
-from transformers import AutoTokenizer
 
 from exgrpo_core.step_report import StepReport
 from jobs.control import Control, TrainingError
+from jobs.engines.embedded.model import load_tokenizer
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.verl_ray.overrides import VERL_FOLDER
 from jobs.engines.verl_ray.sft_overrides import CHECKPOINTS_FOLDER, DEMONSTRATIONS_FILE, ENTRY_MODULE, sft_words
@@ -66,7 +66,7 @@ def run_sft(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: 
     try:
         newest = open_newest(run.checkpoints_path, lambda checkpoint: checkpoint)
         data = open_data(spec)
-        tokenizer = AutoTokenizer.from_pretrained(data.model_source)
+        tokenizer = load_tokenizer(data.model_source)
         questions, held_out = data.encode(tokenizer)
         write_demonstrations(read_demonstrations(spec, questions, tokenizer), folder / DEMONSTRATIONS_FILE)
     except (DataError, DamagedCheckpointError) as error:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from db.queries.runs import get_run
+from db.session import open_database
 from exgrpo_core.step_report import StepReport
 from jobs.attempt_files import write_outcome
 from jobs.recorder import EvaluationRecord
@@ -46,6 +48,15 @@ def test_run_shows_its_loss_and_held_out_score(open_page):
     charts = [chart.proto.spec for chart in page.get("plotly_chart")]
     assert any("of demonstrations (SFT)" in chart for chart in charts)
     assert next(own for own in page.metric if own.label == "Held-out Avg@8").value == "75.0 %"
+
+
+@pytest.mark.usefixtures("tuned")
+def test_run_without_rewards_is_not_blamed_for_having_none(runs_root):
+    database = open_database(None, runs_root)
+    try:
+        assert get_run(database, RUN_ID).health == ()
+    finally:
+        database.close()
 
 
 @pytest.mark.usefixtures("tuned")

@@ -76,7 +76,7 @@ def load_policy(source: str, device: torch.device, revision: str | None = None) 
         settings, _ = PreTrainedConfig.get_config_dict(source, revision=revision)
         _refuse_foreign_code(source, settings)
         options = {"revision": revision, "trust_remote_code": False}
-        tokenizer = _load_tokenizer(source, options)
+        tokenizer = load_tokenizer(source, revision)
         transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call] # untyped in transformers
         model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, use_safetensors=True, **options)
     except (OSError, ValueError, KeyError) as error:
@@ -128,11 +128,12 @@ def _refuse_foreign_code(source: str, settings: Mapping[str, Any]) -> None:
         )
 
 
-def _load_tokenizer(source: str, options: dict[str, Any]) -> PreTrainedTokenizerBase:
-    settings = get_tokenizer_config(source, revision=options["revision"])
+def load_tokenizer(source: str, revision: str | None = None) -> PreTrainedTokenizerBase:
+    """Return a model's tokenizer as its own files describe it; code of theirs is never run."""
+    settings = get_tokenizer_config(source, revision=revision)
     is_plain = settings.get("tokenizer_class") in _PLAIN_TOKENIZERS
     loader = PreTrainedTokenizerFast if is_plain else AutoTokenizer
-    return cast(PreTrainedTokenizerBase, loader.from_pretrained(source, **options))
+    return cast(PreTrainedTokenizerBase, loader.from_pretrained(source, revision=revision, trust_remote_code=False))
 
 
 def _end_token_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source: str) -> list[int]:

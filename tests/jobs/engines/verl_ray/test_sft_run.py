@@ -19,6 +19,13 @@ from tests.jobs.engines.verl_ray.runs import steps_of, work, work_until
 pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 NUM_STEPS = 6
+ALGORITHM = {
+    "batch_size": 8,
+    "mini_batch_size": 8,
+    "max_prompt_tokens": 64,
+    "max_response_tokens": 112,
+    "experience_ratio": 0.0,
+}
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +44,7 @@ def new_run(root, model, **changes) -> RunDirectory:
         "model": {"source": str(model), "device": "cpu"},
         "data": {"num_questions": 24, "num_held_out": 2, "max_operations": 4},
         "verl": {"gpus_per_node": 2, "rollout": "hf"},
-        "algorithm": {
-            "batch_size": 8,
-            "mini_batch_size": 8,
-            "max_prompt_tokens": 64,
-            "max_response_tokens": 112,
-            "experience_ratio": 0.0,
-        },
+        "algorithm": ALGORITHM,
         "optim": {"learning_rate": 1e-2, "warmup_steps": 1},
         "num_steps": NUM_STEPS,
         "checkpoint_interval": 2,
@@ -68,6 +69,17 @@ def test_two_ranks_lower_the_loss_from_that_of_an_untrained_model(tuned):
     losses = [steps_of(tuned)[step]["metrics"]["loss/sft"] for step in range(1, NUM_STEPS + 1)]
     assert losses[0] == pytest.approx(np.log(len(make_tokenizer())), rel=0.1)
     assert losses[-1] < losses[0] - 0.3
+
+
+def test_first_step_has_loss_and_gradient_of_the_embedded_engine(tmp_path, model):
+    whole_data = {"algorithm": ALGORITHM | {"batch_size": 24, "mini_batch_size": 24}, "num_steps": 1}
+    run = new_run(tmp_path, model, verl={"gpus_per_node": 1}, **whole_data)
+    assert work(run) == "succeeded"
+    own = new_run(tmp_path, model, engine="embedded", verl={}, **whole_data)
+    assert work(own) == "succeeded"
+    [found], [expected] = steps_of(run).values(), steps_of(own).values()
+    for name in ("loss/sft", "optim/gradient_norm"):
+        assert found["metrics"][name] == pytest.approx(expected["metrics"][name], rel=1e-4)
 
 
 def test_checkpoints_are_whole_hugging_face_models_with_the_models_own_tokenizer(tuned):
