@@ -121,9 +121,7 @@ def _branch(row: RunRow) -> None:
 
 
 def _notes(row: RunRow) -> None:
-    with st.container(horizontal=True, gap="small", width="content", wrap=False):
-        run_marks.show_tags([queries.get_run(row.run_id) or row], "run")
-        run_marks.show_notes(row, queries.list_notes(row.run_id))
+    run_marks.show_notes(queries.get_run(row.run_id) or row, queries.list_notes(row.run_id))
 
 
 def _views(row: RunRow) -> dict[str, Callable[[RunRow], None]]:
@@ -135,7 +133,7 @@ def _show(row: RunRow) -> None:
     refresh = REFRESH_SECONDS if run_progress.is_live(row) else None
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         run_header.show_identity(row)
-        with st.container(horizontal=True, gap="small", width="content", key="run-controls"):
+        with st.container(horizontal=True, wrap=False, gap="small", width="content", key="run-controls"):
             action = run_controls.show(row)
             if row.kind == TRAIN:
                 st.fragment(_branch, run_every=refresh)(row)

@@ -22,6 +22,7 @@ def show(rows: Rows | Callable[[], Any], name: str, key: str | None = None, *, f
         "Export",
         icon=":material/download:",
         type="tertiary",
+        wrap=False,
         key=f"export-{key}",
         on_change="rerun",
         help=f"Download the values as {', '.join(formats)}",

@@ -92,8 +92,8 @@ def faded(colour: str, opacity: float) -> str:
 def show_card(title: str, unit: str, figure: go.Figure | None, key: str, alt: str) -> None:
     """Show a figure framed under its title and unit, with its values to download; None: there are no values yet."""
     with st.container(border=True, gap="xxsmall", key=f"card-{key}"):
-        with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-            st.markdown(f"**{title}** &nbsp; :gray[:small[{unit}]]", width="content")
+        with st.container(horizontal=True, wrap=False, vertical_alignment="center"):
+            st.markdown(f"**{title}** &nbsp; :gray[:small[{unit}]]", width="stretch")
             if figure is not None:
                 exports.show(lambda: figure_rows(figure), file_name(title), key)
         if figure is None:

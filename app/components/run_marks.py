@@ -22,19 +22,15 @@ def show_tags(rows: Sequence[RunRow], key: str) -> None:
         key=f"{key}-tags",
         help=None if rows else "Tick runs to tag them",
     ):
-        for tag in sorted({tag for row in rows for tag in row.tags}):
-            own = [row for row in rows if tag in row.tags]
-            if st.button(literal(tag), icon=":material/close:", key=f"{key}-untag-{tag}", help="Take this tag away"):
-                _do(own, lambda run_id, tag=tag: commands.tag(run_id, tag, is_set=False))
-        with st.form(f"{key}-tag-form", clear_on_submit=True, border=False):
-            name = st.text_input("New tag", max_chars=40, key=f"{key}-new-tag", placeholder="baseline")
-            if st.form_submit_button("Add tag", icon=":material/add:") and name.strip():
-                _do(rows, lambda run_id: commands.tag(run_id, name))
+        _tags(rows, key)
 
 
 def show_notes(row: RunRow, notes: Sequence[tuple[datetime, str]]) -> None:
-    """Show a menu with what was noted on a run, newest first, and a field for more; notes are shown as they are."""
-    with st.popover(f"Notes ({len(notes)})" if notes else "Notes", icon=":material/edit_note:", key="run-notes"):
+    """Show a menu with a run's tags and what was noted on it, newest first; notes are shown as they are."""
+    with st.popover(
+        f"Notes ({len(notes)})" if notes else "Notes", icon=":material/edit_note:", wrap=False, key="run-notes"
+    ):
+        _tags([row], "run")
         with st.form("note-form", clear_on_submit=True, border=False):
             text = st.text_area("New note", key="new-note", height=90, max_chars=20_000)
             if st.form_submit_button("Add note", icon=":material/add:") and text.strip():
@@ -42,6 +38,17 @@ def show_notes(row: RunRow, notes: Sequence[tuple[datetime, str]]) -> None:
         for at, said in reversed(notes):
             st.caption(ago(at), help=exact(at))
             st.text(inert(said))
+
+
+def _tags(rows: Sequence[RunRow], key: str) -> None:
+    for tag in sorted({tag for row in rows for tag in row.tags}):
+        own = [row for row in rows if tag in row.tags]
+        if st.button(literal(tag), icon=":material/close:", key=f"{key}-untag-{tag}", help="Take this tag away"):
+            _do(own, lambda run_id, tag=tag: commands.tag(run_id, tag, is_set=False))
+    with st.form(f"{key}-tag-form", clear_on_submit=True, border=False):
+        name = st.text_input("New tag", max_chars=40, key=f"{key}-new-tag", placeholder="baseline")
+        if st.form_submit_button("Add tag", icon=":material/add:") and name.strip():
+            _do(rows, lambda run_id: commands.tag(run_id, name))
 
 
 def _do(rows: Sequence[RunRow], action: Callable[[str], None]) -> None:
