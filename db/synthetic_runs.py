@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Table, insert, text
 from db import models
 from db.bulk_load import BulkLoad, bulk_load
 from db.queries.run_lookup import find_run_key, require_run_key
-from db.session import Database
+from db.session import Database, DatabaseError
 from db.synthetic_text import sentences
 from db.synthetic_trajectories import Copy, copy_trajectories, plan_copies
 from db.trajectory_blocks import make_blocks
@@ -29,7 +29,7 @@ _ENDS = ("succeeded",) * 7 + ("stopped", "failed", "lost")
 _STRETCHED = (models.steps, models.evaluations)
 
 
-class SyntheticRunsError(ValueError):
+class SyntheticRunsError(DatabaseError):
     """The database cannot be filled; one sentence why and what to do."""
 
 
@@ -51,10 +51,9 @@ def add_synthetic_runs(
         UnknownRunError: There is no such recorded run.
         SyntheticRunsError: The database holds made-up runs already, or the recorded run has no trajectories.
     """
+    refuse_more(database)
     with bulk_load(database) as load:
         with load.filling(()) as connection:
-            if find_run_key(connection, _run_id(1)) is not None:
-                raise SyntheticRunsError("The database holds synthetic runs already; `exgrpo db rebuild` removes them.")
             template = require_run_key(connection, template_run_id)
             keys = _add_runs(connection, template, size)
             _make_stretch(connection, template, size.num_steps)
@@ -70,6 +69,13 @@ def add_synthetic_runs(
         with load.filling(()):
             connection.exec_driver_sql("PRAGMA analysis_limit = 1000" if load.is_sqlite else "SELECT 1")
             connection.exec_driver_sql("ANALYZE")
+
+
+def refuse_more(database: Database) -> None:
+    """Raise SyntheticRunsError where the database holds made-up runs already."""
+    with database.read() as connection:
+        if find_run_key(connection, _run_id(1)) is not None:
+            raise SyntheticRunsError("The database holds synthetic runs already; `exgrpo db rebuild` removes them.")
 
 
 def _run_id(number: int) -> str:

@@ -7,8 +7,9 @@ from pathlib import Path
 from db.queries.run_filter import RunFilter
 from db.queries.runs import list_runs
 from db.session import Database, open_database
-from db.synthetic_runs import SyntheticSize, add_synthetic_runs
+from db.synthetic_runs import SyntheticSize, add_synthetic_runs, refuse_more
 from jobs.commands import submit
+from jobs.control import TrainingError
 from jobs.following import LOOK_SECONDS, RunFollower
 from jobs.run_directory import list_run_directories
 from jobs.specs import load_preset
@@ -21,7 +22,7 @@ _MIN_STEPS = 20
 """A shorter run has hardly replayed anything."""
 
 
-class SeedingError(RuntimeError):
+class SeedingError(TrainingError):
     """The recorded run to start from could not be made."""
 
 
@@ -34,10 +35,11 @@ def seed_demo(
         SeedingError: The training of the run to start from failed.
         SyntheticRunsError: The database holds made-up runs already, or the recorded run has no trajectories.
     """
-    template = run_id or recorded_run(runs_root, database_url, tell)
-    take_in_everything(runs_root, database_url)
     database = open_database(database_url, runs_root)
     try:
+        refuse_more(database)
+        template = run_id or recorded_run(runs_root, database_url, tell)
+        take_in_everything(runs_root, database_url)
         add_synthetic_runs(database, template, size, tell)
     finally:
         database.close()
