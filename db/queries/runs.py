@@ -14,7 +14,8 @@ from db.rows import AttemptRow, CheckpointRow, RunRow
 from db.session import Database
 
 STALLED_AFTER = timedelta(seconds=60)
-"""A running run whose last event is older than this is shown as stalled."""
+"""A running run whose last event is older than this, and than `STALLED_STEPS` of its steps, is shown as stalled."""
+STALLED_STEPS = 5
 
 
 def list_runs(
@@ -152,7 +153,7 @@ def _health(row: RowMapping) -> tuple[str, ...]:
     badges = tuple(row["summary"].get("health", ()))
     last = row["last_event_at"]
     is_training = row["spec"].get("kind", "train") == "train"
-    is_stalled = (
-        is_training and row["status"] == "running" and last is not None and datetime.now(UTC) - last > STALLED_AFTER
-    )
-    return (*badges, "stalled") if is_stalled else badges
+    if not is_training or row["status"] != "running" or last is None:
+        return badges
+    patience = max(STALLED_AFTER, STALLED_STEPS * timedelta(seconds=row["summary"].get("seconds_per_step") or 0.0))
+    return (*badges, "stalled") if datetime.now(UTC) - last > patience else badges

@@ -397,6 +397,17 @@ def test_an_on_policy_run_is_not_blamed_for_its_empty_buffer(database, tmp_path)
     assert recorded_with(database, tmp_path, emptied, range(1, 25), spec).health == ()
 
 
+def test_a_run_of_long_steps_is_not_stalled_before_several_of_them_have_passed(database, tmp_path):
+    run = new_run(tmp_path)
+    record_attempt(run, range(1, 3))
+    take_in(database, run)
+    for seconds, health in ((299, ()), (301, ("stalled",))):
+        long_ago = datetime.now(UTC) - timedelta(seconds=seconds)
+        change = update(models.runs).values(last_event_at=long_ago, summary={"seconds_per_step": 60.0})
+        database.write(lambda connection, change=change: connection.execute(change))
+        assert runs.get_run(database, run.run_id).health == health
+
+
 def test_a_running_run_that_has_been_silent_for_a_minute_is_stalled(database, tmp_path):
     run = new_run(tmp_path)
     record_attempt(run, range(1, 3))
