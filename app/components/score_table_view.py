@@ -48,7 +48,8 @@ def html(lines: Sequence[Line]) -> str:
     )
     heads = "".join(f'<th scope="col" style="{_CELL};font-weight:600">{escape(column)}</th>' for column in COLUMNS)
     parts = [
-        '<div style="overflow-x:auto"><table aria-label="Scores by model and benchmark" style="border-collapse:collapse;width:100%;font-size:0.82rem;'
+        '<div style="overflow-x:auto"><table aria-label="Scores by model and benchmark" '
+        'style="border-collapse:collapse;width:100%;font-size:0.82rem;'
         f"font-variant-numeric:tabular-nums;border-top:2px solid {colours.muted};"
         f'border-bottom:2px solid {colours.muted}">'
         f"<thead><tr><td></td>{spans}</tr><tr><th></th>{heads}</tr></thead><tbody>"
