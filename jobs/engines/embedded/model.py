@@ -133,7 +133,8 @@ def load_tokenizer(source: str, revision: str | None = None) -> PreTrainedTokeni
     settings = get_tokenizer_config(source, revision=revision)
     is_plain = settings.get("tokenizer_class") in _PLAIN_TOKENIZERS
     loader = PreTrainedTokenizerFast if is_plain else AutoTokenizer
-    return cast(PreTrainedTokenizerBase, loader.from_pretrained(source, revision=revision, trust_remote_code=False))
+    options: dict[str, Any] = {"revision": revision, "trust_remote_code": False}
+    return cast(PreTrainedTokenizerBase, loader.from_pretrained(source, **options))
 
 
 def _end_token_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source: str) -> list[int]:
