@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import delete, select
 
 from db import models
-from db.queries import trajectory_list
+from db.queries import remembered_columns, trajectory_columns, trajectory_list
 from db.trajectory_blocks import make_blocks
 from db.trajectory_rows import TrajectoryFacets
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
@@ -153,3 +153,36 @@ def test_blocks_made_of_older_databases_are_those_of_an_ingest(database, tmp_pat
 def blocks(database):
     with database.read() as connection:
         return sorted(map(tuple, connection.execute(select(models.trajectory_blocks))))
+
+
+def test_what_is_remembered_of_a_run_follows_what_comes_in(database, tmp_path):
+    run = new_run(tmp_path, run_id="first")
+    where = [TrajectoryFacets(run_id="first"), TrajectoryFacets(run_id="first", words="trajectory", is_replayed=True)]
+    for steps, seed in ((range(1, 5), 0), (range(3, 7), 1), (range(2, 3), 2)):
+        record_attempt(run, steps, seed=seed, change=vary)
+        take_in(database, run)
+        rows = everything(database)
+        for facets in where:
+            expected = [row["trajectory_key"] for row in rows if fits(row, facets)]
+            found = trajectory_list.list_snippets(database, facets, limit=1000)
+            assert [row.trajectory_key for row in found] == expected
+            assert trajectory_list.count_facets(database, facets)["verdict"]["correct"] == sum(
+                fits(row, replace(facets, verdict="correct")) for row in rows
+            )
+
+
+def test_the_runs_looked_at_last_are_remembered_and_no_more(database, tmp_path, monkeypatch):
+    read = []
+    monkeypatch.setattr(
+        remembered_columns,
+        "read_columns",
+        lambda connection, run_key: read.append(run_key) or trajectory_columns.read_columns(connection, run_key),
+    )
+    names = ["first", "second", "third", "fourth"]
+    for name in names:
+        run = new_run(tmp_path, run_id=name)
+        record_attempt(run, range(1, 3))
+        take_in(database, run)
+    for name in [*names, "fourth", "second", "first"]:
+        trajectory_list.count_facets(database, TrajectoryFacets(run_id=name))
+    assert read == [1, 2, 3, 4, 1]
