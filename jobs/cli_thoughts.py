@@ -25,8 +25,9 @@ def judges(
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print judges' jobs with votes, cost and agreement with the oracle and with users."""
+    """Print judges' jobs with votes, cost, calibration, and agreement with the oracle and with users."""
     from db.queries.judge_work import agreement, list_judge_jobs
+    from jobs.analysis.report import find_calibration
     from jobs.run_lookup import find_run_id
     from jobs.supervisor.reading import open_fresh_index
 
@@ -34,12 +35,19 @@ def judges(
     with open_fresh_index(runs_root, database_url) as database:
         jobs = list_judge_jobs(database, run_id)
         agreed = {job.judge_run_id: agreement(database, run_id, job.judge_run_id) for job in jobs} if run_id else {}
+        calibrations = {job.judge_run_id: find_calibration(database, job.judge, job.prompt) for job in jobs}
     if as_json:
-        print_json([{"job": job, "agreement": agreed.get(job.judge_run_id, [])} for job in jobs])
+        found = [(job, agreed.get(job.judge_run_id, []), calibrations[job.judge_run_id]) for job in jobs]
+        print_json([{"job": job, "agreement": rows, "calibration": own} for job, rows, own in found])
         return
     for job in jobs:
+        calibration = calibrations[job.judge_run_id]
         say(f"{job.judge_run_id}  {job.status:<10} {job.judge}, prompt {job.prompt or '-'}, on {job.source}: "
             f"{job.num_votes} votes, {job.num_requests} requests, {job.num_tokens} tokens")  # fmt: skip
+        if calibration is not None:
+            rates = (("sensitivity", calibration.sensitivity), ("specificity", calibration.specificity))
+            said = ", ".join(f"{name} {rate.value:.3f}" for name, rate in rates)
+            say(f"    {said}, kappa {calibration.kappa:.3f} on {calibration.num_items} labelled items")
         for row in agreed.get(job.judge_run_id, []):
             agree = (row.num_both_valid + row.num_both_invalid) / row.num_compared
             say(f"    agrees with {row.other} on {agree:.3f} of {row.num_compared}")

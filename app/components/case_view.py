@@ -49,7 +49,7 @@ def _response(case: SnowballCase, end: str, response: CaseResponse, key: str) ->
         st.markdown(f"**{end} entropy** &nbsp; {number(response.entropy)} nats", width="content")
         verdict_badge(response.is_valid)
         if response.has_code:
-            st.badge("code", icon=":material/code:", color="violet")
+            st.badge("code", icon=":material/code:", color="gray")
         st.space("stretch")
         if st.button(
             f"Trajectory {response.trajectory_id:,}", icon=":material/open_in_new:", type="tertiary",

@@ -5,6 +5,7 @@ from typer.testing import CliRunner
 
 from jobs.cli import app
 from jobs.journal import Journal, JournalKind
+from tests.db.test_judging import job_of_votes
 from tests.jobs.judging.chain_runs import new_job, oracle_spec, record_chains, run_job
 
 KINDS = ["valid", "lucky", "wrong", "code"]
@@ -31,9 +32,20 @@ def answer(runs_root, *words):
 def test_judges_are_printed_with_cost_and_agreement(runs_root):
     [found] = answer(runs_root, "judges", "trained")
     assert (found["job"]["judge"], found["job"]["num_votes"], found["job"]["num_tokens"]) == ("chains oracle", 6, 0)
+    assert found["calibration"] is None
     [agreed] = found["agreement"]
     assert (agreed["other"], agreed["num_both_valid"], agreed["num_both_invalid"]) == ("oracle", 2, 4)
     assert "agrees with oracle on 1.000 of 6" in exgrpo(runs_root, "judges", "trained")
+
+
+def test_a_judges_calibration_is_printed_with_its_jobs(runs_root):
+    labelled = [("a", None, "valid", True), ("b", None, "invalid", False), ("c", None, "valid", False)]
+    job_of_votes(runs_root, labelled, source="labelled.jsonl", run_id="calibrated")
+    job_of_votes(runs_root, [("1/0", 0, "valid", None)])
+    found = {row["job"]["judge_run_id"]: row for row in answer(runs_root, "judges", "trained")}
+    assert found["voted"]["calibration"]["specificity"]["value"] == 0.5
+    assert found["judged"]["calibration"] is None
+    assert "sensitivity 1.000, specificity 0.500" in exgrpo(runs_root, "judges", "trained")
 
 
 def test_an_override_counts_in_verdicts_until_it_is_taken_back(runs_root):
