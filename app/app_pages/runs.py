@@ -89,7 +89,7 @@ def _list() -> None:
         run_marks.show_tags(ticked, "runs")
         archive_button.show(ticked)
         st.space("stretch")
-        exports.show(run_table.table(rows), "runs")
+        exports.show(lambda: run_table.table(rows).drop(columns="Curve"), "runs")
     if len(rows) < sum(num_runs.values()):
         st.button("Show older runs", icon=":material/expand_more:", key="older", on_click=_show_older, args=(where,))
     if opened is not None:

@@ -29,7 +29,7 @@ def show(rows: Rows | Callable[[], Any], name: str, key: str | None = None, *, f
     )
     if not menu.open:
         return
-    with menu:
+    with menu, st.container(gap="xxsmall"):
         for label, (ending, mime, written) in formats.items():
             st.download_button(
                 label,

@@ -184,3 +184,12 @@ def test_live_supervisor_needs_no_banner(open_page):
 def test_workbench_without_any_supervisor_says_so(runs_root, open_page):
     (runs_root / "workbench" / "supervisor.json").unlink()
     assert any("No supervisor yet" in text for text in texts(open_page("runs")))
+
+
+def test_list_offers_its_rows_in_every_format(runs_root, open_page):
+    recorded.record(runs_root, recorded.FINISHED)
+    page = open_page("runs")
+    page.session_state["export-runs"] = True
+    page.run()
+    assert not page.exception
+    assert [button.label for button in page.download_button] == ["CSV", "Markdown", "LaTeX"]
