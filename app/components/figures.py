@@ -25,29 +25,29 @@ def new_figure(height: int = HEIGHT) -> go.Figure:
     """Return an empty figure in the look of the workbench."""
     colours = theme.palette()
     axis = {"gridcolor": colours.grid, "zeroline": False, "linecolor": colours.grid, "tickfont": {"size": 11}}
-    figure = go.Figure()
-    figure.update_layout(
-        height=height,
-        margin={"l": 8, "r": 8, "t": 8, "b": 8},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"color": colours.text, "size": 12},
-        hovermode="x unified",
-        legend={
-            "orientation": "h",
-            "y": 1.02,
-            "yanchor": "bottom",
-            "x": 0,
-            "font": {"size": 11},
-            "traceorder": "normal",
-        },
-        uirevision="keep",
+    title = {"text": "step", "font": {"size": 11}, "standoff": 4}
+    # All at once: every single update of a figure goes through the whole of it again.
+    return go.Figure(
+        layout={
+            "height": height,
+            "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "font": {"color": colours.text, "size": 12},
+            "hovermode": "x unified",
+            "legend": {
+                "orientation": "h",
+                "y": 1.02,
+                "yanchor": "bottom",
+                "x": 0,
+                "font": {"size": 11},
+                "traceorder": "normal",
+            },
+            "uirevision": "keep",
+            "xaxis": {**axis, "title": title, "showgrid": False, "automargin": True},
+            "yaxis": {**axis, "rangemode": "tozero", "automargin": True},
+        }
     )
-    figure.update_xaxes(
-        **axis, title={"text": "step", "font": {"size": 11}, "standoff": 4}, showgrid=False, automargin=True
-    )
-    figure.update_yaxes(**axis, rangemode="tozero", automargin=True)
-    return figure
 
 
 def add_line(figure: go.Figure, name: str, points: Sequence[MetricPoint], colour: str, **style: object) -> None:
