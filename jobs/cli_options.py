@@ -1,6 +1,5 @@
 """Options that commands share, and how they print."""
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -43,8 +42,10 @@ def tell(text: str) -> None:
 
 
 def print_json(content: object) -> None:
-    """Print a result as JSON: dates in ISO form, data classes as mappings."""
-    typer.echo(json.dumps(content, indent=2, default=_plain))
+    """Print a result as JSON: dates in ISO form, data classes as mappings, null for what is no finite number."""
+    from pydantic_core import to_json
+
+    typer.echo(to_json(content, indent=2, inf_nan_mode="null", fallback=str))
 
 
 def explain(error: Exception) -> tuple[str, int]:
@@ -97,14 +98,3 @@ def _guarded(call: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever the com
         sentence, code = explain(error)
         tell(sentence)
         raise typer.Exit(code) from None
-
-
-def _plain(value: object) -> object:
-    import dataclasses
-    from datetime import datetime
-
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
-    if isinstance(value, datetime):
-        return value.isoformat(timespec="seconds")
-    return str(value)
