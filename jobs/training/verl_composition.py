@@ -10,6 +10,7 @@ from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
 
 from exgrpo_core.types import Experience
 from jobs.control import Control, TrainingError
+from jobs.engines.embedded.model import load_tokenizer
 from jobs.engines.errors import EngineError
 from jobs.loggers import FanOutRecorder
 from jobs.recorder import RunRecorder
@@ -84,7 +85,8 @@ def _open(spec: TrainSpec, data: RunData, config: "DictConfig") -> Iterator[RunP
     from jobs.engines.verl_ray.session import open_trainer
 
     with open_reward(spec) as reward, open_trainer(config) as trainer:
-        tokenizer: PreTrainedTokenizerBase = trainer.tokenizer
+        # verl's own loader gives a plain tokenizer the rules of the model's family, which drop characters.
+        tokenizer = load_tokenizer(data.model_source)
         questions, held_out = data.encode(tokenizer)
         external: dict[int, Experience] = {}
         if spec.external_experience is not None:
