@@ -6,6 +6,7 @@ from jobs import (
     cli_data,
     cli_demo,
     cli_eval,
+    cli_experience,
     cli_judge,
     cli_machine,
     cli_marks,
@@ -40,6 +41,12 @@ app.command("verdicts")(cli_thoughts.verdicts)
 app.command("override")(cli_thoughts.override)
 app.command("mark")(cli_marks.mark)
 app.command("marks")(cli_marks.marks)
+app.command("buffer")(cli_experience.buffer)
+app.command("audit")(cli_experience.audit)
+app.command("trajectories")(cli_experience.trajectories)
+app.command("trajectory")(cli_experience.trajectory)
+app.command("curves")(cli_experience.curves)
+app.command("journal")(cli_experience.journal)
 app.command("presets")(cli_train.presets)
 app.command("runs")(cli_runs.runs)
 app.command("show")(cli_runs.show)
