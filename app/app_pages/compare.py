@@ -42,7 +42,8 @@ def _show(run_ids: Sequence[str], names: dict[str, str], axis: str, by: str, mor
     comparison_tables.show_differences(names, specs)
 
 
-st.title("Compare", anchor=False)
+with st.container(horizontal=True, vertical_alignment="center"):
+    st.title("Compare", anchor=False, width="content")
 chosen = runs_choice.show()
 if len(chosen) < 2:
     empty_state.show(

@@ -76,7 +76,8 @@ def _show(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
                     )
 
 
-st.title("Studies", anchor=False)
+with st.container(horizontal=True, vertical_alignment="center"):
+    st.title("Studies", anchor=False, width="content")
 chosen, at, num_seeds = _choices()
 st.markdown(f"{chosen.question} :gray[{SCALES[at]}.]")
 if chosen.notes:

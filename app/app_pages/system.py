@@ -91,7 +91,8 @@ def _audit_log() -> None:
     audit_log.show(commands.journal_entries(), names)
 
 
-st.title("System", anchor=False)
+with st.container(horizontal=True, vertical_alignment="center"):
+    st.title("System", anchor=False, width="content")
 for name, tab in zip(VIEWS, st.tabs(VIEWS, key="view", bind="query-params", on_change="rerun"), strict=True):
     if tab.open:
         with tab:
