@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 import streamlit as st
 
@@ -10,6 +11,8 @@ from app.formats import inert
 MAX_FORMULAS = 100
 """More than these are left as they were written: each is a part of the page of its own."""
 
+_PROSE = re.compile(r"\$|\n\s*\n")
+"""A dollar sign could close the formula for whoever shows it, and no formula has an empty line."""
 _FORMULA = re.compile(
     r"\$\$(?P<dollars>.+?)\$\$|\\\[(?P<brackets>.+?)\\\]|\\\((?P<parens>.+?)\\\)|(?<!\\)\$(?P<dollar>[^$\n]+?)(?<!\\)\$"
     r"|(?P<box>\\boxed\{(?:[^{}]|\{[^{}]*\})*\})",
@@ -30,12 +33,18 @@ def show(text: str) -> None:
 def pieces(text: str) -> Iterator[tuple[str, bool]]:
     """Yield the text's pieces in order, each with whether it is a formula, then without what sets it off."""
     place = 0
-    for number, found in enumerate(_FORMULA.finditer(text)):
-        if number == MAX_FORMULAS:
-            break
+    for found in islice(filter(_is_formula, _FORMULA.finditer(text)), MAX_FORMULAS):
         if before := text[place : found.start()].strip():
             yield before, False
-        yield next(part for part in found.groups() if part is not None).strip(), True
+        yield _body(found), True
         place = found.end()
     if rest := text[place:].strip():
         yield rest, False
+
+
+def _is_formula(found: re.Match[str]) -> bool:
+    return not _PROSE.search(_body(found))
+
+
+def _body(found: re.Match[str]) -> str:
+    return next(part for part in found.groups() if part is not None).strip()

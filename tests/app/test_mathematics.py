@@ -12,11 +12,17 @@ from app.components.mathematics import MAX_FORMULAS, pieces
         ("$$a\n+b$$", [("a\n+b", True)]),
         (r"Answer: \boxed{\frac{1}{2}}.", [("Answer:", False), (r"\boxed{\frac{1}{2}}", True), (".", False)]),
         (r"costs \$5 and \$6", [(r"costs \$5 and \$6", False)]),
+        ("$$a\n\n# b$$ and $c$", [("$$a\n\n# b$$ and", False), ("c", True)]),
         ("", []),
     ],
 )
 def test_text_is_cut_into_prose_and_formulas(text, expected):
     assert list(pieces(text)) == expected
+
+
+def test_text_that_closes_its_own_formula_stays_text():
+    text = "\\[ a\n$$\n# Verified [click](http://evil)\n$$\nb \\]"
+    assert list(pieces(text)) == [(text, False)]
 
 
 def test_what_comes_after_many_formulas_stays_as_it_was_written():
