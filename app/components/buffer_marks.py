@@ -8,11 +8,13 @@ import streamlit as st
 
 from app import queries
 from app.components import exports
-from app.formats import NONE_SHOWN, inert
+from app.formats import NONE_SHOWN, inert, literal
 from db.buffer_rows import BufferState
 
 MAX_QUESTIONS = 200
 OUTSIDE, RETIRED = "outside", "retired"
+_MAX_DIGITS = 10
+"""Numbers of the address with as many digits or more are none that a run can reach."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ def show(view: View, mark: str) -> None:
     """Show the questions behind a mark, each leading to its trajectories."""
     found = questions(view, mark)
     with st.container(border=True, key="behind"):
-        st.markdown(f"**Questions: {describe(mark)}**")
+        st.markdown(f"**Questions: {literal(describe(mark))}**")
         if not found:
             st.markdown(":gray[None at this step.]")
             return
@@ -99,7 +101,7 @@ def questions(view: View, mark: str) -> list[int]:
         seen = {*view.state.buckets, *view.state.retired, *view.base_state.buckets, *view.base_state.retired}
         places = ((index, view.place(index, is_base=True), view.place(index, is_base=False)) for index in seen)
         return sorted(index for index, was, now in places if (was, now) == (start, end))
-    if kind in {"born", "replays"} and value.isascii() and value.isdigit():
+    if kind in {"born", "replays"} and value.isascii() and value.isdigit() and len(value) < _MAX_DIGITS:
         of = queries.questions_born if kind == "born" else queries.questions_replayed
         return of(view.run_id, view.step, int(value))
     return []

@@ -56,11 +56,20 @@ def test_every_kind_of_mark_has_its_questions(open_page, mark):
 
 
 @pytest.mark.usefixtures("played_runs")
-@pytest.mark.parametrize("mark", ["born:x", "nonsense", "flow:", "bucket:99"])
+@pytest.mark.parametrize("mark", ["born:x", "nonsense", "flow:", "bucket:99", "born:99999999999999999999"])
 def test_mark_that_says_nothing_is_a_designed_state(open_page, mark):
     page = open_page("replay_buffer", run="play-finished", mark=mark)
     assert not page.exception
     assert has_text(page, "None at this step")
+
+
+@pytest.mark.usefixtures("played_runs")
+@pytest.mark.parametrize("kind", ["bucket", "flow", "born", "replays"])
+def test_mark_of_the_address_is_shown_as_it_is_written(open_page, kind):
+    page = open_page("replay_buffer", run="play-finished", mark=f"{kind}:**x** [a](http://evil)")
+    assert not page.exception
+    assert not has_text(page, "**x**")
+    assert not has_text(page, "[a](http")
 
 
 @pytest.mark.usefixtures("played_runs")
