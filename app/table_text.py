@@ -16,7 +16,7 @@ Rows = Sequence[Mapping[str, object]] | pd.DataFrame
 """A table: rows as mappings from column to value, or a frame, whose index is left out."""
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-_MARKDOWN_MARKS = r"\`*_[]<>|$#"
+_MARKDOWN_MARKS = r"\`*_[]<>|$#~&"
 _LATEX_MARKS = {
     "\\": r"\textbackslash{}",
     "&": r"\&",

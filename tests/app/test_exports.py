@@ -42,9 +42,13 @@ def test_markdown_aligns_numbers_and_escapes_marks():
     assert as_markdown(ROWS).splitlines() == [
         "| Run | Avg@8 | Steps | Tags |",
         "| --- | ---: | ---: | --- |",
-        r"| a\_b & 50% | 0.1235 | 150 | x, y |",
+        r"| a\_b \& 50% | 0.1235 | 150 | x, y |",
         "| =SUM(A1)\\|\\<b\\> | \N{EN DASH} | -3 | \N{EN DASH} |",
     ]
+
+
+def test_entities_and_strokes_of_markdown_are_text():
+    assert as_markdown([{"a": "~~no~~ &lt;b&gt;"}]).splitlines()[2] == r"| \~\~no\~\~ \&lt;b\&gt; |"
 
 
 def test_latex_uses_booktabs_and_escapes_marks():
