@@ -116,10 +116,8 @@ class RowCollector:
     def _add_block(self, event: Mapping[str, Any]) -> None:
         stored = [change for change in event["buffer_events"] if change[0] == INSERTED]
         buckets = {trajectory_id: bucket for _, _, trajectory_id, _, bucket in stored}
-        row = {
-            "facts": pack_facts(event["trajectories"], buckets),
-            "replayed": pack_ids(replay["trajectory_id"] for replay in event["replays"]),
-        }
+        own = (replay["trajectory_id"] for replay in event["replays"] if not replay["is_external"])
+        row = {"facts": pack_facts(event["trajectories"], buckets), "replayed": pack_ids(own)}
         self._put(models.trajectory_blocks, self._place | row)
 
     def _add_buffer(self, event: Mapping[str, Any]) -> None:

@@ -52,7 +52,7 @@ def pack_facts(rows: Iterable[Mapping[str, Any] | RowMapping], buckets: Mapping[
 
 
 def pack_ids(trajectory_ids: Iterable[int]) -> bytes:
-    """Return trajectory ids side by side."""
+    """Return ids of a run's own trajectories side by side; external ones are below 0 and stay outside."""
     return np.fromiter(trajectory_ids, dtype=IDS).tobytes()
 
 
@@ -75,7 +75,8 @@ def _pack_step(connection: Connection, place: RowMapping) -> dict[str, bytes]:
     )
     stored = select(changes.c.trajectory_id, changes.c.bucket_to).where(*change_is_it, changes.c.kind == INSERTED)
     rows = select(*(own.c[name] for name in _COLUMNS)).where(*own_is_it).order_by(own.c.trajectory_key)
-    replayed = select(replays.c.trajectory_id).where(*replay_is_it).order_by(replays.c.group_position)
+    replayed = select(replays.c.trajectory_id).where(*replay_is_it, ~replays.c.is_external)
+    replayed = replayed.order_by(replays.c.group_position)
     return {
         "facts": pack_facts(
             connection.execute(rows).mappings().all(), {row[0]: row[1] for row in connection.execute(stored)}

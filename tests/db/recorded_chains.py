@@ -31,7 +31,10 @@ class Response:
 
 @dataclass
 class Step:
-    """One step: groups of responses by question, and what the buffer did; replays are (question, id, born step)."""
+    """One step: groups of responses by question, and what the buffer did.
+
+    Replays are (id, born step) by question; an id below 0 is that of an external response.
+    """
 
     groups: dict[int, list[Response]]
     inserted: Sequence[tuple[int, int]] = ()
@@ -91,4 +94,4 @@ def _trajectory(own: Response, index: int, trajectory_id: int, step: int) -> Tra
 def _replay(index: int, trajectory_id: int, born_step: int) -> Replay:
     tokens, values = np.arange(4, dtype=np.int32), np.full(4, -0.1, np.float32)
     stored = Experience(trajectory_id, trajectory_id, index, born_step, 1.0, tokens, values)
-    return Replay(stored, values, -values)
+    return Replay(stored, values, -values, is_external=trajectory_id < 0)

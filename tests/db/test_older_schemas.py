@@ -14,24 +14,29 @@ from tests.db.recorded_chains import Response, Step, record_steps
 from tests.db.recorded_runs import take_in
 
 ADDED = ("correctness_rate", "code_rules", "has_python_block")
+TABLES = ("runs", "steps", "trajectories", "trajectory_texts", "replays", "buffer_changes")
+EXTERNAL_ID = -2
 GROUP = [Response(0.1), Response(0.3, has_code=True), Response(0.9, is_correct=False), Response(0.9, is_correct=False)]
 
 
 @pytest.fixture
 def old_rows(new_database, tmp_path):
-    """The rows of runs, trajectories and texts of a recorded run, as a database of revision 0004 holds them."""
+    """The rows of a recorded run as a database of revision 0004 holds them, and its packed facts as of today."""
     database = new_database("sqlite", tmp_path)
-    take_in(database, record_steps(tmp_path, [Step({0: GROUP}), Step({1: GROUP[:1]})]))
+    replayed = {0: (2, 1), 1: (EXTERNAL_ID, 0)}
+    steps = [Step({0: GROUP}), Step({0: GROUP[:1], 1: GROUP[:1]}, inserted=[(1, 5)], replayed=replayed)]
+    take_in(database, record_steps(tmp_path, steps))
     with database.read() as connection:
         rows = {
             table: [dict(row) for row in connection.execute(text(f"SELECT * FROM {table}")).mappings()]
-            for table in ("runs", "trajectories", "trajectory_texts")
+            for table in TABLES
         }
+        blocks = connection.execute(text("SELECT * FROM trajectory_blocks ORDER BY step")).all()
     database.close()
     for row in rows["trajectories"]:
         for name in ADDED:
             del row[name]
-    return rows
+    return rows, blocks
 
 
 def upgrade_to(connection, revision):
@@ -48,14 +53,26 @@ def insert(connection, table, rows):
     connection.execute(text(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({values})"), rows)
 
 
-def test_trajectories_of_an_older_database_get_the_correctness_of_their_groups(old_rows, tmp_path):
+@pytest.fixture
+def upgraded(old_rows, tmp_path):
     database = open_database(f"sqlite:///{tmp_path / 'old.db'}", tmp_path, upgrades=False)
     database.write(lambda connection: upgrade_to(connection, "0004"))
-    for table, rows in old_rows.items():
+    for table, rows in old_rows[0].items():
         database.write(lambda connection, table=table, rows=rows: insert(connection, table, rows))
     upgrade(database)
-    assert sorted(group_rates(database, "trained")) == [0.5, 1.0]
-    lines = {(line.group, line.has_code): line.num_trajectories for line in code_lines(database, "trained")}
-    assert (lines["medium", False], lines["medium", True], lines["all", False]) == (1, 1, 2)
-    assert get_trajectory(database, "trained", 1).has_code is True
+    yield database
     database.close()
+
+
+def test_trajectories_of_an_older_database_get_the_correctness_of_their_groups(upgraded):
+    assert sorted(group_rates(upgraded, "trained")) == [0.5, 1.0, 1.0]
+    lines = {(line.group, line.has_code): line.num_trajectories for line in code_lines(upgraded, "trained")}
+    assert (lines["medium", False], lines["medium", True], lines["all", False]) == (1, 1, 3)
+    assert get_trajectory(upgraded, "trained", 1).has_code is True
+
+
+def test_an_older_database_gets_the_packed_facts_that_a_new_one_has_without_external_replays(old_rows, upgraded):
+    with upgraded.read() as connection:
+        blocks = connection.execute(text("SELECT * FROM trajectory_blocks ORDER BY step")).all()
+    assert blocks == old_rows[1]
+    assert [len(block.replayed) for block in blocks] == [0, 4]

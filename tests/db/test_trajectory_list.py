@@ -5,6 +5,7 @@ from db.trajectory_rows import TrajectoryFacets
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
 from jobs.status import RunStatus
 from tests.db.conftest import KINDS
+from tests.db.recorded_chains import Response, Step, record_steps
 from tests.db.recorded_runs import new_run, record_attempt, take_in
 from tests.step_reports import make_report
 
@@ -142,3 +143,12 @@ def test_snippet_is_one_line_around_the_first_word_found():
     assert trajectory_list.snippet_of(text, "").endswith("…")
     assert trajectory_list.snippet_of(text, "NEEDLE").endswith("needle end")
     assert trajectory_list.snippet_of("short", "nothing") == "short"
+
+
+def test_a_run_with_external_replays_is_taken_in_and_they_replay_no_trajectory_of_its_own(database, tmp_path):
+    external = Step({1: [Response()], 2: [Response()]}, replayed={1: (-2, 0), 2: (0, 1)})
+    take_in(database, record_steps(tmp_path, [Step({1: [Response(), Response()]}), external]))
+    of_run = TrajectoryFacets(run_id="trained")
+    replayed = trajectory_list.list_snippets(database, TrajectoryFacets(run_id="trained", is_replayed=True))
+    assert [row.trajectory_id for row in replayed] == [0]
+    assert trajectory_list.count_trajectories(database, of_run) == 4
