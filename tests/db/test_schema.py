@@ -1,3 +1,4 @@
+import ast
 import shutil
 import subprocess
 import sys
@@ -91,3 +92,12 @@ def test_the_revisions_are_part_of_an_installed_wheel(tmp_path):
         timeout=120,
     )
     assert (tmp_path / "workbench" / "workbench.db").is_file()
+
+
+def test_revisions_take_nothing_from_the_program_which_changes_after_them():
+    for path in (REPOSITORY / "db" / "migrations" / "versions").glob("*.py"):
+        parsed = [
+            node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)
+        ]
+        names = {getattr(node, "module", None) or alias.name for node in parsed for alias in node.names}
+        assert not [name for name in names if name.partition(".")[0] in {"db", "jobs", "exgrpo_core", "app"}], path.name
