@@ -1,4 +1,7 @@
-"""Filling tables with millions of rows: what is checked row by row otherwise is checked at once afterwards."""
+"""Filling tables with millions of rows without checking each one.
+
+PostgreSQL checks keys and references at once afterwards; SQLite leaves references unchecked.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -46,16 +49,19 @@ def bulk_load(database: Database) -> Iterator[BulkLoad]:
     """Give a connection set up for loading; a crash of the machine meanwhile may damage a SQLite file."""
     engine = database.engine.execution_options(is_write=True)
     with engine.connect() as connection:
-        if database.is_sqlite:
-            raw = connection.connection.driver_connection
-            assert raw is not None
-            for setting in _SQLITE_SETTINGS:
-                raw.execute(f"PRAGMA {setting}")
-        else:
-            connection.exec_driver_sql("SET maintenance_work_mem = '1GB'")
-            connection.commit()
-        yield BulkLoad(engine, connection)
-        connection.invalidate()
+        try:
+            if database.is_sqlite:
+                raw = connection.connection.driver_connection
+                assert raw is not None
+                for setting in _SQLITE_SETTINGS:
+                    raw.execute(f"PRAGMA {setting}")
+            else:
+                connection.exec_driver_sql("SET maintenance_work_mem = '1GB'")
+                connection.commit()
+            yield BulkLoad(engine, connection)
+        finally:
+            # Its settings and temporary tables would meet whoever takes the connection next.
+            connection.invalidate()
 
 
 def _take_off(connection: Connection, name: str) -> list[str]:

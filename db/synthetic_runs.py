@@ -27,6 +27,8 @@ _RUNS_IN_ONE_GO = 25
 _FIRST_BIRTH = datetime(2026, 1, 1, tzinfo=UTC)
 _ENDS = ("succeeded",) * 7 + ("stopped", "failed", "lost")
 _STRETCHED = (models.steps, models.evaluations)
+_OURS = f"SELECT run_key FROM runs WHERE run_key BETWEEN :first AND :last AND run_id LIKE '{SYNTHETIC}-%'"
+"""Keys of made-up runs in a range; a real run taken in meanwhile may lie among them."""
 
 
 class SyntheticRunsError(DatabaseError):
@@ -160,7 +162,7 @@ def _add_metrics(load: BulkLoad, keys: Sequence[int], tell: Callable[[str], None
         "INSERT INTO metrics (run_key, key, step, attempt, value, is_superseded)"
         " SELECT r.run_key, m.key, m.step, 1,"
         " m.value * (1 - 0.15 * (((r.run_key * 7919) % 1009) + ((m.step * 6151 + r.run_key * 3571) % 1013)) / 1011.0),"
-        " FALSE FROM (SELECT run_key FROM runs WHERE run_key BETWEEN :first AND :last) AS r CROSS JOIN stretched AS m"
+        f" FALSE FROM ({_OURS}) AS r CROSS JOIN stretched AS m"
     )
     if not load.is_sqlite:
         with load.filling([models.metrics]) as connection:
@@ -194,7 +196,7 @@ def _copy(connection: Connection, table: Table, changed: dict[str, str], join: s
     values |= changed
     statement = (
         f"INSERT INTO {table.name} ({', '.join(values)}) SELECT {', '.join(values.values())}"
-        f" FROM (SELECT run_key FROM runs WHERE run_key BETWEEN :first AND :last) AS r CROSS JOIN {table.name} AS o"
+        f" FROM ({_OURS}) AS r CROSS JOIN {table.name} AS o"
         f" {join} WHERE o.run_key = :template AND NOT o.is_superseded"
     )
     connection.execute(text(statement), span)

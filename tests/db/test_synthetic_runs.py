@@ -1,9 +1,10 @@
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from db import models
+from db.bulk_load import bulk_load
 from db.queries import lineage, metrics, runs, trajectory_list
 from db.queries.run_lookup import UnknownRunError
 from db.synthetic_runs import SyntheticRunsError, SyntheticSize, add_synthetic_runs
@@ -84,6 +85,32 @@ def test_equal_arguments_give_equal_rows_and_only_once(database, template, tmp_p
     other.close()
     with pytest.raises(SyntheticRunsError, match="holds synthetic runs already"):
         add_synthetic_runs(database, template, size, lambda _said: None)
+
+
+def test_a_run_that_is_no_made_up_one_keeps_its_rows_even_with_a_key_among_theirs(database, template):
+    def taken_in_meanwhile(connection):
+        connection.execute(update(models.runs).where(models.runs.c.run_key == 3).values(run_id="real"))
+
+    told = []
+
+    def tell(said):
+        if not told:
+            database.write(taken_in_meanwhile)
+        told.append(said)
+
+    add_synthetic_runs(database, template, SyntheticSize(3, 8, 24), tell)
+    for table in (models.metrics, models.steps, models.evaluations):
+        assert [count(database, table, key) > 0 for key in (2, 3, 4)] == [True, False, True], table.name
+
+
+def test_a_failed_load_leaves_no_unchecked_connection_behind(database):
+    with pytest.raises(SyntheticRunsError), bulk_load(database):
+        raise SyntheticRunsError("full")
+    if database.is_sqlite:
+        assert database.write(lambda connection: connection.exec_driver_sql("PRAGMA foreign_keys").scalar()) == 1
+    else:
+        shown = database.write(lambda connection: connection.exec_driver_sql("SHOW maintenance_work_mem").scalar())
+        assert shown != "1GB"
 
 
 def test_keys_and_indexes_are_there_again(database, template):
