@@ -1,6 +1,7 @@
 """The values behind a figure as rows, for whoever wants to draw it again."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import plotly.graph_objects as go
@@ -8,39 +9,74 @@ import plotly.graph_objects as go
 Row = dict[str, object]
 
 
+@dataclass(frozen=True, slots=True)
+class _Curve:
+    """What one trace says: values at places along the axis that `title` names, with what belongs to each value."""
+
+    name: str
+    title: str
+    places: list[Any]
+    values: list[Any]
+    intervals: dict[str, list[Any]]
+
+
 def figure_rows(figure: go.Figure) -> list[Row]:
-    """Return one row a place on the x axis with a column a curve; where places repeat, one row a point instead."""
+    """Return one row a place with a column a curve; where places repeat, one row a point instead.
+
+    Places are on the x axis, or on the y axis where that one holds names.
+    """
     traces = list(figure.data)
     if any(trace.type == "sankey" for trace in traces):
         return [row for trace in traces for row in _ways(trace)]
     if any(trace.type == "heatmap" for trace in traces):
         return [row for trace in traces for row in _cells(trace, _title(figure))]
-    if all(len(set(_values(trace.x))) == len(_values(trace.x)) for trace in traces):
-        return _joined(traces, _title(figure))
-    return [row for trace in traces for row in _points(trace, _title(figure))]
+    curves = [_curve(trace, figure) for trace in traces]
+    if all(len(set(curve.places)) == len(curve.places) for curve in curves):
+        return _joined(curves)
+    return [row for curve in curves for row in _points(curve)]
 
 
 def _title(figure: go.Figure) -> str:
     return figure.layout.xaxis.title.text or "x"
 
 
-def _joined(traces: Iterable[Any], title: str) -> list[Row]:
+def _curve(trace: Any, figure: go.Figure) -> _Curve:  # noqa: ANN401 - plotly's traces share no type
+    x, y = _values(trace.x), _values(trace.y)
+    if not any(isinstance(place, str) for place in y):
+        intervals = _intervals(trace.error_y, y) if "error_y" in trace else {}
+        return _Curve(trace.name or "", _title(figure), x, y, intervals)
+    title = figure.layout.yaxis.title.text or "name"
+    return _Curve(trace.name or _title(figure), title, y, x, _intervals(trace.error_x, x))
+
+
+def _intervals(error: Any, values: Sequence[Any]) -> dict[str, list[Any]]:  # noqa: ANN401 - one class for each trace
+    above, below = _values(error.array), _values(error.arrayminus)
+    if not below:
+        return {"half interval": above} if above else {}
+    return {
+        "least": [value - reach for value, reach in zip(values, below, strict=True)],
+        "largest": [value + reach for value, reach in zip(values, above, strict=True)],
+    }
+
+
+def _joined(curves: Iterable[_Curve]) -> list[Row]:
     rows: dict[Any, Row] = {}
-    for number, trace in enumerate(traces, start=1):
-        name = trace.name or ("value" if number == 1 else f"value {number}")
-        error = _values(trace.error_y.array)
-        for position, (x, y) in enumerate(zip(_values(trace.x), _values(trace.y), strict=False)):
-            row = rows.setdefault(x, {title: x})
-            row[name] = y
-            if position < len(error):
-                row[f"{name}, half interval"] = error[position]
-    return sorted(rows.values(), key=lambda row: row[title]) if _are_numbers(rows) else list(rows.values())
+    for number, curve in enumerate(curves, start=1):
+        name = curve.name or ("value" if number == 1 else f"value {number}")
+        columns = {name: curve.values} | {f"{name}, {kind}": found for kind, found in curve.intervals.items()}
+        for position, place in enumerate(curve.places):
+            row = rows.setdefault(place, {curve.title: place})
+            row |= {column: found[position] for column, found in columns.items()}
+    return (
+        sorted(rows.values(), key=lambda row: next(iter(row.values()))) if _are_numbers(rows) else list(rows.values())
+    )
 
 
-def _points(trace: Any, title: str) -> list[Row]:  # noqa: ANN401 - plotly's traces share no type
+def _points(curve: _Curve) -> list[Row]:
+    columns = {"value": curve.values} | curve.intervals
     return [
-        {"series": trace.name or "", title: x, "value": y}
-        for x, y in zip(_values(trace.x), _values(trace.y), strict=False)
+        {"series": curve.name, curve.title: place} | {column: found[position] for column, found in columns.items()}
+        for position, place in enumerate(curve.places)
     ]
 
 

@@ -127,7 +127,7 @@ def _means(rows: Sequence[tuple[str, MeanInterval]], colour: str) -> go.Scatter:
         marker={"color": colour, "size": 9, "symbol": "diamond"},
         error_x={
             "type": "data",
-            "array": [0 if own.half != own.half else own.half for _, own in rows],
+            "array": [None if own.half != own.half else own.half for _, own in rows],
             "color": colour,
         },
         hovertemplate="%{y}: %{x:.1f}<extra>mean</extra>",

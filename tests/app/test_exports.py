@@ -96,6 +96,26 @@ def test_intervals_are_columns_and_places_that_repeat_are_points():
     ]
 
 
+def test_intervals_of_named_rows_are_kept_under_their_names():
+    error = {"array": [0.5, 1.0], "arrayminus": [0.25, 2.0], "symmetric": False}
+    bars = go.Scatter(x=[1.5, 1.5], y=["MATH", "AIME"], error_x=error)
+    figure = go.Figure(bars, layout={"xaxis": {"title": {"text": "points"}}})
+    assert figure_rows(figure) == [
+        {"name": "MATH", "points": 1.5, "points, least": 1.25, "points, largest": 2.0},
+        {"name": "AIME", "points": 1.5, "points, least": -0.5, "points, largest": 2.5},
+    ]
+
+
+def test_intervals_stand_beside_points_that_share_a_name():
+    figure = go.Figure(go.Scatter(x=[2.0], y=["on-policy"], name="mean", error_x={"array": [0.5]}))
+    figure.add_trace(go.Scatter(x=[1.5, 2.5], y=["on-policy"] * 2, name="seed"))
+    assert figure_rows(figure) == [
+        {"series": "mean", "name": "on-policy", "value": 2.0, "half interval": 0.5},
+        {"series": "seed", "name": "on-policy", "value": 1.5},
+        {"series": "seed", "name": "on-policy", "value": 2.5},
+    ]
+
+
 def test_heatmap_is_a_column_a_row_and_a_flow_is_a_row_a_way():
     grid = go.Figure(go.Heatmap(x=[1, 3], y=["0/2", "1/2"], z=np.array([[5, 6], [7, 8]])))
     assert figure_rows(grid) == [{"x": 1, "0/2": 5, "1/2": 7}, {"x": 3, "0/2": 6, "1/2": 8}]
