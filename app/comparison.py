@@ -61,7 +61,9 @@ def differing(specs: Mapping[str, Mapping[str, object]]) -> dict[str, dict[str, 
 
 
 def aligned(points: Sequence[MetricPoint], axis: Sequence[MetricPoint] | None) -> Line:
-    """Return a metric against steps, or against what `axis` says of each step."""
+    """Return a metric against steps, or against what `axis` says of each step: nothing where it says nothing."""
+    if axis is not None and not axis:
+        points = []
     steps = np.array([point.step for point in points], dtype=np.float32)
     x = steps
     if axis is not None:

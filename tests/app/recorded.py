@@ -148,6 +148,8 @@ def _metrics(step: int, spec: TrainSpec) -> dict[str, float]:
         "seconds/update": 0.1,
         "seconds/manage": 0.01,
         "seconds/step": 0.25,
+        "rollouts/fresh_total": 256.0 * step,
+        "tokens/generated_total": 256.0 * 60.0 * step,
         "buffer/num_questions": 4.0 * step if replays else 0.0,
         "buffer/num_trajectories": 20.0 * step if replays else 0.0,
         "buffer/num_retired": float(step // 2) if replays else 0.0,

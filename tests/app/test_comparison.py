@@ -42,8 +42,10 @@ def test_curve_is_placed_by_what_the_axis_says_of_its_steps():
     assert comparison.aligned(points((3, 1.0)), None).x.tolist() == [3.0]
 
 
-def test_axis_without_records_places_nothing_far_away():
-    assert comparison.aligned(points((3, 1.0)), []).x.tolist() == [0.0]
+def test_axis_without_records_places_nothing():
+    line = comparison.aligned(points((3, 1.0)), [])
+    assert (line.x.tolist(), line.y.tolist()) == ([], [])
+    assert comparison.mean_line([line]) is None
 
 
 def test_mean_goes_as_far_as_all_runs_do_and_holds_their_range():
