@@ -20,6 +20,11 @@ def show_identity(row: RunRow) -> None:
             with st.container(key="run-title", width="content"):
                 st.text(inert(row.name))
             status_badge.show(row)
+            if row.is_synthetic:
+                st.badge(
+                    "synthetic run", icon=":material/science:", color="orange",
+                    help="Made up by `exgrpo seed-demo`; nothing of it was recorded",
+                )  # fmt: skip
             if row.is_archived:
                 st.badge("archived", icon=":material/archive:", color="gray")
             for tag in row.tags:

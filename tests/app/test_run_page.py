@@ -1,4 +1,6 @@
 import shutil
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -36,6 +38,15 @@ def test_running_run_shows_progress_pace_and_a_stop_button(open_page):
     assert metric(page, "Retired").value == "9"
     assert {"Stop", "Clone"} <= set(labels(page.button))
     assert "Resume" not in labels(page.button)
+
+
+def test_run_that_was_made_up_says_so(recorded_runs, open_page):
+    with closing(sqlite3.connect(recorded_runs / "workbench" / "workbench.db")) as connection, connection:
+        connection.execute(
+            "UPDATE runs SET spec = json_set(spec, '$.is_synthetic', json('true')) WHERE run_id = 'run-finished'"
+        )
+    assert has_text(open_page("run", run="run-finished"), "synthetic run")
+    assert not has_text(open_page("run", run="run-failed"), "synthetic run")
 
 
 @pytest.mark.usefixtures("recorded_runs")
