@@ -93,6 +93,11 @@ def interval(rate: evidence.Rate | evidence.CorrectedRate) -> str:
 
 
 def _kappa(row: AgreementRow) -> float:
-    pairs = [(True, True)] * row.num_both_valid + [(True, False)] * row.num_only_judge
-    pairs += [(False, True)] * row.num_only_other + [(False, False)] * row.num_both_invalid
-    return evidence.cohen_kappa(pairs)
+    return evidence.cohen_kappa(
+        {
+            (True, True): row.num_both_valid,
+            (True, False): row.num_only_judge,
+            (False, True): row.num_only_other,
+            (False, False): row.num_both_invalid,
+        }
+    )

@@ -4,7 +4,8 @@
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobs.judging.votes import decide, has_flipped
@@ -86,7 +87,7 @@ def calibrate(items: Sequence[LabelledVotes]) -> Calibration:
         sensitivity=wilson(true_positives, num_positives),
         specificity=wilson(true_negatives, len(judged) - num_positives),
         accuracy=_ratio(true_positives + true_negatives, len(judged)),
-        kappa=cohen_kappa(judged),
+        kappa=cohen_kappa(Counter(judged)),
         unjudged=wilson(len(items) - len(judged), len(items)),
         flips=wilson(sum(has_flipped(item.outcomes) for item in several), len(several)),
     )
@@ -111,14 +112,17 @@ def correct_rate(num_valid: int, num_judged: int, calibration: Calibration) -> C
     return CorrectedRate(observed, value, max(0.0, value - reach), min(1.0, value + reach), is_informative=True)
 
 
-def cohen_kappa(pairs: Iterable[tuple[bool, bool]]) -> float:
-    """Return agreement beyond chance: 1 is full, 0 what chance gives; NaN where chance alone would agree fully."""
-    pairs = list(pairs)
-    if not pairs:
+def cohen_kappa(counts: Mapping[tuple[bool, bool], int]) -> float:
+    """Return agreement beyond chance of how often each pair of verdicts was given.
+
+    1 is full, 0 what chance gives; NaN where chance alone would agree fully.
+    """
+    total = sum(counts.values())
+    if not total:
         return math.nan
-    agreement = sum(first == second for first, second in pairs) / len(pairs)
-    first_rate = sum(first for first, _ in pairs) / len(pairs)
-    second_rate = sum(second for _, second in pairs) / len(pairs)
+    agreement = sum(count for (first, second), count in counts.items() if first == second) / total
+    first_rate = sum(count for (first, _), count in counts.items() if first) / total
+    second_rate = sum(count for (_, second), count in counts.items() if second) / total
     by_chance = first_rate * second_rate + (1 - first_rate) * (1 - second_rate)
     return math.nan if by_chance == 1.0 else (agreement - by_chance) / (1.0 - by_chance)
 
