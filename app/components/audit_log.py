@@ -21,6 +21,12 @@ WORDS = {
     "archived": "archived",
     "unarchived": "listed again",
     "imported": "imported",
+    "case_marked": "kept a case",
+    "case_unmarked": "took a case out",
+    "verdict_set": "gave a verdict",
+    "verdict_cleared": "took a verdict back",
+    "trajectory_marked": "marked a trajectory",
+    "trajectory_unmarked": "took a mark off",
 }
 
 
