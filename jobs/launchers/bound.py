@@ -14,12 +14,21 @@ STARTER_VARIABLE = "EXGRPO_STARTER_PID"
 
 def main(command: list[str]) -> None:
     """Become `command`, bound to the process that `EXGRPO_STARTER_PID` names."""
+    end_with_starter(signal.SIGTERM)
+    os.environ[STARTER_VARIABLE] = str(os.getpid())  # the starter of what the command starts
+    os.execvp(command[0], command)
+
+
+def end_with_starter(signal_number: signal.Signals) -> None:
+    """Have the kernel send this process a signal when its starter dies; leave if `EXGRPO_STARTER_PID` has died already.
+
+    The starter is the thread that started this process.
+    """
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal_number)
     starter = os.environ.get(STARTER_VARIABLE)
     if starter is not None and os.getppid() != int(starter):
         sys.exit(1)  # the starter died before the kernel was told
-    os.execvp(command[0], command)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from jobs.engines.embedded.model import load_tokenizer
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.verl_ray.overrides import VERL_FOLDER
 from jobs.engines.verl_ray.sft_overrides import CHECKPOINTS_FOLDER, DEMONSTRATIONS_FILE, ENTRY_MODULE, sft_words
+from jobs.launchers.bound import STARTER_VARIABLE
 from jobs.launchers.local import PROJECT_ROOT
 from jobs.recorder import RunRecorder
 from jobs.run_directory import RunDirectory
@@ -130,9 +131,11 @@ class SftFollower:
         return RunStatus.SUCCEEDED
 
     def _start(self, words: Sequence[str]) -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-P", "-m", "torch.distributed.run", "--standalone"]
+        command = [sys.executable, "-P", "-m", "jobs.launchers.bound"]
+        command += [sys.executable, "-P", "-m", "torch.distributed.run", "--standalone"]
         command += [f"--nproc_per_node={self._spec.verl.gpus_per_node}", "-m", ENTRY_MODULE, *words]
         environment = os.environ | {"PYTHONPATH": str(PROJECT_ROOT), "VERL_FILE_LOGGER_PATH": str(self._metrics_path)}
+        environment[STARTER_VARIABLE] = str(os.getpid())
         environment |= CPU_VARIABLES if self._spec.model.device == "cpu" else {}
         return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
 
@@ -156,16 +159,23 @@ class SftFollower:
         lines = [json.loads(line) for line in whole.splitlines()]
         if not lines:
             return []
-        now = time.monotonic()
-        seconds, self._looked_at = (now - self._looked_at) / len(lines), now
+        seconds = self._seconds([line["step"] for line in lines])
         return [
             (
                 line["step"],
                 {own: float(line["data"][name]) for name, own in METRIC_NAMES.items() if name in line["data"]}
-                | {"seconds/step": seconds},
+                | seconds,
             )
             for line in lines
         ]
+
+    def _seconds(self, steps: Sequence[int]) -> dict[str, float]:
+        """Return what each of the new steps took; nothing where the trainer started or wrote a checkpoint meanwhile."""
+        now = time.monotonic()
+        seconds, self._looked_at = (now - self._looked_at) / len(steps), now
+        # verl writes a checkpoint after it has logged its step; every start is from one, or from step 0.
+        has_more = any((step - 1) % self._spec.checkpoint_interval == 0 for step in steps)
+        return {} if has_more else {"seconds/step": seconds}
 
     def _newest_step(self) -> int:
         try:

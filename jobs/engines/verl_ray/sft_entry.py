@@ -1,19 +1,29 @@
 """verl's SFT trainer as one process of torchrun: `torchrun ... -m jobs.engines.verl_ray.sft_entry KEY=VALUE ...`."""
 
+import signal
 import sys
 
-import torch.distributed
-from hydra import compose, initialize_config_module
-from verl.trainer.sft_trainer import SFTTrainer, run_sft
-from verl.utils.device import auto_set_device, get_device_name
-from verl.utils.distributed import destroy_global_process_group
-
-from jobs.engines.verl_ray.cpu_platform import PLATFORM_NAME
-from jobs.engines.verl_ray.sft_overrides import SFT_CONFIG
+from jobs.launchers.bound import end_with_starter
 
 
 def main(words: list[str]) -> None:
-    """Train as the settings say."""
+    """Train as the settings say, as long as torchrun lives."""
+    # torchrun gives each of its processes a session of its own, so ending the worker's session misses them. First of
+    # all, since what training needs takes seconds to load.
+    end_with_starter(signal.SIGKILL)
+    _train(words)
+
+
+def _train(words: list[str]) -> None:
+    import torch.distributed
+    from hydra import compose, initialize_config_module
+    from verl.trainer.sft_trainer import SFTTrainer, run_sft
+    from verl.utils.device import auto_set_device, get_device_name
+    from verl.utils.distributed import destroy_global_process_group
+
+    from jobs.engines.verl_ray.cpu_platform import PLATFORM_NAME
+    from jobs.engines.verl_ray.sft_overrides import SFT_CONFIG
+
     with initialize_config_module("verl.trainer.config", version_base=None):
         config = compose(SFT_CONFIG, overrides=words)
     auto_set_device(config)

@@ -71,17 +71,22 @@ def work(run: RunDirectory) -> str:
 def work_until(run: RunDirectory, step: int) -> str:
     """Run an attempt, ask it to stop once it has done `step`, and return its status."""
     process, mark = start_worker(run)
+    wait_for_step(process, run, step)
+    run.request_stop()
+    wait_for(process, mark)
+    run.clear_stop()
+    return str(read_outcome(run.attempt_path(run.newest_attempt())).status)
+
+
+def wait_for_step(process: subprocess.Popen, run: RunDirectory, step: int) -> None:
+    """Wait until the newest attempt has done `step`, or is over."""
     attempt_path = run.attempt_path(run.newest_attempt())
     until = time.monotonic() + RUN_SECONDS
     while process.poll() is None and time.monotonic() < until:
         heartbeat = read_heartbeat(attempt_path)
         if heartbeat is not None and heartbeat.step >= step:
-            run.request_stop()
             break
         time.sleep(0.2)
-    wait_for(process, mark)
-    run.clear_stop()
-    return str(read_outcome(attempt_path).status)
 
 
 def wait_for(process: subprocess.Popen, mark: str) -> None:

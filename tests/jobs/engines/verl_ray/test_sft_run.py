@@ -1,9 +1,12 @@
 """Supervised fine-tuning by verl's own SFT trainer, run for real on the CPU: torchrun, FSDP2 on gloo."""
 
 import json
+import os
 import shutil
+import signal
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
@@ -14,7 +17,7 @@ from jobs.spool_reader import SpoolReader
 from jobs.tasks.chains.tokenizer import make_tokenizer
 from jobs.training.checkpoint import checkpoint_path, find_fault, list_checkpoints
 from jobs.training.imitation import make_small_policy
-from tests.jobs.engines.verl_ray.runs import steps_of, work, work_until
+from tests.jobs.engines.verl_ray.runs import start_worker, steps_of, wait_for, wait_for_step, work, work_until
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -106,14 +109,30 @@ def test_run_that_lost_its_last_checkpoint_goes_on_from_the_one_before_to_the_sa
 def test_stop_ends_every_process_and_leaves_a_whole_checkpoint_to_go_on_from(tmp_path, model):
     run = new_run(tmp_path, model, num_steps=3000, checkpoint_interval=4)
     assert work_until(run, 6) == "stopped"
-    newest = list_checkpoints(run.checkpoints_path)[0]
-    assert find_fault(newest) is None
-    assert int(newest.name.removeprefix("step-")) % 4 == 0
+    newest = int(list_checkpoints(run.checkpoints_path)[0].name.removeprefix("step-"))
+    assert find_fault(checkpoint_path(run.checkpoints_path, newest)) is None
+    # It ends at once: steps after the newest checkpoint are done again.
+    assert 4 <= newest <= max(steps_of(run)) < newest + 2 * 4
+
+
+@pytest.mark.parametrize("victim", ["worker", "torchrun"])
+def test_no_rank_trains_on_when_what_started_it_is_killed(tmp_path, model, victim):
+    run = new_run(tmp_path, model, num_steps=30_000)
+    process, mark = start_worker(run)
+    wait_for_step(process, run, 2)
+    [torchrun] = psutil.Process(process.pid).children()
+    os.kill(process.pid if victim == "worker" else torchrun.pid, signal.SIGKILL)
+    wait_for(process, mark)
 
 
 def test_failure_of_the_trainer_is_told(tmp_path, model):
     run = new_run(tmp_path, model, verl={"gpus_per_node": 1, "overrides": ["model.path=/nowhere"]})
     assert work(run) == "failed: verl's SFT trainer ended with exit code 1; log.txt says why."
+
+
+def test_seconds_are_given_for_steps_without_start_or_checkpoint_before_them(tuned):
+    timed = [step for step, event in steps_of(tuned).items() if "seconds/step" in event["metrics"]]
+    assert set(timed) <= {2, 4, 6}
 
 
 def test_steps_and_checkpoints_are_recorded_as_of_any_run(tuned):

@@ -1,0 +1,62 @@
+"""Processes that end with their starter, however that one ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from jobs.launchers.bound import STARTER_VARIABLE
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its starter's death")
+
+RANK = "import signal, time; from jobs.launchers.bound import end_with_starter; end_with_starter(signal.SIGKILL)"
+RANK += "; print('bound', flush=True); time.sleep(60)"
+AGENT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {RANK!r}], start_new_session=True)"
+STARTER = f"""
+import os, subprocess, sys
+environment = os.environ | {{"{STARTER_VARIABLE}": str(os.getpid())}}
+subprocess.run([sys.executable, "-P", "-m", "jobs.launchers.bound", sys.executable, "-c", {AGENT!r}], env=environment)
+"""
+
+
+@pytest.fixture
+def family(repository):
+    """A starter, its bound agent and the rank that this one started in a session of its own."""
+    environment = os.environ | {"PYTHONPATH": str(repository)}
+    starter = subprocess.Popen([sys.executable, "-c", STARTER], stdout=subprocess.PIPE, env=environment)
+    assert starter.stdout.readline() == b"bound\n"
+    [agent, rank] = psutil.Process(starter.pid).children(recursive=True)
+    yield psutil.Process(starter.pid), agent, rank
+    for own in (psutil.Process(starter.pid), agent, rank):
+        if own.is_running():
+            own.kill()
+    starter.wait()
+    starter.stdout.close()
+
+
+@pytest.mark.parametrize("victim", [0, 1], ids=["starter", "agent"])
+def test_rank_in_a_session_of_its_own_ends_with_those_who_started_it(family, victim):
+    assert os.getsid(family[2].pid) == family[2].pid
+    family[victim].send_signal(signal.SIGKILL)
+    until = time.monotonic() + 10
+    while time.monotonic() < until and not is_gone(family[2]):
+        time.sleep(0.02)
+    assert is_gone(family[2])
+
+
+def is_gone(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def test_process_whose_starter_is_gone_already_leaves_at_once(repository):
+    environment = os.environ | {"PYTHONPATH": str(repository), STARTER_VARIABLE: "1"}
+    command = [sys.executable, "-P", "-m", "jobs.launchers.bound", sys.executable, "-c", "print('ran')"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
