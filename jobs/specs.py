@@ -197,6 +197,11 @@ class TrainSpec(Spec):
                 "verl.num_nodes, verl.ray.address, verl.strategy: expected 1, none and fsdp2 with sft, since verl's "
                 "SFT trainer is started on one machine without Ray."
             )
+        if self.engine == "verl" and self.algorithm.batch_size % self.verl.num_gpus:
+            raise ValueError(
+                f"algorithm.batch_size: expected a multiple of verl.gpus_per_node ({self.verl.num_gpus}) with sft: "
+                f"each GPU takes the same number of demonstrations, got {self.algorithm.batch_size}."
+            )
 
     def _check_engine(self) -> None:
         is_continuous = self.algorithm.reward_kind is RewardKind.CONTINUOUS

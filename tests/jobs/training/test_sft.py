@@ -11,6 +11,7 @@ from jobs.engines.embedded.model import load_policy
 from jobs.engines.embedded.optimizer import OptimSettings
 from jobs.run_directory import RunDirectory
 from jobs.specs import SpecError, load_preset, parse_spec
+from jobs.spool_reader import SpoolReader
 from jobs.spool_recorder import SpoolRecorder
 from jobs.status import RunStatus
 from jobs.tasks.chains.oracle import judge_response
@@ -179,6 +180,10 @@ def test_learning_rate_warms_up_and_falls_to_nothing_along_a_cosine():
     [
         ({"algorithm": SPEC["algorithm"] | {"experience_ratio": 0.5}}, "algorithm.experience_ratio"),
         ({"engine": "verl", "verl": {"num_nodes": 2}}, "verl.num_nodes"),
+        (
+            {"engine": "verl", "verl": {"gpus_per_node": 3}},
+            r"algorithm.batch_size: expected a multiple .* \(3\) .* 8\.",
+        ),
     ],
 )
 def test_settings_that_fine_tuning_cannot_follow_are_refused(changes, sentence):
@@ -191,6 +196,16 @@ def test_fine_tuning_is_recorded_on_disk_like_any_run(tmp_path, model):
     recorder = SpoolRecorder(run, run.claim_attempt(), run.spec().recording)
     assert run_sft(run.spec(), run, recorder, StopAfter()) is RunStatus.SUCCEEDED
     recorder.close()
+    batch = SpoolReader(run).read(max_steps=100)
+    assert batch.faults == []
+    steps = [event for event in batch.events if event["kind"] == "step"]
+    assert [event["step"] for event in steps] == [1, 2]
+    assert steps[0]["metrics"]["loss/sft"] == pytest.approx(np.log(len(make_tokenizer())), rel=0.1)
+    assert [event["step"] for event in batch.events if event["kind"] == "checkpoint"] == [2]
+    assert {event["question_set"] for event in batch.events if event["kind"] == "evaluation"} == {
+        "training",
+        "held_out",
+    }
 
 
 def test_presets_fine_tune_what_their_reinforcement_trains():
