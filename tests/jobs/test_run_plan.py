@@ -3,6 +3,7 @@ import pytest
 from jobs import commands
 from jobs.commands import CommandError
 from jobs.engine_environments import VERL_PYTHON_VARIABLE, EngineEnvironmentError
+from jobs.engines.verl_ray.sft_overrides import check_sft_overrides
 from jobs.run_plan import describe_plan, plan_run
 from jobs.spec_settings import apply_settings
 from jobs.specs import ModelSpec, SpecError, TrainSpec, load_preset, parse_spec, preset_names
@@ -60,6 +61,26 @@ def test_overrides_of_what_fine_tuning_decides_are_refused(tmp_path):
     spec = apply_settings(verl_spec("paper-sft"), ["verl.overrides=[optim.lr=1.0]"])
     with pytest.raises(SpecError, match=r"verl.overrides: optim.lr cannot be set"):
         plan_run(spec, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("word", "path"),
+    [
+        ("trainer={total_training_steps:5}", "trainer"),
+        ("engine.mixed_precision.param_dtype=bf16", "engine.mixed_precision.param_dtype"),
+        ("+engine.mixed_precision={}", "engine.mixed_precision"),
+        ("optim@optim=megatron", "optim"),
+    ],
+)
+def test_sections_around_and_settings_inside_what_fine_tuning_decides_are_refused(word, path):
+    settings = ["engine=verl", "model.device=cpu", f'verl.overrides=["{word}"]']
+    with pytest.raises(SpecError, match=rf"verl.overrides: {path} cannot be set"):
+        check_sft_overrides(apply_settings(load_preset("paper-sft"), settings))
+
+
+def test_setting_beside_what_fine_tuning_decides_is_left_to_the_user():
+    settings = ["engine=verl", 'verl.overrides=["optim.lr_scheduler_args={}", "model.use_liger=True"]']
+    check_sft_overrides(apply_settings(load_preset("paper-sft"), settings))
 
 
 def test_dry_run_of_the_embedded_engine_has_no_settings_of_verl(tmp_path):
