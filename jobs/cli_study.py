@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from jobs.studies.definition import Scale, Study
     from jobs.studies.intervals import MeanInterval
     from jobs.studies.matrix import RunKey
+    from jobs.studies.running import PendingRun
 
 study_app = typer.Typer(no_args_is_help=True, help="The paper's tables: what to run for them, and what they print.")
 
@@ -86,12 +87,11 @@ def run(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its ar
         pending = pending_runs(database, study, keys)
     tell(f"Runs that are there: {len(keys) - len(pending)} of {len(keys)}.")
     if detach:
-        for own in pending:
-            try:
-                say(start(runs_root, study, own, settings or []))
-            except CommandError as error:
-                tell(str(error))
-        leave_to_supervisor(runs_root, database_url)
+        num_queued = _queue(runs_root, study, pending, settings or [])
+        if num_queued:
+            leave_to_supervisor(runs_root, database_url)
+        if num_queued < len(pending):
+            raise typer.Exit(EXIT_FAILURE)
         return
     failed = []
     for number, own in enumerate(pending, start=1):
@@ -112,6 +112,21 @@ def run(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its ar
     say(f"Runs done: {len(pending) - len(failed)}, failed: {len(failed)}; `exgrpo study report {name}` shows them.")
     if failed:
         raise typer.Exit(EXIT_FAILURE)
+
+
+def _queue(runs_root: Path, study: "Study", pending: "list[PendingRun]", settings: list[str]) -> int:
+    """Queue what can be, say why the rest cannot, and return how many runs are queued."""
+    from jobs.commands import CommandError
+    from jobs.studies.running import start
+
+    num_queued = 0
+    for own in pending:
+        try:
+            say(start(runs_root, study, own, settings))
+            num_queued += 1
+        except CommandError as error:
+            tell(str(error))
+    return num_queued
 
 
 @study_app.command("status")

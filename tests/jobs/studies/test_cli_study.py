@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from jobs.attempt_files import read_heartbeat
 from jobs.cli import app
+from jobs.cli_options import EXIT_FAILURE
 from jobs.status import RunStatus
 from jobs.studies.definition import Scale, load_study, study_names
 from jobs.studies.matrix import RunKey
@@ -91,6 +92,15 @@ def test_what_cannot_be_asked_for_is_refused_in_one_sentence(tmp_path, words, se
     result = CLI.invoke(app, ["study", *words, "--runs-root", str(tmp_path)])
     assert result.exit_code == 2
     assert sentence in result.stderr
+
+
+def test_detached_run_fails_when_a_cell_is_refused(tmp_path: Path):
+    cell = next(own.name for own in load_study("main-table").cells_at(Scale.CHAINS) if own.starts_from is not None)
+    words = ["study", "run", "main-table", "--cells", cell, "--seeds", "1", "--detach", "--runs-root", str(tmp_path)]
+    result = CLI.invoke(app, words)
+    assert result.exit_code == EXIT_FAILURE
+    assert "of which no run of this seed has succeeded; run that first." in result.stderr
+    assert list(tmp_path.glob("*/run.json")) == []
 
 
 @pytest.mark.slow
