@@ -79,10 +79,12 @@ def saved_cases(database: Database, case_set: str) -> list[SnowballCase]:
     with database.read() as connection:
         rows = connection.execute(query).all()
     by_run: dict[str, list[_KeyPair]] = {}
+    order = [SavedCase(run_id, attempt, low, high) for run_id, _, attempt, low, high in rows]
     for run_id, run_key, attempt, low, high in rows:
         pair = (trajectory_key(run_key, attempt, low), trajectory_key(run_key, attempt, high))
         by_run.setdefault(run_id, []).append(pair)
-    return [found for run_id, pairs in by_run.items() for found in _load(database, run_id, pairs)]
+    cases = {found.saved: found for run_id, pairs in by_run.items() for found in _load(database, run_id, pairs)}
+    return [cases[saved] for saved in order if saved in cases]
 
 
 def _load(database: Database, run_id: str, pairs: Sequence[_KeyPair]) -> list[SnowballCase]:

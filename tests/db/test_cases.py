@@ -66,6 +66,17 @@ def test_saved_cases_come_back_in_their_set_with_the_newest_judges_verdicts(data
     assert [row.name for row in list_case_sets(database)] == ["for the paper"]
 
 
+def test_saved_cases_come_in_the_order_of_saving_whatever_their_runs(database, tmp_path):
+    for run_id in ("first", "second"):
+        groups = Step({1: [Response(0.1), Response(0.4)], 2: [Response(0.1), Response(0.5)]})
+        take_in(database, record_steps(tmp_path, [groups], run_id))
+    order = [("first", 0, 1), ("second", 2, 3), ("first", 2, 3), ("second", 0, 1)]
+    for minute, (run_id, low, high) in enumerate(order):
+        save_case(database, "set", SavedCase(run_id, 1, low, high), AT.replace(minute=minute))
+    found = [case.saved for case in saved_cases(database, "set")]
+    assert [(saved.run_id, saved.low_trajectory_id, saved.high_trajectory_id) for saved in found] == order
+
+
 def test_a_saved_case_whose_trajectories_are_gone_is_left_out(database, tmp_path):
     take_in(database, record_steps(tmp_path, [Step({1: [Response(0.1), Response(0.4)]})]))
     save_case(database, "set", SavedCase("trained", 1, 0, 77), AT)
