@@ -31,7 +31,7 @@ def estimate_resources(spec: TrainSpec) -> ResourceEstimate:
         return ResourceEstimate(num_gpus, None, recordings, None)
     if spec.engine == "verl":
         estimate = estimate_memory(shape, spec)
-        memory = max(estimate.update, estimate.rollout)
+        memory = max(estimate.update, 0 if spec.sft is not None else estimate.rollout)
     else:
         memory = shape.parameters * TRAINING_PARAMETER_BYTES
     return ResourceEstimate(num_gpus, memory, recordings, checkpoint_bytes(shape.parameters, spec))

@@ -52,8 +52,13 @@ def check(content: dict[str, object]) -> TrainSpec | None:
 
 
 def estimate(spec: TrainSpec) -> str:
-    """Return in words how much the run will generate."""
+    """Return in words how much the run will generate, or imitate."""
     algorithm = spec.algorithm
+    if spec.sft is not None:
+        return (
+            f"{spec.num_steps:,} steps of {algorithm.batch_size:,} demonstrations each: at most "
+            f"{spec.num_steps * algorithm.batch_size:,} shown, of up to {algorithm.max_response_tokens:,} tokens."
+        )
     per_step = algorithm.batch_size * algorithm.rollouts_per_question
     return (
         f"{spec.num_steps:,} steps of {algorithm.batch_size:,} questions, "

@@ -74,6 +74,15 @@ def test_form_starts_from_a_preset_of_fine_tuning_and_keeps_it_one(open_page, pr
     assert "response_column: target" in "".join(own.value for own in page.code)
 
 
+@pytest.mark.parametrize("preset", ["chains-sft", "paper-sft"])
+def test_form_counts_demonstrations_and_no_rollouts(open_page, preset):
+    spec = load_preset(preset)
+    page = open_page("new_run", preset=preset)
+    [found] = [own.value for own in page.caption if f"{spec.num_steps:,} steps of" in own.value]
+    assert f"{spec.algorithm.batch_size} demonstrations each" in found
+    assert "rollouts" not in found
+
+
 @pytest.mark.usefixtures("tuned")
 def test_form_starts_from_an_earlier_fine_tuned_run(open_page):
     page = open_page("new_run", **{"from": RUN_ID})
