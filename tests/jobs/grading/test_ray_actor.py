@@ -53,6 +53,6 @@ def test_an_actor_gives_the_same_verdicts_as_this_process(ray, judge):
     actor = ray.remote(judge).remote()
     outcomes, side_by_side = ray.get(actor.grade.remote(ITEMS), timeout=300)
     assert outcomes[:-1] == [*(outcome for _, _, outcome in SYMBOLIC), Outcome.CORRECT]
-    assert outcomes[-1] in {*POISONED, Outcome.UNPARSED, Outcome.WRONG}
+    assert outcomes[-1] in POISONED
     with AnswerGrader() as here:
         assert side_by_side == [list(map(str, _row(own))) for own in here.grade_side_by_side(ITEMS[:-1])]
