@@ -1,4 +1,4 @@
-"""The tables. Rows follow from run directories; what users said (tags, notes, cases, verdicts) follows from a journal.
+"""The tables. Rows follow from run directories; what users said (tags, notes, cases, verdicts, marks) from a journal.
 
 `run_key` is a run's number inside this database; `run_id` is the name that users and files know. Rows that belong to
 a step carry the attempt that wrote them; `is_superseded` marks those that a later attempt did again.
