@@ -72,6 +72,7 @@ def show_prompts(rows: Sequence[JudgeRow]) -> None:
             column_config={"Tokens": st.column_config.NumberColumn(format="localized")},
             alt="Judges and prompt versions with the number of jobs, responses and tokens",
         )  # fmt: skip
+        exports.show(shown, "judge-prompts")
     prompt = evidence.load_judge_prompt()
     with st.expander(f"{prompt.version_name} in full", icon=":material/description:", key="prompt-words"):
         st.caption(prompt.source)

@@ -28,11 +28,13 @@ def show_calibration(found: Calibration | None) -> None:
         st.caption("None for this judge and prompt. Rates are shown as the judge sees them. To calibrate it:")
         st.code("exgrpo judge --labelled processbench.jsonl --server http://127.0.0.1:8000/v1", language="bash")
         return
+    shown = calibration_table(found)
     st.dataframe(
-        calibration_table(found), hide_index=True, placeholder=NONE_SHOWN, key="calibration",
+        shown, hide_index=True, placeholder=NONE_SHOWN, key="calibration",
         alt="Sensitivity, specificity, unjudged share and flips with 95 % intervals",
     )  # fmt: skip
     st.caption(f"Cohen's kappa {number(found.kappa)}, accuracy {share(found.accuracy)}, {found.num_items:,} items.")
+    exports.show(shown, "judge-calibration")
 
 
 def calibration_table(found: Calibration) -> pd.DataFrame:

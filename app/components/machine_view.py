@@ -56,6 +56,7 @@ def show_gpus(gpus: Sequence[Gpu]) -> None:
     )
     share = st.column_config.ProgressColumn(min_value=0, max_value=100, format="%.0f %%")
     st.dataframe(rows, hide_index=True, key="gpus", column_config={"Busy": share, "Memory in use": share}, alt="GPUs")
+    exports.show(rows, "gpus")
 
 
 def show_versions(versions: Mapping[str, str | None]) -> None:

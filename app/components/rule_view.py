@@ -91,8 +91,9 @@ def _hits(run_id: str, wanted: str) -> None:
         empty_state.show("search_off", "No trajectory fits", "Choose another rule.")
         return
     st.caption(f"The newest {len(rows):,}; a click opens one")
+    shown = hit_table(rows)
     event = st.dataframe(
-        hit_table(rows),
+        shown,
         key=f"rule-hits-{run_id}-{wanted}",
         hide_index=True,
         row_height=_ROW_HEIGHT,
@@ -105,6 +106,7 @@ def _hits(run_id: str, wanted: str) -> None:
         selection_mode="single-cell",
         alt="Trajectories that fit the rule, newest first",
     )
+    exports.show(shown, f"code-rule-{wanted}".lower(), "code-rule-hits")
     cells = event.selection.cells
     if cells and cells[0][0] < len(rows):
         query = {"run": run_id, "trajectory": str(rows[cells[0][0]].trajectory_id)}

@@ -113,6 +113,16 @@ def test_a_trajectory_of_the_address_that_is_not_there_is_said(open_page):
     assert "No such trajectory" in texts(page)
 
 
+@pytest.mark.parametrize("name", ["judge-calibration", "judge-prompts"])
+def test_tables_on_judges_can_be_downloaded(open_page, judged_runs, name):
+    judged.calibrate(judged_runs)
+    page = open_page("entropy_and_judge", run=judged.JUDGED, view="Judges", judge="judge-voted")
+    page.session_state[f"export-{name}"] = True
+    page.run()
+    assert not page.exception
+    assert page.download_button(key=f"export-{name}-csv").label == "CSV"
+
+
 @pytest.mark.usefixtures("judged_runs")
 def test_jobs_agreement_and_prompts_are_shown_with_their_cost(open_page):
     page = open_page("entropy_and_judge", run=judged.JUDGED, view="Judges", judge="judge-voted")

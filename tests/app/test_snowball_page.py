@@ -102,6 +102,10 @@ def test_rules_are_counted_and_their_trajectories_listed(open_page):
     assert (table["R1"], table["R7"], table["parser"], table["R12"]) == (12, 12, 12, 0)
     assert set(page.dataframe[1].value["Answer"]) == {"correct"}
     assert has_text(page, "Rule R7")
+    page.session_state["export-code-rule-hits"] = True
+    page.run()
+    assert not page.exception
+    assert page.download_button(key="export-code-rule-hits-csv").label == "CSV"
 
 
 @pytest.mark.usefixtures("judged_runs")

@@ -5,6 +5,7 @@ import pytest
 
 from app import commands
 from app.components import audit_log
+from jobs.gpus import Gpu
 from jobs.journal import Journal, JournalKind
 from jobs.machine_report import Finding, examine_machine, package_versions
 from tests.app import recorded
@@ -52,6 +53,16 @@ def test_machine_shows_findings_gpus_and_versions(open_page, monkeypatch):
     assert list(findings["Checked"]) == ["Python", "GPU"]
     assert list(findings["What to do"]) == ["\N{EN DASH}", "Small models need none."]
     assert "streamlit" in set(versions["Package"])
+
+
+def test_gpus_can_be_downloaded(open_page, monkeypatch):
+    monkeypatch.setattr(commands, "examine_machine", lambda: FINDINGS)
+    monkeypatch.setattr(commands, "list_gpus", lambda: [Gpu(0, "H200", 50.0, 10, 100)])
+    page = open_page("system", view="Machine")
+    page.session_state["export-gpus"] = True
+    page.run()
+    assert not page.exception
+    assert page.download_button(key="export-gpus-csv").label == "CSV"
 
 
 def test_doctor_of_another_process_says_the_same_in_rows(runs_root):
