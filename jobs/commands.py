@@ -73,6 +73,8 @@ def with_local_sources(runs_root: Path, spec: JobSpec) -> JobSpec:
 def stop(runs_root: Path, run_id: str) -> None:
     """Ask a run to stop at its next step boundary, with a checkpoint; a queued one does not start.
 
+    verl's SFT trainer ends at once and writes none: a resume goes on from its newest checkpoint.
+
     Raises:
         CommandError: No such run, or it has ended.
     """
