@@ -54,7 +54,7 @@ def _steps(row: RunRow) -> tuple[int, int, RunRow]:
 
 def _other(row: RunRow) -> RunRow:
     """Show the choice of the run to compare with, this one by default, and return it."""
-    rows = [own for own in queries.list_runs(queries.RunFilter()) if own.kind == "train" and own.step]
+    rows = [own for own in queries.list_runs(queries.TRAINING_RUNS) if own.step]
     names = distinct_names((own.run_id, own.name) for own in rows) | {row.run_id: "this run"}
     ids = [row.run_id, *(own.run_id for own in rows if own.run_id != row.run_id)]
     key = f"against-{row.run_id}"

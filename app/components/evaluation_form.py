@@ -11,7 +11,6 @@ from db.shown_names import distinct_names
 
 GENERATORS = ("embedded", "vllm", "server")
 TEMPLATES = ("paper", "paper_llama_base", "compact", "none", "chat")
-_MAX_RUNS = 200
 
 
 def show() -> None:
@@ -44,7 +43,7 @@ def show() -> None:
 
 def _target() -> str | None:
     """Show the choice of what is scored: a run's newest checkpoint, or anything that is written."""
-    rows = [row for row in queries.list_runs(queries.RunFilter())[:_MAX_RUNS] if row.kind == "train" and row.step]
+    rows = [row for row in queries.list_runs(queries.TRAINING_RUNS) if row.step]
     names = distinct_names((row.run_id, row.name) for row in rows)
     offered = {f"{run_id}@last": f"{inert(name)}, newest checkpoint" for run_id, name in names.items()}
     wanted = st.query_params.get("target")

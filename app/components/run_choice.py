@@ -18,7 +18,7 @@ def show() -> RunRow | None:
 
     Without runs, and for an address that names none, it shows why and returns None.
     """
-    rows = [row for row in queries.list_runs(queries.RunFilter()) if row.kind == "train"]
+    rows = queries.list_runs(queries.TRAINING_RUNS)
     wanted = st.query_params.get("run") or st.session_state.get("last-run")
     found = queries.get_run(wanted) if wanted else (rows[0] if rows else None)
     if found is None:

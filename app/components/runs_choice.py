@@ -17,7 +17,7 @@ _ADDRESS = "runs"
 
 def show() -> dict[str, tuple[RunRow, str]]:
     """Show the choice and return the chosen training runs by id, in their order, each with the name to show."""
-    offered = [row for row in queries.list_runs(queries.RunFilter()) if row.kind == "train"]
+    offered = queries.list_runs(queries.TRAINING_RUNS)
     chosen = _chosen(offered)
     rows = {row.run_id: row for row in (*offered, *chosen)}
     names = distinct_names((row.run_id, row.name) for row in rows.values())

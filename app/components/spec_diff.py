@@ -16,7 +16,7 @@ _ADDRESS = "against"
 
 def show(spec: TrainSpec, base: TrainSpec, base_name: str) -> None:
     """Show the fields that differ from the chosen one; the choice is in the address."""
-    rows = [row for row in queries.list_runs(queries.RunFilter()) if row.kind == "train"]
+    rows = queries.list_runs(queries.TRAINING_RUNS)
     names = {"": base_name} | {
         run_id: f"run {name}" for run_id, name in distinct_names((row.run_id, row.name) for row in rows).items()
     }

@@ -21,6 +21,7 @@ from app.queries.buffer import (
 )
 from app.queries.runs import (
     RUNS_PAGE_SIZE,
+    TRAINING_RUNS,
     count_runs,
     get_run,
     last_metrics,
@@ -52,6 +53,7 @@ from db.trajectory_rows import TrajectoryFacets
 __all__ = [
     "RUNS_PAGE_SIZE",
     "SUPERVISOR_AWAY_SECONDS",
+    "TRAINING_RUNS",
     "TRAJECTORIES_PAGE_SIZE",
     "NoAnswerError",
     "RunFilter",

@@ -18,7 +18,6 @@ MAX_UNFINISHED = 5
 LIVE_STATES = ("queued", "starting", "running", "stopping")
 BROKEN_STATES = ("failed", "lost", "stopped")
 _KEPT_SECONDS = 600
-_OF_EVALUATIONS = "evaluation"
 
 
 def list_scores(scheme: str) -> list[BenchmarkScoreRow]:
@@ -66,5 +65,4 @@ def _newest_scores(database: Database, scheme: str) -> list[BenchmarkScoreRow]:
 
 
 def _evaluations(states: tuple[str, ...]) -> list[RunRow]:
-    rows = list_runs(RunFilter(_OF_EVALUATIONS, states))
-    return [row for row in rows if row.kind == "eval"]
+    return list_runs(RunFilter(statuses=states, kinds=("eval",)))

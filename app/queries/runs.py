@@ -14,6 +14,8 @@ from db.session import Database
 
 RUNS_PAGE_SIZE = 100
 MAX_CHART_POINTS = 300
+TRAINING_RUNS = RunFilter(kinds=("train",))
+"""Runs to choose from where only training runs mean something."""
 
 
 def list_runs(where: RunFilter, num_pages: int = 1) -> list[RunRow]:
