@@ -42,18 +42,16 @@ def find_checkpoint(runs_root: Path, target: str) -> NamedCheckpoint | None:
     return NamedCheckpoint(run.run_id, wanted, path / "policy")
 
 
-def model_folder(runs_root: Path, target: str) -> str:
-    """Return the folder of the model that `RUN@STEP` means, anything else as it is.
+def starting_checkpoint(runs_root: Path, target: str) -> NamedCheckpoint | None:
+    """Return the checkpoint that `RUN@STEP` means, whose model a run can start from; None for a folder or hub name.
 
     Raises:
         CommandError: There is no such run or checkpoint, or its model is in shards, which nothing can start from.
     """
     found = find_checkpoint(runs_root, target)
-    if found is None:
-        return target
-    if not (found.policy / "config.json").is_file():
+    if found is not None and not (found.policy / "config.json").is_file():
         raise CommandError(
             f"model.source: {target} is sharded as verl trains it; merge it first: `python -m verl.model_merger merge "
             f"--backend fsdp --local_dir {found.policy} --target_dir FOLDER`, and give FOLDER."
         )
-    return str(found.policy)
+    return found

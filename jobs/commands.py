@@ -1,22 +1,28 @@
 """What users do to runs: every command writes files, in the run's folder and in the journal, never the database."""
 
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from exgrpo_core.experience_management.corruption import BufferCorruptionError
 from jobs.branching import link_checkpoint
 from jobs.engine_environments import EngineEnvironmentError
 from jobs.eval_specs import EvalSpec
+from jobs.evaluation.model_folder import MODEL_FOLDER, link_model
 from jobs.job_specs import JobSpec
 from jobs.journal import Journal, JournalKind
-from jobs.local_sources import with_absolute_benchmarks, with_absolute_sources
+from jobs.local_sources import with_absolute_benchmarks, with_absolute_sources, with_model_source
 from jobs.queue import asked_attempts
-from jobs.run_directory import RunDirectory, RunDirectoryError
+from jobs.run_directory import RunDirectory, RunDirectoryError, make_run_id
 from jobs.run_state import RunState, read_state
 from jobs.specs import SpecError, TrainSpec
 from jobs.status import RESUMABLE
 from jobs.training.checkpoint import checkpoint_path, find_fault, list_checkpoints
 from jobs.verl_config import check_run
+
+if TYPE_CHECKING:
+    from jobs.checkpoint_names import NamedCheckpoint
 
 MAX_NOTE_CHARACTERS = 20_000
 MAX_TAG_CHARACTERS = 40
@@ -30,11 +36,17 @@ class CommandError(ValueError):
 def submit(runs_root: Path, spec: JobSpec) -> str:
     """Write a new run directory, queue the job, of whatever kind, and return its id.
 
+    A training run's `model.source: RUN@STEP` becomes a folder in the new run, which outlives the checkpoint.
+
     Raises:
         SpecError: It names a local file that is not there.
         CommandError: The runs root cannot be written, a checkpoint is not there, or the verl engine could not run it.
     """
-    absolute = with_local_sources(runs_root, spec)
+    # It needs this module's own commands.
+    from jobs.checkpoint_names import starting_checkpoint
+
+    start = starting_checkpoint(runs_root, spec.model.source) if isinstance(spec, TrainSpec) else None
+    absolute = _with_local_sources(spec, start)
     if isinstance(absolute, TrainSpec) and absolute.engine == "verl":
         try:
             check_run(absolute)
@@ -42,7 +54,7 @@ def submit(runs_root: Path, spec: JobSpec) -> str:
             raise CommandError(str(error)) from None
     try:
         runs_root.mkdir(parents=True, exist_ok=True)
-        run = RunDirectory.create(runs_root, absolute)
+        run = _create_run(runs_root, absolute, start)
         journal = Journal(runs_root)
         for name in spec.tags:
             journal.append(JournalKind.TAGGED, run.run_id, tag=name)
@@ -52,22 +64,28 @@ def submit(runs_root: Path, spec: JobSpec) -> str:
     return run.run_id
 
 
-def with_local_sources(runs_root: Path, spec: JobSpec) -> JobSpec:
-    """Return `spec` with local files named absolutely, and a training run's `model.source: RUN@STEP` as its folder.
-
-    Raises:
-        SpecError: It names a local file that is not there.
-        CommandError: It names a checkpoint that is not there.
-    """
-    # It needs this module's own commands.
-    from jobs.checkpoint_names import model_folder
-
+def _with_local_sources(spec: JobSpec, start: "NamedCheckpoint | None") -> JobSpec:
     if isinstance(spec, EvalSpec):
         return with_absolute_benchmarks(spec)
     if not isinstance(spec, TrainSpec):
         return spec
-    source = model_folder(runs_root, spec.model.source)
-    return with_absolute_sources(spec.model_copy(update={"model": spec.model.model_copy(update={"source": source})}))
+    return with_absolute_sources(spec if start is None else with_model_source(spec, str(start.policy)))
+
+
+def _create_run(runs_root: Path, spec: JobSpec, start: "NamedCheckpoint | None") -> RunDirectory:
+    """Write a run's folder, with the model in it that it starts from if that is a checkpoint's."""
+    if start is None or not isinstance(spec, TrainSpec):
+        return RunDirectory.create(runs_root, spec)
+    run_id = make_run_id(datetime.now(UTC))
+    folder = runs_root.resolve() / run_id / MODEL_FOLDER / start.run_id / start.policy.parent.name
+    spec = with_model_source(spec, str(folder))
+    run = RunDirectory.create(runs_root, spec, run_id=run_id, parent_run_id=start.run_id)
+    try:
+        link_model(start.policy, folder)
+    except OSError:
+        shutil.rmtree(run.path, ignore_errors=True)
+        raise
+    return run
 
 
 def stop(runs_root: Path, run_id: str) -> None:

@@ -29,6 +29,11 @@ def with_absolute_sources(spec: TrainSpec) -> TrainSpec:
     return spec.model_copy(update=changes)
 
 
+def with_model_source(spec: TrainSpec, source: str) -> TrainSpec:
+    """Return `spec` starting from another model."""
+    return spec.model_copy(update={"model": spec.model.model_copy(update={"source": source})})
+
+
 def with_absolute_benchmarks(spec: EvalSpec) -> EvalSpec:
     """Return `spec` with the benchmarks' local files named absolutely.
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import yaml
 
-from jobs.checkpoint_names import model_folder
+from jobs.checkpoint_names import starting_checkpoint
 from jobs.disk_estimate import checkpoint_bytes, estimate_disk_bytes
 from jobs.engine_environments import EngineEnvironmentError, engine_python
 from jobs.engines.verl_ray.memory_estimate import ASSUMED_GPU_BYTES, GIB, MemoryEstimate, estimate_memory
 from jobs.launchers.local import WORKER_MODULE
-from jobs.local_sources import with_absolute_sources
+from jobs.local_sources import with_absolute_sources, with_model_source
 from jobs.model_shapes import check_context, model_shape
 from jobs.specs import SpecError, TrainSpec
 from jobs.verl_config import (
@@ -52,7 +52,8 @@ def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
         SpecError: It cannot run: the model's context is too short, or verl has no such setting.
         CommandError: It starts from a checkpoint that is not there.
     """
-    spec = _from_checkpoint(spec, runs_root)
+    start = starting_checkpoint(runs_root, spec.model.source)
+    spec = spec if start is None else with_model_source(spec, str(start.policy))
     check_context(spec)
     notices = _missing_sources(spec)
     run_path = runs_root.absolute() / UNNAMED_RUN
@@ -90,11 +91,6 @@ def describe_plan(plan: RunPlan) -> str:
     if plan.checkpoint_bytes is not None:
         parts.append(f"checkpoints on disk    {plan.checkpoint_bytes / GB:10.1f} GB")
     return "\n".join([*parts, *(f"Note: {notice}" for notice in plan.notices)])
-
-
-def _from_checkpoint(spec: TrainSpec, runs_root: Path) -> TrainSpec:
-    source = model_folder(runs_root, spec.model.source)
-    return spec.model_copy(update={"model": spec.model.model_copy(update={"source": source})})
 
 
 def _missing_sources(spec: TrainSpec) -> list[str]:

@@ -32,11 +32,25 @@ def keep_model(policy: Path, run_path: Path) -> None:
     """
     shards = find_shards(policy)
     if shards is not None:
-        _link_tree(shards, run_path / SHARDS_FOLDER)
+        link_model(shards, run_path / SHARDS_FOLDER)
     elif (policy / "config.json").is_file():
-        _link_tree(policy, run_path / MODEL_FOLDER)
+        link_model(policy, run_path / MODEL_FOLDER)
     else:
         raise FileNotFoundError(f"{policy}: holds no model: neither config.json nor {SHARD_PATTERN}.")
+
+
+def link_model(policy: Path, target: Path) -> None:
+    """Give the model in a checkpoint's folder a second place, by hard links where they can be made.
+
+    Raises:
+        OSError: A file cannot be linked or copied.
+    """
+
+    def left_out(_folder: str, names: list[str]) -> set[str]:
+        # Optimizer states, saved in files like the weights', are of no use here.
+        return {name for name in names if name in _NOT_THE_MODEL or name.startswith(("optim_", "extra_state_"))}
+
+    shutil.copytree(policy, target, copy_function=_link_or_copy, ignore=left_out)
 
 
 def find_shards(policy: Path) -> Path | None:
@@ -101,14 +115,6 @@ def _drop_tokens_without_embedding(folder: Path) -> None:
     settings["tokenizer_class"] = "PreTrainedTokenizerFast"
     path.write_text(json.dumps(tokenizer | {"added_tokens": kept}), encoding="utf-8")
     config_path.write_text(json.dumps(settings), encoding="utf-8")
-
-
-def _link_tree(source: Path, target: Path) -> None:
-    def left_out(_folder: str, names: list[str]) -> set[str]:
-        # Optimizer states, saved in files like the weights', are of no use here.
-        return {name for name in names if name in _NOT_THE_MODEL or name.startswith(("optim_", "extra_state_"))}
-
-    shutil.copytree(source, target, copy_function=_link_or_copy, ignore=left_out)
 
 
 def _link_or_copy(source: str, target: str) -> str:
