@@ -94,8 +94,16 @@ def _show_marks(row: TrajectoryRow) -> None:
                 key=f"unmark-{mark.mark}",
                 help=f"{literal(mark.comment) or 'No comment'}. Click to take the mark off.",
             ):
-                commands.mark_trajectory(mark, is_kept=False)
-                st.toast(_SOON, icon=":material/check:")
+                _take_off(mark)
+
+
+def _take_off(mark: MarkedTrajectory) -> None:
+    try:
+        commands.mark_trajectory(mark, is_kept=False)
+    except commands.CommandError as error:
+        notice.show("error", "Not taken off", str(error))
+        return
+    st.toast(_SOON, icon=":material/check:")
 
 
 def _table(rows: Sequence[MarkedRow]) -> pd.DataFrame:

@@ -1,5 +1,10 @@
-import pytest
+import shutil
 
+import pytest
+import streamlit as st
+
+from app import commands
+from db.mark_rows import MarkedTrajectory
 from jobs.journal import Journal, JournalKind
 from jobs.supervisor.reading import rebuild_index, take_in_everything
 
@@ -21,6 +26,7 @@ def test_a_mark_goes_through_the_journal_survives_a_rebuild_and_can_be_taken_off
     take_in_everything(played_runs, None)
     rebuild_index(played_runs, None)
 
+    st.cache_data.clear()  # answers are shared for a second
     page = open_page("trajectories", marked="odd *reasoning*", **address)
     assert not page.exception
     assert r"**Marked: odd \*reasoning\***" in texts(page)
@@ -29,6 +35,7 @@ def test_a_mark_goes_through_the_journal_survives_a_rebuild_and_can_be_taken_off
     page.button(key="unmark-odd *reasoning*").click().run()
     assert Journal(played_runs).entries()[-1].kind is JournalKind.TRAJECTORY_UNMARKED
     take_in_everything(played_runs, None)
+    st.cache_data.clear()
     page = open_page("trajectories", marked="odd *reasoning*", **address)
     assert not page.exception
     assert not any("Marked:" in text for text in texts(page))
@@ -40,3 +47,14 @@ def test_a_mark_without_a_name_is_refused_by_name(open_page):
     page.button(key="keep-mark").click().run()
     assert not page.exception
     assert any("mark: expected a name of 1 to 60" in text for text in texts(page))
+
+
+def test_a_mark_that_cannot_be_taken_off_says_why(open_page, played_runs):
+    place = MarkedTrajectory("play-finished", 1, 3, "odd", "")
+    commands.mark_trajectory(place)
+    take_in_everything(played_runs, None)
+    page = open_page("trajectories", run="play-finished", trajectory="3")
+    shutil.rmtree(played_runs / "play-finished")
+    page.button(key="unmark-odd").click().run()
+    assert not page.exception
+    assert any("Not taken off" in text for text in texts(page))
