@@ -20,6 +20,7 @@ from db.rows import RunRow
 
 VIEWS = ["Code and entropy", "Over steps", "Cases", "Code rules", "Saved cases"]
 REFRESH_SECONDS = 5
+MAX_WINDOW = 1000
 CASES_PAGE_SIZE = 5
 STEPS_A_MEAN = 12
 """A run's steps, of which one part is averaged over until the reader says otherwise."""
@@ -50,7 +51,8 @@ def _code(row: RunRow, judge: str | None) -> None:
 
 def _over_steps(row: RunRow, judge: str | None) -> None:
     window = st.number_input(
-        "Mean over steps", 1, 1000, max(1, row.step // STEPS_A_MEAN), key="window", bind="query-params", width=180,
+        "Mean over steps", 1, MAX_WINDOW, min(MAX_WINDOW, max(1, row.step // STEPS_A_MEAN)), key="window",
+        bind="query-params", width=180,
         help="Few trajectories are replayed in a step; each point is the mean of this many steps up to it",
     )  # fmt: skip
     left, right = st.columns(2, gap="small")

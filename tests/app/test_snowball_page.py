@@ -1,5 +1,7 @@
 import pytest
+from sqlalchemy import update
 
+from db import models
 from db.queries.cases import list_case_sets, saved_cases
 from db.session import open_database
 from jobs.journal import Journal, JournalKind
@@ -38,6 +40,16 @@ def test_every_view_is_shown_for_runs_in_every_state(open_page, run_id):
         assert not page.exception, view
         if view in VIEWS[:2]:
             assert len(page.get("plotly_chart")) == 2, view
+
+
+def test_the_mean_of_a_very_long_run_is_over_the_most_steps_there_may_be(open_page, judged_runs):
+    database = open_database(None, judged_runs)
+    long = update(models.runs).where(models.runs.c.run_id == judged.JUDGED).values(step=24_000)
+    database.write(lambda connection: connection.execute(long))
+    database.close()
+    page = open_page("snowball", run=judged.JUDGED, view="Over steps")
+    assert not page.exception
+    assert page.number_input(key="window").value == 1000
 
 
 @pytest.mark.usefixtures("judged_runs")
