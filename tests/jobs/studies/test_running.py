@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from jobs.commands import CommandError
@@ -23,9 +25,10 @@ def test_reinforcement_after_fine_tuning_starts_from_the_last_checkpoint_of_the_
     run_id = record_run(tmp_path, STUDY, TUNED, 5)
     tuned = RunDirectory.open(tmp_path, run_id)
     save_checkpoint(tuned.checkpoints_path, 60, write_policy)
-    started = RunDirectory.open(tmp_path, start(tmp_path, STUDY, TRAINED)).spec()
-    assert started.sft is None
-    assert started.model.source == str(checkpoint_path(tuned.checkpoints_path, 60).resolve() / "policy")
+    started = RunDirectory.open(tmp_path, start(tmp_path, STUDY, TRAINED))
+    assert started.spec().sft is None
+    config = checkpoint_path(tuned.checkpoints_path, 60) / "policy" / "config.json"
+    assert (Path(started.spec().model.source) / "config.json").samefile(config)
 
 
 def test_reinforcement_waits_for_the_fine_tuned_run_of_its_seed(tmp_path):
