@@ -19,15 +19,6 @@ ALL = "all"
 """The group of all answer-correct trajectories, those of solved questions included."""
 
 
-def difficulty_of(correctness_rate: float) -> Difficulty | None:
-    """Return the paper's group for a rate: hard (0, 25%], medium (25%, 75%], easy (75%, 100%)."""
-    if not 0.0 < correctness_rate < 1.0:
-        return None
-    if correctness_rate > EASY_ABOVE:
-        return Difficulty.EASY
-    return Difficulty.HARD if correctness_rate <= HARD_UP_TO else Difficulty.MEDIUM
-
-
 @dataclass(frozen=True, slots=True)
 class CodeLine:
     """One half of a line of the paper's code table, over answer-correct trajectories.

@@ -29,18 +29,6 @@ class JudgeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class VerdictRow:
-    """What a judge's votes on one trajectory amount to: the majority, None for a tie or no vote that counts."""
-
-    attempt: int
-    trajectory_id: int
-    is_valid: bool | None
-    num_valid: int
-    num_invalid: int
-    num_unjudged: int
-
-
-@dataclass(frozen=True, slots=True)
 class VoteRow:
     """One vote with the judge's own words; `outcome` is valid, invalid or unjudged, `reason` says why unjudged."""
 

@@ -3,6 +3,7 @@
 import json
 
 from jobs.attempt_files import read_heartbeat
+from jobs.evaluation.recorded_answers import FOLDER, PLAN_FILE
 from jobs.judge_specs import JudgeSpec
 from jobs.judging.plan import read_plan
 from jobs.run_directory import RunDirectory
@@ -17,9 +18,9 @@ def count_pieces(run: RunDirectory) -> int | None:
     if isinstance(spec, JudgeSpec):
         return read_plan(run)
     try:
-        plan = json.loads((run.path / "evaluation" / "plan.json").read_text(encoding="utf-8"))
+        plan = json.loads((run.path / FOLDER / PLAN_FILE).read_text(encoding="utf-8"))
         return sum(int(count) for count in plan["num_questions"].values())
-    except (OSError, ValueError, KeyError, AttributeError):
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return None
 
 

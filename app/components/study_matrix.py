@@ -42,19 +42,18 @@ def show(cells: Sequence[CellState], name: str) -> None:
 
 
 def table(cells: Sequence[CellState]) -> pd.DataFrame:
-    """Return one row a cell: the paper's rows it stands for, how far it is, and each seed's state."""
+    """Return one row a cell: the paper's rows it stands for, how far it is, and each seed's state.
+
+    All cells of a study have the same seeds.
+    """
     frame = {
         "Cell": [cell.cell for cell in cells],
         "Stands for": [" / ".join(cell.paper_rows) or "no row of the paper" for cell in cells],
         "State": [cell.words for cell in cells],
     }
-    for place, key in enumerate(_widest(cells).keys):
+    for place, key in enumerate(cells[0].keys):
         frame[f"Seed {key.seed}"] = [[_NAMES.get(cell.states[place], "unknown")] for cell in cells]
     return pd.DataFrame(frame)
-
-
-def _widest(cells: Sequence[CellState]) -> CellState:
-    return max(cells, key=lambda cell: len(cell.keys))
 
 
 def _open(cell: CellState, column: str) -> None:
@@ -76,7 +75,7 @@ def _columns(cells: Sequence[CellState]) -> dict[str, object]:
         f"Seed {key.seed}": config.MultiselectColumn(
             width=78, options=options, color=[colours[own] for own in options], help=f"Runs with seed {key.seed}"
         )
-        for key in _widest(cells).keys
+        for key in cells[0].keys
     }
     return {
         "Cell": config.TextColumn(width=204, pinned=True),

@@ -75,15 +75,14 @@ def rule_counts(database: Database, run_id: str) -> list[RuleCount]:
         return [RuleCount(*row) for row in connection.execute(query)]
 
 
-def list_rule_hits(
-    database: Database, run_id: str, rule_bit: int | None, *, before: int | None = None, limit: int = 50
-) -> list[RuleHit]:
-    """Return a page of trajectories that fit a rule, newest first; without a bit those with a Python block.
+def list_rule_hits(database: Database, run_id: str, rule_bit: int | None, *, limit: int = 50) -> list[RuleHit]:
+    """Return trajectories that fit a rule, newest first; without a bit those with a Python block.
 
     Raises:
         UnknownRunError: There is no such run.
     """
     own, texts = models.trajectories, models.trajectory_texts
+    fits = own.c.has_python_block if rule_bit is None else own.c.code_rules.bitwise_and(rule_bit) != 0
     with database.read() as connection:
         judged = judged_trajectories(connection, run_id, None)
         query = (
@@ -98,12 +97,10 @@ def list_rule_hits(
                 func.substr(texts.c.text, 1, SNIPPET_CHARACTERS).label("text"),
             )
             .select_from(judged.source.join(texts, texts.c.trajectory_key == own.c.trajectory_key))
-            .where(*judged.conditions)
+            .where(*judged.conditions, fits)
             .order_by(own.c.trajectory_key.desc())
             .limit(limit)
         )
-        fits = own.c.has_python_block if rule_bit is None else own.c.code_rules.bitwise_and(rule_bit) != 0
-        query = query.where(fits) if before is None else query.where(fits, own.c.trajectory_key < before)
         rows = connection.execute(query).mappings().all()
     names = [name for name in RuleHit.__dataclass_fields__ if name != "snippet"]
     return [RuleHit(**{name: row[name] for name in names}, snippet=" ".join(row["text"].split())) for row in rows]

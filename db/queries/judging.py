@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Integer, RowMapping, Subquery, case, cast, func, select
 
 from db import models
-from db.judge_rows import JudgeRow, LabelledVoteRow, VerdictRow, VoteRow
+from db.judge_rows import JudgeRow, LabelledVoteRow, VoteRow
 from db.session import Database
 
 
@@ -31,26 +31,6 @@ def list_judges(database: Database, source: str | None = None) -> list[JudgeRow]
         query = query.where(found.c.source == source)
     with database.read() as connection:
         return [JudgeRow(*row[:7], *map(int, row[7:])) for row in connection.execute(query)]
-
-
-def verdicts_of(database: Database, judge_run_id: str) -> list[VerdictRow]:
-    """Return what a judge's votes amount to, for each trajectory of a training run that it voted on."""
-    found = _verdicts()
-    query = (
-        select(
-            found.c.source_attempt, found.c.trajectory_id, found.c.balance, found.c.num_valid, found.c.num_invalid,
-            found.c.num_votes,
-        )
-        .join_from(found, models.runs, models.runs.c.run_key == found.c.run_key)
-        .where(models.runs.c.run_id == judge_run_id, found.c.trajectory_id.is_not(None))
-        .order_by(found.c.trajectory_id, found.c.source_attempt)
-    )  # fmt: skip
-    with database.read() as connection:
-        rows = connection.execute(query).all()
-    return [
-        VerdictRow(attempt, number, _verdict(balance), valid, invalid, votes - valid - invalid)
-        for attempt, number, balance, valid, invalid, votes in rows
-    ]
 
 
 def list_votes(database: Database, run_id: str, trajectory_id: int) -> list[VoteRow]:
@@ -141,10 +121,6 @@ def _verdicts() -> Subquery:
 
 def _flag(condition: Any) -> Any:  # noqa: ANN401 - SQLAlchemy's expressions
     return cast(case((condition, 1), else_=0), Integer)
-
-
-def _verdict(balance: int) -> bool | None:
-    return None if balance == 0 else balance > 0
 
 
 def _vote_row(row: RowMapping) -> VoteRow:

@@ -82,7 +82,10 @@ def verdict_of(balance: ColumnElement[int]) -> ColumnElement[bool | None]:
 
 
 def difficulty_column() -> ColumnElement[str | None]:
-    """Return the paper's group of a trajectory's question in its step; null where all or no rollouts were correct."""
+    """Return the paper's group of a trajectory's question in its step: hard (0, 25%], medium (25%, 75%], else easy.
+
+    It is null where all or no rollouts were correct.
+    """
     rate = models.trajectories.c.correctness_rate
     return case(
         (rate.is_(None) | (rate <= 0.0) | (rate >= 1.0), null()),

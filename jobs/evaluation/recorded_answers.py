@@ -1,13 +1,10 @@
-"""An evaluation's folder read back: how far it is, and what a model answered to one question."""
+"""An evaluation's folder read back: what a model answered to one question."""
 
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from jobs.attempt_files import read_heartbeat
-from jobs.run_directory import RunDirectory
 
 FOLDER = "evaluation"
 """Folder of the answers in an evaluation's run directory."""
@@ -32,17 +29,6 @@ class RecordedQuestion:
     text: str
     gold: str
     answers: tuple[RecordedAnswer, ...]
-
-
-def read_progress(run: RunDirectory) -> tuple[int, int] | None:
-    """Return how many questions of how many are finished, None before an evaluation has counted them."""
-    try:
-        plan = json.loads((run.path / FOLDER / PLAN_FILE).read_text(encoding="utf-8"))
-        num_questions = sum(int(count) for count in plan["num_questions"].values())
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
-        return None
-    heartbeat = read_heartbeat(run.attempt_path(run.newest_attempt()))
-    return (heartbeat.step if heartbeat else 0), num_questions
 
 
 def find_answers(run_path: Path, benchmark: str, question_id: str) -> RecordedQuestion | None:

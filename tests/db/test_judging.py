@@ -1,14 +1,16 @@
-from db import ingest
-from db.judge_rows import LabelledVoteRow, VerdictRow
+from sqlalchemy import select
+
+from db import ingest, models
+from db.judge_rows import LabelledVoteRow
 from db.queries.judging import (
     count_issues,
     count_reasons,
     labelled_votes,
     list_judges,
     list_votes,
-    verdicts_of,
 )
 from db.queries.runs import list_runs
+from db.queries.verdicts import judged_trajectories
 from db.schema import reset
 from jobs.judging.votes import VOTES_EVENT
 from jobs.run_directory import RunDirectory
@@ -74,13 +76,14 @@ def test_the_majority_of_several_votes_is_the_verdict(database, tmp_path):
         ("1/3", 3, "unjudged", None), ("1/3", 3, "invalid", None),
     ]  # fmt: skip
     take_in_job(database, job_of_votes(tmp_path, votes))
-    assert verdicts_of(database, "voted") == [
-        VerdictRow(1, 0, True, 2, 1, 0),
-        VerdictRow(1, 1, None, 1, 1, 0),
-        VerdictRow(1, 3, False, 0, 1, 1),
-    ]
+    with database.read() as connection:
+        judged = judged_trajectories(connection, "trained", "voted")
+        query = select(models.trajectories.c.trajectory_id, judged.verdict).select_from(judged.source)
+        verdicts = connection.execute(query.where(*judged.conditions, judged.verdict.is_not(None))).all()
+    assert sorted(verdicts) == [(0, True), (3, False)]
     [judge] = list_judges(database, "trained")
-    assert (judge.num_votes, judge.num_responses, judge.num_unjudged, judge.num_tokens) == (7, 3, 1, 70)
+    assert (judge.num_valid, judge.num_invalid, judge.num_unjudged) == (1, 1, 1)
+    assert (judge.num_votes, judge.num_responses, judge.num_tokens) == (7, 3, 70)
     assert count_reasons(database, "voted") == {"no_box": 1}
     rows = list_votes(database, "trained", 0)
     assert [(row.vote, row.outcome, row.issues) for row in rows] == [
@@ -99,7 +102,6 @@ def test_votes_on_labelled_items_are_given_back_with_their_labels(database, tmp_
         LabelledVoteRow("b", False, "valid"),
         LabelledVoteRow("b", False, "invalid"),
     ]
-    assert verdicts_of(database, "voted") == []
 
 
 def test_votes_taken_in_twice_count_once_and_come_back_after_a_reset(database, tmp_path):

@@ -5,7 +5,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from db.queries.judging import list_judges, verdicts_of
+from db.queries.judging import list_judges
 from db.session import open_database
 from jobs.cli import app
 from tests.jobs.judging.chain_runs import record_chains
@@ -38,8 +38,8 @@ def test_a_run_is_judged_shown_analysed_and_rebuilt_from_the_command_line(tmp_pa
         [sys.executable, "-m", "jobs.cli", "db", "rebuild", "--runs-root", str(tmp_path)], check=True, timeout=120
     )
     database = open_database(None, tmp_path)
-    assert len(verdicts_of(database, summary["run_id"])) == 6
-    assert list_judges(database, "trained")[0].status == "succeeded"
+    [judge] = list_judges(database, "trained")
+    assert (judge.judge_run_id, judge.status, judge.num_responses) == (summary["run_id"], "succeeded", 6)
     database.close()
 
 

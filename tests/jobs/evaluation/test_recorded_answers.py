@@ -6,7 +6,7 @@ from jobs.eval_specs import BenchmarkChoice, EvalModelSpec, EvalSpec
 from jobs.evaluation.answer_log import AnsweredQuestion, AnswerLog
 from jobs.evaluation.generation import Sample
 from jobs.evaluation.questions import BenchmarkQuestion
-from jobs.evaluation.recorded_answers import FOLDER, PLAN_FILE, find_answers, read_progress
+from jobs.evaluation.recorded_answers import FOLDER, find_answers
 from jobs.grading.outcomes import Outcome
 from jobs.grading.schemes import SideBySide
 from jobs.run_directory import RunDirectory
@@ -52,11 +52,3 @@ def test_line_without_the_question_is_read_all_the_same(run):
     line = json.loads(path.read_text())
     path.write_text(json.dumps({name: line[name] for name in line if name not in {"question", "gold"}}) + "\n")
     assert find_answers(run.path, "amc", "q1").text == ""
-
-
-def test_progress_is_unknown_before_the_questions_are_counted(run):
-    assert read_progress(run) is None
-    (run.path / FOLDER).mkdir()
-    (run.path / FOLDER / PLAN_FILE).write_text('{"num_questions": {"amc": 83, "minerva": 2}}')
-    run.claim_attempt()
-    assert read_progress(run) == (0, 85)
