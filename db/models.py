@@ -158,7 +158,11 @@ trajectory_texts = Table(
     Column("text", Text, nullable=False),
     Index("trajectory_texts_by_run", "run_key"),
 )
-"""Texts stand apart so that lists need not read them; `facets` holds `run<run_key>`, a term to search within a run."""
+"""Texts stand apart so that lists need not read them.
+
+`facets` holds `run<run_key>` and nothing reads it: the first schema's full-text index on SQLite has a column of it, and
+searches keep to a run by its range of keys.
+"""
 
 trajectory_blocks = Table(
     "trajectory_blocks",
