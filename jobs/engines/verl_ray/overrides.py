@@ -112,19 +112,28 @@ def check_own_overrides(spec: TrainSpec) -> None:
     Raises:
         SpecError: One sentence each, naming the field to set.
     """
-    keys = [word.partition("=")[0].lstrip("+~") for word in spec.verl.overrides]
-    problems = [
-        f"{key}: is decided by {FIELD_OF_SETTING[key]}; set that field instead."
-        for key in keys
-        if key in FIELD_OF_SETTING
-    ]
-    problems += [
-        f"{key}: cannot be set, since importance ratios need rollouts that temperature alone shapes."
-        for key in keys
-        if key in SAMPLING_KEYS
-    ]
+    problems = []
+    for path in map(setting_path, spec.verl.overrides):
+        key = ".".join(path)
+        fields = dict.fromkeys(own for name, own in FIELD_OF_SETTING.items() if overlap(path, name.split(".")))
+        if fields:
+            problems.append(f"{key}: is decided by {', '.join(fields)}; set that field instead.")
+        elif any(overlap(path, name.split(".")) for name in SAMPLING_KEYS):
+            problems.append(
+                f"{key}: cannot be set, since importance ratios need rollouts that temperature alone shapes."
+            )
     if problems:
         raise SpecError(" ".join(problems))
+
+
+def setting_path(word: str) -> list[str]:
+    """Return the names that lead to what an override sets."""
+    return word.partition("=")[0].strip().lstrip("+~").partition("@")[0].split(".")
+
+
+def overlap(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Tell whether two paths lead to the same setting, or one to a section that holds the other's."""
+    return all(own == its for own, its in zip(one, other, strict=False))
 
 
 def render_value(value: Value) -> str:

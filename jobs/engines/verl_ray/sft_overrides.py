@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from jobs.engines.verl_ray.overrides import VERL_FOLDER, Value, render_value
+from jobs.engines.verl_ray.overrides import VERL_FOLDER, Value, overlap, render_value, setting_path
 from jobs.specs import SpecError, TrainSpec
 
 SFT_CONFIG = "sft_trainer_engine"
@@ -37,23 +37,14 @@ def check_sft_overrides(spec: TrainSpec) -> None:
         SpecError: One sentence, naming the settings.
     """
     plain = spec.model_copy(update={"verl": spec.verl.model_copy(update={"overrides": ()})})
-    decided = [_path_of(word) for word in sft_words(plain, Path("RUN"))]
-    paths = [_path_of(word) for word in spec.verl.overrides]
-    refused = [".".join(path) for path in paths if any(_overlap(path, own) for own in decided)]
+    decided = [setting_path(word) for word in sft_words(plain, Path("RUN"))]
+    paths = [setting_path(word) for word in spec.verl.overrides]
+    refused = [".".join(path) for path in paths if any(overlap(path, own) for own in decided)]
     if refused:
         raise SpecError(
             f"verl.overrides: {', '.join(refused)} cannot be set, since fields of the specification decide what it "
             "changes; set those instead."
         )
-
-
-def _path_of(word: str) -> list[str]:
-    return word.partition("=")[0].strip().lstrip("+~").partition("@")[0].split(".")
-
-
-def _overlap(one: list[str], other: list[str]) -> bool:
-    """Tell whether two paths lead to the same setting, or one to a section that holds the other's."""
-    return all(own == its for own, its in zip(one, other, strict=False))
 
 
 def _settings(spec: TrainSpec, folder: Path, model_path: str) -> dict[str, Value]:

@@ -76,6 +76,12 @@ def test_override_of_what_a_field_decides_names_the_field():
         check_own_overrides(verl_spec(verl={"overrides": overrides}))
 
 
+@pytest.mark.parametrize("word", ["actor_rollout_ref.rollout={n:4}", "trainer.save_freq.x=3", "trainer={}"])
+def test_override_of_a_section_that_holds_what_a_field_decides_is_refused(word):
+    with pytest.raises(SpecError, match=r"is decided by .*(checkpoint_interval|rollouts_per_question)"):
+        check_own_overrides(verl_spec(verl={"overrides": [word]}))
+
+
 def test_every_field_that_decides_a_setting_is_a_field():
     paths = set(field_paths(load_preset("paper-wildchat-if")))
     assert set(FIELD_OF_SETTING.values()) <= paths
