@@ -143,7 +143,7 @@ class TrainSpec(Spec):
     recording: RecordingSpec = RecordingSpec()
     verl: VerlSpec = VerlSpec()
     reward_model: RewardModelSpec | None = None
-    """The model that scores responses, for continuous rewards on the verl engine."""
+    """The model that scores responses, for continuous rewards on the verl engine; chains score themselves."""
     seed: int = Field(0, ge=0)
     """Seed of sampling; `algorithm.seed` is that of experience management."""
     preset: str | None = None
@@ -205,14 +205,17 @@ class TrainSpec(Spec):
 
     def _check_engine(self) -> None:
         is_continuous = self.algorithm.reward_kind is RewardKind.CONTINUOUS
-        if is_continuous and self.engine == "embedded":
+        if is_continuous and self.engine == "embedded" and self.data.source != CHAINS_SOURCE:
             raise ValueError(
-                "algorithm.reward_kind: expected binary, since the embedded engine grades answers and serves no reward "
-                "model; use engine: verl."
+                "algorithm.reward_kind: expected binary, since the embedded engine serves no reward model and only "
+                "chains have partly right answers; use engine: verl."
             )
-        if is_continuous != (self.reward_model is not None):
-            raise ValueError("reward_model: expected one exactly when algorithm.reward_kind is continuous.")
-        if is_continuous and (self.data.num_held_out or self.validation.num_training_questions):
+        needs_model = is_continuous and self.engine == "verl"
+        if needs_model != (self.reward_model is not None):
+            raise ValueError(
+                "reward_model: expected one exactly when algorithm.reward_kind is continuous on the verl engine."
+            )
+        if needs_model and (self.data.num_held_out or self.validation.num_training_questions):
             raise ValueError(
                 "validation.num_training_questions, data.num_held_out: expected 0 both, since evaluations count "
                 "correct answers, which continuous rewards do not tell."

@@ -1,6 +1,7 @@
 """The reward functions of training: mathematics and choices, and register chains."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from zlib import crc32
 
 from exgrpo_core.types import Question
@@ -34,15 +35,20 @@ class ChainsReward:
     On a share `code_reward_rate` of the questions a response whose code prints the answer earns 1 too, whatever it
     boxes: code is there a shortcut that pays without a chain of thought. Which questions these are depends on their
     ids alone, so no policy can tell. A truncated response earns 0 and is not valid.
+
+    With `is_graded` the reward is the share of right things in a response, of its steps before the first fault and
+    its answer, in [0, 1]; outcomes stay those of the answer.
     """
 
-    def __init__(self, code_reward_rate: float = 0.0) -> None:
+    def __init__(self, code_reward_rate: float = 0.0, *, is_graded: bool = False) -> None:
         self._code_reward_rate = code_reward_rate
+        self._is_graded = is_graded
 
     def grade(self, questions: Sequence[Question], responses: Sequence[Response]) -> list[Verdict]:
         """Return one verdict a response, in order."""
         pairs = zip(questions, responses, strict=True)
-        return [_grade_chain(question, response, self._pays_for_code(question)) for question, response in pairs]
+        grade = _grade_steps if self._is_graded else _grade_chain
+        return [grade(question, response, self._pays_for_code(question)) for question, response in pairs]
 
     def _pays_for_code(self, question: Question) -> bool:
         return crc32(question.question_id.encode()) / 2**32 < self._code_reward_rate
@@ -59,6 +65,16 @@ def _grade_chain(question: Question, response: Response, pays_for_code: bool) ->
         outcome = Outcome.CORRECT if judgement.is_correct else Outcome.WRONG
     is_valid = judgement.is_valid and not response.is_truncated
     return _verdict(outcome, is_valid, judgement.has_code)
+
+
+def _grade_steps(question: Question, response: Response, pays_for_code: bool) -> Verdict:
+    """Return the verdict on a chain with a reward for each right step and the right answer."""
+    verdict = _grade_chain(question, response, pays_for_code)
+    if response.is_truncated:
+        return verdict
+    problem = read_problem(question)
+    num_right = judge_response(problem, response.text).num_good_steps + (verdict.outcome == Outcome.CORRECT.value)
+    return replace(verdict, reward=num_right / (problem.difficulty + 1))
 
 
 def _verdict(outcome: Outcome, is_valid: bool | None = None, has_code: bool | None = None) -> Verdict:

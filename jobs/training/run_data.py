@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from exgrpo_core.config import RewardKind
 from exgrpo_core.types import Question
 from jobs.engines.reward import RewardFunction
 from jobs.grading.pool import AnswerGrader
@@ -109,7 +110,8 @@ class FileData:
 def open_reward(spec: TrainSpec) -> Iterator[RewardFunction]:
     """Give the grader of a specification's questions, and end its processes afterwards."""
     if spec.data.source == CHAINS_SOURCE:
-        yield ChainsReward(spec.data.code_reward_rate)
+        is_graded = spec.algorithm.reward_kind is RewardKind.CONTINUOUS
+        yield ChainsReward(spec.data.code_reward_rate, is_graded=is_graded)
         return
     with AnswerGrader(requires_think_end=spec.data.requires_think_end) as grader:
         yield MathReward(grader)

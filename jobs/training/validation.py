@@ -7,8 +7,8 @@ import logging
 import time
 from collections.abc import Sequence
 
-from exgrpo_core.experience_management.collection import CORRECT_REWARD
 from exgrpo_core.types import Question
+from jobs.grading.outcomes import Outcome
 from jobs.recorder import EvaluationRecord, RunRecorder
 from jobs.specs import TrainSpec
 from jobs.training.parts import RunParts
@@ -52,7 +52,7 @@ class Validator:
             [question for question in questions for _ in range(num_samples)],
             [response for sampled in responses for response in sampled],
         )
-        is_correct = [verdict.reward >= CORRECT_REWARD for verdict in verdicts]
+        is_correct = [verdict.outcome == Outcome.CORRECT.value for verdict in verdicts]
         num_correct = [sum(is_correct[i : i + num_samples]) for i in range(0, len(is_correct), num_samples)]
         record = EvaluationRecord(
             step=step,

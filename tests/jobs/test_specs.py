@@ -123,7 +123,10 @@ def test_file_that_extends_a_preset_holds_only_what_differs(write):
         ("verl: {ray: {address: 'http://host:abc'}}\n", r"verl\.ray\.address: expected an address that begins"),
         ("verl: {ray: {address: 'http://[::1'}}\n", r"verl\.ray\.address: expected an address that begins"),
         ("{engine: verl, model: {source: a/b, revision: main}}\n", r"model\.revision: expected none"),
-        ("algorithm: {reward_kind: continuous, start_pass_rate: null}\n", "reward_kind: expected binary"),
+        (
+            "data: {source: a/b}\nalgorithm: {reward_kind: continuous, start_pass_rate: null}\n",
+            "reward_kind: expected binary",
+        ),
         ("engine: verl\nalgorithm: {reward_kind: continuous, start_pass_rate: null}\n", "reward_model: expected one"),
         (
             "engine: verl\nalgorithm: {reward_kind: continuous, start_pass_rate: null}\nreward_model: {source: a/b}\n",

@@ -31,6 +31,22 @@ def test_chains_are_rewarded_for_the_exact_answer_and_judged_by_the_oracle(text,
     assert dataclasses.astuple(verdict) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "is_truncated", "reward", "outcome"),
+    [
+        (STEPS + r"\boxed{9}", False, 1.0, "correct"),
+        (STEPS + r"\boxed{8}", False, 0.8, "wrong"),
+        (r"6;a*2=2;b*9=8;c-5=4;d*3=2;\boxed{9}", False, 0.6, "correct"),
+        (r"6;a*2=3;\boxed{8}", False, 0.0, "wrong"),
+        (STEPS, False, 0.8, "unparsed"),
+        (STEPS + r"\boxed{9}", True, 0.0, "unparsed"),
+    ],
+)
+def test_graded_chains_earn_a_share_for_each_right_step_and_the_answer(text, is_truncated, reward, outcome):
+    [verdict] = ChainsReward(is_graded=True).grade([QUESTION], [Response(text, NO_TOKENS, is_truncated)])
+    assert (verdict.reward, verdict.outcome) == (pytest.approx(reward), outcome)
+
+
 RIGHT_CODE = "```python\nx=(((6*2)*9)-5)*3\nx%=10\nprint(x)\n```\n"
 
 

@@ -85,7 +85,6 @@ def test_report_writes_the_page(tmp_path: Path):
         (("status", "repo", "--cells", "x"), "--cells: expected some of exgrpo-re, repo, got 'x'."),
         (("run", "main-table", "--cells", "luffy-exgrpo"), "--cells: expected some of on-policy, exgrpo"),
         (("run", "repo", "--set", "num_stepz=3"), "--set num_stepz: there is no such field; did you mean num_steps"),
-        (("run", "continuous-rewards"), "continuous-rewards cannot be run at the scale chains. Chains has no reward"),
     ],
 )
 def test_what_cannot_be_asked_for_is_refused_in_one_sentence(tmp_path, words, sentence):
