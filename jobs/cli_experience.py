@@ -22,15 +22,19 @@ def buffer(
     """Print the replay buffer after a step: which question is in which bucket, and which are retired."""
     from db.queries.buffer_history import births, buckets_at, replay_counts, state_at
     from db.queries.runs import get_run
+    from jobs.commands import CommandError
     from jobs.run_lookup import find_run_id
     from jobs.supervisor.reading import open_fresh_index
 
     run_id = find_run_id(runs_root, run)
     with open_fresh_index(runs_root, database_url) as database:
         row = get_run(database, run_id)
-        at = step if step is not None or row is None else row.step
-        state, drawn = state_at(database, run_id, at or 0), buckets_at(database, run_id, at or 0)
-        born, replays = births(database, run_id, at or 0), replay_counts(database, run_id, at or 0)
+        newest = row.step if row else 0
+        at = newest if step is None else step
+        if at > newest:
+            raise CommandError(f"--step: {run_id} has {newest} steps, got {at}.")
+        state, drawn = state_at(database, run_id, at), buckets_at(database, run_id, at)
+        born, replays = births(database, run_id, at), replay_counts(database, run_id, at)
     if as_json:
         print_json({
             "run_id": run_id, "step": at, "buckets": state.buckets, "retired": sorted(state.retired),
@@ -52,13 +56,17 @@ def audit(
     """Print what a step selected for replay with every candidate, and choices of the run that contradict scores."""
     from db.queries.buffer import candidates
     from db.queries.selections import list_selections, steps_with_selections, wrong_choices
+    from jobs.commands import CommandError
     from jobs.run_lookup import find_run_id
     from jobs.supervisor.reading import open_fresh_index
 
     run_id = find_run_id(runs_root, run)
     with open_fresh_index(runs_root, database_url) as database:
         steps = steps_with_selections(database, run_id)
-        at = step if step is not None else next(reversed(steps), 0)
+        if not steps or (step is not None and step not in steps):
+            shown = f"steps {steps[0]} to {steps[-1]} did" if steps else "no step of it did"
+            raise CommandError(f"--step: expected a step of {run_id} that replayed; {shown}.")
+        at = steps[-1] if step is None else step
         selected, scored = list_selections(database, run_id, at), candidates(database, run_id, at)
         wrong = wrong_choices(database, run_id)
     if as_json:
@@ -144,7 +152,7 @@ def curves(
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
 ) -> None:
-    """Print curves of runs as JSON: by run and metric, [step, value] pairs, thinned to about a thousand."""
+    """Print curves of runs as JSON: by run and metric, pairs of step and value, thinned to about a thousand."""
     from db.queries.metrics import last_metrics, list_evaluations, metric_series
     from jobs.run_lookup import find_run_id
     from jobs.supervisor.reading import open_fresh_index

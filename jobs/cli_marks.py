@@ -19,6 +19,7 @@ def mark(
     """Mark a trajectory, with a comment; the workbench lists everything that carries a mark."""
     from db.mark_rows import MarkedTrajectory
     from db.queries.trajectories import get_trajectory
+    from db.queries.trajectory_marks import marks_of
     from jobs.annotating import mark_trajectory
     from jobs.commands import CommandError
     from jobs.run_lookup import find_run_id
@@ -27,8 +28,11 @@ def mark(
     run_id = find_run_id(runs_root, run)
     with open_fresh_index(runs_root, database_url) as database:
         row = get_trajectory(database, run_id, trajectory)
+        own = [] if row is None else marks_of(database, run_id, row.attempt, trajectory)
     if row is None:
         raise CommandError(f"{run_id}: has no trajectory {trajectory}.")
+    if undo and name not in {other.mark for other in own}:
+        raise CommandError(f"{run_id}: trajectory {trajectory} does not carry the mark {name!r}.")
     mark_trajectory(runs_root, MarkedTrajectory(run_id, row.attempt, trajectory, name, comment), is_kept=not undo)
 
 

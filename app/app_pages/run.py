@@ -42,6 +42,13 @@ def _run_id() -> str | None:
     return run_id
 
 
+@st.fragment(run_every=REFRESH_SECONDS)
+def _wait_for(run_id: str) -> None:
+    """Show the run as soon as the database knows it."""
+    if queries.get_run(run_id) is not None:
+        st.rerun(scope="app")
+
+
 def _header(seen: RunRow) -> None:
     """Show the live figures; a change of state, health or tags concerns the whole page."""
     row = queries.get_run(seen.run_id)
@@ -157,5 +164,8 @@ if found is not None:
     _show(found)
 elif run_id is None:
     empty_state.show("replay", "No runs yet", "Set up your first one under **New run**.", "exgrpo demo")
+elif queries.has_folder(run_id):
+    empty_state.show("hourglass_empty", "Queued", "The supervisor takes the run in; this page shows it in a moment.")
+    _wait_for(run_id)
 else:
     empty_state.show("search_off", "No such run", "The address names a run that is not in this workbench.")

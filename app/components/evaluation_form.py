@@ -15,7 +15,7 @@ TEMPLATES = ("paper", "paper_llama_base", "compact", "none", "chat")
 
 def show() -> None:
     """Show the form; on its button the evaluation is queued, or one sentence says what is wrong."""
-    with st.form("evaluate", border=True):
+    with st.form("evaluate", border=True, enter_to_submit=False):
         left, right = st.columns(2, gap="medium")
         with left:
             target = _target()

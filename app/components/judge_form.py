@@ -14,7 +14,7 @@ def show(run_id: str, *, has_oracle: bool) -> None:
     kind = _SERVER
     if has_oracle:
         kind = st.segmented_control("Judge", [_ORACLE, _SERVER], default=_ORACLE, key="judge-kind", required=True)
-    with st.form("judge-form", border=True):
+    with st.form("judge-form", border=True, enter_to_submit=False):
         content = _oracle_fields() if kind == _ORACLE else _server_fields()
         content["judged"] = {"run_id": run_id} | _judged_fields()
         is_sent = st.form_submit_button("Start judge job", type="primary", icon=":material/gavel:")

@@ -19,8 +19,14 @@ def show() -> RunRow | None:
     Without runs, and for an address that names none, it shows why and returns None.
     """
     rows = queries.list_runs(queries.TRAINING_RUNS)
-    wanted = st.query_params.get("run") or st.session_state.get("last-run")
-    found = queries.get_run(wanted) if wanted else (rows[0] if rows else None)
+    said = st.query_params.get("run")
+    wanted = said or st.session_state.get("last-run")
+    found = queries.get_run(wanted) if wanted else None
+    if not said and (found is None or found.kind != "train"):
+        found = rows[0] if rows else None
+    if found is not None and found.kind != "train":
+        empty_state.show("replay", "Not a training run", "This job has no buffer and no trajectories of its own.")
+        return None
     if found is None:
         if wanted and rows:
             empty_state.show("search_off", "No such run", "The address names a run that is not in this workbench.")

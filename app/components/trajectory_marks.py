@@ -71,7 +71,10 @@ def show_marked(mark: str) -> None:
 
 
 def _form(row: TrajectoryRow) -> None:
-    with st.popover("Mark", icon=":material/bookmark_add:", key="mark-menu"), st.form("mark-form", border=False):
+    with (
+        st.popover("Mark", icon=":material/bookmark_add:", key="mark-menu"),
+        st.form("mark-form", border=False, enter_to_submit=False),
+    ):
         name = st.text_input("Mark", key="mark-name", placeholder="e.g. odd reasoning", max_chars=60)
         comment = st.text_area("Comment", key="mark-comment", height=90)
         if not st.form_submit_button("Keep", key="keep-mark"):

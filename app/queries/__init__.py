@@ -46,7 +46,7 @@ from app.queries.trajectories import (
     trajectory_file,
     trajectory_lineage,
 )
-from app.queries.workbench import SUPERVISOR_AWAY_SECONDS, log_tail, runs_root, supervisor_age_seconds
+from app.queries.workbench import SUPERVISOR_AWAY_SECONDS, has_folder, log_tail, runs_root, supervisor_age_seconds
 from db.queries.run_filter import RunFilter
 from db.trajectory_rows import TrajectoryFacets
 
@@ -73,6 +73,7 @@ __all__ = [
     "get_run",
     "get_trajectory",
     "group_members",
+    "has_folder",
     "last_metrics",
     "list_attempts",
     "list_checkpoints",

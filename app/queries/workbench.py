@@ -18,6 +18,11 @@ def runs_root() -> str:
     return str(settings.current().runs_root)
 
 
+def has_folder(run_id: str) -> bool:
+    """Tell whether a run of this id stands in the runs root, whether or not the database knows it yet."""
+    return (settings.current().runs_root / Path(run_id).name / "spec.json").is_file()
+
+
 def log_tail(run_id: str, num_lines: int) -> list[str]:
     """Return the last lines of a run's log, as they are; none if there is no log yet."""
     if get_run(run_id) is None:

@@ -4,9 +4,11 @@ from contextlib import closing
 
 import pytest
 
+from jobs import commands
 from jobs.attempt_files import write_outcome
 from jobs.journal import Journal, JournalKind
 from jobs.run_directory import RunDirectory
+from jobs.specs import load_preset
 from jobs.status import RunStatus
 from tests.app import recorded
 
@@ -205,3 +207,10 @@ def test_clone_opens_the_form_with_the_runs_values(open_page):
     assert not page.exception
     assert [element.value for element in page.title] == ["New run"]
     assert page.number_input(key="from-run-finished-num_steps").value == 30
+
+
+def test_run_that_the_database_does_not_know_yet_is_waited_for(open_page, runs_root):
+    run_id = commands.submit(runs_root, load_preset("chains-exgrpo"))
+    page = open_page("run", run=run_id)
+    assert not page.exception
+    assert "Queued" in texts(page)

@@ -37,6 +37,14 @@ def test_buffer_is_printed_after_the_asked_step_or_the_newest(runs_root):
     )
 
 
+def test_step_that_a_run_does_not_have_is_refused(runs_root):
+    assert "--step: play-finished has 14 steps, got 15." in exgrpo(
+        runs_root, "buffer", "play-finished", "--step", "15", code=2
+    )
+    sentence = "--step: expected a step of play-finished that replayed; steps "
+    assert sentence in exgrpo(runs_root, "audit", "play-finished", "--step", "999", code=2)
+
+
 def test_audit_names_each_question_drawn_with_one_chosen_candidate(runs_root):
     found = answer(runs_root, "audit", "play-finished")
     assert found["selections"]

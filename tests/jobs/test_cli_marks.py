@@ -29,6 +29,7 @@ def test_marked_trajectories_are_listed_until_the_mark_is_taken_off(runs_root):
     }  # fmt: skip
     assert "skips a step" in exgrpo(runs_root, "marks", "odd")
     exgrpo(runs_root, "mark", "trained", "1", "odd", "--undo")
+    assert "does not carry the mark 'odd'" in exgrpo(runs_root, "mark", "trained", "1", "odd", "--undo", code=2)
     assert json.loads(exgrpo(runs_root, "marks", "--json")) == []
 
 
