@@ -25,13 +25,13 @@ def sizes(view: View, num_buckets: int) -> go.Figure:
     )
     figure.add_trace(
         go.Bar(
-            x=buckets, y=now, name=view.now, marker={"color": colours.replay, "cornerradius": 3},
+            x=buckets, y=now, name=f"after {view.now}", marker={"color": colours.replay, "cornerradius": 3},
             hovertemplate="bucket %{x}: %{y:,} questions<extra></extra>",
         )
     )  # fmt: skip
     figure.add_trace(
         go.Scatter(
-            x=buckets, y=then, name=inert(view.then).replace("<", "&lt;"), mode="markers",
+            x=buckets, y=then, name=inert(f"after {view.then}").replace("<", "&lt;"), mode="markers",
             marker={"color": colours.text, "symbol": "line-ew-open", "size": 14, "line": {"width": 2}},
             hovertemplate="bucket %{x}: %{y:,} questions then<extra></extra>",
         )

@@ -31,12 +31,12 @@ class View:
     @property
     def now(self) -> str:
         """What is looked at, in words."""
-        return f"after step {self.step:,}" + (" of this run" if self.other else "")
+        return f"step {self.step:,}" + (" of this run" if self.other else "")
 
     @property
     def then(self) -> str:
         """What it is compared with, in words."""
-        return f"after step {self.base:,}" + (f" of {self.other}" if self.other else "")
+        return f"step {self.base:,}" + (f" of {self.other}" if self.other else "")
 
     def place(self, question_index: int, *, is_base: bool) -> str:
         """Return the bucket of a question, or that it is retired or outside."""
@@ -156,15 +156,11 @@ def _table(view: View, rows: Sequence) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "Question": [row.question_index for row in rows],
-            _column(view.then): [place_name(view.place(row.question_index, is_base=True)) for row in rows],
-            _column(view.now): [place_name(view.place(row.question_index, is_base=False)) for row in rows],
+            inert(f"After {view.then}"): [place_name(view.place(row.question_index, is_base=True)) for row in rows],
+            inert(f"After {view.now}"): [place_name(view.place(row.question_index, is_base=False)) for row in rows],
             "Stored": [row.num_stored for row in rows],
             "Replays": [row.num_replays for row in rows],
             "Last replayed": [row.last_replayed_step for row in rows],
             "Prompt": [inert(" ".join(row.prompt_text.split())[:200]) for row in rows],
         }
     )
-
-
-def _column(words: str) -> str:
-    return inert(words[0].upper() + words[1:])

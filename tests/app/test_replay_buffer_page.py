@@ -103,7 +103,7 @@ def test_step_of_another_run_is_compared_with_question_by_question(open_page):
     address = {"run": "play-finished", "against": "play-failed", "step": "14", "base": "6"}
     page = open_page("replay_buffer", view="Flow", mark="retired:all", **address)
     assert not page.exception
-    assert has_text(page, "From after step 6 of broken replay to after step 14 of this run")
+    assert has_text(page, "From step 6 of broken replay to step 14 of this run")
     places = page.dataframe[0].value
     assert set(places["After step 14 of this run"]) == {"retired"}
     assert "After step 6 of broken replay" in places
