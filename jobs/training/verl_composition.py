@@ -28,8 +28,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-CPU_VARIABLES = {"VERL_PLATFORM": "cpu", "VERL_ENGINE_DEVICE": "cuda", "OMP_NUM_THREADS": "1", "TQ_NUM_THREADS": "1"}
-"""What tells verl that there is no GPU: its platform, under which device its engines are registered, and threads."""
+CPU_VARIABLES = {
+    "VERL_PLATFORM": "cpu",
+    "VERL_ENGINE_DEVICE": "cuda",
+    "OMP_NUM_THREADS": "1",
+    "TQ_NUM_THREADS": "1",
+    "RAY_prestart_worker_first_driver": "0",
+}
+"""What tells verl that there is no GPU: its platform, under which device its engines are registered, and threads.
+
+Ray starts no idle process for each CPU that it counts, of which there are more than cores.
+"""
 
 
 def run_training(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: Control) -> RunStatus:
