@@ -62,10 +62,10 @@ def test_every_study_is_shown_before_anything_ran(open_page):
     assert "No run has finished yet" in texts(open_page("studies", study="repo", view="Beside the paper"))
 
 
-def test_study_without_cells_at_a_scale_says_so(open_page):
+def test_study_of_continuous_rewards_has_cells_on_chains(open_page):
     page = open_page("studies", study="continuous-rewards")
     assert not page.exception
-    assert "Not possible at this scale" in texts(page)
+    assert list(page.dataframe[0].value["Cell"]) == ["grpo", "exgrpo"]
 
 
 @pytest.mark.usefixtures("study_runs")
