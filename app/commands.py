@@ -1,8 +1,12 @@
 """The only way from a page to running things: what is done to runs, and checking what a form holds."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 from app import settings
+from app.access import current_person
+from app.roles import Role
 from db.case_rows import SavedCase
 from db.mark_rows import MarkedTrajectory
 from jobs import annotating, commands
@@ -17,14 +21,14 @@ from jobs.evaluation.recorded_answers import RecordedQuestion, find_answers
 from jobs.evaluation.submission import plan_evaluation, submit_evaluation
 from jobs.gpus import Gpu, list_gpus
 from jobs.job_progress import job_progress as read_job_progress
-from jobs.journal import Journal, JournalEntry
+from jobs.journal import Journal, JournalEntry, acting_as
 from jobs.judge_specs import parse_judge_spec
 from jobs.judging.submission import submit_judge as queue_judge
 from jobs.local_sources import with_absolute_sources
 from jobs.machine_report import Finding, package_versions
 from jobs.machine_report import examine_machine as ask_doctor
 from jobs.resource_estimate import estimate_resources
-from jobs.run_directory import RunDirectory, RunDirectoryError
+from jobs.run_directory import RunDirectory, RunDirectoryError, inside
 from jobs.specs import SpecError, TrainSpec, load_preset, parse_spec, preset_names
 from jobs.status import ENDED, RESUMABLE, RunStatus
 from jobs.studies.definition import load_study
@@ -78,7 +82,33 @@ __all__ = [
     "token_data",
 ]
 
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
+
+class RefusedError(CommandError, SpecError, DataError):
+    """Whoever asks has no role that may do this."""
+
+
+def _needs(role: Role) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
+    """Have a command refuse whoever lacks a role, and the journal say who asked for it."""
+
+    def checked(command: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+        @wraps(command)
+        def run(*arguments: Arguments.args, **words: Arguments.kwargs) -> Result:
+            person = current_person()
+            if person is None or person.role < role:
+                who = "Nobody is signed in" if person is None else f"{person.name} is {person.role.name.lower()}"
+                raise RefusedError(f"{who}; this takes the role {role.name.lower()}, which whoever runs this can give.")
+            with acting_as(person.name):
+                return command(*arguments, **words)
+
+        return run
+
+    return checked
+
+
+@_needs(Role.OPERATOR)
 def check(content: dict[str, object]) -> TrainSpec:
     """Return the specification that a form holds.
 
@@ -90,16 +120,19 @@ def check(content: dict[str, object]) -> TrainSpec:
     return spec
 
 
+@_needs(Role.OPERATOR)
 def submit(spec: TrainSpec) -> str:
     """Queue a run and return its id."""
     return commands.submit(settings.current().runs_root, spec)
 
 
+@_needs(Role.OPERATOR)
 def stop(run_id: str) -> None:
     """Ask a run to stop after the step it is in."""
     commands.stop(settings.current().runs_root, run_id)
 
 
+@_needs(Role.OPERATOR)
 def resume(run_id: str) -> None:
     """Queue a new attempt from the newest whole checkpoint."""
     commands.resume(settings.current().runs_root, run_id)
@@ -110,21 +143,25 @@ def clone(run_id: str) -> TrainSpec:
     return commands.clone(settings.current().runs_root, run_id)
 
 
+@_needs(Role.OPERATOR)
 def branch(run_id: str, step: int, num_steps: int) -> str:
     """Queue a new run from a checkpoint of another, which goes on to step `num_steps`, and return its id."""
     return commands.branch(settings.current().runs_root, run_id, step, num_steps)
 
 
+@_needs(Role.ADMIN)
 def archive(run_id: str, is_archived: bool) -> None:
     """Hide a run from the list, or show it again."""
     commands.archive(settings.current().runs_root, run_id, is_archived)
 
 
+@_needs(Role.OPERATOR)
 def tag(run_id: str, name: str, is_set: bool = True) -> None:
     """Give a run a tag, or take it away."""
     commands.tag(settings.current().runs_root, run_id, name, is_set)
 
 
+@_needs(Role.OPERATOR)
 def note(run_id: str, text: str) -> None:
     """Add a note to a run."""
     commands.note(settings.current().runs_root, run_id, text)
@@ -138,6 +175,7 @@ def job_progress(run_id: str) -> tuple[int, int] | None:
         return None
 
 
+@_needs(Role.OPERATOR)
 def evaluate(target: str, fields: dict[str, object]) -> str:
     """Queue the evaluation of `RUN@STEP`, a model's folder or hub name, and return its id."""
     runs_root = settings.current().runs_root
@@ -152,11 +190,13 @@ def evaluation_answers(run_id: str, benchmark: str, question_id: str) -> Recorde
         return None
 
 
+@_needs(Role.OPERATOR)
 def start_study_run(pending: PendingRun) -> str:
     """Queue a run of a study, or a new attempt where it stopped, and return its id; one under way goes on."""
     return start(settings.current().runs_root, load_study(pending.key.study), pending)
 
 
+@_needs(Role.OPERATOR)
 def submit_judge(content: dict[str, object]) -> str:
     """Queue a judge's job as a form describes it and return its id.
 
@@ -170,26 +210,31 @@ def submit_judge(content: dict[str, object]) -> str:
         raise CommandError(str(error)) from None
 
 
+@_needs(Role.OPERATOR)
 def mark_case(case_set: str, case: SavedCase, is_kept: bool = True) -> None:
     """Put a case into a named set, or take it out."""
     annotating.mark_case(settings.current().runs_root, case_set, case, is_kept)
 
 
+@_needs(Role.OPERATOR)
 def mark_trajectory(mark: MarkedTrajectory, is_kept: bool = True) -> None:
     """Put a mark with a comment on a trajectory, or take it off."""
     annotating.mark_trajectory(settings.current().runs_root, mark, is_kept)
 
 
+@_needs(Role.OPERATOR)
 def set_verdict(run_id: str, attempt: int, trajectory_id: int, is_valid: bool | None) -> None:
     """Say whether a chain of thought is valid, over what any judge says; None takes that back."""
     annotating.set_verdict(settings.current().runs_root, run_id, attempt, trajectory_id, is_valid)
 
 
+@_needs(Role.OPERATOR)
 def preview_data(spec: TrainSpec) -> DataPreview:
     """Return the first questions of a specification and how long they are."""
     return read_data_preview(spec)
 
 
+@_needs(Role.OPERATOR)
 def save_draft(name: str, content: Mapping[str, object]) -> None:
     """Keep what a form holds under a name."""
     write_draft(settings.current().runs_root, name, content)
@@ -205,6 +250,7 @@ def list_drafts() -> list[str]:
     return find_drafts(settings.current().runs_root)
 
 
+@_needs(Role.OPERATOR)
 def delete_draft(name: str) -> None:
     """Remove a draft."""
     remove_draft(settings.current().runs_root, name)
@@ -230,7 +276,7 @@ def token_data(
     """
     try:
         run = RunDirectory.open(settings.current().runs_root, run_id)
-        data = read_token_data(run.path / file, trajectory_id, is_replayed=is_replayed)
+        data = read_token_data(inside(run.path, file), trajectory_id, is_replayed=is_replayed)
     except (RunDirectoryError, OSError, KeyError, ValueError):
         return None
     ids = data["token_ids"]

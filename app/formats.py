@@ -1,12 +1,15 @@
 """Numbers with units and sensible digits, times, and text made safe to show."""
 
 import math
-import unicodedata
+import re
 from datetime import UTC, datetime
+
+from db.shown_names import inert as inert
 
 NONE_SHOWN = "\N{EN DASH}"
 _SECONDS_A_MINUTE, _SECONDS_AN_HOUR, _SECONDS_A_DAY = 60, 3600, 86400
 _THOUSAND = 1000
+_LINK_STARTS = re.compile(r"https?(?=://)|www(?=\.)|@", re.IGNORECASE)
 
 
 def share(value: float | None) -> str:
@@ -74,18 +77,15 @@ def exact(at: datetime | None) -> str:
     return NONE_SHOWN if at is None else as_utc(at).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def inert(text: str) -> str:
-    """Return text whose control characters (escape sequences, direction overrides) are visible instead of obeyed."""
-    return "".join(_visible(character) for character in text)
-
-
 def literal(text: str) -> str:
-    """Return text for a place that reads Markdown, such as a label or a caption, so that it is shown as it is."""
-    return "".join(f"\\{mark}" if mark in r"\`*_{}[]<>#|$:~" else mark for mark in inert(text))
+    """Return text for a place that reads Markdown, such as a label or a caption, so that it is shown as it is.
+
+    Addresses become links even where their marks are escaped; a word joiner, which has no width, keeps them apart.
+    """
+    apart = _LINK_STARTS.sub("\\g<0>\N{WORD JOINER}", inert(text))
+    return "".join(f"\\{mark}" if mark in r"\`*_{}[]<>#|$:~" else mark for mark in apart)
 
 
-def _visible(character: str) -> str:
-    if character in "\n\t" or unicodedata.category(character) not in {"Cc", "Cf", "Cs"}:
-        return character
-    code = ord(character)
-    return chr(0x2400 + code) if code < ord(" ") else f"\\u{code:04x}"
+def badge_label(text: str) -> str:
+    """Return text for a badge, which escapes square brackets itself, so that it is shown as it is."""
+    return literal(text).replace(r"\[", "[").replace(r"\]", "]")

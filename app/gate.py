@@ -2,7 +2,8 @@
 
 A browser that launches processes is a remote shell, so every request passes four checks before Streamlit sees it:
 the Host must be an allowed name (a rebound foreign name is refused even when Origin agrees with it), an Origin must
-be this very server, other sites may not embed or fetch, and the caller must hold the token of the printed link.
+be this very server, other sites may not embed or fetch, and the caller must hold the token of the printed link or,
+where people sign in, be one who has a role.
 """
 
 import hashlib
@@ -18,6 +19,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.sign_in import PATHS as SIGN_IN_PATHS
+from app.sign_in import SignIn
 
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
 HEALTH_PATH = "/_stcore/health"
@@ -45,6 +49,8 @@ class GateSettings:
     allowed_hosts: frozenset[str] = LOOPBACK_NAMES
     inline_script_hashes: tuple[str, ...] = field(default=())
     """CSP hashes of the inline scripts that the page shell carries."""
+    sign_in: SignIn | None = None
+    """How people sign in; where they do, the token opens nothing."""
 
     @cached_property
     def cookie_name(self) -> str:
@@ -82,22 +88,33 @@ class Gate:
         send = self._with_security_headers(send, host)
         if not _is_same_origin(headers, host) or _is_foreign_fetch(headers):
             await _respond(send, 403, "text/plain", "Requests from other sites are refused.\n")
-        elif self._has_query_token(scope):
+        elif self._settings.sign_in is None and self._has_query_token(scope):
             await self._admit(scope, send)
-        elif scope["path"] == HEALTH_PATH or self._has_cookie(headers):
+        elif scope["path"] == HEALTH_PATH or self._is_admitted(headers) or self._is_way_in(scope):
             await self._app(scope, receive, send)
         else:
-            await _respond(send, 403, "text/html", _LOCKED_PAGE)
+            await _respond(send, 403, "text/html", self._locked_page(headers))
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         host = _allowed_host(headers, self._settings.allowed_hosts)
         is_ours = host is not None and "origin" in headers and _is_same_origin(headers, host)
-        if is_ours and self._has_cookie(headers):
+        if is_ours and self._is_admitted(headers):
             await self._app(scope, receive, send)
             return
         await receive()
         await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": "refused"})
+
+    def _is_admitted(self, headers: Headers) -> bool:
+        sign_in = self._settings.sign_in
+        return self._has_cookie(headers) if sign_in is None else sign_in.admits(_cookies(headers))
+
+    def _is_way_in(self, scope: Scope) -> bool:
+        return self._settings.sign_in is not None and scope["method"] == "GET" and scope["path"] in SIGN_IN_PATHS
+
+    def _locked_page(self, headers: Headers) -> str:
+        sign_in = self._settings.sign_in
+        return _LOCKED_PAGE.format(text=_USE_THE_LINK if sign_in is None else sign_in.page(_cookies(headers)))
 
     async def _admit(self, scope: Scope, send: Send) -> None:
         """Set the cookie and lead on to the same page without the token in its address.
@@ -116,13 +133,7 @@ class Gate:
         return hmac.compare_digest(given.encode(), self._settings.token.encode())
 
     def _has_cookie(self, headers: Headers) -> bool:
-        given = ""
-        for line in headers.getlist("cookie"):
-            try:
-                morsel = SimpleCookie(line).get(self._settings.cookie_name)
-            except CookieError:
-                continue
-            given = morsel.value if morsel else given
+        given = _cookies(headers).get(self._settings.cookie_name, "")
         return hmac.compare_digest(given.encode(), self._settings.cookie_value.encode())
 
     def _with_security_headers(self, send: Send, host: str) -> Send:
@@ -185,6 +196,16 @@ def _is_same_origin(headers: Headers, host: str) -> bool:
     return len(origins) == 1 and parts.scheme in {"http", "https"} and parts.netloc.lower() == host
 
 
+def _cookies(headers: Headers) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for line in headers.getlist("cookie"):
+        try:
+            found |= {name: morsel.value for name, morsel in SimpleCookie(line).items()}
+        except CookieError:
+            continue
+    return found
+
+
 def _is_foreign_fetch(headers: Headers) -> bool:
     """Whether another site, or another port of this host, loads something from here other than by a link."""
     is_foreign = headers.get("sec-fetch-site", "none") in {"cross-site", "same-site"}
@@ -219,9 +240,12 @@ _STYLE = (
 )
 _LOCKED_PAGE = (
     "<!doctype html><html lang=en><meta charset=utf-8><title>ExGRPO Workbench</title>"
-    + _STYLE
-    + "<main><h1>This workbench is locked</h1><p>Use the link that <code>exgrpo up</code> printed in your terminal. "
-    "It carries a token; once it was used, this browser stays signed in until the server stops.</p></main></html>"
+    + _STYLE.replace("{", "{{").replace("}", "}}")
+    + "<main>{text}</main></html>"
+)
+_USE_THE_LINK = (
+    "<h1>This workbench is locked</h1><p>Use the link that <code>exgrpo up</code> printed in your terminal. "
+    "It carries a token; once it was used, this browser stays signed in until the server stops.</p>"
 )
 _WELCOME_PAGE = (
     "<!doctype html><html lang=en><meta charset=utf-8><title>ExGRPO Workbench</title>"

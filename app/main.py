@@ -5,7 +5,7 @@ from pathlib import Path
 import streamlit as st
 
 from app import theme
-from app.components import database_banner, supervisor_banner
+from app.components import database_banner, person_line, supervisor_banner
 
 st.set_page_config(
     page_title="ExGRPO Workbench",
@@ -38,6 +38,7 @@ page = st.navigation(
         "Workbench": [st.Page("app_pages/system.py", title="System", icon=":material/dns:")],
     }
 )
+person_line.show()
 database_banner.show()
 supervisor_banner.show()
 page.run()

@@ -7,6 +7,7 @@ import secrets
 import socket
 import sys
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
 
 import streamlit
@@ -16,9 +17,12 @@ from streamlit.web import bootstrap
 
 from app import failures, settings, shell, theme
 from app.gate import LOOPBACK_NAMES, TOKEN_PARAMETER, Gate, GateSettings
+from app.sign_in import SignIn, SignInError, read_sign_in
 from db import DATABASE_URL_VARIABLE
 
 MAIN_SCRIPT = Path(__file__).parent / "main.py"
+FIRST_PAGE = ("app.components.database_banner", "app.components.run_table")
+"""What the first page loads beside the server, loaded before the server answers."""
 DEFAULT_PORT = 8501
 TOKEN_VARIABLE = "EXGRPO_TOKEN"
 MIN_TOKEN_LENGTH = 16
@@ -42,16 +46,18 @@ class _AnnouncingServer(uvicorn.Server):
 
 
 def serve(
-    runs_root: Path,
-    database_url: str | None,
+    place: settings.AppSettings,
     host: str,
     port: int,
     token: str | None,
     *,
     allows_remote: bool = False,
     allowed_hosts: Iterable[str] = (),
+    sign_in: SignIn | None = None,
 ) -> None:
     """Serve until a signal comes; prints `http://HOST:PORT/?token=...` as soon as the server answers.
+
+    With `sign_in` people sign in, the address is printed without a token, and none opens anything.
 
     `port` 0 takes a free one, `token` None makes a new one. `allowed_hosts` are further names under which the server
     may be addressed, for a reverse proxy.
@@ -59,21 +65,23 @@ def serve(
     Raises:
         ServerError: The host is not loopback, the port is taken, the token is too short or the folder is missing.
     """
-    if not runs_root.is_dir():
-        raise ServerError(f"runs root {runs_root}: expected a folder; create it or give another one.")
+    if not place.runs_root.is_dir():
+        raise ServerError(f"runs root {place.runs_root}: expected a folder; create it or give another one.")
     check_host(host, allows_remote)
     token = secrets.token_urlsafe(32) if token is None else token
     if len(token) < MIN_TOKEN_LENGTH:
         raise ServerError(f"{TOKEN_VARIABLE}: expected at least {MIN_TOKEN_LENGTH} characters, got {len(token)}.")
     listener = _listen(host, port)
     port = listener.getsockname()[1]
-    settings.configure(settings.AppSettings(runs_root.absolute(), database_url))
-    bootstrap.load_config_options(theme.streamlit_options(host, port))
+    settings.configure(place)
+    secret_files = [] if sign_in is None else [str(sign_in.path)]
+    bootstrap.load_config_options(theme.streamlit_options(host, port) | {"secrets.files": secret_files})
     gate = GateSettings(
         token=token,
         port=port,
         allowed_hosts=LOOPBACK_NAMES | {host.lower()} | {name.lower() for name in allowed_hosts},
         inline_script_hashes=shell.inline_script_hashes(),
+        sign_in=sign_in,
     )
     application = streamlit.App(
         MAIN_SCRIPT,
@@ -90,7 +98,10 @@ def serve(
         timeout_graceful_shutdown=2,
     )
     shown_host = f"[{host}]" if ":" in host else host
-    _AnnouncingServer(config, f"http://{shown_host}:{port}/?{TOKEN_PARAMETER}={token}").run([listener])
+    query = f"?{TOKEN_PARAMETER}={token}" if sign_in is None else ""
+    for name in FIRST_PAGE:
+        import_module(name)
+    _AnnouncingServer(config, f"http://{shown_host}:{port}/{query}").run([listener])
 
 
 def check_host(host: str, allows_remote: bool) -> None:
@@ -135,18 +146,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="port to listen on; 0 takes a free one")
     parser.add_argument("--allow-remote", action="store_true", help="allow an address beyond this machine")
     parser.add_argument("--allow-host", action="append", default=[], help="further Host name to answer under")
+    parser.add_argument("--sign-in", type=Path, help="file with an OpenID provider and roles; see docs/sign-in.md")
     options = parser.parse_args(arguments)
     try:
+        sign_in = None if options.sign_in is None else read_sign_in(options.sign_in)
+        roles = None if sign_in is None else sign_in.roles
+        database_url = options.database_url or os.environ.get(DATABASE_URL_VARIABLE)
         serve(
-            options.runs_root,
-            options.database_url or os.environ.get(DATABASE_URL_VARIABLE),
+            settings.AppSettings(options.runs_root.absolute(), database_url, roles),
             options.host,
             options.port,
             os.environ.get(TOKEN_VARIABLE),
             allows_remote=options.allow_remote,
-            allowed_hosts=options.allow_host,
+            allowed_hosts=[*options.allow_host, *([] if sign_in is None else [sign_in.host])],
+            sign_in=sign_in,
         )
-    except ServerError as error:
+    except (ServerError, SignInError) as error:
         print(error, file=sys.stderr)  # noqa: T201 - the one sentence a user sees
         return 2
     return 0

@@ -1,15 +1,19 @@
 """Where this process finds its runs: set once by the server, read by `app.queries` and `app.commands`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from app.roles import Roles
 
 
 @dataclass(frozen=True, slots=True)
 class AppSettings:
-    """`database_url` None means the SQLite file inside `runs_root`."""
+    """`database_url` None means the SQLite file inside `runs_root`; it may hold a password, so it is never printed."""
 
     runs_root: Path
-    database_url: str | None = None
+    database_url: str | None = field(default=None, repr=False)
+    roles: Roles | None = None
+    """Roles of people who sign in; None where nobody does and the link's holder may do everything."""
 
 
 _settings: list[AppSettings] = []

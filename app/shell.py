@@ -28,12 +28,38 @@ PAGE_PATHS = (
 TITLE = "ExGRPO Workbench"
 _ADDRESS_SCRIPT = "<script>window.__streamlit = {BACKEND_BASE_URL: window.location.origin}</script>"
 
+_HISTORY_SCRIPT = """<script>
+(() => {
+  const push = history.pushState.bind(history), replace = history.replaceState.bind(history);
+  let hasActed = false;
+  for (const kind of ["pointerdown", "keydown", "click"]) {
+    addEventListener(kind, () => { hasActed = true; }, true);
+  }
+  addEventListener("popstate", () => { hasActed = false; }, true);
+  const change = (state, title, url) => {
+    (hasActed ? push : replace)(state, title, url);
+    hasActed = false;
+  };
+  history.pushState = change;
+  history.replaceState = (state, title, url) => {
+    const isChoice = typeof url === "string" && url.startsWith(location.origin) && url !== location.href;
+    (isChoice ? change : replace)(state, title, url);
+  };
+})();
+</script>"""
+"""Makes one entry of the browser's history of what a user does once, so that the back button undoes it.
+
+Left to itself, Streamlit replaces the entry when a widget that is bound to the address changes (it gives the whole
+address then, and a path where scripts change it), and makes three to five of one change of pages.
+"""
+
 
 @cache
 def html() -> str:
     """Return the shell; knowing the address, the browser need not guess it from the page's path, which fails once."""
     text = (Path(streamlit.__file__).parent / "static" / "index.html").read_text(encoding="utf-8")
-    return text.replace("<head>", f"<head>{_ADDRESS_SCRIPT}", 1).replace("<title>Streamlit<", f"<title>{TITLE}<", 1)
+    text = text.replace("<head>", f"<head>{_ADDRESS_SCRIPT}{_HISTORY_SCRIPT}", 1)
+    return text.replace("<title>Streamlit<", f"<title>{TITLE}<", 1)
 
 
 @cache

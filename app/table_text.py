@@ -103,10 +103,10 @@ def latex(text: str) -> str:
 
 def _read(rows: Rows) -> _Table:
     if isinstance(rows, pd.DataFrame):
-        columns = [str(name) for name in rows.columns]
+        columns = [inert(str(name)) for name in rows.columns]
         return _Table(columns, [[_plain(value) for value in row] for row in rows.itertuples(index=False, name=None)])
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    return _Table(columns, [[_plain(row.get(name)) for name in columns] for row in rows])
+    return _Table([inert(name) for name in columns], [[_plain(row.get(name)) for name in columns] for row in rows])
 
 
 def _plain(value: object) -> object:

@@ -1,4 +1,4 @@
-"""Graders: golds against themselves, hostile answers, and speed against Math-Verify alone.
+"""Graders: golds against themselves, hostile answers, speed against Math-Verify alone, and with more workers.
 
 Run `python -m bench.grading`. The paper's evaluation data are read from `../shared` or the folder that EXGRPO_SHARED
 names; without them the golds are left out. Hostile answers are graded by eight workers at once and, the slowest of
@@ -144,6 +144,39 @@ def compare_speed(num_rounds: int) -> dict[str, Figure]:
     }
 
 
+def measure_growth(num_rounds: int, limit: float) -> dict[str, Figure]:
+    """Return milliseconds of grading ordinary answers by how many workers, and again from memory by one of them.
+
+    In the mixed batch one answer of 128 is hostile; its time is up before the batch is graded.
+    """
+    figures: dict[str, Figure] = {}
+    warm = [GradeItem(f"x + {place}", WARM_UP.response, "math") for place in range(256)]
+    hostile = [GradeItem("7/2", rf"\boxed{{{answer}}}", "math") for answer in hostile_answers()]
+    for num_workers in (1, 2, 4):
+        first: list[float] = []
+        again: list[float] = []
+        mixed_times: list[float] = []
+        for number in range(num_rounds):
+            items = [GradeItem(*pair, "math") for pair in ordinary_pairs(NUM_ORDINARY, seed=100 + number)]
+            with AnswerGrader(num_workers, seconds_per_answer=limit) as grader:
+                grader.grade(warm)
+                for times in (first, again):
+                    began_at = time.perf_counter()
+                    grader.grade(items)
+                    times.append(1e3 * (time.perf_counter() - began_at))
+                mixed = [GradeItem(*pair, "math") for pair in ordinary_pairs(NUM_ORDINARY, seed=200 + number)]
+                mixed += hostile[number * 8 : number * 8 + 8]
+                began_at = time.perf_counter()
+                grader.grade(mixed)
+                mixed_times.append(1e3 * (time.perf_counter() - began_at))
+        figures[f"growth/1,024 answers by workers, ms/{num_workers}"] = statistics.median(first)
+        figures[f"mixed_{num_workers}_workers_ms"] = statistics.median(mixed_times)
+        if num_workers == 1:
+            figures["remembered_ms"] = statistics.median(again)
+            figures["remembered_ratio"] = statistics.median(first) / statistics.median(again)
+    return figures
+
+
 def hostile_figures(answers: Sequence[str], num_alone: int, limit: float) -> dict[str, Figure]:
     """Return how long hostile answers took by eight workers and alone, and what became of them."""
     before = os.getcwd()
@@ -176,7 +209,8 @@ def main() -> None:
     arguments = parser.parse_args()
     limit = arguments.limit
     step, num_alone, num_rounds = (4, 2, 3) if arguments.short else (1, 10, 9)
-    figures = compare_speed(num_rounds) | hostile_figures(hostile_answers()[::step], num_alone, limit)
+    figures = compare_speed(num_rounds) | measure_growth(1 if arguments.short else 5, limit)
+    figures |= hostile_figures(hostile_answers()[::step], num_alone, limit)
     targets = {
         "speed_ratio": ">= 1.0",
         "hostile_worst_alone_s": f"<= {limit + 1}",

@@ -2,14 +2,19 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from unittest.mock import patch
 
 import streamlit as st
-from streamlit.testing.v1 import AppTest
+from streamlit import config
+from streamlit.runtime.scriptrunner.script_cache import ScriptCache
+from streamlit.testing.v1 import AppTest, app_test
 
-from app import settings
+from app import settings, theme
 from bench.stopwatch import Stopwatch
 
 _MAIN_SCRIPT = Path(settings.__file__).parent / "main.py"
+_SERVER_OPTIONS = ("browser.gatherUsageStats", "runner.magicEnabled")
+"""What the server sets otherwise than Streamlit by itself, and what takes time in a script."""
 
 
 def time_script(page: str, query: Mapping[str, str], changes: Mapping[str, list[str]], repeats: int) -> Stopwatch:
@@ -24,17 +29,20 @@ def time_script(page: str, query: Mapping[str, str], changes: Mapping[str, list[
     Raises:
         RuntimeError: The page showed an error.
     """
+    for option in _SERVER_OPTIONS:
+        config.set_option(option, theme.streamlit_options("", 0)[option])
     shown = AppTest.from_file(str(_MAIN_SCRIPT), default_timeout=120)
     for key, value in query.items():
         shown.query_params[key] = value
-    shown.switch_page(f"app_pages/{page}.py").run()
     watch = Stopwatch()
-    for place in range(repeats):
-        for key, values in changes.items():
-            shown.text_input(key=key).set_value(values[place % len(values)])
-        st.cache_data.clear()
-        with watch.lap():
-            shown.run()
-        if shown.exception:
-            raise RuntimeError(f"{page}: {shown.exception[0].value}")
+    with patch.object(app_test, "ScriptCache", return_value=ScriptCache()):  # compiled once, as the server does
+        shown.switch_page(f"app_pages/{page}.py").run()
+        for place in range(repeats):
+            for key, values in changes.items():
+                shown.text_input(key=key).set_value(values[place % len(values)])
+            st.cache_data.clear()
+            with watch.lap():
+                shown.run()
+            if shown.exception:
+                raise RuntimeError(f"{page}: {shown.exception[0].value}")
     return watch

@@ -3,10 +3,17 @@
 import json
 import math
 import operator
+import os
 import sys
 from collections.abc import Callable, Mapping
 
 Figure = float | int | str | bool | None
+
+LOAD = "load_average"
+"""The figure that every result has: processes that wanted the machine's cores in the minute before it began."""
+
+_LOAD_AT_START = os.getloadavg()[0]
+"""Taken when a benchmark's program is imported: later it would count the benchmark's own processes."""
 
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
@@ -36,7 +43,8 @@ def meets(figure: Figure, target: str) -> bool:
 def report(bench: str, figures: Mapping[str, Figure], targets: Mapping[str, str]) -> bool:
     """Print the last line, `{"bench", "figures", "targets", "met"}`, and return whether every target was met.
 
-    A line for each target missed goes before it. Figures are rounded to six significant digits.
+    A line for each target missed goes before it. Figures are rounded to six significant digits, and the machine's load
+    average before the benchmark began is added to them.
 
     Args:
         bench: Name of the benchmark, as in `python -m bench.<name>`.
@@ -54,7 +62,7 @@ def report(bench: str, figures: Mapping[str, Figure], targets: Mapping[str, str]
         sys.stdout.write(f"missed: {key} = {figures[key]}, target {targets[key]}\n")
     line = {
         "bench": bench,
-        "figures": {key: _rounded(value) for key, value in figures.items()},
+        "figures": {key: _rounded(value) for key, value in {**figures, LOAD: _LOAD_AT_START}.items()},
         "targets": dict(targets),
         "met": not missed,
     }

@@ -1,11 +1,13 @@
 """What users said of runs: tags, notes, archiving. The journal is their truth; each change may come twice."""
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from sqlalchemy import Connection, delete, update
 
 from db import models
-from db.positions import save_position
+from db.json_text import storable_text
+from db.positions import forget_untold, save_position
 from db.queries.run_lookup import require_run_key
 from db.session import Database
 from db.upsert import insert_new
@@ -17,7 +19,8 @@ def add_tag(database: Database, run_id: str, tag: str) -> None:
     """Give a run a tag."""
 
     def work(connection: Connection) -> None:
-        insert_new(connection, models.tags, [{"run_key": require_run_key(connection, run_id), "tag": tag}])
+        row = {"run_key": require_run_key(connection, run_id), "tag": storable_text(tag)}
+        insert_new(connection, models.tags, [row])
 
     database.write(work)
 
@@ -27,7 +30,8 @@ def remove_tag(database: Database, run_id: str, tag: str) -> None:
 
     def work(connection: Connection) -> None:
         run_key = require_run_key(connection, run_id)
-        connection.execute(delete(models.tags).where(models.tags.c.run_key == run_key, models.tags.c.tag == tag))
+        is_it = (models.tags.c.run_key == run_key, models.tags.c.tag == storable_text(tag))
+        connection.execute(delete(models.tags).where(*is_it))
 
     database.write(work)
 
@@ -36,7 +40,7 @@ def add_note(database: Database, run_id: str, at: datetime, text: str) -> None:
     """Keep what a user noted on a run at a moment."""
 
     def work(connection: Connection) -> None:
-        row = {"run_key": require_run_key(connection, run_id), "at": at, "text": text.replace("\x00", "")}
+        row = {"run_key": require_run_key(connection, run_id), "at": at, "text": storable_text(text)}
         insert_new(connection, models.notes, [row])
 
     database.write(work)
@@ -52,6 +56,11 @@ def set_archived(database: Database, run_id: str, is_archived: bool) -> None:
     database.write(work)
 
 
-def save_journal_position(database: Database, position: str) -> None:
-    """Keep how far the journal was read."""
-    database.write(lambda connection: save_position(connection, JOURNAL_SOURCE, position))
+def save_journal_position(database: Database, position: str, told: Iterable[str] = ()) -> None:
+    """Keep how far the journal was read, and of which new runs all of it is in."""
+
+    def work(connection: Connection) -> None:
+        save_position(connection, JOURNAL_SOURCE, position)
+        forget_untold(connection, told)
+
+    database.write(work)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from db.json_text import storable_text
+
 Row = dict[str, Any]
 
 
@@ -43,7 +45,7 @@ def disputed_rows(run_key: int, event: Mapping[str, Any]) -> list[Row]:
     names = ("question_id", "sample", "gold", "answer", "paper", "training", "corrected")
     return [
         {"run_key": run_key, "benchmark": event["benchmark"], "position": position}
-        | {name: _clean(own[name]) for name in names}
+        | {name: storable_text(own[name]) if isinstance(own[name], str) else own[name] for name in names}
         for position, own in enumerate(event["disputed"])
     ]
 
@@ -52,8 +54,3 @@ def _score(rates: list[float]) -> Row:
     num_questions = len(rates)
     error = statistics.stdev(rates) / math.sqrt(num_questions) if num_questions > 1 else math.nan
     return {"score": statistics.fmean(rates), "standard_error": error}
-
-
-def _clean(value: object) -> object:
-    """Return a text without NUL, which PostgreSQL cannot store."""
-    return value.replace("\x00", "\N{REPLACEMENT CHARACTER}") if isinstance(value, str) else value

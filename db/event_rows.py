@@ -11,6 +11,7 @@ from sqlalchemy import Table
 
 from db import models
 from db.benchmark_rows import disputed_rows, score_rows
+from db.json_text import storable_text
 from db.judge_rows import judge_vote_row
 from db.trajectory_blocks import INSERTED, pack_facts, pack_ids
 
@@ -85,8 +86,8 @@ class RowCollector:
                 "question_set": event["question_set"],
                 "question_index": question["question_index"],
                 "question_id": question["question_id"],
-                "prompt_text": _clean(question["prompt_text"]),
-                "answer": _clean(question["answer"]),
+                "prompt_text": storable_text(question["prompt_text"]),
+                "answer": storable_text(question["answer"]),
                 "details": json.loads(question["details"]),
             }
             self._put(models.questions, row)
@@ -172,7 +173,7 @@ class RowCollector:
             "trajectory_key": key,
             "run_key": self._run_key,
             "facets": f"run{self._run_key}",
-            "text": _clean(trajectory["text"]),
+            "text": storable_text(trajectory["text"]),
         }
         self._put(models.trajectory_texts, text)
 
@@ -214,8 +215,3 @@ def _group_rates(trajectories: Sequence[Mapping[str, Any]]) -> dict[int, float]:
     for trajectory in trajectories:
         outcomes.setdefault(trajectory["group_position"], []).append(trajectory["reward"] >= 1.0)
     return {place: statistics.fmean(found) for place, found in outcomes.items()}
-
-
-def _clean(text: str) -> str:
-    """Return the text without NUL, which PostgreSQL cannot store."""
-    return text.replace("\x00", "\N{REPLACEMENT CHARACTER}")

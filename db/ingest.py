@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence, Set
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, func, insert, literal, select, update
+from sqlalchemy import ColumnElement, Connection, Table, func, literal, select, update
 
 from db import models
 from db.column_types import UtcDateTime
 from db.event_rows import RowCollector
-from db.positions import save_position
+from db.json_text import storable_text
+from db.positions import note_untold, save_position
 from db.queries.run_lookup import require_run_key
 from db.run_summary import refresh_summary
 from db.session import Database
@@ -42,7 +43,10 @@ def register_run(database: Database, run_info: Mapping[str, Any], spec: Mapping[
             "parent_run_id": run_info.get("parent_run_id"),
             "branched_from_step": run_info.get("branched_from_step"),
         }
-        insert_new(connection, models.runs, [row])
+        is_known = select(models.runs.c.run_key).where(models.runs.c.run_id == row["run_id"])
+        if connection.scalar(is_known) is None:
+            insert_new(connection, models.runs, [row])
+            note_untold(connection, row["run_id"])
 
     database.write(work)
 
@@ -65,7 +69,7 @@ def set_status(
     def work(connection: Connection) -> None:
         run_key = require_run_key(connection, run_id)
         runs, attempts = models.runs, models.attempts
-        values: dict[str, Any] = {"status": status, "status_reason": reason}
+        values: dict[str, Any] = {"status": status, "status_reason": storable_text(reason)}
         ended_at = _end(runs, status, at)
         connection.execute(update(runs).where(runs.c.run_key == run_key).values(values | {"ended_at": ended_at}))
         if attempt is None:
@@ -101,7 +105,7 @@ def _ingest(connection: Connection, run_id: str, events: Sequence[Event], positi
         supersession = Supersession(connection, run_key)
         supersession.note(new)
         collector = RowCollector(run_key, supersession.is_superseded)
-        for event in new:
+        for event in _without_repeated_steps(connection, run_key, new):
             try:
                 collector.add(event)
             except (KeyError, TypeError, ValueError) as error:
@@ -112,7 +116,7 @@ def _ingest(connection: Connection, run_id: str, events: Sequence[Event], positi
         _note_statuses(connection, run_key, new)
         refresh_summary(connection, run_key)
         seen = [{"run_key": run_key, "attempt": event["attempt"], "seq": event["seq"]} for event in new]
-        connection.execute(insert(models.ingested_events), seen)
+        insert_new(connection, models.ingested_events, seen)
     if position is not None:
         save_position(connection, run_source(run_id), position)
     return len(new)
@@ -124,10 +128,10 @@ def run_source(run_id: str) -> str:
 
 
 def _end(table: Table, status: str, at: datetime | None) -> ColumnElement[datetime | None]:
-    """Return when it ended: the given moment, else the one that is known, else now."""
+    """Return when it ended: the moment that is known, which is its own word's, else the given one, else now."""
     if status not in ENDED_STATUSES:
         return literal(None, UtcDateTime)
-    return literal(at, UtcDateTime) if at else func.coalesce(table.c.ended_at, literal(datetime.now(UTC), UtcDateTime))
+    return func.coalesce(table.c.ended_at, literal(at or datetime.now(UTC), UtcDateTime))
 
 
 def _lock_run(connection: Connection, run_key: int) -> None:
@@ -146,6 +150,28 @@ def _unseen(connection: Connection, run_key: int, events: Sequence[Event]) -> li
     for attempt, seq in connection.execute(seen):
         offered.pop((attempt, seq), None)
     return [offered[key] for key in sorted(offered)]
+
+
+def _without_repeated_steps(connection: Connection, run_key: int, events: Sequence[Event]) -> list[Event]:
+    """Leave out steps that their attempt recorded before, lest rows of two records of a step be mixed."""
+    places = {(event["attempt"], event["step"]) for event in events if event["kind"] == "step"}
+    if not places:
+        return [*events]
+    steps = models.steps
+    numbers = [step for _, step in places]
+    query = select(steps.c.attempt, steps.c.step).where(
+        steps.c.run_key == run_key, steps.c.step.between(min(numbers), max(numbers))
+    )
+    known = {(attempt, step) for attempt, step in connection.execute(query)}
+    kept = []
+    for event in events:
+        if event["kind"] == "step":
+            place = (event["attempt"], event["step"])
+            if place in known:
+                continue
+            known.add(place)
+        kept.append(event)
+    return kept
 
 
 def _ensure_attempts(connection: Connection, run_key: int, events: Sequence[Event]) -> None:
@@ -179,7 +205,8 @@ def _note_statuses(connection: Connection, run_key: int, events: Sequence[Event]
         ranks[attempt] = status_rank(event["status"])
         moved.add(attempt)
         ended_at = datetime.fromisoformat(event["at"]) if event["status"] in ENDED_STATUSES else None
-        values = {"status": event["status"], "status_reason": event["reason"], "ended_at": ended_at}
+        reason = storable_text(event["reason"])
+        values = {"status": event["status"], "status_reason": reason, "ended_at": ended_at}
         is_it = (attempts.c.run_key == run_key) & (attempts.c.attempt == attempt)
         connection.execute(update(attempts).where(is_it).values(values))
     _follow_newest_attempt(connection, run_key, moved)

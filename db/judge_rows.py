@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from db.json_text import storable_text
+
 _MAX_SOURCE_CHARS = 200
 _MAX_COUNT = 2**31 - 1
 
@@ -60,7 +62,7 @@ def judge_vote_row(run_key: int, vote: Mapping[str, Any]) -> dict[str, Any]:
     label = vote["label"]
     return {
         "run_key": run_key,
-        "item_id": _storable(vote["item_id"]),
+        "item_id": storable_text(str(vote["item_id"])),
         "vote": int(vote["vote"]),
         "source": str(vote["source"])[:_MAX_SOURCE_CHARS],
         "source_attempt": vote["source_attempt"],
@@ -73,10 +75,5 @@ def judge_vote_row(run_key: int, vote: Mapping[str, Any]) -> dict[str, Any]:
         "prompt": str(vote["prompt"]),
         "num_requests": min(int(vote["num_requests"]), _MAX_COUNT),
         "num_tokens": min(int(vote["num_tokens"]), _MAX_COUNT),
-        "answer": _storable(vote["answer"]),
+        "answer": storable_text(str(vote["answer"])),
     }
-
-
-def _storable(text: object) -> str:
-    """Return the text without NUL, which PostgreSQL cannot store."""
-    return str(text).replace("\x00", "\N{REPLACEMENT CHARACTER}")

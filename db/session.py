@@ -1,5 +1,6 @@
 """Opening the database: SQLite beside the runs by default, PostgreSQL by URL; writing with bounded retries."""
 
+import contextlib
 import random
 import sqlite3
 import time
@@ -7,18 +8,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+
+from db.json_text import dump_json
+from db.sqlite_files import BUSY_SECONDS, begin_writing, is_log_long, refusal, shorten_log
 
 SQLITE_FILE = Path("workbench") / "workbench.db"
-BUSY_SECONDS = 5.0
 MAX_TRIES = 8
 _FIRST_WAIT_SECONDS = 0.02
 _RETRYABLE_STATES = {"40001", "40P01", "55P03"}
 """PostgreSQL: serialization failure, deadlock, lock not available."""
+_SECRET_PARAMETERS = ("password", "sslpassword", "passfile", "service")
+"""Of PostgreSQL's connection strings."""
 
 Result = TypeVar("Result")
 
@@ -29,6 +34,11 @@ class DatabaseError(RuntimeError):
 
 AWAY_ERRORS = (DatabaseError, DBAPIError)
 """What reading raises while a database is away: it cannot be opened, or a connection or statement failed."""
+
+
+def shown_place(url: URL) -> str:
+    """Return where a database is, without the password, wherever in the URL that stands."""
+    return url.difference_update_query(_SECRET_PARAMETERS).render_as_string(hide_password=True)
 
 
 @dataclass(frozen=True)
@@ -57,14 +67,28 @@ class Database:
         for attempt in range(MAX_TRIES):
             try:
                 with self.engine.execution_options(is_write=True).begin() as connection:
-                    return work(connection)
+                    result = work(connection)
+                break
             except DBAPIError as error:
                 if not _is_in_the_way(error):
                     raise
                 time.sleep(_FIRST_WAIT_SECONDS * 2**attempt * random.uniform(0.5, 1.0))
-        raise DatabaseError(
-            f"{self.engine.url.render_as_string()}: other programs kept the database busy for too long; try again."
-        )
+        else:
+            raise DatabaseError(
+                f"{shown_place(self.engine.url)}: other programs kept the database busy for too long; try again."
+            )
+        self._tidy()
+        return result
+
+    def _tidy(self) -> None:
+        """Empty a log that grew long; what was written stands, whether or not that succeeds."""
+        place = self.engine.url.database
+        if self.is_sqlite and place is not None and is_log_long(Path(place)):
+            with (
+                contextlib.suppress(DBAPIError, sqlite3.Error),
+                contextlib.closing(self.engine.raw_connection()) as connection,
+            ):
+                shorten_log(cast("sqlite3.Connection", connection.driver_connection))
 
     def close(self) -> None:
         """Close all connections."""
@@ -75,9 +99,12 @@ def open_database(url: str | None, runs_root: Path, *, upgrades: bool = True) ->
     """Open the database at `url`, by default the SQLite file of `runs_root`, and bring its schema up to date.
 
     Raises:
-        DatabaseError: It cannot be reached, or its schema is newer than this program.
+        DatabaseError: It cannot be reached, its schema is newer than this program, or it is a SQLite file on a network
+            file system.
     """
     place = _parse(url) if url else _sqlite_url(runs_root)
+    if place.get_backend_name() == "sqlite" and place.database and (sentence := refusal(Path(place.database))):
+        raise DatabaseError(sentence)
     database = Database(_make_engine(place))
     try:
         if upgrades:
@@ -90,7 +117,7 @@ def open_database(url: str | None, runs_root: Path, *, upgrades: bool = True) ->
     except DBAPIError as error:
         database.close()
         reason = str(error.orig).strip().splitlines()[0]
-        raise DatabaseError(f"{place.render_as_string()}: the database cannot be opened ({reason}).") from None
+        raise DatabaseError(f"{shown_place(place)}: the database cannot be opened ({reason}).") from None
     except BaseException:
         database.close()
         raise
@@ -125,17 +152,24 @@ def _parse(url: str) -> URL:
         return place.set(drivername="postgresql+psycopg")
     if backend == "sqlite" and place.database:
         return place.set(drivername="sqlite")
-    raise DatabaseError(
-        f"database URL {place.render_as_string()}: expected sqlite:///FILE or postgresql://USER@HOST/NAME."
-    )
+    raise DatabaseError(f"database URL {shown_place(place)}: expected sqlite:///FILE or postgresql://USER@HOST/NAME.")
 
 
 def _make_engine(url: URL) -> Engine:
     if url.get_backend_name() != "sqlite":
-        return create_engine(url, pool_pre_ping=True)
-    engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False})
+        return _make_postgresql_engine(url)
+    waiting = {"timeout": BUSY_SECONDS, "check_same_thread": False}
+    engine = create_engine(url, connect_args=waiting, json_serializer=dump_json)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _make_postgresql_engine(url: URL) -> Engine:
+    from db.postgres_connections import make_patient
+
+    engine = create_engine(url, pool_pre_ping=True, json_serializer=dump_json)
+    make_patient(engine)
     return engine
 
 
@@ -148,7 +182,14 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
 
 def _begin_sqlite(connection: Connection) -> None:
     is_write = connection.get_execution_options().get("is_write", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if is_write else "BEGIN")
+    if is_write:
+        try:
+            begin_writing(cast("sqlite3.Connection", connection.connection.driver_connection))
+        except sqlite3.Error as error:
+            # SQLAlchemy gives its own form only to errors of statements that it was given itself.
+            raise OperationalError("BEGIN IMMEDIATE", None, error) from error
+    else:
+        connection.exec_driver_sql("BEGIN")
 
 
 def _is_in_the_way(error: DBAPIError) -> bool:

@@ -7,6 +7,7 @@ from sqlalchemy import Connection, Table, delete
 
 from db import models
 from db.case_rows import SavedCase
+from db.json_text import storable_text
 from db.mark_rows import MarkedTrajectory
 from db.queries.run_lookup import require_run_key
 from db.session import Database
@@ -34,7 +35,7 @@ def set_mark(database: Database, mark: MarkedTrajectory, at: datetime) -> None:
     def work(connection: Connection) -> None:
         key = _mark_key(connection, mark)
         _delete(connection, models.trajectory_marks, key)
-        row = {"comment": mark.comment.replace("\x00", ""), "at": at}
+        row = {"comment": storable_text(mark.comment), "at": at}
         insert_new(connection, models.trajectory_marks, [key | row])
 
     database.write(work)
@@ -70,7 +71,7 @@ def clear_verdict(database: Database, run_id: str, attempt: int, trajectory_id: 
 def _case_key(connection: Connection, case_set: str, case: SavedCase) -> dict[str, Any]:
     return {
         "run_key": require_run_key(connection, case.run_id),
-        "case_set": case_set.replace("\x00", ""),
+        "case_set": storable_text(case_set),
         "attempt": case.attempt,
         "low_trajectory_id": case.low_trajectory_id,
         "high_trajectory_id": case.high_trajectory_id,
@@ -83,7 +84,7 @@ def _verdict_key(connection: Connection, run_id: str, attempt: int, trajectory_i
 
 def _mark_key(connection: Connection, mark: MarkedTrajectory) -> dict[str, Any]:
     key = _verdict_key(connection, mark.run_id, mark.attempt, mark.trajectory_id)
-    return key | {"mark": mark.mark.replace("\x00", "")}
+    return key | {"mark": storable_text(mark.mark)}
 
 
 def _delete(connection: Connection, table: Table, key: dict[str, Any]) -> None:

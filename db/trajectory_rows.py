@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+MAX_MEMBERS = 64
+"""Of a larger group the first are read: each brings its whole text."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryFacets:

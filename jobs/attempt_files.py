@@ -4,6 +4,7 @@
 word on the attempt, written once, by the worker or, when that one is gone, by the supervisor.
 """
 
+import contextlib
 import json
 import os
 from dataclasses import asdict, dataclass
@@ -13,10 +14,13 @@ from typing import Any
 
 from jobs.launchers.processes import ProcessIdentity
 from jobs.status import RunStatus
+from jobs.steady_clock import steady_now
 
 LOCK_FILE = "lock"
 HEARTBEAT_FILE = "heartbeat.json"
 OUTCOME_FILE = "outcome.json"
+OUTCOME_BYTES = 4096
+"""More than a last word takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +64,33 @@ def read_heartbeat(attempt_path: Path) -> Heartbeat | None:
         return None
 
 
-def write_outcome(attempt_path: Path, status: RunStatus, reason: str) -> Outcome:
-    """Write the last word on an attempt, unless there is one already; return the one that stands."""
+def reserve_outcome(attempt_path: Path) -> None:
+    """Take the room that the last word needs, so that it can be said on a disk that is full by then."""
+    with contextlib.suppress(OSError):
+        (attempt_path / _unfinished(OUTCOME_FILE)).write_bytes(b" " * OUTCOME_BYTES)
+
+
+def write_outcome(attempt_path: Path, status: RunStatus, reason: str, at: datetime | None = None) -> Outcome:
+    """Write the last word on an attempt, which ended `at` or now, unless there is one; return the one that stands."""
     existing = read_outcome(attempt_path)
     if existing is not None:
         return existing
-    outcome = Outcome(status, reason, datetime.now(UTC))
+    outcome = Outcome(status, reason, at or steady_now())
     _replace(
         attempt_path / OUTCOME_FILE,
         {"status": status.value, "reason": reason, "at": outcome.at.isoformat(timespec="milliseconds")},
         is_durable=True,
     )
     return outcome
+
+
+def write_outcome_of_lost(attempt_path: Path, status: RunStatus, reason: str) -> Outcome:
+    """Write the last word for a worker that cannot; it ended at its last sign of life, by its own clock.
+
+    Without one it ended now by the system's clock: whoever writes this may have begun before that was set right.
+    """
+    heartbeat = read_heartbeat(attempt_path)
+    return write_outcome(attempt_path, status, reason, heartbeat.at if heartbeat else datetime.now(UTC))
 
 
 def read_outcome(attempt_path: Path) -> Outcome | None:
@@ -84,13 +103,19 @@ def read_outcome(attempt_path: Path) -> Outcome | None:
 
 
 def _replace(path: Path, record: dict[str, Any], is_durable: bool = False) -> None:
-    unfinished = path.with_name(path.name + ".tmp")
-    with unfinished.open("w", encoding="utf-8") as file:
-        json.dump(record, file)
+    unfinished = path.with_name(_unfinished(path.name))
+    # Written over what is there, which takes no new room.
+    with unfinished.open("r+b" if unfinished.exists() else "wb") as file:
+        file.write(json.dumps(record).encode())
+        file.truncate()
+        file.flush()
         if is_durable:
-            file.flush()
             os.fsync(file.fileno())
     unfinished.replace(path)
+
+
+def _unfinished(name: str) -> str:
+    return f"{name}.tmp"
 
 
 def _read(path: Path) -> dict[str, Any]:

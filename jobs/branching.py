@@ -5,7 +5,7 @@ import shutil
 
 from exgrpo_core.experience_management.snapshot import read_snapshot
 from exgrpo_core.state import BUFFER_FILE
-from jobs.run_directory import RunDirectory
+from jobs.run_directory import RunDirectory, inside
 from jobs.training.checkpoint import Checkpoint, checkpoint_path
 
 _SEGMENT_ENDINGS = (".trajectories", ".rows")
@@ -17,6 +17,7 @@ def link_checkpoint(parent: RunDirectory, run: RunDirectory, step: int) -> None:
     Raises:
         OSError: A file is missing or cannot be written.
         BufferCorruptionError: The checkpoint's buffer snapshot is damaged.
+        RunDirectoryError: It names a segment outside the buffer's folder.
     """
     checkpoint = Checkpoint(step, checkpoint_path(parent.checkpoints_path, step))
     snapshot = checkpoint.experience / BUFFER_FILE
@@ -25,7 +26,7 @@ def link_checkpoint(parent: RunDirectory, run: RunDirectory, step: int) -> None:
         for segment in header["segments"]:
             for ending in _SEGMENT_ENDINGS:
                 name = f"{segment['name']}{ending}"
-                _link_or_copy(str(parent.buffer_path / name), str(run.buffer_path / name))
+                _link_or_copy(str(inside(parent.buffer_path, name)), str(run.buffer_path / name))
     shutil.copytree(checkpoint.path, checkpoint_path(run.checkpoints_path, step), copy_function=_link_or_copy)
 
 

@@ -1,5 +1,6 @@
 """Checkpoints as users name them: RUN@STEP, or RUN@last."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def find_checkpoint(runs_root: Path, target: str) -> NamedCheckpoint | None:
         CommandError: There is no such run or checkpoint, or it is damaged.
     """
     run_text, at, step_text = target.rpartition("@")
-    if not at or Path(target).exists():
+    if not at or os.path.exists(target):
         return None
     run = open_run(runs_root, find_run_id(runs_root, run_text))
     steps = sorted(int(path.name.rpartition("-")[2]) for path in list_checkpoints(run.checkpoints_path))

@@ -3,6 +3,8 @@
 import typer
 
 from jobs import (
+    cli_alerts,
+    cli_backup,
     cli_data,
     cli_demo,
     cli_eval,
@@ -61,11 +63,14 @@ app.command("archive")(cli_runs.archive)
 app.command("import")(cli_data.import_)
 app.command("adopt")(cli_data.adopt)
 app.command("export")(cli_data.export)
+app.command("backup")(cli_backup.backup)
+app.command("restore")(cli_backup.restore)
 app.command("seed-demo")(cli_seed.seed_demo)
 app.command("doctor")(cli_machine.doctor)
 database_app.command("upgrade")(cli_data.upgrade)
 database_app.command("rebuild")(cli_data.rebuild)
 app.add_typer(database_app, name="db")
+app.add_typer(cli_alerts.alerts_app, name="alerts")
 cli_judge.analyse_app.command("code")(cli_thoughts.code)
 app.add_typer(cli_judge.analyse_app, name="analyse")
 app.add_typer(cli_thoughts.cases_app, name="cases")

@@ -14,11 +14,14 @@ MAX_BAD_LINES = 20
 def import_(
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Folder or .tar.gz file of a run.")],
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    trusts_pickles: Annotated[
+        bool, typer.Option("--trust-pickles", help="Take files in that can run code when they are read (verl's).")
+    ] = False,
 ) -> None:
     """Copy a run from elsewhere into the runs root."""
     from jobs.archive import import_run
 
-    say(import_run(source, runs_root))
+    say(import_run(source, runs_root, trusts_pickles=trusts_pickles))
 
 
 def adopt(

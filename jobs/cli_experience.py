@@ -1,11 +1,15 @@
 """Commands that look into a run's experience: the buffer at a step, selections, trajectories, curves."""
 
+import difflib
 from collections import Counter
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jobs.cli_options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, print_json, say
+from jobs.cli_options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, print_json, say, tell
+
+if TYPE_CHECKING:
+    from db.trajectory_rows import LineageRow
 
 Step = Annotated[int | None, typer.Option(min=0, help="After this step; the newest if not given.")]
 Limit = Annotated[int, typer.Option(min=1, help="Print this many.")]
@@ -110,6 +114,8 @@ def trajectories(  # noqa: PLR0913, PLR0917 - typer reads a command's options fr
     if as_json:
         print_json(rows)
         return
+    if not rows:
+        tell(f"No trajectory of {facets.run_id} fits.")
     for row in rows:
         place = f"{row.trajectory_id:>8}  step {row.step:>5}  question {row.question_index:>6}"
         say(f"{place}  {row.verdict:<8} {row.snippet}")
@@ -125,6 +131,7 @@ def trajectory(
     """Print one trajectory with its question and lineage: birth, bucket moves, replays, retirement."""
     from db.queries.lineage import get_question, lineage
     from db.queries.trajectories import get_trajectory
+    from db.shown_names import LINEAGE_EVENTS
     from jobs.commands import CommandError
     from jobs.run_lookup import find_run_id
     from jobs.supervisor.reading import open_fresh_index
@@ -143,7 +150,13 @@ def trajectory(
     say(question.prompt_text if question else "")
     say(row.text)
     for event in life:
-        say(f"  step {event.step:>5}  {event.kind}")
+        say(f"  step {event.step:>5}  {LINEAGE_EVENTS.get(event.kind, event.kind)}{_moved(event)}")
+
+
+def _moved(event: "LineageRow") -> str:
+    if event.bucket_to is None:
+        return ""
+    return f" to bucket {event.bucket_to}" if event.kind == "moved" else f", bucket {event.bucket_to}"
 
 
 def curves(
@@ -161,12 +174,24 @@ def curves(
     found = {}
     with open_fresh_index(runs_root, database_url) as database:
         for run_id in run_ids:
-            keys = tuple(metric or sorted(last_metrics(database, run_id)))
+            recorded = sorted(last_metrics(database, run_id))
+            for key in metric or ():
+                _require_metric(run_id, key, recorded)
             found[run_id] = {
-                "metrics": metric_series(database, run_id, keys, MAX_POINTS),
+                "metrics": metric_series(database, run_id, tuple(metric or recorded), MAX_POINTS),
                 "evaluations": list_evaluations(database, run_id),
             }
     print_json(found)
+
+
+def _require_metric(run_id: str, key: str, recorded: list[str]) -> None:
+    from jobs.commands import CommandError
+
+    if key in recorded:
+        return
+    nearest = difflib.get_close_matches(key, recorded, n=1, cutoff=0.0)
+    hint = f"; the nearest is {nearest[0]}" if nearest else "; it has none yet"
+    raise CommandError(f"--metric: {run_id} has recorded no {key!r}{hint}.")
 
 
 def journal(
@@ -182,4 +207,4 @@ def journal(
         print_json(entries)
         return
     for entry in entries:
-        say(f"{entry.at}  {entry.kind:<20} {entry.run_id}")
+        say(f"{entry.at}  {entry.kind:<20} {entry.run_id}  {entry.by}")

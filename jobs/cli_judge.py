@@ -87,11 +87,11 @@ def analyse(
 ) -> None:
     """Print entropy and validity with and without code, their AUC, code's spread over the run, and cases."""
     from jobs.analysis.report import analyse_run
-    from jobs.run_lookup import find_run_id
+    from jobs.run_lookup import find_judge_id, find_run_id
     from jobs.supervisor.reading import open_fresh_index
 
     run_id = find_run_id(runs_root, run)
-    judge_run_id = None if judge_run is None else find_run_id(runs_root, judge_run)
+    judge_run_id = find_judge_id(runs_root, judge_run)
     with open_fresh_index(runs_root, database_url) as database:
         found = analyse_run(database, run_id, judge_run_id)
     print_json(found) if as_json else _print_analysis(found)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli_options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, print_json, say
+from jobs.cli_options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, counted, print_json, say, tell
 
 
 def mark(
@@ -52,8 +52,13 @@ def marks(
     if as_json:
         print_json(counts if name is None else rows)
         return
+    if not counts:
+        tell("No trajectory is marked yet; `exgrpo mark RUN TRAJECTORY MARK` marks one.")
+    elif name is not None and not rows:
+        tell(f"Nothing carries the mark {name!r}; the marks there are: {', '.join(count.mark for count in counts)}.")
     for count in counts if name is None else []:
-        say(f"{count.mark}: {count.num_trajectories} trajectories of {count.num_runs} runs")
+        num_trajectories = counted(count.num_trajectories, "trajectory", "trajectories")
+        say(f"{count.mark}: {num_trajectories} of {counted(count.num_runs, 'run', 'runs')}")
     for row in rows:
         own = row.marked
         say(f"{own.run_id}  {own.trajectory_id:>8}  step {row.step:>5}  reward {row.reward:g}  {own.comment}")

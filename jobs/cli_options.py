@@ -1,5 +1,6 @@
 """Options that commands share, and how they print."""
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from db import DATABASE_URL_VARIABLE
+from db.shown_names import inert
 
 RUNS_ROOT_VARIABLE = "EXGRPO_RUNS_ROOT"
 DEBUG_VARIABLE = "EXGRPO_DEBUG"
@@ -32,13 +34,18 @@ DEFAULT_RUNS_ROOT = Path("runs")
 
 
 def say(text: str) -> None:
-    """Print one line of a result."""
-    typer.echo(text)
+    """Print one line of a result; a terminal obeys nothing in it."""
+    typer.echo(inert(text))
+
+
+def counted(number: int, one: str, many: str) -> str:
+    """Return a number with its noun: `1 run`, `3 runs`."""
+    return f"{number:,} {one if number == 1 else many}"
 
 
 def tell(text: str) -> None:
     """Print one line about what is going on, beside the result."""
-    typer.echo(text, err=True)
+    typer.echo(inert(text), err=True)
 
 
 def print_json(content: object) -> None:
@@ -52,6 +59,7 @@ def explain(error: Exception) -> tuple[str, int]:
     """Return one sentence on an error and the exit code that belongs to it: 2 for bad input, 1 for a failure."""
     from db.queries.run_lookup import UnknownRunError
     from db.session import DatabaseError
+    from jobs.alerts.destinations import AlertError
     from jobs.archive import ArchiveError
     from jobs.commands import CommandError
     from jobs.control import TrainingError
@@ -67,8 +75,11 @@ def explain(error: Exception) -> tuple[str, int]:
         return str(error), EXIT_BAD_INPUT
     if isinstance(error, SupervisorRunningError | WorkbenchRunningError | LaunchError | TrainingError):
         return str(error), EXIT_FAILURE
-    if isinstance(error, DatabaseError | UnknownRunError | EngineEnvironmentError):
+    if isinstance(error, DatabaseError | UnknownRunError | EngineEnvironmentError | AlertError):
         return str(error), EXIT_FAILURE
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        place = f"{error.filename}: " if error.filename else ""
+        return f"{place}no space is left; make room there, or choose another --runs-root.", EXIT_FAILURE
     if isinstance(error, OSError):
         return f"{error.filename or 'A file'}: {error.strerror or error}.", EXIT_FAILURE
     first_line = next(iter(str(error).splitlines()), "")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from db.shown_names import inert
 from jobs.cli_options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, print_json, say
 
 if TYPE_CHECKING:
@@ -78,10 +79,12 @@ def stop(run: RunName, runs_root: RunsRoot = DEFAULT_RUNS_ROOT) -> None:
     """Ask a run to stop after the step it is in, with a checkpoint."""
     from jobs import commands
     from jobs.run_lookup import find_run_id
+    from jobs.status import RunStatus
 
     run_id = find_run_id(runs_root, run)
+    is_queued = commands.state_of(runs_root, commands.open_run(runs_root, run_id)).status == RunStatus.QUEUED
     commands.stop(runs_root, run_id)
-    say(f"{run_id} stops after the step it is in.")
+    say(f"{run_id} was queued and does not start." if is_queued else f"{run_id} stops after the step it is in.")
 
 
 def resume(run: RunName, runs_root: RunsRoot = DEFAULT_RUNS_ROOT) -> None:
@@ -180,7 +183,8 @@ def _print_from(path: Path, offset: int) -> int:
             content = file.read()
     except FileNotFoundError:
         return offset
-    typer.echo(content.decode("utf-8", errors="replace"), nl=False)
+    lines = content.decode("utf-8", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+    typer.echo(inert(lines), nl=False)
     return offset + len(content)
 
 
@@ -194,6 +198,7 @@ def _without_curve(row: "RunRow") -> dict[str, Any]:
 
 def _print_table(rows: "list[RunRow]") -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from db.shown_names import BATCH_PASS_RATE, held_out_score
@@ -204,7 +209,7 @@ def _print_table(rows: "list[RunRow]") -> None:
     for row in rows:
         table.add_row(
             row.run_id,
-            row.name,
+            escape(inert(row.name)),
             f"{row.status}, archived" if row.is_archived else row.status,
             row.method,
             f"{row.step}/{row.num_steps}",

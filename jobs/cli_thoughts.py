@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jobs.cli_options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, print_json, say
+from jobs.cli_options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, counted, print_json, say, tell
 
 if TYPE_CHECKING:
     from db.case_rows import SnowballCase
@@ -40,6 +40,9 @@ def judges(
         found = [(job, agreed.get(job.judge_run_id, []), calibrations[job.judge_run_id]) for job in jobs]
         print_json([{"job": job, "agreement": rows, "calibration": own} for job, rows, own in found])
         return
+    if not jobs:
+        tell("No judge has worked on it yet; `exgrpo judge RUN` starts one." if run else
+             "No judge has worked here yet; `exgrpo judge RUN` starts one.")  # fmt: skip
     for job in jobs:
         calibration = calibrations[job.judge_run_id]
         say(f"{job.judge_run_id}  {job.status:<10} {job.judge}, prompt {job.prompt or '-'}, on {job.source}: "
@@ -65,16 +68,21 @@ def verdicts(
     """Print answer-correct trajectories with the verdicts of judge, oracle and users, newest first."""
     from db.queries.judge_work import list_verdicts
     from db.verdict_rows import VerdictFilter
-    from jobs.run_lookup import find_run_id
+    from jobs.run_lookup import find_judge_id, find_run_id
     from jobs.specs import SpecError
     from jobs.supervisor.reading import open_fresh_index
 
     if which not in list(VerdictFilter):
         raise SpecError(f"--which: expected one of {', '.join(VerdictFilter)}, got {which!r}.")
-    run_id, judge_run_id = find_run_id(runs_root, run), _judge_id(runs_root, judge_run)
+    run_id, judge_run_id = find_run_id(runs_root, run), find_judge_id(runs_root, judge_run)
     with open_fresh_index(runs_root, database_url) as database:
         rows = list_verdicts(database, run_id, judge_run_id, VerdictFilter(which), limit=limit)
-    print_json(rows) if as_json else _print_verdicts(rows)
+    if as_json:
+        print_json(rows)
+        return
+    if not rows:
+        tell(f"No answer-correct trajectory of {run_id} fits ({which}).")
+    _print_verdicts(rows, has_judge=judge_run_id is not None)
 
 
 def override(
@@ -136,15 +144,20 @@ def find(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its a
     """Print the most telling cases of a run: a question's surest and least sure correct response in one step."""
     from db.queries.cases import find_cases
     from jobs.annotating import mark_case
-    from jobs.run_lookup import find_run_id
+    from jobs.run_lookup import find_judge_id, find_run_id
     from jobs.supervisor.reading import open_fresh_index
 
-    run_id, judge_run_id = find_run_id(runs_root, run), _judge_id(runs_root, judge_run)
+    run_id, judge_run_id = find_run_id(runs_root, run), find_judge_id(runs_root, judge_run)
     with open_fresh_index(runs_root, database_url) as database:
         found = find_cases(database, run_id, judge_run_id, limit=limit, only_telling=only_telling)
     for case in found if case_set is not None else ():
         mark_case(runs_root, str(case_set), case.saved)
-    print_json(found) if as_json else _print_cases("found", found)
+    if as_json:
+        print_json(found)
+    elif found:
+        _print_cases("found", found)
+    else:
+        tell(f"No case in {run_id}: no question has two correct responses in one step that fit.")
 
 
 @cases_app.command("sets")
@@ -158,8 +171,10 @@ def sets(runs_root: RunsRoot = DEFAULT_RUNS_ROOT, database_url: DatabaseUrl = No
     if as_json:
         print_json(rows)
         return
+    if not rows:
+        tell("No case is kept yet; `exgrpo cases find RUN --keep SET` keeps what it finds.")
     for row in rows:
-        say(f"{row.name}: {row.num_cases} cases of {row.num_runs} runs")
+        say(f"{row.name}: {counted(row.num_cases, 'case', 'cases')} of {counted(row.num_runs, 'run', 'runs')}")
 
 
 @cases_app.command("export")
@@ -190,17 +205,12 @@ def export(
         out.write_text(text, encoding="utf-8")
 
 
-def _judge_id(runs_root: Path, judge_run: str | None) -> str | None:
-    from jobs.run_lookup import find_run_id
-
-    return None if judge_run is None else find_run_id(runs_root, judge_run)
-
-
-def _print_verdicts(rows: "list[JudgedRow]") -> None:
+def _print_verdicts(rows: "list[JudgedRow]", has_judge: bool) -> None:
     for row in rows:
         votes = f"{row.num_valid}/{row.num_invalid}/{row.num_unjudged}"
-        say(f"{row.trajectory_id:>8}  step {row.step:<6} entropy {row.mean_entropy:.4f}  judge {_SIGNS[row.said]:<8}"
-            f"votes {votes:<8} oracle {_SIGNS[row.oracle]:<8} user {_SIGNS[row.user]:<8} {row.reason}")  # fmt: skip
+        judged = f"judge {_SIGNS[row.said]:<8}votes {votes:<8} " if has_judge else ""
+        say(f"{row.trajectory_id:>8}  step {row.step:<6} entropy {row.mean_entropy:.4f}  {judged}"
+            f"oracle {_SIGNS[row.oracle]:<8} user {_SIGNS[row.user]:<8} {row.reason}")  # fmt: skip
 
 
 def _print_cases(name: str, found: "list[SnowballCase]") -> None:

@@ -55,13 +55,22 @@ def submit(runs_root: Path, spec: JobSpec) -> str:
     try:
         runs_root.mkdir(parents=True, exist_ok=True)
         run = _create_run(runs_root, absolute, start)
-        journal = Journal(runs_root)
-        for name in spec.tags:
-            journal.append(JournalKind.TAGGED, run.run_id, tag=name)
-        journal.append(JournalKind.SUBMITTED, run.run_id, attempt=1)
+        _queue(run, spec.tags)
     except OSError as error:
         raise CommandError(f"{runs_root}: cannot be written ({error.strerror}); choose another runs root.") from None
     return run.run_id
+
+
+def _queue(run: RunDirectory, tags: tuple[str, ...]) -> None:
+    """Ask for a new run's first attempt; without the room to ask, the run is taken away again."""
+    journal = Journal(run.path.parent)
+    try:
+        for name in tags:
+            journal.append(JournalKind.TAGGED, run.run_id, tag=name)
+        journal.append(JournalKind.SUBMITTED, run.run_id, attempt=1)
+    except OSError:
+        shutil.rmtree(run.path, ignore_errors=True)
+        raise
 
 
 def _with_local_sources(spec: JobSpec, start: "NamedCheckpoint | None") -> JobSpec:
@@ -158,7 +167,7 @@ def branch(runs_root: Path, run_id: str, step: int, num_steps: int | None = None
     run = RunDirectory.create(runs_root, spec, parent_run_id=parent.run_id, branched_from_step=step)
     try:
         link_checkpoint(parent, run, step)
-    except (OSError, BufferCorruptionError) as error:
+    except (OSError, BufferCorruptionError, RunDirectoryError) as error:
         shutil.rmtree(run.path, ignore_errors=True)
         raise CommandError(f"{run_id} cannot be branched at step {step}: {error}.") from None
     Journal(runs_root).append(JournalKind.SUBMITTED, run.run_id, attempt=1)

@@ -8,7 +8,7 @@ from pathlib import Path
 from jobs.model_shapes import model_file
 from jobs.specs import CHAINS_SOURCE, DataSpec, TrainSpec
 from jobs.tasks.chains.question_set import make_questions
-from jobs.training.data_rows import FILE_SUFFIXES, DataError, check_row, iterate_raw_rows
+from jobs.training.data_rows import DataError, check_row, iterate_raw_rows
 from jobs.training.templates import TemplateName, render_prompt
 
 MAX_ROWS = 1000
@@ -43,20 +43,12 @@ class _Characters:
 
 
 def preview_data(spec: TrainSpec, num_shown: int = 3) -> DataPreview:
-    """Return the first questions of a specification; nothing is downloaded, and no model loaded.
+    """Return the first questions of a specification; of a data set on the hub only their rows are downloaded.
 
     Raises:
         DataError: The data cannot be read, or one of its first rows is bad; one sentence names file, row and field.
     """
-    if spec.data.source == CHAINS_SOURCE:
-        prompts = _chains(spec.data)
-    elif spec.data.source.endswith(FILE_SUFFIXES):
-        prompts = _rows(spec.data)
-    else:
-        raise DataError(
-            f"{spec.data.source}: rows are shown of files that end in {', '.join(FILE_SUFFIXES)}; this source is read "
-            "when the run starts."
-        )
+    prompts = _chains(spec.data) if spec.data.source == CHAINS_SOURCE else _rows(spec.data)
     texts = [own.prompt for own in prompts]
     lengths = _token_lengths(texts, spec)
     notice = ""
@@ -76,7 +68,8 @@ def _chains(data: DataSpec) -> list[PromptPreview]:
 def _rows(data: DataSpec) -> list[PromptPreview]:
     origin, template = Path(data.source).name, TemplateName(data.template)
     found = []
-    for number, raw in islice(iterate_raw_rows(data.source, data.split), min(data.num_questions or MAX_ROWS, MAX_ROWS)):
+    rows = iterate_raw_rows(data.source, data.split, streams=True)
+    for number, raw in islice(rows, min(data.num_questions or MAX_ROWS, MAX_ROWS)):
         row = check_row(origin, number, raw, data.answer_kind)
         if template is TemplateName.CHAT:
             prompt = "\n\n".join(f"{message['role']}: {message['content']}" for message in row.messages)

@@ -1,5 +1,6 @@
 """Looks at this machine and says what is missing for which kind of work, and what to do about it."""
 
+import errno
 import fcntl
 import importlib.util
 import os
@@ -13,12 +14,17 @@ from enum import StrEnum
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from jobs.alerts.destinations import AlertError, read_destinations
 from jobs.engine_environments import EngineEnvironmentError, engine_python, installed_versions, verl_pins
 from jobs.supervisor.instance import read_supervisor
 from jobs.workbench_instance import read_workbench
 
 MIN_FREE_GIB = 5.0
+"""Below it a run of a real model ends early."""
+MIN_USABLE_GIB = 0.2
+"""Below it not even the database and a run's first records have room for long."""
 GIB = 1024**3
+_PROBE_BYTES = 64 * 1024
 VERL_CHECK = "verl engine"
 
 
@@ -49,9 +55,11 @@ def examine(runs_root: Path, database_url: str | None, port: int) -> list[Check]
         (VERL_CHECK, check_verl),
         ("runs root", lambda: check_runs_root(runs_root)),
         ("disk", lambda: check_disk(runs_root)),
+        ("temporary", check_temporary_folder),
         ("database", lambda: check_database(database_url, runs_root)),
         ("port", lambda: check_port(port, runs_root)),
         ("supervisor", lambda: check_supervisor(runs_root)),
+        ("alerts", check_alerts),
     ]
     return [_guarded(name, check) for name, check in checks]
 
@@ -113,24 +121,52 @@ def check_verl() -> Check:
 
 def check_runs_root(runs_root: Path) -> Check:
     """The runs root can be written, or made, and its file system knows locks."""
-    folder = next(path for path in (runs_root.absolute(), *runs_root.absolute().parents) if path.exists())
+    folder = _existing(runs_root)
     try:
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".doctor-") as file:
+        with tempfile.TemporaryFile(dir=folder, prefix=".doctor-") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.write(bytes(_PROBE_BYTES))
+            file.flush()
     except OSError as error:
-        advice = "Choose a folder you may write on a file system with locks: --runs-root or EXGRPO_RUNS_ROOT."
-        return Check("runs root", CheckResult.FAILURE, f"{folder}: {error.strerror}", advice)
+        return Check("runs root", CheckResult.FAILURE, f"{folder}: {error.strerror}", _write_advice(error, folder))
     detail = str(runs_root) if runs_root.exists() else f"{runs_root}, not there yet; the first run makes it"
     return Check("runs root", CheckResult.OK, detail)
 
 
+def _write_advice(error: OSError, folder: Path) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"Make room on the file system of {folder}, or choose another: --runs-root or EXGRPO_RUNS_ROOT."
+    return "Choose a folder you may write on a file system with locks: --runs-root or EXGRPO_RUNS_ROOT."
+
+
 def check_disk(runs_root: Path) -> Check:
-    """Room where runs are written."""
-    free = shutil.disk_usage(runs_root if runs_root.exists() else Path.cwd()).free / GIB
+    """Room on the file system that the runs are, or will be, written to."""
+    folder = _existing(runs_root)
+    free = shutil.disk_usage(folder).free / GIB
     if free >= MIN_FREE_GIB:
         return Check("disk", CheckResult.OK, f"{free:.0f} GiB free")
+    result = CheckResult.WARNING if free >= MIN_USABLE_GIB else CheckResult.FAILURE
     advice = f"A run needs up to 20 GB; make room or choose another runs root (at least {MIN_FREE_GIB:.0f} GiB)."
-    return Check("disk", CheckResult.WARNING, f"{free:.1f} GiB free", advice)
+    return Check("disk", result, f"{free:.2f} GiB free at {folder}", advice)
+
+
+def _existing(path: Path) -> Path:
+    """Return the nearest folder above `path` that is there, which tells the file system that it will be on."""
+    absolute = path.absolute()
+    return next(folder for folder in (absolute, *absolute.parents) if folder.is_dir())
+
+
+def check_temporary_folder() -> Check:
+    """Python has a folder for temporary files that can be written to."""
+    try:
+        folder = tempfile.gettempdir()
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(_PROBE_BYTES))
+            file.flush()
+    except OSError as error:
+        advice = "Make room there, or name a folder that can be written in TMPDIR."
+        return Check("temporary", CheckResult.FAILURE, error.strerror or str(error), advice)
+    return Check("temporary", CheckResult.OK, folder)
 
 
 def check_database(database_url: str | None, runs_root: Path) -> Check:
@@ -151,6 +187,9 @@ def check_port(port: int, runs_root: Path) -> Check:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
+        except PermissionError:
+            advice = "Ports below 1024 are the administrator's; choose another: `exgrpo up --port N`."
+            return Check("port", CheckResult.WARNING, f"{port} may not be opened by this user", advice)
         except OSError:
             advice = "Another program has it; choose another: `exgrpo up --port N`."
             return Check("port", CheckResult.WARNING, f"{port} is in use", advice)
@@ -163,3 +202,14 @@ def check_supervisor(runs_root: Path) -> Check:
     if supervisor is not None:
         return Check("supervisor", CheckResult.OK, f"runs (pid {supervisor.pid})")
     return Check("supervisor", CheckResult.OK, "none runs here", "`exgrpo up` starts one; `exgrpo train` needs none.")
+
+
+def check_alerts() -> Check:
+    """The destinations of alerts can be read."""
+    try:
+        destinations = read_destinations(dict(os.environ))
+    except AlertError as error:
+        return Check("alerts", CheckResult.WARNING, "none are sent", str(error))
+    names = ", ".join(destination.name for destination in destinations)
+    advice = "" if names else "EXGRPO_ALERT_URLS or EXGRPO_ALERTS_FILE names where they go."
+    return Check("alerts", CheckResult.OK, names or "none are asked for", advice)

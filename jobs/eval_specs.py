@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from jobs.spec_base import Positive, Spec
+from jobs.spec_base import Positive, ServerAddress, Spec
 from jobs.specs import RunName, SpecError, explain_validation_error
 
 API_KEY_VARIABLE = "EXGRPO_API_KEY"
@@ -44,8 +44,8 @@ class BenchmarkChoice(Spec):
 class ServerSpec(Spec):
     """A server that speaks OpenAI's completions interface, such as `vllm serve`."""
 
-    address: str = Field(pattern=r"^https?://[^/\s]+")
-    """Address up to and with `/v1`."""
+    address: ServerAddress
+    """Address up to and with `/v1`; no user, password or query in it."""
     model: str = Field(min_length=1)
     """Name under which the server knows the model."""
     num_parallel: Positive = 16
@@ -54,6 +54,8 @@ class ServerSpec(Spec):
     """Longest wait for one answer."""
     num_tries: Positive = 4
     """Tries of one request before the evaluation fails."""
+    allows_internal_addresses: bool = False
+    """Whether the server may stand in a private network; this machine's own loopback always may."""
 
 
 class EvalSpec(Spec):

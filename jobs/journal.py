@@ -1,10 +1,13 @@
 """What users asked for, one JSON line each: the workbench's own truth beside the run directories."""
 
 import fcntl
+import getpass
 import json
 import logging
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -16,6 +19,7 @@ from jobs.run_directory import WORKBENCH_FOLDER
 logger = logging.getLogger(__name__)
 
 JOURNAL_FILE = "journal.jsonl"
+_actor: ContextVar[str] = ContextVar("actor", default="")
 
 
 class JournalKind(StrEnum):
@@ -46,6 +50,25 @@ class JournalEntry:
     kind: JournalKind
     run_id: str
     data: dict[str, Any] = field(default_factory=dict)
+    by: str = ""
+    """Who asked: a signed-in person, the link's holder, or a user of this machine; "" in journals without it."""
+
+
+@contextmanager
+def acting_as(name: str) -> Iterator[None]:
+    """Have entries that this thread appends meanwhile say that `name` asked for them."""
+    before = _actor.set(name)
+    try:
+        yield
+    finally:
+        _actor.reset(before)
+
+
+def _user_here() -> str:
+    try:
+        return f"{getpass.getuser()} on this machine"
+    except (OSError, KeyError):
+        return f"user {os.getuid()} on this machine"
 
 
 class Journal:
@@ -60,9 +83,10 @@ class Journal:
 
     def append(self, kind: JournalKind, run_id: str, **data: object) -> JournalEntry:
         """Write one entry and return it once it is on disk."""
-        entry = JournalEntry(datetime.now(UTC).isoformat(timespec="milliseconds"), kind, run_id, dict(data))
-        record = {"at": entry.at, "kind": entry.kind.value, "run_id": run_id, "data": entry.data}
-        line = json.dumps(record, ensure_ascii=False, default=str).encode() + b"\n"
+        at, by = datetime.now(UTC).isoformat(timespec="milliseconds"), _actor.get() or _user_here()
+        entry = JournalEntry(at, kind, run_id, dict(data), by)
+        record = {"at": at, "kind": entry.kind.value, "run_id": run_id, "data": entry.data, "by": by}
+        line = json.dumps(record, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace") + b"\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -91,7 +115,8 @@ class Journal:
         for line in content.splitlines():
             try:
                 record = json.loads(line)
-                yield JournalEntry(record["at"], JournalKind(record["kind"]), record["run_id"], dict(record["data"]))
+                kind, by = JournalKind(record["kind"]), str(record.get("by", ""))
+                yield JournalEntry(record["at"], kind, record["run_id"], dict(record["data"]), by)
             except (ValueError, KeyError, TypeError):
                 logger.warning("%s: skipped a line that is not an entry: %.80r", self.path, line)
 

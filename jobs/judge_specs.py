@@ -2,11 +2,10 @@
 
 from pathlib import Path
 from typing import Literal
-from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from jobs.spec_base import Positive, Spec
+from jobs.spec_base import Positive, ServerAddress, Spec
 from jobs.specs import RunName, SpecError, explain_validation_error
 
 API_KEY_VARIABLE = "EXGRPO_JUDGE_API_KEY"
@@ -42,7 +41,7 @@ class JudgedSpec(Spec):
 class JudgeServerSpec(Spec):
     """A server that speaks OpenAI's chat completions, such as `vllm serve Qwen/Qwen3-32B`."""
 
-    address: str
+    address: ServerAddress
     """Address up to and with `/v1`; no user, password or query in it."""
     model: str = Field(PAPER_JUDGE, min_length=1)
     """Name under which the server knows the judge (the paper's: Qwen/Qwen3-32B)."""
@@ -68,16 +67,6 @@ class JudgeServerSpec(Spec):
     """Spend cap: prompt and answer tokens together."""
     allows_internal_addresses: bool = False
     """Whether the server may stand in a private network; this machine's own loopback always may."""
-
-    @field_validator("address")
-    @classmethod
-    def _check_address(cls, address: str) -> str:
-        parts = urlsplit(address)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ValueError("expected an http or https address such as http://127.0.0.1:8000/v1")
-        if parts.username or parts.password or parts.query or parts.fragment:
-            raise ValueError(f"expected no user, password, query or fragment; the key belongs into {API_KEY_VARIABLE}")
-        return address.rstrip("/")
 
 
 class JudgeSpec(Spec):

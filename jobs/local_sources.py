@@ -1,8 +1,10 @@
 """Local files that a specification names: found and named absolutely before a run is queued."""
 
+import os
 from pathlib import Path
 
 from jobs.eval_specs import EvalSpec
+from jobs.foreign_code import refuse_foreign_code
 from jobs.specs import ANSWER_FORMAT_MODEL, CHAINS_SOURCE, CHAINS_WARM_MODEL, SpecError, TrainSpec
 
 _MADE_HERE = frozenset({CHAINS_SOURCE, CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL})
@@ -15,13 +17,15 @@ def with_absolute_sources(spec: TrainSpec) -> TrainSpec:
     """Return `spec` with local files named absolutely, as seen from this process's folder; workers run in another.
 
     Raises:
-        SpecError: A file is not there; the sentence names its field.
+        SpecError: A file is not there, or a model brings its own code; the sentence names the field.
     """
     changes: dict[str, object] = {
         "model": spec.model.model_copy(update={"source": resolve_source("model.source", spec.model.source)}),
         "data": spec.data.model_copy(update={"source": resolve_source("data.source", spec.data.source)}),
     }
+    refuse_foreign_code("model.source", spec.model.source, spec.model.revision)
     if spec.reward_model is not None:
+        refuse_foreign_code("reward_model.source", spec.reward_model.source)
         source = resolve_source("reward_model.source", spec.reward_model.source)
         changes["reward_model"] = spec.reward_model.model_copy(update={"source": source})
     if spec.external_experience is not None:
@@ -38,8 +42,9 @@ def with_absolute_benchmarks(spec: EvalSpec) -> EvalSpec:
     """Return `spec` with the benchmarks' local files named absolutely.
 
     Raises:
-        SpecError: A file is not there; the sentence names its benchmark.
+        SpecError: A file is not there, or the model brings its own code; the sentence names benchmark or field.
     """
+    refuse_foreign_code("model.source", spec.model.source, spec.model.revision)
     choices = tuple(
         choice
         if choice.source is None
@@ -58,11 +63,12 @@ def resolve_source(field: str, source: str) -> str:
     if source in _MADE_HERE:
         return source
     is_path = source.startswith(_PATH_BEGINNINGS) or source.endswith(_FILE_ENDINGS) or source.count("/") > 1
-    return str(_resolve_file(field, source)) if is_path or Path(source).exists() else source
+    return str(_resolve_file(field, source)) if is_path or os.path.exists(source) else source
 
 
 def _resolve_file(field: str, source: str) -> Path:
-    path = Path(source).expanduser().absolute()
-    if not path.exists():
+    # These take any text, such as one too long for a name or a user that is none.
+    path = Path(os.path.expanduser(source)).absolute()
+    if not os.path.exists(path):
         raise SpecError(f"{field}: expected a file or folder that is there, got {source} (looked at {path}).")
     return path.resolve()

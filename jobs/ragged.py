@@ -24,10 +24,11 @@ def mean_of_each(arrays: Sequence[Numbers | None]) -> NDArray[np.float32]:
 
 
 def list_column(arrays: Sequence[Numbers | None], dtype: type[np.generic]) -> pa.ListArray:
-    """Return a column of lists of `dtype`; None becomes null."""
+    """Return a column of lists of `dtype`; None becomes null, and infinite what `dtype` cannot hold."""
     lengths = [0 if array is None else array.size for array in arrays]
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     kept = [array for array in arrays if array is not None]
-    values = np.concatenate(kept).astype(dtype, copy=False) if kept else np.empty(0, dtype=dtype)
+    with np.errstate(over="ignore"):
+        values = np.concatenate(kept).astype(dtype, copy=False) if kept else np.empty(0, dtype=dtype)
     is_null = pa.array([array is None for array in arrays], pa.bool_())
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values), mask=is_null)

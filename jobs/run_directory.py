@@ -42,6 +42,22 @@ def check_run_id(run_id: str) -> str:
     return run_id
 
 
+def inside(folder: Path, name: str) -> Path:
+    """Return the file of a folder that recorded content names, which may come from elsewhere.
+
+    Raises:
+        RunDirectoryError: The name leads outside the folder, symbolic links counted.
+    """
+    try:
+        path = (folder / name).resolve()
+        is_inside = folder.resolve() in path.parents
+    except (OSError, ValueError):
+        is_inside = False
+    if not is_inside:
+        raise RunDirectoryError(f"{folder}: names a file {name[:80]!r} outside of it; use another copy of the run.")
+    return path
+
+
 class RunDirectory:
     """The folder of one run. Paths are given whether or not the files are there yet."""
 
@@ -75,10 +91,14 @@ class RunDirectory:
         }
         unfinished = Path(runs_root) / f".creating-{run_id}"
         shutil.rmtree(unfinished, ignore_errors=True)
-        for name in ("attempts", "buffer", "checkpoints", "control"):
-            (unfinished / name).mkdir(parents=True)
-        _write(unfinished / "spec.json", dump_spec(spec))
-        _write(unfinished / "run.json", json.dumps(info, indent=2) + "\n")
+        try:
+            for name in ("attempts", "buffer", "checkpoints", "control"):
+                (unfinished / name).mkdir(parents=True)
+            _write(unfinished / "spec.json", dump_spec(spec))
+            _write(unfinished / "run.json", json.dumps(info, indent=2) + "\n")
+        except OSError:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise
         try:
             unfinished.rename(Path(runs_root) / run_id)
         except OSError:
@@ -95,6 +115,8 @@ class RunDirectory:
             RunDirectoryError: There is none, or the id leads outside `runs_root`.
         """
         path = Path(runs_root) / check_run_id(run_id)
+        if path.is_symlink():
+            raise RunDirectoryError(f"{path}: is a link, which could lead outside the runs root; move the folder here.")
         if not (path / "run.json").is_file():
             raise RunDirectoryError(f"{runs_root}: holds no run {run_id}; `exgrpo runs` lists those there are.")
         return cls(path)
@@ -201,7 +223,7 @@ class RunDirectory:
         return self.stop_path.exists()
 
     def request_stop(self) -> None:
-        """Ask for a stop at the next step boundary; a second time changes nothing, its age least of all."""
+        """Ask for a stop at the next step boundary; a second time changes nothing."""
         self.stop_path.parent.mkdir(exist_ok=True)
         with contextlib.suppress(FileExistsError):
             self.stop_path.touch(exist_ok=False)
@@ -214,7 +236,7 @@ class RunDirectory:
 def list_run_directories(runs_root: Path) -> list[RunDirectory]:
     """Return every run folder of a runs root, sorted by id; other folders are passed over."""
     found = Path(runs_root).glob("*/run.json")
-    paths = (path.parent for path in sorted(found))
+    paths = (path.parent for path in sorted(found) if not path.parent.is_symlink())
     return [RunDirectory(path) for path in paths if RUN_ID.fullmatch(path.name) and path.name != WORKBENCH_FOLDER]
 
 

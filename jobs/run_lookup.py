@@ -4,7 +4,7 @@ import contextlib
 from pathlib import Path
 
 from db.shown_names import id_end
-from jobs.commands import CommandError
+from jobs.commands import CommandError, open_run
 from jobs.run_directory import RunDirectoryError, list_run_directories
 
 
@@ -25,6 +25,21 @@ def find_run_id(runs_root: Path, text: str) -> str:
         raise CommandError(f"RUN: no run in {runs_root} has the id, a beginning or end of an id, or the name {text!r}.")
     shown = ", ".join(found[-5:])
     raise CommandError(f"RUN: {len(found)} runs fit {text!r}; give more of the id (among them {shown}).")
+
+
+def find_judge_id(runs_root: Path, text: str | None) -> str | None:
+    """Return the id of the judge's job that `text` means, as in `find_run_id`; None stands for no judge.
+
+    Raises:
+        CommandError: None fits, several do, or the job is no judge's.
+    """
+    if text is None:
+        return None
+    run_id = find_run_id(runs_root, text)
+    kind = open_run(runs_root, run_id).job_spec().kind
+    if kind != "judge":
+        raise CommandError(f"--judge: expected a judge's job, {run_id} is of kind {kind}; `exgrpo judges` lists them.")
+    return run_id
 
 
 def _names(runs_root: Path) -> dict[str, str]:

@@ -74,4 +74,4 @@ def has_worker(attempt_path: Path, worker: ProcessIdentity | None) -> bool:
         return is_alive(worker) and (works_on(worker, attempt_path) or is_locked(lock))
     if is_locked(lock):
         return True
-    return time.time() - attempt_path.stat().st_mtime < STARTUP_SECONDS
+    return abs(time.time() - attempt_path.stat().st_mtime) < STARTUP_SECONDS  # a clock that was set back counts as long

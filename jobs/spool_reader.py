@@ -10,14 +10,16 @@ from typing import Any
 import pyarrow as pa
 
 from jobs.analysis.code_marks import mark_code
-from jobs.run_directory import RunDirectory
+from jobs.run_directory import RunDirectory, RunDirectoryError, inside
 from jobs.spool import decode_line, list_segments, segment_path
 from jobs.trajectory_file import read_questions, read_step_rows
 
 logger = logging.getLogger(__name__)
 
 MAX_STEPS = 16
-"""Steps in one batch: their trajectories' texts are in memory together."""
+"""Steps with trajectories in one batch: their texts are in memory together."""
+MAX_BYTES = 4 << 20
+"""A batch ends with the event that goes over this size: some thousand steps without trajectories."""
 _Place = tuple[int, int]
 """(segment, byte offset) inside one attempt."""
 _Rows = dict[str, list[dict[str, Any]]]
@@ -43,7 +45,7 @@ class SpoolReader:
         self._run = run
 
     def read(self, after: str | None = None, max_steps: int = MAX_STEPS) -> SpoolBatch:
-        """Return the events after a position (None: from the start), at most `max_steps` steps of them.
+        """Return the events after a position (None: from the start), at most `max_steps` steps with trajectories.
 
         A line that is still being written, or was torn by a kill, is left where it is. A whole line that is damaged
         is passed over and reported.
@@ -65,10 +67,11 @@ class _Reading:
         self.faults: list[str] = []
         self._run = run
         self._num_steps_left = max_steps
+        self._num_bytes = 0
 
     @property
     def is_full(self) -> bool:
-        return self._num_steps_left <= 0
+        return self._num_steps_left <= 0 or self._num_bytes >= MAX_BYTES
 
     def read_attempt(self, attempt: int, place: _Place) -> _Place:
         segment, offset = place
@@ -90,6 +93,7 @@ class _Reading:
                 if not line.endswith(b"\n"):
                     break
                 offset += len(line)
+                self._num_bytes += len(line)
                 event = decode_line(line[:-1])
                 if event is None:
                     self._report(f"{path}: the line that ends at byte {offset} is damaged and was passed over.")
@@ -101,7 +105,9 @@ class _Reading:
 
     def _add(self, event: dict[str, Any]) -> None:
         self.events.append(event)
-        if event["kind"] == "step":
+        if event["kind"] == "step" and event["file"] is None:
+            event |= {"trajectories": [], "replays": []}
+        elif event["kind"] == "step":
             self._num_steps_left -= 1
             event |= self._read_file(event, read_step_rows) or {"trajectories": [], "replays": []}
             mark_code(event["trajectories"])
@@ -111,14 +117,14 @@ class _Reading:
             event |= self._read_file(event, read_questions) or {"questions": []}
 
     def _read_file(self, event: Mapping[str, Any], read: Callable[[Path], _Rows]) -> _Rows | None:
-        path = self._run.path / event["file"]
+        name = event["file"]
         try:
-            if not path.resolve().is_relative_to(self._run.path.resolve()):
-                raise OSError("it leads outside the run's folder")
-            return read(path)
+            return read(inside(self._run.path, name))
+        except RunDirectoryError as error:
+            self._report(f"{error} Its rows are missing.")
         except (OSError, pa.ArrowException, KeyError) as error:
-            self._report(f"{path}: cannot be read ({error}); its rows are missing.")
-            return None
+            self._report(f"{self._run.path / name}: cannot be read ({error}); its rows are missing.")
+        return None
 
     def _report(self, fault: str) -> None:
         logger.warning(fault)

@@ -1,5 +1,6 @@
 """The recorder of every job: events as JSON lines, trajectories and questions as Parquet, all in the run directory."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from jobs.specs import RecordingSpec
 from jobs.spool_writer import SpoolWriter
 from jobs.status import RunStatus
 from jobs.trajectory_file import questions_table, step_table, write_parquet
+
+logger = logging.getLogger(__name__)
 
 SAMPLED_ONE_IN = 16
 """`sampled` keeps the tokens of every trajectory whose id is a multiple of this."""
@@ -52,10 +55,17 @@ class SpoolRecorder:
         self._question_sets.add(question_set)
 
     def step(self, report: StepReport) -> None:
-        """Record one step: its trajectories' file first, then its event."""
+        """Record one step: its trajectories' file, if it has any, and then its event.
+
+        Of a step with trajectories that comes twice the first record stays.
+        """
         path = self._attempt_path / "trajectories" / f"step-{report.step:08d}.parquet"
-        path.parent.mkdir(exist_ok=True)
-        write_parquet(step_table(report.groups, self._keeps_tokens), path)
+        if path.exists():
+            logger.warning("step %d is recorded already; what is there stays.", report.step)
+            return
+        if report.groups:
+            path.parent.mkdir(exist_ok=True)
+            write_parquet(step_table(report.groups, self._keeps_tokens), path)
         fields = {
             "step": report.step,
             "is_started": report.is_started,
@@ -64,7 +74,7 @@ class SpoolRecorder:
             "selections": [_selection_fields(selection) for selection in report.selections],
             "buffer_events": [_change_fields(event) for event in report.buffer_events],
             "notices": report.notices,
-            "file": self._relative(path),
+            "file": self._relative(path) if report.groups else None,
         }
         self._writer.append("step", fields)
 

@@ -1,12 +1,13 @@
 """Appends events to an attempt's files; what `append` returned from is on disk."""
 
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
+from jobs.fencing import leave_if_over
 from jobs.run_directory import sync_folder
 from jobs.spool import encode_event, list_segments, segment_path
+from jobs.steady_clock import steady_now
 
 MAX_SEGMENT_BYTES = 8 << 20
 
@@ -31,10 +32,11 @@ class SpoolWriter:
         Raises:
             OSError: It could not be written; the next event goes to a new file.
         """
+        leave_if_over()
         self._num_events += 1  # even if the write fails: what an error left on disk may be whole
         event = {
             "seq": self._num_events,
-            "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "at": steady_now().isoformat(timespec="milliseconds"),
             "kind": kind,
             "attempt": self._attempt,
         }

@@ -7,19 +7,31 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
+from jobs.override_rules import find_forbidden
 from jobs.spec_base import Positive, Spec
 
 RAY_TOKEN_VARIABLE = "EXGRPO_RAY_TOKEN"
 """Environment variable with the token of a Ray cluster; it never stands in a specification."""
 
 _OVERRIDE = re.compile(r"(?:\+{0,2}|~)[A-Za-z_][\w./@-]*=.*", re.DOTALL)
+_SECRET = re.compile(r"TOKEN(?!IZER)|SECRET|PASSW|CREDENTIAL|(^|_)(API_?)?KEY($|_)|DATABASE_URL", re.IGNORECASE)
 _HTTP_ADDRESS = re.compile(r"https?://[^/\s]+.*")
 
 
 def _check_override(word: str) -> str:
     if _OVERRIDE.fullmatch(word) is None:
         raise ValueError("expected KEY=VALUE, such as trainer.logger=[console]")
+    if problem := find_forbidden(word):
+        raise ValueError(problem)
     return word
+
+
+def _check_variable(name: str) -> str:
+    if _SECRET.search(name):
+        raise ValueError(
+            "expected no secret, which would stand in the run's folder; set it where the cluster is started"
+        )
+    return name
 
 
 def _check_address(address: str) -> str:
@@ -38,6 +50,7 @@ def _has_port(address: str) -> bool:
 
 
 Override = Annotated[str, AfterValidator(_check_override)]
+VariableName = Annotated[str, AfterValidator(_check_variable)]
 HttpAddress = Annotated[str, AfterValidator(_check_address)]
 
 
@@ -48,8 +61,8 @@ class RaySpec(Spec):
     """Address of an existing cluster's Jobs API; none starts a local Ray that ends with the job."""
     allow_unauthenticated: bool = False
     """Use a cluster on another machine although it asks for no token; whoever reaches it can run programs on it."""
-    environment: dict[str, str] = Field(default_factory=dict)
-    """Environment variables of the job on the cluster."""
+    environment: dict[VariableName, str] = Field(default_factory=dict)
+    """Environment variables of the job on the cluster; they stand in the run's folder, so secrets are refused."""
     working_dir: Path | None = None
     """Folder of this project on the cluster's machines; none takes the folder of this installation."""
 

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import webbrowser
+from dataclasses import dataclass
 from pathlib import Path
 
 from db import DATABASE_URL_VARIABLE
@@ -26,14 +27,35 @@ _RESTART_SECONDS = 2.0
 _BOUND = [sys.executable, "-P", "-m", "jobs.launchers.bound"]
 
 
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Where the pages listen, and the names that they answer under beside this machine's own.
+
+    Without `remote_host` they listen on this machine's loopback address alone. With a `sign_in` file people sign in.
+    """
+
+    remote_host: str | None = None
+    allowed_hosts: tuple[str, ...] = ()
+    sign_in: Path | None = None
+
+    def options(self) -> list[str]:
+        """Return this as options of the pages' server."""
+        place = ["--host", "127.0.0.1"] if self.remote_host is None else ["--host", self.remote_host, "--allow-remote"]
+        ways_in = [] if self.sign_in is None else ["--sign-in", str(self.sign_in.absolute())]
+        return [*place, *ways_in, *(option for name in self.allowed_hosts for option in ("--allow-host", name))]
+
+
 class Workbench:
     """The supervisor and the pages of one runs root."""
 
-    def __init__(self, runs_root: Path, database_url: str | None, port: int, max_running: int = 1) -> None:
+    def __init__(
+        self, runs_root: Path, database_url: str | None, port: int, max_running: int = 1, reach: Reach | None = None
+    ) -> None:
         self._runs_root = runs_root.resolve()
         self._folder = self._runs_root / WORKBENCH_FOLDER
         self._port = port
         self._max_running = max_running
+        self._reach = reach or Reach()
         self._environment = {STARTER_VARIABLE: str(os.getpid())}
         if database_url is not None:
             self._environment[DATABASE_URL_VARIABLE] = database_url
@@ -88,7 +110,7 @@ class Workbench:
 
     def _start_pages(self) -> "subprocess.Popen[bytes]":
         command = [*_BOUND, sys.executable, "-P", "-m", "app.server", "--runs-root", str(self._runs_root)]
-        command += ["--host", "127.0.0.1", "--port", str(self._port)]
+        command += ["--port", str(self._port), *self._reach.options()]
         environment = dict(os.environ) | self._environment | {"PYTHONPATH": str(PROJECT_ROOT)}
         return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, start_new_session=True)
 

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jobs.attempt_files import LOCK_FILE, read_outcome, write_outcome
+from jobs.attempt_files import LOCK_FILE, read_outcome, reserve_outcome, write_outcome
 from jobs.control import Control, TrainingError
+from jobs.fencing import EXIT_NOT_MINE, hold, let_go
 from jobs.file_lock import FileLock
 from jobs.job_specs import loop_name
 from jobs.loggers import open_recorder
@@ -28,7 +29,6 @@ logger = logging.getLogger("jobs.worker")
 
 THREADS_VARIABLE = "EXGRPO_NUM_THREADS"
 EXIT_FAILED = 1
-EXIT_NOT_MINE = 3
 _LOCK_PATIENCE_SECONDS = 2.0
 MAX_OPEN_FILES = 65_536
 
@@ -116,6 +116,8 @@ def main(arguments: list[str], loaders: dict[str, Callable[[], JobLoop]] = LOOP_
         logger.error("Attempt %d of %s has a worker already or is over; this one leaves.", attempt, run.run_id)
         return EXIT_NOT_MINE
     allow_open_files()
+    reserve_outcome(attempt_path)
+    hold(attempt_path)
     control = WorkerControl(run, attempt_path)
     control.start()
     try:
@@ -142,6 +144,7 @@ def _run_attempt(
         logger.exception("Attempt %d of %s failed.", attempt, run.run_id)
         status, reason = RunStatus.FAILED, explain(error)
     reason = _record_end(recorder, status, reason)
+    let_go()  # the last word is its own
     status = RunStatus.FAILED if reason else status
     write_outcome(run.attempt_path(attempt), status, reason)
     logger.info("Attempt %d of %s: %s. %s", attempt, run.run_id, status, reason)
@@ -152,11 +155,18 @@ def explain(error: BaseException) -> str:
     """Return one sentence on why a run failed."""
     if isinstance(error, SpecError | TrainingError):
         return _first_line(error)
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+    if is_for_want_of_space(error):
         return "The disk is full; make room and resume the run."
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "Memory ran out; choose a smaller batch, model or max_response_tokens."
     return f"{type(error).__name__}: {_first_line(error)} The whole traceback is in log.txt."
+
+
+def is_for_want_of_space(error: BaseException) -> bool:
+    """Tell whether a full disk or quota is the reason; libraries that are not Python's say so in words only."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    return any(os.strerror(number) in str(error) for number in (errno.ENOSPC, errno.EDQUOT))
 
 
 def _record_end(recorder: RunRecorder | None, status: RunStatus, reason: str) -> str:

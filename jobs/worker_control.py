@@ -4,20 +4,24 @@ import contextlib
 import os
 import signal
 import threading
-from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
 from jobs.attempt_files import Heartbeat, write_heartbeat
+from jobs.fencing import leave_if_over
 from jobs.launchers.processes import identify
 from jobs.run_directory import RunDirectory
 from jobs.status import RunStatus
+from jobs.steady_clock import steady_now
 
 BEAT_SECONDS = 2.0
 
 
 class WorkerControl:
-    """Beats every two seconds from a thread and once a step; a stop may come as a file or as SIGTERM."""
+    """Beats every two seconds from a thread and once a step; a stop may come as a file or as SIGTERM.
+
+    A beat of a worker whose attempt is over or overtaken ends the process instead.
+    """
 
     def __init__(self, run: RunDirectory, attempt_path: Path) -> None:
         identity = identify(os.getpid())
@@ -69,6 +73,8 @@ class WorkerControl:
 
     def _beat(self) -> None:
         """Write a heartbeat; a disk that takes none is for the recorder to report, not for a sign of life."""
-        heartbeat = Heartbeat(self._identity, self._status, self._step, datetime.now(UTC))
+        with contextlib.suppress(OSError):
+            leave_if_over()
+        heartbeat = Heartbeat(self._identity, self._status, self._step, steady_now())
         with self._writing, contextlib.suppress(OSError):
             write_heartbeat(self._attempt_path, heartbeat)

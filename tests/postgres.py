@@ -7,7 +7,10 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from tests.tools import require_tool
 
@@ -15,26 +18,63 @@ _UNPRIVILEGED_USER = "postgres"
 _SETTINGS = "-c listen_addresses='' -c fsync=off -c full_page_writes=off -c max_connections=40"
 
 
+@dataclass(frozen=True)
+class Server:
+    """A server that can be stopped, started and frozen; its folder holds its data and its Unix socket."""
+
+    folder: Path
+    user: pwd.struct_passwd | None
+
+    @property
+    def url(self) -> str:
+        """The URL of the database `postgres`."""
+        return f"postgresql://tester@/postgres?host={self.folder}"
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        settings = f"-k {self.folder} {_SETTINGS}"
+        self._control("-w", "-l", str(self.folder / "log"), "-o", settings, "start")
+
+    def stop(self) -> None:
+        """Stop it in the middle of whatever it does."""
+        self._control("-m", "immediate", "stop")
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the server and to each of its processes."""
+        first = psutil.Process(int((self.folder / "data" / "postmaster.pid").read_text().split()[0]))
+        for process in [first, *first.children(recursive=True)]:
+            process.send_signal(number)
+
+    def _control(self, *words: str) -> None:
+        _run([str(require_tool("pg_ctl")), "-D", str(self.folder / "data"), *words], self.user)
+
+
 @contextmanager
 def running_server() -> Iterator[str]:
     """Yield the URL of a new server's database `postgres`; without PostgreSQL the test is skipped, in CI it fails."""
-    initdb, pg_ctl = require_tool("initdb"), require_tool("pg_ctl")
+    with controlled_server() as server:
+        yield server.url
+
+
+@contextmanager
+def controlled_server() -> Iterator[Server]:
+    """Yield a new server, which runs; without PostgreSQL the test is skipped, in CI it fails."""
+    initdb = require_tool("initdb")
+    require_tool("pg_ctl")
     # A short path: the name of a Unix socket holds about 100 bytes.
-    folder = Path(tempfile.mkdtemp(prefix="pg-"))
-    user = _server_user()
-    if user is not None:
-        os.chown(folder, user.pw_uid, user.pw_gid)
-    data, log = folder / "data", folder / "log"
-    start = [str(pg_ctl), "-D", str(data), "-w", "-l", str(log), "-o", f"-k {folder} {_SETTINGS}", "start"]
+    server = Server(Path(tempfile.mkdtemp(prefix="pg-")), _server_user())
+    if server.user is not None:
+        os.chown(server.folder, server.user.pw_uid, server.user.pw_gid)
+    data = str(server.folder / "data")
     try:
-        _run([str(initdb), "-D", str(data), "-U", "tester", "--auth=trust", "--encoding=UTF8", "--no-sync"], user)
-        _run(start, user)
+        _run([str(initdb), "-D", data, "-U", "tester", "--auth=trust", "--encoding=UTF8", "--no-sync"], server.user)
+        server.start()
         try:
-            yield f"postgresql://tester@/postgres?host={folder}"
+            yield server
         finally:
-            _run([str(pg_ctl), "-D", str(data), "-m", "immediate", "stop"], user)
+            server.stop()
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(server.folder, ignore_errors=True)
 
 
 def _server_user() -> pwd.struct_passwd | None:

@@ -32,7 +32,7 @@ def _controls() -> tuple[str, list[str], str]:
         )  # fmt: skip
         tables = address_choice.select_several("The paper's tables", titles, "tables", ["main-table"], "None")
         words = st.text_input(
-            "Own models", key="q", bind="query-params", placeholder="Search name, method, backbone",
+            "Own models", key="models", bind="query-params", placeholder="Search name, method, backbone",
             icon=":material/search:", width=260,
         )  # fmt: skip
     return scheme, tables, words.strip().lower()

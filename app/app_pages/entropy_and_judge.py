@@ -18,6 +18,7 @@ from app.components import (
     verdict_detail,
     verdict_list,
     verdict_tiles,
+    view_tabs,
 )
 from app.queries import judging, thoughts
 from db.rows import RunRow
@@ -106,13 +107,12 @@ def _issues(judge: str) -> None:
 def _show(row: RunRow, judge: str | None) -> None:
     refresh = REFRESH_SECONDS if run_progress.is_live(row) else None
     views = dict(zip(VIEWS, (_entropy, _courses, _verdicts, _judges), strict=True))
-    for name, tab in zip(VIEWS, st.tabs(VIEWS, key="view", bind="query-params", on_change="rerun"), strict=True):
-        if tab.open:
-            with tab:
-                if name in VIEWS[:1]:
-                    st.fragment(views[name], run_every=refresh)(row, judge)
-                else:
-                    views[name](row, judge)
+    name, tab = view_tabs.show(VIEWS)
+    with tab:
+        if name in VIEWS[:1]:
+            st.fragment(views[name], run_every=refresh)(row, judge)
+        else:
+            views[name](row, judge)
 
 
 with st.container(horizontal=True, vertical_alignment="center", gap="small"):

@@ -16,6 +16,8 @@ from app.components import (
     run_choice,
     run_progress,
     step_slider,
+    typed_run,
+    view_tabs,
     what_if_view,
 )
 from app.components.buffer_marks import View
@@ -54,18 +56,25 @@ def _steps(row: RunRow) -> tuple[int, int, RunRow]:
 
 def _other(row: RunRow) -> RunRow:
     """Show the choice of the run to compare with, this one by default, and return it."""
-    rows = [own for own in queries.list_runs(queries.TRAINING_RUNS) if own.step]
-    names = distinct_names((own.run_id, own.name) for own in rows) | {row.run_id: "this run"}
-    ids = [row.run_id, *(own.run_id for own in rows if own.run_id != row.run_id)]
-    key = f"against-{row.run_id}"
     wanted = st.query_params.get("against")
-    st.session_state[key] = wanted if wanted in ids else row.run_id
+    found = queries.get_run(wanted) if wanted else None
+    other = found if found is not None and found.kind == "train" and found.step else row
+    offered = {own.run_id: own.name for own in queries.training_names(has_steps=True)}
+    names = {row.run_id: "this run"} | distinct_names((offered | {other.run_id: other.name}).items())
+    names[row.run_id] = "this run"
+    key = f"against-{row.run_id}"
+    st.session_state[key] = other.run_id
 
     def take() -> None:
-        st.query_params["against"] = st.session_state[key]
+        chosen = typed_run.find(st.session_state[key] or "", names, has_steps=True)
+        if chosen is not None:
+            st.query_params["against"] = chosen
 
-    chosen = st.selectbox("of", ids, format_func=lambda own: inert(names[own]), key=key, on_change=take)
-    return next((own for own in rows if own.run_id == chosen), row)
+    st.selectbox(
+        "of", list(names), format_func=lambda own: inert(names.get(own, own)), key=key, on_change=take,
+        accept_new_options=True, placeholder=typed_run.PLACEHOLDER,
+    )  # fmt: skip
+    return other
 
 
 def _newer(run_id: str, seen: int) -> None:
@@ -170,13 +179,12 @@ def _show(row: RunRow, algorithm: dict[str, Any]) -> None:
         notice.show("warning", "Other questions", f"{num_other:,} questions of this run are not those of {other.name}.")
     rows = queries.buckets_at(row.run_id, step)
     views = dict(zip(VIEWS, (_buckets, _flow, _ages, _over_time, _what_if), strict=True))
-    for name, tab in zip(VIEWS, st.tabs(VIEWS, key="view", bind="query-params", on_change="rerun"), strict=True):
-        if tab.open:
-            with tab:
-                views[name](view, algorithm, rows)
-                mark = st.query_params.get("mark")
-                if mark and name in VIEWS[:3]:
-                    buffer_marks.show(view, mark)
+    name, tab = view_tabs.show(VIEWS)
+    with tab:
+        views[name](view, algorithm, rows)
+        mark = st.query_params.get("mark")
+        if mark and name in VIEWS[:3]:
+            buffer_marks.show(view, mark)
 
 
 with st.container(horizontal=True, vertical_alignment="center", gap="small"):

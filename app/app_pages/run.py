@@ -21,6 +21,7 @@ from app.components import (
     run_header,
     run_marks,
     run_progress,
+    view_tabs,
 )
 from app.queries import job_results
 from db.rows import RunRow
@@ -152,10 +153,9 @@ def _show(row: RunRow) -> None:
         st.fragment(_audit, run_every=AUDIT_SECONDS if refresh else None)(row.run_id)
     st.fragment(_header, run_every=refresh or CHECK_SECONDS)(row)
     views = _views(row)
-    for name, tab in zip(views, st.tabs(list(views), key="view", bind="query-params", on_change="rerun"), strict=True):
-        if tab.open:
-            with tab:
-                st.fragment(views[name], run_every=refresh if name != "Configuration" else None)(row)
+    name, tab = view_tabs.show(list(views))
+    with tab:
+        st.fragment(views[name], run_every=refresh if name != "Configuration" else None)(row)
 
 
 run_id = _run_id()

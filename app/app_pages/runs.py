@@ -76,14 +76,15 @@ def _list() -> None:
     machine_line.show(queries.count_runs(RunFilter(is_archived=None)))
     where = _chosen()
     num_runs = queries.count_runs(where)
-    rows = queries.list_runs(where, _pages().get(where, 1))
+    order = run_table.order_of_address()
+    rows = queries.list_runs(where, _pages().get(where, 1), order)
     if not rows:
         empty_state.show("filter_alt_off", "No run matches", "Clear the search or choose another state.")
         return
     num_active = sum(num_runs.get(state, 0) for state in run_progress.LIVE_STATES)
     above = st.container(horizontal=True, vertical_alignment="center", gap="small")
     above.caption(f"{len(rows):,} of {sum(num_runs.values()):,} runs shown, {num_active:,} active", width="content")
-    opened, ticked = run_table.show(rows, "runs-table")
+    opened, ticked = run_table.show(rows, "runs-table", order)
     with above:
         compare_button.show(ticked)
         run_marks.show_tags(ticked, "runs")
@@ -91,7 +92,7 @@ def _list() -> None:
         st.space("stretch")
         exports.show(lambda: run_table.table(rows).drop(columns="Curve"), "runs")
     if len(rows) < sum(num_runs.values()):
-        st.button("Show older runs", icon=":material/expand_more:", key="older", on_click=_show_older, args=(where,))
+        st.button("Show more runs", icon=":material/expand_more:", key="older", on_click=_show_older, args=(where,))
     if opened is not None:
         st.switch_page("app_pages/run.py", query_params={"run": opened})
 

@@ -13,7 +13,13 @@ def _step(steps: list[int]) -> int:
     if len(steps) == 1:
         st.caption(f"Step {steps[0]:,}, the only one that replayed")
         return steps[0]
-    return st.select_slider("Step", steps, steps[-1], key="step", bind="query-params")
+    said = st.query_params.get("step", "")
+    st.session_state["audited-step"] = int(said) if said in map(str, steps) else steps[-1]
+    return st.select_slider("Step", steps, key="audited-step", on_change=_take)
+
+
+def _take() -> None:
+    st.query_params["step"] = str(st.session_state["audited-step"])
 
 
 def _show(row: RunRow, estimator: TrajectorySelection) -> None:

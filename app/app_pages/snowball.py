@@ -14,6 +14,7 @@ from app.components import (
     run_choice,
     run_progress,
     thought_charts,
+    view_tabs,
 )
 from app.queries import thoughts
 from db.rows import RunRow
@@ -102,11 +103,10 @@ def _sets(_row: RunRow, _judge: str | None) -> None:
 def _show(row: RunRow, judge: str | None) -> None:
     refresh = REFRESH_SECONDS if run_progress.is_live(row) else None
     views = dict(zip(VIEWS, (_code, _over_steps, _cases, _rules, _sets), strict=True))
-    for name, tab in zip(VIEWS, st.tabs(VIEWS, key="view", bind="query-params", on_change="rerun"), strict=True):
-        if tab.open:
-            with tab:
-                is_live = name in VIEWS[:2]
-                st.fragment(views[name], run_every=refresh if is_live else None)(row, judge)
+    name, tab = view_tabs.show(VIEWS)
+    with tab:
+        is_live = name in VIEWS[:2]
+        st.fragment(views[name], run_every=refresh if is_live else None)(row, judge)
 
 
 with st.container(horizontal=True, vertical_alignment="center", gap="small"):

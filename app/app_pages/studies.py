@@ -5,7 +5,15 @@ from collections.abc import Sequence
 import streamlit as st
 
 from app import published, study_state
-from app.components import address_choice, empty_state, study_launch, study_matrix, study_paper, study_results
+from app.components import (
+    address_choice,
+    empty_state,
+    study_launch,
+    study_matrix,
+    study_paper,
+    study_results,
+    view_tabs,
+)
 from app.published import RunKey, Scale, Study
 from app.queries import studies
 
@@ -61,19 +69,16 @@ def _paper(study: Study, _scale: Scale, _keys: Sequence[RunKey]) -> None:
 
 def _show(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
     views = dict(zip(VIEWS, (_runs, _beside, _paper), strict=True))
-    for name, tab in zip(VIEWS, st.tabs(VIEWS, key="view", bind="query-params", on_change="rerun"), strict=True):
-        if tab.open:
-            with tab:
-                if keys or name == VIEWS[2]:
-                    st.fragment(views[name], run_every=REFRESH_SECONDS if name == VIEWS[0] else None)(
-                        study, scale, keys
-                    )
-                else:
-                    empty_state.show(
-                        "science_off",
-                        "Not possible at this scale",
-                        "No cell of this study can be run at it; see the notes.",
-                    )
+    name, tab = view_tabs.show(VIEWS)
+    with tab:
+        if keys or name == VIEWS[2]:
+            st.fragment(views[name], run_every=REFRESH_SECONDS if name == VIEWS[0] else None)(study, scale, keys)
+        else:
+            empty_state.show(
+                "science_off",
+                "Not possible at this scale",
+                "No cell of this study can be run at it; see the notes.",
+            )
 
 
 with st.container(horizontal=True, vertical_alignment="center"):

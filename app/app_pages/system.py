@@ -4,7 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from app import commands, queries
-from app.components import audit_log, exports, machine_view, status_badge
+from app.components import audit_log, exports, machine_view, person_line, status_badge, view_tabs
 from app.formats import ago, byte_size, duration, exact, inert
 from app.queries import system, workbench
 
@@ -46,7 +46,7 @@ def _overview() -> None:
         st.caption(f"The supervisor has looked after these runs for {ago(sign.since).removesuffix(' ago')}.")
     _queue()
     st.subheader("Users", anchor=False)
-    st.caption("No users yet: whoever has the printed link with its token may do everything here.")
+    st.caption(person_line.explain())
 
 
 def _queue() -> None:
@@ -93,10 +93,9 @@ def _audit_log() -> None:
 
 with st.container(horizontal=True, vertical_alignment="center"):
     st.title("System", anchor=False, width="content")
-for name, tab in zip(VIEWS, st.tabs(VIEWS, key="view", bind="query-params", on_change="rerun"), strict=True):
-    if tab.open:
-        with tab:
-            st.fragment(
-                {"Overview": _overview, "Machine": _machine, "Audit log": _audit_log}[name],
-                run_every=REFRESH_SECONDS if name == "Overview" else None,
-            )()
+name, tab = view_tabs.show(VIEWS)
+with tab:
+    st.fragment(
+        {"Overview": _overview, "Machine": _machine, "Audit log": _audit_log}[name],
+        run_every=REFRESH_SECONDS if name == "Overview" else None,
+    )()

@@ -52,6 +52,7 @@ def table(entries: Sequence[JournalEntry], names: Mapping[str, str]) -> pd.DataF
     return pd.DataFrame(
         {
             "When, UTC": [entry.at[:19].replace("T", " ") for entry in entries],
+            "Who": [inert(entry.by) for entry in entries],
             "What": [WORDS.get(str(entry.kind), str(entry.kind).replace("_", " ")) for entry in entries],
             "Run": [inert(names.get(entry.run_id, entry.run_id)) for entry in entries],
             "Run id": [inert(entry.run_id) for entry in entries],

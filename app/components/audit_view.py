@@ -75,7 +75,14 @@ def show_table(rows: Sequence[Audited], step: int) -> None:
         shown,
         key=key,
         hide_index=True,
-        height=min(35 * (len(rows) + 1) + 3, 420),
+        row_height=theme.ROW_HEIGHT,
+        height=theme.ROW_HEIGHT * (min(len(rows), 12) + 1) + 2,
+        column_config={
+            "Entropy": st.column_config.NumberColumn(format="%.4f", help="As recorded, nats a token"),
+            "Entropy recomputed": st.column_config.NumberColumn(format="%.4f", help="From the tokens, nats a token"),
+            "NLL recomputed": st.column_config.NumberColumn(format="%.4f", help="From the tokens, nats a token"),
+            "Mean ratio": st.column_config.NumberColumn(format="%.3f"),
+        },
         on_select=lambda: _open(key, rows),
         selection_mode="single-cell",
         placeholder=NONE_SHOWN,
@@ -94,10 +101,10 @@ def table(rows: Sequence[Audited]) -> pd.DataFrame:
             "Candidates": [len(row.candidates) for row in rows],
             "Chosen": [row.selection.chosen_trajectory_id for row in rows],
             "Age": [_age(row) for row in rows],
-            "Entropy": [number(row.selection.mean_entropy) for row in rows],
+            "Entropy": [row.selection.mean_entropy for row in rows],
             "Entropy recomputed": [_recomputed(row, "entropy") for row in rows],
             "NLL recomputed": [_recomputed(row, "NLL") for row in rows],
-            "Mean ratio": [number(row.selection.mean_ratio) for row in rows],
+            "Mean ratio": [row.selection.mean_ratio for row in rows],
             "Tokens": [row.selection.num_tokens for row in rows],
         }
     )
@@ -125,7 +132,8 @@ def show_one(row: Audited) -> None:
             }
         )
         st.dataframe(
-            checks, hide_index=True, key="audit-checks", height=35 * (len(checks) + 1) + 3,
+            checks, hide_index=True, key="audit-checks", row_height=theme.ROW_HEIGHT,
+            height=theme.ROW_HEIGHT * (len(checks) + 1) + 2,
             alt="Every check and what it compared",
         )  # fmt: skip
         exports.show(checks, f"checks-question-{row.selection.question_index}", "checks")
@@ -180,9 +188,12 @@ def _named(checks: Sequence[Check]) -> str:
     return ", ".join(f"{check.name} ({check.said})" for check in checks)
 
 
-def _recomputed(row: Audited, name: str) -> str:
+def _recomputed(row: Audited, name: str) -> float | None:
     said = next((check.said for check in row.checks if check.name == name), "")
-    return said.removeprefix("recomputed ").partition(",")[0] or NONE_SHOWN
+    try:
+        return float(said.removeprefix("recomputed ").partition(",")[0])
+    except ValueError:
+        return None
 
 
 def _age(row: Audited) -> int | None:

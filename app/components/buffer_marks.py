@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 import streamlit as st
 
-from app import queries
+from app import queries, theme
 from app.components import exports
 from app.formats import NONE_SHOWN, inert, literal
 from db.buffer_rows import BufferState
@@ -77,7 +77,8 @@ def show(view: View, mark: str) -> None:
             hide_index=True,
             on_select="rerun",
             selection_mode="single-cell",
-            height=min(35 * (len(rows) + 1) + 3, 330),
+            row_height=theme.ROW_HEIGHT,
+            height=theme.ROW_HEIGHT * (min(len(rows), 9) + 1) + 2,
             placeholder=NONE_SHOWN,
             alt="Questions behind the chosen mark",
         )

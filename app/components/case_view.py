@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from app import commands
-from app.components import notice
-from app.formats import NONE_SHOWN, inert, number
+from app.components import long_text, notice
+from app.formats import NONE_SHOWN, badge_label, inert, literal, number
 from db.case_rows import CaseResponse, SavedCase, SnowballCase
 
 _TEXT_HEIGHT = 420
@@ -19,7 +19,7 @@ def show(case: SnowballCase, sets: Sequence[str], key: str) -> None:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.markdown(f"**Question {case.question_index:,}**, step {case.step:,}", width="content")
             for name in sets:
-                st.badge(_plain(name), icon=":material/bookmark:", color="gray")
+                st.badge(badge_label(name), icon=":material/bookmark:", color="gray")
             st.space("stretch")
             _keep(case.saved, sets, key)
         left, right = st.columns([3, 1], gap="medium")
@@ -59,7 +59,7 @@ def _response(case: SnowballCase, end: str, response: CaseResponse, key: str) ->
             st.switch_page("app_pages/trajectories.py", query_params=query)
     is_long = len(response.text) > _LONG_TEXT or response.text.count("\n") > _LONG_LINES
     with st.container(height=_TEXT_HEIGHT if is_long else "content", border=False, key=f"text-{key}-{end}"):
-        st.code(inert(response.text) or NONE_SHOWN, language=None, wrap_lines=True)
+        long_text.show(response.text)
 
 
 def verdict_badge(is_valid: bool | None) -> None:
@@ -82,7 +82,7 @@ def _keep(saved: SavedCase, sets: Sequence[str], key: str) -> None:
             st.session_state["last-case-set"] = name
             _mark(name, saved, is_kept=True)
         for kept in sets:
-            if st.button(f"Take out of {_plain(kept)}", icon=":material/bookmark_remove:", key=f"unmark-{key}-{kept}"):
+            if st.button(f"Take out of {literal(kept)}", icon=":material/bookmark_remove:", key=f"unmark-{key}-{kept}"):
                 _mark(kept, saved, is_kept=False)
 
 
@@ -93,8 +93,3 @@ def _mark(name: str, saved: SavedCase, *, is_kept: bool) -> None:
         notice.show("error", "Not kept", str(error))
         return
     st.toast("The set shows it in a moment", icon=":material/check:")
-
-
-def _plain(name: str) -> str:
-    """Return a user's name without characters that Markdown or a label would obey."""
-    return "".join(character if character.isalnum() or character in " -_." else "\N{MIDDLE DOT}" for character in name)

@@ -35,6 +35,7 @@ def show_list() -> str | None:
     """Show a menu of the drafts there are; return the one to open."""
     names = commands.list_drafts()
     chosen = None
+    trouble = ""
     with st.popover(f"Drafts ({len(names)})" if names else "Drafts", icon=":material/draft:", key="drafts"):
         if not names:
             st.caption("None yet: **Save as draft** keeps a form under the run's name.")
@@ -43,6 +44,18 @@ def show_list() -> str | None:
                 if st.button(literal(name), key=f"open-draft-{name}", type="tertiary", icon=":material/edit:"):
                     chosen = name
                 if st.button("Delete", key=f"delete-draft-{name}", type="tertiary", icon=":material/delete:"):
-                    commands.delete_draft(name)
-                    st.rerun()
+                    trouble = _delete(name)
+                    if not trouble:
+                        st.rerun()
+        if trouble:
+            notice.show("error", "Not deleted", trouble)
     return chosen
+
+
+def _delete(name: str) -> str:
+    """Delete a draft; return why it was not, nothing where it was."""
+    try:
+        commands.delete_draft(name)
+    except SpecError as error:
+        return str(error)
+    return ""

@@ -43,7 +43,7 @@ def show() -> None:
 
 def _target() -> str | None:
     """Show the choice of what is scored: a run's newest checkpoint, or anything that is written."""
-    rows = [row for row in queries.list_runs(queries.TRAINING_RUNS) if row.step]
+    rows = queries.training_names(has_steps=True)
     names = distinct_names((row.run_id, row.name) for row in rows)
     offered = {f"{run_id}@last": f"{inert(name)}, newest checkpoint" for run_id, name in names.items()}
     wanted = st.query_params.get("target")

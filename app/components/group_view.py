@@ -7,10 +7,10 @@ from difflib import SequenceMatcher
 import streamlit as st
 
 from app import theme
-from app.components import empty_state, marked_text
+from app.components import empty_state, long_text, marked_text
 from app.components.marked_text import Part
 from app.formats import number
-from db.trajectory_rows import GroupMemberRow
+from db.trajectory_rows import MAX_MEMBERS, GroupMemberRow
 
 NUM_COLUMNS = 2
 MAX_COMPARED_CHARACTERS = 12_000
@@ -24,8 +24,9 @@ def show(members: Sequence[GroupMemberRow], reference_id: int) -> None:
         return
     reference = next((member for member in members if member.trajectory_id == reference_id), members[0])
     num_correct = sum(member.reward >= 1.0 for member in members)
+    which = "the first " if len(members) >= MAX_MEMBERS else ""
     st.caption(
-        f"{num_correct} of {len(members)} correct. Underlined: not in the open one, {reference.trajectory_id:,}."
+        f"{num_correct} of {which}{len(members)} correct. Underlined: not in the open one, {reference.trajectory_id:,}."
     )
     ordered = sorted(members, key=lambda member: member.trajectory_id != reference.trajectory_id)
     columns = st.columns(NUM_COLUMNS, gap="small")
@@ -80,7 +81,9 @@ def _card(member: GroupMemberRow, reference: GroupMemberRow) -> None:
             st.markdown(":gray[Its text is in the run that it was born in.]")
         else:
             marked_text.show(
-                [Part(member.text)] if is_reference else compare(member.text, reference.text or member.text)
+                [Part(long_text.beginning(member.text))]
+                if is_reference
+                else compare(long_text.beginning(member.text), reference.text or member.text)
             )
 
 

@@ -11,17 +11,8 @@ from app import theme
 from app.components import exports, figures
 from app.formats import NONE_SHOWN, number
 from db.rows import TrajectoryRow
+from db.shown_names import LINEAGE_EVENTS
 from db.trajectory_rows import LineageRow
-
-_EVENTS = {
-    "inserted": "stored in the buffer",
-    "duplicate": "came up again, not stored twice",
-    "moved": "question moved",
-    "retired": "question retired",
-    "reviewed": "retired question reviewed",
-    "scored": "candidate, not chosen",
-    "replayed": "replayed",
-}
 
 
 def show(row: TrajectoryRow, rows: Sequence[LineageRow]) -> None:
@@ -126,7 +117,7 @@ def table(row: TrajectoryRow, rows: Sequence[LineageRow]) -> pd.DataFrame:
         {
             "Step": [entry.step for entry in entries],
             "Age": [entry.step - row.step for entry in entries],
-            "Event": [_EVENTS.get(entry.kind, "rolled out") for entry in entries],
+            "Event": [LINEAGE_EVENTS.get(entry.kind, "rolled out") for entry in entries],
             "Bucket": [_bucket_text(entry) for entry in entries],
             "Entropy": [_text(entry.entropy) for entry in entries],
             "NLL": [_text(entry.nll) for entry in entries],

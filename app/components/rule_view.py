@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from app import evidence
+from app import evidence, theme
 from app.components import empty_state, exports
 from app.evidence import RuleTable
 from app.formats import NONE_SHOWN, inert, share
@@ -13,7 +13,6 @@ from app.queries import thoughts
 from db.analysis_rows import RuleHit
 
 PARSER = "parser"
-_ROW_HEIGHT = 34
 _SIGNS = {True: "valid", False: "not valid", None: NONE_SHOWN}
 
 
@@ -35,8 +34,8 @@ def show(run_id: str) -> None:
         shown,
         key="rule-table",
         hide_index=True,
-        row_height=_ROW_HEIGHT,
-        height=_ROW_HEIGHT * (len(shown) + 1) + 2,
+        row_height=theme.ROW_HEIGHT,
+        height=theme.ROW_HEIGHT * (len(shown) + 1) + 2,
         column_config={
             "Rule": st.column_config.TextColumn(width=72, help="Click a row for its trajectories"),
             "Trajectories": st.column_config.NumberColumn(format="localized", width=110),
@@ -96,8 +95,8 @@ def _hits(run_id: str, wanted: str) -> None:
         shown,
         key=f"rule-hits-{run_id}-{wanted}",
         hide_index=True,
-        row_height=_ROW_HEIGHT,
-        height=_ROW_HEIGHT * (min(len(rows), 12) + 1) + 2,
+        row_height=theme.ROW_HEIGHT,
+        height=theme.ROW_HEIGHT * (min(len(rows), 12) + 1) + 2,
         column_config={
             "Text": st.column_config.TextColumn(width="large"),
             "Entropy": st.column_config.NumberColumn(format="%.4f", help="Mean token entropy at rollout, nats"),

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from app import queries
-from app.components import empty_state
+from app.components import empty_state, typed_run
 from app.formats import inert
 from db.rows import RunRow
 from db.shown_names import distinct_names
@@ -18,12 +18,12 @@ def show() -> RunRow | None:
 
     Without runs, and for an address that names none, it shows why and returns None.
     """
-    rows = queries.list_runs(queries.TRAINING_RUNS)
+    rows = queries.training_names()
     said = st.query_params.get("run")
     wanted = said or st.session_state.get("last-run")
     found = queries.get_run(wanted) if wanted else None
     if not said and (found is None or found.kind != "train"):
-        found = rows[0] if rows else None
+        found = queries.get_run(rows[0].run_id) if rows else None
     if found is not None and found.kind != "train":
         empty_state.show("replay", "Not a training run", "This job has no buffer and no trajectories of its own.")
         return None
@@ -40,16 +40,22 @@ def show() -> RunRow | None:
     st.selectbox(
         "Run",
         ids,
-        format_func=lambda run_id: inert(names[run_id]),
+        format_func=lambda run_id: inert(names.get(run_id, run_id)),
         key=_KEY,
         on_change=_choose,
+        args=(ids,),
+        accept_new_options=True,
+        placeholder=typed_run.PLACEHOLDER,
         label_visibility="collapsed",
         width=300,
     )
     return found
 
 
-def _choose() -> None:
+def _choose(offered: list[str]) -> None:
+    chosen = typed_run.find(st.session_state[_KEY] or "", offered)
+    if chosen is None:
+        return
     for name in _OF_A_RUN:
         st.query_params.pop(name, None)
-    st.query_params["run"] = st.session_state["last-run"] = st.session_state[_KEY]
+    st.query_params["run"] = st.session_state["last-run"] = chosen

@@ -8,21 +8,24 @@ from db.rows import RunRow
 
 _STOPPABLE = frozenset({"queued", "starting", "running"})
 
+_REFUSAL = "run-control-refusal"
+
 
 def show(row: RunRow) -> str | None:
     """Show the buttons; do what is pressed, and return `clone` when a copy is to be set up."""
-    if row.status in _STOPPABLE and st.button(
-        "Stop", icon=":material/stop_circle:", key="run-stop", help="Stop after what it is at; resume goes on"
-    ):
-        _do("stop", row.run_id)
-    if row.status in commands.RESUMABLE and st.button(
-        "Resume",
-        icon=":material/play_arrow:",
-        type="primary",
-        key="run-resume",
-        help="Go on from the newest whole checkpoint",
-    ):
-        _do("resume", row.run_id)
+    refusal = st.session_state.pop(_REFUSAL, None)
+    if refusal is not None:
+        notice.show("error", *refusal)
+    if row.status in _STOPPABLE:
+        st.button(
+            "Stop", icon=":material/stop_circle:", key="run-stop", help="Stop after what it is at; resume goes on",
+            on_click=_do, args=("stop", row.run_id),
+        )  # fmt: skip
+    if row.status in commands.RESUMABLE:
+        st.button(
+            "Resume", icon=":material/play_arrow:", type="primary", key="run-resume",
+            help="Go on from the newest whole checkpoint", on_click=_do, args=("resume", row.run_id),
+        )  # fmt: skip
     if (
         row.kind == "train"
         and row.step
@@ -40,9 +43,10 @@ def show(row: RunRow) -> str | None:
 
 
 def _do(action: str, run_id: str) -> None:
+    """Do it as a callback: those are called before anything else, so that no refresh comes between click and deed."""
     try:
         {"stop": commands.stop, "resume": commands.resume}[action](run_id)
     except commands.CommandError as error:
-        notice.show("error", f"Could not {action}", str(error))
+        st.session_state[_REFUSAL] = (f"Could not {action}", str(error))
         return
     st.toast(f"Asked the supervisor to {action} the run", icon=":material/check:")

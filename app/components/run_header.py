@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from app.components import notice, run_progress, status_badge
-from app.formats import NONE_SHOWN, ago, duration, exact, inert, literal, number, seconds, share
+from app.formats import NONE_SHOWN, ago, badge_label, duration, exact, inert, number, seconds, share
 from db.rows import EvaluationRow, RunRow
 from db.shown_names import BATCH_PASS_RATE, held_out_score, id_end
 
@@ -28,7 +28,7 @@ def show_identity(row: RunRow) -> None:
             if row.is_archived:
                 st.badge("archived", icon=":material/archive:", color="gray")
             for tag in row.tags:
-                st.badge(literal(tag), icon=":material/sell:", color="blue")
+                st.badge(badge_label(tag), icon=":material/sell:", color="blue")
         with st.container(key="run-facts"):
             st.text(
                 inert(" · ".join([*(fact for fact in facts if fact), id_end(row.run_id)])),

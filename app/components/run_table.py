@@ -9,6 +9,7 @@ import streamlit as st
 
 from app.components import run_progress, status_badge
 from app.formats import NONE_SHOWN, ago, duration, inert
+from app.queries import RunOrder, RunSortKey
 from db.rows import RunRow
 from db.shown_names import BATCH_PASS_RATE, distinct_names, held_out_score
 
@@ -25,22 +26,39 @@ STATE_COLOURS = {
 }
 """What stands in tables for the colours of states and health badges."""
 
+SORT_KEYS = {
+    "State": RunSortKey.STATE,
+    "Run": RunSortKey.NAME,
+    "Method": RunSortKey.METHOD,
+    "Progress": RunSortKey.PROGRESS,
+    BATCH_PASS_RATE: RunSortKey.PASS_AT_1,
+    held_out_score(): RunSortKey.AVG_AT_N,
+    "Created": RunSortKey.CREATED,
+    "Started": RunSortKey.STARTED,
+}
+"""The order that a click on a column's head calls for; other columns have none."""
+_FROM_A = {RunSortKey.STATE, RunSortKey.NAME, RunSortKey.METHOD}
+_ADDRESS = "sort"
 
-def show(rows: Sequence[RunRow], key: str) -> tuple[str | None, list[RunRow]]:
+
+def show(rows: Sequence[RunRow], key: str, order: RunOrder) -> tuple[str | None, list[RunRow]]:
     """Show the runs; return the id of the one whose row was clicked, and those that are ticked.
+
+    A click on the head of a column calls for an order, which a callback writes into the address.
 
     A table of other runs is another widget: what was chosen by its place in the one never means a run of the other.
     """
-    shown = hashlib.sha256("\n".join(row.run_id for row in rows).encode()).hexdigest()[:16]
+    said = "\n".join([repr(order), *(row.run_id for row in rows)])
+    widget = f"{key}-{hashlib.sha256(said.encode()).hexdigest()[:16]}"
     event = st.dataframe(
         table(rows),
-        key=f"{key}-{shown}",
+        key=widget,
         hide_index=True,
         height=_ROW_HEIGHT * (min(len(rows), _MAX_ROWS_SHOWN) + 1) + 2,
         row_height=_ROW_HEIGHT,
-        column_config=_columns(),
-        on_select="rerun",
-        selection_mode=["single-cell", "multi-row"],
+        column_config=_columns(order),
+        on_select=lambda: _take_order(widget, order),
+        selection_mode=["single-cell", "single-column", "multi-row"],
         placeholder=NONE_SHOWN,
         alt="Table of runs with state, progress, time left, batch Pass@1 and its curve, held-out score and health",
     )
@@ -66,6 +84,7 @@ def table(rows: Sequence[RunRow]) -> pd.DataFrame:
             "Health": [status_badge.health_names(row.health) for row in rows],
             "Tags": [list(map(inert, row.tags)) for row in rows],
             "Created": [ago(row.created_at, now) for row in rows],
+            "Started": [ago(row.started_at, now) for row in rows],
             "Model": [inert(row.model) for row in rows],
             "Engine": [inert(row.engine) or NONE_SHOWN for row in rows],
         }
@@ -76,11 +95,11 @@ def _percent(value: float | None) -> float | None:
     return None if value is None else 100.0 * value
 
 
-def _columns() -> dict[str, object]:
+def _columns(order: RunOrder) -> dict[str, object]:
     config = st.column_config
     states = list(status_badge.STATES.values())
     health = list(status_badge.HEALTH.values())
-    return {
+    columns: dict[str, dict[str, object]] = {
         "State": config.MultiselectColumn(
             width=86,
             options=[name for name, _, _ in states],
@@ -104,6 +123,29 @@ def _columns() -> dict[str, object]:
         ),
         "Tags": config.ListColumn(width=84),
         "Created": config.TextColumn(width=88),
+        "Started": config.TextColumn(width=88),
         "Model": config.TextColumn(width=96),
         "Engine": config.TextColumn(width=86),
     }
+    sorted_by = next(name for name, key in SORT_KEYS.items() if key is order.key)
+    columns[sorted_by] = columns[sorted_by] | {"label": f"{sorted_by} {'↓' if order.is_descending else '↑'}"}
+    return columns
+
+
+def order_of_address() -> RunOrder:
+    """Return the order that the address asks for: a key, with `-` before it the greatest first; else newest first."""
+    said = st.query_params.get(_ADDRESS, "")
+    try:
+        return RunOrder(RunSortKey(said.removeprefix("-")), said.startswith("-"))
+    except ValueError:
+        return RunOrder()
+
+
+def _take_order(widget: str, order: RunOrder) -> None:
+    """Sort by the column whose head was clicked, the other way round where it is sorted by that."""
+    heads = st.session_state[widget].selection.columns
+    key = SORT_KEYS.get(heads[0]) if heads else None
+    if key is None:
+        return
+    is_descending = not order.is_descending if key is order.key else key not in _FROM_A
+    st.query_params[_ADDRESS] = f"{'-' if is_descending else ''}{key}"

@@ -6,7 +6,7 @@ import streamlit as st
 
 from app import queries
 from app.comparison import MAX_RUNS
-from app.components import notice
+from app.components import notice, typed_run
 from app.formats import inert
 from db.rows import RunRow
 from db.shown_names import distinct_names
@@ -17,10 +17,9 @@ _ADDRESS = "runs"
 
 def show() -> dict[str, tuple[RunRow, str]]:
     """Show the choice and return the chosen training runs by id, in their order, each with the name to show."""
-    offered = queries.list_runs(queries.TRAINING_RUNS)
-    chosen = _chosen(offered)
-    rows = {row.run_id: row for row in (*offered, *chosen)}
-    names = distinct_names((row.run_id, row.name) for row in rows.values())
+    chosen = _chosen()
+    offered = {row.run_id: row.name for row in (*queries.training_names(), *chosen)}
+    names = distinct_names(offered.items())
     st.session_state[_KEY] = [row.run_id for row in chosen]
     st.multiselect(
         "Runs to compare",
@@ -29,7 +28,9 @@ def show() -> dict[str, tuple[RunRow, str]]:
         max_selections=MAX_RUNS,
         key=_KEY,
         on_change=_choose,
-        placeholder=f"Choose two to {MAX_RUNS} runs",
+        args=(list(names),),
+        accept_new_options=True,
+        placeholder=f"Choose two to {MAX_RUNS} runs, or type to find older ones",
         label_visibility="collapsed",
     )
     return {row.run_id: (row, names[row.run_id]) for row in chosen}
@@ -40,14 +41,13 @@ def address(run_ids: Sequence[str]) -> dict[str, str]:
     return {_ADDRESS: ",".join(run_ids)}
 
 
-def _chosen(offered: Sequence[RunRow]) -> list[RunRow]:
+def _chosen() -> list[RunRow]:
     said = st.query_params.get(_ADDRESS)
     wanted = list(dict.fromkeys(word for word in (said or "").split(",") if word))
     if said is None:
         wanted = st.session_state.get("last-compared", [])
         st.query_params.update(address(wanted) if wanted else {})
-    known = {row.run_id: row for row in offered}
-    found = [(run_id, known.get(run_id) or queries.get_run(run_id)) for run_id in wanted]
+    found = [(run_id, queries.get_run(run_id)) for run_id in wanted]
     rows = [row for _, row in found if row is not None and row.kind == "train"]
     left_out = [run_id for run_id, row in found if row is None or row.kind != "train"]
     if left_out:
@@ -58,6 +58,7 @@ def _chosen(offered: Sequence[RunRow]) -> list[RunRow]:
     return rows[:MAX_RUNS]
 
 
-def _choose() -> None:
-    st.session_state["last-compared"] = list(st.session_state[_KEY])
-    st.query_params.update(address(st.session_state[_KEY]))
+def _choose(offered: Sequence[str]) -> None:
+    found = [typed_run.find(said, offered) for said in st.session_state[_KEY]]
+    st.session_state["last-compared"] = list(dict.fromkeys(run_id for run_id in found if run_id))
+    st.query_params.update(address(st.session_state["last-compared"]))

@@ -16,7 +16,6 @@ from db.score_rows import ComparisonRow, ItemRow
 
 FIRST, SECOND = "first", "second"
 _BAR_HEIGHT = 30
-_ROW_HEIGHT = 34
 _MAX_ITEMS_SHOWN = 500
 _LEAST_P = 0.001
 
@@ -161,8 +160,8 @@ def _item_table(items: Sequence[ItemRow], key: str, *, has_open: bool) -> None:
     percent = st.column_config.NumberColumn(format="%.0f %%", help="Share of its samples that are right")
     st.dataframe(
         frame, hide_index=True, key=f"items-{key}", on_select=lambda: _open(f"items-{key}", shown),
-        selection_mode="single-cell", height=_ROW_HEIGHT * (min(len(shown), 5 if has_open else 10) + 1) + 3,
-        row_height=_ROW_HEIGHT,
+        selection_mode="single-cell", height=theme.ROW_HEIGHT * (min(len(shown), 5 if has_open else 10) + 1) + 3,
+        row_height=theme.ROW_HEIGHT,
         column_config={
             "First": percent,
             "Second": percent,

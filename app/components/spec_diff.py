@@ -5,7 +5,7 @@ import streamlit as st
 
 from app import queries
 from app.commands import TrainSpec
-from app.components import exports
+from app.components import exports, typed_run
 from app.components.spec_text import differences, shown
 from app.formats import inert
 from db.shown_names import distinct_names
@@ -16,38 +16,44 @@ _ADDRESS = "against"
 
 def show(spec: TrainSpec, base: TrainSpec, base_name: str) -> None:
     """Show the fields that differ from the chosen one; the choice is in the address."""
-    rows = queries.list_runs(queries.TRAINING_RUNS)
-    names = {"": base_name} | {
-        run_id: f"run {name}" for run_id, name in distinct_names((row.run_id, row.name) for row in rows).items()
-    }
     wanted = st.query_params.get(_ADDRESS, "")
+    found = queries.get_run(wanted) if wanted else None
+    rows = {row.run_id: row.name for row in queries.training_names()}
+    if found is not None and found.kind == "train":
+        rows.setdefault(found.run_id, found.name)
+    names = {"": base_name} | {run_id: f"run {name}" for run_id, name in distinct_names(rows.items()).items()}
     st.session_state[_KEY] = wanted if wanted in names else ""
     st.selectbox(
         "Differences from",
         list(names),
-        format_func=lambda run_id: inert(names[run_id]),
+        format_func=lambda run_id: inert(names.get(run_id, run_id)),
         key=_KEY,
         on_change=_choose,
+        args=(list(names),),
+        accept_new_options=True,
+        placeholder=typed_run.PLACEHOLDER,
     )
-    chosen = st.session_state[_KEY]
+    chosen = wanted if wanted in names else ""
     before = queries.run_spec(chosen) if chosen else base.model_dump(mode="json")
-    found = differences(before, spec.model_dump(mode="json"))
-    if not found:
+    changes = differences(before, spec.model_dump(mode="json"))
+    if not changes:
         st.caption("None.")
         return
     table = pd.DataFrame(
         {
-            "Field": [change.path for change in found],
-            "There": [inert(shown(change.before)) for change in found],
-            "Here": [inert(shown(change.after)) for change in found],
+            "Field": [change.path for change in changes],
+            "There": [inert(shown(change.before)) for change in changes],
+            "Here": [inert(shown(change.after)) for change in changes],
         }
     )
     st.dataframe(table, hide_index=True, key="spec-differences", alt=f"Fields that differ from {names[chosen]}")
     exports.show(table, "differences")
 
 
-def _choose() -> None:
-    chosen = st.session_state[_KEY]
+def _choose(offered: list[str]) -> None:
+    chosen = typed_run.find(st.session_state[_KEY] or "", offered)
+    if chosen is None:
+        return
     if chosen:
         st.query_params[_ADDRESS] = chosen
     else:

@@ -15,6 +15,8 @@ from app.components.marked_text import Part
 from app.formats import inert, number
 
 MAX_TOKENS = 1500
+MAX_LISTED = 50_000
+"""Of more tokens the table lists those of the sheet."""
 """Tokens on one sheet; longer trajectories have several."""
 _STRONGEST = 0.62
 """Opacity behind the token of the largest value: text stays readable on it in both themes."""
@@ -90,7 +92,7 @@ def show(values: TokenValues, key: str) -> None:
         f"{chosen} of each token by its position in the response",
     )
     with st.expander("Raw tokens", icon=":material/table_rows:", key=f"raw-{key}"):
-        listed = table(values)
+        listed = table(values, span if len(values.token_ids) > MAX_LISTED else slice(None))
         st.dataframe(listed, hide_index=True, key=f"raw-table-{key}", height=320, alt="Tokens and their values")
         exports.show(listed, "tokens", f"tokens-{key}")
 
@@ -130,17 +132,17 @@ def course(shown: np.ndarray, name: str) -> go.Figure | None:
     return figure
 
 
-def table(values: TokenValues) -> pd.DataFrame:
-    """Return one row a token."""
-    size = len(values.token_ids)
+def table(values: TokenValues, span: slice = slice(None)) -> pd.DataFrame:
+    """Return one row a token of the span."""
+    positions = range(1, len(values.token_ids) + 1)[span]
     return pd.DataFrame(
         {
-            "Position": range(1, size + 1),
-            "Token id": values.token_ids,
-            "Text": [inert(text).replace("\n", "↵") for text in values.texts],
-            "Entropy": _column(values.entropies, size),
-            "Log-prob": _column(values.log_probs, size),
-            "Log-prob then": _column(values.behavior_log_probs, size),
+            "Position": positions,
+            "Token id": values.token_ids[span],
+            "Text": [inert(text).replace("\n", "↵") for text in values.texts[span]],
+            "Entropy": _column(values.entropies[span], len(positions)),
+            "Log-prob": _column(values.log_probs[span], len(positions)),
+            "Log-prob then": _column(values.behavior_log_probs[span], len(positions)),
         }
     )
 

@@ -9,6 +9,7 @@ from app.components import (
     empty_state,
     group_view,
     lineage_view,
+    long_text,
     mathematics,
     question_view,
     token_heatmap,
@@ -73,9 +74,10 @@ def _text(row: TrajectoryRow, _rows: list[LineageRow]) -> None:
             st.markdown("**Response**", width="content")
             is_rendered = st.toggle("Render mathematics", key="mathematics", bind="query-params")
         if is_rendered and row.text:
-            mathematics.show(row.text)
+            mathematics.show(long_text.beginning(row.text))
+            long_text.show_bound(row.text)
         else:
-            st.code(inert(row.text) or NONE_SHOWN, language=None, wrap_lines=True)
+            long_text.show(row.text)
 
 
 def _tokens(row: TrajectoryRow, rows: list[LineageRow]) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
+from app import theme
 from app.components import exports
 from app.formats import NONE_SHOWN, inert
 from db.trajectory_rows import SnippetRow
 
-_ROW_HEIGHT = 34
 _SIGNS = {True: "yes", False: "no", None: NONE_SHOWN}
 
 
@@ -23,8 +23,8 @@ def show(rows: Sequence[SnippetRow], opened: int | None) -> None:
         shown,
         key=key,
         hide_index=True,
-        row_height=_ROW_HEIGHT,
-        height=_ROW_HEIGHT * (min(len(rows), most) + 1) + 2,
+        row_height=theme.ROW_HEIGHT,
+        height=theme.ROW_HEIGHT * (min(len(rows), most) + 1) + 2,
         column_config=_columns(),
         on_select=lambda: _open(key, rows),
         selection_mode="single-cell",

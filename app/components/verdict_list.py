@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 import streamlit as st
 
+from app import theme
 from app.components import empty_state, exports
 from app.formats import NONE_SHOWN, inert
 from app.queries import judging
 from db.verdict_rows import JudgedRow, VerdictFilter
 
 MAX_COUNT = 10_000
-_ROW_HEIGHT = 34
 _NAMES = {
     VerdictFilter.ALL: "All",
     VerdictFilter.JUDGED: "Judged",
@@ -34,14 +34,16 @@ def show(run_id: str, judge_run_id: str | None, opened: int | None) -> None:
         empty_state.show("gavel", title, _why(which))
         return
     shown = table(rows)
+    if judge_run_id is None:
+        shown = shown.drop(columns=["Judge", "Votes", "Why unjudged"])  # what stands there is the oracle's
     most = 6 if opened is not None else 14
     key = f"verdicts-{hashlib.sha256(repr([row.trajectory_key for row in rows]).encode()).hexdigest()[:16]}"
     st.dataframe(
         shown,
         key=key,
         hide_index=True,
-        row_height=_ROW_HEIGHT,
-        height=_ROW_HEIGHT * (min(len(rows), most) + 1) + 2,
+        row_height=theme.ROW_HEIGHT,
+        height=theme.ROW_HEIGHT * (min(len(rows), most) + 1) + 2,
         on_select=lambda: _open(key, rows),
         selection_mode="single-cell",
         placeholder=NONE_SHOWN,

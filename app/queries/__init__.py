@@ -33,6 +33,7 @@ from app.queries.runs import (
     metric_series,
     reason_away,
     run_spec,
+    training_names,
 )
 from app.queries.trajectories import (
     TRAJECTORIES_PAGE_SIZE,
@@ -48,6 +49,7 @@ from app.queries.trajectories import (
 )
 from app.queries.workbench import SUPERVISOR_AWAY_SECONDS, has_folder, log_tail, runs_root, supervisor_age_seconds
 from db.queries.run_filter import RunFilter
+from db.queries.run_order import RunOrder, RunSortKey
 from db.trajectory_rows import TrajectoryFacets
 
 __all__ = [
@@ -57,6 +59,8 @@ __all__ = [
     "TRAJECTORIES_PAGE_SIZE",
     "NoAnswerError",
     "RunFilter",
+    "RunOrder",
+    "RunSortKey",
     "TrajectoryFacets",
     "attempts_at_question",
     "bucket_grid",
@@ -95,6 +99,7 @@ __all__ = [
     "steps_with_selections",
     "stored_candidates",
     "supervisor_age_seconds",
+    "training_names",
     "trajectory_file",
     "trajectory_lineage",
     "wrong_choices",

@@ -20,24 +20,33 @@ def ask(query: Callable[..., Answer], *arguments: Hashable) -> Answer:
     Raises:
         NoAnswerError: The database is away and never answered this in this session.
     """
-    place, name = settings.current(), f"{query.__module__}.{query.__qualname__}"
-    return last_answers.ask((place, name, arguments), lambda: _answer(place, name, arguments, query), AWAY_ERRORS)
+    place = settings.current()
+    # One text is the key: Streamlit takes milliseconds to digest a filter with its twenty fields.
+    question = repr((place, query.__module__, query.__qualname__, arguments))
+    return last_answers.ask(question, lambda: _answer(question, lambda: _read(place, query, arguments)), AWAY_ERRORS)
 
 
 @st.cache_data(ttl=ANSWER_SECONDS, show_spinner=False, max_entries=500)
 def _answer(
-    place: AppSettings,
-    name: str,  # noqa: ARG001 - part of the cache key, which leaves functions out
-    arguments: tuple[object, ...],
-    _query: Callable[..., Answer],
+    question: str,  # noqa: ARG001 - the cache's key, which leaves out what begins with an underscore
+    _reading: Callable[[], Answer],
 ) -> Answer:
+    return _reading()
+
+
+def _read(place: AppSettings, query: Callable[..., Answer], arguments: tuple[object, ...]) -> Answer:
+    database = _database(str(place), place)
     try:
-        return _query(_database(place), *arguments)
+        return query(database, *arguments)
     except AWAY_ERRORS:
         _database.clear()  # a connection that went bad may not come back by itself
+        database.close()
         raise
 
 
 @st.cache_resource(show_spinner=False)
-def _database(place: AppSettings) -> Database:
-    return open_database(place.database_url, place.runs_root)
+def _database(
+    place: str,  # noqa: ARG001 - the cache's key
+    _place: AppSettings,
+) -> Database:
+    return open_database(_place.database_url, _place.runs_root)

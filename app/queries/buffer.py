@@ -1,12 +1,19 @@
 """The replay buffer at any step, and what each step selected from it."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+import streamlit as st
 
 from app.queries.answers import ask
+from app.queries.runs import get_run
+from app.queries.workbench import runs_root
 from db.buffer_rows import BufferedQuestionRow, BufferState, ScoredRow, StoredRow
 from db.queries import buffer, buffer_history, replay_ratios, selections
 from db.rows import BucketRow, CandidateRow
 from db.selection_rows import SelectionRow, WrongChoiceRow
+
+RECHECKED_STEPS = 20
 
 
 def bucket_grid(run_id: str) -> list[BucketRow]:
@@ -85,5 +92,33 @@ def ratios_by_step(run_id: str) -> dict[int, list[float]]:
 
 
 def wrong_choices(run_id: str) -> list[WrongChoiceRow]:
-    """Return the selections of a whole run that contradict their own recorded scores."""
-    return ask(selections.wrong_choices, run_id)
+    """Return the selections of a whole run that contradict their own recorded scores.
+
+    A page of a long run checks a million candidates once: later only the steps that came since then.
+    """
+    row = get_run(run_id)
+    if row is None:
+        return []
+    known = _checked().get((runs_root(), run_id))
+    if known is None or known.attempt != row.attempt or known.step > row.step:
+        known = _Checked(row.attempt, 0, [])
+    found = [*known.wrong, *ask(selections.wrong_choices, run_id, known.step)][: selections.MAX_WRONG]
+    # The newest steps may still be on their way into the database, so they are checked again.
+    last = max(0, row.step - RECHECKED_STEPS)
+    older = [choice for choice in found if choice.step < last]
+    _checked()[runs_root(), run_id] = _Checked(row.attempt, last, older)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """What is known of the choices before a step of an attempt."""
+
+    attempt: int
+    step: int
+    wrong: list[WrongChoiceRow]
+
+
+@st.cache_resource(show_spinner=False)
+def _checked() -> dict[tuple[str, str], _Checked]:
+    return {}

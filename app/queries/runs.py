@@ -2,13 +2,16 @@
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from app import last_answers
 from app.last_answers import NoAnswerError
 from app.queries.answers import ask
-from db.queries import metrics, runs
-from db.queries.run_filter import RunFilter, RunPageKey
+from db.queries import database_facts, metrics, run_names, runs
+from db.queries.run_filter import RunFilter
+from db.queries.run_names import RunName
+from db.queries.run_order import NEWEST_FIRST, RunOrder
 from db.rows import AttemptRow, CheckpointRow, EvaluationRow, MetricPoint, RunRow
 from db.session import Database
 
@@ -18,12 +21,11 @@ TRAINING_RUNS = RunFilter(kinds=("train",))
 """Runs to choose from where only training runs mean something."""
 
 
-def list_runs(where: RunFilter, num_pages: int = 1) -> list[RunRow]:
-    """Return the first pages of the runs that fit, newest first."""
+def list_runs(where: RunFilter, num_pages: int = 1, order: RunOrder = NEWEST_FIRST) -> list[RunRow]:
+    """Return the first pages of the runs that fit."""
     found: list[RunRow] = []
     for _ in range(num_pages):
-        before = (found[-1].created_at, found[-1].run_id) if found else None
-        page = ask(_list_page, where, before)
+        page = ask(_list_page, where, order, found[-1].run_id if found else None)
         found += page
         if len(page) < RUNS_PAGE_SIZE:
             break
@@ -35,10 +37,15 @@ def count_runs(where: RunFilter) -> dict[str, int]:
     return ask(runs.count_runs, where)
 
 
+def training_names(words: str = "", *, has_steps: bool = False) -> list[RunName]:
+    """Return the newest training runs that hold the words; with `has_steps` only those that have done a step."""
+    return ask(_newest_names, replace(TRAINING_RUNS, words=words), has_steps)
+
+
 def reason_away() -> str:
     """Ask the database for a sign of life and return why it is away, nothing while it answers."""
     with contextlib.suppress(NoAnswerError):
-        count_runs(RunFilter())
+        ask(database_facts.has_runs)
     return last_answers.reason_away()
 
 
@@ -82,5 +89,9 @@ def list_evaluations(run_id: str) -> list[EvaluationRow]:
     return ask(metrics.list_evaluations, run_id)
 
 
-def _list_page(database: Database, where: RunFilter, before: RunPageKey | None) -> list[RunRow]:
-    return runs.list_runs(database, where, before=before, limit=RUNS_PAGE_SIZE)
+def _newest_names(database: Database, where: RunFilter, has_steps: bool) -> list[RunName]:
+    return run_names.list_run_names(database, where, has_steps=has_steps, limit=RUNS_PAGE_SIZE)
+
+
+def _list_page(database: Database, where: RunFilter, order: RunOrder, after: str | None) -> list[RunRow]:
+    return runs.list_runs(database, where, order=order, after=after, limit=RUNS_PAGE_SIZE)

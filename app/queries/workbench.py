@@ -20,20 +20,30 @@ def runs_root() -> str:
 
 def has_folder(run_id: str) -> bool:
     """Tell whether a run of this id stands in the runs root, whether or not the database knows it yet."""
-    return (settings.current().runs_root / Path(run_id).name / "spec.json").is_file()
+    return _run_file(run_id, "spec.json") is not None
 
 
 def log_tail(run_id: str, num_lines: int) -> list[str]:
     """Return the last lines of a run's log, as they are; none if there is no log yet."""
-    if get_run(run_id) is None:
+    path = _run_file(run_id, "log.txt")
+    if path is None or get_run(run_id) is None:
         return []
-    path = settings.current().runs_root / Path(run_id).name / "log.txt"
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - _LOG_BYTES))
             return file.read().decode("utf-8", errors="replace").splitlines()[-num_lines:]
     except OSError:
         return []
+
+
+def _run_file(run_id: str, name: str) -> Path | None:
+    """Return a file of a run; None where it is not there or, by the id or by a link, outside the runs root."""
+    root = settings.current().runs_root.resolve()
+    try:
+        path = (root / run_id / name).resolve()
+        return path if path.parent.parent == root and path.is_file() else None
+    except (OSError, ValueError):
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import text
+from sqlalchemy import select, text
 
+from db import models
 from db.queries.runs import count_runs
 from db.schema import current_revision, newest_revision
-from db.session import Database
+from db.session import Database, shown_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,15 @@ def database_facts(database: Database) -> DatabaseFacts:
         num_bytes = int(connection.scalar(text(size)) or 0)
     return DatabaseFacts(
         kind="SQLite" if database.is_sqlite else "PostgreSQL",
-        place=database.engine.url.render_as_string(),
+        place=shown_place(database.engine.url),
         num_bytes=num_bytes,
         schema=current_revision(database) or "none",
         newest_schema=newest_revision(),
         num_runs=sum(count_runs(database).values()),
     )
+
+
+def has_runs(database: Database) -> bool:
+    """Return whether there is any run, archived or not; the cheapest sign of life of a database."""
+    with database.read() as connection:
+        return connection.scalar(select(models.runs.c.run_key).limit(1)) is not None

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Integer, and_, case, cast, func, select
 from db import models
 from db.queries.run_lookup import find_run_key
 from db.session import Database
-from db.trajectory_rows import AttemptedRow, GroupMemberRow, LineageRow, QuestionRow
+from db.trajectory_rows import MAX_MEMBERS, AttemptedRow, GroupMemberRow, LineageRow, QuestionRow
 
 MAX_RUNS = 8
 
@@ -49,7 +49,7 @@ def lineage(database: Database, run_id: str, trajectory_id: int, question_index:
 
 
 def group_members(database: Database, run_id: str, step: int, question_index: int) -> list[GroupMemberRow]:
-    """Return the K trajectories of a question in a step, the replayed one last."""
+    """Return the K trajectories of a question in a step, the first `MAX_MEMBERS`, the replayed one last."""
     own, texts, replays = models.trajectories, models.trajectory_texts, models.replays
     names = [name for name in GroupMemberRow.__dataclass_fields__ if name not in {"born_step", "is_replayed", "text"}]
     with database.read() as connection:
@@ -60,6 +60,7 @@ def group_members(database: Database, run_id: str, step: int, question_index: in
             .where(own.c.run_key == run_key, own.c.step == step, own.c.question_index == question_index)
             .where(~own.c.is_superseded)
             .order_by(own.c.group_slot)
+            .limit(MAX_MEMBERS)
         )
         found = [GroupMemberRow(**row, is_replayed=False) for row in connection.execute(fresh).mappings()]
         birth = and_(

@@ -3,13 +3,10 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy import ColumnElement, func, or_, select
 
 from db import models
 from db.queries.run_methods import method_expression
-
-RunPageKey = tuple[datetime, str]
-"""(created_at, run_id) of the last run of a page: the next page goes on below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,27 +21,24 @@ class RunFilter:
     """Whether archived runs are listed, or others; None lists both."""
     kinds: tuple[str, ...] = ()
     """Kinds of jobs to list (train, eval, judge); none lists all."""
+    ended_after: datetime | None = None
+    """Runs that ended later, or have not ended; None lists all."""
 
 
 def conditions(where: RunFilter) -> list[ColumnElement[bool]]:
     """Return what must hold of a run's row."""
     runs = models.runs
-    found = [_holds_word(word) for word in where.words.lower().split()]
+    # PostgreSQL takes no text with a NUL in it.
+    found = [_holds_word(word) for word in where.words.replace("\0", " ").lower().split()]
     if where.statuses:
         found.append(runs.c.status.in_(where.statuses))
     if where.kinds:
         found.append(func.coalesce(runs.c.spec["kind"].as_string(), "train").in_(where.kinds))
     if where.is_archived is not None:
         found.append(runs.c.is_archived if where.is_archived else ~runs.c.is_archived)
+    if where.ended_after is not None:
+        found.append(or_(runs.c.ended_at.is_(None), runs.c.ended_at > where.ended_after))
     return found
-
-
-def is_older(key: RunPageKey) -> ColumnElement[bool]:
-    """Return that a run comes after `key` in the order of newest first."""
-    runs = models.runs
-    created_at, run_id = key
-    is_same_moment = and_(runs.c.created_at == created_at, runs.c.run_id < run_id)
-    return or_(runs.c.created_at < created_at, is_same_moment)
 
 
 def _holds_word(word: str) -> ColumnElement[bool]:

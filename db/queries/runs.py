@@ -7,9 +7,10 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping, func, select
 
 from db import models
-from db.queries.run_filter import RunFilter, RunPageKey, conditions, is_older
+from db.queries.run_filter import RunFilter, conditions
 from db.queries.run_lookup import require_run_key
 from db.queries.run_methods import method_name
+from db.queries.run_order import NEWEST_FIRST, RunOrder, comes_after, sort_columns
 from db.rows import AttemptRow, CheckpointRow, RunRow
 from db.session import Database
 
@@ -22,16 +23,15 @@ def list_runs(
     database: Database,
     where: RunFilter | None = None,
     *,
-    before: RunPageKey | None = None,
+    order: RunOrder = NEWEST_FIRST,
+    after: str | None = None,
     limit: int | None = 200,
 ) -> list[RunRow]:
-    """Return a page of runs, newest first; `before` is the last row's (created_at, run_id), no `limit` gives all."""
-    runs = models.runs
-    query = select(runs).where(*conditions(where or RunFilter()))
-    if before is not None:
-        query = query.where(is_older(before))
-    query = query.order_by(runs.c.created_at.desc(), runs.c.run_id.desc()).limit(limit)
+    """Return a page of runs; `after` is the id of the last page's last run, no `limit` gives all."""
+    query = select(models.runs).where(*conditions(where or RunFilter())).order_by(*sort_columns(order)).limit(limit)
     with database.read() as connection:
+        if after is not None:
+            query = query.where(comes_after(connection, order, after))
         rows = connection.execute(query).mappings().all()
         tags = _tags(connection, [row["run_key"] for row in rows])
     return [_run_row(row, tags.get(row["run_key"], ())) for row in rows]
@@ -39,6 +39,8 @@ def list_runs(
 
 def get_run(database: Database, run_id: str) -> RunRow | None:
     """Return one run, archived or not, or None if there is none of this id."""
+    if "\0" in run_id:
+        return None
     with database.read() as connection:
         row = connection.execute(select(models.runs).where(models.runs.c.run_id == run_id)).mappings().first()
         if row is None:
@@ -136,10 +138,10 @@ def _run_row(row: RowMapping, tags: tuple[str, ...]) -> RunRow:
         started_at=row["started_at"],
         ended_at=row["ended_at"],
         last_event_at=row["last_event_at"],
-        seconds_per_step=summary.get("seconds_per_step"),
-        last_pass_at_1=summary.get("last_pass_at_1"),
-        last_avg_at_n=summary.get("last_avg_at_n"),
-        pass_at_1_curve=tuple(summary.get("pass_at_1_curve", ())),
+        seconds_per_step=_float(summary.get("seconds_per_step")),
+        last_pass_at_1=_float(summary.get("last_pass_at_1")),
+        last_avg_at_n=_float(summary.get("last_avg_at_n")),
+        pass_at_1_curve=tuple(map(float, summary.get("pass_at_1_curve", ()))),
         health=_health(row),
         tags=tags,
         parent_run_id=row["parent_run_id"],
@@ -155,5 +157,10 @@ def _health(row: RowMapping) -> tuple[str, ...]:
     is_training = row["spec"].get("kind", "train") == "train"
     if not is_training or row["status"] != "running" or last is None:
         return badges
-    patience = max(STALLED_AFTER, STALLED_STEPS * timedelta(seconds=row["summary"].get("seconds_per_step") or 0.0))
-    return (*badges, "stalled") if datetime.now(UTC) - last > patience else badges
+    patience = max(STALLED_AFTER.total_seconds(), STALLED_STEPS * (row["summary"].get("seconds_per_step") or 0.0))
+    return (*badges, "stalled") if (datetime.now(UTC) - last).total_seconds() > patience else badges
+
+
+def _float(value: float | None) -> float | None:
+    """Return a number as a float; PostgreSQL gives large whole ones of JSON back as int."""
+    return None if value is None else float(value)

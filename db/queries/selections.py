@@ -59,8 +59,8 @@ def list_selections(database: Database, run_id: str, step: int) -> list[Selectio
         return [SelectionRow(*row) for row in connection.execute(query)]
 
 
-def wrong_choices(database: Database, run_id: str) -> list[WrongChoiceRow]:
-    """Return the selections of a whole run that contradict their own recorded scores, at most `MAX_WRONG`.
+def wrong_choices(database: Database, run_id: str, step_from: int = 0) -> list[WrongChoiceRow]:
+    """Return a run's selections from a step on that contradict their own recorded scores, at most `MAX_WRONG`.
 
     Where nothing was scored, as with random choice, only the number of chosen candidates can be wrong.
     """
@@ -71,7 +71,7 @@ def wrong_choices(database: Database, run_id: str) -> list[WrongChoiceRow]:
     query = (
         select(table.c.step, table.c.question_index, num_chosen, own, lowest)
         .join(models.runs, models.runs.c.run_key == table.c.run_key)
-        .where(models.runs.c.run_id == run_id, ~table.c.is_superseded)
+        .where(models.runs.c.run_id == run_id, table.c.step >= step_from, ~table.c.is_superseded)
         .group_by(table.c.step, table.c.attempt, table.c.question_index)
         .having(or_(num_chosen != 1, own > lowest))
         .order_by(table.c.step, table.c.question_index)

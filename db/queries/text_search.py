@@ -35,7 +35,13 @@ _ALL = {
         " AND trajectory_key + 0 >= :first AND trajectory_key + 0 < :end LIMIT :limit) AS hits"
     ),
 }
-_GOES_BY_WORDS = {"enable_seqscan": "off", "enable_indexscan": "off", "jit": "off", "work_mem": "'64MB'"}
+_GOES_BY_WORDS = {
+    "enable_seqscan": "off",
+    "enable_indexscan": "off",
+    "jit": "off",
+    "work_mem": "'64MB'",
+    "max_parallel_workers_per_gather": "0",
+}
 
 
 def split_words(words: str) -> list[str]:

@@ -20,7 +20,11 @@ NO_RUN = 0
 """The key of no run; they count from 1."""
 NUM_NEWEST = 2000
 """How many of the newest trajectories with the words are looked at before all of them are."""
+FEW_NEWEST = 200
+"""How many are looked at before those: enough for a page where no facet is chosen."""
 SNIPPET_CHARACTERS = 160
+SEARCHED_CHARACTERS = 20_000
+"""A snippet is of a text's beginning up to here, so that a list reads no whole texts of any length."""
 _FACET_VALUES: dict[str, tuple[Any, ...]] = {**dict.fromkeys(FLAGS, (True, False)), "verdict": VERDICTS}
 
 FacetCounts = dict[str, dict[Any, int]]
@@ -42,8 +46,9 @@ def list_snippets(
             )
             .scalar_subquery()
         )
+        text = func.substr(texts.c.text, 1, SEARCHED_CHARACTERS).label("text")
         query = (
-            select(own, runs.c.run_id, runs.c.name.label("run_name"), texts.c.text, num_replays.label("num_replays"))
+            select(own, runs.c.run_id, runs.c.name.label("run_name"), text, num_replays.label("num_replays"))
             .join_from(own, runs)
             .join(texts, texts.c.trajectory_key == own.c.trajectory_key)
             .where(own.c.trajectory_key.in_(keys))
@@ -105,11 +110,12 @@ def _page_keys(connection: Connection, facets: TrajectoryFacets, before: int | N
     if not facets.words.strip():
         return _last(columns.keys[fits], limit)
     run_key = _run_key(connection, facets)
-    newest = newest_found(connection, facets.words, run_key, before=before, limit=NUM_NEWEST)
-    keys = columns.keys[fits & columns.holding(newest)]
-    if len(keys) < limit and len(newest) == NUM_NEWEST:
-        keys = columns.keys[fits & columns.holding(_read_found(connection, facets).keys)]
-    return _last(keys, limit)
+    for num_newest in (FEW_NEWEST, NUM_NEWEST):
+        newest = newest_found(connection, facets.words, run_key, before=before, limit=num_newest)
+        keys = columns.keys[fits & columns.holding(newest)]
+        if len(keys) >= limit or len(newest) < num_newest:
+            return _last(keys, limit)
+    return _last(columns.keys[fits & columns.holding(_read_found(connection, facets).keys)], limit)
 
 
 def _last(keys: Keys, limit: int) -> list[int]:

@@ -4,13 +4,12 @@ import errno
 import mmap
 import os
 from collections.abc import Sequence
-from operator import add
 from pathlib import Path
 
 from exgrpo_core.experience_management.corruption import BufferCorruptionError
 
-MAX_PENDING_BYTES = 8 << 20
-"""Appended bytes that may wait in memory for the next write."""
+_MAX_PARTS = 1024
+"""IOV_MAX of Linux."""
 
 # Without these (other systems than Linux) a file is synced as a whole and read without asking ahead.
 _sync_data = getattr(os, "fdatasync", os.fsync)
@@ -21,7 +20,7 @@ _WILL_NEED = getattr(os, "POSIX_FADV_WILLNEED", None)
 class AppendFile:
     """The first `num_bytes` of a file; what may lie behind them belongs to an attempt that was given up.
 
-    One process appends, one thread uses it. Appended bytes are gathered, and written before they are read or synced.
+    One process appends, one thread uses it.
     """
 
     def __init__(self, path: Path, descriptor: int, num_bytes: int, is_growing: bool) -> None:
@@ -29,8 +28,6 @@ class AppendFile:
         self.num_bytes = num_bytes
         self.is_growing = is_growing
         self._descriptor = descriptor
-        self._pending: list[bytes] = []
-        self._num_written = num_bytes
         self._view: memoryview | None = None
 
     @classmethod
@@ -60,49 +57,50 @@ class AppendFile:
             )
         return cls(path, descriptor, num_bytes, is_growing=False)
 
-    def append(self, data: bytes) -> None:
-        """Put `data` behind what is there; it is durable after `sync`."""
+    def append(self, parts: Sequence[bytes | memoryview]) -> None:
+        """Put `parts` behind what is there, end to end; they are durable after `sync`."""
         if not self.is_growing:
             raise ValueError(f"{self.path}: is sealed; nothing can be appended.")
-        self._pending.append(data)
-        self.num_bytes += len(data)
-        if self.num_bytes - self._num_written > MAX_PENDING_BYTES:
-            self._write()
+        for start in range(0, len(parts), _MAX_PARTS):
+            self._write(parts[start : start + _MAX_PARTS])
 
     def sync(self) -> None:
         """Make everything appended so far durable."""
-        self._write()
         _sync_data(self._descriptor)
 
     def seal(self) -> None:
         """Make the file durable and refuse to append from now on."""
-        self._write()
         os.fsync(self._descriptor)
         self.is_growing = False
 
     def read(self, start: int, length: int) -> bytearray:
         """Return `length` bytes from `start` on, all of them inside `num_bytes`; zeros where the file was cut since."""
-        self._write_up_to(start + length)
         data = bytearray(length)
-        os.preadv(self._descriptor, [data], start)
+        self.fill(start, memoryview(data))
         return data
 
-    def read_ahead(self, starts: Sequence[int], lengths: Sequence[int]) -> list[bytearray | None]:
-        """Return what `read` would for each place if the system has it in memory; else ask for it, and give None."""
-        self._write_up_to(max(map(add, starts, lengths), default=0))
-        return [self._read_at_once(start, length) for start, length in zip(starts, lengths, strict=True)]
+    def read_ahead(self, starts: Sequence[int], parts: Sequence[memoryview]) -> list[int]:
+        """Fill parts with the bytes from their starts on where the system has them in memory; ask it for the others.
 
-    def _read_at_once(self, start: int, length: int) -> bytearray | None:
-        data = bytearray(length)
+        Returns the positions of the others, for `fill`.
+        """
+        return [i for i, place in enumerate(zip(starts, parts, strict=True)) if not self._fill_at_once(*place)]
+
+    def fill(self, start: int, part: memoryview) -> None:
+        """Fill a part with the bytes from `start` on, waiting for the disk; with zeros where the file was cut since."""
+        num_read = os.preadv(self._descriptor, [part], start)
+        part[num_read:] = bytes(len(part) - num_read)
+
+    def _fill_at_once(self, start: int, part: memoryview) -> bool:
         try:
-            if os.preadv(self._descriptor, [data], start, _NO_WAIT) == length:
-                return data
+            if os.preadv(self._descriptor, [part], start, _NO_WAIT) == len(part):
+                return True
         except OSError as error:
             if error.errno not in (errno.EAGAIN, errno.EOPNOTSUPP):
                 raise
         if _WILL_NEED is not None:
-            os.posix_fadvise(self._descriptor, start, length, _WILL_NEED)
-        return None
+            os.posix_fadvise(self._descriptor, start, len(part), _WILL_NEED)
+        return False
 
     def view(self) -> memoryview:
         """Return all bytes, read-only: a memory map if the file is sealed, else a copy."""
@@ -113,21 +111,17 @@ class AppendFile:
         return self._view
 
     def close(self) -> None:
-        """Write what is pending and close the file."""
-        self._write()
+        """Close the file."""
         os.close(self._descriptor)
 
-    def _write_up_to(self, end: int) -> None:
-        if end > self._num_written:
-            self._write()
-
-    def _write(self) -> None:
-        data = memoryview(b"".join(self._pending))
-        self._pending.clear()
-        while data:
-            num_written = os.pwrite(self._descriptor, data, self._num_written)
-            self._num_written += num_written
-            data = data[num_written:]
+    def _write(self, parts: Sequence[bytes | memoryview]) -> None:
+        end = self.num_bytes + sum(memoryview(part).nbytes for part in parts)
+        num_written = self.num_bytes + os.pwritev(self._descriptor, parts, self.num_bytes)
+        if num_written < end:
+            rest = b"".join(parts)[num_written - end :]
+            while rest:
+                rest = rest[os.pwrite(self._descriptor, rest, end - len(rest)) :]
+        self.num_bytes = end
 
 
 def sync_directory(directory: Path) -> None:

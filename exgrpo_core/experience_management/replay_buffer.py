@@ -4,7 +4,6 @@ import zlib
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,9 @@ __all__ = ["BufferCorruptionError", "InsertOutcome", "ReplayBuffer"]
 
 SEGMENT_BYTES = 1 << 30
 """A segment that has grown over this size is sealed and followed by another."""
+
+_INT32 = np.dtype("<i4")
+_FLOAT32 = np.dtype("<f4")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,8 +234,8 @@ class ReplayBuffer:
         """Return contiguous token ids and log-probs of each trajectory."""
         arrays = []
         for trajectory in trajectories:
-            token_ids = np.ascontiguousarray(trajectory.token_ids, dtype="<i4")
-            log_probs = np.ascontiguousarray(trajectory.log_probs, dtype="<f4")
+            token_ids = np.ascontiguousarray(trajectory.token_ids, _INT32)
+            log_probs = np.ascontiguousarray(trajectory.log_probs, _FLOAT32)
             if not 0 <= trajectory.question_index < self._num_all_questions:
                 raise ValueError(
                     f"question_index: expected 0 to {self._num_all_questions - 1}, got {trajectory.question_index}."
@@ -257,29 +259,31 @@ class ReplayBuffer:
         token_crc32s: NDArray[np.uint32],
     ) -> list[InsertOutcome]:
         """Give each trajectory the next row, or the row of its twin: stored before, or earlier in the same call."""
-        stored: dict[int, list[int]] = defaultdict(list)
+        keys = list(zip(questions.tolist(), token_crc32s.tolist(), strict=True))
+        alike: dict[tuple[int, int], list[int]] = defaultdict(list)
         for i, row in self._index.rows_with(questions, token_crc32s):
-            stored[i].append(row)
-        earlier: dict[tuple[int, int], list[int]] = defaultdict(list)
-        outcomes: list[InsertOutcome] = []
-        num_rows = self._index.num_rows
-        for i, key in enumerate(zip(questions.tolist(), token_crc32s.tolist(), strict=True)):
-            token_ids = arrays[i][0]
-            rows = [outcomes[j].row for j in earlier[key] if np.array_equal(arrays[j][0], token_ids)]
-            rows += [row for row in stored.get(i, ()) if np.array_equal(self._store.token_ids(row), token_ids)]
-            if rows:
-                outcomes.append(InsertOutcome(rows[0], self._trajectory_id(rows[0], outcomes), is_duplicate=True))
-            else:
-                earlier[key].append(i)
-                outcomes.append(InsertOutcome(num_rows, trajectories[i].trajectory_id, is_duplicate=False))
-                num_rows += 1
-        return outcomes
+            alike[keys[i]].append(row)
+        new: list[int] = []
+        num_stored = self._index.num_rows
 
-    def _trajectory_id(self, row: int, outcomes: Sequence[InsertOutcome]) -> int:
-        """Return whose row this is: one that is stored, or will be with the outcomes so far."""
-        if row < self._index.num_rows:
-            return self._store.trajectory_id(row)
-        return next(outcome.trajectory_id for outcome in outcomes if outcome.row == row)
+        def is_twin(row: int, token_ids: Int32Array) -> bool:
+            known = self._store.token_ids(row) if row < num_stored else arrays[new[row - num_stored]][0]
+            return np.array_equal(known, token_ids)
+
+        outcomes: list[InsertOutcome] = []
+        for i, key in enumerate(keys):
+            twin = next((row for row in alike[key] if is_twin(row, arrays[i][0])), None)
+            if twin is None:
+                row = num_stored + len(new)
+                alike[key].append(row)
+                new.append(i)
+                outcomes.append(InsertOutcome(row, trajectories[i].trajectory_id, is_duplicate=False))
+            elif twin < num_stored:
+                outcomes.append(InsertOutcome(twin, self._store.trajectory_id(twin), is_duplicate=True))
+            else:
+                first = trajectories[new[twin - num_stored]]
+                outcomes.append(InsertOutcome(twin, first.trajectory_id, is_duplicate=True))
+        return outcomes
 
     def _store_rows(
         self,
@@ -300,7 +304,7 @@ class ReplayBuffer:
             zlib.crc32(log_probs.data, crc) for (_, log_probs), crc in zip(arrays, token_crc32s.tolist(), strict=True)
         ]
         records["reward"] = [trajectory.reward for trajectory in trajectories]
-        self._store.append(records, b"".join(chain.from_iterable(arrays)))  # type: ignore[arg-type]
+        self._store.append(records, [array.data for pair in arrays for array in pair])
         self._num_trajectories += len(trajectories)
         self._num_tokens += int(records["num_tokens"].sum(dtype=np.int64))
         for question_index in questions[self._membership.buckets_of(questions) < 0].tolist():

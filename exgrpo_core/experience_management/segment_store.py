@@ -4,7 +4,6 @@ import bisect
 import os
 import re
 from collections.abc import Sequence
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exgrpo_core.experience_management.append_file import sync_directory
-from exgrpo_core.experience_management.segments import ROW, RowRecord, Segment, SegmentExtent
+from exgrpo_core.experience_management.segments import ROW, Segment, SegmentExtent, SegmentReading
 from exgrpo_core.types import Experience, Int32Array, Int64Array
 
 _NAME = re.compile(r"segment-(\d{6})\.(trajectories|rows)")
@@ -52,25 +51,23 @@ class SegmentStore:
         """What a snapshot keeps of the segments."""
         return [segment.extent for segment in self._segments]
 
-    def append(self, records: NDArray[np.void], payload: bytes) -> None:
-        """Append rows with their payloads to the growing segment; a full one is sealed first."""
+    def append(self, records: NDArray[np.void], payloads: Sequence[memoryview]) -> None:
+        """Append rows with what is stored of them to the growing segment; a full one is sealed first."""
         if self._growing is not None and self._growing.trajectories.num_bytes >= self._segment_bytes:
             self.seal()
         if self._growing is None:
             self._growing = Segment.create(self.directory, self._next_name(), self.num_rows)
             self._add(self._growing)
-        self._growing.append(records, payload)
+        self._growing.append(records, payloads)
         self.num_rows += records.size
 
     def token_ids(self, row: int) -> Int32Array:
         """Return the token ids of one row without checking them, to tell duplicates from others."""
-        segment = self._segments[bisect.bisect_right(self._first_rows, row) - 1]
-        return segment.token_ids(segment.records_of(np.array([row]))[0])
+        return self._owner(row).token_ids(row)
 
     def trajectory_id(self, row: int) -> int:
         """Return the id of the trajectory in one row."""
-        segment = self._segments[bisect.bisect_right(self._first_rows, row) - 1]
-        return segment.records_of(np.array([row]))[0].trajectory_id
+        return int(self._owner(row).records_of(np.array([row]))["trajectory_id"][0])
 
     def experiences(self, rows: Int64Array) -> list[Experience]:
         """Read the trajectories of these rows, in their order; all are asked for before the first is waited for.
@@ -79,17 +76,12 @@ class SegmentStore:
             BufferCorruptionError: A row does not match its checksum.
         """
         owners = np.searchsorted(self._first_rows, rows, side="right") - 1
-        asked: list[tuple[Segment, int, RowRecord, bytearray | None]] = []
-        order = np.argsort(owners, kind="stable")
-        for number in np.unique(owners).tolist():
-            segment = self._segments[number]
-            own_rows = rows[owners == number]
-            records = segment.records_of(own_rows)
-            payloads = segment.read_ahead(records)
-            asked += zip(repeat(segment), own_rows.tolist(), records, payloads, strict=False)
+        places = [np.flatnonzero(owners == number) for number in np.unique(owners)]
+        readings = [SegmentReading(self._segments[owners[own[0]]], rows[own]) for own in places]
         found: list[Any] = [None] * rows.size
-        for position, (segment, row, record, payload) in zip(order.tolist(), asked, strict=True):
-            found[position] = segment.experience(row, record, payload)
+        for own, reading in zip(places, readings, strict=True):
+            for position, experience in zip(own.tolist(), reading.experiences(), strict=True):
+                found[position] = experience
         return found
 
     def columns(self, *names: str) -> list[NDArray[Any]]:
@@ -122,6 +114,9 @@ class SegmentStore:
     def _add(self, segment: Segment) -> None:
         self._segments.append(segment)
         self._first_rows.append(segment.first_row)
+
+    def _owner(self, row: int) -> Segment:
+        return self._segments[bisect.bisect_right(self._first_rows, row) - 1]
 
     def _next_name(self) -> str:
         """Return a name after every segment in the directory, those of other attempts included."""

@@ -10,12 +10,12 @@ trajectories are read where they lie, which costs less than the page faults of a
 file was cut meanwhile.
 """
 
+import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,31 +38,18 @@ ROW = np.dtype(
         ("unused", "<i4"),
     ]
 )
-"""One stored trajectory: the fields of `RowRecord`, 48 bytes."""
+"""One stored trajectory, 48 bytes.
+
+`offset` is its first byte in the segment's trajectories, `previous_row` the row that its question had before it, -1 if
+none. `token_crc32` is of the token ids, and equal ones may be duplicates; `crc32` is of token ids and log-probs.
+"""
 
 TOKEN_BYTES = 8
 """Bytes of one stored token: its id and its log-prob."""
 
+_NAME = re.compile(r"segment-\d+")
 _INT32 = np.dtype("<i4")
 _FLOAT32 = np.dtype("<f4")
-
-
-class RowRecord(NamedTuple):
-    """One stored trajectory, as its segment knows it."""
-
-    trajectory_id: int
-    offset: int
-    """First byte in the segment's trajectories."""
-    question_index: int
-    num_tokens: int
-    born_step: int
-    previous_row: int
-    """The row that its question had before it, -1 if none."""
-    token_crc32: int
-    """Checksum of the token ids; equal ones may be duplicates."""
-    crc32: int
-    """Checksum of token ids and log-probs."""
-    reward: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +60,10 @@ class SegmentExtent:
     num_rows: int
     num_bytes: int
     rows_crc32: int
+
+    def __post_init__(self) -> None:
+        if _NAME.fullmatch(self.name) is None:
+            raise BufferCorruptionError(f"segment {self.name[:80]!r}: is no name of one; use another copy of the run.")
 
 
 class Segment:
@@ -123,22 +114,22 @@ class Segment:
         """Return the records of all rows, read-only."""
         return np.frombuffer(self.rows.view(), dtype=ROW)
 
-    def records_of(self, rows: Int64Array) -> list[RowRecord]:
-        """Return the records of some rows."""
+    def records_of(self, rows: Int64Array) -> NDArray[np.void]:
+        """Return a copy of the records of some rows."""
         records = self.records() if self._growing_records is None else np.frombuffer(self._growing_records, ROW)
-        return [RowRecord._make(record[:-1]) for record in records[rows - self.first_row].tolist()]
+        return records[rows - self.first_row]
 
-    def append(self, records: NDArray[np.void], payload: bytes) -> None:
-        """Append rows, with the payloads of all of them end to end; fills in where each one begins.
+    def append(self, records: NDArray[np.void], payloads: Sequence[memoryview]) -> None:
+        """Append rows, with what is stored of them in their order; fills in where each one begins.
 
         Raises:
             ValueError: The segment is sealed.
         """
         num_bytes = TOKEN_BYTES * records["num_tokens"].astype(np.int64)
         records["offset"] = self.trajectories.num_bytes + np.cumsum(num_bytes) - num_bytes
-        self.trajectories.append(payload)
+        self.trajectories.append(payloads)
         content = records.tobytes()
-        self.rows.append(content)
+        self.rows.append([content])
         self.rows_crc32 = zlib.crc32(content, self.rows_crc32)
         if self._growing_records is not None:
             self._growing_records += content
@@ -149,35 +140,57 @@ class Segment:
         self.rows.seal()
         self._growing_records = None
 
-    def read_ahead(self, records: Sequence[RowRecord]) -> list[bytearray | None]:
-        """Return what is stored of rows where that needs no waiting for the disk; else have it read meanwhile."""
-        return self.trajectories.read_ahead(
-            [record.offset for record in records], [TOKEN_BYTES * record.num_tokens for record in records]
-        )
+    def token_ids(self, row: int) -> Int32Array:
+        """Return the token ids of one row without checking them, to tell duplicates from others."""
+        (record,) = self.records_of(np.array([row]))
+        num_bytes = _INT32.itemsize * int(record["num_tokens"])
+        return np.frombuffer(self.trajectories.read(int(record["offset"]), num_bytes), _INT32)
 
-    def experience(self, row: int, record: RowRecord, payload: bytearray | None) -> Experience:
-        """Return one trajectory, in arrays of its own, from what `read_ahead` returned.
+
+class SegmentReading:
+    """Trajectories on their way from a segment into one array: asked for when made, waited for in `experiences`."""
+
+    def __init__(self, segment: Segment, rows: Int64Array) -> None:
+        self._file = segment.trajectories
+        self._rows = rows
+        self._records = segment.records_of(rows)
+        self._num_tokens = self._records["num_tokens"].tolist()
+        ends = np.cumsum(2 * self._records["num_tokens"].astype(np.int64))
+        self._words: Int32Array = np.empty(ends[-1], _INT32)
+        self._ends = ends.tolist()
+        content = self._words.data
+        self._parts = [content[end - 2 * length : end].cast("B") for end, length in self._spans()]
+        self._offsets = self._records["offset"].tolist()
+        self._missing = self._file.read_ahead(self._offsets, self._parts)
+
+    def experiences(self) -> list[Experience]:
+        """Return the trajectories, in the order of the rows.
 
         Raises:
-            BufferCorruptionError: It is not what was written.
+            BufferCorruptionError: One is not what was written.
         """
-        length = record.num_tokens
-        if payload is None:
-            payload = self.trajectories.read(record.offset, TOKEN_BYTES * length)
-        if zlib.crc32(payload) != record.crc32:
-            raise BufferCorruptionError(
-                f"{self.trajectories.path}: row {row} is not what was written (checksum); use another copy of the run."
+        for i in self._missing:
+            self._file.fill(self._offsets[i], self._parts[i])
+        self._check()
+        log_probs = self._words.view(_FLOAT32)
+        return list(
+            map(
+                Experience,
+                self._rows.tolist(),
+                *(self._records[name].tolist() for name in ("trajectory_id", "question_index", "born_step", "reward")),
+                [self._words[end - 2 * length : end - length] for end, length in self._spans()],
+                [log_probs[end - length : end] for end, length in self._spans()],
             )
-        return Experience(
-            row,
-            record.trajectory_id,
-            record.question_index,
-            record.born_step,
-            record.reward,
-            np.frombuffer(payload, _INT32, length),
-            np.frombuffer(payload, _FLOAT32, length, _INT32.itemsize * length),
         )
 
-    def token_ids(self, record: RowRecord) -> Int32Array:
-        """Return the token ids of one row without checking them, to tell duplicates from others."""
-        return np.frombuffer(self.trajectories.read(record.offset, _INT32.itemsize * record.num_tokens), _INT32)
+    def _spans(self) -> Iterator[tuple[int, int]]:
+        """Yield where each trajectory ends in the array, and its number of tokens."""
+        return zip(self._ends, self._num_tokens, strict=True)
+
+    def _check(self) -> None:
+        checksums = zip(map(zlib.crc32, self._parts), self._records["crc32"].tolist(), self._rows.tolist(), strict=True)
+        for found, written, row in checksums:
+            if found != written:
+                raise BufferCorruptionError(
+                    f"{self._file.path}: row {row} is not what was written (checksum); use another copy of the run."
+                )

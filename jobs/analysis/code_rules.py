@@ -41,6 +41,7 @@ def _rule(number: int, kind: str, cue: str, form: str, pattern: str) -> CodeRule
 
 
 _NEEDLES = {
+    1: "py",
     3: "def ",
     4: "class ",
     5: "import ",
@@ -48,9 +49,13 @@ _NEEDLES = {
     7: "print(",
     8: "len(",
     9: "range(",
+    10: "for ",
+    11: "if ",
     12: "while ",
     13: "try:",
     14: "except",
+    15: "[",
+    17: "(",
 }
 
 

@@ -1,6 +1,7 @@
 """An evaluation's folder read back: what a model answered to one question."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 FOLDER = "evaluation"
 """Folder of the answers in an evaluation's run directory."""
+_BENCHMARK = re.compile(r"\w+")
 PLAN_FILE = "plan.json"
 """How many questions there are, beside the answers."""
 
@@ -34,6 +36,8 @@ class RecordedQuestion:
 def find_answers(run_path: Path, benchmark: str, question_id: str) -> RecordedQuestion | None:
     """Return the answers to a question, None where it was not finished; of several attempts the newest counts."""
     found = None
+    if _BENCHMARK.fullmatch(benchmark) is None:
+        return None
     for path in sorted((run_path / FOLDER).glob(f"{benchmark}-*.jsonl")):
         for record in _records_of(path, question_id):
             answers = tuple(_answer(*own) for own in zip(record["samples"], record["outcomes"], strict=True))

@@ -11,11 +11,14 @@ import httpx
 from jobs.control import TrainingError
 from jobs.eval_specs import API_KEY_VARIABLE, EvalSpec, ServerSpec
 from jobs.evaluation.generation import PromptedQuestion, Sample, SampledQuestion, derive_seed
+from jobs.outside_addresses import AddressRefusedError, check_endpoint
 
 FIRST_WAIT_SECONDS = 0.5
 """Wait before the second try; each further one is twice as long."""
 QUESTIONS_AHEAD = 8
 """Batches hold so many questions for each request that may be under way."""
+MIN_SECRET_CHARS = 16
+"""A shorter key is no secret but a word that answers may hold by chance, such as the EMPTY of servers without keys."""
 _WORTH_ANOTHER_TRY = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 
 
@@ -23,13 +26,22 @@ class ServerGenerator:
     """Asks for all answers to a question in one request, `num_parallel` questions at once; yields them as they come."""
 
     def __init__(self, server: ServerSpec, spec: EvalSpec, num_samples_most: int) -> None:
+        """Look the server up.
+
+        Raises:
+            TrainingError: It is not known, or stands in a private network and that is not allowed.
+        """
+        try:
+            self._endpoint = check_endpoint("server", server.address, server.allows_internal_addresses)
+        except AddressRefusedError as error:
+            raise TrainingError(str(error)) from None
         self._server = server
         self._spec = spec
         self.num_at_once = QUESTIONS_AHEAD * server.num_parallel * num_samples_most
-        key = os.environ.get(API_KEY_VARIABLE, "").strip()
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        key = self._key = os.environ.get(API_KEY_VARIABLE, "").strip()
+        headers = {"Host": self._endpoint.host} | ({"Authorization": f"Bearer {key}"} if key else {})
         limits = httpx.Limits(max_connections=server.num_parallel)
-        # No environment proxies: answers come from the address that the specification names.
+        # No environment proxies: requests go to the number that was checked. Redirects are not followed.
         self._http = httpx.Client(
             trust_env=False, headers=headers, limits=limits, timeout=server.timeout_seconds, follow_redirects=False
         )
@@ -78,7 +90,7 @@ class ServerGenerator:
                 "does not sample several answers a request (n)."
             )
         mean_tokens = usage // num_samples
-        samples = [_sample(choice, is_chat, mean_tokens) for choice in choices]
+        samples = [self._sample(choice, is_chat, mean_tokens) for choice in choices]
         return SampledQuestion(question.question_id, seed, samples)
 
     def _post(self, path: str, body: dict[str, Any]) -> tuple[list[dict[str, Any]], int]:
@@ -87,18 +99,32 @@ class ServerGenerator:
         trouble = ""
         for _ in range(self._server.num_tries):
             try:
-                response = self._http.post(f"{self._server.address.rstrip('/')}/{path}", json=body)
+                response = self._http.post(
+                    f"{self._endpoint.url}/{path}", json=body, extensions={"sni_hostname": self._endpoint.hostname}
+                )
             except httpx.HTTPError as error:
                 trouble = type(error).__name__
             else:
                 if response.status_code == httpx.codes.OK:
                     return _read_answer(self._server.address, response)
-                trouble = f"status {response.status_code}: {' '.join(response.text.split())[:200]}"
+                trouble = f"status {response.status_code}: {self._redacted(' '.join(response.text.split()))[:200]}"
                 if response.status_code not in _WORTH_ANOTHER_TRY:
                     break
             time.sleep(wait)
             wait *= 2
         raise TrainingError(f"{self._server.address}: gives no answers ({trouble}); check server.address and model.")
+
+    def _sample(self, choice: dict[str, Any], is_chat: bool, mean_tokens: int) -> Sample:
+        text = choice["message"]["content"] if is_chat else choice["text"]
+        num_tokens = len(choice["token_ids"]) if isinstance(choice.get("token_ids"), list) else mean_tokens
+        answer = str(text or "")
+        if len(self._key) >= MIN_SECRET_CHARS:
+            answer = self._redacted(answer)
+        return Sample(answer, num_tokens, choice.get("finish_reason") == "length")
+
+    def _redacted(self, text: str) -> str:
+        """Return what a server said, which may be our own key."""
+        return text.replace(self._key, "[key]") if self._key else text
 
 
 def _read_answer(address: str, response: httpx.Response) -> tuple[list[dict[str, Any]], int]:
@@ -107,9 +133,3 @@ def _read_answer(address: str, response: httpx.Response) -> tuple[list[dict[str,
         return list(document["choices"]), int((document.get("usage") or {}).get("completion_tokens") or 0)
     except (ValueError, LookupError, TypeError, AttributeError):
         raise TrainingError(f"{address}: answers something else than completions; check server.address.") from None
-
-
-def _sample(choice: dict[str, Any], is_chat: bool, mean_tokens: int) -> Sample:
-    text = choice["message"]["content"] if is_chat else choice["text"]
-    num_tokens = len(choice["token_ids"]) if isinstance(choice.get("token_ids"), list) else mean_tokens
-    return Sample(str(text or ""), num_tokens, choice.get("finish_reason") == "length")

@@ -9,6 +9,7 @@ from jobs.commands import CommandError, submit
 from jobs.eval_specs import EvalModelSpec, EvalSpec, parse_eval_spec
 from jobs.evaluation.model_folder import keep_model
 from jobs.evaluation.protocols import find_protocol
+from jobs.hub_names import refuse_unknown
 from jobs.journal import Journal, JournalKind
 from jobs.local_sources import resolve_source, with_absolute_benchmarks
 from jobs.run_directory import RunDirectory
@@ -42,12 +43,13 @@ def submit_evaluation(runs_root: Path, spec: EvalSpec) -> str:
     """Write a new run directory with the checkpoint's model in it, queue the evaluation and return its id.
 
     Raises:
-        SpecError: A benchmark is unknown, or its file is not there.
+        SpecError: A benchmark is unknown, its file is not there, or the hub knows no such model or data set.
         CommandError: The runs root cannot be written, or the checkpoint holds no model.
     """
     for choice in spec.benchmarks:
         find_protocol(choice.name)
     spec = with_absolute_benchmarks(spec)
+    _refuse_unknown_names(spec)
     if spec.model.run_id is None or spec.server is not None:
         return submit(runs_root, spec)
     try:
@@ -64,3 +66,11 @@ def submit_evaluation(runs_root: Path, spec: EvalSpec) -> str:
         journal.append(JournalKind.TAGGED, run.run_id, tag=name)
     journal.append(JournalKind.SUBMITTED, run.run_id, attempt=1)
     return run.run_id
+
+
+def _refuse_unknown_names(spec: EvalSpec) -> None:
+    if spec.server is None:
+        refuse_unknown("model", spec.model.source, spec.model.revision)
+    for choice in spec.benchmarks:
+        if choice.source is not None:
+            refuse_unknown(f"benchmarks.{choice.name}.source", choice.source, kind="dataset")

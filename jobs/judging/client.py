@@ -15,8 +15,8 @@ import httpx
 
 from jobs.control import TrainingError
 from jobs.judge_specs import API_KEY_VARIABLE, JudgeServerSpec
-from jobs.judging.addresses import Endpoint
 from jobs.judging.pacing import RequestPacer, Spending, guess_tokens, wait_before
+from jobs.outside_addresses import Endpoint
 
 MAX_BODY_BYTES = 2 << 20
 """Larger answers are not read to the end."""

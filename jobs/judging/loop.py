@@ -7,7 +7,7 @@ from itertools import islice
 
 from jobs.control import Control, TrainingError
 from jobs.judge_specs import JudgeServerSpec, JudgeSpec
-from jobs.judging.addresses import AddressRefusedError, check_endpoint
+from jobs.judging.addresses import check_endpoint
 from jobs.judging.client import JudgeAnswer, JudgeClient
 from jobs.judging.items import Items, open_items
 from jobs.judging.oracle import ORACLE_MODEL, judge_chain
@@ -17,6 +17,7 @@ from jobs.judging.polling import Poll, Task
 from jobs.judging.prompt import load_judge_prompt
 from jobs.judging.records import VoteRecords
 from jobs.judging.votes import Ledger, read_ledger
+from jobs.outside_addresses import AddressRefusedError
 from jobs.recorder import RunRecorder
 from jobs.run_directory import RunDirectory, RunDirectoryError
 from jobs.status import RunStatus

@@ -18,6 +18,12 @@ _CHILDREN: dict[int, subprocess.Popen[bytes]] = {}
 """Detached processes that this one started, by pid: they outlive the launcher that started them."""
 
 
+_NO_WORKERS_BUSINESS = frozenset(
+    {"EXGRPO_DATABASE_URL", "PGPASSWORD", "PGPASSFILE", "EXGRPO_TOKEN", "EXGRPO_ALERT_URLS", "EXGRPO_ALERTS_FILE"}
+)
+"""Secrets of the workbench in the environment: a worker knows no database, opens no page and sends no message."""
+
+
 class LaunchError(Exception):
     """A worker that could not be started; one sentence why."""
 
@@ -46,7 +52,8 @@ class LocalLauncher:
         python = self._python or _python_of(run)
         command = [python, "-P", "-m", self._worker_module, str(run.path.resolve()), str(attempt)]
         # setproctitle, which Ray and vLLM use, would else blot out the environment by which processes are known.
-        variables = {ATTEMPT_VARIABLE: str(run.attempt_path(attempt).resolve()), "SPT_NOENV": "1"}
+        variables = dict.fromkeys(_NO_WORKERS_BUSINESS, "")
+        variables |= {ATTEMPT_VARIABLE: str(run.attempt_path(attempt).resolve()), "SPT_NOENV": "1"}
         with run.log_path.open("ab") as log:
             child = start_detached(command, log.fileno(), run.path, variables)
         identity = identify(child.pid)

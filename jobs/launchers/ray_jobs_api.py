@@ -65,7 +65,7 @@ class RayJobsApi:
     def __init__(self, address: str, token: str | None = None) -> None:
         self.address = address.rstrip("/")
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._client = httpx.Client(base_url=self.address, timeout=_TIMEOUT, trust_env=not is_loopback(address))
+        self._client = httpx.Client(base_url=self.address, timeout=_TIMEOUT, trust_env=False)
 
     def close(self) -> None:
         """Let the connections go."""

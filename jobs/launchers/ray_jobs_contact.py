@@ -55,6 +55,9 @@ def read_contact(attempt_path: Path) -> RayContact | None:
 
 
 def was_heard_of(contact: RayContact, heartbeat: Heartbeat | None) -> bool:
-    """Tell whether the worker of an attempt without a last word has shown itself, or been seen, lately."""
+    """Tell whether the worker of an attempt without a last word has shown itself, or been seen, lately.
+
+    A moment to come is one by another clock, and tells nothing.
+    """
     beat_at = heartbeat.at.timestamp() if heartbeat else 0.0
-    return time.time() - max(contact.seen_at, beat_at) < SILENCE_SECONDS
+    return any(abs(time.time() - moment) < SILENCE_SECONDS for moment in (contact.seen_at, beat_at))

@@ -5,10 +5,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from jobs.engine_environments import Pins
 from jobs.launchers.local import LaunchError
 from jobs.launchers.ray_jobs_api import is_loopback
+from jobs.outside_addresses import is_link_local_name
 from jobs.specs import TrainSpec
 from jobs.verl_specs import RAY_TOKEN_VARIABLE, VerlSpec
 
@@ -48,8 +50,13 @@ def check_address(spec: VerlSpec, token: str | None) -> None:
     """Refuse a cluster on another machine that no token protects, unless the user insists.
 
     Raises:
-        LaunchError: It is another machine's and no token is set.
+        LaunchError: It is another machine's and no token is set, or link-local, as metadata services are.
     """
+    host = urlsplit(spec.ray.address or "").hostname or ""
+    if host and is_link_local_name(host):
+        raise LaunchError(
+            f"{spec.ray.address}: is a link-local address, where no Ray cluster stands; name the cluster's."
+        )
     if needs_token(spec) and not token:
         raise LaunchError(
             f"{spec.ray.address}: is on another machine and {RAY_TOKEN_VARIABLE} is not set; start the cluster with "

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from db import DATABASE_URL_VARIABLE
+from jobs.alerts.watch import watch_from_environment
 from jobs.launchers.local import LocalLauncher
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import SupervisorRunningError
@@ -31,7 +32,8 @@ def main(arguments: list[str] | None = None, launcher: LocalLauncher | None = No
     ends: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _frame: ends.append(received))
-    index = DatabaseIndex(os.environ.get(DATABASE_URL_VARIABLE), options.runs_root)
+    database_url = os.environ.get(DATABASE_URL_VARIABLE)
+    index = DatabaseIndex(database_url, options.runs_root)
     supervisor = None
     while supervisor is None and not ends:
         try:
@@ -43,9 +45,12 @@ def main(arguments: list[str] | None = None, launcher: LocalLauncher | None = No
             time.sleep(WAIT_SECONDS)
     if supervisor is None:
         return 0
+    alerts = watch_from_environment(options.runs_root, database_url)
     try:
         supervisor.run(lambda: bool(ends) or (options.until_idle and supervisor.is_idle and not index.is_behind))
     finally:
+        if alerts is not None:
+            alerts.close()
         supervisor.close()
     return 0
 

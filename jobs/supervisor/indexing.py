@@ -80,7 +80,6 @@ class DatabaseIndex:
         return self._database
 
     def _refresh(self, database: Database, give_up_at: float) -> None:
-        new_run_ids = set()
         for run_id, work in [*self._work.items()]:
             if work.is_over and self._known.get(run_id) == work.key:
                 del self._work[run_id]
@@ -88,12 +87,9 @@ class DatabaseIndex:
             if time.monotonic() >= give_up_at:
                 break
             self._guarded(run_id, lambda work=work: work.advance(database, give_up_at))  # type: ignore[misc]
-            if work.is_registered and run_id not in self._known:
-                new_run_ids.add(run_id)
-                self._known[run_id] = ("", "", 0)
             if work.is_over and work.is_caught_up:
                 self._known[run_id] = work.key
-        apply_wishes(database, self._journal, new_run_ids)
+        apply_wishes(database, self._journal)
 
     def _guarded(self, run_id: str, action: Callable[[], None]) -> None:
         """Do something for one run; one whose files are broken is passed over and holds up no other."""

@@ -1,6 +1,7 @@
 """The supervisor's loop: one look at everything, twice a second, told from files alone."""
 
 import contextlib
+import errno
 import logging
 import os
 import time
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from jobs.attempt_files import write_outcome
+from jobs.attempt_files import write_outcome_of_lost
 from jobs.journal import Journal, JournalKind
 from jobs.launchers.local import LaunchError, LocalLauncher
 from jobs.run_directory import AttemptClaimedError, RunDirectory, RunDirectoryError, check_run_id
@@ -100,7 +101,8 @@ class Supervisor:
 
     def look(self) -> None:
         """Look at everything once and do what is due."""
-        self._instance.beat()
+        with contextlib.suppress(OSError):
+            self._instance.beat()  # a disk that takes no sign of life may still let runs be looked after
         self._launcher.reap()
         changed = self._read_journal() | self._discover()
         for run_id in [*self._watches]:
@@ -175,8 +177,8 @@ class Supervisor:
                 continue
             is_over = run.newest_attempt() >= attempt or run.stop_requested()
             if not is_over and len(self._watches) < self._settings.max_running:
-                self._guarded(run_id, self._start)
-                is_over = True
+                error = self._guarded(run_id, self._start)
+                is_over = run.newest_attempt() >= attempt or not _is_for_want_of_room(error)
             if is_over:
                 del self._waiting[run_id]
                 done.add(run_id)
@@ -191,7 +193,7 @@ class Supervisor:
                 self._watches[run.run_id] = watch
                 watch.start()
             except (LaunchError, OSError, ValueError) as error:
-                write_outcome(run.attempt_path(attempt), RunStatus.FAILED, str(error))
+                write_outcome_of_lost(run.attempt_path(attempt), RunStatus.FAILED, str(error))
 
     def _note_state(self, run: RunDirectory) -> None:
         state = read_state(run, self._asked.get(run.run_id, 0))
@@ -201,17 +203,24 @@ class Supervisor:
             self._index.note_state(run, state)
         self._states[run.run_id] = state
 
-    def _guarded(self, run_id: str, action: Callable[[RunDirectory], None]) -> None:
-        """Do something with one run; a run folder that is broken is passed over and must not hold up the others."""
+    def _guarded(self, run_id: str, action: Callable[[RunDirectory], None]) -> Exception | None:
+        """Do something with one run; return why one that is broken was passed over, so that it holds up no others."""
         run = self._runs.get(run_id)
         if run is None:
-            return
+            return None
         try:
             action(run)
         except BROKEN_RUN as error:
             if self._troubles.get(run_id) != str(error):
                 logger.warning("%s is passed over: %s", run_id, error)
             self._troubles[run_id] = str(error)
+            return error
+        return None
+
+
+def _is_for_want_of_room(error: Exception | None) -> bool:
+    """Return whether what could not be done is worth another try as soon as somebody makes room."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _is_run(path: Path) -> bool:
@@ -219,4 +228,4 @@ def _is_run(path: Path) -> bool:
         check_run_id(path.name)
     except RunDirectoryError:
         return False
-    return (path / "run.json").is_file()
+    return (path / "run.json").is_file() and not path.is_symlink()

@@ -6,7 +6,7 @@ import threading
 import time
 from dataclasses import replace
 
-from jobs.attempt_files import Outcome, read_heartbeat, read_outcome, write_outcome
+from jobs.attempt_files import Outcome, read_heartbeat, read_outcome, write_outcome_of_lost
 from jobs.launchers.local import LaunchError
 from jobs.launchers.processes import signal_name
 from jobs.launchers.ray_jobs import NotWantedError, RayJobsLauncher
@@ -15,7 +15,7 @@ from jobs.launchers.ray_jobs_contact import SILENCE_SECONDS, RayContact, read_co
 from jobs.run_directory import RunDirectory
 from jobs.run_state import GONE, STOPPED_IN_QUEUE
 from jobs.status import RunStatus
-from jobs.supervisor.watch import KILLED, StopPolicy, seconds_since_stop
+from jobs.supervisor.watch import KILLED, StopClock, StopPolicy
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +26,7 @@ _STOP_AGAIN_SECONDS = 60.0
 _LOG_BYTES_A_SECOND = 5_000_000
 """Ray hands out whole logs only, so a long one is asked for less often."""
 _NOT_SUBMITTED = "The supervisor ended before the job was handed to the cluster; resume it."
+_FROZEN = "Its worker gave no sign of life while its cluster called it running, and was ended; resume it."
 _FORGOTTEN = "the cluster does not know the job any more; was it restarted?"
 
 
@@ -46,6 +47,9 @@ class RayWatch:
         self._is_new = False
         self._heard_at = time.monotonic()
         self._beat_at = 0.0
+        self._beat_heard_at: float | None = None
+        self._is_frozen = False
+        self._stop_clock = StopClock(run)
         self._stopped_at: float | None = None
         self._log_due_at = 0.0
 
@@ -151,7 +155,8 @@ class RayWatch:
         heartbeat = read_heartbeat(self._path)
         beat_at = heartbeat.at.timestamp() if heartbeat else 0.0
         if beat_at != self._beat_at:
-            self._beat_at, self._heard_at = beat_at, time.monotonic()
+            self._beat_at = beat_at
+            self._heard_at = self._beat_heard_at = time.monotonic()
 
     def _judge(self, trouble: str) -> None:
         """End an attempt of which neither the cluster nor the worker has given a sign for too long."""
@@ -175,11 +180,12 @@ class RayWatch:
             self._note(log_bytes=end)
 
     def _press(self) -> None:
-        """Make Ray end a job that was asked to stop and has not."""
+        """Make Ray end a job that was asked to stop and has not, or whose worker is stuck for good."""
         now = time.monotonic()
         is_due = self._stopped_at is None or now - self._stopped_at >= _STOP_AGAIN_SECONDS
-        if seconds_since_stop(self.run) >= self._policy.grace_seconds and is_due:
-            logger.warning("%s: asking Ray to end the job, which did not stop by itself.", self.run.run_id)
+        self._is_frozen |= self._beat_heard_at is not None and now - self._beat_heard_at >= SILENCE_SECONDS
+        if is_due and (self._is_frozen or self._stop_clock.seconds() >= self._policy.grace_seconds):
+            logger.warning("%s: asking Ray to end the job, which does not stop or is stuck.", self.run.run_id)
             self._launcher.stop()
             self._stopped_at = now
 
@@ -205,8 +211,10 @@ class RayWatch:
 
     def _guess_end(self, job: RayJob) -> tuple[RunStatus, str]:
         """Return what to say of a job whose worker left no last word."""
+        if self._is_frozen:
+            return RunStatus.LOST, _FROZEN
         if job.status is RayJobStatus.STOPPED:
-            was_asked = seconds_since_stop(self.run) >= 0
+            was_asked = self.run.stop_requested()
             return (
                 RunStatus.STOPPED,
                 KILLED if was_asked else "It was ended from Ray; resume goes on from a checkpoint.",
@@ -227,5 +235,5 @@ class RayWatch:
         return RunStatus.LOST, f"Its process was ended by {name}; resume it from its newest checkpoint."
 
     def _end(self, status: RunStatus, reason: str) -> None:
-        write_outcome(self._path, status, reason)
+        write_outcome_of_lost(self._path, status, reason)
         self._note(is_over=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from db.queries import runs
 from db.schema import current_revision, is_known, newest_revision
 from db.session import Database, DatabaseError, open_database, sqlite_path
+from db.sqlite_files import refusal
 from jobs.run_directory import list_run_directories
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import SupervisorRunningError
@@ -73,6 +74,8 @@ def describe_database(database_url: str | None, runs_root: Path) -> tuple[bool, 
     """Return whether the database can be used, and what it is or what is wrong; nothing is made or changed."""
     try:
         path = sqlite_path(database_url, runs_root)
+        if path is not None and (sentence := refusal(path)):
+            return False, sentence
         if path is not None and not path.is_file():
             return True, "SQLite, not there yet; the first run makes it"
         database = open_database(database_url, runs_root, upgrades=False)

@@ -6,6 +6,7 @@ import time
 from db import ingest
 from db.positions import read_position
 from db.session import Database
+from jobs.attempt_files import read_outcome
 from jobs.run_directory import RunDirectory
 from jobs.run_state import RunState
 from jobs.spool_reader import SpoolReader
@@ -21,6 +22,7 @@ class RunIndexing:
         self._state: RunState | None = None
         self.is_registered = False
         self._is_shown = False
+        self._last_ended_attempt = 0
         self._position: str | None = None
         self.is_caught_up = False
 
@@ -88,6 +90,7 @@ class RunIndexing:
     def _show(self, database: Database) -> None:
         assert self._state is not None
         state = self._state
+        self._show_earlier_ends(database, state.attempt)
         attempt = state.attempt or None
         is_about_attempt = state.status is not RunStatus.QUEUED
         ingest.set_status(
@@ -99,3 +102,14 @@ class RunIndexing:
             at=state.ended_at,
         )
         self._is_shown = True
+
+    def _show_earlier_ends(self, database: Database, newest: int) -> None:
+        """Show how earlier attempts ended, of which no event tells if the worker could not write any more."""
+        for attempt in self._run.attempts():
+            if not self._last_ended_attempt < attempt < newest:
+                continue
+            outcome = read_outcome(self._run.attempt_path(attempt))
+            if outcome is not None:
+                status = outcome.status.value
+                ingest.set_status(database, self._run.run_id, status, outcome.reason, attempt=attempt, at=outcome.at)
+            self._last_ended_attempt = attempt

@@ -5,7 +5,7 @@ import signal
 import time
 from dataclasses import dataclass
 
-from jobs.attempt_files import LOCK_FILE, Outcome, read_heartbeat, read_outcome, write_outcome
+from jobs.attempt_files import LOCK_FILE, Outcome, read_heartbeat, read_outcome, write_outcome_of_lost
 from jobs.file_lock import FileLock
 from jobs.launchers.local import LocalLauncher
 from jobs.launchers.processes import (
@@ -37,6 +37,22 @@ class StopPolicy:
     term_seconds: float = 30.0
 
 
+class StopClock:
+    """For how long a run has been asked to stop, by a clock that nobody sets; a new supervisor counts anew."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        self._run = run
+        self._since: float | None = None
+
+    def seconds(self) -> float:
+        """Return the time since the wish was first seen, negative while there is none."""
+        if not self._run.stop_requested():
+            self._since = None
+            return -1.0
+        self._since = self._since or time.monotonic()
+        return time.monotonic() - self._since
+
+
 class AttemptWatch:
     """Watches one attempt; built again after a restart of the supervisor it goes on from files alone."""
 
@@ -48,6 +64,8 @@ class AttemptWatch:
         self._launcher = launcher
         self._worker: ProcessIdentity | None = None
         self._is_terminated = False
+        self._stop_clock = StopClock(run)
+        self._over_since: float | None = None
 
     @property
     def has_outcome(self) -> bool:
@@ -70,7 +88,7 @@ class AttemptWatch:
         worker = self._know_worker()
         outcome = read_outcome(self._path)
         if outcome is not None:
-            return outcome if self._has_left(worker, outcome) else None
+            return outcome if self._has_left(worker) else None
         if has_worker(self._path, worker):
             self._press(worker)
             return None
@@ -82,17 +100,18 @@ class AttemptWatch:
             self._worker = heartbeat.worker if heartbeat else None
         return self._worker
 
-    def _has_left(self, worker: ProcessIdentity | None, outcome: Outcome) -> bool:
+    def _has_left(self, worker: ProcessIdentity | None) -> bool:
         """Tell whether the group is gone, ending what still runs some time after the last word."""
         if worker is None or not works_on(worker, self._path):
             return True
-        if not is_alive(worker) or time.time() - outcome.at.timestamp() > _LEAVE_SECONDS:
+        self._over_since = self._over_since or time.monotonic()
+        if not is_alive(worker) or time.monotonic() - self._over_since > _LEAVE_SECONDS:
             signal_group(worker, signal.SIGKILL)
         return False
 
     def _press(self, worker: ProcessIdentity | None) -> None:
         """Make a worker stop that was asked to and has not."""
-        waited = seconds_since_stop(self.run)
+        waited = self._stop_clock.seconds()
         if worker is None or waited < self._policy.grace_seconds or not works_on(worker, self._path):
             return
         if waited >= self._policy.grace_seconds + self._policy.term_seconds:
@@ -111,10 +130,10 @@ class AttemptWatch:
         if not lock.acquire():
             return None
         try:
-            was_killed = seconds_since_stop(self.run) >= self._policy.grace_seconds + self._policy.term_seconds
+            was_killed = self._stop_clock.seconds() >= self._policy.grace_seconds + self._policy.term_seconds
             if was_killed:
-                return write_outcome(self._path, RunStatus.STOPPED, KILLED)
-            return write_outcome(self._path, *self._guess_end(worker))
+                return write_outcome_of_lost(self._path, RunStatus.STOPPED, KILLED)
+            return write_outcome_of_lost(self._path, *self._guess_end(worker))
         finally:
             lock.release()
 
@@ -131,11 +150,3 @@ class AttemptWatch:
             )
         name = signal_name(-exit_code)
         return RunStatus.LOST, f"Its process was ended by {name}; resume it from its newest checkpoint."
-
-
-def seconds_since_stop(run: RunDirectory) -> float:
-    """Return for how long a stop has been asked for, negative when it is not."""
-    try:
-        return max(0.0, time.time() - run.stop_path.stat().st_mtime)
-    except FileNotFoundError:
-        return -1.0

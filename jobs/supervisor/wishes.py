@@ -1,13 +1,12 @@
 """Taking what users said of runs from the journal into the database."""
 
 import logging
-from collections.abc import Set
 from datetime import datetime
 
 from db import annotations, trajectory_annotations
 from db.case_rows import SavedCase
 from db.mark_rows import MarkedTrajectory
-from db.positions import read_position
+from db.positions import read_position, untold_runs
 from db.queries.run_lookup import UnknownRunError
 from db.session import Database
 from jobs.journal import Journal, JournalEntry, JournalKind
@@ -25,11 +24,12 @@ _ABOUT_ONE = frozenset(
 )
 
 
-def apply_wishes(database: Database, journal: Journal, new_run_ids: Set[str]) -> None:
+def apply_wishes(database: Database, journal: Journal) -> None:
     """Bring tags, notes and what is archived up to date with the journal, from where the last reading ended.
 
-    Of `new_run_ids`, which the database has just come to know, everything ever said is taken in.
+    Of runs that the database has just come to know, everything ever said is taken in.
     """
+    new_run_ids = untold_runs(database)
     saved = int(read_position(database, annotations.JOURNAL_SOURCE) or 0)
     entries, position = journal.read_from(saved)
     if new_run_ids:
@@ -42,8 +42,8 @@ def apply_wishes(database: Database, journal: Journal, new_run_ids: Set[str]) ->
             continue  # what was said of it is taken in with the run itself
         except (KeyError, TypeError, ValueError) as error:
             logger.warning("A journal entry is passed over: %s", error)
-    if position != saved:
-        annotations.save_journal_position(database, str(position))
+    if position != saved or new_run_ids:
+        annotations.save_journal_position(database, str(position), new_run_ids)
 
 
 def _apply(database: Database, entry: JournalEntry) -> None:

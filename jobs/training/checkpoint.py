@@ -3,13 +3,17 @@
 import json
 import logging
 import os
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from zlib import crc32
+
+from jobs.fencing import leave_if_over
+from jobs.run_directory import RunDirectoryError, inside
 
 logger = logging.getLogger(__name__)
 
@@ -17,6 +21,7 @@ T = TypeVar("T")
 
 MANIFEST = "manifest.json"
 PREFIX = "step-"
+_NAME = re.compile(rf"{PREFIX}\d{{8,}}")
 
 
 class DamagedCheckpointError(Exception):
@@ -54,10 +59,12 @@ def save_checkpoint(checkpoints: Path, step: int, write: Callable[[Checkpoint], 
     hidden.mkdir(parents=True)
     write(Checkpoint(step, hidden))
     files = sorted(path for path in hidden.rglob("*") if path.is_file())
-    manifest = {str(path.relative_to(hidden)): [path.stat().st_size, _file_crc(path)] for path in files}
-    (hidden / MANIFEST).write_text(json.dumps({"step": step, "files": manifest}), encoding="utf-8")
+    sizes = {str(path.relative_to(hidden)): [path.stat().st_size, _file_crc(path)] for path in files}
+    manifest = {"step": step, "files": sizes}
+    (hidden / MANIFEST).write_text(json.dumps(manifest | {"crc": _manifest_crc(manifest)}), encoding="utf-8")
     for path in [*files, hidden / MANIFEST, *(folder for folder in hidden.rglob("*") if folder.is_dir()), hidden]:
         _sync(path)
+    leave_if_over()
     if target.exists():
         shutil.rmtree(target)
     hidden.rename(target)
@@ -66,24 +73,25 @@ def save_checkpoint(checkpoints: Path, step: int, write: Callable[[Checkpoint], 
 
 
 def list_checkpoints(checkpoints: Path) -> list[Path]:
-    """Return checkpoint folders, newest first, whole or not."""
-    return sorted(checkpoints.glob(f"{PREFIX}*"), reverse=True)
+    """Return checkpoint folders, newest first, whole or not; copies that somebody put beside them are none."""
+    return sorted((path for path in checkpoints.glob(f"{PREFIX}*") if _NAME.fullmatch(path.name)), reverse=True)
 
 
 def find_fault(path: Path) -> str | None:
     """Return what is wrong with a checkpoint, naming the file, or None if it is whole."""
     try:
-        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        files = manifest["files"].items()
-        for name, (size, crc) in files:
-            file = path / name
+        step, files = _read_manifest(path / MANIFEST)
+        for name, (size, crc) in files.items():
+            file = inside(path, name)
             if not file.is_file():
                 return f"{file} is missing"
             if file.stat().st_size != size or _file_crc(file) != crc:
                 return f"{file} is damaged"
+    except RunDirectoryError as error:
+        return str(error)
     except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, AttributeError):
         return f"{path / MANIFEST} is missing or damaged"
-    return None
+    return None if path.name == checkpoint_path(path, step).name else f"{path} holds the checkpoint of step {step}"
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
@@ -135,6 +143,19 @@ def prune_checkpoints(checkpoints: Path, num_kept: int) -> None:
     """Remove all but the newest `num_kept` checkpoints."""
     for path in list_checkpoints(checkpoints)[num_kept:]:
         shutil.rmtree(path)
+
+
+def _read_manifest(path: Path) -> tuple[int, dict[str, list[int]]]:
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    crc = manifest.pop("crc", None)
+    # Checkpoints of older versions have a manifest without a checksum of its own.
+    if manifest.keys() != {"step", "files"} or crc not in (None, _manifest_crc(manifest)):
+        raise ValueError(f"{path}: is not what was written (checksum).")
+    return int(manifest["step"]), manifest["files"]
+
+
+def _manifest_crc(manifest: dict[str, Any]) -> int:
+    return crc32(json.dumps(manifest).encode())
 
 
 def _file_crc(path: Path) -> int:

@@ -51,10 +51,13 @@ class DataRow:
         return self.messages[-1]["content"]
 
 
-def iterate_raw_rows(source: str, split: str, columns: Sequence[str] = COLUMNS) -> Iterator[tuple[int, RawRow]]:
+def iterate_raw_rows(
+    source: str, split: str, columns: Sequence[str] = COLUMNS, *, streams: bool = False
+) -> Iterator[tuple[int, RawRow]]:
     """Yield (row number from 1, row) of a Parquet or JSON-lines file, a saved data set's folder or a hub data set.
 
-    Rows hold those of `columns` that there are; those of JSON lines may hold more.
+    Rows hold those of `columns` that there are; those of JSON lines may hold more. With `streams` no more of a hub data
+    set is downloaded than the rows that are taken.
 
     Raises:
         DataError: It cannot be read.
@@ -67,7 +70,7 @@ def iterate_raw_rows(source: str, split: str, columns: Sequence[str] = COLUMNS) 
     elif path.is_file():
         raise DataError(f"{source}: expected a file that ends in {', '.join(FILE_SUFFIXES)}.")
     else:
-        yield from _iterate_dataset(source, split, columns)
+        yield from _iterate_dataset(source, split, columns, streams)
 
 
 def check_row(origin: str, number: int, raw: RawRow, declared_kind: DeclaredKind) -> DataRow:
@@ -129,7 +132,7 @@ def _json_object(line: str, path: Path, number: int) -> RawRow:
     return row
 
 
-def _iterate_dataset(source: str, split: str, columns: Sequence[str]) -> Iterator[tuple[int, RawRow]]:
+def _iterate_dataset(source: str, split: str, columns: Sequence[str], streams: bool) -> Iterator[tuple[int, RawRow]]:
     import datasets
 
     try:
@@ -138,15 +141,16 @@ def _iterate_dataset(source: str, split: str, columns: Sequence[str]) -> Iterato
         elif (Path(source) / "state.json").is_file():
             dataset = datasets.load_from_disk(source)
         else:
-            dataset = datasets.load_dataset(source, split=split)
-        dataset = dataset.select_columns([name for name in columns if name in dataset.column_names])
+            dataset = datasets.load_dataset(source, split=split, streaming=streams)
+        if dataset.column_names:  # a stream may not know its own before the first row
+            dataset = dataset.select_columns([name for name in columns if name in dataset.column_names])
+        yield from enumerate(dataset, start=1)
     except (OSError, ValueError, KeyError, datasets.exceptions.DatasetsError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(
             f"{source}: the data set or its split {split!r} cannot be loaded ({reason}); "
             f"give a Hugging Face data set name or a file that ends in {', '.join(FILE_SUFFIXES)}."
         ) from error
-    yield from enumerate(dataset, start=1)
 
 
 def _text(raw: RawRow, field: str, place: str) -> str:

@@ -10,7 +10,7 @@ from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
 
 from exgrpo_core.types import Experience
 from jobs.control import Control, TrainingError
-from jobs.engines.embedded.model import load_tokenizer
+from jobs.engines.embedded.model import load_tokenizer, refuse_foreign_code
 from jobs.engines.errors import EngineError
 from jobs.loggers import FanOutRecorder
 from jobs.recorder import RunRecorder
@@ -93,6 +93,7 @@ def _open(spec: TrainSpec, data: RunData, config: "DictConfig") -> Iterator[RunP
     from jobs.engines.verl_ray.engine import VerlEngine
     from jobs.engines.verl_ray.session import open_trainer
 
+    refuse_foreign_code(data.model_source)
     with open_reward(spec) as reward, open_trainer(config) as trainer:
         # verl's own loader gives a plain tokenizer the rules of the model's family, which drop characters.
         tokenizer = load_tokenizer(data.model_source)
@@ -112,7 +113,7 @@ def find_end_tokens(source: str, tokenizer: PreTrainedTokenizerBase) -> list[int
     Raises:
         EngineError: Nothing ends a response.
     """
-    config = AutoConfig.from_pretrained(source)
+    config = AutoConfig.from_pretrained(source, trust_remote_code=False)
     try:
         generation = GenerationConfig.from_pretrained(source).eos_token_id
     except OSError:

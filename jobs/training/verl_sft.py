@@ -20,8 +20,9 @@ import pyarrow.parquet as pq
 
 from exgrpo_core.step_report import StepReport
 from jobs.control import Control, TrainingError
-from jobs.engines.embedded.model import load_tokenizer
+from jobs.engines.embedded.model import load_tokenizer, refuse_foreign_code
 from jobs.engines.embedded.packing import TokenSequence
+from jobs.engines.errors import EngineError
 from jobs.engines.verl_ray.overrides import VERL_FOLDER
 from jobs.engines.verl_ray.sft_overrides import CHECKPOINTS_FOLDER, DEMONSTRATIONS_FILE, ENTRY_MODULE, sft_words
 from jobs.launchers.bound import STARTER_VARIABLE
@@ -67,10 +68,11 @@ def run_sft(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: 
     try:
         newest = open_newest(run.checkpoints_path, lambda checkpoint: checkpoint)
         data = open_data(spec)
+        refuse_foreign_code(data.model_source)
         tokenizer = load_tokenizer(data.model_source)
         questions, held_out = data.encode(tokenizer)
         write_demonstrations(read_demonstrations(spec, questions, tokenizer), folder / DEMONSTRATIONS_FILE)
-    except (DataError, DamagedCheckpointError) as error:
+    except (DataError, DamagedCheckpointError, EngineError) as error:
         raise TrainingError(str(error)) from error
     recorder.questions(questions, "training")
     recorder.questions(held_out, "held_out")

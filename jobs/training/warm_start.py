@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from transformers import PreTrainedTokenizerFast
+from transformers.utils import logging as transformers_logging
 
 from jobs.engines.embedded.generation import generate
 from jobs.engines.embedded.model import PolicyModel
@@ -148,6 +149,7 @@ def _imitate(
 
 
 def _save(policy: PolicyModel, folder: Path) -> None:
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call] # untyped in transformers
     policy.model.save_pretrained(folder)
     policy.tokenizer.save_pretrained(folder)
 

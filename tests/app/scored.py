@@ -42,7 +42,7 @@ def record_all(runs_root: Path) -> None:
     recorded.record(runs_root, recorded.FINISHED)
     database = open_database(None, runs_root)
     in_distribution = ("aime24", "aime25", "amc", "math500", "minerva", "olympiad_bench")
-    record_scores(database, runs_root, *(whole(name, 0.2, step=10) for name in in_distribution), run_id="eval-early")
+    record_scores(database, runs_root, *(whole(name, 0.2, step=7310) for name in in_distribution), run_id="eval-early")
     record_scores(database, runs_root, *(whole(name, 0.6) for name in in_distribution), run_id="eval-late")
     short = {"comparability": SAMPLING | {"data_hash": "x", "template": "none", "samples_per_question": 32}}
     sliced = whole("aime24", 1.0, run=None, **short)

@@ -57,14 +57,14 @@ def test_text_of_a_model_is_obeyed_nowhere(open_page):
 
 @pytest.mark.usefixtures("scored_runs")
 def test_scheme_tables_and_search_come_from_the_address(open_page):
-    page = open_page("benchmarks", scheme="corrected", tables="ablations", q="step 10")
+    page = open_page("benchmarks", scheme="corrected", tables="ablations", models="step 7310")
     assert not page.exception
     shown = table_html(page)
     assert "w/o Shaping" in shown
     assert "PRIME-Zero" not in shown
     assert "step 30" not in shown
     assert "0.0" in shown
-    assert "No own model matches" in texts(open_page("benchmarks", q="nothing like it"))
+    assert "No own model matches" in texts(open_page("benchmarks", models="nothing like it"))
 
 
 @pytest.mark.usefixtures("scored_runs")

@@ -49,3 +49,54 @@ def test_evaluations_that_broke_are_found_below_newer_runs_of_that_name(runs_roo
     database.close()
     recorded.record(runs_root, replace(recorded.FAILED, name="evaluation"))
     assert [row.run_id for row in benchmarks.broken_evaluations()] == ["eval-named"]
+
+
+@pytest.fixture
+def crowded(played_runs, monkeypatch):
+    """Played runs of which choices offer the newest alone."""
+    monkeypatch.setattr(run_queries, "RUNS_PAGE_SIZE", 1)
+    return played_runs
+
+
+def type_in(choice, words):
+    """Send what the browser sends of typed words; AppTest knows offered values alone."""
+    choice.options.append(words)
+    choice.set_value(words).run()
+
+
+@pytest.mark.usefixtures("crowded")
+@pytest.mark.parametrize("typed", [played.FAILED.run_id, "broken", "BROKEN replay"])
+@pytest.mark.parametrize(
+    ("page", "key", "parameter"),
+    [
+        ("trajectories", "run-choice", "run"),
+        ("new_run", "diff-choice", "against"),
+        ("replay_buffer", f"against-{played.FINISHED.run_id}", "against"),
+    ],
+)
+def test_any_run_is_found_by_typing(open_page, page, key, parameter, typed):
+    opened = open_page(page, run=played.FINISHED.run_id)
+    [choice] = [own for own in opened.selectbox if own.key == key]
+    assert not any(played.FAILED.name in option for option in choice.options)
+    type_in(choice, typed)
+    assert not opened.exception
+    assert opened.query_params[parameter] == played.FAILED.run_id
+    assert opened.selectbox(key=key).value == played.FAILED.run_id
+
+
+@pytest.mark.usefixtures("crowded")
+def test_older_runs_are_compared_by_typing(open_page):
+    opened = open_page("compare", runs=played.FINISHED.run_id)
+    choice = opened.multiselect(key="runs-choice")
+    choice.options.append("broken")
+    choice.set_value([played.FINISHED.run_id, "broken"]).run()
+    assert not opened.exception
+    assert opened.query_params["runs"] == f"{played.FINISHED.run_id},{played.FAILED.run_id}"
+
+
+@pytest.mark.usefixtures("crowded")
+def test_a_run_that_is_not_there_leaves_the_choice_as_it_was(open_page):
+    opened = open_page("trajectories", run=played.FINISHED.run_id)
+    type_in(opened.selectbox(key="run-choice"), "*nowhere*")
+    assert opened.query_params["run"] == played.FINISHED.run_id
+    assert r"\*nowhere\*" in opened.toast[0].value

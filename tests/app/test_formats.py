@@ -60,3 +60,12 @@ def test_time_without_a_zone_is_utc():
 def test_control_characters_are_shown_not_obeyed():
     assert formats.inert("a\x1b[31mb\u202ec\td\n") == "a␛[31mb\\u202ec\td\n"
     assert formats.inert("<b>*x*</b> $1$") == "<b>*x*</b> $1$"
+
+
+def test_literal_text_keeps_addresses_from_becoming_links():
+    assert formats.literal("http://a.example www.a.example a@b.example").count("\N{WORD JOINER}") == 3
+    assert "\N{WORD JOINER}" not in formats.literal("20:15, 3/4, http, www")
+
+
+def test_a_badges_label_leaves_square_brackets_to_the_badge():
+    assert formats.badge_label("[a](b) **c** \\[") == "[a](b) \\*\\*c\\*\\* \\\\["

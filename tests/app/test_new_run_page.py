@@ -2,6 +2,9 @@ import json
 
 import pytest
 
+from app import commands
+from app.roles import Person, Role
+
 PRESET_FORM = "preset-chains-exgrpo"
 
 
@@ -126,6 +129,16 @@ def test_draft_is_kept_opened_again_and_deleted(runs_root, open_page):
     assert page.button(key="launch").disabled
     page.button(key="delete-draft-half done").click().run()
     assert not (runs_root / "workbench" / "drafts" / "half done.yaml").is_file()
+
+
+def test_a_viewer_who_deletes_a_draft_is_told_why_it_stays(runs_root, open_page, monkeypatch):
+    commands.save_draft("kept", {"name": "kept"})
+    page = open_page("new_run")
+    monkeypatch.setattr(commands, "current_person", lambda: Person("viewer@example.org", Role.VIEWER))
+    page.button(key="delete-draft-kept").click().run()
+    assert not page.exception
+    assert (runs_root / "workbench" / "drafts" / "kept.yaml").is_file()
+    assert any("takes the role operator" in text for text in texts(page))
 
 
 def test_draft_that_is_not_there_is_one_sentence(open_page):

@@ -10,6 +10,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from app import last_answers, queries
+from app.queries import runs as run_queries
 from db import annotations
 from db.session import open_database
 from jobs.journal import Journal, JournalKind
@@ -193,3 +194,16 @@ def test_list_offers_its_rows_in_every_format(runs_root, open_page):
     page.run()
     assert not page.exception
     assert [button.label for button in page.download_button] == ["CSV", "Markdown", "LaTeX"]
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_order_of_the_address_holds_for_all_runs_and_their_column_says_so(open_page, monkeypatch):
+    monkeypatch.setattr(run_queries, "RUNS_PAGE_SIZE", 3)
+    page = open_page("runs", sort="name")
+    assert column(page, "Run") == sorted(column(page, "Run"), key=str.lower)
+    page.button(key="older").click().run()
+    names = column(page, "Run")
+    assert len(names) > 3
+    assert names == sorted(names, key=str.lower)
+    assert column(open_page("runs", sort="-name"), "Run") == sorted(names, key=str.lower, reverse=True)[:3]
+    assert column(open_page("runs", sort="nonsense"), "Run") == column(open_page("runs"), "Run")

@@ -2,7 +2,11 @@ import dataclasses
 
 import numpy as np
 import pytest
+import streamlit as st
 
+from app import queries
+from app.queries import buffer as buffer_queries
+from db.queries import selections
 from tests.app import played
 
 
@@ -79,3 +83,21 @@ def test_planted_error_raises_a_red_banner(open_page, runs_root, change, said):
     assert has_text(page, "selections of this step are wrong")
     assert has_text(page, said)
     assert has_text(page, "contradict their scores") is (change is choose_the_worst)
+
+
+def test_a_run_that_was_checked_is_only_checked_for_its_newest_steps(played_runs, monkeypatch):
+    asked = []
+    whole = selections.wrong_choices
+
+    def watched(database, run_id, step_from=0):
+        asked.append(step_from)
+        return whole(database, run_id, step_from)
+
+    monkeypatch.setattr(buffer_queries, "RECHECKED_STEPS", 4)
+    monkeypatch.setattr(selections, "wrong_choices", watched)
+    bad = played.play(played_runs, dataclasses.replace(played.FINISHED, run_id="play-bad"), choose_the_worst)
+    first = queries.wrong_choices(bad.run_id)
+    st.cache_data.clear()
+    assert queries.wrong_choices(bad.run_id) == first != []
+    assert asked == [0, played.FINISHED.num_done - 4]
+    assert queries.wrong_choices("nowhere") == []

@@ -28,7 +28,7 @@ def test_empty_workbench_has_a_supervisor_a_database_and_no_queue(open_page):
     assert metric(page, "Database").value == "SQLite"
     assert metric(page, "Schema").delta == "up to date"
     assert any(text.startswith("No job waits") for text in texts(page))
-    assert any(text.startswith("No users yet") for text in texts(page))
+    assert any(text.startswith("Nobody signs in here") for text in texts(page))
 
 
 @pytest.mark.usefixtures("recorded_runs")

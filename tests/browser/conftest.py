@@ -33,9 +33,12 @@ def missing_browser() -> str | None:
     return None if find_browser() else f"none of {', '.join(BROWSER_NAMES)} is on PATH: apt-get install chromium"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
-    """The browser on PATH; where none is the tests are skipped, but in CI they fail."""
+    """The browser on PATH; where none is the tests are skipped, but in CI they fail.
+
+    It ends with each file: while it lives, no other test of this process can run an event loop.
+    """
     reason = missing_browser()
     if reason and os.environ.get("CI"):
         pytest.fail(f"browser tests cannot run: {reason}")

@@ -1,9 +1,10 @@
 import csv
 import io
 import re
-from pathlib import Path
 
 import pytest
+
+from tests.browser.downloads import download
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -18,12 +19,6 @@ def tick(page, *rows):
     for row in rows:
         table.click(position={"x": 16, "y": HEADER + ROW * row + ROW // 2})
         page.wait_for_timeout(800)
-
-
-def download(page, label):
-    with page.expect_download() as started:
-        page.get_by_role("button", name=label, exact=True).click()
-    return Path(started.value.path()).read_text(encoding="utf-8"), started.value.suggested_filename
 
 
 def test_two_ticked_runs_are_compared_a_pasted_link_shows_the_same_and_back_leads_to_the_list(open_page):

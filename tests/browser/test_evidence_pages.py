@@ -5,6 +5,8 @@ import pytest
 from jobs.run_directory import list_run_directories
 from jobs.studies.matrix import key_from_tags
 from tests.app import recorded, scored, serving
+from tests.browser.clicks import click_until
+from tests.browser.downloads import download
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -31,9 +33,7 @@ def test_scores_lead_to_the_run_and_come_as_latex(open_page):
     page = watched.page
     page.get_by_text("12 of 30 questions").wait_for()
     page.get_by_role("button", name="Export").first.click()
-    with page.expect_download() as download:
-        page.get_by_role("button", name="LaTeX").click()
-    text = download.value.path().read_text(encoding="utf-8")
+    text, _ = download(page, "LaTeX")
     assert "\\multicolumn{7}{c}{In-Distribution}" in text
     assert "\\textbf{" in text
     page.keyboard.press("Escape")
@@ -49,9 +49,7 @@ def test_pasted_link_shows_both_answers_and_back_closes_them(open_page):
     watched = open_page("/benchmarks?first=eval-early&second=eval-late&on=math500", color_scheme="dark")
     page = watched.page
     page.get_by_text("200 won, 0 lost").wait_for()
-    page.wait_for_timeout(1500)
-    page.get_by_test_id("stDataFrame").nth(1).click(position={"x": 60, "y": 50})
-    page.wait_for_url(re.compile(r"item=q100"))
+    click_until(page, 60, 50, "item=q100", table=1)
     page.get_by_text("so \\boxed{1}").wait_for()
     page.reload()
     page.get_by_text("so \\boxed{1}").wait_for()

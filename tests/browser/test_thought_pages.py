@@ -4,6 +4,7 @@ import pytest
 
 from jobs.supervisor.reading import take_in_everything
 from tests.app import judged, serving
+from tests.browser.downloads import download
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -45,9 +46,7 @@ def test_a_case_is_marked_and_found_again_in_its_set(open_page, judged_root):
     assert take_in_everything(judged_root, None)
     again = open_page(f"/snowball?run={judged.JUDGED}&view=Saved+cases&set=from+the+browser")
     again.page.get_by_text("1 case of 1 run").wait_for()
-    with again.page.expect_download() as download:
-        again.page.get_by_role("button", name="Markdown").click()
-    assert download.value.path().read_text(encoding="utf-8").startswith("# Snowball cases: from the browser")
+    assert download(again.page, "Markdown")[0].startswith("# Snowball cases: from the browser")
     assert watched.troubles + again.troubles == []
 
 

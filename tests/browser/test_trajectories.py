@@ -2,6 +2,8 @@ import re
 
 import pytest
 
+from tests.browser.clicks import click_until
+
 STORY = re.compile(r"^Born in step")
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -10,11 +12,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 def test_click_opens_a_trajectory_a_pasted_link_shows_the_same_and_back_leads_to_the_list(open_page):
     watched = open_page("/trajectories?run=play-finished&replayed=replayed")
     page = watched.page
-    table = page.get_by_test_id("stDataFrame").first
-    table.wait_for()
-    page.wait_for_timeout(1500)
-    table.click(position={"x": 90, "y": 50})
-    page.wait_for_url(re.compile(r"trajectory=\d+"))
+    click_until(page, 90, 50, r"trajectory=\d+")
     page.get_by_role("tab", name="Lineage").click()
     page.get_by_text(STORY).wait_for()
     pasted = page.url
@@ -24,7 +22,8 @@ def test_click_opens_a_trajectory_a_pasted_link_shows_the_same_and_back_leads_to
     assert page.get_by_text(STORY).inner_text() == again.page.get_by_text(STORY).inner_text()
     page.go_back()
     page.get_by_text(STORY).wait_for(state="detached")
-    assert "trajectory=" not in page.url
+    page.go_back()
+    page.wait_for_url(lambda address: "trajectory=" not in address)
     assert page.get_by_test_id("stDataFrame").first.is_visible()
     assert watched.troubles == []
     assert again.troubles == []

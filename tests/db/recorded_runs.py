@@ -13,6 +13,7 @@ from jobs.specs import RecordingSpec, TrainSpec
 from jobs.spool_reader import SpoolReader
 from jobs.spool_recorder import SpoolRecorder
 from jobs.status import RunStatus
+from tests.db.table_contents import contents
 from tests.step_reports import make_questions, make_report
 
 Change = Callable[[StepReport], None]
@@ -52,6 +53,18 @@ def record_attempt(
 
 def register(database: Database, run: RunDirectory) -> None:
     ingest.register_run(database, run.read_run_info(), run.spec().model_dump(mode="json"))
+
+
+def contents_after(
+    database: Database, run: RunDirectory, batches: Iterable[list[dict[str, Any]]]
+) -> dict[str, list[tuple[Any, ...]]]:
+    """Take batches of a run's events into a new database, close it, and return everything that was in it then."""
+    register(database, run)
+    for batch in batches:
+        ingest.ingest_events(database, run.run_id, batch)
+    found = contents(database)
+    database.close()
+    return found
 
 
 def take_in(database: Database, run: RunDirectory) -> int:

@@ -15,6 +15,7 @@ from db.queries.trajectories import TrajectoryFilter, get_trajectory, list_traje
 from jobs.run_directory import RunDirectory
 from jobs.spool_reader import SpoolReader
 from jobs.status import RunStatus
+from tests.db import recorded_runs
 from tests.db.recorded_runs import new_run, record_attempt, register, take_in
 from tests.db.table_contents import contents
 
@@ -48,16 +49,7 @@ def contents_after(new_database, tmp_path_factory):
     """Takes batches of events into a new database and returns everything that is in it then."""
     folder = tmp_path_factory.mktemp("databases")
 
-    def work(kind, run, batches):
-        database = new_database(kind, folder)
-        register(database, run)
-        for batch in batches:
-            ingest.ingest_events(database, run.run_id, batch)
-        found = contents(database)
-        database.close()
-        return found
-
-    return work
+    return lambda kind, run, batches: recorded_runs.contents_after(new_database(kind, folder), run, batches)
 
 
 def test_taking_in_twice_changes_nothing(database, resumed):

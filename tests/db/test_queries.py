@@ -116,6 +116,21 @@ def test_tags_and_notes_come_and_go_and_may_be_said_twice(recorded_run):
     assert runs.list_notes(database, recorded) == [(at, "look at step 3")]
 
 
+def test_what_users_say_is_kept_whatever_characters_it_holds(database, tmp_path):
+    run = new_run(tmp_path)
+    record_attempt(run, [1])
+    take_in(database, run)
+    recorded = run.run_id
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    annotations.add_note(database, recorded, at, "half \ud800 pair, nul \x00")
+    annotations.add_tag(database, recorded, "odd \udfff")
+    shown = "\N{REPLACEMENT CHARACTER}"
+    assert runs.list_notes(database, recorded) == [(at, f"half {shown} pair, nul {shown}")]
+    assert runs.get_run(database, recorded).tags == (f"odd {shown}",)
+    annotations.remove_tag(database, recorded, "odd \udfff")
+    assert runs.get_run(database, recorded).tags == ()
+
+
 def test_checkpoints_are_those_that_the_run_still_keeps(database, tmp_path):
     run = new_run(tmp_path, TrainSpec(num_steps=50, num_checkpoints_kept=2))
     record_attempt(run, range(1, 17))

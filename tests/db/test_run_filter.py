@@ -1,12 +1,15 @@
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import select, update
 
 from db import annotations, ingest, models
 from db.queries import runs
+from db.queries.database_facts import has_runs
 from db.queries.run_filter import RunFilter
 from db.queries.run_methods import method_expression, method_name
+from db.queries.run_names import list_run_names
+from db.queries.run_order import RunOrder, RunSortKey
 from jobs.specs import load_preset
 
 BORN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -20,6 +23,14 @@ def register(database, run_id, name="a run", spec=None):
 
 def ids(database, *arguments, **options):
     return [row.run_id for row in runs.list_runs(database, *arguments, **options)]
+
+
+def by_pages(database, order, size=2):
+    """Return the ids of all runs, read page by page."""
+    seen = []
+    while page := runs.list_runs(database, order=order, after=seen[-1] if seen else None, limit=size):
+        seen += [row.run_id for row in page]
+    return seen
 
 
 @pytest.fixture
@@ -56,6 +67,11 @@ def test_every_word_must_stand_somewhere_in_the_run(filled, words, expected):
     assert ids(filled, RunFilter(words=words)) == expected
 
 
+def test_runs_that_ended_before_a_moment_are_left_out(filled):
+    assert ids(filled, RunFilter(ended_after=datetime.now(UTC) - timedelta(hours=1))) == ["d", "c", "a"]
+    assert ids(filled, RunFilter(ended_after=datetime.now(UTC) + timedelta(hours=1))) == ["d", "c"]
+
+
 def test_states_and_archived_runs_are_chosen(filled):
     assert ids(filled, RunFilter(statuses=("failed", "lost"))) == ["a"]
     assert ids(filled, RunFilter(is_archived=True)) == ["b"]
@@ -75,11 +91,7 @@ def test_counts_follow_the_filter(filled):
 
 
 def test_pages_go_through_all_runs_once_even_of_one_moment(filled):
-    seen, before = [], None
-    while page := runs.list_runs(filled, before=before, limit=2):
-        seen += [row.run_id for row in page]
-        before = (page[-1].created_at, page[-1].run_id)
-    assert seen == ["d", "c", "a"]
+    assert by_pages(filled, RunOrder()) == ["d", "c", "a"]
 
 
 def test_older_runs_come_on_later_pages(filled):
@@ -87,8 +99,52 @@ def test_older_runs_come_on_later_pages(filled):
     change = update(models.runs).where(is_c).values(created_at=datetime(2025, 1, 1, tzinfo=UTC))
     filled.write(lambda connection: connection.execute(change))
     assert ids(filled, limit=2) == ["d", "a"]
-    assert ids(filled, before=(BORN, "a"), limit=2) == ["c"]
+    assert ids(filled, after="a", limit=2) == ["c"]
     assert len(runs.list_runs(filled, limit=None)) == 3
+
+
+@pytest.mark.parametrize("size", [1, 2, 10])
+@pytest.mark.parametrize(
+    ("key", "rising"),
+    [
+        ("created", "acd"),
+        ("started", "acd"),
+        ("name", "cda"),
+        ("state", "cad"),
+        ("method", "cda"),
+        ("progress", "cad"),
+        ("pass_at_1", "cad"),
+        ("avg_at_n", "dca"),
+    ],
+)
+def test_runs_are_sorted_by_pages_either_way_and_unknown_values_come_last(filled, key, rising, size):
+    values = {
+        "a": {"started_at": BORN, "step": 25, "summary": {"last_pass_at_1": 0.75}},
+        "c": {"started_at": BORN + timedelta(hours=1), "step": 5, "summary": {"last_pass_at_1": 0.1}},
+        "d": {"status": "succeeded"},
+    }
+    for hours, (run_id, columns) in enumerate(values.items()):
+        change = update(models.runs).where(models.runs.c.run_id == run_id)
+        change = change.values(created_at=BORN + timedelta(hours=hours), **columns)
+        filled.write(lambda connection, change=change: connection.execute(change))
+    unknown = {"started": "d", "progress": "d", "pass_at_1": "d", "avg_at_n": "dca"}.get(key, "")
+    known = rising.removesuffix(unknown) if unknown != rising else ""
+    assert by_pages(filled, RunOrder(RunSortKey(key), is_descending=False), size) == [*rising]
+    assert by_pages(filled, RunOrder(RunSortKey(key)), size) == [*known[::-1], *unknown]
+
+
+def test_names_are_those_of_the_newest_runs_that_fit(filled):
+    assert list_run_names(filled, RunFilter(kinds=("train",))) == [("c", "100 percent", 0), ("a", "plain", 0)]
+    assert list_run_names(filled, RunFilter(words="grpo"), limit=1) == [("c", "100 percent", 0)]
+    began = update(models.runs).where(models.runs.c.run_id == "a").values(step=7)
+    filled.write(lambda connection: connection.execute(began))
+    assert list_run_names(filled, RunFilter(), has_steps=True) == [("a", "plain", 7)]
+
+
+def test_a_database_knows_whether_it_holds_runs(database):
+    assert not has_runs(database)
+    register(database, "a")
+    assert has_runs(database)
 
 
 def test_search_reaches_runs_far_beyond_the_first_page(database):

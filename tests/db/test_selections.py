@@ -44,6 +44,8 @@ def test_choice_that_is_not_the_lowest_score_is_found(database, tmp_path, scores
     found = selections.wrong_choices(database, run_id)
     assert bool(found) is is_wrong
     if is_wrong:
+        assert selections.wrong_choices(database, run_id, 3) == [row for row in found if row.step >= 3]
+        assert selections.wrong_choices(database, run_id, found[-1].step + 1) == []
         assert (found[0].step, found[0].num_chosen) == (2, 1)
         assert (found[0].chosen_score, found[0].lowest_score) == pytest.approx((0.5, 0.4))
 

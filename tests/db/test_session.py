@@ -1,3 +1,5 @@
+import contextlib
+import resource
 import sqlite3
 import threading
 import time
@@ -8,7 +10,7 @@ from sqlalchemy import insert, select
 from sqlalchemy.exc import IntegrityError
 
 from db import models
-from db.session import Database, DatabaseError, open_database
+from db.session import AWAY_ERRORS, Database, DatabaseError, open_database
 
 
 def position(source: str, value: str = "0") -> dict[str, str]:
@@ -84,7 +86,7 @@ def test_readers_see_a_state_while_a_writer_is_at_work(tmp_path):
 
 
 def test_a_writer_that_never_lets_go_ends_in_one_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr("db.session.BUSY_SECONDS", 0.01)
+    monkeypatch.setattr("db.sqlite_files.BUSY_SECONDS", 0.01)
     database = open_database(None, tmp_path)
     other = sqlite3.connect(tmp_path / "workbench" / "workbench.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -129,3 +131,60 @@ def test_a_file_that_is_no_database_is_one_sentence(tmp_path):
     path.write_text("this is no database, whatever its name says" * 40, encoding="utf-8")
     with pytest.raises(DatabaseError, match="cannot be opened"):
         open_database(f"sqlite:///{path}", tmp_path)
+
+
+def test_the_write_ahead_log_is_emptied_although_some_reader_is_always_there(tmp_path, monkeypatch):
+    monkeypatch.setattr("db.sqlite_files.MAX_LOG_BYTES", 2 * 2**20)
+    database = open_database(None, tmp_path)
+    is_over = threading.Event()
+
+    def read_on():
+        while not is_over.is_set():
+            with database.read() as connection:
+                connection.execute(select(models.ingest_positions.c.source)).all()
+                time.sleep(0.03)
+
+    readers = [threading.Thread(target=read_on) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    sizes = []
+    for number in range(60):
+        row = position(str(number), "x" * 2**18)
+        database.write(lambda connection, row=row: connection.execute(insert(models.ingest_positions), [row]))
+        sizes.append((tmp_path / "workbench" / "workbench.db-wal").stat().st_size)
+    is_over.set()
+    for reader in readers:
+        reader.join()
+    database.close()
+    assert max(sizes) < 4 * 2**20
+    assert min(sizes[10:]) == 0
+
+
+def test_what_was_written_stands_where_there_is_no_room_to_empty_the_log(tmp_path, monkeypatch):
+    database = open_database(None, tmp_path)
+    monkeypatch.setattr("db.sqlite_files.MAX_LOG_BYTES", 0)
+    large = [position(str(number), "x" * 2**18) for number in range(12)]
+    database.write(lambda connection: connection.execute(insert(models.ingest_positions), large[:8]))
+    size = (tmp_path / "workbench" / "workbench.db").stat().st_size
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 2**18, limits[1]))
+    try:
+        database.write(lambda connection: connection.execute(insert(models.ingest_positions), large[8:]))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (tmp_path / "workbench" / "workbench.db-wal").stat().st_size > 2**20
+    assert count_positions(database) == len(large)
+    database.close()
+
+
+def test_a_transaction_that_cannot_begin_is_an_error_that_readers_of_a_database_know(tmp_path):
+    database = open_database(None, tmp_path)
+    path = tmp_path / "workbench" / "workbench.db"
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE other (number INTEGER)")
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with path.open("r+b") as file:
+            file.write(b"x" * 4096)
+    with pytest.raises(AWAY_ERRORS, match="not a database"):
+        database.write(lambda connection: connection.execute(insert(models.ingest_positions), [position("one")]))
+    database.close()

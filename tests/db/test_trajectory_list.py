@@ -111,6 +111,15 @@ def test_pages_over_all_runs_go_through_everything_once_newest_first(two_runs, w
     assert ids(found) == expected_ids(lambda item: True, runs)  # noqa: ARG005 - every trajectory passes
 
 
+def test_a_page_is_filled_from_far_below_the_newest_ones_with_the_words(two_runs, monkeypatch):
+    database, _ = two_runs
+    monkeypatch.setattr(trajectory_list, "FEW_NEWEST", 1)
+    monkeypatch.setattr(trajectory_list, "NUM_NEWEST", 2)
+    where = TrajectoryFacets(run_id="first", words="trajectory", step_to=3)
+    found = trajectory_list.list_snippets(database, where, limit=3)
+    assert ids(found) == expected_ids(lambda item: item.born_step <= 3)[:3]
+
+
 def test_counts_stop_at_the_bound(two_runs, monkeypatch):
     database, _ = two_runs
     monkeypatch.setattr(trajectory_list, "MAX_COUNT", 10)

@@ -2,6 +2,7 @@ import io
 import os
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -183,4 +184,20 @@ def test_cut_archive_leaves_nothing(run, tmp_path):
 def test_folder_with_a_symbolic_link_is_refused(run, tmp_path):
     (run.path / "link").symlink_to("/etc/passwd")
     with pytest.raises(ArchiveError, match="link is not a plain file"):
+        import_run(run.path, tmp_path / "elsewhere")
+
+
+def test_folder_that_cannot_be_read_is_named(run, tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("shutil.copyfile", refuse)
+    with pytest.raises(ArchiveError, match=f"^{run.path}: cannot be copied .*Permission denied"):
+        import_run(run.path, tmp_path / "elsewhere")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_folder_that_is_larger_than_the_room_is_not_even_begun(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=3))
+    with pytest.raises(ArchiveError, match="and 3 are free; nothing imported"):
         import_run(run.path, tmp_path / "elsewhere")

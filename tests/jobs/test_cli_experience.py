@@ -78,3 +78,25 @@ def test_journal_lists_what_users_asked_for_newest_first(runs_root):
     exgrpo(runs_root, "tag", "play-finished", "second")
     assert [entry["data"]["tag"] for entry in answer(runs_root, "journal", "--limit", "2")] == ["second", "first"]
     assert "tagged" in exgrpo(runs_root, "journal")
+
+
+def test_a_search_without_a_hit_is_said_beside_the_result(runs_root):
+    words = ["trajectories", "play-finished", "nowherefound", "--runs-root", str(runs_root)]
+    result = CliRunner().invoke(app, words)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "No trajectory of play-finished fits.\n"
+    assert json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout) == []
+
+
+def test_an_unknown_metric_names_the_nearest(runs_root):
+    sentence = exgrpo(runs_root, "curves", "play-finished", "-m", "replay/num_replay", code=2)
+    assert sentence == (
+        "--metric: play-finished has recorded no 'replay/num_replay'; the nearest is replay/num_replayed.\n"
+    )
+
+
+def test_a_life_is_told_in_the_words_of_the_page(runs_root):
+    [row, *_] = answer(runs_root, "trajectories", "play-finished", "--replayed", "--limit", "1")
+    told = exgrpo(runs_root, "trajectory", "play-finished", str(row["trajectory_id"]))
+    assert "  stored in the buffer, bucket " in told
+    assert "  replayed" in told

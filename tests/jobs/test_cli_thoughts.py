@@ -86,3 +86,35 @@ def test_code_of_a_run_is_counted_by_rule(runs_root):
 )
 def test_a_wrong_order_is_refused_in_one_sentence(runs_root, words, sentence):
     assert sentence in exgrpo(runs_root, *words, code=2)
+
+
+def said(runs_root, *words):
+    result = CliRunner().invoke(app, [*words, "--runs-root", str(runs_root)])
+    assert (result.exit_code, result.stdout) == (0, "")
+    return result.stderr
+
+
+def test_an_empty_answer_is_said_beside_the_result(tmp_path):
+    record_chains(tmp_path, [["wrong", "wrong"]])
+    empty = {
+        ("judges",): "No judge has worked here yet",
+        ("judges", "trained"): "No judge has worked on it yet",
+        ("cases", "sets"): "No case is kept yet",
+        ("cases", "find", "trained"): "No case in trained",
+        ("verdicts", "trained"): "No answer-correct trajectory of trained fits (all)",
+    }
+    for words, sentence in empty.items():
+        assert sentence in said(tmp_path, *words)
+        assert answer(tmp_path, *words) == []
+
+
+@pytest.mark.parametrize("command", [("cases", "find"), ("verdicts",), ("analyse", "run")])
+def test_verdicts_of_a_run_that_is_no_judge_are_refused(runs_root, command):
+    sentence = exgrpo(runs_root, *command, "trained", "--judge", "trained", code=2)
+    assert sentence == ("--judge: expected a judge's job, trained is of kind train; `exgrpo judges` lists them.\n")
+
+
+def test_verdicts_without_a_judge_name_the_oracle_once(runs_root):
+    lines = exgrpo(runs_root, "verdicts", "trained").splitlines()
+    assert len(lines) == 6
+    assert all("judge" not in line and line.count("valid") == 1 for line in lines)

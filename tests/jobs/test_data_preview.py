@@ -1,5 +1,8 @@
 import json
 
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
@@ -7,7 +10,7 @@ from jobs.data_preview import preview_data
 from jobs.disk_estimate import estimate_disk_bytes
 from jobs.resource_estimate import estimate_resources
 from jobs.specs import load_preset
-from jobs.training.data_rows import DataError
+from jobs.training.data_rows import DataError, iterate_raw_rows
 
 CONFIG = {
     "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100,
@@ -70,10 +73,27 @@ def test_bad_data_is_one_sentence_that_names_the_file(tmp_path, rows):
         preview_data(spec_of(tmp_path, rows))
 
 
-def test_source_that_would_be_downloaded_is_not():
+@pytest.mark.parametrize("ending", ["parquet", "jsonl"])
+def test_a_data_set_is_streamed_as_one_of_the_hub_is(tmp_path, ending):
+    rows = [row(f"question {number}") | {"unused": number} for number in range(5)]
+    (tmp_path / "set").mkdir()
+    place = tmp_path / "set" / f"train.{ending}"
+    if ending == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), place)
+    else:
+        place.write_text("".join(f"{json.dumps(own)}\n" for own in rows))
+    spec = load_preset("chains-exgrpo")
+    data = spec.data.model_copy(update={"source": str(tmp_path / "set"), "template": "compact", "num_questions": 4})
+    found = preview_data(spec.model_copy(update={"data": data}))
+    assert len(found.lengths) == 4
+    assert "question 0" in found.shown[0].prompt
+    assert found.shown[2].answer == "4"
+
+
+def test_a_data_set_that_cannot_be_reached_is_one_sentence():
     spec = load_preset("paper-exgrpo")
     remote = spec.model_copy(update={"data": spec.data.model_copy(update={"source": "some/dataset"})})
-    with pytest.raises(DataError, match="read when the run starts"):
+    with pytest.raises(DataError, match="some/dataset: the data set or its split 'train' cannot be loaded"):
         preview_data(remote)
 
 
@@ -91,3 +111,21 @@ def test_memory_and_checkpoints_follow_from_the_models_size(tmp_path):
 def test_size_that_is_not_known_is_not_guessed():
     found = estimate_resources(load_preset("chains-exgrpo"))
     assert (found.memory, found.checkpoints) == (None, None)
+
+
+def stream_of(folder, lines):
+    folder.mkdir()
+    (folder / "train.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    return iterate_raw_rows(str(folder), "train", streams=True)
+
+
+def test_a_stream_that_does_not_know_its_columns_may_lack_some(monkeypatch):
+    stream = datasets.IterableDataset.from_generator(lambda: iter([row("2 + 2")] * 2))
+    assert stream.column_names is None
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: stream)
+    assert [number for number, _ in iterate_raw_rows("org/set", "train", streams=True)] == [1, 2]
+
+
+def test_a_stream_that_breaks_off_is_bad_data(tmp_path):
+    with pytest.raises(DataError, match="cannot be loaded"):
+        list(stream_of(tmp_path / "set", ["{no row"]))

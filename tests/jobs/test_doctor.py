@@ -3,7 +3,8 @@ import json
 import pytest
 
 from jobs import doctor
-from jobs.doctor import CheckResult, check_verl
+from jobs.alerts.destinations import FILE_VARIABLE, URLS_VARIABLE
+from jobs.doctor import CheckResult, check_alerts, check_temporary_folder, check_verl
 from jobs.engine_environments import VERL_PYTHON_VARIABLE, Pins
 
 GOOD = {"torch": "2.13.0+cpu", "verl": "0.9.1", "ray": "2.60.0", "vllm": None, "transformers": "5.10.4"}
@@ -58,3 +59,25 @@ def test_without_constraints_verl_itself_has_to_be_there(environment, monkeypatc
     found = check_verl()
     assert found.result is CheckResult.WARNING
     assert "verl is missing" in found.advice
+
+
+def test_a_temporary_folder_that_cannot_be_written_is_a_failure(tmp_path, monkeypatch):
+    assert check_temporary_folder().result is CheckResult.OK
+    monkeypatch.setattr(doctor.tempfile, "tempdir", str(tmp_path / "gone"))
+    found = check_temporary_folder()
+    assert (found.result, found.detail) == (CheckResult.FAILURE, "No such file or directory")
+    assert "TMPDIR" in found.advice
+
+
+def test_destinations_of_alerts_are_named_without_their_secrets(tmp_path, monkeypatch):
+    monkeypatch.delenv(FILE_VARIABLE, raising=False)
+    monkeypatch.setenv(URLS_VARIABLE, "json://localhost/secret-7f")
+    assert (check_alerts().result, check_alerts().detail) == (CheckResult.OK, "1 (json)")
+    path = tmp_path / "alerts"
+    path.write_text("json://localhost/secret-7f")
+    path.chmod(0o644)
+    monkeypatch.setenv(FILE_VARIABLE, str(path))
+    found = check_alerts()
+    assert found.result is CheckResult.WARNING
+    assert "chmod 600" in found.advice
+    assert "secret-7f" not in found.detail + found.advice

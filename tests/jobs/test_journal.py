@@ -18,6 +18,13 @@ def test_entries_come_back_in_order(tmp_path):
     assert second.data["text"] == "line one\nline two \u2028 end"
 
 
+def test_text_that_is_half_a_character_comes_back_as_it_was(tmp_path):
+    journal = Journal(tmp_path)
+    journal.append(JournalKind.NOTED, "a", text="half \ud800 pair")
+    journal.append(JournalKind.NOTED, "a", text="whole")
+    assert [entry.data["text"] for entry in journal.entries()] == ["half \ud800 pair", "whole"]
+
+
 def test_reading_goes_on_where_it_ended(tmp_path):
     journal = Journal(tmp_path)
     journal.append(JournalKind.NOTED, "a", text="one")

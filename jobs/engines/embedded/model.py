@@ -1,6 +1,5 @@
 """A policy: a Hugging Face causal language model, its tokenizer and the way to compute it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -73,8 +72,7 @@ def load_policy(source: str, device: torch.device, revision: str | None = None) 
         EngineError: The model brings its own code, has no safetensors weights, or cannot be found or read.
     """
     try:
-        settings, _ = PreTrainedConfig.get_config_dict(source, revision=revision)
-        _refuse_foreign_code(source, settings)
+        refuse_foreign_code(source, revision)
         options = {"revision": revision, "trust_remote_code": False}
         tokenizer = load_tokenizer(source, revision)
         transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call] # untyped in transformers
@@ -120,12 +118,23 @@ def wrap_model(
     )
 
 
-def _refuse_foreign_code(source: str, settings: Mapping[str, Any]) -> None:
-    if "auto_map" in settings:
-        raise EngineError(
-            f"model.source: {source} brings its own code (auto_map in config.json), which is never run; choose a model "
-            "whose architecture transformers knows."
-        )
+def refuse_foreign_code(source: str, revision: str | None = None) -> None:
+    """Refuse a model whose folder or hub repository says that it brings its own code.
+
+    Raises:
+        EngineError: It does.
+        OSError: It cannot be found.
+    """
+    settings = {
+        "config.json": PreTrainedConfig.get_config_dict(source, revision=revision)[0],
+        "tokenizer_config.json": get_tokenizer_config(source, revision=revision),
+    }
+    for name, content in settings.items():
+        if "auto_map" in content:
+            raise EngineError(
+                f"model.source: {source} brings its own code (auto_map in {name}), which is never run; choose a model "
+                "whose architecture transformers knows."
+            )
 
 
 def load_tokenizer(source: str, revision: str | None = None) -> PreTrainedTokenizerBase:

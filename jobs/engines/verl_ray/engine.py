@@ -51,7 +51,7 @@ class VerlEngine:
         config: ExGRPOConfig,
         seed: int,
     ) -> None:
-        self._trainer = trainer
+        self.trainer = trainer
         self._tokenizer = tokenizer
         self._end_token_ids = list(end_token_ids)
         self._config = config
@@ -74,7 +74,7 @@ class VerlEngine:
         rollouts = self._generate(requests, key, config.temperature, config.max_response_tokens, is_training=True)
         questions = [request.question for request in requests for _ in range(request.num_rollouts)]
         rows = [TokenRow(question.prompt_ids, own.token_ids) for question, own in zip(questions, rollouts, strict=True)]
-        scores = self._trainer.score(rows)
+        scores = self.trainer.score(rows)
         gaps = [np.abs(own.log_probs - new) for own, new in zip(rollouts, scores.log_probs, strict=True)]
         self._log_prob_gaps = np.concatenate(gaps)
         texts = self._decode(rollouts)
@@ -108,7 +108,7 @@ class VerlEngine:
             TokenRow(question.prompt_ids, candidate.token_ids)
             for question, candidate in zip(questions, candidates, strict=True)
         ]
-        scores = self._trainer.score(rows)
+        scores = self.trainer.score(rows)
         return TrajectoryScores(scores.log_probs, scores.entropies)
 
     def update(self, mini_batches: Sequence[MiniBatch], objective: ObjectiveSettings) -> dict[str, float]:
@@ -123,13 +123,11 @@ class VerlEngine:
             if objective.kl_coefficient > 0.0:
                 rows = [
                     row.with_column("reference_log_probs", values)
-                    for row, values in zip(rows, self._trainer.reference_log_probs(rows), strict=True)
+                    for row, values in zip(rows, self.trainer.reference_log_probs(rows), strict=True)
                 ]
-            metrics = self._trainer.train_mini_batch(
-                rows, objective, mini_batch.num_trajectories, mini_batch.num_tokens
-            )
+            metrics = self.trainer.train_mini_batch(rows, objective, mini_batch.num_trajectories, mini_batch.num_tokens)
             tally.add(f"mini-batch {number + 1} of {len(mini_batches)}", rows, metrics)
-        self._trainer.global_steps += 1
+        self.trainer.global_steps += 1
         metrics = tally.metrics()
         if self._log_prob_gaps.size:
             metrics["sampler/log_prob_gap"] = float(self._log_prob_gaps.mean())
@@ -152,40 +150,10 @@ class VerlEngine:
         responses = [Response(text, own.token_ids, own.is_truncated) for text, own in pairs]
         return [responses[start : start + num_samples] for start in range(0, len(responses), num_samples)]
 
-    def save(self, directory: Path) -> None:
-        """Write verl's sharded checkpoint and the sampler's counter into `directory`."""
-        directory.mkdir(parents=True, exist_ok=True)
-        self._trainer.save(str(directory / WORKERS_FOLDER))
-        state = {"num_rollout_calls": self._num_rollout_calls, "num_ranks": self._trainer.num_workers}
-        (directory / STATE_FILE).write_text(json.dumps(state) + "\n", encoding="utf-8")
-
-    def restore(self, directory: Path) -> None:
-        """Go on exactly as the engine that was saved into `directory`.
-
-        Raises:
-            EngineError: It was saved by another number of workers, or is damaged.
-        """
-        state = _read_state(directory / STATE_FILE)
-        if state["num_ranks"] != self._trainer.num_workers:
-            raise EngineError(
-                f"{directory}: saved by {state['num_ranks']} GPUs, but this run has {self._trainer.num_workers}; "
-                "resume on as many."
-            )
-        self._trainer.restore(str(directory / WORKERS_FOLDER))
-        self._num_rollout_calls = state["num_rollout_calls"]
-
-    def _generate(
-        self,
-        requests: Sequence[RolloutRequest],
-        sampling_key: str,
-        temperature: float,
-        max_new_tokens: int,
-        is_training: bool,
-    ) -> list[Rollout]:
-        """Return the rollouts of all requests, one request after the other."""
-        self._check_prompts(requests)
+    def describe_prompts(self, requests: Sequence[RolloutRequest], sampling_key: str) -> list[dict[str, Any]]:
+        """Return the columns of each prompt that verl's agent loops and graders read."""
         batch = next(self._batch_numbers)
-        prompts = [
+        return [
             {
                 "uid": f"{batch}-{position}",
                 "index": request.question.index,
@@ -198,13 +166,51 @@ class VerlEngine:
             }
             for position, request in enumerate(requests)
         ]
-        shared = {
+
+    def describe_sampling(self, temperature: float, max_new_tokens: int, is_training: bool) -> dict[str, Any]:
+        """Return the columns that are equal for all prompts of a batch."""
+        return {
             "sampling_temperature": temperature,
             "max_new_tokens": max_new_tokens,
             "end_token_ids": self._end_token_ids,
             "is_graded": is_training,
         }
-        found = self._trainer.generate(prompts, shared, is_training)
+
+    def save(self, directory: Path) -> None:
+        """Write verl's sharded checkpoint and the sampler's counter into `directory`."""
+        directory.mkdir(parents=True, exist_ok=True)
+        self.trainer.save(str(directory / WORKERS_FOLDER))
+        state = {"num_rollout_calls": self._num_rollout_calls, "num_ranks": self.trainer.num_workers}
+        (directory / STATE_FILE).write_text(json.dumps(state) + "\n", encoding="utf-8")
+
+    def restore(self, directory: Path) -> None:
+        """Go on exactly as the engine that was saved into `directory`.
+
+        Raises:
+            EngineError: It was saved by another number of workers, or is damaged.
+        """
+        state = _read_state(directory / STATE_FILE)
+        if state["num_ranks"] != self.trainer.num_workers:
+            raise EngineError(
+                f"{directory}: saved by {state['num_ranks']} GPUs, but this run has {self.trainer.num_workers}; "
+                "resume on as many."
+            )
+        self.trainer.restore(str(directory / WORKERS_FOLDER))
+        self._num_rollout_calls = state["num_rollout_calls"]
+
+    def _generate(
+        self,
+        requests: Sequence[RolloutRequest],
+        sampling_key: str,
+        temperature: float,
+        max_new_tokens: int,
+        is_training: bool,
+    ) -> list[Rollout]:
+        """Return the rollouts of all requests, one request after the other."""
+        self._check_prompts(requests)
+        prompts = self.describe_prompts(requests, sampling_key)
+        shared = self.describe_sampling(temperature, max_new_tokens, is_training)
+        found = self.trainer.generate(prompts, shared, is_training)
         questions = [request.question for request in requests for _ in range(request.num_rollouts)]
         for question, prompt_ids in zip(questions, found["prompts"].unbind(), strict=True):
             check_tokens(f"prompt of question {question.question_id}", question.prompt_ids, prompt_ids)

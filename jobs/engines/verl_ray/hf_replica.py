@@ -42,7 +42,9 @@ class HfServer:
 
     def __init__(self, model_path: str, num_threads: int) -> None:
         torch.set_num_threads(num_threads)
-        model = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float32, attn_implementation="sdpa")
+        model = AutoModelForCausalLM.from_pretrained(
+            model_path, dtype=torch.float32, attn_implementation="sdpa", trust_remote_code=False
+        )
         self._model = model.train(mode=False)
         self._waiting: asyncio.Queue[tuple[SampleRequest, asyncio.Future[Any]]] = asyncio.Queue()
         self._loop: asyncio.Task[None] | None = None

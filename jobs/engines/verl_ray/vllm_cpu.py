@@ -64,7 +64,7 @@ class CpuVllmReplica(vLLMReplica):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        check_head_size(AutoConfig.from_pretrained(self.model_config.path))
+        check_head_size(AutoConfig.from_pretrained(self.model_config.path, trust_remote_code=False))
         self.server_class = ray.remote(CpuVllmServer)
 
 

@@ -5,7 +5,6 @@ from exgrpo_core.experience_management.replay_buffer import InsertOutcome, Repla
 from tests.exgrpo_core.experience_management.buffers import (
     NUM_QUESTIONS,
     K,
-    contents,
     empty_buffer,
     random_successes,
     success,
@@ -226,13 +225,6 @@ def test_unusable_trajectory_is_refused_and_nothing_of_the_call_is_stored(buffer
     with pytest.raises(ValueError, match=message):
         buffer.insert([success(3, [9]), trajectory])
     assert buffer.num_trajectories == buffer.num_questions == 0
-
-
-def test_large_batches_are_written_before_they_fill_memory(buffer, tmp_path, monkeypatch):
-    monkeypatch.setattr("exgrpo_core.experience_management.append_file.MAX_PENDING_BYTES", 100)
-    buffer.insert([success(i, range(20), i) for i in range(10)])
-    assert (tmp_path / "segment-000001.trajectories").stat().st_size >= 10 * 160 - 100
-    assert len(contents(buffer, np.arange(10))) == 10
 
 
 def test_stored_tokens_take_eight_bytes_each_and_a_row_48(buffer, tmp_path):

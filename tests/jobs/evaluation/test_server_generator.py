@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from jobs.control import TrainingError
-from jobs.eval_specs import ServerSpec
+from jobs.eval_specs import API_KEY_VARIABLE, ServerSpec
 from jobs.evaluation import server_generator
 from jobs.evaluation.generation import PromptedQuestion, Sample
 from jobs.evaluation.server_generator import ServerGenerator
@@ -53,6 +53,13 @@ def test_seed_follows_from_the_question_and_not_from_who_else_is_asked():
 def test_answer_cut_off_by_the_limit_counts_as_truncated():
     with running(lambda _body: completions("1", "2", finish="length")) as server:
         assert all(sample.is_truncated for sample in ask(server.address)["a"].samples)
+
+
+@pytest.mark.parametrize(("key", "answer"), [("EMPTY", "the set is EMPTY"), ("7", "17")])
+def test_answers_that_hold_a_key_which_is_no_secret_are_graded_as_they_are(monkeypatch, key, answer):
+    monkeypatch.setenv(API_KEY_VARIABLE, key)
+    with running(lambda _body: completions(answer, answer)) as server:
+        assert {sample.text for own in ask(server.address).values() for sample in own.samples} == {answer}
 
 
 def test_chat_template_is_left_to_the_server():

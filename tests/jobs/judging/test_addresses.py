@@ -4,7 +4,8 @@ import ipaddress
 import pytest
 
 from jobs.judge_specs import parse_judge_spec
-from jobs.judging.addresses import AddressRefusedError, check_endpoint, is_open
+from jobs.judging.addresses import check_endpoint
+from jobs.outside_addresses import AddressRefusedError, is_open
 from jobs.specs import SpecError
 
 

@@ -8,8 +8,23 @@ import pytest
 from jobs.launchers import ray_jobs
 from jobs.verl_specs import RAY_TOKEN_VARIABLE
 from tests.jobs.launchers.ray_bench import RayBench
-from tests.jobs.launchers.ray_cluster import TOKEN
+from tests.jobs.launchers.ray_cluster import TOKEN, RayCluster, find_ray
 from tests.jobs.supervisor.toy_bench import processes_of
+from tests.tools import report_missing
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayCluster]:
+    ray = find_ray()
+    if ray is None:
+        report_missing("There is no verl environment; make it with `make verl-env`, or name it in EXGRPO_VERL_PYTHON.")
+        return
+    cluster = RayCluster(ray)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.remove()
 
 
 @pytest.fixture

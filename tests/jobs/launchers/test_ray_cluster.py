@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections.abc import Iterator
 
 import psutil
 import pytest
@@ -18,26 +17,11 @@ from jobs.specs import parse_spec
 from jobs.status import RunStatus
 from jobs.verl_specs import RAY_TOKEN_VARIABLE
 from tests.jobs.launchers.ray_bench import RayBench, ray_spec
-from tests.jobs.launchers.ray_cluster import TOKEN, RayCluster, find_ray
-from tests.tools import report_missing
+from tests.jobs.launchers.ray_cluster import TOKEN, RayCluster
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(600)]
 
 MANY_STEPS = 100_000
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[RayCluster]:
-    ray = find_ray()
-    if ray is None:
-        report_missing("There is no verl environment; make it with `make verl-env`, or name it in EXGRPO_VERL_PYTHON.")
-        return
-    cluster = RayCluster(ray)
-    try:
-        cluster.start()
-        yield cluster
-    finally:
-        cluster.remove()
 
 
 def test_ends_are_told_in_one_sentence_and_logged(ray_bench: RayBench, cluster: RayCluster):

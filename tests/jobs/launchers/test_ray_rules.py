@@ -13,7 +13,7 @@ from jobs.engine_environments import Pins
 from jobs.launchers import ray_jobs, ray_jobs_rules
 from jobs.launchers.local import LaunchError
 from jobs.launchers.ray_jobs import RayJobsLauncher
-from jobs.launchers.ray_jobs_api import RayJobsApi, is_loopback
+from jobs.launchers.ray_jobs_api import RayJobsApi, RayUnreachableError, is_loopback
 from jobs.launchers.ray_jobs_contact import SILENCE_SECONDS, read_contact, write_contact
 from jobs.launchers.ray_jobs_rules import Machine, check_ray_version, check_size, check_versions, plain_command
 from jobs.run_state import read_state
@@ -102,6 +102,17 @@ def test_cluster_elsewhere_that_lets_in_everyone_is_refused_even_with_a_token(ra
 def test_server_that_asks_nobody_for_a_token_is_seen_as_such(open_server):
     api = RayJobsApi(open_server, "secret")
     assert not api.asks_for_token()
+    api.close()
+
+
+def test_a_proxy_that_the_environment_names_is_not_asked(open_server, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", open_server)
+    monkeypatch.setenv("ALL_PROXY", open_server)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    api = RayJobsApi("http://ray.invalid:8265", "secret")
+    with pytest.raises(RayUnreachableError):
+        api.ray_version()
     api.close()
 
 

@@ -4,6 +4,7 @@ import shutil
 import numpy as np
 import pytest
 
+from exgrpo_core.step_report import StepReport
 from jobs.recorder import EvaluationRecord, RunRecorder
 from jobs.run_directory import RunDirectory
 from jobs.specs import RecordingSpec
@@ -270,3 +271,25 @@ def test_an_attempt_has_one_writer(run):
     record(run, range(1, 2))
     with pytest.raises(FileExistsError, match="claim a new attempt"):
         SpoolWriter(run.attempt_path(1), 1)
+
+
+def test_a_step_without_trajectories_has_no_file_and_is_read_like_any_other(run):
+    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder.step(StepReport(1, is_started=False, groups=[], metrics={"reward/mean": 0.5}))
+    recorder.close()
+    [event] = SpoolReader(run).read().events
+    assert not step_file(run, 1).exists()
+    assert (event["file"], event["trajectories"], event["replays"]) == (None, [], [])
+    assert event["metrics"] == {"reward/mean": 0.5}
+
+
+def test_many_steps_without_trajectories_come_in_one_batch_until_it_is_large(run, monkeypatch):
+    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    for step in range(1, 101):
+        recorder.step(StepReport(step, is_started=False, groups=[], metrics={"reward/mean": 0.5}))
+    recorder.close()
+    batch = SpoolReader(run).read()
+    assert (len(batch.events), batch.has_more) == (100, False)
+    monkeypatch.setattr("jobs.spool_reader.MAX_BYTES", 1000)
+    assert SpoolReader(run).read().has_more
+    assert [event["step"] for event in read_all(run, 16)] == list(range(1, 101))

@@ -1,5 +1,6 @@
 """Supervisors as processes of their own: killed, restarted, started twice."""
 
+import errno
 import os
 import shutil
 import signal
@@ -183,3 +184,27 @@ def test_a_queued_run_whose_folder_was_removed_is_not_waited_for(bench: Bench):
     bench.look_until(running, RunStatus.SUCCEEDED)
     bench.supervisor.look()
     assert bench.supervisor.is_idle
+
+
+def test_a_start_that_is_refused_for_good_is_not_tried_for_ever(bench: Bench, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(RunDirectory, "claim_attempt", refuse)
+    bench.submit(toy_spec())
+    supervisor = bench.start()
+    supervisor.look()
+    assert supervisor.is_idle
+
+
+def test_a_start_without_room_is_tried_again(bench: Bench, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    run_id = bench.submit(toy_spec())
+    supervisor = bench.start()
+    with monkeypatch.context() as full:
+        full.setattr(RunDirectory, "claim_attempt", refuse)
+        supervisor.look()
+    assert not supervisor.is_idle
+    bench.look_until(run_id, RunStatus.SUCCEEDED)

@@ -49,11 +49,11 @@ def new_run(
     return RunDirectory.create(root, parse_spec(content | changes, "test"))
 
 
-def start_worker(run: RunDirectory) -> tuple[subprocess.Popen, str]:
+def start_worker(run: RunDirectory, module: str = "jobs.worker") -> tuple[subprocess.Popen, str]:
     """Start the run's next attempt; return its process and the mark that all its processes bear."""
     attempt = run.claim_attempt()
     mark = uuid.uuid4().hex
-    command = [sys.executable, "-m", "jobs.worker", str(run.path), str(attempt)]
+    command = [sys.executable, "-m", module, str(run.path), str(attempt)]
     with run.log_path.open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | {MARK: mark})
     return process, mark
@@ -97,6 +97,16 @@ def wait_for(process: subprocess.Popen, mark: str) -> None:
         process.kill()
         process.wait()
     assert processes_left(mark) == [], "processes of the run are left"
+
+
+def wait_for_rank(process: subprocess.Popen, mark: str, module: str) -> None:
+    """Wait until torchrun has started a process of `module`."""
+    until = time.monotonic() + RUN_SECONDS
+    while process.poll() is None and time.monotonic() < until:
+        if any(module in line and "torch.distributed" not in line for line in _marked(mark)):
+            return
+        time.sleep(0.2)
+    raise AssertionError(f"no process of {module} came")
 
 
 def processes_left(mark: str) -> list[str]:

@@ -197,7 +197,7 @@ def test_death_of_the_agent_loop_is_an_error_not_a_wait(engine, questions, monke
     import ray
     from ray.exceptions import RayError
 
-    trainer = engine._trainer
+    trainer = engine.trainer
     dispatch = trainer.agent_loop_manager.generate_sequences
 
     def dispatch_and_kill(batch):

@@ -1,23 +1,24 @@
 """Supervised fine-tuning by verl's own SFT trainer, run for real on the CPU: torchrun, FSDP2 on gloo."""
 
 import json
-import os
 import shutil
-import signal
 
 import numpy as np
 import psutil
 import pytest
 import torch
 
+from jobs.attempt_files import read_outcome
 from jobs.engines.embedded.model import load_policy
 from jobs.run_directory import RunDirectory
 from jobs.specs import parse_spec
 from jobs.spool_reader import SpoolReader
+from jobs.status import RunStatus
 from jobs.tasks.chains.tokenizer import make_tokenizer
 from jobs.training.checkpoint import checkpoint_path, find_fault, list_checkpoints
 from jobs.training.imitation import make_small_policy
-from tests.jobs.engines.verl_ray.runs import start_worker, steps_of, wait_for, wait_for_step, work, work_until
+from tests.jobs.engines.verl_ray.runs import start_worker, steps_of, wait_for, wait_for_rank, work, work_until
+from tests.jobs.engines.verl_ray.toy_sft import RANK_MODULE
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -29,6 +30,7 @@ ALGORITHM = {
     "max_response_tokens": 112,
     "experience_ratio": 0.0,
 }
+ONE_RANK = {"verl": {"gpus_per_node": 1}}
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +78,7 @@ def test_two_ranks_lower_the_loss_from_that_of_an_untrained_model(tuned):
 
 def test_first_step_has_loss_and_gradient_of_the_embedded_engine(tmp_path, model):
     whole_data = {"algorithm": ALGORITHM | {"batch_size": 24, "mini_batch_size": 24}, "num_steps": 1}
-    run = new_run(tmp_path, model, verl={"gpus_per_node": 1}, **whole_data)
+    run = new_run(tmp_path, model, **ONE_RANK, **whole_data)
     assert work(run) == "succeeded"
     own = new_run(tmp_path, model, engine="embedded", verl={}, **whole_data)
     assert work(own) == "succeeded"
@@ -107,7 +109,7 @@ def test_run_that_lost_its_last_checkpoint_goes_on_from_the_one_before_to_the_sa
 
 
 def test_stop_ends_every_process_and_leaves_a_whole_checkpoint_to_go_on_from(tmp_path, model):
-    run = new_run(tmp_path, model, num_steps=3000, checkpoint_interval=4)
+    run = new_run(tmp_path, model, **ONE_RANK, num_steps=3000, checkpoint_interval=4)
     assert work_until(run, 6) == "stopped"
     newest = int(list_checkpoints(run.checkpoints_path)[0].name.removeprefix("step-"))
     assert find_fault(checkpoint_path(run.checkpoints_path, newest)) is None
@@ -115,19 +117,31 @@ def test_stop_ends_every_process_and_leaves_a_whole_checkpoint_to_go_on_from(tmp
     assert 4 <= newest <= max(steps_of(run)) < newest + 2 * 4
 
 
-@pytest.mark.parametrize("victim", ["worker", "torchrun"])
-def test_no_rank_trains_on_when_what_started_it_is_killed(tmp_path, model, victim):
-    run = new_run(tmp_path, model, num_steps=30_000)
-    process, mark = start_worker(run)
-    wait_for_step(process, run, 2)
-    [torchrun] = psutil.Process(process.pid).children()
-    os.kill(process.pid if victim == "worker" else torchrun.pid, signal.SIGKILL)
+@pytest.fixture
+def waiting(tmp_path, model):
+    """A worker whose two ranks have started and wait: run, process and mark."""
+    run = new_run(tmp_path, model)
+    process, mark = start_worker(run, "tests.jobs.engines.verl_ray.toy_sft")
+    wait_for_rank(process, mark, RANK_MODULE)
+    return run, process, mark
+
+
+def test_no_rank_goes_on_when_the_worker_is_killed(waiting):
+    _, process, mark = waiting
+    process.kill()
     wait_for(process, mark)
 
 
-def test_failure_of_the_trainer_is_told(tmp_path, model):
-    run = new_run(tmp_path, model, verl={"gpus_per_node": 1, "overrides": ["model.path=/nowhere"]})
-    assert work(run) == "failed: verl's SFT trainer ended with exit code 1; log.txt says why."
+def test_end_of_torchrun_ends_every_rank_and_is_told(waiting):
+    run, process, mark = waiting
+    [torchrun] = psutil.Process(process.pid).children()
+    torchrun.kill()
+    wait_for(process, mark)
+    outcome = read_outcome(run.attempt_path(1))
+    assert (outcome.status, outcome.reason) == (
+        RunStatus.FAILED,
+        "verl's SFT trainer ended with exit code -9; log.txt says why.",
+    )
 
 
 def test_seconds_are_given_for_steps_without_start_or_checkpoint_before_them(tuned):

@@ -1,0 +1,24 @@
+"""Text of models of any length: as it stands up to a bound, which a browser bears."""
+
+import streamlit as st
+
+from app.formats import NONE_SHOWN, inert
+
+MAX_CHARACTERS = 100_000
+
+
+def show(text: str) -> None:
+    """Show the text, of a longer one the beginning, and say so."""
+    st.code(inert(beginning(text)) or NONE_SHOWN, language=None, wrap_lines=True)
+    show_bound(text)
+
+
+def beginning(text: str) -> str:
+    """Return the text up to the bound."""
+    return text[:MAX_CHARACTERS]
+
+
+def show_bound(text: str) -> None:
+    """Say how much of the text is not shown, where that is any."""
+    if len(text) > MAX_CHARACTERS:
+        st.caption(f"The first {MAX_CHARACTERS:,} of {len(text):,} characters; `exgrpo trajectory` prints all of them.")

@@ -1,0 +1,27 @@
+"""Any training run by typing: choices of runs offer the newest ones, and look up what is typed among all of them."""
+
+from collections.abc import Collection
+
+import streamlit as st
+
+from app import queries
+from app.formats import literal
+
+PLACEHOLDER = "Choose a run, or type to find an older one"
+
+
+def find(said: str, offered: Collection[str], *, has_steps: bool = False) -> str | None:
+    """Return the id of the run that was chosen or typed: one that is offered, an id, or the newest with those words.
+
+    Where none is found it says so and returns None.
+    """
+    if said in offered:
+        return said
+    row = queries.get_run(said)
+    if row is not None and row.kind == "train":
+        return row.run_id
+    found = queries.training_names(said, has_steps=has_steps) if said.strip() else []
+    if found:
+        return found[0].run_id
+    st.toast(f"No training run is called, or has in its name, method, data or tags: {literal(said)}")
+    return None

@@ -1,0 +1,117 @@
+"""Signing in with OpenID Connect: the file that a user names, the page that offers it, the cookie that proves it.
+
+The flow itself is Streamlit's (`st.login`, by Authlib). The gate lets nothing else through before it succeeded.
+"""
+
+import html
+import importlib.util
+import json
+import stat
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from streamlit.auth_util import encode_provider_token, get_cookie_with_chunks
+from streamlit.web.server.starlette.starlette_app_utils import decode_signed_value
+from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_NAME
+
+from app.roles import Role, Roles
+
+PATHS = frozenset({"/auth/login", "/auth/logout", "/oauth2callback"})
+"""What answers before somebody is signed in."""
+MIN_SECRET_LENGTH = 32
+_NEEDED = ("client_id", "client_secret", "server_metadata_url", "redirect_uri", "cookie_secret")
+
+
+class SignInError(ValueError):
+    """A sign-in file that cannot be used; one sentence names the field and says what to do."""
+
+
+@dataclass(frozen=True)
+class SignIn:
+    """What a sign-in file says; `host` is the name under which the provider leads back here."""
+
+    path: Path
+    roles: Roles
+    host: str
+    _cookie_secret: str
+
+    def claims(self, cookies: Mapping[str, str]) -> dict[str, Any]:
+        """Return what the provider said of whoever sends these cookies, nothing where they prove nothing."""
+
+        def read(name: str) -> bytes | None:
+            value = cookies.get(name)
+            return None if value is None else decode_signed_value(self._cookie_secret, name, value)
+
+        try:
+            found = json.loads(get_cookie_with_chunks(read, USER_COOKIE_NAME) or b"{}")
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def admits(self, cookies: Mapping[str, str]) -> bool:
+        """Return whether these cookies prove somebody who has a role here."""
+        return self.roles.person_of(self.claims(cookies)) is not None
+
+    def page(self, cookies: Mapping[str, str]) -> str:
+        """Return what somebody who is not admitted sees instead of the workbench: a title and a way on, as HTML."""
+        claims = self.claims(cookies)
+        if claims:
+            name = html.escape(str(claims.get("email") or claims.get("sub") or "nobody known"))
+            return (
+                f"<h1>No role for you here</h1><p>You are signed in as {name}. Whoever runs this workbench can give "
+                'you a role.</p><p><a href="/auth/logout">Sign out</a></p>'
+            )
+        link = f"/auth/login?provider={encode_provider_token('default')}"
+        return f'<h1>ExGRPO Workbench</h1><p><a href="{link}">Sign in</a></p>'
+
+
+def read_sign_in(path: Path) -> SignIn:
+    """Read a sign-in file: Streamlit's `[auth]` section, and `[roles]` with lists under viewer, operator and admin.
+
+    Raises:
+        SignInError: It cannot be read, others may read it, a field is wrong, or Authlib is not installed.
+    """
+    if importlib.util.find_spec("authlib") is None:
+        raise SignInError("sign-in: Authlib is not installed; install the workbench with its extra `oidc`.")
+    content = _read(path)
+    auth = content.get("auth")
+    missing = [name for name in _NEEDED if not (isinstance(auth, dict) and isinstance(auth.get(name), str))]
+    if missing or not isinstance(auth, dict):
+        raise SignInError(f"{path}: auth: expected texts under {', '.join(missing)}; see docs/sign-in.md.")
+    if len(auth["cookie_secret"]) < MIN_SECRET_LENGTH:
+        raise SignInError(f"{path}: auth.cookie_secret: expected at least {MIN_SECRET_LENGTH} random characters.")
+    parts = urlsplit(auth["redirect_uri"])
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.path != "/oauth2callback":
+        raise SignInError(
+            f"{path}: auth.redirect_uri: expected https://HOST/oauth2callback, got {auth['redirect_uri']}."
+        )
+    return SignIn(path.absolute(), _read_roles(path, content.get("roles")), parts.hostname, auth["cookie_secret"])
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        if stat.S_IMODE(path.stat().st_mode) & 0o077:
+            raise SignInError(f"{path}: others may read it, and it holds secrets; run `chmod 600` on it.")
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SignInError(f"{path}: cannot be read ({error.strerror}); name a TOML file.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        raise SignInError(f"{path}: is not TOML; see docs/sign-in.md.") from None
+
+
+def _read_roles(path: Path, content: object) -> Roles:
+    names = {role.name.lower(): role for role in Role}
+    if not isinstance(content, dict) or not content or set(content) - set(names):
+        raise SignInError(f"{path}: roles: expected lists under {', '.join(names)}, at least one of them.")
+    by_rule: dict[str, Role] = {}
+    for name, rules in content.items():
+        if not isinstance(rules, list) or not all(isinstance(rule, str) and rule.strip() for rule in rules):
+            raise SignInError(f"{path}: roles.{name}: expected a list of addresses, @domains or *.")
+        for rule in rules:
+            rule_text = rule.strip().lower()
+            by_rule[rule_text] = max(names[name], by_rule.get(rule_text, Role.VIEWER))
+    return Roles(by_rule)

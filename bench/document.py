@@ -1,0 +1,132 @@
+"""Puts the newest figures into docs/performance.md and draws how cost grows with work, from bench/results/*.json.
+
+In the document a table stands between `<!-- figures NAME -->` and `<!-- end -->`, NAME being a result's file; figures
+called `growth/CURVE/WORK` are drawn into docs/images/growth-NAME.svg, both axes logarithmic, and shown below it.
+
+Run `python -m bench.document` after `make bench LONG=1`.
+"""
+
+import json
+import math
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bench.report import LOAD, meets
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "bench" / "results"
+DOCUMENT = ROOT / "docs" / "performance.md"
+IMAGES = ROOT / "docs" / "images"
+QUIET_LOAD = 2.5
+"""A result that was taken at a higher load average is marked: its times by the clock are ceilings."""
+GROWTH = "growth/"
+_PART = re.compile(r"(<!-- figures (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_COLOURS = ("#2a6fb0", "#c05a1c", "#3b8a4b", "#8a4b9c", "#6b6b6b")
+_WIDTH, _HEIGHT, _LEFT, _TOP, _PLOT_WIDTH, _PLOT_HEIGHT = 720, 300, 70, 20, 380, 220
+
+Curves = dict[str, list[tuple[float, float]]]
+
+
+def table(result: Mapping[str, Any]) -> str:
+    """Return a result's figures as Markdown, those with a target first."""
+    figures, targets = result["figures"], result["targets"]
+    names = [*targets, *(name for name in figures if name not in targets and not name.startswith((GROWTH, LOAD)))]
+    rows = [_row(name, figures[name], targets.get(name)) for name in names]
+    return f"{_note(figures.get(LOAD))}| Figure | Measured | Target | |\n|---|---|---|---|\n" + "".join(rows)
+
+
+def _note(load: float | None) -> str:
+    if load is None:
+        return "The machine's load was not recorded.\n\n"
+    if load <= QUIET_LOAD:
+        return ""
+    return (
+        f"Taken while other programs used the machine (load average {load:.1f}): times by the clock are ceilings.\n\n"
+    )
+
+
+def _row(name: str, value: float | str | bool | None, target: str | None) -> str:
+    shown = f"{value:,.4g}" if isinstance(value, float) else str(value)
+    verdict = "" if target is None else ("met" if meets(value, target) else "**missed**")
+    return f"| `{name}` | {shown} | {target or ''} | {verdict} |\n"
+
+
+def growth(figures: Mapping[str, Any]) -> Curves:
+    """Return the curves of a result: points of work and cost."""
+    curves: Curves = defaultdict(list)
+    for name, value in figures.items():
+        if name.startswith(GROWTH):
+            curve, work = name.removeprefix(GROWTH).rsplit("/", 1)
+            curves[curve].append((float(work), float(value)))
+    return {name: sorted(points) for name, points in curves.items()}
+
+
+def draw(curves: Curves) -> str:
+    """Return an SVG of the curves over their work, each with its first and last value."""
+    points = [point for own in curves.values() for point in own]
+    x_axis, y_axis = (_Axis([point[i] for point in points]) for i in (0, 1))
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" '
+        f'font-size="12"><rect width="{_WIDTH}" height="{_HEIGHT}" fill="#ffffff"/>'
+    ]
+    for work in sorted({point[0] for point in points}):
+        x = _LEFT + _PLOT_WIDTH * x_axis.place(work)
+        lines.append(f'<text x="{x:.0f}" y="{_TOP + _PLOT_HEIGHT + 20}" text-anchor="middle">{work:,.6g}</text>')
+    for value in y_axis.ticks():
+        y = _TOP + _PLOT_HEIGHT * (1 - y_axis.place(value))
+        lines.append(f'<path d="M{_LEFT} {y:.0f}h{_PLOT_WIDTH}" stroke="#dddddd"/>')
+        lines.append(f'<text x="{_LEFT - 8}" y="{y + 4:.0f}" text-anchor="end">{value:,.6g}</text>')
+    for number, (name, own) in enumerate(curves.items()):
+        colour = _COLOURS[number % len(_COLOURS)]
+        places = [(_LEFT + _PLOT_WIDTH * x_axis.place(x), _TOP + _PLOT_HEIGHT * (1 - y_axis.place(y))) for x, y in own]
+        path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+        lines.append(f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        lines += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in places]
+        label = f"{name}: {own[0][1]:,.3g} to {own[-1][1]:,.3g}"
+        lines.append(
+            f'<text x="{_LEFT + _PLOT_WIDTH + 16}" y="{_TOP + 20 * number + 12}" fill="{colour}">{label}</text>'
+        )
+    return "\n".join([*lines, "</svg>"]) + "\n"
+
+
+class _Axis:
+    """A logarithmic axis from the smallest value to the largest."""
+
+    def __init__(self, values: list[float]) -> None:
+        self._low, self._high = math.log10(min(values)), math.log10(max(values))
+
+    def place(self, value: float) -> float:
+        """Return where a value lies, 0 to 1."""
+        span = self._high - self._low
+        return (math.log10(value) - self._low) / span if span else 0.5
+
+    def ticks(self) -> list[float]:
+        """Return 1, 2 and 5 times the powers of ten between the ends."""
+        powers = range(math.floor(self._low), math.ceil(self._high) + 1)
+        round_ones = [factor * 10.0**power for power in powers for factor in (1, 2, 5)]
+        return [value for value in round_ones if 0.0 <= self.place(value) <= 1.0]
+
+
+def main() -> None:
+    """Write the tables and the pictures."""
+    results = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))}
+
+    def fill(match: re.Match[str]) -> str:
+        result = results.get(match[2])
+        if result is None:
+            return f"{match[1]}Not measured yet.\n{match[3]}"
+        picture = f"\n![How cost grows with work](images/growth-{match[2]}.svg)\n" if growth(result["figures"]) else ""
+        return match[1] + table(result) + picture + match[3]
+
+    DOCUMENT.write_text(_PART.sub(fill, DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
+    for name, result in results.items():
+        curves = growth(result.get("figures", {}))
+        if curves:
+            (IMAGES / f"growth-{name}.svg").write_text(draw(curves), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,243 @@
+"""What recording costs a run, how small its files are, and how fast the database takes them in.
+
+- Recording: the training loop's time in the recorder, at the paper's size (128 questions x 8 rollouts of 2,000 tokens
+  on average, up to 8,192) and on the embedded engine's own steps on chains.
+- Size: a step's files with the default retention beside JSON lines of the same step: all that is known of every
+  trajectory, and only what the retention keeps.
+- Ingest: from files to tables, reading and parsing included: steps of 48 metrics without trajectories, and
+  trajectories of 150 words on average with their full-text index. Another process asks for the list of runs and for a
+  chart all the while. Every measurement starts with an empty database.
+
+Run `python -m bench.recording`; `--short` does fewer steps; `--database-url` takes another database than SQLite, which
+has to be empty and is left empty.
+"""
+
+import argparse
+import json
+import multiprocessing
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from multiprocessing.connection import Connection
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from bench.chains_run import open_chains_run
+from bench.made_up_steps import StepMaker, StepSize
+from bench.report import report
+from db.queries.metrics import metric_series
+from db.queries.run_filter import RunFilter
+from db.queries.runs import list_runs
+from db.rebuild import reset
+from db.session import open_database
+from exgrpo_core.step_report import StepReport
+from jobs.attempt_files import write_outcome
+from jobs.run_directory import RunDirectory
+from jobs.specs import RecordingSpec, TrainSpec
+from jobs.spool_recorder import SpoolRecorder
+from jobs.status import RunStatus
+from jobs.supervisor.reading import take_in_everything
+
+PAPER_STEP = StepSize(num_questions=128, mean_tokens=2000)
+INGESTED_STEP = StepSize(num_questions=128, mean_tokens=195)
+NO_ROLLOUTS = StepSize(num_questions=0, mean_tokens=0)
+PAPER_STEP_SECONDS = 150.0
+PRESET = "chains-exgrpo"
+NUM_WARM_STEPS = 10
+EMBEDDED_STEP_MS = 100.0
+READERS_PAUSE_SECONDS = 0.05
+TARGETS = {
+    "paper/share_of_step": "<= 0.002",
+    "embedded/share_of_100_ms": "<= 0.02",
+    "size/json_lines_ratio": ">= 7",
+}
+RATES = {"ingest/metric_points_per_s": 100_000, "ingest/trajectories_per_s": 5_000}
+"""Into SQLite; half of that into PostgreSQL."""
+READERS = {"readers/runs_list_ms": "<= 50", "readers/chart_ms": "<= 50"}
+
+
+def new_run(runs_root: Path) -> tuple[RunDirectory, SpoolRecorder]:
+    """Return a new run with the recorder of its first attempt."""
+    run = RunDirectory.create(runs_root, TrainSpec())
+    run.attempt_path(1).mkdir(parents=True)
+    return run, SpoolRecorder(run, 1, RecordingSpec())
+
+
+def record_all(recorder: SpoolRecorder, reports: Iterable[StepReport]) -> list[float]:
+    """Record steps and return the milliseconds that each kept its loop waiting."""
+    milliseconds = []
+    for step_report in reports:
+        began_at = time.perf_counter()
+        recorder.step(step_report)
+        milliseconds.append(1e3 * (time.perf_counter() - began_at))
+    return milliseconds
+
+
+def measure_paper(runs_root: Path, num_steps: int) -> dict[str, float]:
+    """Return what a step of the paper's size costs its loop, and the size of its files."""
+    run, recorder = new_run(runs_root)
+    reports = list(StepMaker(PAPER_STEP).reports(num_steps))
+    milliseconds = record_all(recorder, reports)
+    recorder.close()
+    num_trajectories = sum(len(group.trajectories) for own in reports for group in own.groups)
+    num_bytes = sum(path.stat().st_size for path in run.attempt_path(1).rglob("*") if path.is_file())
+    everything = sum(json_lines_bytes(own, is_whole=True) for own in reports)
+    return {
+        "paper/step_ms": median(milliseconds),
+        "paper/step_ms_max": max(milliseconds),
+        "paper/share_of_step": median(milliseconds) / 1e3 / PAPER_STEP_SECONDS,
+        "size/kb_per_trajectory": num_bytes / num_trajectories / 1e3,
+        "size/json_lines_kb_per_trajectory": everything / num_trajectories / 1e3,
+        "size/json_lines_ratio": everything / num_bytes,
+        "size/json_lines_of_the_kept_ratio": sum(json_lines_bytes(own, is_whole=False) for own in reports) / num_bytes,
+    }
+
+
+def json_lines_bytes(step_report: StepReport, *, is_whole: bool) -> int:
+    """Return the size of a step as JSON lines: with the per-token values of all trajectories, or of correct ones."""
+    num_bytes = 0
+    for group in step_report.groups:
+        for own in group.trajectories:
+            line: dict[str, Any] = {
+                "step": step_report.step,
+                "trajectory_id": own.trajectory_id,
+                "question_id": group.question.question_id,
+                "reward": own.reward,
+                "verdict": own.verdict,
+                "text": own.text,
+            }
+            if is_whole or own.reward >= 1.0:
+                line |= {"token_ids": own.token_ids.tolist(), "log_probs": _decimals(own.log_probs)}
+                line["entropies"] = _decimals(own.entropies)
+            num_bytes += len(json.dumps(line)) + 1
+    return num_bytes
+
+
+def _decimals(values: np.ndarray | None) -> list[float]:
+    """Return float32 numbers with the digits that they need, as a careful program would write them."""
+    return [] if values is None else [float(str(value)) for value in values]
+
+
+def measure_embedded(runs_root: Path, num_steps: int) -> dict[str, float]:
+    """Return what recording adds to the embedded engine's steps on chains."""
+    _, recorder = new_run(runs_root)
+    milliseconds, steps = [], []
+    with open_chains_run(PRESET) as run:
+        for number in range(NUM_WARM_STEPS + num_steps):
+            began_at = time.perf_counter()
+            step_report = run.step()
+            step_ms = 1e3 * (time.perf_counter() - began_at)
+            (recorded_ms,) = record_all(recorder, [step_report])
+            if number >= NUM_WARM_STEPS:
+                steps.append(step_ms)
+                milliseconds.append(recorded_ms)
+    recorder.close()
+    return {
+        "embedded/record_ms": median(milliseconds),
+        "embedded/record_ms_max": max(milliseconds),
+        "embedded/step_ms": median(steps),
+        "embedded/share_of_step": median(milliseconds) / median(steps),
+        "embedded/share_of_100_ms": median(milliseconds) / EMBEDDED_STEP_MS,
+    }
+
+
+def measure_ingest(database_url: str | None, size: StepSize, num_steps: int) -> tuple[float, dict[str, float]]:
+    """Return the seconds of taking in a run of these steps, and what readers saw meanwhile."""
+    with tempfile.TemporaryDirectory() as name:
+        runs_root = Path(name)
+        run, recorder = new_run(runs_root)
+        record_all(recorder, StepMaker(size).reports(num_steps))
+        recorder.close()
+        write_outcome(run.attempt_path(1), RunStatus.SUCCEEDED, "")
+        open_database(database_url, runs_root).close()
+        ours, theirs = multiprocessing.Pipe()
+        context = multiprocessing.get_context("spawn")
+        reader = context.Process(target=read_until_told, args=(theirs, database_url, runs_root, run.run_id))
+        reader.start()
+        theirs.close()
+        ours.recv()
+        began_at = time.perf_counter()
+        take_in_everything(runs_root, database_url)
+        seconds = time.perf_counter() - began_at
+        ours.send("stop")
+        figures = ours.recv()
+        reader.join()
+        with closing(open_database(database_url, runs_root)) as database:
+            reset(database)
+    return seconds, figures
+
+
+def measure_growth(database_url: str | None, is_short: bool) -> dict[str, float]:
+    """Return what recording costs with more rollouts a step, and taking in with more steps."""
+    figures = {}
+    for num_questions in (32, 64, 128) if is_short else (32, 64, 128, 256):
+        with tempfile.TemporaryDirectory() as name:
+            _, recorder = new_run(Path(name))
+            reports = StepMaker(StepSize(num_questions, PAPER_STEP.mean_tokens)).reports(3)
+            figures[f"growth/rollouts recorded, ms/{8 * num_questions}"] = median(record_all(recorder, reports))
+            recorder.close()
+    for times in (1, 2, 4) if is_short else (1, 2, 4, 8):
+        seconds, _ = measure_ingest(database_url, INGESTED_STEP, times)
+        figures[f"growth/trajectories taken in, ms/{times * 8 * INGESTED_STEP.num_questions}"] = 1e3 * seconds
+    return figures
+
+
+def read_until_told(told: Connection, database_url: str | None, runs_root: Path, run_id: str) -> None:
+    """Ask for the list of runs and for a chart again and again, until told to stop; answer with the times.
+
+    Only what is asked once the run is listed counts: before that there is nothing to read.
+    """
+    times: dict[str, list[float]] = {"runs_list_ms": [], "chart_ms": []}
+    is_told = False
+    with closing(open_database(database_url, runs_root, upgrades=False)) as database:
+        questions: dict[str, Callable[[], object]] = {
+            "runs_list_ms": lambda: list_runs(database),
+            "chart_ms": lambda: metric_series(database, run_id, ["reward/mean"]),
+        }
+        told.send("ready")
+        while not is_told or not times["chart_ms"]:
+            is_told = is_told or told.poll(READERS_PAUSE_SECONDS)
+            if not list_runs(database):
+                continue
+            for name, ask in questions.items():
+                began_at = time.perf_counter()
+                ask()
+                times[name].append(1e3 * (time.perf_counter() - began_at))
+    told.send({name: median(own) for name, own in times.items()})
+
+
+def main() -> int:
+    """Measure, print and report; 0 whether or not the targets were met."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--short", action="store_true", help="fewer steps")
+    parser.add_argument("--database-url", help="an empty database to take everything into; default: SQLite")
+    arguments = parser.parse_args()
+    url, is_short = arguments.database_url, arguments.short
+    if url is not None:
+        with tempfile.TemporaryDirectory() as name, closing(open_database(url, Path(name))) as database:
+            if list_runs(database, RunFilter(is_archived=None), limit=1):
+                parser.error("--database-url: expected an empty database, got one with runs; give another one.")
+    num_paper, num_embedded, num_metric, num_trajectory = (3, 20, 1000, 4) if is_short else (10, 60, 8000, 40)
+    with tempfile.TemporaryDirectory() as name:
+        figures = measure_paper(Path(name), num_paper) | measure_embedded(Path(name), num_embedded)
+    seconds, _ = measure_ingest(url, NO_ROLLOUTS, num_metric)
+    figures |= measure_growth(url, is_short)
+    num_points = num_metric * len(next(StepMaker(NO_ROLLOUTS).reports(1)).metrics)
+    figures["ingest/metric_points_per_s"] = num_points / seconds
+    seconds, readers = measure_ingest(url, INGESTED_STEP, num_trajectory)
+    figures["ingest/trajectories_per_s"] = num_trajectory * INGESTED_STEP.num_questions * 8 / seconds
+    figures |= {f"readers/{key}": value for key, value in readers.items()}
+    for key, value in figures.items():
+        print(f"{key:40}{value:14.4g}")
+    share = 1.0 if url is None else 0.5
+    rates = {key: f">= {rate * share:g}" for key, rate in RATES.items()}
+    report("recording", figures, TARGETS | rates | READERS)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

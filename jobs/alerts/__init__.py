@@ -1,0 +1,1 @@
+"""Messages to people when a run needs them, through Apprise."""

@@ -1,0 +1,92 @@
+"""Where messages go: Apprise URLs, which are secrets, from the environment or a file that only its owner may read."""
+
+import contextlib
+import hashlib
+import logging
+import stat
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobs.outside_addresses import is_link_local_name
+
+if TYPE_CHECKING:
+    import apprise
+
+URLS_VARIABLE = "EXGRPO_ALERT_URLS"
+FILE_VARIABLE = "EXGRPO_ALERTS_FILE"
+_WEB_KINDS = frozenset({"json", "jsons", "xml", "xmls", "form", "forms"})
+"""Kinds whose URL names a server of the user's choice; elsewhere what looks like a host is often a token."""
+_TALKATIVE_LOGGERS = ("apprise", "urllib3")
+"""They may name the address that they talk to, which is the secret."""
+
+
+class AlertError(Exception):
+    """Alerts are not set up as they should be; one sentence that holds no URL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """One place that messages go to; `name` says which without its secret.
+
+    `fingerprint` stays with the URL wherever it stands in the list, and is too short to guess the URL by.
+    """
+
+    name: str
+    fingerprint: str
+    service: "apprise.Apprise"
+
+    def send(self, title: str, body: str) -> bool:
+        """Send a message as plain text and return whether it was taken; never raises."""
+        import apprise
+
+        with contextlib.suppress(Exception):
+            return bool(self.service.notify(body=body, title=title, body_format=apprise.NotifyFormat.TEXT))
+        return False
+
+
+def read_destinations(environment: MutableMapping[str, str]) -> list[Destination]:
+    """Return where messages go, none where nothing is set; the variable is taken out, so that no child inherits it.
+
+    Raises:
+        AlertError: The file cannot be read or others may read it, or a URL is none that Apprise knows.
+    """
+    urls = environment.pop(URLS_VARIABLE, "").split()
+    name = environment.get(FILE_VARIABLE)
+    if name:
+        urls += _read_file(Path(name))
+    return _open(urls) if urls else []
+
+
+def _read_file(path: Path) -> list[str]:
+    try:
+        if stat.S_IMODE(path.stat().st_mode) & 0o077:
+            raise AlertError(f"{FILE_VARIABLE}: others may read {path}, which holds secrets; run `chmod 600` on it.")
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not text"
+        raise AlertError(f"{FILE_VARIABLE}: {path} cannot be read ({reason}); name a file with a URL a line.") from None
+    return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def _open(urls: list[str]) -> list[Destination]:
+    import apprise
+
+    for logger in _TALKATIVE_LOGGERS:
+        logging.getLogger(logger).setLevel(logging.CRITICAL + 1)
+    asset = apprise.AppriseAsset(app_id="ExGRPO Workbench", app_desc="ExGRPO Workbench", http_redirects=False)
+    found = []
+    for number, url in enumerate(urls, start=1):
+        kind = url.partition("://")[0].lower()
+        place = f"alert URL {number} of {len(urls)}"
+        plugin = apprise.Apprise.instantiate(url, asset=asset, suppress_exceptions=True)
+        if plugin is None:
+            raise AlertError(f"{place}: Apprise knows no such URL; its documentation lists them.")
+        if kind in _WEB_KINDS and is_link_local_name(str(plugin.host).strip("[]")):
+            raise AlertError(f"{place}: a link-local address is refused, since metadata services stand there.")
+        service = apprise.Apprise(asset=asset)
+        service.add(plugin)
+        fingerprint = hashlib.sha256(url.encode()).hexdigest()[:8]
+        found.append(Destination(f"{number} ({kind})", fingerprint, service))
+    return found

@@ -1,0 +1,52 @@
+"""Which messages were sent: one JSON line each beside the journal, so that a restart sends none again."""
+
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from jobs.run_directory import WORKBENCH_FOLDER
+
+LEDGER_FILE = "alerts.jsonl"
+
+
+class Ledger:
+    """Append-only; holds what happened and the fingerprint of the destination, never its URL."""
+
+    def __init__(self, runs_root: Path) -> None:
+        self._path = runs_root / WORKBENCH_FOLDER / LEDGER_FILE
+        self._sent = self._read()
+
+    def has(self, key: str, destination: str) -> bool:
+        """Whether this was sent there."""
+        return (key, destination) in self._sent
+
+    def add(self, key: str, destination: str) -> None:
+        """Note that this was sent there, on disk before it returns; while the disk is full, in memory alone."""
+        self._sent.add((key, destination))
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        line = json.dumps({"at": at, "key": key, "destination": destination}) + "\n"
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("ab") as file:
+            # A line that a full disk cut short ends here, so that it spoils no other.
+            file.write((b"\n" if self._is_torn() else b"") + line.encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _is_torn(self) -> bool:
+        content = self._path.read_bytes()[-1:] if self._path.is_file() else b""
+        return content not in (b"", b"\n")
+
+    def _read(self) -> set[tuple[str, str]]:
+        found = set()
+        try:
+            lines = self._path.read_bytes().splitlines()
+        except FileNotFoundError:
+            return set()
+        for line in lines:
+            try:
+                record = json.loads(line)
+                found.add((str(record["key"]), str(record["destination"])))
+            except (ValueError, KeyError, TypeError):
+                continue
+        return found

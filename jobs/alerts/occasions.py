@@ -1,0 +1,73 @@
+"""What is worth a message: told from the rows that pages show and from the room on the disk."""
+
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from db.rows import RunRow
+from jobs.doctor import GIB, MIN_FREE_GIB
+from jobs.run_report import HEALTH_SENTENCES
+from jobs.status import RunStatus
+
+ALERTED_STATUSES = {RunStatus.FAILED.value: "failed", RunStatus.LOST.value: "was lost"}
+ALERTED_BADGES = {"stalled": "stalls", "entropy_collapse": "has collapsed", "empty_buffer": "has an empty buffer"}
+MAX_AGE = timedelta(days=1)
+"""What is older is history when alerts are switched on, or a supervisor starts again after a long time."""
+MIN_STALL = timedelta(minutes=15)
+"""Loading a model, starting Ray and validating take longer than the badge's patience, and are not worth a message."""
+STALL_STEPS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """Something that happened once: the same `key` never happens again."""
+
+    key: str
+    title: str
+    body: str
+
+
+def run_occasions(rows: Iterable[RunRow], now: datetime) -> list[Occasion]:
+    """Return what runs give occasion to; made-up runs and what is older than a day give none."""
+    return [
+        occasion
+        for row in rows
+        if not row.is_synthetic and now - (row.ended_at or row.last_event_at or row.created_at) <= MAX_AGE
+        for occasion in _occasions_of(row, now)
+    ]
+
+
+def disk_occasions(runs_root: Path, now: datetime) -> list[Occasion]:
+    """Return that the runs' disk is nearly full, which happens once a day for as long as it is."""
+    free = shutil.disk_usage(runs_root).free / GIB
+    if free >= MIN_FREE_GIB:
+        return []
+    body = f"{free:.1f} GiB are free where runs are written ({runs_root}); make room before a run fails."
+    return [Occasion(f"disk_low/{now.astimezone(UTC):%Y-%m-%d}", "The disk of the runs is nearly full", body)]
+
+
+def _occasions_of(row: RunRow, now: datetime) -> list[Occasion]:
+    found = []
+    if row.status in ALERTED_STATUSES:
+        what = ALERTED_STATUSES[row.status]
+        found.append(_occasion(row, f"{row.attempt}/{row.status}", what, row.status_reason))
+    for badge in row.health:
+        if badge in ALERTED_BADGES and (badge != "stalled" or _is_long_stalled(row, now)):
+            # A run that goes on after a stall may stall again, which is another occasion.
+            moment = f"/{row.last_event_at}" if badge == "stalled" else ""
+            key = f"{row.attempt}/{badge}{moment}"
+            found.append(_occasion(row, key, ALERTED_BADGES[badge], f"{HEALTH_SENTENCES[badge]}.".capitalize()))
+    return found
+
+
+def _is_long_stalled(row: RunRow, now: datetime) -> bool:
+    patience = max(MIN_STALL, STALL_STEPS * timedelta(seconds=row.seconds_per_step or 0.0))
+    return row.last_event_at is not None and now - row.last_event_at > patience
+
+
+def _occasion(row: RunRow, key: str, what: str, sentence: str) -> Occasion:
+    steps = f"Step {row.step} of {row.num_steps}, attempt {row.attempt}."
+    body = "\n".join(filter(None, [sentence, steps, f"Run {row.run_id}."]))
+    return Occasion(f"{row.run_id}/{key}", f"{row.name} {what}", body)

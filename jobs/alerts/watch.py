@@ -1,0 +1,126 @@
+"""A supervisor's thread that looks at the database and sends messages; whatever fails in it disturbs nothing else."""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from db.queries.run_filter import RunFilter
+from db.queries.runs import list_runs
+from db.rows import RunRow
+from db.session import AWAY_ERRORS, Database, open_database
+from jobs.alerts.destinations import FILE_VARIABLE, URLS_VARIABLE, AlertError, Destination, read_destinations
+from jobs.alerts.ledger import Ledger
+from jobs.alerts.occasions import MAX_AGE, Occasion, disk_occasions, run_occasions
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 10.0
+RETRY_SECONDS = 60.0
+_END_SECONDS = 5.0
+"""`exgrpo up` waits ten seconds for its supervisor, which has runs to let go of too."""
+
+
+class AlertWatch:
+    """Sends each occasion once to each destination, again after a minute where that failed.
+
+    What `environment` names is opened by the first look, which may wait for names to be looked up and files to be read.
+    """
+
+    def __init__(self, runs_root: Path, database_url: str | None, environment: Mapping[str, str]) -> None:
+        self._runs_root = runs_root
+        self._url = database_url
+        self._environment = dict(environment)
+        self._destinations: list[Destination] | None = None
+        self._ledger: Ledger | None = None
+        self._database: Database | None = None
+        self._retry_at: dict[tuple[str, str], float] = {}
+        self._trouble = ""
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="alerts", daemon=True)
+
+    def start(self) -> None:
+        """Look every ten seconds in a thread of its own."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Look once more and end; a destination that hangs is left behind."""
+        self._ends.set()
+        self._thread.join(_END_SECONDS)
+
+    def look(self) -> None:
+        """Send what happened and was not sent.
+
+        Raises:
+            AlertError: The destinations are not set up as they should be.
+            DatabaseError: The database cannot be opened.
+            OSError: The disk cannot be looked at, or the ledger not be read or written.
+        """
+        if self._destinations is None:
+            self._destinations = read_destinations(dict(self._environment))
+        if self._ledger is None:
+            self._ledger = Ledger(self._runs_root)
+        now = datetime.now(UTC)
+        for occasion in [*disk_occasions(self._runs_root, now), *run_occasions(self._rows(now), now)]:
+            for destination in self._destinations:
+                self._send(occasion, destination, self._ledger)
+
+    def _run(self) -> None:
+        is_last = False
+        while not is_last:
+            is_last = self._ends.wait(LOOK_SECONDS)
+            try:
+                self.look()
+                self._trouble = ""
+            except AlertError as error:
+                logger.error("No alerts are sent: %s", error)
+                return
+            except Exception as error:  # noqa: BLE001 - alerts must never end the supervisor
+                self._tell(error)
+                self._let_go()
+        self._let_go()
+
+    def _tell(self, error: Exception) -> None:
+        """Log a trouble once; a database that is away is told by the supervisor itself."""
+        trouble = type(error).__name__
+        if trouble != self._trouble and not isinstance(error, AWAY_ERRORS):
+            logger.warning("Alerts are late: %s; trying again.", trouble)
+        self._trouble = trouble
+
+    def _rows(self, now: datetime) -> list[RunRow]:
+        if self._database is None:
+            self._database = open_database(self._url, self._runs_root, upgrades=False)
+        return list_runs(self._database, RunFilter(is_archived=None, ended_after=now - MAX_AGE), limit=None)
+
+    def _send(self, occasion: Occasion, destination: Destination, ledger: Ledger) -> None:
+        what = (occasion.key, destination.fingerprint)
+        if ledger.has(*what) or time.monotonic() < self._retry_at.get(what, 0.0):
+            return
+        if destination.send(occasion.title, occasion.body):
+            self._retry_at.pop(what, None)
+            ledger.add(*what)
+            return
+        if what not in self._retry_at:
+            logger.warning("Alert destination %s did not take a message; trying again every minute.", destination.name)
+        self._retry_at[what] = time.monotonic() + RETRY_SECONDS
+
+    def _let_go(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+
+def watch_from_environment(runs_root: Path, database_url: str | None) -> AlertWatch | None:
+    """Start sending alerts where the environment names destinations; what is wrong with them is logged by the thread.
+
+    The variable that holds URLs is taken out, so that no child inherits it.
+    """
+    named = {URLS_VARIABLE: os.environ.pop(URLS_VARIABLE, ""), FILE_VARIABLE: os.environ.get(FILE_VARIABLE, "")}
+    if not any(named.values()):
+        return None
+    watch = AlertWatch(runs_root, database_url, named)
+    watch.start()
+    return watch

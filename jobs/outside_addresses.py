@@ -1,0 +1,89 @@
+"""Where a program that a user names may stand: on the open network or on this machine, not in between unless allowed.
+
+A specification may come from a form in a browser; without this rule it could make a worker talk to whatever the machine
+can reach, the cloud's metadata service for one. Names are looked up once and the number that was checked is the one to
+connect to, so that a name that changes its meaning leads nowhere else.
+"""
+
+import ipaddress
+import socket
+from dataclasses import dataclass
+from urllib.parse import urlsplit, urlunsplit
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_CARRIES_IPV4 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("::/96"))
+"""Networks whose last 32 bits are an IPv4 address: NAT64, and the old way to write one (loopback `::1` aside)."""
+
+
+class AddressRefusedError(ValueError):
+    """An address that is not allowed or cannot be found; one sentence why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A checked server: requests go to `url`, which holds the checked number, under the name `host`.
+
+    `hostname` is the name without its port, for TLS.
+    """
+
+    url: str
+    host: str
+    hostname: str
+
+
+def check_endpoint(section: str, address: str, allows_internal: bool) -> Endpoint:
+    """Look the server's name up, which may take seconds, and check every number behind it.
+
+    `section` is where the specification says `address` and `allows_internal_addresses`.
+
+    Raises:
+        AddressRefusedError: A number is internal or link-local and that is not allowed, or there is none.
+    """
+    parts = urlsplit(address)
+    hostname = parts.hostname or ""
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        numbers = _numbers_of(hostname)
+    except (OSError, UnicodeError):
+        raise AddressRefusedError(f"{section}.address: {hostname} is not known here; check its name.") from None
+    refused = [number for number in numbers if not (allows_internal or is_open(number))]
+    if refused or not numbers:
+        shown = refused[0] if refused else "none"
+        raise AddressRefusedError(
+            f"{section}.address: {hostname} is an internal or link-local address ({shown}); "
+            f"set {section}.allows_internal_addresses if this is meant."
+        )
+    number = numbers[0]
+    literal = f"[{number}]" if number.version == 6 else str(number)
+    url = urlunsplit((parts.scheme, f"{literal}:{port}", parts.path.rstrip("/"), "", ""))
+    return Endpoint(url, parts.netloc, hostname)
+
+
+def is_open(number: Address) -> bool:
+    """Return whether a number is this machine's loopback or one of the open network."""
+    inner = _inner(number)
+    is_special = inner.is_multicast or inner.is_reserved or (inner.version == 6 and inner.is_site_local)
+    return inner.is_loopback or (inner.is_global and not is_special)
+
+
+def is_link_local_name(hostname: str) -> bool:
+    """Return whether a name leads to this network segment alone, as those of metadata services do."""
+    try:
+        return any(_inner(number).is_link_local for number in _numbers_of(hostname))
+    except (OSError, UnicodeError):
+        return False
+
+
+def _numbers_of(hostname: str) -> list[Address]:
+    found = socket.getaddrinfo(hostname, None, type=socket.SOCK_STREAM)
+    return [ipaddress.ip_address(str(entry[4][0]).split("%")[0]) for entry in found]
+
+
+def _inner(number: Address) -> Address:
+    """Return the IPv4 address that a number of IPv6 stands for, else the number itself."""
+    if isinstance(number, ipaddress.IPv4Address) or number.is_loopback or number.is_unspecified:
+        return number
+    if any(number in network for network in _CARRIES_IPV4):
+        return ipaddress.IPv4Address(int(number) & 0xFFFFFFFF)
+    return number.ipv4_mapped or number.sixtofour or number

@@ -1,0 +1,49 @@
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from bench import document
+
+RESULT = {
+    "bench": "x",
+    "figures": {"num": 3, "step_ms": 9.0, "growth/step ms/2": 4.0, "growth/step ms/1": 2.0, "load_average": 1.0},
+    "targets": {"step_ms": "<= 8"},
+    "met": False,
+}
+
+
+def test_a_table_shows_targets_first_and_what_was_missed():
+    rows = document.table(RESULT).splitlines()
+    assert rows[2:] == ["| `step_ms` | 9 | <= 8 | **missed** |", "| `num` | 3 |  |  |"]
+
+
+@pytest.mark.parametrize(
+    ("load", "said"), [(9.0, "Taken while other programs"), (2.5, "| Figure"), (None, "The machine's load was not")]
+)
+def test_figures_say_whether_the_machine_was_busy_where_that_is_known(load, said):
+    figures = {**RESULT["figures"], "load_average": load}
+    assert document.table({**RESULT, "figures": figures}).startswith(said)
+
+
+def test_growth_is_read_in_order_of_work_and_drawn_to_scale():
+    curves = document.growth(RESULT["figures"])
+    assert curves == {"step ms": [(1.0, 2.0), (2.0, 4.0)]}
+    picture = ElementTree.fromstring(document.draw(curves))
+    circles = [item for item in picture.iter() if item.tag.endswith("circle")]
+    assert len(circles) == 2
+    assert float(circles[0].get("cy")) > float(circles[1].get("cy"))
+
+
+def test_the_document_is_filled_from_the_results(tmp_path, monkeypatch):
+    monkeypatch.setattr(document, "RESULTS", tmp_path)
+    monkeypatch.setattr(document, "IMAGES", tmp_path)
+    monkeypatch.setattr(document, "DOCUMENT", tmp_path / "performance.md")
+    (tmp_path / "performance.md").write_text("a\n<!-- figures x -->\nold\n<!-- end -->\nb\n", encoding="utf-8")
+    (tmp_path / "x.json").write_text(document.json.dumps(RESULT), encoding="utf-8")
+    for _ in range(2):
+        document.main()
+    text = (tmp_path / "performance.md").read_text(encoding="utf-8")
+    assert text.startswith("a\n<!-- figures x -->\n| Figure")
+    assert text.endswith("\n![How cost grows with work](images/growth-x.svg)\n<!-- end -->\nb\n")
+    assert "old" not in text
+    assert (tmp_path / "growth-x.svg").is_file()

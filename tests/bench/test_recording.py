@@ -1,0 +1,72 @@
+import multiprocessing
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from bench import recording
+from bench.made_up_steps import K, StepMaker, StepSize
+from bench.recording import json_lines_bytes, measure_ingest, new_run, read_until_told, record_all
+from db.queries import metrics
+from db.queries.runs import list_runs
+from db.session import open_database
+from jobs.attempt_files import write_outcome
+from jobs.spool_reader import SpoolReader
+from jobs.status import RunStatus
+from jobs.supervisor.reading import take_in_everything
+
+
+def test_made_up_steps_have_their_size_and_are_the_same_each_time():
+    first, second = (list(StepMaker(StepSize(16, 200)).reports(2)) for _ in range(2))
+    lengths = [own.token_ids.size for group in first[0].groups for own in group.trajectories]
+    assert len(lengths) == 16 * K
+    assert 150 < np.mean(lengths) < 250
+    assert [own.text for own in first[1].groups[3].trajectories] == [
+        own.text for own in second[1].groups[3].trajectories
+    ]
+
+
+def test_json_lines_of_what_is_kept_leave_out_the_tokens_of_failures():
+    (step,) = StepMaker(StepSize(2, 50)).reports(1)
+    for group in step.groups:
+        for own in group.trajectories:
+            own.reward = 0.0
+    text_bytes = sum(len(own.text) for group in step.groups for own in group.trajectories)
+    assert text_bytes < json_lines_bytes(step, is_whole=False) < json_lines_bytes(step, is_whole=True) / 3
+
+
+@pytest.mark.parametrize("size", [StepSize(0, 0), StepSize(2, 50)])
+def test_recorded_steps_are_read_back(tmp_path, size):
+    run, recorder = new_run(tmp_path)
+    assert len(record_all(recorder, StepMaker(size).reports(3))) == 3
+    recorder.close()
+    events = SpoolReader(run).read().events
+    assert [len(event["trajectories"]) for event in events] == [K * size.num_questions] * 3
+
+
+def test_readers_ask_for_a_curve_that_is_there(tmp_path, monkeypatch):
+    run, recorder = new_run(tmp_path)
+    record_all(recorder, StepMaker(StepSize(0, 0)).reports(3))
+    recorder.close()
+    write_outcome(run.attempt_path(1), RunStatus.SUCCEEDED, "")
+    assert take_in_everything(tmp_path, None)
+    charts = []
+    monkeypatch.setattr(
+        recording, "metric_series", lambda *asked: charts.append(metrics.metric_series(*asked)) or charts[-1]
+    )
+    ours, theirs = multiprocessing.Pipe()
+    ours.send("stop")
+    read_until_told(theirs, None, tmp_path, run.run_id)
+    assert ours.recv() == "ready"
+    assert set(ours.recv()) == {"runs_list_ms", "chart_ms"}
+    assert [len(points) for chart in charts for points in chart.values()] == [3] * len(charts)
+
+
+@pytest.mark.slow
+def test_each_measurement_of_taking_in_finds_an_empty_database(tmp_path):
+    url = f"sqlite:///{tmp_path / 'own.db'}"
+    for _ in range(2):
+        seconds, _ = measure_ingest(url, StepSize(2, 50), 2)
+        assert seconds > 0
+        with closing(open_database(url, tmp_path)) as database:
+            assert list_runs(database) == []

@@ -1,0 +1,112 @@
+"""Back and forward undo and redo what a user chose, page by page and choice by choice."""
+
+import re
+
+import pytest
+
+from tests.browser.clicks import click_until
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+HEADER = 19
+
+
+def shows(page, words):
+    page.get_by_text(re.compile(words)).first.wait_for()
+
+
+def test_filters_of_the_list_of_runs_are_undone_one_by_one_and_redone(open_page):
+    watched = open_page("/")
+    page = watched.page
+    shows(page, r"of \d+ runs shown")
+    everything = page.get_by_text(re.compile("runs shown")).inner_text()
+    page.get_by_label("Search runs").fill("whole")
+    page.get_by_label("Search runs").press("Enter")
+    page.wait_for_url(re.compile("q=whole"))
+    page.get_by_role("radio", name="Failed or lost").click()
+    page.wait_for_url(re.compile("state=Failed"))
+    shows(page, "No run matches")
+    page.go_back()
+    shows(page, r"\d of \d runs shown")
+    assert "state=" not in page.url
+    assert page.get_by_label("Search runs").input_value() == "whole"
+    page.go_back()
+    page.get_by_text(everything).wait_for()
+    assert "q=" not in page.url
+    assert page.get_by_label("Search runs").input_value() == ""
+    page.go_forward()
+    page.wait_for_url(re.compile("q=whole"))
+    shows(page, r"\d of \d runs shown")
+    page.go_forward()
+    shows(page, "No run matches")
+    assert page.get_by_role("radio", name="Failed or lost").is_checked()
+    assert watched.troubles == []
+
+
+def test_an_order_by_a_columns_head_stands_in_the_address_and_is_undone(open_page):
+    watched = open_page("/")
+    page = watched.page
+    click_until(page, 200, HEADER, "sort=name")
+    click_until(page, 200, HEADER, "sort=-name")
+    page.go_back()
+    page.wait_for_url(re.compile("sort=name"))
+    page.go_back()
+    page.wait_for_url(lambda address: "sort=" not in address)
+    assert watched.troubles == []
+
+
+def test_facets_an_open_trajectory_and_its_parts_are_undone_one_by_one(open_page):
+    watched = open_page("/trajectories?run=play-finished&facets=true")
+    page = watched.page
+    counted = page.get_by_text(re.compile("trajectories shown"))
+    counted.wait_for()
+    everything = counted.inner_text()
+    page.get_by_label("Replayed").first.click()
+    page.get_by_role("option", name="replayed", exact=True).click()
+    page.wait_for_url(re.compile("replayed=replayed"))
+    click_until(page, 90, 50, r"trajectory=\d+")
+    page.get_by_role("tab", name="Lineage").click()
+    page.wait_for_url(re.compile("part=Lineage"))
+    shows(page, "^Born in step")
+    page.go_back()
+    page.get_by_text(re.compile("^Born in step")).wait_for(state="detached")
+    assert page.get_by_role("tab", name="Text").get_attribute("aria-selected") == "true"
+    page.go_back()
+    page.get_by_role("tab", name="Text").wait_for(state="detached")
+    assert "replayed=replayed" in page.url
+    page.go_back()
+    page.get_by_text(everything, exact=True).wait_for()
+    assert "replayed=" not in page.url
+    assert watched.troubles == []
+
+
+def test_a_run_is_chosen_by_typing_its_id_and_the_choice_is_undone(open_page):
+    from playwright.sync_api import expect
+
+    watched = open_page("/replay_buffer?run=play-finished")
+    page = watched.page
+    choice = page.get_by_role("combobox").first
+    choice.click()
+    choice.fill("play-failed")
+    choice.press("Enter")
+    page.wait_for_url(re.compile("run=play-failed"))
+    expect(choice).to_have_value("broken replay", timeout=60_000)
+    page.go_back()
+    page.wait_for_url(re.compile("run=play-finished"))
+    expect(choice).to_have_value("whole replay", timeout=60_000)
+    assert watched.troubles == []
+
+
+def test_views_and_pages_are_undone(open_page):
+    watched = open_page("/run?run=run-finished")
+    page = watched.page
+    page.get_by_role("tab", name="Log").click()
+    page.wait_for_url(re.compile("view=Log"))
+    page.get_by_role("link", name="Replay buffer").first.click()
+    page.get_by_role("heading", name="Replay buffer").wait_for()
+    page.go_back()
+    page.wait_for_url(re.compile(r"/run\?.*view=Log"))
+    page.get_by_role("tab", name="Log", selected=True).wait_for()
+    page.go_back()
+    page.get_by_role("tab", name="Curves", selected=True).wait_for()
+    assert watched.troubles == []

@@ -1,0 +1,80 @@
+"""A run is launched, watched, stopped and resumed in the browser, with the real supervisor and toy workers."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from jobs import commands
+from jobs.status import RunStatus
+from tests.app import serving
+from tests.jobs.supervisor.toy_bench import wait_until
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+STEP = re.compile(r"^Step ([\d,]+) of 90,000")
+
+
+@pytest.fixture(scope="module")
+def runs_root(tmp_path_factory):
+    return tmp_path_factory.mktemp("live")
+
+
+@pytest.fixture(scope="module")
+def workbench(runs_root):
+    """A server and a supervisor whose workers count steps, fifty a second."""
+    words = [sys.executable, "-m", "tests.jobs.supervisor.toy_supervisor", "--runs-root", str(runs_root)]
+    supervisor = subprocess.Popen(words, cwd=serving.REPOSITORY)
+    served = serving.start(runs_root)
+    yield served
+    served.stop()
+    for path in runs_root.glob("*/run.json"):
+        run = commands.open_run(runs_root, path.parent.name)
+        if not commands.state_of(runs_root, run).is_ended:
+            run.request_stop()
+            wait_until(lambda run=run: commands.state_of(runs_root, run).is_ended, "the run to stop")
+    supervisor.terminate()
+    supervisor.wait(60)
+
+
+def step_shown(page):
+    return int(STEP.match(page.get_by_text(STEP).first.inner_text())[1].replace(",", ""))
+
+
+def wait_for_step_beyond(page, step):
+    for _ in range(60):
+        if step_shown(page) > step:
+            return
+        page.wait_for_timeout(1000)
+    raise AssertionError(f"the page stayed at step {step}")
+
+
+def test_a_run_is_launched_watched_stopped_and_resumed(open_page, runs_root):
+    watched = open_page("/new_run?section=Run")
+    page = watched.page
+    field = page.get_by_label("Number of steps", exact=True)
+    field.fill("90000")
+    field.press("Enter")
+    page.get_by_text("--set num_steps=90000").first.wait_for()
+    page.get_by_role("button", name="Launch run").click()
+    page.wait_for_url(re.compile(r"/run\?run="))
+    # Streamlit draws a button with a tooltip twice and hides one.
+    stop, resume = (page.locator(f".st-key-run-{name} button:visible") for name in ("stop", "resume"))
+    stop.wait_for()
+    page.get_by_text(STEP).first.wait_for()
+    wait_for_step_beyond(page, step_shown(page))
+
+    stop.click()
+    resume.wait_for()
+    stopped_at = step_shown(page)
+    run_id = re.search(r"run=([\w-]+)", page.url)[1]
+    state = commands.state_of(runs_root, commands.open_run(runs_root, run_id))
+    assert state.status is RunStatus.STOPPED
+
+    resume.click()
+    stop.wait_for()
+    wait_for_step_beyond(page, stopped_at)
+    state = commands.state_of(runs_root, commands.open_run(runs_root, run_id))
+    assert (state.status, state.attempt) == (RunStatus.RUNNING, 2)
+    assert watched.troubles == []

@@ -1,0 +1,3 @@
+from tests.browser.conftest import browser
+
+__all__ = ["browser"]

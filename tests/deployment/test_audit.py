@@ -1,0 +1,87 @@
+"""The audit's own rules, against programs that answer as pip-audit does; the real service is asked by `make audit`."""
+
+import json
+from datetime import date
+
+import pytest
+
+from deploy import audit
+from deploy.audit import ACCEPTED, KNOWN_BAD, accepted_advisories, locked_pins, main
+
+ADVISORY = {"id": "PYSEC-1", "aliases": ["CVE-1"], "fix_versions": ["2.0"]}
+TODAY = date(2026, 6, 1)
+
+
+@pytest.fixture
+def pip_audit(tmp_path):
+    """Return a function that makes a program answering with these records, and for the known bad one with another."""
+
+    def make(records: list[dict], known_bad: list[dict]) -> str:
+        (tmp_path / "records").write_text(json.dumps({"dependencies": records, "fixes": []}))
+        (tmp_path / "known").write_text(json.dumps({"dependencies": known_bad, "fixes": []}))
+        program = tmp_path / "pip-audit"
+        program.write_text(
+            '#!/bin/sh\nfor last in "$@"; do :; done\n'
+            f'if grep -qx "{KNOWN_BAD}" "$last"; then cat {tmp_path}/known; else cat {tmp_path}/records; fi\n'
+        )
+        program.chmod(0o755)
+        return str(program)
+
+    return make
+
+
+BAD = [{"name": "requests", "version": "2.19.1", "vulns": [ADVISORY]}]
+
+
+def test_a_clean_answer_is_a_success(pip_audit, capsys):
+    assert main(pip_audit([{"name": "httpx", "version": "0.28.1", "vulns": []}], BAD)) == 0
+    assert "no advisory" in capsys.readouterr().out
+
+
+def test_an_advisory_is_named_with_what_mends_it(pip_audit, capsys):
+    assert main(pip_audit([{"name": "httpx", "version": "0.28.1", "vulns": [ADVISORY]}], BAD)) == 1
+    assert "httpx 0.28.1: PYSEC-1, mended in 2.0" in capsys.readouterr().out
+
+
+def test_a_package_that_nobody_knows_is_not_taken_for_a_clean_one(pip_audit, capsys):
+    assert main(pip_audit([{"name": "httpx", "skip_reason": "not found"}], BAD)) == 1
+    assert "httpx: not audited (not found)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("accepted_id", ["PYSEC-1", "CVE-1"])
+def test_an_accepted_advisory_is_passed_over_until_its_day(pip_audit, tmp_path, monkeypatch, accepted_id):
+    path = tmp_path / "accepted.toml"
+    program = pip_audit([{"name": "httpx", "version": "0.28.1", "vulns": [ADVISORY]}], BAD)
+    monkeypatch.setattr(audit, "ACCEPTED", path)
+    for until, exit_code in (("2999-01-01", 0), ("2020-01-01", 1)):
+        path.write_text(f'[[accepted]]\nid = "{accepted_id}"\nreason = "Not called."\nuntil = {until}\n')
+        assert main(program) == exit_code
+
+
+@pytest.mark.parametrize("known", [[], [{"name": "requests", "skip_reason": "not found"}]])
+def test_a_service_that_knows_no_advisories_was_not_asked(pip_audit, capsys, known):
+    assert main(pip_audit([], known)) == 2
+    said = "No advisory service answers here: none is known for requests==2.19.1, which has several."
+    assert capsys.readouterr().err == f"{said} Nothing was audited.\n"
+
+
+def test_a_service_that_cannot_be_reached_is_said_in_one_sentence(tmp_path, capsys):
+    program = tmp_path / "pip-audit"
+    program.write_text("#!/bin/sh\necho 'Traceback' >&2\nexit 1\n")
+    program.chmod(0o755)
+    assert main(str(program)) == 2
+    said = capsys.readouterr().err
+    assert said == "The advisory service cannot be reached from here (JSONDecodeError). Nothing was audited.\n"
+
+
+def test_every_accepted_advisory_has_a_reason_and_a_day(tmp_path):
+    assert isinstance(accepted_advisories(ACCEPTED, TODAY), dict)
+    (tmp_path / "accepted.toml").write_text('[[accepted]]\nid = "PYSEC-1"\nuntil = 2999-01-01\n')
+    with pytest.raises(ValueError, match="reason"):
+        accepted_advisories(tmp_path / "accepted.toml", TODAY)
+
+
+def test_what_is_audited_is_what_is_locked_and_torch():
+    pins = locked_pins()
+    assert any(pin.startswith("torch==") for pin in pins)
+    assert {"httpx==0.28.1", "verl==0.9.1"} <= set(pins)

@@ -1,0 +1,133 @@
+import os
+import re
+import shutil
+import stat
+import subprocess
+
+import pytest
+import yaml
+
+from tests.deployment.image_files import DOCKERFILE, REPOSITORY, health_check, instructions, service, stage
+
+TARGETS = ("workbench", "engine")
+APT_LINE = re.compile(
+    r"apt-get update && apt-get install -y --no-install-recommends (?P<packages>[a-z0-9. -]+) ?"
+    r"&& rm -rf /var/lib/apt/lists/\*"
+)
+APT_PACKAGES = {"make", "python3.12", "python3.12-dev", "python3.12-venv"}
+TESTED_MAKE_TARGETS = {"install", "verl-env", "state-folders"}
+"""The first two run before the tests themselves do; the last one runs below."""
+
+
+def test_every_run_step_is_a_make_target_that_tests_run_or_a_short_apt_line():
+    steps = [rest for word, rest in instructions() if word == "RUN"]
+    assert steps
+    for step in steps:
+        if step.startswith("make "):
+            words = [word for word in step.split()[1:] if "=" not in word]
+            assert set(words) <= TESTED_MAKE_TARGETS, step
+        else:
+            assert set(APT_LINE.fullmatch(step)["packages"].split()) <= APT_PACKAGES
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_image_runs_as_a_user_who_owns_the_state_and_nothing_else(target):
+    said = stage(target)
+    assert [rest for word, rest in said if word == "USER"] == ["1000:1000"]
+    assert any("state-folders" in rest and "OWNER=1000" in rest for word, rest in said if word == "RUN")
+    assert not any("--chown" in rest for word, rest in said if word == "COPY")
+    last_write = max(index for index, (word, _) in enumerate(said) if word in {"RUN", "COPY"})
+    assert said.index(("USER", "1000:1000")) > last_write
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_image_asks_the_pages_for_its_health_and_listens_on_loopback_unless_told(target):
+    assert "/_stcore/health" in health_check(target)[-1]
+    assert ("CMD", '["exgrpo", "up", "--no-browser"]') in stage(target)
+
+
+def test_the_engine_s_pairing_is_the_one_of_the_gpu_constraints():
+    assert any("verl-env" in rest and "GPU=1" in rest for word, rest in stage("engine") if word == "RUN")
+    assert re.fullmatch(r"nvidia/cuda:13\.0\.\d-devel-ubuntu24\.04 AS engine", dict(stage("engine"))["FROM"])
+    assert "CUDA 13.0" in (REPOSITORY / "constraints-verl-gpu.txt").read_text()
+
+
+def test_no_tests_secrets_or_environments_go_into_an_image():
+    ignored = (REPOSITORY / ".dockerignore").read_text().split()
+    assert {".git", ".env", ".venv", ".venv-*", "runs", "tests"} <= set(ignored)
+
+
+def test_the_dockerfile_has_no_findings_of_hadolint():
+    hadolint = shutil.which("hadolint", path=f"{REPOSITORY / '.venv-tools' / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    if hadolint is None:
+        pytest.skip("hadolint is not installed; `make lint-images` installs it.")
+    finished = subprocess.run([hadolint, "--no-color", DOCKERFILE], capture_output=True, text=True, check=False)
+    assert (finished.returncode, finished.stdout) == (0, "")
+
+
+def test_the_dockerfile_keeps_the_main_rules_of_hadolint():
+    words = [word for word, _ in instructions()]
+    assert not {"ADD", "MAINTAINER"} & set(words)
+    for word, rest in instructions():
+        if word == "FROM":
+            assert re.match(r"[\w./-]+:[\w.-]+", rest), "an image without a tag"
+            assert ":latest" not in rest
+        if word in {"CMD", "ENTRYPOINT"}:
+            assert rest.startswith("["), "a command that a shell would run"
+        if word == "WORKDIR":
+            assert rest.startswith("/")
+        if word == "RUN":
+            assert not re.search(r"\b(sudo|cd|curl|wget)\b", rest)
+
+
+def test_state_folders_belong_to_the_owner_alone(tmp_path):
+    command = ["make", "-C", str(REPOSITORY), "state-folders", f"STATE={tmp_path / 'state'}", f"OWNER={os.getuid()}"]
+    subprocess.run(command, check=True, capture_output=True)
+    folders = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "state").iterdir()}
+    assert folders == dict.fromkeys(("runs", "models", "cache", "home"), 0o700)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_images_variables_point_into_folders_that_are_made(target):
+    (environment,) = [rest for word, rest in stage(target) if word == "ENV"]
+    places = dict(re.findall(r"(\w+)=/srv/state/(\w+)", environment))
+    assert places == {"HOME": "home", "EXGRPO_RUNS_ROOT": "runs", "EXGRPO_CACHE_DIR": "cache", "HF_HOME": "models"}
+
+
+@pytest.mark.parametrize("name", ["workbench", "database", "proxy"])
+def test_every_service_has_a_read_only_root_and_no_privileges_to_spare(name):
+    said = service(name)
+    assert said["read_only"] is True
+    assert said["cap_drop"] == ["ALL"]
+    assert not {"privileged", "network_mode", "pid"} & said.keys()
+
+
+def test_only_the_proxy_is_reachable_and_the_database_has_no_way_out():
+    assert "ports" not in service("workbench")
+    assert "ports" not in service("database")
+    assert service("proxy")["ports"] == ["80:80", "443:443"]
+    assert service("database")["networks"] == ["data"]
+    networks = yaml.safe_load((REPOSITORY / "compose.yaml").read_text())["networks"]
+    assert networks["data"] == {"internal": True}
+
+
+def test_secrets_come_from_the_user_s_file_and_are_asked_for():
+    text = (REPOSITORY / "compose.yaml").read_text()
+    for name in ("WORKBENCH_NAME", "EXGRPO_TOKEN", "POSTGRES_PASSWORD"):
+        assert f"${{{name}:?" in text
+    assert "@database" in service("workbench")["environment"]["EXGRPO_DATABASE_URL"]
+    assert ":" not in service("workbench")["environment"]["EXGRPO_DATABASE_URL"].partition("://")[2]
+
+
+def test_the_sign_in_file_changes_the_way_in_and_nothing_else():
+    said = service("workbench", REPOSITORY / "deploy" / "compose.sign-in.yaml")
+    assert said.keys() == {"command", "volumes"}
+    words = service("workbench")["command"]
+    assert said["command"] == [*words[: words.index("--allow-host")], "--sign-in", "/srv/sign-in.toml"]
+    assert said["volumes"] == ["./sign-in.toml:/srv/sign-in.toml:ro"]
+
+
+def test_the_gpu_file_changes_the_target_and_gives_ray_shared_memory():
+    said = service("workbench", REPOSITORY / "deploy" / "compose.gpu.yaml")
+    assert said["build"]["target"] == "engine"
+    assert said["shm_size"] == "64gb"

@@ -1,0 +1,89 @@
+"""Short and long forms of the fault tests, and the record of what was seen of each row."""
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.report import (
+    DOCUMENT,
+    RowResult,
+    current_commit,
+    modules_of,
+    read_rows,
+    rewrite_table,
+    write_row,
+)
+
+IS_LONG = os.environ.get("EXGRPO_FAULTS_LONG", "0") not in {"", "0"}
+ROW = os.environ.get("EXGRPO_FAULTS_ROW", "")
+results: dict[int, RowResult] = defaultdict(RowResult)
+
+
+@pytest.fixture(scope="session")
+def is_long() -> bool:
+    """Whether the counts of the criteria are wanted, which take from minutes to an hour a row."""
+    return IS_LONG
+
+
+@pytest.fixture
+def figure(request: pytest.FixtureRequest) -> Callable[[str, object], None]:
+    """Record what was seen for the test's row: `figure("runs resumed", "200 of 200")`."""
+    number = row_of(request.node)
+    assert number is not None, "figure() needs the mark fault_row(N)"
+    return lambda name, value: results[number].note_figure(name, str(value))
+
+
+def row_of(item: pytest.Item) -> int | None:
+    """Return the row that a test belongs to."""
+    mark = item.get_closest_marker("fault_row")
+    return None if mark is None else mark.args[0]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Note all tests of each row before any is deselected, and keep one row where one is asked for."""
+    for item in items:
+        number = row_of(item)
+        if number is not None:
+            results[number].tests.add(item.nodeid)
+            results[number].modules.add(item.path.name)
+    if ROW:
+        others = [item for item in items if row_of(item) != int(ROW)]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if row_of(item) == int(ROW)]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note how a test of a row ended and how long it took."""
+    report = yield
+    number = row_of(item)
+    if number is not None:
+        result = results[number]
+        result.seconds += report.duration
+        if report.failed:
+            result.failed.add(item.nodeid)
+        elif report.when == "call" and report.passed:
+            result.passed.add(item.nodeid)
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the figures of the rows that ran."""
+    for number, result in sorted(results.items()):
+        for name, value in result.figures.items():
+            terminalreporter.write_line(f"row {number}: {name}: {value}")
+
+
+def pytest_sessionfinish() -> None:
+    """After a long session, write the rows that ran whole and make the table again."""
+    if not IS_LONG:
+        return
+    folder: Path = DOCUMENT.with_suffix("")
+    for number, result in sorted(results.items()):
+        if result.tests and result.is_whole and result.modules == modules_of(number):
+            write_row(folder, number, result, current_commit())
+    rewrite_table(DOCUMENT, read_rows(folder))

@@ -1,0 +1,47 @@
+"""A file system of a few megabytes that can be filled to the last byte and emptied again."""
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+FILLER = ".filler"
+
+
+class SmallDisk:
+    """A mounted file system; what tests keep on it lies in `path`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def fill(self) -> None:
+        """Leave no byte free."""
+        with (self.path / FILLER).open("ab", buffering=0) as file:
+            for size in (1 << 16, 1 << 12, 1):
+                with contextlib.suppress(OSError):
+                    while file.write(b"\xff" * size):
+                        pass
+
+    def free(self) -> None:
+        """Take back what `fill` took."""
+        (self.path / FILLER).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def mounted(path: Path, size: str = "16m") -> Iterator[SmallDisk]:
+    """Give a file system of `size` at a folder; without the right to mount one the test is skipped."""
+    path.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        reason = done.stderr.strip()
+    except OSError as error:
+        reason = str(error)
+    if reason:
+        pytest.skip(f"A full disk is made of a small file system, which cannot be mounted here: {reason}")
+    try:
+        yield SmallDisk(path)
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True, stdin=subprocess.DEVNULL)

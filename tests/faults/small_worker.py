@@ -1,0 +1,38 @@
+"""A worker that runs the real loop around `EightNumbers`, slowed down so that a kill can meet it anywhere."""
+
+import sys
+import time
+from pathlib import Path
+
+from jobs.control import Control
+from jobs.recorder import RunRecorder
+from jobs.run_directory import RunDirectory
+from jobs.specs import TrainSpec
+from jobs.status import RunStatus
+from jobs.training.loop import TrainingLoop
+from jobs.worker import main
+from tests.faults.small_training import EightNumbers, small_parts
+
+STEP_SECONDS = 0.01
+SAVE_SECONDS = 0.05
+
+
+class SlowNumbers(EightNumbers):
+    """`EightNumbers` that take their time."""
+
+    def update(self, *arguments: object) -> dict[str, float]:
+        time.sleep(STEP_SECONDS)
+        return super().update(*arguments)
+
+    def save(self, directory: Path) -> None:
+        time.sleep(SAVE_SECONDS / 2)
+        super().save(directory)
+        time.sleep(SAVE_SECONDS / 2)
+
+
+def run_small(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: Control) -> RunStatus:
+    return TrainingLoop(spec, run.path, small_parts(SlowNumbers()), recorder, control).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], {"embedded": lambda: run_small}))

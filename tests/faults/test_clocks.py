@@ -1,0 +1,104 @@
+"""Row 8: a clock that is set by an hour, a worker's or the supervisor's, changes no duration and ends no run."""
+
+import os
+import signal
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from db.queries.runs import get_run, list_attempts
+from db.session import open_database
+from jobs import commands
+from jobs.attempt_files import Heartbeat, read_heartbeat
+from jobs.launchers.local import LocalLauncher
+from jobs.launchers.processes import ProcessIdentity
+from jobs.launchers.ray_jobs_contact import RayContact, was_heard_of
+from jobs.run_state import has_worker
+from jobs.status import RunStatus
+from jobs.supervisor.indexing import DatabaseIndex
+from jobs.supervisor.loop import Supervisor, SupervisorSettings
+from jobs.supervisor.watch import StopPolicy
+from tests.faults.shifted_worker import OFFSET_FILE
+from tests.jobs.conftest import bench  # noqa: F401 - a fixture
+from tests.jobs.supervisor.toy_bench import Bench, toy_spec
+
+pytestmark = pytest.mark.fault_row(8)
+
+HOUR = 3600.0
+SHIFTED_WORKER = "tests.faults.shifted_worker"
+
+
+@pytest.fixture
+def shifted(bench: Bench) -> Bench:  # noqa: F811 - the fixture
+    settings = SupervisorSettings(1, StopPolicy(60.0, 60.0))
+    launcher = LocalLauncher(SHIFTED_WORKER, sys.executable)
+    bench.supervisor = Supervisor(bench.runs_root, DatabaseIndex(None, bench.runs_root), launcher, settings)
+    return bench
+
+
+def set_clock(runs_root: Path, seconds: float) -> None:
+    (runs_root / OFFSET_FILE).write_text(str(seconds))
+
+
+@pytest.mark.parametrize("seconds", [HOUR, -HOUR])
+@pytest.mark.parametrize("end", ["succeeded", "killed"])
+def test_a_run_takes_as_long_as_it_took_when_its_clock_is_set(shifted, seconds, end, figure):
+    began_at = time.monotonic()
+    run_id = shifted.submit(toy_spec(60))
+    shifted.look_until(run_id, RunStatus.RUNNING)
+    shifted.wait_for_step(run_id, 2)
+    set_clock(shifted.runs_root, seconds)
+    shifted.wait_for_step(run_id, 5)
+    if end == "killed":
+        os.kill(shifted.worker_pid(run_id), signal.SIGKILL)
+    shifted.look_until(run_id, RunStatus.SUCCEEDED, RunStatus.LOST)
+    elapsed = time.monotonic() - began_at
+    database = open_database(None, shifted.runs_root)
+    (attempt,), row = list_attempts(database, run_id), get_run(database, run_id)
+    database.close()
+    for found in (attempt, row):
+        assert timedelta(0) <= found.ended_at - found.started_at <= timedelta(seconds=elapsed)
+    figure(f"duration of a run that {end} with its clock set by {seconds:+.0f} s", "right")
+
+
+@pytest.mark.parametrize("seconds", [HOUR, -HOUR])
+def test_a_stop_is_as_patient_as_it_says_when_the_supervisors_clock_is_set(bench, seconds, monkeypatch):  # noqa: F811
+    supervisor = bench.start(grace_seconds=1.5, term_seconds=0.5)
+    run_id = bench.submit(toy_spec(3, "stuck"))
+    bench.look_until(run_id, RunStatus.RUNNING)
+    time.sleep(0.5)  # until the worker ignores SIGTERM
+    commands.stop(bench.runs_root, run_id)
+    asked_at = time.monotonic()
+    supervisor.look()
+    true_time = time.time
+    monkeypatch.setattr(time, "time", lambda: true_time() + seconds)
+    bench.look_until(run_id, RunStatus.STOPPED)
+    assert 2.0 <= time.monotonic() - asked_at < 30.0
+
+
+@pytest.mark.parametrize("seconds", [HOUR, -HOUR])
+def test_a_worker_that_never_came_is_not_waited_for_when_the_clock_is_set(tmp_path, seconds, monkeypatch):
+    assert has_worker(tmp_path, None)
+    true_time = time.time
+    monkeypatch.setattr(time, "time", lambda: true_time() + seconds)
+    assert not has_worker(tmp_path, None)
+
+
+@pytest.mark.parametrize("seconds", [HOUR, -HOUR])
+def test_a_heartbeat_by_another_clock_tells_nothing_of_a_job_on_a_cluster(seconds):
+    at = datetime.now(UTC) + timedelta(seconds=seconds)
+    heartbeat = Heartbeat(ProcessIdentity(1, 0.0, "boot"), RunStatus.RUNNING, 3, at)
+    contact = RayContact("folder", "http://head", "job", True, False, 0, time.time() - 60.0)
+    assert not was_heard_of(contact, heartbeat)
+
+
+def test_a_worker_beats_by_the_clock_that_it_began_with(shifted):
+    run_id = shifted.submit(toy_spec(400))
+    shifted.look_until(run_id, RunStatus.RUNNING)
+    set_clock(shifted.runs_root, HOUR)
+    shifted.wait_for_step(run_id, 5)
+    heartbeat = read_heartbeat(shifted.run_of(run_id).attempt_path(1))
+    assert abs(heartbeat.at - datetime.now(UTC)) < timedelta(minutes=1)

@@ -1,0 +1,193 @@
+"""Row 3: checkpoints cut, flipped, emptied or taken away are noticed and named, and the one before is used."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from exgrpo_core.experience_management.replay_buffer import BufferCorruptionError, ReplayBuffer
+from exgrpo_core.experience_management.snapshot import read_snapshot
+from jobs.run_directory import RunDirectory
+from jobs.status import RunStatus
+from jobs.training.checkpoint import checkpoint_path, list_checkpoints
+from tests.faults import recorded
+from tests.faults.small_training import small_spec, train
+
+pytestmark = pytest.mark.fault_row(3)
+
+NUM_STEPS = 12
+NEWEST, PREVIOUS = 12, 9
+NUM_CUTS, NUM_FLIPS = 20, 50
+Damage = Callable[[Path], None]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    run = RunDirectory.create(tmp_path_factory.mktemp("runs"), small_spec(NUM_STEPS))
+    assert train(run) is RunStatus.SUCCEEDED
+    return run
+
+
+@pytest.fixture
+def copies(finished: RunDirectory, tmp_path: Path) -> Iterator[Callable[[], RunDirectory]]:
+    """Gives copies of the finished run, each under the same name in place of the last one."""
+
+    def make() -> RunDirectory:
+        target = tmp_path / finished.run_id
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(finished.path, target)
+        return RunDirectory(target)
+
+    return make
+
+
+def places(length: int, count: int) -> list[int]:
+    """Return `count` different offsets inside a file, first and last byte among them, or all where it is shorter."""
+    return sorted({int(place) for place in np.linspace(0, length - 1, min(count, length))})
+
+
+def cut_at(offset: int) -> Damage:
+    def cut(path: Path) -> None:
+        path.write_bytes(path.read_bytes()[:offset])
+
+    return cut
+
+
+def flip_at(offset: int, mask: int) -> Damage:
+    def flip(path: Path) -> None:
+        content = bytearray(path.read_bytes())
+        content[offset] ^= mask
+        path.write_bytes(bytes(content))
+
+    return flip
+
+
+def damages(path: Path, is_long: bool) -> list[tuple[str, Damage]]:
+    """Return every damage of the criterion for a file, or some of each kind."""
+    size, share = path.stat().st_size, 1 if is_long else 20
+    cuts = [(f"cut at {offset}", cut_at(offset)) for offset in places(size, NUM_CUTS)[::share]]
+    masks = (0x01, 0x10, 0xFF)
+    flips = [
+        (f"flipped at {offset}", flip_at(offset, masks[i % 3]))
+        for i, offset in enumerate(places(size, NUM_FLIPS)[::share])
+    ]
+    return [*cuts, *flips, ("empty", cut_at(0)), ("missing", Path.unlink)]
+
+
+def files_of_newest(run: RunDirectory) -> list[Path]:
+    """Return the newest checkpoint's files, relative to the run."""
+    folder = checkpoint_path(run.checkpoints_path, NEWEST)
+    return sorted(path.relative_to(run.path) for path in folder.rglob("*") if path.is_file())
+
+
+def resume_by_one_step(run: RunDirectory) -> None:
+    """Go on from the newest whole checkpoint to the run's end."""
+    assert train(run) is RunStatus.SUCCEEDED
+
+
+def test_a_damaged_checkpoint_is_named_and_the_previous_one_used(finished, copies, is_long, figure, caplog):
+    num_damaged = num_noticed = 0
+    for name in files_of_newest(finished):
+        for how, damage in damages(finished.path / name, is_long):
+            run = copies()
+            damage(run.path / name)
+            caplog.clear()
+            caplog.set_level("INFO")
+            resume_by_one_step(run)
+            num_damaged += 1
+            assert f"resuming from step {PREVIOUS}" in caplog.text, f"{name} {how}"
+            assert str(run.path / name) in caplog.text, f"{name} {how}"
+            assert_same_end(run, finished)
+            num_noticed += 1
+    figure("damaged checkpoints noticed, named and passed over", f"{num_noticed} of {num_damaged}")
+
+
+def assert_same_end(run: RunDirectory, whole: RunDirectory) -> None:
+    assert recorded.policy_files(run, NEWEST) == recorded.policy_files(whole, NEWEST)
+    assert recorded.experience_state(run, NEWEST) == recorded.experience_state(whole, NEWEST)
+    assert recorded.buffer_content(run, NEWEST) == recorded.buffer_content(whole, NEWEST)
+
+
+def test_a_damaged_segment_of_the_buffer_is_named_and_no_checkpoint_with_it_used(
+    finished, copies, is_long, figure, caplog
+):
+    num_damaged = num_noticed = 0
+    for path in sorted(finished.buffer_path.iterdir())[-2:]:  # the segment that only the newest checkpoint names
+        for how, damage in damages(path, is_long):
+            if path.suffix == ".trajectories" and how.startswith("flipped"):
+                continue  # found when the trajectory is used, since reading gigabytes at each start would be slow
+            run = copies()
+            damaged = run.buffer_path / path.name
+            damage(damaged)
+            caplog.clear()
+            caplog.set_level("INFO")
+            num_damaged += 1
+            resume_by_one_step(run)
+            assert f"resuming from step {PREVIOUS}" in caplog.text, f"{path.name} {how}"
+            assert str(damaged) in caplog.text, f"{path.name} {how}"
+            assert_same_end(run, finished)
+            num_noticed += 1
+    figure("damaged segments noticed, named and passed over", f"{num_noticed} of {num_damaged}")
+
+
+def test_without_a_whole_checkpoint_the_run_fails_with_each_named(copies, figure):
+    run = copies()
+    folders = list_checkpoints(run.checkpoints_path)
+    for folder in folders:
+        (folder / "policy" / "model.safetensors").write_bytes(b"")
+    with pytest.raises(Exception, match="No checkpoint is whole") as failure:
+        train(run)
+    named = [folder for folder in folders if str(folder / "policy" / "model.safetensors") in str(failure.value)]
+    figure("checkpoints named when none is whole", f"{len(named)} of {len(folders)}")
+    assert named == folders
+
+
+def test_folders_beside_the_checkpoints_are_not_taken_for_checkpoints(copies):
+    run = copies()
+    newest = checkpoint_path(run.checkpoints_path, NEWEST)
+    for name in (f"{newest.name}-copy", f"{newest.name}.bak", "step-new"):
+        shutil.copytree(newest, newest.with_name(name))
+    shutil.rmtree(newest)
+    resume_by_one_step(run)
+    assert (newest.with_name(f"{newest.name}-copy")).is_dir()
+    assert newest.is_dir()
+
+
+def test_a_checkpoint_under_another_steps_name_is_not_used(copies, caplog):
+    run = copies()
+    newest = checkpoint_path(run.checkpoints_path, NEWEST)
+    newest.rename(checkpoint_path(run.checkpoints_path, NEWEST + 1))
+    resume_by_one_step(run)
+    assert "step-00000013" in caplog.text
+
+
+def test_stored_tokens_that_were_changed_are_named_and_never_replayed(finished, copies, is_long, figure):
+    run = copies()
+    num_damaged = num_noticed = 0
+    for path in sorted(run.buffer_path.glob("*.trajectories")):
+        content = path.read_bytes()
+        for offset in places(len(content), NUM_FLIPS if is_long else 3):
+            flip_at(offset, 0x01)(path)
+            num_damaged += 1
+            num_noticed += is_named_at_use(run, path)
+            path.write_bytes(content)
+    assert num_damaged
+    assert recorded.buffer_content(run, NEWEST) == recorded.buffer_content(finished, NEWEST)
+    figure("changed bytes of stored trajectories refused at use", f"{num_noticed} of {num_damaged}")
+    assert num_noticed == num_damaged
+
+
+def is_named_at_use(run: RunDirectory, path: Path) -> bool:
+    """Read every row of the snapshot's segments, those of retired questions included."""
+    snapshot = checkpoint_path(run.checkpoints_path, NEWEST) / "experience" / "buffer.snapshot"
+    stored = ReplayBuffer.restore(run.buffer_path, snapshot)
+    num_rows = sum(extent["num_rows"] for extent in read_snapshot(snapshot)[0]["segments"])
+    try:
+        stored.experiences(np.arange(num_rows))
+    except BufferCorruptionError as error:
+        return str(path) in str(error)
+    finally:
+        stored.close()
+    return False

@@ -1,0 +1,172 @@
+"""The database dropped: everything in it comes back from files, however often the building anew is killed."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from db.annotations import save_journal_position
+from db.positions import untold_runs
+from db.session import Database, open_database
+from jobs import commands
+from jobs.journal import Journal
+from jobs.supervisor import indexing
+from jobs.supervisor.instance import SingleInstance, SupervisorRunningError
+from jobs.supervisor.reading import rebuild_index, take_in_everything
+from tests.faults import used_workbench
+from tests.postgres import running_server
+
+pytestmark = pytest.mark.fault_row(12)
+
+NUM_RUNS = {False: 8, True: 60}
+NUM_KILLS = {False: 2, True: 20}
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest) -> Iterator[str | None]:
+    if request.param == "sqlite":
+        yield None
+        return
+    with running_server() as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def runs_root(tmp_path_factory: pytest.TempPathFactory, is_long: bool) -> Path:
+    runs_root = tmp_path_factory.mktemp("used") / "runs"
+    used_workbench.make(runs_root, NUM_RUNS[is_long])
+    take_in_everything(runs_root, None)
+    return runs_root
+
+
+@pytest.fixture
+def filled(runs_root: Path, tmp_path: Path) -> Path:
+    """A copy of the used workbench whose SQLite database is taken in."""
+    copy = tmp_path / "runs"
+    shutil.copytree(runs_root, copy)
+    take_in_everything(copy, None)
+    return copy
+
+
+@contextmanager
+def opened(runs_root: Path, database_url: str | None) -> Iterator[Database]:
+    database = open_database(database_url, runs_root)
+    yield database
+    database.close()
+
+
+def content(runs_root: Path, database_url: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    with opened(runs_root, database_url) as database:
+        return used_workbench.tables(database), used_workbench.answers(database)
+
+
+def drop(runs_root: Path, database_url: str | None) -> None:
+    if database_url is None:
+        for file in (runs_root / "workbench").glob("workbench.db*"):
+            file.unlink()
+        return
+    with opened(runs_root, database_url) as database:
+        database.write(lambda connection: connection.exec_driver_sql("DROP SCHEMA public CASCADE"))
+        database.write(lambda connection: connection.exec_driver_sql("CREATE SCHEMA public"))
+
+
+def test_rebuilt_database_answers_as_the_one_that_was_dropped(filled, database_url, figure):
+    take_in_everything(filled, database_url)
+    rows, answers = content(filled, database_url)
+    # Not one thing that users can say is missing, so that what is compared is there to be lost.
+    said = ("tags", "notes", "saved_cases", "verdict_overrides", "trajectory_marks", "judge_votes", "benchmark_scores")
+    assert all(rows[table] for table in said)
+    assert answers["cases"]
+    assert answers["scores"]
+    assert "failed" not in answers["shown"]
+    drop(filled, database_url)
+    command = [sys.executable, "-m", "jobs.cli", "db", "rebuild", "--runs-root", str(filled)]
+    words = [] if database_url is None else ["--database-url", database_url]
+    done = subprocess.run([*command, *words], check=True, capture_output=True, text=True, timeout=300)
+    assert done.stdout == f"Built anew from {len(answers['runs'])} runs.\n"
+    rebuilt_rows, rebuilt_answers = content(filled, database_url)
+    assert rebuilt_answers == answers
+    assert rebuilt_rows == rows
+    kind = "SQLite" if database_url is None else "PostgreSQL"
+    figure(f"rows rebuilt ({kind})", f"{sum(map(len, rows.values())):,} of {len(rows)} tables, all the same")
+
+
+def test_rebuild_that_is_killed_anywhere_is_finished_by_the_next_supervisor(filled, database_url, is_long, figure):
+    expected = content(filled, None)
+    rng = random.Random(12)
+    seconds = time_of_a_rebuild(filled, database_url)
+    for _ in range(NUM_KILLS[is_long]):
+        kill_a_rebuild_after(filled, database_url, rng.uniform(0.0, seconds))
+        take_in_everything(filled, database_url)
+        assert content(filled, database_url) == expected
+    kind = "SQLite" if database_url is None else "PostgreSQL"
+    figure(f"rebuilds killed ({kind})", f"{NUM_KILLS[is_long]}, finished by the next start with the same rows")
+
+
+def time_of_a_rebuild(runs_root: Path, database_url: str | None) -> float:
+    began_at = time.monotonic()
+    rebuild_index(runs_root, database_url)
+    return time.monotonic() - began_at
+
+
+def kill_a_rebuild_after(runs_root: Path, database_url: str | None, seconds: float) -> None:
+    program = "import sys; from tests.faults import test_database_dropped as this; this.say_and_rebuild()"
+    environment = os.environ | {"RUNS": str(runs_root), "URL": database_url or ""}
+    with subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begin\n"
+        time.sleep(seconds)
+        process.send_signal(signal.SIGKILL)
+
+
+def say_and_rebuild() -> None:
+    sys.stdout.write("begin\n")
+    sys.stdout.flush()
+    rebuild_index(Path(os.environ["RUNS"]), os.environ["URL"] or None)
+
+
+def test_words_of_a_run_are_kept_when_the_database_goes_between_the_run_and_its_words(filled, monkeypatch):
+    expected = content(filled, None)
+    drop(filled, None)
+    monkeypatch.setattr(indexing, "apply_wishes", lambda *_: os._exit(9))
+    child = os.fork()
+    if child == 0:
+        take_in_everything(filled, None)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    monkeypatch.undo()
+    with opened(filled, None) as database:
+        save_journal_position(database, str(Journal(filled).read_from(0)[1]))
+        assert untold_runs(database)
+    take_in_everything(filled, None)
+    assert content(filled, None) == expected
+
+
+def test_a_rebuild_beside_a_living_supervisor_is_refused_and_changes_nothing(filled):
+    expected = content(filled, None)
+    instance = SingleInstance(filled)
+    with pytest.raises(SupervisorRunningError, match="end it first"):
+        rebuild_index(filled, None)
+    instance.release()
+    assert content(filled, None) == expected
+
+
+def test_folder_that_comes_back_brings_its_words_with_it(filled, tmp_path):
+    expected = content(filled, None)
+    shutil.move(filled / "trained", tmp_path / "aside")
+    rebuild_index(filled, None)
+    commands.tag(filled, "resumed", "later")
+    take_in_everything(filled, None)
+    commands.tag(filled, "resumed", "later", is_set=False)
+    shutil.move(tmp_path / "aside", filled / "trained")
+    take_in_everything(filled, None)
+    assert content(filled, None)[1] == expected[1]

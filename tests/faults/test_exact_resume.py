@@ -1,0 +1,125 @@
+"""Row 2: stopped and resumed at every step, over ends of epochs, a run ends as the one that was left alone."""
+
+from typing import Any
+
+import pytest
+
+from jobs.run_directory import RunDirectory
+from jobs.specs import TrainSpec
+from jobs.spool_reader import SpoolReader
+from jobs.status import RunStatus
+from tests.faults import recorded
+from tests.faults.small_training import NUM_QUESTIONS, StepControl, small_spec, train
+
+pytestmark = pytest.mark.fault_row(2)
+
+LONG_STEPS, SHORT_STEPS = 24, 10
+
+
+@pytest.fixture(scope="module")
+def spec(is_long: bool) -> TrainSpec:
+    return small_spec(LONG_STEPS if is_long else SHORT_STEPS, checkpoint_interval=5)
+
+
+@pytest.fixture(scope="module")
+def whole(spec: TrainSpec, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    run = RunDirectory.create(tmp_path_factory.mktemp("whole"), spec)
+    assert train(run) is RunStatus.SUCCEEDED
+    return run
+
+
+def kept_steps(run: RunDirectory) -> dict[int, dict[str, Any]]:
+    """Return what was recorded of each step by the attempt that did it last: losses, draws, trajectories, replays."""
+    names = ("metrics", "buckets", "selections", "buffer_events", "trajectories", "replays", "is_started", "notices")
+    found = {}
+    for event in SpoolReader(run).read(max_steps=100_000).events:
+        if event["kind"] == "step":
+            metrics = {key: value for key, value in event["metrics"].items() if not key.startswith("seconds/")}
+            found[event["step"]] = {name: event[name] for name in names} | {"metrics": metrics}
+    return found
+
+
+def scores(run: RunDirectory) -> dict[tuple[int, str], list[int]]:
+    events = SpoolReader(run).read(max_steps=100_000).events
+    found = [event for event in events if event["kind"] == "evaluation"]
+    return {(event["step"], event["question_set"]): event["num_correct"] for event in found}
+
+
+def assert_same(run: RunDirectory, whole: RunDirectory) -> None:
+    num_steps = whole.spec().num_steps
+    assert repr(kept_steps(run)) == repr(kept_steps(whole))  # as texts, since NaN differs from itself
+    assert [*kept_steps(run)] == list(range(1, num_steps + 1))
+    assert scores(run) == scores(whole)
+    assert recorded.policy_files(run, num_steps) == recorded.policy_files(whole, num_steps)
+    assert recorded.experience_state(run, num_steps) == recorded.experience_state(whole, num_steps)
+    assert recorded.buffer_content(run, num_steps) == recorded.buffer_content(whole, num_steps)
+
+
+def test_the_run_crosses_ends_of_epochs_and_replays(whole):
+    state = recorded.experience_state(whole, whole.spec().num_steps)
+    assert state["stream"]["epoch"] >= 2
+    assert sum(len(step["replays"]) for step in kept_steps(whole).values()) > whole.spec().num_steps
+    assert NUM_QUESTIONS % whole.spec().algorithm.batch_size
+
+
+def ends(spec: TrainSpec, is_long: bool) -> list[int]:
+    """Return the steps after which an attempt ends: all, the one before the first included, or some."""
+    return [*range(spec.num_steps + 1)] if is_long else [0, spec.num_steps - 1, spec.num_steps]
+
+
+def test_stopped_at_any_step_and_resumed_the_run_ends_the_same(whole, spec, tmp_path, is_long, figure):
+    num_same = 0
+    for step in ends(spec, is_long):
+        run = RunDirectory.create(tmp_path / str(step), spec)
+        status = train(run, StepControl(stop_at=step))
+        # A stop that comes with the last step comes too late.
+        assert status is (RunStatus.SUCCEEDED if step == spec.num_steps else RunStatus.STOPPED)
+        assert len(kept_steps(run)) == step
+        assert train(run) is RunStatus.SUCCEEDED
+        assert_same(run, whole)
+        num_same += 1
+    figure("steps at which a stopped run resumed to the same end", f"{num_same} of {len(ends(spec, is_long))}")
+
+
+class KilledError(Exception):
+    """Ends an attempt as a kill does: nothing is saved, nothing is said."""
+
+
+def test_ended_without_a_word_after_any_step_the_run_ends_the_same(whole, spec, tmp_path, is_long, figure):
+    num_same = 0
+    for step in ends(spec, is_long):
+        run = RunDirectory.create(tmp_path / str(step), spec)
+        with pytest.raises(KilledError):
+            train(run, StepControl(at_step=killing_at(step)))
+        assert train(run) is RunStatus.SUCCEEDED
+        assert_same(run, whole)
+        num_same += 1
+    figure("steps at which a killed run resumed to the same end", f"{num_same} of {len(ends(spec, is_long))}")
+
+
+def killing_at(step: int) -> Any:
+    def end(done: int) -> None:
+        if done == step:
+            raise KilledError
+
+    return end
+
+
+def test_stopped_after_every_single_step_the_run_ends_the_same(whole, spec, tmp_path, figure):
+    run = RunDirectory.create(tmp_path, spec)
+    for step in range(spec.num_steps):
+        assert train(run, StepControl(stop_at=step)) is RunStatus.STOPPED
+        assert len(kept_steps(run)) == step
+    assert train(run) is RunStatus.SUCCEEDED
+    assert run.newest_attempt() == spec.num_steps + 1
+    assert_same(run, whole)
+    figure("attempts of a run that was stopped after every step", f"{run.newest_attempt()}, the same end")
+
+
+def test_a_finished_run_that_is_run_again_does_nothing_again(whole, spec, tmp_path):
+    run = RunDirectory.create(tmp_path, spec)
+    train(run)
+    before = kept_steps(run)
+    assert train(run) is RunStatus.SUCCEEDED
+    assert repr(kept_steps(run)) == repr(before)
+    assert_same(run, whole)

@@ -1,0 +1,204 @@
+"""Two who claim the same job, and one who comes back after being given up: each job has one start and one voice."""
+
+import itertools
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+import psutil
+import pytest
+
+from db.queries import metrics, runs
+from db.session import open_database
+from jobs import commands
+from jobs.attempt_files import read_heartbeat, read_outcome, write_outcome
+from jobs.fencing import EXIT_NOT_MINE
+from jobs.launchers.local import LocalLauncher
+from jobs.launchers.processes import ProcessIdentity, identify
+from jobs.run_directory import AttemptClaimedError, RunDirectory
+from jobs.status import RunStatus
+from jobs.supervisor import loop
+from jobs.supervisor.indexing import DatabaseIndex
+from jobs.supervisor.instance import SupervisorRunningError
+from jobs.supervisor.loop import Supervisor, SupervisorSettings
+from jobs.supervisor.reading import take_in_everything
+from tests.jobs.supervisor.toy_bench import toy_spec, wait_until
+
+pytestmark = [pytest.mark.fault_row(7), pytest.mark.timeout(1200)]
+
+NUM_CLAIMS = {False: 200, True: 1000}
+NUM_JOBS = {False: 20, True: 1000}
+NUM_STOPS = {False: 2, True: 10}
+NUM_SUPERVISORS = 2
+MORE_STEPS_THAN_ARE_DONE = 100_000
+FORK = multiprocessing.get_context("fork")
+
+
+class NoteLauncher(LocalLauncher):
+    """Starts nothing: notes the start, and the attempt is over."""
+
+    def start(self, run: RunDirectory, attempt: int) -> ProcessIdentity:
+        with (run.path / "starts").open("ab", buffering=0) as file:
+            file.write(b"x")
+        write_outcome(run.attempt_path(attempt), RunStatus.SUCCEEDED, "")
+        identity = identify(os.getpid())
+        assert identity is not None
+        return identity
+
+
+class NoIndex:
+    """A database that nobody asks."""
+
+    def note_state(self, *_: object) -> None: ...
+    def refresh(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class NoLock:
+    """What two machines have of a lock that only one of them sees."""
+
+    def __init__(self, _: Path) -> None: ...
+    def beat(self) -> None: ...
+    def release(self) -> None: ...
+
+
+def claim_all(run: RunDirectory, num_claims: int, barrier: Barrier) -> list[int]:
+    won = []
+    for number in range(1, num_claims + 1):
+        barrier.wait()
+        try:
+            won.append(run.claim_attempt(number))
+        except AttemptClaimedError:
+            continue
+    return won
+
+
+def look_until_all_started(runs_root: Path, num_jobs: int, barrier: Barrier) -> None:
+    loop.SingleInstance = NoLock  # type: ignore[assignment, misc]
+    supervisor = Supervisor(runs_root, NoIndex(), NoteLauncher(), SupervisorSettings(max_running=num_jobs))
+    barrier.wait()
+    while not all((path.parent / "starts").exists() for path in runs_root.glob("*/run.json")):
+        supervisor.look()
+    supervisor.look()
+    supervisor.close()
+
+
+def test_of_two_that_claim_the_same_attempt_one_gets_it(tmp_path, is_long, figure):
+    run = RunDirectory.create(tmp_path, toy_spec())
+    barrier, results = FORK.Barrier(NUM_SUPERVISORS), FORK.SimpleQueue()
+
+    def claim() -> None:
+        results.put(claim_all(run, NUM_CLAIMS[is_long], barrier))
+
+    for process in [FORK.Process(target=claim) for _ in range(NUM_SUPERVISORS)]:
+        process.start()
+    won = [results.get() for _ in range(NUM_SUPERVISORS)]
+    assert Counter(itertools.chain(*won)) == Counter(range(1, NUM_CLAIMS[is_long] + 1))
+    assert all(won), "only one of the two ever came to claim"
+    figure("claims at the same moment", f"{NUM_CLAIMS[is_long]:,}, one winner each ({len(won[0])} and {len(won[1])})")
+
+
+def test_two_supervisors_without_a_lock_between_them_start_each_job_once(tmp_path, is_long, figure):
+    num_jobs = NUM_JOBS[is_long]
+    for _ in range(num_jobs):
+        commands.submit(tmp_path, toy_spec())
+    barrier = FORK.Barrier(NUM_SUPERVISORS)
+    arguments = (tmp_path, num_jobs, barrier)
+    together = [FORK.Process(target=look_until_all_started, args=arguments) for _ in range(NUM_SUPERVISORS)]
+    for process in together:
+        process.start()
+    for process in together:
+        process.join()
+    assert [process.exitcode for process in together] == [0, 0]
+    starts = [path.stat().st_size for path in tmp_path.glob("*/starts")]
+    assert starts == [1] * num_jobs
+    assert {tuple(RunDirectory(path.parent).attempts()) for path in tmp_path.glob("*/run.json")} == {(1,)}
+    figure("jobs that two supervisors looked after", f"{num_jobs:,}, one start each")
+
+
+def start_toy(program: str, *words: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", f"tests.jobs.supervisor.{program}", *words]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def test_stopped_supervisor_keeps_its_right_and_goes_on(tmp_path, figure):
+    runs_root = tmp_path / "runs"
+    run = RunDirectory.open(runs_root, commands.submit(runs_root, toy_spec(200)))
+    first = start_toy("toy_supervisor", "--runs-root", str(runs_root), "--until-idle")
+    wait_until(lambda: step_of(runs_root, run) > 1, "the run")
+    first.send_signal(signal.SIGSTOP)
+    with pytest.raises(SupervisorRunningError):
+        Supervisor(runs_root, DatabaseIndex(None, runs_root))
+    wait_until(lambda: read_outcome(run.attempt_path(1)) is not None, "the run's end")
+    first.send_signal(signal.SIGCONT)
+    assert first.wait(timeout=60) == 0
+    assert (run.attempts(), shown(runs_root, run)) == ([1], ("succeeded", list(range(1, 201))))
+    figure("a supervisor stopped and continued", "no second one could start; it went on")
+
+
+def test_worker_that_was_given_up_and_continues_ends_itself_and_is_not_heard(tmp_path, is_long, figure):
+    rng = random.Random(7)
+    for number in range(NUM_STOPS[is_long]):
+        runs_root = tmp_path / f"runs-{number}"
+        runs_root.mkdir()
+        give_up_and_continue(runs_root, rng.uniform(0.0, 0.2))
+    figure("workers given up and continued", f"{NUM_STOPS[is_long]}, all ended themselves, nothing of theirs was taken")
+
+
+def give_up_and_continue(runs_root: Path, pause_seconds: float) -> None:
+    """Stop a worker of another machine, resume its run, let the worker continue; it must change nothing."""
+    run = RunDirectory.create(runs_root, toy_spec(MORE_STEPS_THAN_ARE_DONE, checkpoint_interval=1))
+    run.claim_attempt(1)
+    old = start_toy("toy_worker", str(run.path), "1")
+    wait_until(lambda: step_of(runs_root, run) >= 2, "two steps")
+    time.sleep(pause_seconds)
+    old.send_signal(signal.SIGSTOP)
+    wait_until(lambda: psutil.Process(old.pid).status() == psutil.STATUS_STOPPED, "the stop")
+    write_outcome(run.attempt_path(1), RunStatus.LOST, "Its cluster is gone or out of reach.")
+    run.claim_attempt(2)
+    new = start_toy("toy_worker", str(run.path), "2")
+    wait_until(lambda: has_done_steps(run, 2), "the new worker's steps")
+    before = events_of(run.attempt_path(1))
+    old.send_signal(signal.SIGCONT)
+    assert old.wait(timeout=60) == EXIT_NOT_MINE
+    run.request_stop()
+    assert new.wait(timeout=60) == 0
+    # What the kernel was already writing when the stop came may be finished; a new step is not begun.
+    after = events_of(run.attempt_path(1))
+    assert after.startswith(before)
+    assert after.count(b"\n") - before.count(b"\n") <= 1
+    outcome = read_outcome(run.attempt_path(1))
+    assert outcome is not None
+    assert outcome.status is RunStatus.LOST
+    take_in_everything(runs_root, None)
+    assert shown(runs_root, run) == ("stopped", list(range(1, step_of(runs_root, run) + 1)))
+
+
+def has_done_steps(run: RunDirectory, attempt: int) -> bool:
+    heartbeat = read_heartbeat(run.attempt_path(attempt))
+    return heartbeat is not None and heartbeat.step > 0
+
+
+def events_of(attempt_path: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(attempt_path.glob("events-*.jsonl")))
+
+
+def step_of(runs_root: Path, run: RunDirectory) -> int:
+    heartbeat = commands.state_of(runs_root, run).heartbeat
+    return heartbeat.step if heartbeat else 0
+
+
+def shown(runs_root: Path, run: RunDirectory) -> tuple[str, list[int]]:
+    database = open_database(None, runs_root)
+    row = runs.get_run(database, run.run_id)
+    series = metrics.metric_series(database, run.run_id, ["reward/mean"])["reward/mean"]
+    database.close()
+    assert row is not None
+    return row.status, [point.step for point in series]

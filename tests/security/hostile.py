@@ -1,0 +1,134 @@
+"""Texts that try to be more than text, and a runs root whose every text is one."""
+
+import json
+import random
+from pathlib import Path
+
+from db.case_rows import SavedCase
+from db.mark_rows import MarkedTrajectory
+from exgrpo_core.types import Question
+from jobs import annotating, commands
+from jobs.run_directory import RunDirectory
+from jobs.supervisor.reading import take_in_everything
+from tests.app import judged, played, recorded, scored
+from tests.app.recorded import RecordedRun
+
+EVIL = "http://evil.example"
+PAYLOADS = (
+    # HTML
+    "<script>window.pwned=1;alert(1)</script>",
+    f"<img class=pwned src={EVIL}/a.png onerror=alert(1)>",
+    "<img class=pwned src=x onerror=alert(1)>",
+    "<b class=pwned onmouseover=alert(1)>b</b>",
+    f"<iframe class=pwned src={EVIL}></iframe>",
+    "<iframe class=pwned srcdoc='<script>parent.pwned=1</script>'></iframe>",
+    f"<a class=pwned href={EVIL}>link</a>",
+    "<a class=pwned href='javascript:alert(1)'>link</a>",
+    f"<link class=pwned rel=stylesheet href={EVIL}/a.css>",
+    f"<meta class=pwned http-equiv=refresh content='0;url={EVIL}'>",
+    f"<form class=pwned action={EVIL}><button>go</button></form>",
+    f"<object class=pwned data={EVIL}></object>",
+    f"<video class=pwned src={EVIL}/a.mp4 autoplay onerror=alert(1)></video>",
+    "<style class=pwned>body{display:none}</style>",
+    f"<style>@import '{EVIL}/a.css'</style>",
+    "<details class=pwned open ontoggle=alert(1)>x</details>",
+    "<input class=pwned autofocus onfocus=alert(1)>",
+    "</code></pre></div><img class=pwned src=x onerror=alert(1)>",
+    "'\"><img class=pwned src=x onerror=alert(1)>",
+    "<!--><img class=pwned src=x onerror=alert(1)>-->",
+    "&lt;img class=pwned src=x onerror=alert(1)&gt;",
+    "<base class=pwned href=//evil.example/>",
+    # SVG and MathML
+    "<svg class=pwned onload=alert(1)></svg>",
+    f"<svg class=pwned><image href={EVIL}/a.svg /></svg>",
+    "<svg class=pwned><script>alert(1)</script></svg>",
+    "<svg class=pwned><a xlink:href='javascript:alert(1)'><text>x</text></a></svg>",
+    "<math class=pwned><mtext><img class=pwned src=x onerror=alert(1)></mtext></math>",
+    # Markdown and Streamlit's own marks
+    f"![pwned-md]({EVIL}/a.png)",
+    f"[pwned-md]({EVIL})",
+    "[pwned-md](javascript:alert(1))",
+    f"[![pwned-md]({EVIL}/a.png)]({EVIL})",
+    f"<{EVIL}/pwned-md>",
+    f"{EVIL}/pwned-md",
+    f"[pwned-md][1]\n\n[1]: {EVIL}",
+    "**pwned-md** ~~pwned-md~~ _pwned-md_",
+    "\n\n# pwned-md\n\n> pwned-md\n\n- pwned-md\n\n| pwned-md |\n|---|\n| pwned-md |\n",
+    ":red[pwned-md] :red-background[pwned-md] :rainbow[pwned-md] :red-badge[pwned-md]",
+    ":material/delete: :streamlit: :smile:",
+    "```html\n<img class=pwned src=x onerror=alert(1)>\n```",
+    # LaTeX
+    "$\\text{pwned-md}$ $$\\text{pwned-md}$$",
+    f"$\\href{{{EVIL}}}{{pwned-md}}$ $\\href{{javascript:alert(1)}}{{pwned-md}}$",
+    f"$\\includegraphics{{{EVIL}/a.png}}$ \\[\\url{{{EVIL}}}\\]",
+    f"\\(\\htmlClass{{pwned}}{{x}}\\) \\(\\htmlData{{onclick=alert(1)}}{{x}}\\) \\(\\href{{{EVIL}}}{{x}}\\)",
+    "$\\def\\x{\\x\\x}\\x$",
+    # terminals and reading order
+    "\x1b[31mred\x1b[0m \x1b]8;;http://evil.example\x07link\x1b]8;;\x07 \x1b[2J\x07",
+    "\u202egnp.exe\u202c \u2066x\u2069 \u200f \u061c \ufeff",
+    "a\x00b\x08c\x7fd\x9be",
+    # formulas of spreadsheets
+    "=HYPERLINK(\"http://evil.example\",\"x\")",
+    "@SUM(1+1)*cmd|'/c calc'!A0",
+    "+1+cmd|'/c calc'!A0",
+    "-1+cmd|'/c calc'!A0",
+)  # fmt: skip
+ALL = "\n".join(PAYLOADS)
+RUN = "run-hostile-all"
+PLAYED = "play-hostile"
+THOUGHTS = judged.JUDGED
+
+
+class HostileEngine(played.TalkingEngine):
+    """Every trajectory says every payload, and is judged in one."""
+
+    def _trajectory(self, question):
+        made = super()._trajectory(question)
+        made.text = f"{ALL}\n\\boxed{{7}}"
+        made.verdict = random.Random(made.token_ids.size).choice(PAYLOADS)
+        return made
+
+
+def question(index: int) -> Question:
+    made = played_question(index)
+    return Question(index, f"{PAYLOADS[index]} {index}", made.prompt_ids, f"{ALL} {index}", ALL)
+
+
+played_question = played.question
+
+
+def build(runs_root: Path, monkeypatch) -> None:
+    """Record runs of every kind in which all texts are hostile."""
+    runs_root.mkdir(exist_ok=True)
+    for module in (recorded, played, judged, scored):
+        monkeypatch.setattr(module, "HOSTILE", ALL)
+    monkeypatch.setattr(played, "TalkingEngine", HostileEngine)
+    monkeypatch.setattr(played, "question", question)
+    scored.record_all(runs_root)
+    judged.record_all(runs_root)
+    played.play(runs_root, RecordedRun(PLAYED, ALL, "succeeded", 5, reason=ALL))
+    one_each = [RecordedRun(f"run-hostile-{n}", text, "queued", 0) for n, text in enumerate(PAYLOADS)]
+    recorded.record(runs_root, RecordedRun(RUN, ALL, "failed", 2, reason=ALL), *one_each)
+    _name_files(runs_root)
+    _annotate(runs_root)
+    take_in_everything(runs_root, None)
+
+
+def _name_files(runs_root: Path) -> None:
+    """Let the specification and the log of a run name files as no one would."""
+    run = RunDirectory.open(runs_root, RUN)
+    content = json.loads(run.spec_path.read_text())
+    content["model"]["source"] = content["data"]["source"] = f"{PAYLOADS[2]} {PAYLOADS[28]}.jsonl"
+    content["preset"] = PAYLOADS[2]
+    run.spec_path.write_text(json.dumps(content))
+    run.log_path.write_text(ALL)
+
+
+def _annotate(runs_root: Path) -> None:
+    for text in PAYLOADS:
+        commands.note(runs_root, RUN, text)
+        if text.isprintable() and len(text) <= commands.MAX_TAG_CHARACTERS:
+            commands.tag(runs_root, RUN, text)
+        if text.isprintable() and len(text) <= annotating.MAX_NAME_CHARACTERS:
+            annotating.mark_trajectory(runs_root, MarkedTrajectory(PLAYED, 1, 1, text, ALL))
+            annotating.mark_case(runs_root, text, SavedCase(THOUGHTS, 1, 5, 7))

@@ -1,0 +1,194 @@
+"""No pickle, no shell, and no code of a model: not in our source, and not by what a user can name."""
+
+import ast
+import json
+
+import pytest
+import torch
+
+from app import commands as page_commands
+from app import settings
+from jobs import commands
+from jobs.engines.embedded.model import load_policy, load_tokenizer, refuse_foreign_code
+from jobs.engines.errors import EngineError
+from jobs.evaluation.submission import plan_evaluation, submit_evaluation
+from jobs.foreign_code import CONFIG_FILES
+from jobs.job_specs import load_any_spec
+from jobs.run_directory import RunDirectory
+from jobs.specs import SpecError, TrainSpec, parse_spec
+from tests.house.tracked import read, source_files
+from tests.jobs.engines.tiny_models import qwen2_tied, tiny_tokenizer
+
+FORBIDDEN_MODULES = {
+    "pickle",
+    "cPickle",
+    "dill",
+    "cloudpickle",
+    "shelve",
+    "marshal",
+    "joblib",
+    "jsonpickle",
+    "commands",
+}
+FORBIDDEN_CALLS = {
+    "eval", "exec", "compile", "__import__", "os.system", "os.popen", "os.spawnlp", "pty.spawn",
+    "subprocess.getoutput", "subprocess.getstatusoutput", "torch.load", "torch.save", "torch.hub.load",
+    "yaml.load", "yaml.unsafe_load", "yaml.full_load", "pd.read_pickle", "pandas.read_pickle",
+    "asyncio.create_subprocess_shell",
+}  # fmt: skip
+FORBIDDEN_ARGUMENTS = {("shell", True), ("allow_pickle", True), ("weights_only", False), ("trust_remote_code", True)}
+PROGRAM_STARTERS = {"run", "Popen", "check_output", "check_call", "call"}
+CODE_OVERRIDES = (
+    "actor_rollout_ref.model.trust_remote_code=True",
+    "+actor_rollout_ref.rollout.engine_kwargs.vllm.trust_remote_code=true",
+    "++data.trust_remote_code=1",
+    "actor_rollout_ref.model.external_lib=os",
+    "data.custom_cls.path=/tmp/evil.py",
+    "data={custom_cls:{path:/tmp/evil.py}}",
+    "reward.custom_reward_function.path=/tmp/evil.py",
+    "reward.reward_manager.module.path=/tmp/evil.py",
+    "actor_rollout_ref.rollout.agent.agent_loop_config_path=/tmp/evil.yaml",
+    "actor_rollout_ref.rollout.multi_turn.function_tool_path=/tmp/evil.py",
+    "actor_rollout_ref.rollout.custom_backend_module=evil",
+    "+actor_rollout_ref.actor._target_=os.system",
+    "+x={_target_:os.system,command:id}",
+    "hydra.searchpath=[file:///tmp/evil]",
+    "+ray_kwargs.ray_init.runtime_env.py_executable=/tmp/evil",
+    "+ray_kwargs.ray_init.runtime_env={worker_process_setup_hook:evil.f}",
+    "+actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls=evil.E",
+    "reward.sandbox_fusion.url=http://169.254.169.254/",
+)
+ENVIRONMENT_OVERRIDES = (
+    "trainer.project_name=${oc.env:EXGRPO_JUDGE_API_KEY}",
+    "trainer.project_name='a${ oc.env : EXGRPO_DATABASE_URL }'",
+    'trainer.project_name="${oc.env:EXGRPO_TOKEN,none}"',
+    "+x=[1,${oc.env:HOME}]",
+    "+x={y:${oc.env:HOME}}",
+    "+x=${oc.decode:${oc.env:HOME}}",
+    "+x=${oc.${y}:HOME}",
+    "+x=${${y}:HOME}",
+    "+x=${hydra:runtime.cwd}",
+)
+SECRET_NAMES = (
+    "HF_TOKEN", "WANDB_API_KEY", "EXGRPO_RAY_TOKEN", "EXGRPO_JUDGE_API_KEY", "EXGRPO_DATABASE_URL", "PGPASSWORD",
+    "AWS_SECRET_ACCESS_KEY", "GOOGLE_APPLICATION_CREDENTIALS", "openai_api_key", "DB_PASSWD",
+)  # fmt: skip
+
+
+def dotted(node):
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def unsafe_parts(source):
+    """Yield (line, what) of imports and calls that could run what is read."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found = {alias.name.split(".")[0] for alias in node.names} & FORBIDDEN_MODULES
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            found = {(node.module or "").split(".")[0]} & FORBIDDEN_MODULES
+        elif isinstance(node, ast.Call):
+            found = {dotted(node.func)} & FORBIDDEN_CALLS
+            given = {(word.arg, word.value.value) for word in node.keywords if isinstance(word.value, ast.Constant)}
+            found |= {f"{name}={value}" for name, value in given & FORBIDDEN_ARGUMENTS}
+            if dotted(node.func).startswith("subprocess.") and node.func.attr in PROGRAM_STARTERS:
+                found |= {"a command line"} if isinstance(node.args[0], ast.Constant | ast.JoinedStr) else set()
+        else:
+            continue
+        yield from ((node.lineno, what) for what in found)
+
+
+def test_no_source_file_unpickles_evaluates_or_starts_a_shell(tried):
+    files = source_files()
+    assert {str(path): found for path in files if (found := list(unsafe_parts(read(path))))} == {}
+    tried("source files searched for pickle, eval and shells", len(files))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import pickle",
+        "from dill import loads",
+        "torch.load(path)",
+        "yaml.load(text)",
+        "eval(text)",
+        "os.system('ls')",
+        "subprocess.run(command, shell=True)",
+        "subprocess.run(f'ls {path}')",
+        "np.load(path, allow_pickle=True)",
+        "AutoModel.from_pretrained(source, trust_remote_code=True)",
+    ],
+)
+def test_a_planted_unsafe_line_is_found(line):
+    assert list(unsafe_parts(line))
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A model folder with a program beside it that leaves a mark when it runs."""
+    folder = tmp_path / "model"
+    qwen2_tied().save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Evil: pass\n")
+    return folder
+
+
+def plant(folder, name):
+    path = folder / name
+    content = json.loads(path.read_text()) if path.is_file() else {}
+    content["auto_map"] = dict.fromkeys(("AutoConfig", "AutoModelForCausalLM", "AutoTokenizer"), "evil.Evil")
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("name", CONFIG_FILES)
+def test_a_model_with_code_of_its_own_is_named_and_refused_before_a_job_is_queued(model, tmp_path, name, tried):
+    plant(model, name)
+    root = tmp_path / "runs"
+    settings.configure(settings.AppSettings(root))
+    fields = {"benchmarks": [{"name": "math500"}]}
+    data = {"source": "chains"}
+    entries = [
+        lambda: commands.submit(root, TrainSpec.model_validate({"model": {"source": str(model)}, "data": data})),
+        lambda: page_commands.check({"model": {"source": str(model)}, "data": data}),
+        lambda: submit_evaluation(root, plan_evaluation(root, str(model), fields, "test")),
+        lambda: page_commands.evaluate(str(model), fields),
+    ]
+    for entry in entries:
+        with pytest.raises(SpecError, match=rf"model\.source: .*brings its own code \(auto_map in {name}\)"):
+            entry()
+    assert not (tmp_path / "ran").exists()
+    tried("models with code of their own", len(entries))
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
+def test_engines_refuse_it_again_when_they_load_it(model, tmp_path, name):
+    plant(model, name)
+    for load in (refuse_foreign_code, lambda source: load_policy(source, torch.device("cpu"))):
+        with pytest.raises(EngineError, match=rf"auto_map in {name}"):
+            load(str(model))
+    load_tokenizer(str(model))
+    assert not (tmp_path / "ran").exists()
+
+
+def test_overrides_that_load_code_or_read_the_environment_are_refused_in_every_specification(tmp_path, tried):
+    words = CODE_OVERRIDES + ENVIRONMENT_OVERRIDES
+    for word in words:
+        content = {"engine": "verl", "verl": {"overrides": [word]}}
+        with pytest.raises(SpecError, match=r"verl\.overrides\.0: .*cannot"):
+            parse_spec(content, "test")
+        imported = RunDirectory.create(tmp_path, TrainSpec())
+        imported.spec_path.write_text(json.dumps({"kind": "train"} | content))
+        with pytest.raises(SpecError, match=r"verl\.overrides\.0: .*cannot"):
+            load_any_spec(imported.spec_path)
+    parse_spec({"engine": "verl", "verl": {"overrides": ["+x=${trainer.nnodes}", "trainer.logger=[console]"]}}, "test")
+    tried("overrides that load code or read the environment", len(words))
+
+
+def test_no_secret_stands_among_a_clusters_variables(tried):
+    for name in SECRET_NAMES:
+        with pytest.raises(SpecError, match="expected no secret"):
+            parse_spec({"engine": "verl", "verl": {"ray": {"environment": {name: "x"}}}}, "test")
+    allowed = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "NCCL_DEBUG": "INFO"}
+    parse_spec({"engine": "verl", "verl": {"ray": {"environment": allowed}}}, "test")
+    tried("names of secrets in specifications", len(SECRET_NAMES))

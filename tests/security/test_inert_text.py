@@ -1,0 +1,114 @@
+"""Hostile texts in a real browser: on every page that shows them nothing runs, loads or leads elsewhere."""
+
+from pathlib import Path
+from urllib.parse import parse_qs, quote, urlsplit
+
+import pytest
+
+from tests.app import serving
+from tests.browser.conftest import Watched
+from tests.security import hostile
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+RUN, PLAYED, THOUGHTS = f"run={hostile.RUN}", f"run={hostile.PLAYED}", f"run={hostile.THOUGHTS}"
+MARK = "pwned"
+PAGES = {
+    "/": MARK,
+    f"/?q={quote(hostile.PAYLOADS[2])}": MARK,
+    f"/run?{RUN}": MARK,
+    f"/run?{RUN}&view=Configuration": MARK,
+    f"/run?{RUN}&view=Log": MARK,
+    f"/run?run={quote(hostile.PAYLOADS[2])}": "No such run",
+    "/run?run=eval-late": "MATH-500",
+    "/run?run=judge-voted": "no_box",
+    f"/compare?runs={hostile.RUN},{hostile.PLAYED}": MARK,
+    f"/trajectories?{PLAYED}": MARK,
+    f"/trajectories?{PLAYED}&trajectory=1&part=Text": MARK,
+    f"/trajectories?{PLAYED}&trajectory=1&part=Text&mathematics=true": MARK,
+    f"/trajectories?{PLAYED}&trajectory=1&part=Tokens": MARK,
+    f"/trajectories?{PLAYED}&trajectory=1&part=Lineage": MARK,
+    f"/trajectories?{PLAYED}&trajectory=1&part=Group": MARK,
+    f"/trajectories?{PLAYED}&trajectory=1&part=Question": MARK,
+    f"/trajectories?marked={quote(hostile.PAYLOADS[28])}": MARK,
+    f"/trajectories?q={quote(hostile.PAYLOADS[2])}": "says \\boxed",
+    f"/replay_buffer?{PLAYED}": "questions in the buffer",
+    f"/selection_audit?{PLAYED}": " hold",
+    f"/snowball?{THOUGHTS}&view=Cases": MARK,
+    f"/snowball?{THOUGHTS}&view=Code+rules": "dotted call",
+    f"/snowball?{THOUGHTS}&view=Saved+cases&set={quote(hostile.PAYLOADS[28])}": MARK,
+    f"/entropy_and_judge?{THOUGHTS}&view=Verdicts&trajectory=8": MARK,
+    f"/entropy_and_judge?{THOUGHTS}&view=Judges": "final judgment",
+    "/benchmarks": MARK,
+    "/benchmarks?item=q10": MARK,
+    "/new_run?section=Data": "chains-exgrpo",
+    "/studies": "missing",
+    "/system": MARK,
+    "/system?view=Audit+log": MARK,
+}
+"""Addresses, each with a text that stands on its page: a hostile one wherever the page shows texts of others."""
+SHOWS = "text => document.querySelector('[data-testid=stMain]').textContent.includes(text)"
+LOOK = (Path(__file__).parent / "look.js").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def hostile_workbench(tmp_path_factory):
+    runs_root = tmp_path_factory.mktemp("hostile") / "runs"
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        hostile.build(runs_root, monkeypatch)
+    served = serving.start(runs_root)
+    yield served
+    served.stop()
+
+
+@pytest.fixture(scope="module")
+def signed_in(browser, hostile_workbench):
+    context = browser.new_context(viewport={"width": 1440, "height": 2400})
+    watched = Watched(context.new_page(), hostile_workbench.origin)
+    watched.page.goto(hostile_workbench.link)
+    yield watched
+    context.close()
+
+
+def tabs_of(path):
+    chosen = parse_qs(urlsplit(path).query)
+    return [name for key in ("view", "part", "section") for name in chosen.get(key, [])]
+
+
+@pytest.mark.parametrize(("path", "text"), PAGES.items(), ids=range(len(PAGES)))
+def test_hostile_texts_are_shown_and_inert(signed_in, hostile_workbench, path, text, tried):
+    page = signed_in.page
+    signed_in.troubles.clear()
+    page.goto(hostile_workbench.origin + path)
+    page.locator("[data-testid=stMain] [data-testid=stVerticalBlock]").first.wait_for(timeout=60_000)
+    page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for(timeout=60_000)
+    page.wait_for_function(SHOWS, arg=text, timeout=60_000)
+    page.wait_for_timeout(700)
+    assert page.get_by_text("This page could not be shown").count() == 0
+    for tab in tabs_of(path):
+        assert page.get_by_role("tab", name=tab, selected=True).count() == 1
+    found = page.evaluate(LOOK)
+    assert {what: parts for what, parts in found.items() if parts} == {}
+    assert [text for text in signed_in.troubles if "WebSocket" not in text] == []
+    tried("hostile texts on pages", len(hostile.PAYLOADS))
+    tried("pages opened in Chromium", 1)
+
+
+@pytest.mark.parametrize(
+    ("html", "what"),
+    [
+        ("<img class=pwned src=x>", "marked"),
+        ("<a href='http://evil.example'>x</a>", "outside"),
+        ("<a href='javascript:alert(1)'>x</a>", "outside"),
+        ("<p onclick='alert(1)'>x</p>", "handlers"),
+        ("<strong>pwned-md</strong>", "rendered"),
+        ("<span style='color:red'>pwned-md</span>", "coloured"),
+        ("<p>a\u202eb</p>", "controls"),
+        ("<script>window.pwned = 1</script>", "ran"),
+    ],
+)
+def test_a_page_that_obeys_a_text_is_noticed(browser, html, what):
+    page = browser.new_page()
+    page.set_content(html)
+    assert page.evaluate(LOOK)[what]
+    page.close()

@@ -1,0 +1,141 @@
+"""What users type into searches, filters, orders and addresses is data: on SQLite and on a real PostgreSQL."""
+
+import pytest
+from sqlalchemy import MetaData, event, select
+
+from db.queries.run_filter import RunFilter
+from db.queries.run_order import RunSortKey
+from db.queries.runs import count_runs, get_run, list_runs
+from db.queries.text_search import all_found
+from db.queries.trajectory_list import list_snippets
+from db.trajectory_rows import TrajectoryFacets
+from jobs.launchers.local import LaunchError
+from jobs.launchers.ray_jobs_rules import plain_command
+from tests.db.conftest import *  # noqa: F403 - the databases' fixtures
+from tests.db.recorded_chains import Response, Step, record_steps
+
+FORMS = (
+    "'",
+    "''",
+    '"',
+    "';--",
+    "' OR '1'='1",
+    "' OR 1=1 --",
+    "') OR ('1'='1",
+    "1; DROP TABLE runs",
+    "'; DROP TABLE runs; --",
+    "' UNION SELECT name, sql FROM sqlite_master --",
+    "' UNION SELECT usename, passwd FROM pg_shadow --",
+    "'; SELECT pg_sleep(9); --",
+    "'||(SELECT pg_read_file('/etc/passwd'))||'",
+    "'; COPY runs TO PROGRAM 'id'; --",
+    "' AND load_extension('evil') --",
+    "'; ATTACH DATABASE '/tmp/evil.db' AS evil; --",
+    "%",
+    "_",
+    "%%' --",
+    "\\",
+    "\\'",
+    "\\'; --",
+    "$$",
+    "$1",
+    ":run",
+    ":words",
+    "?",
+    "%s",
+    "%(run)s",
+    "{0}",
+    "NEAR(a b)",
+    'a" OR text : "b',
+    "text:*",
+    "a*",
+    "ni*",
+    "nine OR x",
+    "^a",
+    "a AND",
+    "a & !b | c:*",
+    "a <-> b",
+    "(",
+    ")",
+    "\N{MODIFIER LETTER APOSTROPHE} OR 1=1",
+    "\N{FULLWIDTH APOSTROPHE} OR 1=1",
+    "x" * 20_000,
+    "$(id)",
+    "`id`",
+    "; id",
+    "| id",
+    "&& id",
+    "\nid",
+    "\0",
+    "run-1\0",
+)
+
+
+@pytest.fixture
+def filled(database, tmp_path):
+    """A database of each kind with one run in it, and what was said to it."""
+    from db import ingest
+    from jobs.spool_reader import SpoolReader
+
+    run = record_steps(tmp_path, [Step({0: [Response(text="so nine \\boxed{9}")]})], "run-1")
+    ingest.register_run(database, run.read_run_info(), run.spec().model_dump(mode="json"))
+    batch = SpoolReader(run).read()
+    ingest.ingest_events(database, "run-1", batch.events, batch.position)
+    said = []
+    event.listen(database.engine, "before_cursor_execute", lambda *call: said.append(call[2]))
+    return database, said
+
+
+def tables(database):
+    found = MetaData()
+    with database.read() as connection:
+        found.reflect(connection)
+        return {name: len(connection.execute(select(table)).all()) for name, table in found.tables.items()}
+
+
+def test_what_is_typed_reaches_no_statement_and_changes_no_table(filled, tried):
+    database, said = filled
+    before = tables(database)
+    assert len(list_snippets(database, TrajectoryFacets(words="nine"))) == 1
+    said.clear()
+    for form in FORMS:
+        assert list_runs(database, RunFilter(words=form)) == [] or form in {"\0", "run-1\0"}
+        choice = form.replace("\0", "")  # chosen from lists, never typed
+        count_runs(database, RunFilter(words=form, statuses=(choice,), kinds=(choice,)))
+        assert get_run(database, form) is None
+        assert list_snippets(database, TrajectoryFacets(verdict=choice)) == []
+        for facets in (TrajectoryFacets(words=form), TrajectoryFacets(verdict=choice), TrajectoryFacets(run_id=form)):
+            assert list_snippets(database, facets) == []
+        with database.read() as connection:
+            all_found(connection, form, None)
+    statements = set(said)
+    leaked = [form for form in FORMS if len(form) > 8 and any(form in statement for statement in statements)]
+    assert leaked == []
+    forbidden = ("DROP ", "ATTACH ", "PG_SLEEP", "PG_SHADOW", "SQLITE_MASTER")
+    assert [one for one in statements if any(word in one.upper() for word in forbidden)] == []
+    assert tables(database) == before
+    tried("forms of SQL and full-text injection", len(FORMS))
+
+
+def test_an_order_is_one_of_those_there_are(tried):
+    for form in FORMS:
+        with pytest.raises(ValueError, match="is not a valid"):
+            RunSortKey(form)
+    tried("orders that are none", len(FORMS))
+
+
+def test_a_search_finds_what_it_names_and_wild_cards_are_letters(filled):
+    database, _ = filled
+    assert [row.run_id for row in list_runs(database, RunFilter(words="run-1"))] == ["run-1"]
+    assert list_runs(database, RunFilter(words="r%1")) == []
+    assert list_runs(database, RunFilter(words="run_1")) == []
+
+
+def test_commands_for_a_cluster_hold_no_word_that_a_shell_would_obey(tried):
+    forms = [form for form in FORMS if not form.isalnum() and form not in {"_", "%", ":run", ":words", "%s", "-"}]
+    refused = 0
+    for form in forms:
+        with pytest.raises(LaunchError):
+            plain_command("python", form)
+        refused += 1
+    tried("words that a shell would obey", refused)

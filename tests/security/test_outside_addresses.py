@@ -1,0 +1,173 @@
+"""Endpoints that users configure: judge, model server, Ray, data sets."""
+
+import http.server
+import socket
+import threading
+
+import pytest
+
+from jobs.control import TrainingError
+from jobs.eval_specs import parse_eval_spec
+from jobs.evaluation.generation import PromptedQuestion
+from jobs.evaluation.server_generator import ServerGenerator
+from jobs.judge_specs import parse_judge_spec
+from jobs.launchers.local import LaunchError
+from jobs.launchers.ray_jobs_rules import check_address
+from jobs.local_sources import resolve_source
+from jobs.outside_addresses import AddressRefusedError, check_endpoint
+from jobs.specs import SpecError
+from jobs.verl_specs import VerlSpec
+
+LINK_LOCAL = (
+    "169.254.169.254",
+    "169.254.170.2",
+    "2852039166",
+    "0xa9fea9fe",
+    "0251.0376.0251.0376",
+    "169.16689662",
+    "[fe80::1]",
+    "[::ffff:169.254.169.254]",
+    "[::169.254.169.254]",
+    "[64:ff9b::a9fe:a9fe]",
+    "[2002:a9fe:a9fe::1]",
+)
+INTERNAL = (
+    "10.0.0.1",
+    "172.16.0.1",
+    "192.168.1.10",
+    "100.64.0.1",
+    "198.18.0.1",
+    "0.0.0.0",
+    "224.0.0.1",
+    "255.255.255.255",
+    "[fd00::1]",
+    "[ff02::1]",
+    "[::]",
+    "[64:ff9b::a00:1]",
+    "[64:ff9b:1::a9fe:a9fe]",
+    "[::ffff:0:a9fe:a9fe]",
+    "[fec0::1]",
+)
+NO_SERVER = (
+    "ftp://a/v1",
+    "file:///etc/passwd",
+    "gopher://a:70/",
+    "http://user:word@a/v1",
+    "http://a/v1?key=3",
+    "http://a/v1#x",
+    "http:///v1",
+    "a/v1",
+    "http://[::1",
+    "http://a:99999/v1",
+)
+NO_DATA_SET = (
+    "http://169.254.169.254/latest/meta-data",
+    "https://example.org/rows.parquet",
+    "s3://bucket/rows.parquet",
+    "file:///etc/passwd",
+    "hf://datasets/a/b/rows.jsonl",
+)
+
+
+def eval_spec(address, **server):
+    return parse_eval_spec(
+        {
+            "generator": "server",
+            "model": {"source": "m"},
+            "benchmarks": [{"name": "math500"}],
+            "server": {"address": address, "model": "m", "num_tries": 1, **server},
+        },
+        "test",
+    )
+
+
+def open_server(spec):
+    return ServerGenerator(spec.server, spec, 1)
+
+
+def test_internal_numbers_are_refused_in_every_way_to_write_them_unless_allowed(tried):
+    for host in LINK_LOCAL + INTERNAL:
+        with pytest.raises(AddressRefusedError, match="allows_internal_addresses"):
+            check_endpoint("server", f"http://{host}:8000/v1", allows_internal=False)
+        assert check_endpoint("server", f"http://{host}:8000/v1", allows_internal=True).url.endswith("/v1")
+    tried("forms of internal addresses", len(LINK_LOCAL + INTERNAL))
+
+
+def test_one_internal_number_behind_a_name_is_enough_to_refuse_it(monkeypatch):
+    numbers = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (number, 0)) for number in ("93.184.216.34", "10.0.0.1")]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: numbers)
+    with pytest.raises(AddressRefusedError, match=r"10\.0\.0\.1"):
+        check_endpoint("server", "http://two-faced.example/v1", allows_internal=False)
+
+
+def test_a_name_that_changes_its_meaning_leads_nowhere_else(monkeypatch):
+    asked = []
+
+    def look_up(name, *_, **__):
+        asked.append(name)
+        number = "127.0.0.1" if len(asked) == 1 else "169.254.169.254"
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (number, 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    endpoint = check_endpoint("server", "http://rebound.example:8000/v1", allows_internal=False)
+    assert endpoint.url == "http://127.0.0.1:8000/v1"
+    assert asked == ["rebound.example"]
+
+
+def test_what_is_no_plain_web_address_is_refused_in_every_specification(tried):
+    for address in NO_SERVER:
+        with pytest.raises(SpecError, match="address"):
+            eval_spec(address)
+        with pytest.raises(SpecError, match="address"):
+            parse_judge_spec({"judged": {"run_id": "a"}, "server": {"address": address}}, "test")
+    tried("addresses of another kind", len(NO_SERVER))
+
+
+def test_an_evaluation_asks_no_internal_server_unless_allowed():
+    with pytest.raises(TrainingError, match="allows_internal_addresses"):
+        open_server(eval_spec("http://169.254.169.254/v1"))
+    open_server(eval_spec("http://169.254.169.254/v1", allows_internal_addresses=True)).close()
+
+
+def test_an_evaluation_follows_no_redirect_to_elsewhere():
+    asked = []
+
+    class Redirecting(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            asked.append((self.path, self.headers["Host"]))
+            self.send_response(307)
+            self.send_header("Location", "/elsewhere")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Redirecting)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    generator = open_server(eval_spec(f"http://localhost:{server.server_port}/v1"))
+    try:
+        with pytest.raises(TrainingError, match="status 307"):
+            list(generator.generate([PromptedQuestion("q", "1 + 1 =", ())], frozenset({"q"}), 1, 0))
+    finally:
+        generator.close()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert asked == [("/v1/completions", f"localhost:{server.server_port}")]
+
+
+def test_no_ray_cluster_stands_where_metadata_services_do(tried):
+    for host in LINK_LOCAL:
+        spec = VerlSpec.model_validate({"ray": {"address": f"http://{host}:8265", "allow_unauthenticated": True}})
+        with pytest.raises(LaunchError, match="link-local"):
+            check_address(spec, "token")
+    check_address(VerlSpec.model_validate({"ray": {"address": "http://10.0.0.1:8265"}}), "token")
+    tried("forms of link-local addresses of Ray", len(LINK_LOCAL))
+
+
+def test_data_sets_and_models_are_files_or_hub_names_and_no_addresses(tried):
+    for source in NO_DATA_SET:
+        with pytest.raises(SpecError, match="expected a file or folder that is there"):
+            resolve_source("data.source", source)
+    tried("addresses in place of data sets", len(NO_DATA_SET))

@@ -1,0 +1,184 @@
+"""Nothing outside the runs root is read or written, however a run, a draft or a file is named."""
+
+import contextlib
+import json
+import os
+
+import pytest
+from streamlit.testing.v1 import AppTest
+from typer.testing import CliRunner
+
+from app import commands as page_commands
+from app import settings
+from app.queries import workbench
+from db.case_rows import SavedCase
+from db.mark_rows import MarkedTrajectory
+from exgrpo_core.experience_management.corruption import BufferCorruptionError
+from exgrpo_core.experience_management.segments import SegmentExtent
+from jobs import annotating, commands
+from jobs.checkpoint_names import find_checkpoint
+from jobs.cli import app
+from jobs.evaluation.recorded_answers import find_answers
+from jobs.run_directory import RunDirectory, RunDirectoryError, inside, list_run_directories
+from jobs.specs import SpecError, parse_spec
+from jobs.spool_reader import SpoolReader
+from jobs.training.checkpoint import find_fault
+from tests.app.conftest import MAIN_SCRIPT
+from tests.security import outside
+
+CLI = CliRunner(env={"NO_COLOR": "1", "COLUMNS": "200"})
+REFUSED = (commands.CommandError, RunDirectoryError, SpecError)
+BY_ID = {
+    "open": RunDirectory.open,
+    "stop": commands.stop,
+    "resume": commands.resume,
+    "clone": commands.clone,
+    "branch": lambda root, name: commands.branch(root, name, 1, 9),
+    "tag": lambda root, name: commands.tag(root, name, "x"),
+    "note": lambda root, name: commands.note(root, name, "x"),
+    "archive": lambda root, name: commands.archive(root, name, False),
+    "mark case": lambda root, name: annotating.mark_case(root, "set", SavedCase(name, 1, 1, 2)),
+    "mark": lambda root, name: annotating.mark_trajectory(root, MarkedTrajectory(name, 1, 1, "odd", "")),
+    "verdict": lambda root, name: annotating.set_verdict(root, name, 1, 1, True),
+    "judge": lambda _, name: page_commands.submit_judge({"judge": "oracle", "judged": {"run_id": name}}),
+    "save draft": lambda _, name: page_commands.save_draft(f"../{name}", {"x": 1}),
+    "load draft": lambda _, name: page_commands.load_draft(f"../{name}"),
+    "delete draft": lambda _, name: page_commands.delete_draft(f"../{name}"),
+}
+CLI_COMMANDS = (
+    ("show",),
+    ("logs",),
+    ("stop",),
+    ("resume",),
+    ("clone",),
+    ("branch", "--step", "1"),
+    ("tag", "x"),
+    ("note", "x"),
+    ("archive",),
+    ("export",),
+    ("buffer", "--step", "1"),
+    ("trajectory", "1"),
+)
+
+
+@pytest.fixture
+def fenced(tmp_path):
+    made = outside.make(tmp_path)
+    settings.configure(settings.AppSettings(made.root))
+    return made
+
+
+@pytest.mark.parametrize("name", BY_ID)
+def test_a_run_or_draft_beyond_the_root_is_refused_by_every_command(fenced, name, tried):
+    before = fenced.state()
+    for form in fenced.forms():
+        with pytest.raises(REFUSED) as refused:
+            BY_ID[name](fenced.root, form)
+        assert outside.CANARY not in str(refused.value)
+    assert fenced.state() == before
+    tried("traversal forms given to commands", len(fenced.forms()))
+
+
+@pytest.mark.parametrize("words", CLI_COMMANDS, ids=lambda words: words[0])
+def test_the_command_line_reaches_no_run_beyond_the_root(fenced, words, tried, monkeypatch):
+    monkeypatch.chdir(fenced.root)
+    before = fenced.state()
+    for form in fenced.forms():
+        if "\0" in form or form in {"", "\ud800"}:  # no program gets such an argument
+            continue
+        name, *rest = words
+        options = [word for word in rest if word.startswith("--")]
+        place = rest.index(options[0]) if options else len(rest)
+        result = CLI.invoke(app, [name, *rest[place:], "--runs-root", str(fenced.root), "--", form, *rest[:place]])
+        assert result.exit_code != 0, form
+        assert outside.CANARY not in result.output
+    assert fenced.state() == before
+    tried("traversal forms given to the command line", len(fenced.forms()))
+
+
+def test_the_address_of_a_page_reaches_no_run_beyond_the_root(fenced, tried):
+    before = fenced.state()
+    for form in fenced.forms():
+        assert not workbench.has_folder(form)
+        assert workbench.log_tail(form, 9) == []
+        assert page_commands.token_data(form, "run.json", 1, is_replayed=False) is None
+        assert page_commands.evaluation_answers(form, "math500", "q") is None
+    page = AppTest.from_file(str(MAIN_SCRIPT), default_timeout=30)
+    addresses = [*fenced.forms()[:1], str(fenced.beyond / outside.OUTSIDE), outside.LINKED]
+    for address in addresses:
+        page.query_params["run"] = address
+        page.switch_page("app_pages/run.py").run()
+        assert not page.exception
+        assert outside.CANARY not in str(page)
+    assert fenced.state() == before
+    tried("traversal forms in addresses of pages", len(fenced.forms()) + len(addresses))
+
+
+def test_a_specification_starts_from_no_checkpoint_beyond_the_root(fenced, tried):
+    for form in fenced.forms():
+        with contextlib.suppress(commands.CommandError, ValueError):
+            found = find_checkpoint(fenced.root, f"{form}@1")
+            assert found is None
+    tried("traversal forms as RUN@STEP", len(fenced.forms()))
+
+
+def test_a_name_of_a_run_is_no_path(fenced, tried):
+    refused = [form for form in fenced.forms() if "/" in form or "\\" in form or "\0" in form]
+    for form in refused:
+        with pytest.raises(SpecError, match="name"):
+            parse_spec({"name": form}, "test")
+    tried("names that are paths", len(refused))
+
+
+def test_a_linked_run_is_not_listed(fenced):
+    assert [run.run_id for run in list_run_directories(fenced.root)] == [outside.INSIDE]
+
+
+def test_files_that_recorded_content_names_lie_inside_the_run(fenced, tried):
+    run = RunDirectory.open(fenced.root, outside.INSIDE)
+    (run.path / "link").symlink_to(fenced.beyond / outside.OUTSIDE / "run.json")
+    forms = [f"../{form}" for form in fenced.forms()] + ["link", str(fenced.beyond / outside.OUTSIDE / "run.json")]
+    for form in forms:
+        with pytest.raises(RunDirectoryError, match="outside of it"):
+            inside(run.path, form)
+    tried("traversal forms in recorded content", len(forms))
+
+
+def test_an_event_that_names_a_file_elsewhere_brings_no_rows(fenced):
+    run = RunDirectory.open(fenced.root, outside.INSIDE)
+    reading = SpoolReader(run)
+    attempt = run.claim_attempt()
+    from jobs.spool import segment_path
+    from jobs.spool_writer import SpoolWriter
+
+    writer = SpoolWriter(run.attempt_path(attempt), attempt)
+    writer.append("questions", {"question_set": "training", "file": f"../../beyond/{outside.OUTSIDE}/run.json"})
+    writer.close()
+    assert segment_path(run.attempt_path(attempt), 1).is_file()
+    batch = reading.read()
+    assert "outside of it" in batch.faults[0]
+    assert batch.events[0]["questions"] == []
+
+
+def test_a_manifest_that_names_a_file_elsewhere_makes_no_whole_checkpoint(fenced):
+    checkpoint = fenced.root / outside.INSIDE / "checkpoints" / "step-00000001"
+    target = fenced.beyond / outside.OUTSIDE / "run.json"
+    name = os.path.relpath(target, checkpoint)
+    (checkpoint / "manifest.json").write_text(json.dumps({"step": 1, "files": {name: [target.stat().st_size, 0]}}))
+    assert "outside of it" in find_fault(checkpoint)
+
+
+def test_a_snapshot_that_names_a_segment_elsewhere_is_damaged():
+    for name in ("../segment-000001", "/segment-000001", "segment-000001/../x", "x", "segment-000001\n"):
+        with pytest.raises(BufferCorruptionError, match="no name"):
+            SegmentExtent(name, 1, 1, 1)
+
+
+def test_answers_are_looked_for_in_the_evaluation_alone(fenced):
+    folder = fenced.beyond / "evaluation"
+    folder.mkdir()
+    (folder / "x-0001.jsonl").write_text('{"question_id": "q", "samples": [], "outcomes": []}\n')
+    run = fenced.root / outside.INSIDE
+    (run / "evaluation").mkdir()
+    assert find_answers(fenced.beyond, "x", "q") is not None
+    assert find_answers(run, "../../../beyond/evaluation/x", "q") is None

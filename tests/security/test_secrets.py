@@ -1,0 +1,190 @@
+"""Canaries in every place a secret may come from, looked for in every place that it must not reach."""
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from sqlalchemy import MetaData, make_url, select
+from streamlit.testing.v1 import AppTest
+from typer.testing import CliRunner
+
+from app import settings
+from db.session import open_database, shown_place
+from jobs.archive import export_run
+from jobs.attempt_files import read_outcome
+from jobs.cli import app
+from jobs.control import TrainingError
+from jobs.eval_specs import API_KEY_VARIABLE as EVAL_KEY
+from jobs.eval_specs import parse_eval_spec
+from jobs.evaluation.generation import PromptedQuestion
+from jobs.evaluation.server_generator import ServerGenerator
+from jobs.judge_specs import API_KEY_VARIABLE as JUDGE_KEY
+from jobs.judging.submission import submit_judge
+from jobs.run_directory import RunDirectory
+from tests.app.conftest import MAIN_SCRIPT
+from tests.jobs.judging.chain_runs import record_chains, server_spec
+from tests.jobs.judging.judge_server import Reply, completion, serving
+from tests.postgres import running_server
+
+CANARIES = {
+    JUDGE_KEY: "canary-judge-key-3f9a51",
+    EVAL_KEY: "canary-model-key-77b2c0",
+    "EXGRPO_TOKEN": "canary-link-token-0d8e64",
+    "EXGRPO_RAY_TOKEN": "canary-ray-token-b51f22",
+    "HF_TOKEN": "canary-hub-token-9c4410",
+}
+DATABASE_PASSWORD = "canary-database-password-6e1d"
+NO_WORKERS_BUSINESS = {CANARIES["EXGRPO_TOKEN"], DATABASE_PASSWORD}
+WAIT_SECONDS = 90
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def found_in(text: str) -> list[str]:
+    return [canary for canary in (*CANARIES.values(), DATABASE_PASSWORD) if canary in text]
+
+
+def echo(_body):
+    """A server that says the key it was shown: first in an error, then in answers."""
+    return completion(f"\\boxed{{yes}} Authorization: Bearer {CANARIES[JUDGE_KEY]}")
+
+
+def command_lines(process: psutil.Process) -> str:
+    lines = []
+    for own in [process, *process.children(recursive=True)]:
+        try:
+            lines += own.cmdline()
+        except psutil.Error:
+            continue
+    return "\n".join(lines)
+
+
+def workers(process: psutil.Process) -> list[psutil.Process]:
+    return [own for own in process.children(recursive=True) if "jobs.worker" in own.cmdline()]
+
+
+def contents_of(folder: Path) -> dict[str, str]:
+    return {str(path): path.read_bytes().decode("latin-1") for path in folder.rglob("*") if path.is_file()}
+
+
+def dump(url: str, runs_root: Path) -> str:
+    database = open_database(url, runs_root, upgrades=False)
+    tables = MetaData()
+    with database.read() as connection:
+        tables.reflect(connection)
+        rows = [str(row) for table in tables.sorted_tables for row in connection.execute(select(table))]
+    database.close()
+    assert rows
+    return "\n".join(rows)
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    with running_server() as url:
+        yield make_url(url).set(password=DATABASE_PASSWORD).render_as_string(hide_password=False)
+
+
+@pytest.mark.slow
+def test_no_secret_of_a_judges_job_is_found_anywhere(tmp_path, postgres, tried):
+    """Workbench, supervisor and worker run for real; the judge's server says the key in every answer."""
+    runs_root = tmp_path / "runs"
+    runs_root.mkdir()
+    record_chains(runs_root, [["valid", "lucky"], ["valid"]])
+    secrets = CANARIES | {"EXGRPO_DATABASE_URL": postgres, "PGPASSWORD": DATABASE_PASSWORD}
+    command = [sys.executable, "-m", "jobs.cli", "up", "--no-browser", "--port", "0", "--runs-root", str(runs_root)]
+    with (
+        serving(echo) as server,
+        subprocess.Popen(
+            command,
+            cwd=REPOSITORY,
+            env=os.environ | secrets,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as started,
+    ):
+        process = psutil.Process(started.pid)
+        judged = RunDirectory.open(runs_root, submit_judge(runs_root, server_spec(server.address)))
+        give_up_at = time.monotonic() + WAIT_SECONDS
+        lines, environments = "", []
+        while read_outcome(judged.attempt_path(1)) is None and time.monotonic() < give_up_at:
+            lines += command_lines(process)
+            environments += [worker.environ() for worker in workers(process)]
+            time.sleep(0.1)
+        while "[key]" not in dump(postgres, runs_root) and time.monotonic() < give_up_at:
+            time.sleep(0.2)
+        started.send_signal(signal.SIGINT)
+        printed, _ = started.communicate(timeout=30)
+        keys = {headers.get("Authorization") for headers in server.headers}
+    assert keys == {f"Bearer {CANARIES[JUDGE_KEY]}"}
+    assert "jobs.worker" in lines
+    seen = {"process arguments": lines}
+    seen["run directories, events, logs"] = "\n".join(contents_of(runs_root).values())
+    seen["database"] = dump(postgres, runs_root)
+    archive = gzip.decompress(export_run(judged, tmp_path / "run.tar.gz").read_bytes())
+    seen["export"] = archive.decode("latin-1")
+    seen["printed"] = "\n".join(line for line in printed.splitlines() if not line.startswith("http://127.0.0.1"))
+    for words in (["doctor"], ["journal"], ["show", judged.run_id], ["verdicts", "trained"], ["judges"]):
+        said = subprocess.run(
+            [sys.executable, "-m", "jobs.cli", *words, "--runs-root", str(runs_root)],
+            cwd=REPOSITORY, env=os.environ | secrets, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        seen[f"exgrpo {words[0]}"] = said.stdout + said.stderr
+    settings.configure(settings.AppSettings(runs_root, postgres))
+    for page in ("system", "entropy_and_judge"):
+        shown = AppTest.from_file(str(MAIN_SCRIPT), default_timeout=60)
+        shown.switch_page(f"app_pages/{page}.py").run()
+        assert not shown.exception
+        seen[f"page {page}"] = repr(shown)
+    assert {place: found for place, text in seen.items() if (found := found_in(text))} == {}
+    assert "[key]" in seen["database"], "the echoed key must have been there to be taken out"
+    assert environments
+    assert NO_WORKERS_BUSINESS.isdisjoint(found_in(json.dumps(environments)))
+    tried("places looked into for secrets", len(seen) * (len(CANARIES) + 1))
+
+
+def test_a_model_servers_echo_of_the_key_is_neither_recorded_nor_shown(monkeypatch):
+    monkeypatch.setenv(EVAL_KEY, CANARIES[EVAL_KEY])
+    replies = [Reply({"choices": [{"text": f"my key is {CANARIES[EVAL_KEY]}"}]}), Reply(CANARIES[EVAL_KEY], 400)]
+    with serving(lambda _: replies.pop(0)) as server:
+        spec = parse_eval_spec(
+            {
+                "generator": "server", "model": {"source": "m"}, "benchmarks": [{"name": "math500"}],
+                "server": {"address": server.address, "model": "m", "num_tries": 1},
+            },
+            "test",
+        )  # fmt: skip
+        generator = ServerGenerator(spec.server, spec, 1)
+        question = [PromptedQuestion("q", "1 + 1 =", ())]
+        (answered,) = generator.generate(question, frozenset({"q"}), 1, 0)
+        assert answered.samples[0].text == "my key is [key]"
+        with pytest.raises(TrainingError) as refused:
+            list(generator.generate(question, frozenset({"q"}), 1, 0))
+        generator.close()
+    assert "[key]" in str(refused.value)
+    assert not found_in(str(refused.value))
+
+
+def test_no_password_is_shown_wherever_in_the_databases_address_it_stands(tmp_path, tried):
+    forms = (
+        f"postgresql://user:{DATABASE_PASSWORD}@127.0.0.1:1/db",
+        f"postgresql://user@127.0.0.1:1/db?password={DATABASE_PASSWORD}",
+        f"postgresql://127.0.0.1:1/db?user=u&sslpassword={DATABASE_PASSWORD}",
+        f"mysql://user:{DATABASE_PASSWORD}@127.0.0.1/db",
+        f"postgresql://user:{DATABASE_PASSWORD}@/db?host=/nowhere&connect_timeout=1",
+    )
+    for form in forms:
+        assert DATABASE_PASSWORD not in shown_place(make_url(form))
+        with pytest.raises(RuntimeError) as refused:
+            open_database(form, tmp_path, upgrades=False)
+        assert DATABASE_PASSWORD not in str(refused.value)
+        said = CliRunner().invoke(app, ["runs", "--runs-root", str(tmp_path)], env={"EXGRPO_DATABASE_URL": form})
+        assert said.exit_code
+        assert DATABASE_PASSWORD not in said.output
+    tried("addresses of databases with a password", len(forms))

@@ -1,0 +1,289 @@
+"""Signing in with a real provider and a real browser; roles hold in commands, whatever a page offers."""
+
+import json
+import secrets
+
+import httpx
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from app import access, commands, settings
+from app.roles import LINK_HOLDER, Person, Role, Roles
+from app.sign_in import SignInError, read_sign_in
+from jobs.commands import CommandError
+from jobs.journal import Journal, JournalKind
+from jobs.run_directory import RunDirectory
+from jobs.specs import TrainSpec
+from tests.app import serving
+from tests.security.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider
+from tests.tools import free_port
+
+pytest.importorskip("authlib", reason="needs Authlib: the extra oidc")
+
+ROLES = {"admin": ["ana@example.org"], "operator": ["@lab.example"], "viewer": ["vic@example.org", "@example.org"]}
+VIEWER, OPERATOR, ADMIN = "vic@example.org", "olga@lab.example", "ana@example.org"
+RUN = "run-1"
+
+
+def write(path, port, issuer="http://127.0.0.1:1", roles=ROLES, **changes):
+    auth = {
+        "redirect_uri": f"http://localhost:{port}/oauth2callback",
+        "cookie_secret": secrets.token_hex(24),
+        "client_id": CLIENT_ID,
+        "client_secret": CLIENT_SECRET,
+        "server_metadata_url": f"{issuer}/.well-known/openid-configuration",
+    } | changes
+    lines = ["[auth]", *(f"{name} = {json.dumps(value)}" for name, value in auth.items() if value is not None)]
+    lines += ["[roles]", *(f"{name} = {json.dumps(value)}" for name, value in roles.items())]
+    path.touch(mode=0o600)
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.fixture
+def root(tmp_path):
+    root = tmp_path / "runs"
+    root.mkdir()
+    RunDirectory.create(root, TrainSpec(), run_id=RUN)
+    Journal(root).append(JournalKind.SUBMITTED, RUN, attempt=1)
+    return root
+
+
+CHANGES = {
+    "submit": lambda: commands.submit(TrainSpec()),
+    "stop": lambda: commands.stop(RUN),
+    "resume": lambda: commands.resume(RUN),
+    "branch": lambda: commands.branch(RUN, 1, 2),
+    "tag": lambda: commands.tag(RUN, "x"),
+    "note": lambda: commands.note(RUN, "x"),
+    "evaluate": lambda: commands.evaluate("m", {}),
+    "start_study_run": lambda: commands.start_study_run(None),
+    "submit_judge": lambda: commands.submit_judge({}),
+    "mark_case": lambda: commands.mark_case("x", None),
+    "mark_trajectory": lambda: commands.mark_trajectory(None),
+    "set_verdict": lambda: commands.set_verdict(RUN, 1, 1, True),
+    "save_draft": lambda: commands.save_draft("x", {}),
+    "delete_draft": lambda: commands.delete_draft("x"),
+    "preview_data": lambda: commands.preview_data(TrainSpec()),
+    "check": lambda: commands.check({}),
+    "archive": lambda: commands.archive(RUN, True),
+}
+READS = {
+    "clone", "evaluation_answers", "examine_machine", "job_progress", "journal_entries", "list_drafts", "list_gpus",
+    "load_draft", "load_preset", "package_versions", "preset_names", "token_data", "estimate_resources",
+}  # fmt: skip
+
+
+def sign_in_as(monkeypatch, person):
+    monkeypatch.setattr(commands, "current_person", lambda: person)
+
+
+def test_every_command_of_pages_is_checked_or_reads_only():
+    functions = {name for name in commands.__all__ if callable(getattr(commands, name)) and name.islower()}
+    assert functions == set(CHANGES) | READS
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_viewer_and_nobody_are_refused_by_every_command_that_changes_something(root, monkeypatch, name, tried):
+    settings.configure(settings.AppSettings(root))
+    before = sorted((path, path.read_bytes()) for path in root.rglob("*") if path.is_file())
+    for person in (None, Person(VIEWER, Role.VIEWER), *([Person("o", Role.OPERATOR)] if name == "archive" else [])):
+        sign_in_as(monkeypatch, person)
+        with pytest.raises(commands.RefusedError, match="takes the role"):
+            CHANGES[name]()
+    assert sorted((path, path.read_bytes()) for path in root.rglob("*") if path.is_file()) == before
+    tried("forged changes of viewers and of nobody", 2)
+
+
+def test_the_journal_says_who_asked(root, monkeypatch):
+    settings.configure(settings.AppSettings(root))
+    for person in (Person(OPERATOR, Role.OPERATOR), LINK_HOLDER):
+        sign_in_as(monkeypatch, person)
+        commands.note(RUN, "x")
+    assert [entry.by for entry in Journal(root).entries()][1:] == [OPERATOR, "holder of the link"]
+    assert Journal(root).entries()[0].by.endswith("on this machine")
+
+
+def test_without_sign_in_the_links_holder_may_do_everything(root):
+    settings.configure(settings.AppSettings(root))
+    assert access.current_person() == LINK_HOLDER
+
+
+def test_with_sign_in_a_session_of_nobody_known_may_do_nothing(root):
+    settings.configure(settings.AppSettings(root, roles=Roles({"*": Role.ADMIN})))
+    try:
+        assert access.current_person() is None
+        page = AppTest.from_function(lambda: None)
+        page.run()
+        with pytest.raises(CommandError, match="Nobody is signed in"):
+            commands.note(RUN, "x")
+    finally:
+        settings.configure(settings.AppSettings(root))
+
+
+@pytest.mark.parametrize(
+    ("claims", "role"),
+    [
+        ({"email": ADMIN}, Role.ADMIN),
+        ({"email": "ANA@EXAMPLE.ORG"}, Role.ADMIN),
+        ({"email": OPERATOR, "email_verified": True}, Role.OPERATOR),
+        ({"email": "other@example.org"}, Role.VIEWER),
+        ({"email": ADMIN, "email_verified": "true"}, Role.ADMIN),
+        ({"email": ADMIN, "email_verified": False}, None),
+        ({"email": ADMIN, "email_verified": "false"}, None),
+        ({"email": ADMIN, "email_verified": 0}, None),
+        ({"email": ADMIN, "email_verified": None}, None),
+        ({"email": ADMIN, "is_logged_in": False}, None),
+        ({"email": ADMIN, "is_logged_in": "true"}, None),
+        ({"email": "ana@example.org.evil.example"}, None),
+        ({"email": "x@evil.example@lab.example.evil"}, None),
+        ({"email": "sub.lab.example"}, None),
+        ({"email": "@sub.lab.example"}, None),
+        ({"name": ADMIN, "sub": ADMIN, "preferred_username": ADMIN}, None),
+        ({"email": [ADMIN]}, None),
+        ({}, None),
+    ],
+)
+def test_a_role_follows_from_the_verified_address_alone(tmp_path, claims, role):
+    roles = read_sign_in(write(tmp_path / "sign-in.toml", 1)).roles
+    person = roles.person_of({"is_logged_in": True} | claims)
+    assert (None if person is None else person.role) == role
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"cookie_secret": "short"}, "at least 32"),
+        ({"client_secret": None}, "client_secret"),
+        ({"redirect_uri": "http://localhost/elsewhere"}, "oauth2callback"),
+        ({"redirect_uri": "localhost/oauth2callback"}, "oauth2callback"),
+        ({"roles": {}}, "roles"),
+        ({"roles": {"owner": ["a@b"]}}, "roles"),
+        ({"roles": {"admin": "a@b"}}, r"roles\.admin"),
+    ],
+)
+def test_a_wrong_sign_in_file_is_refused_in_one_sentence(tmp_path, changes, said):
+    with pytest.raises(SignInError, match=said):
+        read_sign_in(write(tmp_path / "sign-in.toml", 1, **changes))
+
+
+def test_a_sign_in_file_that_others_may_read_is_refused(tmp_path):
+    path = write(tmp_path / "sign-in.toml", 1)
+    path.chmod(0o640)
+    with pytest.raises(SignInError, match="chmod 600"):
+        read_sign_in(path)
+
+
+@pytest.fixture(scope="module")
+def provider():
+    started = OidcProvider()
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory, provider):
+    folder = tmp_path_factory.mktemp("sign-in")
+    root = folder / "runs"
+    root.mkdir()
+    RunDirectory.create(root, TrainSpec(), run_id=RUN)
+    Journal(root).append(JournalKind.SUBMITTED, RUN, attempt=1)
+    port = free_port()
+    path = write(folder / "sign-in.toml", port, provider.issuer)
+    from db.session import open_database
+    from jobs.supervisor.reading import take_in_everything
+
+    open_database(None, root).close()
+    take_in_everything(root, None)
+    started = serving.start(root, "--port", str(port), "--sign-in", str(path), token="a-token-that-must-not-help")
+    yield started, root, f"http://localhost:{port}"
+    started.stop()
+
+
+def test_where_people_sign_in_no_token_opens_anything_and_nothing_else_answers(served, tried):
+    started, _, origin = served
+    assert "token" not in started.link
+    paths = (
+        "/",
+        "/run?run=run-1",
+        "/static/js/index.js",
+        "/_stcore/host-config",
+        "/media/x",
+        "/_stcore/upload_file/x/y",
+    )
+    for path in paths:
+        joined = "&" if "?" in path else "?"
+        for address in (path, f"{path}{joined}token=a-token-that-must-not-help"):
+            assert httpx.get(origin + address).status_code == 403
+    assert httpx.post(f"{origin}/auth/login").status_code == 403
+    forged = {"_streamlit_user": json.dumps({"email": ADMIN, "is_logged_in": True, "origin": origin})}
+    assert httpx.get(origin, cookies=forged).status_code == 403
+    tried("requests without a role", 2 * len(paths) + 2)
+
+
+def open_signed_in(browser, provider, served, email, **claims):
+    _, _, origin = served
+    provider.claims = {"sub": email, "email": email, **claims}
+    context = browser.new_context(viewport={"width": 1440, "height": 1000})
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    page.goto(origin)
+    page.get_by_role("link", name="Sign in").click()
+    page.wait_for_url(f"{origin}/**")
+    return page
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_an_operator_signs_in_and_their_note_carries_their_name(browser, provider, served):
+    _, root, origin = served
+    page = open_signed_in(browser, provider, served, OPERATOR)
+    page.get_by_text(f"{OPERATOR}, operator").wait_for()
+    assert set(provider.redirects) == {f"{origin}/oauth2callback"}
+    page.goto(f"{origin}/run?run={RUN}")
+    page.get_by_test_id("stMainBlockContainer").get_by_role("button", name="Stop").click()
+    page.get_by_text("Asked the supervisor to stop the run").wait_for()
+    asked = [entry for entry in Journal(root).entries() if entry.kind is JournalKind.STOP_ASKED]
+    assert [entry.by for entry in asked] == [OPERATOR]
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("link", name="Sign in").wait_for()
+    page.context.close()
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_a_viewer_sees_and_is_refused_by_the_command_behind_a_button(browser, provider, served):
+    _, root, origin = served
+    page = open_signed_in(browser, provider, served, VIEWER)
+    page.get_by_text(f"{VIEWER}, viewer").wait_for()
+    files = [Journal(root).path, *(root / RUN).rglob("*")]
+    before = [(path, path.read_bytes()) for path in files if path.is_file()]
+    page.goto(f"{origin}/run?run={RUN}")
+    stop = page.get_by_test_id("stMainBlockContainer").get_by_role("button", name="Stop")
+    stop.wait_for()
+    refusal = page.get_by_text("takes the role operator")
+    assert refusal.count() == 0
+    stop.click()
+    refusal.first.wait_for()
+    files = [Journal(root).path, *(root / RUN).rglob("*")]
+    assert [(path, path.read_bytes()) for path in files if path.is_file()] == before
+    page.context.close()
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.parametrize(("email", "claims"), [("eve@evil.example", {}), (ADMIN, {"email_verified": False})])
+def test_somebody_without_a_role_sees_nothing_of_the_workbench(browser, provider, served, email, claims):
+    page = open_signed_in(browser, provider, served, email, **claims)
+    page.get_by_text("No role for you here").wait_for()
+    assert RUN not in page.content()
+    page.context.close()
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_a_token_for_another_client_signs_nobody_in(browser, provider, served, monkeypatch):
+    monkeypatch.setattr(provider, "audience", "another-client")
+    page = open_signed_in(browser, provider, served, ADMIN)
+    page.get_by_role("link", name="Sign in").wait_for()
+    page.context.close()
