@@ -14,15 +14,12 @@ from db.positions import note_untold, save_position
 from db.queries.run_lookup import require_run_key
 from db.run_summary import refresh_summary
 from db.session import Database
+from db.statuses import ENDED_STATUSES, status_rank
 from db.supersession import Supersession
 from db.upsert import insert_new
 
 Event = Mapping[str, Any]
 """One parsed event: seq, attempt, at, kind and the kind's own fields."""
-
-ENDED_STATUSES = frozenset({"stopped", "succeeded", "failed", "lost"})
-_STATUS_RANKS = {"queued": 0, "starting": 1, "running": 2, "stopping": 3}
-_ENDED_RANK = 4
 
 
 class IngestError(ValueError):
@@ -222,8 +219,3 @@ def _follow_newest_attempt(connection: Connection, run_key: int, moved: Set[int]
         names = ("attempt", "status", "status_reason", "ended_at")
         values = {name: newest._mapping[name] for name in names}
         connection.execute(update(runs).where(runs.c.run_key == run_key).values(values))
-
-
-def status_rank(status: str) -> int:
-    """Return how far along a status is within one attempt."""
-    return _STATUS_RANKS.get(status, _ENDED_RANK)

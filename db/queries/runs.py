@@ -13,6 +13,7 @@ from db.queries.run_methods import method_name
 from db.queries.run_order import NEWEST_FIRST, RunOrder, comes_after, sort_columns
 from db.rows import AttemptRow, CheckpointRow, RunRow
 from db.session import Database
+from db.statuses import ENDED_STATUSES
 
 STALLED_AFTER = timedelta(seconds=60)
 """A running run whose last event is older than this, and than `STALLED_STEPS` of its steps, is shown as stalled."""
@@ -47,6 +48,20 @@ def get_run(database: Database, run_id: str) -> RunRow | None:
             return None
         tags = _tags(connection, [row["run_key"]])
     return _run_row(row, tags.get(row["run_key"], ()))
+
+
+def list_shown_ends(database: Database) -> dict[str, tuple[str, str, int]]:
+    """Return status, reason and newest attempt of each run whose end is shown, and that of each of its attempts."""
+    runs, attempts = models.runs, models.attempts
+    num_ended = (
+        select(func.count())
+        .where(attempts.c.run_key == runs.c.run_key, attempts.c.status.in_(ENDED_STATUSES))
+        .scalar_subquery()
+    )
+    query = select(runs.c.run_id, runs.c.status, runs.c.status_reason, runs.c.attempt)
+    with database.read() as connection:
+        rows = connection.execute(query.where(num_ended == runs.c.attempt))
+        return {run_id: (status, reason, attempt) for run_id, status, reason, attempt in rows}
 
 
 def run_spec(database: Database, run_id: str) -> dict[str, Any]:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError, SQLAlchemyError
 
-from db.queries.run_filter import RunFilter
-from db.queries.runs import list_runs
+from db.queries.runs import list_shown_ends
 from db.session import Database, DatabaseError, open_database
 from jobs.journal import Journal
 from jobs.run_directory import RunDirectory
@@ -75,8 +74,7 @@ class DatabaseIndex:
     def _open(self) -> Database:
         if self._database is None:
             self._database = open_database(self._url, self._runs_root)
-            rows = list_runs(self._database, RunFilter(is_archived=None), limit=None)
-            self._known = {row.run_id: (row.status, row.status_reason, row.attempt) for row in rows}
+            self._known = list_shown_ends(self._database)
         return self._database
 
     def _refresh(self, database: Database, give_up_at: float) -> None:

@@ -3,13 +3,14 @@
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, make_url
 
 from db.queries import metrics, runs
-from db.session import open_database
+from db.session import DatabaseError, open_database
 from jobs import commands
 from jobs.attempt_files import write_outcome
 from jobs.run_directory import RunDirectory
@@ -17,7 +18,7 @@ from jobs.specs import RecordingSpec, TrainSpec
 from jobs.spool_recorder import SpoolRecorder
 from jobs.spool_writer import SpoolWriter
 from jobs.status import RunStatus
-from jobs.supervisor import indexing
+from jobs.supervisor import indexing, run_index
 from jobs.supervisor.reading import take_in_everything
 from tests.jobs.supervisor.toy_bench import Bench, toy_spec
 from tests.postgres import running_server
@@ -77,6 +78,28 @@ def test_resumed_run_goes_on_where_the_index_ended(database_url, tmp_path):
     record(runs_root, 3, 4, run=run)
     take_in_everything(runs_root, database_url)
     assert shown_steps(runs_root, database_url, run) == ("succeeded", [1, 2, 3, 4])
+
+
+def test_end_of_an_earlier_attempt_is_shown_after_an_indexing_that_was_cut_off(database_url, tmp_path, monkeypatch):
+    runs_root = tmp_path / "runs"
+    run = record(runs_root, 1, 2, ends=False)
+    write_outcome(run.attempt_path(1), RunStatus.LOST, "Gone.")
+    record(runs_root, 3, run=run)
+    with monkeypatch.context() as patch:
+        patch.setattr(run_index.RunIndexing, "_show", lambda *_: raise_unreachable())
+        take_in_everything(runs_root, database_url)
+    assert shown_attempts(runs_root, database_url, run) == ["running", "succeeded"]
+    take_in_everything(runs_root, database_url)
+    assert shown_attempts(runs_root, database_url, run) == ["lost", "succeeded"]
+
+
+def raise_unreachable() -> None:
+    raise DatabaseError("away")
+
+
+def shown_attempts(runs_root: Path, database_url: str | None, run: RunDirectory) -> list[str]:
+    with closing(open_database(database_url, runs_root)) as database:
+        return [row.status for row in runs.list_attempts(database, run.run_id)]
 
 
 def test_run_of_a_worker_that_is_gone_is_shown_as_lost_with_all_it_recorded(database_url, tmp_path):
