@@ -19,7 +19,8 @@ VERL_BIN := $(VERL_VENV)/bin
 VERL_PIP := $(VERL_BIN)/python -m pip -qq --no-input --disable-pip-version-check
 HAS_GPU := $(filter-out 0,$(GPU))
 VERL_PINS := constraints-verl-$(if $(HAS_GPU),gpu,cpu).txt
-VERL_TESTS := $(addprefix tests/jobs/,engines/verl_ray launchers evaluation grading)
+# The longest file first, so that both workers end together.
+VERL_TESTS := $(addprefix tests/jobs/,launchers engines/verl_ray evaluation grading)
 VLLM_VENV := .venv-verl-vllm
 TOOLS_VENV := .venv-tools
 TOOLS_BIN := $(TOOLS_VENV)/bin
@@ -46,7 +47,8 @@ test: $(VENV)/.installed-dev tools  ## Run all tests; exgrpo_core must be covere
 	@$(if $(ARGS),true,$(MAKE) test-verl)
 
 test-verl: $(VERL_VENV)/.installed-dev  ## Run verl for real on the CPU: part of `make test`, about ten minutes
-	@OMP_NUM_THREADS=1 $(VERL_BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m verl $(VERL_TESTS)
+	@OMP_NUM_THREADS=1 $(VERL_BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
+		-m verl $(VERL_TESTS)
 
 FAULTS := OMP_NUM_THREADS=1 EXGRPO_FAULTS_LONG=$(LONG) EXGRPO_FAULTS_ROW=$(ROW)
 FAULTS_PYTEST := -m pytest -q $(if $(filter-out 0,$(LONG)),-o timeout=7200)

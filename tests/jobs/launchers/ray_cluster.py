@@ -18,6 +18,7 @@ from jobs.engine_environments import EngineEnvironmentError, engine_python
 TOKEN = "f" * 64
 MARK = "EXGRPO_TEST_CLUSTER"
 START_SECONDS = 150.0
+NUM_GPUS = 2
 
 
 def find_ray() -> Path | None:
@@ -30,11 +31,10 @@ def find_ray() -> Path | None:
 
 
 class RayCluster:
-    """Starts a head with one logical GPU. Every process of it, and of its jobs, carries a mark by which it is ended."""
+    """Starts a head with two logical GPUs. Its processes, and its jobs', carry a mark by which they are ended."""
 
-    def __init__(self, ray: Path, num_gpus: int = 1) -> None:
+    def __init__(self, ray: Path) -> None:
         self._ray = ray
-        self._num_gpus = num_gpus
         self._mark = uuid.uuid4().hex
         self._folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))  # sockets have short paths only
         self._ports = free_ports(4)
@@ -53,8 +53,8 @@ class RayCluster:
             "--ray-client-server-port": client,
             "--dashboard-host": "127.0.0.1",
             "--node-ip-address": "127.0.0.1",
-            "--num-cpus": 3 * self._num_gpus + 12,
-            "--num-gpus": self._num_gpus,
+            "--num-cpus": 3 * NUM_GPUS + 12,
+            "--num-gpus": NUM_GPUS,
             "--object-store-memory": 80_000_000,
             "--min-worker-port": 0,
             "--max-worker-port": 0,

@@ -16,6 +16,7 @@ from jobs.launchers.ray_jobs_api import RayJobsApi, RayJobStatus
 from jobs.specs import parse_spec
 from jobs.status import RunStatus
 from jobs.verl_specs import RAY_TOKEN_VARIABLE
+from tests.jobs.engines.verl_ray.runs import NUM_STEPS, run_content, steps_of
 from tests.jobs.launchers.ray_bench import RayBench, ray_spec
 from tests.jobs.launchers.ray_cluster import TOKEN, RayCluster
 
@@ -94,7 +95,7 @@ def test_cluster_that_is_too_small_is_refused(ray_bench: RayBench, cluster: RayC
     ray_bench.start()
     ray_bench.look_until(run_id, RunStatus.FAILED)
     assert "1 x 8 GPUs, 3 CPUs with each and 12 more" in ray_bench.reason_of(run_id)
-    assert "free are 1 and 15 on" in ray_bench.reason_of(run_id)
+    assert "free are 2 and 18 on" in ray_bench.reason_of(run_id)
 
 
 def test_cluster_with_another_verl_is_refused(ray_bench: RayBench, cluster: RayCluster):
@@ -129,34 +130,28 @@ def test_runs_root_that_the_cluster_does_not_see_is_refused(cluster: RayCluster)
         supervisor.close()
 
 
-def test_verl_itself_trains_on_the_cluster(ray_bench: RayBench, cluster: RayCluster):
-    content = {
-        "engine": "verl",
-        "model": {"device": "cpu"},
-        "data": {"num_questions": 24, "num_held_out": 4, "max_operations": 5},
-        "verl": {
-            "gpus_per_node": 1,
-            "rollout": "hf",
-            "ray": {"address": cluster.address, "environment": {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}},
-        },
-        "algorithm": {
-            "batch_size": 8,
-            "mini_batch_size": 4,
-            "rollouts_per_question": 4,
-            "max_prompt_tokens": 64,
-            "max_response_tokens": 64,
-            "start_pass_rate": 0.05,
-        },
-        "num_steps": 2,
-        "validation": {"interval": None, "samples_per_question": 1, "num_training_questions": 0},
-    }
+def test_verl_itself_trains_on_the_cluster_on_two_ranks_with_a_kl_penalty_until_it_is_stopped(
+    ray_bench: RayBench, cluster: RayCluster
+):
+    environment = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    content = run_content(num_ranks=2, experience_ratio=0.0, kl_coefficient=0.1, num_steps=1000)
+    content["verl"] |= {"ray": {"address": cluster.address, "environment": environment}}
     run_id = ray_bench.submit(parse_spec(content, "test"))
     ray_bench.start(is_toy=False)
     ray_bench.look_until(run_id, RunStatus.RUNNING)
-    ray_bench.look_while(lambda: ray_bench.status_of(run_id) is RunStatus.RUNNING, "the run's end", 450.0)
-    assert (ray_bench.status_of(run_id), ray_bench.reason_of(run_id)) == (RunStatus.SUCCEEDED, "")
-    assert ray_bench.step_of(run_id) == 2
-    assert list(ray_bench.run_of(run_id).checkpoints_path.glob("step-*2/manifest.json"))
+    ray_bench.look_while(lambda: ray_bench.step_of(run_id) < NUM_STEPS, "the run's steps", 450.0)
+    commands.stop(ray_bench.runs_root, run_id)
+    ray_bench.look_until(run_id, RunStatus.STOPPED)
+    assert ray_bench.reason_of(run_id) == ""
+    run = ray_bench.run_of(run_id)
+    steps = steps_of(run)
+    assert sorted(steps) == list(range(1, len(steps) + 1))
+    assert (run.checkpoints_path / f"step-{len(steps):08d}" / "manifest.json").is_file()
+    metrics_by_step = [steps[step]["metrics"] for step in sorted(steps)]
+    assert all(own["replay/num_replayed"] == own["buffer/num_questions"] == 0 for own in metrics_by_step)
+    assert all(own["optim/gradient_norm"] > 0.0 for own in metrics_by_step)
+    # Until its first update the policy is its own reference, which it leaves from then on.
+    assert 0.0 <= metrics_by_step[0]["loss/kl"] < metrics_by_step[-1]["loss/kl"]
 
 
 def test_run_on_a_cluster_that_dies_is_lost_within_a_minute_and_resumes_on_the_next(

@@ -6,6 +6,7 @@ import sys
 import time
 import uuid
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -22,10 +23,11 @@ RUN_SECONDS = 1500
 LEAVE_SECONDS = 120
 
 
-def new_run(
-    root: Path, num_ranks: int = 1, experience_ratio: float = 0.5, kl_coefficient: float = 0.0, **changes
-) -> RunDirectory:
-    content = {
+def run_content(
+    num_ranks: int = 1, experience_ratio: float = 0.5, kl_coefficient: float = 0.0, **changes: Any
+) -> dict[str, Any]:
+    """Return the content of a small run's specification."""
+    return {
         "engine": "verl",
         "model": {"device": "cpu"},
         "data": {"num_questions": 24, "num_held_out": 4, "max_operations": 5},
@@ -45,8 +47,12 @@ def new_run(
         "num_steps": NUM_STEPS,
         "validation": {"interval": None, "samples_per_question": 2, "num_training_questions": 2},
         "checkpoint_interval": 5,
+        **changes,
     }
-    return RunDirectory.create(root, parse_spec(content | changes, "test"))
+
+
+def new_run(root: Path, **changes: Any) -> RunDirectory:
+    return RunDirectory.create(root, parse_spec(run_content(**changes), "test"))
 
 
 def start_worker(run: RunDirectory, module: str = "jobs.worker") -> tuple[subprocess.Popen, str]:

@@ -15,14 +15,7 @@ from jobs.evaluation.submission import plan_evaluation, submit_evaluation
 from jobs.run_directory import RunDirectory
 from jobs.spool_reader import SpoolReader
 from jobs.supervisor.reading import rebuild_index
-from tests.jobs.engines.verl_ray.runs import (
-    NUM_STEPS,
-    draws_of,
-    new_run,
-    steps_of,
-    work,
-    work_until,
-)
+from tests.jobs.engines.verl_ray.runs import NUM_STEPS, draws_of, new_run, steps_of, work
 
 CHAINS = ("a+3", "a*2b-1", "a-4")
 
@@ -51,16 +44,15 @@ def test_run_passes_the_delayed_start_fills_the_buffer_replays_and_retires(exper
     assert all(own["ratio/replayed_mean"] > 0.0 for own in metrics if own["replay/num_replayed"])
 
 
-def test_stopped_run_goes_on_with_the_same_draws(experiential, tmp_path):
+def test_run_that_lost_its_newest_checkpoint_goes_on_from_the_one_before_with_the_same_draws(experiential, tmp_path):
     run = new_run(tmp_path)
-    assert work_until(run, 6) == "stopped"
-    num_done = max(steps_of(run))
-    assert 6 <= num_done < NUM_STEPS
+    for name in ("buffer", "checkpoints/step-00000005"):
+        shutil.copytree(experiential.path / name, run.path / name, dirs_exist_ok=True)
     assert work(run) == "succeeded"
     expected, found = steps_of(experiential), steps_of(run)
-    assert sorted(found) == sorted(expected)
-    for step in sorted(expected):
-        assert draws_of(found[step]) == draws_of(expected[step]), f"step {step}, stopped after {num_done}"
+    assert sorted(found) == list(range(6, NUM_STEPS + 1))
+    for step in found:
+        assert draws_of(found[step]) == draws_of(expected[step]), f"step {step}"
 
 
 def test_run_appears_in_the_database_like_an_embedded_one(experiential, tmp_path):

@@ -31,6 +31,7 @@ ALGORITHM = {
     "experience_ratio": 0.0,
 }
 ONE_RANK = {"verl": {"gpus_per_node": 1}}
+WHOLE_DATA = {"algorithm": ALGORITHM | {"batch_size": 24, "mini_batch_size": 24}}
 
 
 @pytest.fixture(scope="module")
@@ -76,17 +77,6 @@ def test_two_ranks_lower_the_loss_from_that_of_an_untrained_model(tuned):
     assert losses[-1] < losses[0] - 0.3
 
 
-def test_first_step_has_loss_and_gradient_of_the_embedded_engine(tmp_path, model):
-    whole_data = {"algorithm": ALGORITHM | {"batch_size": 24, "mini_batch_size": 24}, "num_steps": 1}
-    run = new_run(tmp_path, model, **ONE_RANK, **whole_data)
-    assert work(run) == "succeeded"
-    own = new_run(tmp_path, model, engine="embedded", verl={}, **whole_data)
-    assert work(own) == "succeeded"
-    [found], [expected] = steps_of(run).values(), steps_of(own).values()
-    for name in ("loss/sft", "optim/gradient_norm"):
-        assert found["metrics"][name] == pytest.approx(expected["metrics"][name], rel=1e-4)
-
-
 def test_checkpoints_are_whole_hugging_face_models_with_the_models_own_tokenizer(tuned):
     checkpoints = list_checkpoints(tuned.checkpoints_path)
     assert [path.name for path in checkpoints] == ["step-00000006", "step-00000004", "step-00000002"]
@@ -108,13 +98,29 @@ def test_run_that_lost_its_last_checkpoint_goes_on_from_the_one_before_to_the_sa
     assert all(torch.allclose(tensor, expected[name], atol=1e-6) for name, tensor in found.items())
 
 
-def test_stop_ends_every_process_and_leaves_a_whole_checkpoint_to_go_on_from(tmp_path, model):
-    run = new_run(tmp_path, model, **ONE_RANK, num_steps=3000, checkpoint_interval=4)
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory, model) -> RunDirectory:
+    """A run on one rank, each of whose steps takes all the data, that was asked to stop after step 6."""
+    run = new_run(
+        tmp_path_factory.mktemp("runs"), model, **ONE_RANK, **WHOLE_DATA, num_steps=3000, checkpoint_interval=4
+    )
     assert work_until(run, 6) == "stopped"
-    newest = int(list_checkpoints(run.checkpoints_path)[0].name.removeprefix("step-"))
-    assert find_fault(checkpoint_path(run.checkpoints_path, newest)) is None
+    return run
+
+
+def test_first_step_has_loss_and_gradient_of_the_embedded_engine(stopped, tmp_path, model):
+    own = new_run(tmp_path, model, engine="embedded", verl={}, **WHOLE_DATA, num_steps=1)
+    assert work(own) == "succeeded"
+    found, expected = steps_of(stopped)[1], steps_of(own)[1]
+    for name in ("loss/sft", "optim/gradient_norm"):
+        assert found["metrics"][name] == pytest.approx(expected["metrics"][name], rel=1e-4)
+
+
+def test_stop_ends_every_process_and_leaves_a_whole_checkpoint_to_go_on_from(stopped):
+    newest = int(list_checkpoints(stopped.checkpoints_path)[0].name.removeprefix("step-"))
+    assert find_fault(checkpoint_path(stopped.checkpoints_path, newest)) is None
     # It ends at once: steps after the newest checkpoint are done again.
-    assert 4 <= newest <= max(steps_of(run)) < newest + 2 * 4
+    assert 4 <= newest <= max(steps_of(stopped)) < newest + 2 * 4
 
 
 @pytest.fixture
