@@ -1,0 +1,47 @@
+"""Every page with nothing recorded, and for a run that is under way, has succeeded or has failed."""
+
+import pytest
+
+from tests.app.recorded import FAILED, FINISHED, RUNNING
+
+TITLES = {
+    "runs": "Runs",
+    "new_run": "New run",
+    "run": None,
+    "compare": "Compare",
+    "replay_buffer": "Replay buffer",
+    "trajectories": "Trajectories",
+    "selection_audit": "Selection audit",
+    "snowball": "Snowball",
+    "entropy_and_judge": "Entropy and judge",
+    "benchmarks": "Benchmarks",
+    "studies": "Studies",
+    "system": "System",
+}
+OF_ONE_RUN = ("replay_buffer", "trajectories", "selection_audit", "snowball", "entropy_and_judge")
+BADGES = {RUNNING: "running", FINISHED: "finished", FAILED: "failed"}
+
+
+def opened(open_page, name, **query):
+    """Open a page that says nothing of a fault and has its title; that of the run's page is the run's name."""
+    page = open_page(name, **query)
+    assert not page.exception
+    assert not page.error
+    assert [title.value for title in page.title] == ([TITLES[name]] if TITLES[name] else [])
+    return page
+
+
+@pytest.mark.parametrize("name", TITLES)
+def test_page_opens_with_nothing_recorded(open_page, name):
+    opened(open_page, name)
+
+
+@pytest.mark.usefixtures("recorded_runs")
+@pytest.mark.parametrize("run", BADGES, ids=lambda run: run.status)
+@pytest.mark.parametrize("name", TITLES)
+def test_page_opens_beside_a_run_in_any_state(open_page, name, run):
+    page = opened(open_page, name, run=run.run_id)
+    if name in OF_ONE_RUN:
+        assert run.run_id in [chosen.value for chosen in page.selectbox]
+    if name == "run":
+        assert any(f" {BADGES[run]}]" in text.value for text in page.markdown)
