@@ -12,13 +12,12 @@ from jobs.control import TrainingError
 from jobs.eval_specs import API_KEY_VARIABLE, EvalSpec, ServerSpec
 from jobs.evaluation.generation import PromptedQuestion, Sample, SampledQuestion, derive_seed
 from jobs.outside_addresses import AddressRefusedError, check_endpoint
+from jobs.server_keys import without_key
 
 FIRST_WAIT_SECONDS = 0.5
 """Wait before the second try; each further one is twice as long."""
 QUESTIONS_AHEAD = 8
 """Batches hold so many questions for each request that may be under way."""
-MIN_SECRET_CHARS = 16
-"""A shorter key is no secret but a word that answers may hold by chance, such as the EMPTY of servers without keys."""
 _WORTH_ANOTHER_TRY = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 
 
@@ -107,7 +106,9 @@ class ServerGenerator:
             else:
                 if response.status_code == httpx.codes.OK:
                     return _read_answer(self._server.address, response)
-                trouble = f"status {response.status_code}: {self._redacted(' '.join(response.text.split()))[:200]}"
+                trouble = (
+                    f"status {response.status_code}: {without_key(' '.join(response.text.split()), self._key)[:200]}"
+                )
                 if response.status_code not in _WORTH_ANOTHER_TRY:
                     break
             time.sleep(wait)
@@ -117,14 +118,8 @@ class ServerGenerator:
     def _sample(self, choice: dict[str, Any], is_chat: bool, mean_tokens: int) -> Sample:
         text = choice["message"]["content"] if is_chat else choice["text"]
         num_tokens = len(choice["token_ids"]) if isinstance(choice.get("token_ids"), list) else mean_tokens
-        answer = str(text or "")
-        if len(self._key) >= MIN_SECRET_CHARS:
-            answer = self._redacted(answer)
+        answer = without_key(str(text or ""), self._key)
         return Sample(answer, num_tokens, choice.get("finish_reason") == "length")
-
-    def _redacted(self, text: str) -> str:
-        """Return what a server said, which may be our own key."""
-        return text.replace(self._key, "[key]") if self._key else text
 
 
 def _read_answer(address: str, response: httpx.Response) -> tuple[list[dict[str, Any]], int]:

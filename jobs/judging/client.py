@@ -17,6 +17,7 @@ from jobs.control import TrainingError
 from jobs.judge_specs import API_KEY_VARIABLE, JudgeServerSpec
 from jobs.judging.pacing import RequestPacer, Spending, guess_tokens, wait_before
 from jobs.outside_addresses import Endpoint
+from jobs.server_keys import without_key
 
 MAX_BODY_BYTES = 2 << 20
 """Larger answers are not read to the end."""
@@ -103,7 +104,7 @@ class JudgeClient:
         except (TimeoutError, httpx.TimeoutException):
             return _failed("timeout", is_worth_another=True)
         except httpx.HTTPError as error:
-            return _failed(f"connection: {self._redacted(type(error).__name__)}", is_worth_another=True)
+            return _failed(f"connection: {type(error).__name__}", is_worth_another=True)
 
     async def _send(self, messages: list[dict[str, str]], key: str) -> _Try:
         body = {
@@ -133,7 +134,7 @@ class JudgeClient:
 
     def _refusal(self, response: httpx.Response, content: bytes | None) -> _Try:
         status = response.status_code
-        hint = self._redacted(" ".join((content or b"").decode("utf-8", "replace").split()))[:_HINT_CHARS]
+        hint = without_key(" ".join((content or b"").decode("utf-8", "replace").split()), self._key)[:_HINT_CHARS]
         if status in _POINTLESS:
             raise TrainingError(f"The judge's server answers {status}; {_POINTLESS[status]} ({hint}).")
         is_worth_another = status in _WORTH_ANOTHER_TRY
@@ -153,10 +154,7 @@ class JudgeClient:
         if not isinstance(text, str) or finish != "stop":
             reason = "answer_cut_off" if finish == "length" else "no_finished_answer"
             return _Try(JudgeAnswer("", reason, num_tokens=num_tokens))
-        return _Try(JudgeAnswer(self._redacted(text), "", num_tokens=num_tokens))
-
-    def _redacted(self, text: str) -> str:
-        return text.replace(self._key, "[key]") if self._key else text
+        return _Try(JudgeAnswer(without_key(text, self._key), "", num_tokens=num_tokens))
 
 
 def _failed(reason: str, is_worth_another: bool = False) -> _Try:

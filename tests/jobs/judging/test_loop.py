@@ -286,6 +286,15 @@ def test_ids_and_texts_of_any_characters_are_judged(tmp_path):
     assert [vote.outcome for vote in votes_of(job)] == ["valid", "valid"]
 
 
+def test_a_word_given_as_key_to_a_server_without_keys_is_left_in_answers(tmp_path, monkeypatch):
+    monkeypatch.setenv(API_KEY_VARIABLE, "x")
+    record_chains(tmp_path, [KINDS])
+    with serving(lambda _: completion("x = 2 is excluded. \\boxed{yes}")) as server:
+        job = new_job(tmp_path, server_spec(server.address))
+        run_job(job)
+    assert {vote.answer for vote in votes_of(job)} == {"x = 2 is excluded. \\boxed{yes}"}
+
+
 def test_the_key_stands_in_no_file_of_the_job(tmp_path, monkeypatch):
     monkeypatch.setenv(API_KEY_VARIABLE, "sk-very-secret-0123456789")
     record_chains(tmp_path, [KINDS])
