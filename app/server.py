@@ -2,6 +2,7 @@
 
 import argparse
 import ipaddress
+import logging
 import os
 import secrets
 import socket
@@ -23,6 +24,8 @@ from db import DATABASE_URL_VARIABLE
 MAIN_SCRIPT = Path(__file__).parent / "main.py"
 FIRST_PAGE = ("app.components.database_banner", "app.components.run_table")
 """What the first page loads beside the server, loaded before the server answers."""
+_CACHE_LOG = "streamlit.runtime.caching.cache_data_api"
+"""Where Streamlit warns of caches that are declared before its server runs, which is what loading early does."""
 DEFAULT_PORT = 8501
 TOKEN_VARIABLE = "EXGRPO_TOKEN"
 MIN_TOKEN_LENGTH = 16
@@ -99,6 +102,7 @@ def serve(
     )
     shown_host = f"[{host}]" if ":" in host else host
     query = f"?{TOKEN_PARAMETER}={token}" if sign_in is None else ""
+    logging.getLogger(_CACHE_LOG).setLevel(logging.ERROR)
     for name in FIRST_PAGE:
         import_module(name)
     _AnnouncingServer(config, f"http://{shown_host}:{port}/{query}").run([listener])

@@ -84,7 +84,7 @@ def stop(run: RunName, runs_root: RunsRoot = DEFAULT_RUNS_ROOT) -> None:
     run_id = find_run_id(runs_root, run)
     is_queued = commands.state_of(runs_root, commands.open_run(runs_root, run_id)).status == RunStatus.QUEUED
     commands.stop(runs_root, run_id)
-    say(f"{run_id} was queued and does not start." if is_queued else f"{run_id} stops after the step it is in.")
+    say(f"{run_id} was queued and does not start." if is_queued else f"{run_id} stops at its next step.")
 
 
 def resume(run: RunName, runs_root: RunsRoot = DEFAULT_RUNS_ROOT) -> None:

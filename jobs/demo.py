@@ -43,7 +43,10 @@ def run_demo(runs_root: Path, is_headless: bool) -> int:
 def _make_warm_model() -> None:
     from jobs.training.run_data import warm_chains_model
 
-    tell("Warm start: a 0.1 M-parameter model learns the task's format from noisy demonstrations (cached).")
+    tell(
+        "Warm start: a 0.1 M-parameter model learns the task's format from noisy demonstrations. That takes some "
+        "minutes the first time, and the model is kept for later runs."
+    )
     warm_chains_model(load_preset(PRESETS[0]).data)
 
 

@@ -50,7 +50,7 @@ def _scores(scheme: str, tables: list[str], words: str) -> None:
     if not rows:
         empty_state.show(
             "leaderboard", "No scores of your own yet",
-            "Press **Score a model** above, or score a checkpoint from a terminal. Below stands what the paper prints.",
+            "Switch on **Score a model** above, or score a checkpoint from a terminal. Below are the paper's numbers.",
             "exgrpo eval RUN@last -b math500",
         )  # fmt: skip
     elif not own:

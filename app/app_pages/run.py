@@ -155,7 +155,7 @@ def _show(row: RunRow) -> None:
     views = _views(row)
     name, tab = view_tabs.show(list(views))
     with tab:
-        st.fragment(views[name], run_every=refresh if name != "Configuration" else None)(row)
+        st.fragment(views[name], run_every=CHECK_SECONDS if refresh and name != "Configuration" else None)(row)
 
 
 run_id = _run_id()
@@ -168,4 +168,4 @@ elif queries.has_folder(run_id):
     empty_state.show("hourglass_empty", "Queued", "The supervisor takes the run in; this page shows it in a moment.")
     _wait_for(run_id)
 else:
-    empty_state.show("search_off", "No such run", "The address names a run that is not in this workbench.")
+    empty_state.show_no_such_run()

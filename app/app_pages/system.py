@@ -50,7 +50,7 @@ def _overview() -> None:
 
 
 def _queue() -> None:
-    st.subheader("Queue", anchor=False)
+    st.subheader("Under way and waiting", anchor=False)
     rows = queries.list_runs(queries.RunFilter(statuses=_UNDER_WAY))
     if not rows:
         st.caption("No job waits or is under way.")

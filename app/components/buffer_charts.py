@@ -69,7 +69,7 @@ def draws(rows: Sequence[BucketRow]) -> go.Figure | None:
                 hovertemplate="bucket %{x}: deficit %{y}<extra></extra>",
             )
         )  # fmt: skip
-    figure.update_layout(showlegend=True)
+    figure.update_layout(barmode="stack", showlegend=True)
     if max(row.num_drawn for row in rows) <= figures.MAX_TICKED_STEPS:
         figure.update_yaxes(tick0=0, dtick=1)
     return figure

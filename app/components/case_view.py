@@ -52,7 +52,7 @@ def _response(case: SnowballCase, end: str, response: CaseResponse, key: str) ->
             st.badge("code", icon=":material/code:", color="gray")
         st.space("stretch")
         if st.button(
-            f"Trajectory {response.trajectory_id:,}", icon=":material/open_in_new:", type="tertiary",
+            f"Trajectory {response.trajectory_id}", icon=":material/open_in_new:", type="tertiary",
             key=f"open-{key}-{end}", help="Its tokens, lineage and group",
         ):  # fmt: skip
             query = {"run": case.run_id, "trajectory": str(response.trajectory_id)}

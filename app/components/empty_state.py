@@ -15,3 +15,13 @@ def show(icon: str, title: str, text: str, command: str | None = None) -> None:
         if command:
             st.code(command, language="bash", width="content")
         st.space("small")
+
+
+def show_no_such_run() -> None:
+    """Say that the address names a run that is not there, and where those stand that are."""
+    show(
+        "search_off",
+        "No such run",
+        "The address names a run that is not in this workbench. Choose one under **Runs**, where archived ones can be "
+        "shown, too.",
+    )

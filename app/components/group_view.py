@@ -26,7 +26,7 @@ def show(members: Sequence[GroupMemberRow], reference_id: int) -> None:
     num_correct = sum(member.reward >= 1.0 for member in members)
     which = "the first " if len(members) >= MAX_MEMBERS else ""
     st.caption(
-        f"{num_correct} of {which}{len(members)} correct. Underlined: not in the open one, {reference.trajectory_id:,}."
+        f"{num_correct} of {which}{len(members)} correct. Underlined: not in the open one, {reference.trajectory_id}."
     )
     ordered = sorted(members, key=lambda member: member.trajectory_id != reference.trajectory_id)
     columns = st.columns(NUM_COLUMNS, gap="small")
@@ -53,7 +53,7 @@ def _card(member: GroupMemberRow, reference: GroupMemberRow) -> None:
     is_reference = member.trajectory_id == reference.trajectory_id
     with st.container(border=True, gap="xsmall", key=f"member-{member.trajectory_id}-{member.is_replayed}"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            st.markdown(f"**{member.trajectory_id:,}**", width="content")
+            st.markdown(f"**{member.trajectory_id}**", width="content")
             is_correct = member.reward >= 1.0
             st.badge(
                 "correct" if is_correct else "not correct",

@@ -29,12 +29,13 @@ def show() -> RunRow | None:
         return None
     if found is None:
         if wanted and rows:
-            empty_state.show("search_off", "No such run", "The address names a run that is not in this workbench.")
+            empty_state.show_no_such_run()
         else:
             empty_state.show("replay", "No runs yet", "Set up your first one under **New run**.", "exgrpo demo")
         return None
     st.query_params["run"] = st.session_state["last-run"] = found.run_id
-    names = distinct_names((row.run_id, row.name) for row in rows) | {found.run_id: found.name}
+    names = distinct_names((row.run_id, row.name) for row in rows)
+    names.setdefault(found.run_id, found.name)
     ids = list(names)
     st.session_state[_KEY] = found.run_id
     st.selectbox(

@@ -83,7 +83,8 @@ def show_figures(row: RunRow, last: Mapping[str, float], evaluations: Sequence[E
             delta_arrow="off",
             border=True,
             height="stretch",
-            help="Questions that were solved in all K rollouts; below, trajectories replayed in the last step",
+            help="Questions that were solved in all K rollouts, which an on-policy run counts and goes on drawing; "
+            "below, trajectories replayed in the last step",
         )
 
 
@@ -107,14 +108,14 @@ def _pace_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow) -> None:
     if row.started_at and row.ended_at:
         spent = (row.ended_at - row.started_at).total_seconds()
     tile.metric(
-        "Time left" if row.status == "running" else "Time taken",
-        duration(left if row.status == "running" else spent),
+        "Time left" if run_progress.is_live(row) else "Time taken",
+        duration(left if run_progress.is_live(row) else spent),
         pace,
         delta_color="off",
         delta_arrow="off",
         border=True,
         height="stretch",
-        help="At the pace of the last steps" if row.status == "running" else "From start to end",
+        help="At the pace of the last steps" if run_progress.is_live(row) else "From start to end",
     )
 
 

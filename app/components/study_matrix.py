@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
+from app import theme
 from app.components import exports, status_badge
 from app.components.run_table import STATE_COLOURS
 from app.study_state import DONE, MISSING, CellState
@@ -13,7 +14,6 @@ from app.study_state import DONE, MISSING, CellState
 _ROW_HEIGHT = 35
 _NAMES = {state: name for state, (name, _, _) in status_badge.STATES.items()} | {MISSING: MISSING, DONE: "done"}
 _COLOURS = {state: STATE_COLOURS[colour] for state, (_, colour, _) in status_badge.STATES.items()}
-_MISSING_COLOUR = "#D5DCE6"
 
 
 def show(cells: Sequence[CellState], name: str) -> None:
@@ -70,7 +70,8 @@ def _open(cell: CellState, column: str) -> None:
 def _columns(cells: Sequence[CellState]) -> dict[str, object]:
     config = st.column_config
     options = list(dict.fromkeys(_NAMES.values()))
-    colours = {_NAMES[state]: _COLOURS.get(state, _MISSING_COLOUR) for state in _NAMES}
+    missing = theme.palette().grid
+    colours = {_NAMES[state]: _COLOURS.get(state, missing) for state in _NAMES}
     seeds = {
         f"Seed {key.seed}": config.MultiselectColumn(
             width=78, options=options, color=[colours[own] for own in options], help=f"Runs with seed {key.seed}"

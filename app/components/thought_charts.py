@@ -25,6 +25,8 @@ class Group:
     dash: str = "solid"
 
 
+_NARROW_LEGEND = 3
+
 VALIDITY = (
     Group("valid", lambda point: point.is_valid is True, lambda p: p.valid),
     Group("not valid", lambda point: point.is_valid is False, lambda p: p.invalid, "dash"),
@@ -178,7 +180,8 @@ def _densities(samples: Mapping[str, Sequence[float]], groups: Sequence[Group], 
                     line={"color": group.colour(colours), "width": 2, "dash": group.dash}, hovertemplate="%{y:.3~g}",
                 )
             )  # fmt: skip
-    figure.update_layout(showlegend=True)
+    # Room for a second row of the legend, which plotly leaves to the curves.
+    figure.update_layout(showlegend=True, margin={"t": 44 if len(figure.data) > _NARROW_LEGEND else 8})
     figure.update_xaxes(title={"text": title}, hoverformat=".4~g")
     figure.update_yaxes(showticklabels=False)
     return figure

@@ -26,7 +26,7 @@ AT_BIRTH = "at rollout"
 def show(row: TrajectoryRow) -> None:
     """Show the trajectory; the part that is open is in the address."""
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.subheader(f"Trajectory {row.trajectory_id:,}", anchor=False)
+        st.subheader(f"Trajectory {row.trajectory_id}", anchor=False)
         st.button("Close", icon=":material/close:", key="close-trajectory", on_click=_close, type="tertiary")
     st.caption(
         f"Question {row.question_index:,} · rolled out in step {row.step:,}"

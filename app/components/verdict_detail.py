@@ -16,7 +16,7 @@ _CHOICES = {"valid": True, "not valid": False, "no verdict": None}
 def show(row: JudgedRow) -> None:
     """Show text and verdicts side by side."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.subheader(f"Trajectory {row.trajectory_id:,}", anchor=False, width="content")
+        st.subheader(f"Trajectory {row.trajectory_id}", anchor=False, width="content")
         for name, verdict in (("judge", row.said), ("oracle", row.oracle), ("you", row.user)):
             if verdict is not None:
                 st.caption(name, width="content")

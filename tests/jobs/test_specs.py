@@ -109,7 +109,7 @@ def test_file_that_extends_a_preset_holds_only_what_differs(write):
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("extends: nope\n", "preset: expected one of"),
+        ("extends: chains-exgrpoo\n", "preset: there is no 'chains-exgrpoo'; the nearest is chains-exgrpo,"),
         ("algorithm: {experience_ratio: 2}\n", r"algorithm\.experience_ratio: expected a share"),
         ("algorithm: {rho: 0.5}\n", r"algorithm\.rho"),
         ("data: {min_operations: 5, max_operations: 4}\n", r"data\.max_operations"),
@@ -149,9 +149,9 @@ def test_missing_file_is_named(tmp_path):
         load_spec(tmp_path / "gone.yaml")
 
 
-def test_unknown_preset_lists_those_there_are():
-    with pytest.raises(SpecError, match="chains-exgrpo"):
-        load_preset("exgrpo")
+def test_unknown_preset_is_told_of_the_nearest():
+    with pytest.raises(SpecError, match=r"there is no 'chains-exgpro'; the nearest is chains-exgrpo, `exgrpo presets`"):
+        load_preset("chains-exgpro")
 
 
 def test_defaults_are_valid():
