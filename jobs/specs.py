@@ -326,8 +326,8 @@ def merge_settings(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[
 
 def _preset_content(name: str) -> dict[str, Any]:
     if name not in preset_names():
-        nearest = difflib.get_close_matches(name, preset_names(), n=1, cutoff=0.0)[0]
-        raise SpecError(f"preset: there is no {name!r}; the nearest is {nearest}, `exgrpo presets` lists all.")
+        nearest = [f"the nearest is {known}, " for known in difflib.get_close_matches(name, preset_names(), n=1)]
+        raise SpecError(f"preset: there is no {name!r}; {''.join(nearest)}`exgrpo presets` lists all.")
     content: dict[str, Any] = yaml.safe_load((PRESETS_DIR / f"{name}.yaml").read_text(encoding="utf-8"))
     base = content.pop("extends", None)
     return content if base is None else merge_settings(_preset_content(base), content)

@@ -129,7 +129,7 @@ def test_tags_and_notes_come_with_runs_that_are_taken_in_late(database_url, tmp_
 def test_runs_go_on_while_the_database_is_away_and_are_shown_when_it_is_back(bench: Bench, monkeypatch, caplog):
     monkeypatch.setattr(indexing, "RETRY_SECONDS", 0.2)
     path = bench.runs_root / "workbench" / "workbench.db"
-    run_id = bench.submit(toy_spec(30))
+    run_id = bench.submit(toy_spec(100))
     bench.start()
     bench.look_until(run_id, RunStatus.RUNNING)
     bench.supervisor.look()
@@ -143,7 +143,7 @@ def test_runs_go_on_while_the_database_is_away_and_are_shown_when_it_is_back(ben
     bench.supervisor.close()
     bench.supervisor = None
     take_in_everything(bench.runs_root, None)
-    assert shown_steps(bench.runs_root, None, bench.run_of(run_id)) == ("succeeded", list(range(1, 31)))
+    assert shown_steps(bench.runs_root, None, bench.run_of(run_id)) == ("succeeded", list(range(1, 101)))
 
 
 def test_connections_that_the_server_cuts_are_made_again(tmp_path, monkeypatch):

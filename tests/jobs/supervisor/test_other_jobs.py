@@ -27,20 +27,20 @@ def test_evaluation_is_queued_started_and_shown_like_a_run(bench: Bench):
 
 
 def test_evaluation_is_stopped_and_resumed_like_a_run(bench: Bench):
-    run_id = bench.submit(toy_evaluation(60))
+    run_id = bench.submit(toy_evaluation(150))
     bench.start()
     bench.look_until(run_id, RunStatus.RUNNING)
     bench.wait_for_step(run_id, 2)
     commands.stop(bench.runs_root, run_id)
     bench.look_until(run_id, RunStatus.STOPPED)
-    assert len((bench.run_of(run_id).path / "done.txt").read_text().split()) < 60
+    assert len((bench.run_of(run_id).path / "done.txt").read_text().split()) < 150
     commands.resume(bench.runs_root, run_id)
     bench.look_until(run_id, RunStatus.SUCCEEDED)
-    assert (bench.run_of(run_id).path / "done.txt").read_text().split() == [str(i) for i in range(60)]
+    assert (bench.run_of(run_id).path / "done.txt").read_text().split() == [str(i) for i in range(150)]
 
 
 def test_killed_evaluation_is_lost_and_can_be_resumed(bench: Bench):
-    run_id = bench.submit(toy_evaluation(60))
+    run_id = bench.submit(toy_evaluation(150))
     bench.start()
     bench.look_until(run_id, RunStatus.RUNNING)
     bench.wait_for_step(run_id, 2)

@@ -179,7 +179,7 @@ def test_a_queued_run_whose_folder_was_removed_is_not_waited_for(bench: Bench):
     running = bench.submit(toy_spec(5))
     queued = bench.submit(toy_spec(5))
     bench.start()
-    bench.look_until(running, RunStatus.RUNNING)
+    bench.supervisor.look()
     shutil.rmtree(bench.run_of(queued).path)
     bench.look_until(running, RunStatus.SUCCEEDED)
     bench.supervisor.look()

@@ -27,7 +27,7 @@ def test_submitted_run_is_started_and_succeeds(bench: Bench):
 
 
 def test_second_run_waits_until_the_first_has_ended(bench: Bench):
-    first, second = bench.submit(toy_spec(20)), bench.submit(toy_spec(2))
+    first, second = bench.submit(toy_spec(100)), bench.submit(toy_spec(2))
     bench.start()
     bench.look_until(first, RunStatus.RUNNING)
     assert bench.supervisor.state_of(second).status is RunStatus.QUEUED
@@ -44,7 +44,7 @@ def test_two_runs_run_at_once_where_there_is_room(bench: Bench):
 
 
 def test_stop_leaves_a_checkpoint_and_resume_goes_on_from_it(bench: Bench):
-    run_id = bench.submit(toy_spec(40))
+    run_id = bench.submit(toy_spec(150))
     bench.start()
     bench.look_until(run_id, RunStatus.RUNNING)
     bench.wait_for_step(run_id, 3)
@@ -57,7 +57,7 @@ def test_stop_leaves_a_checkpoint_and_resume_goes_on_from_it(bench: Bench):
     series = metrics.metric_series(database, run_id, ["reward/mean"])["reward/mean"]
     attempts = runs.list_attempts(database, run_id)
     database.close()
-    assert [point.step for point in series] == list(range(1, 41))
+    assert [point.step for point in series] == list(range(1, 151))
     assert [(attempt.attempt, attempt.status) for attempt in attempts] == [(1, "stopped"), (2, "succeeded")]
 
 
@@ -94,7 +94,7 @@ def test_worker_that_leaves_without_a_word_has_failed_with_its_exit_code(bench: 
 
 
 def test_killed_worker_is_lost_and_resumes_from_its_newest_checkpoint(bench: Bench):
-    run_id = bench.submit(toy_spec(60, checkpoint_interval=5))
+    run_id = bench.submit(toy_spec(150, checkpoint_interval=5))
     bench.start()
     bench.look_until(run_id, RunStatus.RUNNING)
     bench.wait_for_step(run_id, 7)
@@ -106,7 +106,7 @@ def test_killed_worker_is_lost_and_resumes_from_its_newest_checkpoint(bench: Ben
     database = open_database(None, bench.runs_root)
     series = metrics.metric_series(database, run_id, ["reward/mean"])["reward/mean"]
     database.close()
-    assert [point.step for point in series] == list(range(1, 61))
+    assert [point.step for point in series] == list(range(1, 151))
 
 
 def test_children_of_a_killed_worker_are_ended(bench: Bench):

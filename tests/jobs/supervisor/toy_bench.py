@@ -18,7 +18,7 @@ from jobs.supervisor.loop import Supervisor, SupervisorSettings
 from jobs.supervisor.watch import StopPolicy
 
 TOY_WORKER = "tests.jobs.supervisor.toy_worker"
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
 
 
 def toy_spec(num_steps: int = 3, *tags: str, checkpoint_interval: int = 1000, name: str = "toy") -> TrainSpec:

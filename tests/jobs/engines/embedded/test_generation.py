@@ -78,7 +78,7 @@ def test_equal_prompts_read_once_give_what_separate_ones_give():
     for position, i in enumerate((0, 1, 0, 2, 1, 0, 3)):
         (alone,) = generate(policy, [prompts[i]], NUM_NEW, sampler(0.0))
         np.testing.assert_array_equal(together[position].token_ids, alone.token_ids)
-        np.testing.assert_allclose(together[position].log_probs, alone.log_probs, atol=1e-5)
+        np.testing.assert_allclose(together[position].log_probs, alone.log_probs, atol=5e-5)
 
 
 def test_dropping_finished_rows_changes_no_score(monkeypatch):
@@ -89,7 +89,7 @@ def test_dropping_finished_rows_changes_no_score(monkeypatch):
     kept = generate(policy, prompts, NUM_NEW, sampler(0.0))
     for one, other in zip(dropped, kept, strict=True):
         np.testing.assert_array_equal(one.token_ids, other.token_ids)
-        np.testing.assert_allclose(one.log_probs, other.log_probs, atol=1e-5)
+        np.testing.assert_allclose(one.log_probs, other.log_probs, atol=5e-5)
 
 
 def test_small_memory_splits_the_batch_and_keeps_the_order(monkeypatch):

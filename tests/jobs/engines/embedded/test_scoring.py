@@ -36,8 +36,8 @@ def test_scores_of_a_row_do_not_depend_on_its_neighbours(architecture):
     together = score_sequences(policy, sequences, 1.0)
     for position in (0, 5, 13):
         alone = score_sequences(policy, [sequences[position]], 1.0)
-        np.testing.assert_allclose(together.log_probs[position], alone.log_probs[0], atol=1e-5)
-        np.testing.assert_allclose(together.entropies[position], alone.entropies[0], atol=1e-5)
+        np.testing.assert_allclose(together.log_probs[position], alone.log_probs[0], atol=5e-5)
+        np.testing.assert_allclose(together.entropies[position], alone.entropies[0], atol=5e-5)
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gpt2"])
@@ -49,7 +49,7 @@ def test_a_small_token_budget_changes_neither_scores_nor_order(architecture, mon
     monkeypatch.setattr(PolicyModel, "working_bytes", property(lambda _: num_bytes))
     split = score_sequences(policy, sequences, 1.0)
     for one, other in zip(whole.log_probs, split.log_probs, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5)
+        np.testing.assert_allclose(one, other, atol=5e-5)
 
 
 def test_nothing_to_score_gives_nothing():
