@@ -42,11 +42,9 @@ def audit(run_id: str, step: int, estimator: TrajectorySelection) -> list[Audite
     for selection in queries.list_selections(run_id, step):
         own = candidates.get(selection.question_index, [])
         chosen = next((row for row in own if row.trajectory_id == selection.chosen_trajectory_id), None)
-        number_ = selection.chosen_trajectory_id
-        replayed = _tokens(run_id, selection.file, number_, is_replayed=True)
-        born = _tokens(run_id, selection.birth_file, number_, is_replayed=False)
         checks = selection_audit.check_choice(selection, own, estimator)
-        checks += selection_audit.check_tokens(selection, chosen, replayed, born)
+        question = repr((queries.runs_root(), run_id, selection, chosen))
+        checks += _token_checks(question, run_id, selection, chosen)
         found.append(Audited(selection, tuple(own), tuple(checks)))
     return found
 
@@ -164,12 +162,21 @@ def chart(candidates: Sequence[CandidateRow]) -> go.Figure | None:
 
 
 @st.cache_data(max_entries=4000, show_spinner=False)
-def _read(folder: str, run_id: str, file: str, trajectory_id: int, is_replayed: bool) -> dict | None:  # noqa: ARG001 - part of the key
-    return commands.token_data(run_id, file, trajectory_id, is_replayed=is_replayed, has_texts=False)
+def _token_checks(
+    question: str,  # noqa: ARG001 - the cache's key, which leaves out what begins with an underscore
+    _run_id: str,
+    _selection: SelectionRow,
+    _chosen: CandidateRow | None,
+) -> list[Check]:
+    replayed = _tokens(_run_id, _selection.file, _selection.chosen_trajectory_id, is_replayed=True)
+    born = _tokens(_run_id, _selection.birth_file, _selection.chosen_trajectory_id, is_replayed=False)
+    return selection_audit.check_tokens(_selection, _chosen, replayed, born)
 
 
 def _tokens(run_id: str, file: str | None, trajectory_id: int, *, is_replayed: bool) -> dict | None:
-    return None if file is None else _read(queries.runs_root(), run_id, file, trajectory_id, is_replayed)
+    if file is None:
+        return None
+    return commands.token_data(run_id, file, trajectory_id, is_replayed=is_replayed, has_texts=False)
 
 
 def _open(key: str, rows: Sequence[Audited]) -> None:

@@ -51,7 +51,7 @@ def _downloads(name: str, cases: Sequence[SnowballCase]) -> None:
     ):
         st.download_button(
             label,
-            lambda written=written: written(name, cases),
+            written(name, cases),
             file_name=f"{figures.file_name(name) or 'cases'}.{ending}",
             mime=mime,
             on_click="ignore",

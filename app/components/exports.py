@@ -12,10 +12,11 @@ Formats = Mapping[str, tuple[str, str, Callable[[Any], str]]]
 
 
 def show(rows: Rows | Callable[[], Any], name: str, key: str | None = None, *, formats: Formats = FORMATS) -> None:
-    """Show a menu of downloads of `rows` as files called `name`; nothing is written before a click.
+    """Show a menu of downloads of `rows` as files called `name`; nothing is written before it is opened.
 
-    `rows` may be a function, which is called at the click and must not use Streamlit. A page's menus need different
-    keys; `name` is the key where none is given. A table with a layout of its own brings `formats` that write it.
+    `rows` may be a function, which is called then. A page's menus need different keys; `name` is the key where none is
+    given. A table with a layout of its own brings `formats` that write it. A file that is written at the click is not
+    for sure there when the browser asks for it: Streamlit forgets it as soon as two scripts of any sessions end.
     """
     key = key or name
     menu = st.popover(
@@ -29,11 +30,12 @@ def show(rows: Rows | Callable[[], Any], name: str, key: str | None = None, *, f
     )
     if not menu.open:
         return
+    table = rows() if callable(rows) else rows
     with menu, st.container(gap="xxsmall"):
         for label, (ending, mime, written) in formats.items():
             st.download_button(
                 label,
-                lambda written=written: written(rows() if callable(rows) else rows),
+                written(table),
                 file_name=f"{name}.{ending}",
                 mime=mime,
                 on_click="ignore",

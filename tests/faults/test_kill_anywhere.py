@@ -21,7 +21,7 @@ from tests.faults import recorded
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 
-NUM_KILLS = 20
+NUM_KILLS = {False: 8, True: 20}
 NUM_STEPS = 48
 PATIENCE_SECONDS = 400.0
 
@@ -112,17 +112,17 @@ def kill_at_a_random_moment(driver: Driver, run: RunDirectory, rng: random.Rando
     return driver.look_until(run.run_id, RunStatus.LOST, RunStatus.SUCCEEDED)
 
 
-def test_run_killed_at_random_moments_ends_as_the_uninterrupted_one(driver: Driver, spec: TrainSpec):
+def test_run_killed_at_random_moments_ends_as_the_uninterrupted_one(driver: Driver, spec: TrainSpec, is_long: bool):
     whole = driver.finish(spec)
     run_id = commands.submit(driver.runs_root, spec)
     killed = RunDirectory.open(driver.runs_root, run_id)
     rng = random.Random(7)
-    for _ in range(NUM_KILLS):
+    for _ in range(NUM_KILLS[is_long]):
         assert kill_at_a_random_moment(driver, killed, rng).status is RunStatus.LOST
         commands.resume(driver.runs_root, run_id)
     state = driver.look_until(run_id, RunStatus.SUCCEEDED, RunStatus.FAILED)
     assert state.status is RunStatus.SUCCEEDED, state.reason
-    assert killed.newest_attempt() == NUM_KILLS + 1
+    assert killed.newest_attempt() == NUM_KILLS[is_long] + 1
     assert_same_end(driver.runs_root, whole, killed)
     assert sum(value for _, value in recorded.losses(driver.runs_root, run_id)["replay/num_replayed"]) > 0
 
