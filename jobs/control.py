@@ -7,6 +7,10 @@ class TrainingError(RuntimeError):
     """Training cannot start or go on; the message says why in one sentence."""
 
 
+class StoppedBeforeStartError(Exception):
+    """A stop was asked for while the model that a run starts from was made."""
+
+
 class Control(Protocol):
     """What a loop asks and tells while it runs."""
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.attempt_files import LOCK_FILE, read_outcome, reserve_outcome, write_outcome
-from jobs.control import Control, TrainingError
+from jobs.control import Control, StoppedBeforeStartError, TrainingError
 from jobs.fencing import EXIT_NOT_MINE, hold, let_go
 from jobs.file_lock import FileLock
 from jobs.job_specs import loop_name
@@ -140,6 +140,8 @@ def _run_attempt(
         control.enter(RunStatus.RUNNING)
         recorder.status(RunStatus.RUNNING)
         status = loop(spec, run, recorder, control)
+    except StoppedBeforeStartError:
+        status = RunStatus.STOPPED
     except Exception as error:
         logger.exception("Attempt %d of %s failed.", attempt, run.run_id)
         status, reason = RunStatus.FAILED, explain(error)

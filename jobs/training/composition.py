@@ -1,7 +1,7 @@
 """The composition root of the embedded engine: a specification becomes model, data, grader and loop."""
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -32,7 +32,7 @@ def run_training(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, cont
         TrainingError: It cannot start or go on, with one sentence why.
     """
     try:
-        with open_parts(spec) as parts:
+        with open_parts(spec, control.stop_requested) as parts:
             return TrainingLoop(spec, run.path, parts, recorder, control).run()
     except (EngineError, DataError) as error:
         raise TrainingError(str(error)) from error
@@ -46,20 +46,21 @@ def run_sft(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: 
     """
     try:
         with open_reward(spec) as reward:
-            return SftLoop(spec, run.path, _sft_parts(spec, reward), recorder, control).run()
+            return SftLoop(spec, run.path, _sft_parts(spec, reward, control.stop_requested), recorder, control).run()
     except (EngineError, DataError) as error:
         raise TrainingError(str(error)) from error
 
 
 @contextmanager
-def open_parts(spec: TrainSpec) -> Iterator[RunParts]:
+def open_parts(spec: TrainSpec, should_stop: Callable[[], bool] | None = None) -> Iterator[RunParts]:
     """Put together engine, grader and data of a specification, and end the grader's processes afterwards.
 
     Raises:
         TrainingError: Data or model cannot be used; the message names the file, row or setting.
+        StoppedBeforeStartError: `should_stop` became true while the model to start from was made.
     """
     with open_reward(spec) as reward:
-        yield _parts(spec, reward, _load(spec))
+        yield _parts(spec, reward, _load(spec, should_stop))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +72,8 @@ class _Loaded:
     held_out: list[Question]
 
 
-def _load(spec: TrainSpec) -> _Loaded:
-    data = open_data(spec)
+def _load(spec: TrainSpec, should_stop: Callable[[], bool] | None) -> _Loaded:
+    data = open_data(spec, should_stop)
     policy = load_policy(data.model_source, resolve_device(spec.model.device), spec.model.revision)
     return _Loaded(policy, *data.encode(policy.tokenizer))
 
@@ -86,8 +87,8 @@ def _parts(spec: TrainSpec, reward: RewardFunction, loaded: _Loaded) -> RunParts
     return RunParts(engine, reward, loaded.questions, loaded.held_out, external)
 
 
-def _sft_parts(spec: TrainSpec, reward: RewardFunction) -> SftParts:
-    loaded = _load(spec)
+def _sft_parts(spec: TrainSpec, reward: RewardFunction, should_stop: Callable[[], bool]) -> SftParts:
+    loaded = _load(spec, should_stop)
     demonstrations = read_demonstrations(spec, loaded.questions, loaded.policy.tokenizer)
     engine = _engine(spec, reward, loaded, replace(optim_settings(spec.optim), decay_steps=spec.num_steps))
     parts = RunParts(engine, reward, loaded.questions, loaded.held_out, {})

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from exgrpo_core.config import RewardKind
 from exgrpo_core.types import Question
+from jobs.control import StoppedBeforeStartError
 from jobs.engines.reward import RewardFunction
 from jobs.grading.pool import AnswerGrader
 from jobs.grading.rewards import ChainsReward, MathReward
@@ -43,20 +44,21 @@ class RunData(Protocol):
         ...
 
 
-def open_data(spec: TrainSpec) -> RunData:
+def open_data(spec: TrainSpec, should_stop: Callable[[], bool] | None = None) -> RunData:
     """Read the data of a specification, and make its model where that is one made on this machine.
 
     Raises:
         DataError: Data cannot be used; the message names the file, row or setting.
+        StoppedBeforeStartError: `should_stop` became true while the model was made.
     """
     if spec.data.source == CHAINS_SOURCE:
         is_warm = spec.model.source == CHAINS_WARM_MODEL
-        return ChainsData(spec.data, str(warm_chains_model(spec.data)) if is_warm else spec.model.source)
+        return ChainsData(spec.data, str(warm_chains_model(spec.data, should_stop)) if is_warm else spec.model.source)
     source = _data_source(spec.data)
     rows = read_rows(source)
     model = spec.model.source
     if model == ANSWER_FORMAT_MODEL:
-        model = str(_warm_answer_format_model(spec.data, rows, source.template))
+        model = str(_warm_answer_format_model(spec.data, rows, source.template, should_stop))
     return FileData(spec.data, source, rows, spec.algorithm.max_prompt_tokens, model)
 
 
@@ -122,17 +124,19 @@ def cache_directory() -> Path:
     return Path(os.environ.get(CACHE_VARIABLE, Path.home() / ".cache" / "exgrpo-workbench"))
 
 
-def warm_chains_model(data: DataSpec) -> Path:
+def warm_chains_model(data: DataSpec, should_stop: Callable[[], bool] | None = None) -> Path:
     """Return the folder of the warm model for chains like these, making it if it is not in the cache."""
     settings = WarmStartSettings(modulus=data.modulus, max_operations=max(10, data.max_operations))
-    return warm_model(settings, cache_directory(), _log_progress("warm start"))
+    return warm_model(settings, cache_directory(), _warm_start_progress(should_stop))
 
 
-def _warm_answer_format_model(data: DataSpec, rows: Rows, template: TemplateName) -> Path:
+def _warm_answer_format_model(
+    data: DataSpec, rows: Rows, template: TemplateName, should_stop: Callable[[], bool] | None
+) -> Path:
     # Held-out texts stay unseen: the tokenizer and the warm start know the training questions only.
     num_seen = data.num_questions if data.num_questions is not None else len(rows.rows) - data.num_held_out
     texts = rows.prompt_texts(template)[:num_seen]
-    return warm_answer_format(texts, AnswerFormatSettings(), cache_directory(), _log_progress("warm start"))
+    return warm_answer_format(texts, AnswerFormatSettings(), cache_directory(), _warm_start_progress(should_stop))
 
 
 def _data_source(data: DataSpec) -> DataSource:
@@ -141,9 +145,11 @@ def _data_source(data: DataSpec) -> DataSource:
     return DataSource(data.source, data.split, template, num_all, data.answer_kind, data.too_long_prompts)
 
 
-def _log_progress(what: str) -> Callable[[int, int], None]:
+def _warm_start_progress(should_stop: Callable[[], bool] | None) -> Callable[[int, int], None]:
     def progress(num_done: int, num_all: int) -> None:
+        if should_stop is not None and should_stop():
+            raise StoppedBeforeStartError
         if num_done % 100 == 0 or num_done == num_all:
-            logger.info("%s: %d of %d", what, num_done, num_all)
+            logger.info("warm start: %d of %d", num_done, num_all)
 
     return progress

@@ -53,7 +53,7 @@ def run_training(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, cont
     from jobs.engines.verl_ray.tracking import open_verl_loggers
 
     try:
-        data = open_data(spec)
+        data = open_data(spec, control.stop_requested)
         config = _compose(spec, run, data)
         with contextlib.ExitStack() as at_end:
             followed = FanOutRecorder(recorder, open_verl_loggers(config))

@@ -67,7 +67,7 @@ def run_sft(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: 
     folder.mkdir()
     try:
         newest = open_newest(run.checkpoints_path, lambda checkpoint: checkpoint)
-        data = open_data(spec)
+        data = open_data(spec, control.stop_requested)
         refuse_foreign_code(data.model_source)
         tokenizer = load_tokenizer(data.model_source)
         questions, held_out = data.encode(tokenizer)

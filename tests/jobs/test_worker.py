@@ -1,10 +1,16 @@
 import errno
 import resource
+import subprocess
+import sys
 
 import pytest
 
+from jobs.attempt_files import read_outcome
 from jobs.control import TrainingError
-from jobs.specs import SpecError
+from jobs.run_directory import RunDirectory
+from jobs.specs import SpecError, load_preset
+from jobs.status import RunStatus
+from jobs.training.run_data import CACHE_VARIABLE
 from jobs.worker import allow_open_files, explain, load_embedded_loop
 
 
@@ -38,3 +44,14 @@ def test_a_worker_may_open_as_many_files_as_its_user():
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(hard, 65_536), hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_stop_is_heard_while_the_model_to_start_from_is_made(tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    monkeypatch.setenv(CACHE_VARIABLE, str(cache))
+    run = RunDirectory.create(tmp_path / "runs", load_preset("chains-exgrpo"))
+    run.request_stop()
+    command = [sys.executable, "-m", "jobs.worker", str(run.path), str(run.claim_attempt())]
+    assert subprocess.run(command, stderr=subprocess.DEVNULL, timeout=120, check=False).returncode == 0
+    assert read_outcome(run.attempt_path(1)).status is RunStatus.STOPPED
+    assert list(cache.iterdir()) == []
