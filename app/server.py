@@ -1,6 +1,7 @@
 """Serves the workbench: Streamlit behind the gate, on one address, with a link that carries the token."""
 
 import argparse
+import ctypes
 import ipaddress
 import logging
 import os
@@ -26,6 +27,8 @@ FIRST_PAGE = ("app.components.database_banner", "app.components.run_table")
 """What the first page loads beside the server, loaded before the server answers."""
 _CACHE_LOG = "streamlit.runtime.caching.cache_data_api"
 """Where Streamlit warns of caches that are declared before its server runs, which is what loading early does."""
+_MAX_MEMORY_POOLS = 2
+_M_ARENA_MAX = -8
 DEFAULT_PORT = 8501
 TOKEN_VARIABLE = "EXGRPO_TOKEN"
 MIN_TOKEN_LENGTH = 16
@@ -102,10 +105,22 @@ def serve(
     )
     shown_host = f"[{host}]" if ":" in host else host
     query = f"?{TOKEN_PARAMETER}={token}" if sign_in is None else ""
+    _share_memory_pools()
     logging.getLogger(_CACHE_LOG).setLevel(logging.ERROR)
+    logging.getLogger(failures.LOG).addFilter(failures.is_fault)
     for name in FIRST_PAGE:
         import_module(name)
     _AnnouncingServer(config, f"http://{shown_host}:{port}/{query}").run([listener])
+
+
+def _share_memory_pools() -> None:
+    """Let all threads take memory from few pools where the C library is glibc.
+
+    It has up to eight pools a core, and Streamlit runs each script in a thread of its own: each pool grows to what the
+    largest script that it ever served took, and keeps that.
+    """
+    if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
+        mallopt(_M_ARENA_MAX, _MAX_MEMORY_POOLS)
 
 
 def check_host(host: str, allows_remote: bool) -> None:

@@ -172,6 +172,7 @@ def streamlit_options(host: str, port: int) -> dict[str, object]:
         "client.showErrorLinks": "false",
         "client.allowedOrigins": [],
         "runner.magicEnabled": False,
+        "logger.enableRich": False,
         "global.developmentMode": False,
     }
     options |= {f"theme.{name}": value for name, value in _SHARED_OPTIONS.items()}

@@ -21,9 +21,9 @@ def queue_sentence(num_runs: Mapping[str, int]) -> str:
     """Return how many runs are under way and how many wait, with the one that comes next."""
     under_way = sum(num_runs.get(state, 0) for state in ("starting", "running", "stopping"))
     waiting = num_runs.get("queued", 0)
-    if not waiting:
+    queued = list_runs(RunFilter(statuses=("queued",))) if waiting else ()
+    if not queued:
         return f"{under_way:,} under way, nothing in the queue"
-    queued = list_runs(RunFilter(statuses=("queued",)))
     return f"{under_way:,} under way, {waiting:,} in the queue, next: {literal(queued[-1].name)}"
 
 

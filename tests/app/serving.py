@@ -7,6 +7,7 @@ import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
@@ -46,7 +47,6 @@ class ServedWorkbench:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        self.process.stdout.close()
 
 
 def start(runs_root: Path, *options: str, token: str | None = None) -> ServedWorkbench:
@@ -59,7 +59,7 @@ def start(runs_root: Path, *options: str, token: str | None = None) -> ServedWor
         text=True,
     )
     lines: queue.Queue[str] = queue.Queue()
-    threading.Thread(target=lambda: lines.put(process.stdout.readline()), daemon=True).start()
+    threading.Thread(target=_pass_on, args=(process.stdout, lines), daemon=True).start()
     try:
         line = lines.get(timeout=START_SECONDS)
     except queue.Empty:
@@ -68,3 +68,10 @@ def start(runs_root: Path, *options: str, token: str | None = None) -> ServedWor
         raise AssertionError(f"the server printed no link within {START_SECONDS} s") from None
     assert line.startswith("http"), f"expected a link, got {line!r}"
     return ServedWorkbench(process, line.strip())
+
+
+def _pass_on(output: IO[str], lines: queue.Queue[str]) -> None:
+    """Read on to the end: a server whose output nobody takes would wait with its next line for ever."""
+    with output:
+        for line in output:
+            lines.put(line)

@@ -1,10 +1,13 @@
+import logging
+
 import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app import theme
+from app import failures, theme
 from app.components import bucket_heatmap, buffer_area, curves, figures, run_progress
 from app.components.status_badge import HEALTH, STATES
+from app.last_answers import NoAnswerError
 from db.rows import BucketRow, MetricPoint
 from exgrpo_core.step_report import METRICS
 from jobs.status import ENDED, RunStatus
@@ -78,3 +81,9 @@ def test_failure_is_one_sentence_without_a_traceback():
     shown = AppTest.from_function(page).run()
     assert not shown.exception
     assert [element.value for element in shown.text] == ["the file is gone (The server's log has the details.)"]
+
+
+@pytest.mark.parametrize(("error", "is_fault"), [(NoAnswerError("away"), False), (ValueError("odd"), True)])
+def test_tracebacks_are_logged_but_not_of_a_database_that_is_away(error, is_fault):
+    record = logging.LogRecord(failures.LOG, logging.ERROR, __file__, 1, "", (), (type(error), error, None))
+    assert failures.is_fault(record) is is_fault

@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from app.components import machine_line
 from db import ingest
 from db.session import open_database
 from jobs.journal import Journal, JournalKind
@@ -122,6 +123,11 @@ def test_queue_names_the_run_that_comes_next(runs_root, open_page):
     recorded.record(runs_root, recorded.QUEUED, recorded.RUNNING)
     shown = next(text for text in texts(open_page("runs")) if "under way" in text)
     assert shown.startswith("1 under way, 1 in the queue, next: waits")
+
+
+def test_run_that_left_the_queue_while_it_was_counted_is_not_waiting(monkeypatch):
+    monkeypatch.setattr(machine_line, "list_runs", lambda _: [])
+    assert machine_line.queue_sentence({"queued": 1, "running": 1}) == "1 under way, nothing in the queue"
 
 
 def test_run_that_chose_against_its_scores_has_a_red_banner(runs_root, open_page):

@@ -44,7 +44,6 @@ def test_given_token_is_the_one_in_the_link_and_sigterm_ends_the_server(tmp_path
     assert served.link.startswith("http://127.0.0.1:")
     served.process.send_signal(signal.SIGTERM)
     assert served.process.wait(15) in {0, -signal.SIGTERM}
-    served.process.stdout.close()
 
 
 def test_further_host_names_are_admitted_only_when_named(tmp_path):
@@ -63,6 +62,7 @@ def test_statistics_magic_and_tracebacks_are_off():
     assert options["runner.magicEnabled"] is False
     assert options["client.showErrorDetails"] == "none"
     assert options["server.enableAgentApi"] is False
+    assert options["logger.enableRich"] is False
 
 
 def test_app_loads_no_engine_libraries():
