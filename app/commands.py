@@ -128,7 +128,7 @@ def submit(spec: TrainSpec) -> str:
 
 @_needs(Role.OPERATOR)
 def stop(run_id: str) -> None:
-    """Ask a run to stop after the step it is in."""
+    """Ask a run to stop at its next step."""
     commands.stop(settings.current().runs_root, run_id)
 
 

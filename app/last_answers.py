@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import streamlit as st
 
 RETRY_SECONDS = 2.0
-MAX_ANSWERS = 80
-"""The questions of a few pages; a session of one who goes from run to run shall not keep them all."""
+MAX_ANSWERS = 160
+"""What the largest page asks, a comparison of twenty runs; a session shall not keep the answers of every run it saw."""
 
 Answer = TypeVar("Answer")
 

@@ -10,6 +10,8 @@ BUSY_SECONDS = 5.0
 MAX_LOG_BYTES = 16 * 2**20
 """A write-ahead log that is longer is emptied. SQLite's own checkpoints never are where readers follow closely."""
 _TURN_SECONDS = 0.005
+_PATIENT_SECONDS = 0.1
+"""Who has waited so long asks twice as often as at first."""
 _CHECKPOINT_SECONDS = 1.0
 
 
@@ -27,21 +29,23 @@ def refusal(path: Path) -> str:
 def begin_writing(connection: sqlite3.Connection) -> None:
     """Begin a transaction that writes, as soon as no other program does.
 
-    SQLite waits in steps of up to 100 ms, in which writers that do not wait get in again and again.
+    SQLite waits in steps of up to 100 ms, in which writers that do not wait get in again and again. Here who has waited
+    longer asks more often.
 
     Raises:
         OperationalError: Others wrote for `BUSY_SECONDS`.
     """
-    give_up_at = time.monotonic() + BUSY_SECONDS
+    began_at = time.monotonic()
     connection.execute("PRAGMA busy_timeout = 0")
     try:
         while True:
             try:
                 connection.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() >= give_up_at:
+                waited = time.monotonic() - began_at
+                if "locked" not in str(error) or waited >= BUSY_SECONDS:
                     raise
-                time.sleep(_TURN_SECONDS)
+                time.sleep(_TURN_SECONDS / (1.0 + waited / _PATIENT_SECONDS))
             else:
                 return
     finally:

@@ -71,10 +71,11 @@ def restore(source: Path, runs_root: Path) -> Backup:
     """Unpack a backup into a runs root that is not there or empty; it takes its name once it is whole.
 
     Raises:
-        ArchiveError: The file is no whole backup, holds anything but plain files, or the runs root holds something.
+        ArchiveError: The file is not there or no whole backup, holds anything but plain files, or the runs root holds
+            something.
     """
     if not source.is_file():
-        raise ArchiveError(f"{source}: there is no such file; name what `exgrpo backup` wrote.")
+        raise ArchiveError(f"{source}: is no file that is there; name what `exgrpo backup` wrote.")
     if runs_root.exists() and (not runs_root.is_dir() or any(runs_root.iterdir())):
         raise ArchiveError(f"{runs_root}: is not empty; restore into a new folder and name it with --runs-root.")
     runs_root.parent.mkdir(parents=True, exist_ok=True)

@@ -76,7 +76,7 @@ def logs(
 
 
 def stop(run: RunName, runs_root: RunsRoot = DEFAULT_RUNS_ROOT) -> None:
-    """Ask a run to stop after the step it is in, with a checkpoint."""
+    """Ask a run to stop at its next step, with a checkpoint."""
     from jobs import commands
     from jobs.run_lookup import find_run_id
     from jobs.status import RunStatus

@@ -303,7 +303,7 @@ def load_preset(name: str) -> TrainSpec:
     """Return a preset by name; a preset may extend another and hold only what differs.
 
     Raises:
-        SpecError: No such preset; the message lists those there are.
+        SpecError: No such preset; the message names the one most like it, if any is.
     """
     spec = parse_spec(_preset_content(name), f"preset {name}")
     return spec.model_copy(update={"preset": name})
@@ -326,7 +326,7 @@ def merge_settings(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[
 
 def _preset_content(name: str) -> dict[str, Any]:
     if name not in preset_names():
-        nearest = [f"the nearest is {known}, " for known in difflib.get_close_matches(name, preset_names(), n=1)]
+        nearest = [f"the nearest is {known}, " for known in difflib.get_close_matches(str(name), preset_names(), n=1)]
         raise SpecError(f"preset: there is no {name!r}; {''.join(nearest)}`exgrpo presets` lists all.")
     content: dict[str, Any] = yaml.safe_load((PRESETS_DIR / f"{name}.yaml").read_text(encoding="utf-8"))
     base = content.pop("extends", None)

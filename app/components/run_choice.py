@@ -34,8 +34,7 @@ def show() -> RunRow | None:
             empty_state.show("replay", "No runs yet", "Set up your first one under **New run**.", "exgrpo demo")
         return None
     st.query_params["run"] = st.session_state["last-run"] = found.run_id
-    names = distinct_names((row.run_id, row.name) for row in rows)
-    names.setdefault(found.run_id, found.name)
+    names = distinct_names(({row.run_id: row.name for row in rows} | {found.run_id: found.name}).items())
     ids = list(names)
     st.session_state[_KEY] = found.run_id
     st.selectbox(

@@ -60,7 +60,7 @@ def list_shown_ends(database: Database) -> dict[str, tuple[str, str, int]]:
     )
     query = select(runs.c.run_id, runs.c.status, runs.c.status_reason, runs.c.attempt)
     with database.read() as connection:
-        rows = connection.execute(query.where(num_ended == runs.c.attempt))
+        rows = connection.execute(query.where(runs.c.status.in_(ENDED_STATUSES), num_ended == runs.c.attempt))
         return {run_id: (status, reason, attempt) for run_id, status, reason, attempt in rows}
 
 

@@ -30,6 +30,7 @@ def run_training(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, cont
 
     Raises:
         TrainingError: It cannot start or go on, with one sentence why.
+        StoppedBeforeStartError: A stop came while the model to start from was made.
     """
     try:
         with open_parts(spec, control.stop_requested) as parts:
@@ -43,6 +44,7 @@ def run_sft(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: 
 
     Raises:
         TrainingError: It cannot start or go on, with one sentence why.
+        StoppedBeforeStartError: A stop came while the model to start from was made.
     """
     try:
         with open_reward(spec) as reward:

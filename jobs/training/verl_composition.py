@@ -46,6 +46,7 @@ def run_training(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, cont
 
     Raises:
         TrainingError: It cannot start or go on, with one sentence why.
+        StoppedBeforeStartError: A stop came while the model to start from was made.
     """
     _prepare_environment(spec)
     from ray.exceptions import RayError

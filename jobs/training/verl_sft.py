@@ -61,6 +61,7 @@ def run_sft(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: 
 
     Raises:
         TrainingError: It cannot start or go on, with one sentence why.
+        StoppedBeforeStartError: A stop came while the model to start from was made.
     """
     folder = run.path / VERL_FOLDER
     shutil.rmtree(folder, ignore_errors=True)

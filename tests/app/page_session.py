@@ -10,7 +10,9 @@ from websockets.sync.client import ClientConnection, connect
 
 from tests.app.serving import ServedWorkbench
 
-ANSWER_SECONDS = 120.0
+ANSWER_SECONDS = 300.0
+TROUBLES = ("This page could not be shown", "Database away")
+"""What pages show of a fault; Streamlit's own box is for faults outside their scripts."""
 
 
 class PageSession:
@@ -20,7 +22,7 @@ class PageSession:
         self._connection = connection
 
     def open(self, page: str, **query: str) -> list[str]:
-        """Run a page's script to its end; return the exceptions that it shows, which are none where all is well."""
+        """Run a page's script to its end; return the faults that it shows, which are none where all is well."""
         asked = BackMsg()
         asked.rerun_script.page_name = page
         asked.rerun_script.query_string = urlencode(query)
@@ -31,6 +33,7 @@ class PageSession:
             element = answer.delta.new_element
             if element.WhichOneof("type") == "exception":
                 troubles.append(f"{element.exception.type}: {element.exception.message}")
+            troubles += [f"{page}: {trouble}" for trouble in TROUBLES if trouble in element.markdown.body]
             if answer.WhichOneof("type") == "script_finished":
                 return troubles
 

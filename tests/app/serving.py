@@ -75,3 +75,4 @@ def _pass_on(output: IO[str], lines: queue.Queue[str]) -> None:
     with output:
         for line in output:
             lines.put(line)
+    lines.put("")

@@ -2,6 +2,7 @@ import logging
 
 import numpy as np
 import pytest
+from streamlit import error_util
 from streamlit.testing.v1 import AppTest
 
 from app import failures, theme
@@ -87,3 +88,4 @@ def test_failure_is_one_sentence_without_a_traceback():
 def test_tracebacks_are_logged_but_not_of_a_database_that_is_away(error, is_fault):
     record = logging.LogRecord(failures.LOG, logging.ERROR, __file__, 1, "", (), (type(error), error, None))
     assert failures.is_fault(record) is is_fault
+    assert error_util._LOGGER.name == failures.LOG

@@ -23,7 +23,7 @@ BADGES = {RUNNING: "running", FINISHED: "finished", FAILED: "failed"}
 
 
 def opened(open_page, name, **query):
-    """Open a page that says nothing of a fault and has its title; that of the run's page is the run's name."""
+    """Open a page that says nothing of a fault and has its title; the run's page has the run's name in its place."""
     page = open_page(name, **query)
     assert not page.exception
     assert not page.error

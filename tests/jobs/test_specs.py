@@ -110,6 +110,7 @@ def test_file_that_extends_a_preset_holds_only_what_differs(write):
     ("text", "named"),
     [
         ("extends: chains-exgrpoo\n", "preset: there is no 'chains-exgrpoo'; the nearest is chains-exgrpo,"),
+        ("extends: 5\n", "preset: there is no 5"),
         ("algorithm: {experience_ratio: 2}\n", r"algorithm\.experience_ratio: expected a share"),
         ("algorithm: {rho: 0.5}\n", r"algorithm\.rho"),
         ("data: {min_operations: 5, max_operations: 4}\n", r"data\.max_operations"),

@@ -16,7 +16,7 @@ from jobs.launchers.ray_jobs_api import RayJobsApi, RayJobStatus
 from jobs.specs import parse_spec
 from jobs.status import RunStatus
 from jobs.verl_specs import RAY_TOKEN_VARIABLE
-from tests.jobs.engines.verl_ray.runs import NUM_STEPS, run_content, steps_of
+from tests.jobs.engines.verl_ray.runs import NUM_STEPS, RUN_SECONDS, run_content, steps_of
 from tests.jobs.launchers.ray_bench import RayBench, ray_spec
 from tests.jobs.launchers.ray_cluster import TOKEN, RayCluster
 
@@ -130,6 +130,7 @@ def test_runs_root_that_the_cluster_does_not_see_is_refused(cluster: RayCluster)
         supervisor.close()
 
 
+@pytest.mark.timeout(3600)
 def test_verl_itself_trains_on_the_cluster_on_two_ranks_with_a_kl_penalty_until_it_is_stopped(
     ray_bench: RayBench, cluster: RayCluster
 ):
@@ -137,9 +138,9 @@ def test_verl_itself_trains_on_the_cluster_on_two_ranks_with_a_kl_penalty_until_
     content = run_content(num_ranks=2, experience_ratio=0.0, kl_coefficient=0.1, num_steps=1000)
     content["verl"] |= {"ray": {"address": cluster.address, "environment": environment}}
     run_id = ray_bench.submit(parse_spec(content, "test"))
-    ray_bench.start(is_toy=False)
+    ray_bench.start(is_toy=False, grace_seconds=300.0)
     ray_bench.look_until(run_id, RunStatus.RUNNING)
-    ray_bench.look_while(lambda: ray_bench.step_of(run_id) < NUM_STEPS, "the run's steps", 450.0)
+    ray_bench.look_while(lambda: ray_bench.step_of(run_id) < NUM_STEPS, "the run's steps", RUN_SECONDS)
     commands.stop(ray_bench.runs_root, run_id)
     ray_bench.look_until(run_id, RunStatus.STOPPED)
     assert ray_bench.reason_of(run_id) == ""
