@@ -66,6 +66,7 @@ def signed_in(browser, hostile_workbench):
     context = browser.new_context(viewport={"width": 1440, "height": 2400})
     watched = Watched(context.new_page(), hostile_workbench.origin)
     watched.page.goto(hostile_workbench.link)
+    watched.page.get_by_test_id("stApp").wait_for(timeout=60_000)
     yield watched
     context.close()
 
