@@ -26,6 +26,11 @@ def number(value: float | None) -> str:
     return f"{value:.3g}"
 
 
+def nats(value: float | None) -> str:
+    """Return an entropy or a negative log-likelihood in nats a token: `0.110`."""
+    return NONE_SHOWN if value is None or not math.isfinite(value) else f"{value:.3f}"
+
+
 def seconds(value: float | None) -> str:
     """Return a duration of one step: `840 ms`, `3.4 s`, `2 min 05 s`."""
     if value is None or not math.isfinite(value):

@@ -82,11 +82,17 @@ class OptimSpec(Spec):
     """AdamW."""
 
     learning_rate: float = Field(1e-4, gt=0)
+    """Step size after warm-up; the paper's runs use 1e-6 on models of 1.5B and more."""
     weight_decay: float = Field(0.0, ge=0)
+    """Share of each weight, times the learning rate, that an optimizer step takes away."""
     beta1: float = Field(0.9, ge=0, lt=1)
+    """Decay of the running mean of the gradient."""
     beta2: float = Field(0.99, ge=0, lt=1)
+    """Decay of the running mean of the squared gradient."""
     max_gradient_norm: float = Field(1.0, gt=0)
+    """Gradients with a larger norm are scaled down to it."""
     warmup_steps: int = Field(0, ge=0)
+    """Optimizer steps over which the learning rate rises from 0 to its value."""
 
 
 class ValidationSpec(Spec):

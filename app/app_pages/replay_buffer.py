@@ -125,7 +125,7 @@ def _flow(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) -> None
         "questions; blue: easier now, orange: harder now, violet: retired",
         figure,
         "flow",
-        "Flow of questions between buckets, from the step compared with to the step",
+        "Flow of questions between buckets, from the earlier to the later step",
     )
     ways = sorted(view.flows(), key=lambda way: -view.flows()[way])
     buffer_marks.choose("Show questions", [f"flow:{was}:{now}" for was, now in ways], "mark-flow")
@@ -180,6 +180,7 @@ def _show(row: RunRow, algorithm: dict[str, Any]) -> None:
     rows = queries.buckets_at(row.run_id, step)
     views = dict(zip(VIEWS, (_buckets, _flow, _ages, _over_time, _what_if), strict=True))
     name, tab = view_tabs.show(VIEWS)
+    view = view.forward() if name == "Flow" else view
     with tab:
         views[name](view, algorithm, rows)
         mark = st.query_params.get("mark")

@@ -56,6 +56,13 @@ def table(entries: Sequence[JournalEntry], names: Mapping[str, str]) -> pd.DataF
             "What": [WORDS.get(str(entry.kind), str(entry.kind).replace("_", " ")) for entry in entries],
             "Run": [inert(names.get(entry.run_id, entry.run_id)) for entry in entries],
             "Run id": [inert(entry.run_id) for entry in entries],
-            "Details": [inert(json.dumps(entry.data, ensure_ascii=False)) if entry.data else "" for entry in entries],
+            "Details": [inert(_in_words(entry.data)) for entry in entries],
         }
+    )
+
+
+def _in_words(data: Mapping[str, object]) -> str:
+    return ", ".join(
+        f"{name.replace('_', ' ')} {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+        for name, value in data.items()
     )

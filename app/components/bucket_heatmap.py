@@ -21,8 +21,8 @@ def show(rows: Sequence[BucketRow], rollouts_per_question: int, key: str, num_re
     `num_retired` tells a buffer that never held a question because all that were solved retired at once.
     """
     with st.container(border=True, gap="xxsmall", key=f"card-{key}"):
-        with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-            st.markdown("**Buckets** &nbsp; :gray[:small[questions by correct rollouts of K]]", width="content")
+        with st.container(horizontal=True, wrap=False, vertical_alignment="center"):
+            st.markdown("**Buckets** &nbsp; :gray[:small[questions by correct rollouts of K]]", width="stretch")
             chosen = st.segmented_control(
                 "Colour by",
                 list(_QUANTITIES),
@@ -31,8 +31,11 @@ def show(rows: Sequence[BucketRow], rollouts_per_question: int, key: str, num_re
                 key="buckets",
                 bind="query-params",
                 label_visibility="collapsed",
+                width="content",
             )
-        figure = heatmap(rows, rollouts_per_question, chosen)
+            figure = heatmap(rows, rollouts_per_question, chosen)
+            if figure is not None:
+                exports.show(lambda: figure_rows(figure), f"buckets-{chosen.lower()}", key)
         if figure is None:
             st.markdown(f":gray[{_why_empty(num_retired)}]")
         else:
@@ -43,7 +46,6 @@ def show(rows: Sequence[BucketRow], rollouts_per_question: int, key: str, num_re
                 config={"displaylogo": False},
                 alt=f"Heat-map of steps against buckets, coloured by {_QUANTITIES[chosen]}",
             )
-            exports.show(lambda: figure_rows(figure), f"buckets-{chosen.lower()}", key)
     return chosen
 
 

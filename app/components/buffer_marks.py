@@ -46,6 +46,12 @@ class View:
         bucket = state.buckets.get(question_index)
         return OUTSIDE if bucket is None else str(bucket)
 
+    def forward(self) -> "View":
+        """Return the view of one run with the earlier step as its base."""
+        if self.other or self.base <= self.step:
+            return self
+        return View(self.run_id, self.base, self.step, self.base_state, self.state)
+
     def flows(self) -> dict[tuple[str, str], int]:
         """Return how many questions went from which place to which between the two steps."""
         states = (self.state, self.base_state)

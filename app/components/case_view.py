@@ -6,7 +6,7 @@ import streamlit as st
 
 from app import commands
 from app.components import long_text, notice
-from app.formats import NONE_SHOWN, badge_label, inert, literal, number
+from app.formats import NONE_SHOWN, badge_label, inert, literal, nats
 from db.case_rows import CaseResponse, SavedCase, SnowballCase
 
 _TEXT_HEIGHT = 420
@@ -46,7 +46,7 @@ def show_all(cases: Sequence[SnowballCase], sets: Mapping[SavedCase, Sequence[st
 
 def _response(case: SnowballCase, end: str, response: CaseResponse, key: str) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.markdown(f"**{end} entropy** &nbsp; {number(response.entropy)} nats", width="content")
+        st.markdown(f"**{end} entropy** &nbsp; {nats(response.entropy)} nats", width="content")
         verdict_badge(response.is_valid)
         if response.has_code:
             st.badge("code", icon=":material/code:", color="gray")

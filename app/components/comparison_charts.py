@@ -51,7 +51,7 @@ QUANTITIES = (
     Quantity("reward/pass_at_1", BATCH_PASS_RATE, "share of fresh rollouts", is_share=True),
     Quantity(HELD_OUT, held_out_score(), "share", is_share=True),
     Quantity("policy/entropy", "Entropy", "nats a token, fresh rollouts"),
-    Quantity("response/mean_tokens", "Response length", "mean tokens of fresh rollouts"),
+    Quantity("response/mean_tokens", "Response length", "tokens, fresh rollouts"),
     Quantity("buffer/num_questions", "Replay buffer", "questions"),
     Quantity("buffer/num_retired", "Retired set", "questions"),
     Quantity("optim/gradient_norm", "Gradient norm", "before clipping"),

@@ -9,7 +9,7 @@ import streamlit as st
 from app import theme
 from app.components import empty_state, long_text, marked_text
 from app.components.marked_text import Part
-from app.formats import number
+from app.formats import nats, number
 from db.trajectory_rows import MAX_MEMBERS, GroupMemberRow
 
 NUM_COLUMNS = 2
@@ -74,7 +74,7 @@ def _card(member: GroupMemberRow, reference: GroupMemberRow) -> None:
                     help="Open this trajectory in place of the other",
                 )
         st.caption(
-            f"{member.num_tokens:,} tokens · entropy {number(member.mean_entropy)} nats · advantage "
+            f"{member.num_tokens:,} tokens · entropy {nats(member.mean_entropy)} nats · advantage "
             f"{number(member.advantage)}"
         )
         if member.text is None:

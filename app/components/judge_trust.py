@@ -61,7 +61,10 @@ def show_agreement(rows: Sequence[AgreementRow]) -> None:
     """Show how the judge's verdicts compare with the oracle's and with users'."""
     st.markdown("**Agreement**")
     if not rows:
-        st.caption("No trajectory has a second verdict to compare with. Give verdicts of your own under **Verdicts**.")
+        st.caption(
+            "Nothing to compare with. A judge chosen above is held against the oracle; verdicts of your own, under "
+            "**Verdicts**, against either."
+        )
         return
     shown = agreement_table(rows)
     st.dataframe(

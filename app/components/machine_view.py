@@ -27,13 +27,14 @@ def show_findings(findings: Sequence[Finding]) -> None:
         rows,
         hide_index=True,
         key="findings",
+        height="content",
         column_config={
             "Checked": st.column_config.TextColumn(width="small"),
             "Result": st.column_config.MultiselectColumn(
                 width="small", options=list(_RESULTS.values()), color=_COLOURS
             ),
-            "Found": st.column_config.TextColumn(width="large"),
-            "What to do": st.column_config.TextColumn(width="large"),
+            "Found": st.column_config.TextColumn(width="medium"),
+            "What to do": st.column_config.TextColumn(width="medium"),
         },
         alt="Findings of exgrpo doctor",
     )

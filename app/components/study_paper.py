@@ -17,7 +17,7 @@ def show(study: Study) -> None:
     """Show the paper's tables as printed, numbers in the running text, and what is wrong with any."""
     for table in study.tables:
         frame = printed_table(table)
-        _head(table.name, frame, f"{study.name}-{table.name.replace(':', '-')}")
+        _head(f"Table labelled {table.name}", frame, f"{study.name}-{table.name.replace(':', '-')}")
         printed_numbers.show(frame, _WORDS, f"The paper's table {table.name}")
     texts = [own for own in published.number_rows(study) if own.table == _TEXT]
     if texts:

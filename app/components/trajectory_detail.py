@@ -15,7 +15,7 @@ from app.components import (
     token_heatmap,
     trajectory_marks,
 )
-from app.formats import NONE_SHOWN, inert, number
+from app.formats import NONE_SHOWN, inert, nats, number
 from db.rows import TrajectoryRow
 from db.trajectory_rows import LineageRow
 
@@ -52,8 +52,8 @@ def _tiles(row: TrajectoryRow, rows: list[LineageRow]) -> None:
     figures = (
         ("Verdict", row.verdict or NONE_SHOWN, f"reward {number(row.reward)}"),
         ("Length", number(row.num_tokens), "tokens"),
-        ("Entropy", number(row.mean_entropy), f"last {number(last.entropy)}" if last else "nats a token"),
-        ("NLL", number(-row.mean_log_prob), f"last {number(last.nll)}" if last else "nats a token"),
+        ("Entropy", nats(row.mean_entropy), f"last {nats(last.entropy)}" if last else "nats a token"),
+        ("NLL", nats(-row.mean_log_prob), f"last {nats(last.nll)}" if last else "nats a token"),
         ("Advantage", number(row.advantage), f"step {row.step:,}"),
         ("Replays", f"{len(replays):,}", f"step {last.step:,}" if last else "never"),
     )

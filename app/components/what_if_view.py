@@ -46,6 +46,7 @@ def show(run_id: str, step: int, buckets: list[BucketRow], algorithm: dict) -> N
         shown = table(outcomes, step)
         st.dataframe(
             shown, hide_index=True, key="what-if-table", height=300, placeholder=NONE_SHOWN,
+            column_config=dict.fromkeys(("Entropy", "NLL"), st.column_config.NumberColumn(format="%.4f")),
             alt="Questions with the recorded and the other choice",
         )  # fmt: skip
         exports.show(shown, f"what-if-step-{step}", "what-if")
@@ -86,8 +87,8 @@ def table(outcomes: list[_Outcome], step: int) -> pd.DataFrame:
             "Change": [row.change for row in outcomes],
             "Replayed": [row.recorded_id for row in outcomes],
             "Would replay": [row.choice.trajectory_id if row.choice else None for row in outcomes],
-            "Entropy": [number(row.choice.entropy) if row.choice else NONE_SHOWN for row in outcomes],
-            "NLL": [number(row.choice.nll) if row.choice else NONE_SHOWN for row in outcomes],
+            "Entropy": [row.choice.entropy if row.choice else None for row in outcomes],
+            "NLL": [row.choice.nll if row.choice else None for row in outcomes],
             "Age of scores": [step - row.choice.scored_step if row.choice else None for row in outcomes],
         }
     )

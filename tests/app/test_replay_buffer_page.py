@@ -37,10 +37,12 @@ def test_every_view_is_shown_for_runs_in_every_state(open_page, run_id):
 
 
 @pytest.mark.usefixtures("played_runs")
-def test_step_and_mark_come_from_the_address_and_name_their_questions(open_page):
-    page = open_page("replay_buffer", run="play-finished", step="5", base="2", view="Flow", mark="flow:outside:2")
+@pytest.mark.parametrize(("step", "base"), [("5", "2"), ("2", "5")])
+def test_flow_goes_forward_and_its_mark_names_its_questions(open_page, step, base):
+    page = open_page("replay_buffer", run="play-finished", step=step, base=base, view="Flow", mark="flow:outside:2")
     assert not page.exception
-    assert page.slider(key="step").value == 5
+    assert page.slider(key="step").value == int(step)
+    assert has_text(page, "From step 2 to step 5")
     assert has_text(page, "not stored → bucket 2")
     places = page.dataframe[0].value
     assert set(places["After step 2"]) == {"not stored"}
