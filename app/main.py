@@ -4,7 +4,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from app import theme
+from app import address, theme
 from app.components import database_banner, person_line, supervisor_banner
 
 st.set_page_config(
@@ -38,6 +38,7 @@ page = st.navigation(
         "Workbench": [st.Page("app_pages/system.py", title="System", icon=":material/dns:")],
     }
 )
+address.keep()
 person_line.show()
 database_banner.show()
 supervisor_banner.show()

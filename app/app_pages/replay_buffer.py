@@ -4,7 +4,7 @@ from typing import Any
 
 import streamlit as st
 
-from app import queries
+from app import address, queries
 from app.components import (
     bucket_heatmap,
     buffer_area,
@@ -68,7 +68,7 @@ def _other(row: RunRow) -> RunRow:
     def take() -> None:
         chosen = typed_run.find(st.session_state[key] or "", names, has_steps=True)
         if chosen is not None:
-            st.query_params["against"] = chosen
+            address.put({"against": chosen})
 
     st.selectbox(
         "of", list(names), format_func=lambda own: inert(names.get(own, own)), key=key, on_change=take,

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from app import queries
+from app import address, queries
 from app.components import audit_view, empty_state, run_choice
 from db.rows import RunRow
 from exgrpo_core.config import TrajectorySelection
@@ -19,7 +19,7 @@ def _step(steps: list[int]) -> int:
 
 
 def _take() -> None:
-    st.query_params["step"] = str(st.session_state["audited-step"])
+    address.put({"step": str(st.session_state["audited-step"])})
 
 
 def _show(row: RunRow, estimator: TrajectorySelection) -> None:

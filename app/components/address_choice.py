@@ -5,6 +5,7 @@ from typing import Literal
 
 import streamlit as st
 
+from app import address
 from app.formats import inert
 
 _SEPARATOR = ","
@@ -59,6 +60,5 @@ def select_several(
 
 def _take(parameter: str, key: str, drops: Sequence[str] = ()) -> None:
     chosen = st.session_state[key]
-    st.query_params[parameter] = chosen if isinstance(chosen, str) else _SEPARATOR.join(chosen)
-    for other in drops:
-        st.query_params.pop(other, None)
+    said = chosen if isinstance(chosen, str) else _SEPARATOR.join(chosen)
+    address.put({parameter: said, **dict.fromkeys(drops)})

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from app import commands
+from app import address, commands
 from app.commands import RecordedQuestion
 from app.formats import inert, share
 from db.score_rows import ItemRow
@@ -53,4 +53,4 @@ def _answers(question: RecordedQuestion | None, key: str) -> None:
 
 
 def _close() -> None:
-    st.query_params.pop(PARAMETER, None)
+    address.put({PARAMETER: None})

@@ -8,7 +8,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import commands, queries, selection_audit, theme
+from app import address, commands, queries, selection_audit, theme
 from app.components import audit_banner, exports, figures, notice
 from app.formats import NONE_SHOWN, number
 from app.selection_audit import Check
@@ -182,7 +182,7 @@ def _tokens(run_id: str, file: str | None, trajectory_id: int, *, is_replayed: b
 def _open(key: str, rows: Sequence[Audited]) -> None:
     cells = st.session_state[key].selection.cells
     if cells and cells[0][0] < len(rows):
-        st.query_params["question"] = str(rows[cells[0][0]].selection.question_index)
+        address.put({"question": str(rows[cells[0][0]].selection.question_index)})
 
 
 def _result(row: Audited) -> str:

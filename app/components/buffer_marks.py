@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 import streamlit as st
 
-from app import queries, theme
+from app import address, queries, theme
 from app.components import exports
 from app.formats import NONE_SHOWN, inert, literal
 from db.buffer_rows import BufferState
@@ -92,8 +92,8 @@ def show(view: View, mark: str) -> None:
     cells = event.selection.cells
     if cells and cells[0][0] < len(rows):
         question = rows[cells[0][0]].question_index
-        address = {"run": view.run_id, "question-index": str(question)}
-        st.switch_page("app_pages/trajectories.py", query_params=address)
+        query = {"run": view.run_id, "question-index": str(question)}
+        st.switch_page("app_pages/trajectories.py", query_params=query)
 
 
 def questions(view: View, mark: str) -> list[int]:
@@ -152,11 +152,7 @@ def place_name(place: str) -> str:
 
 
 def _take(key: str) -> None:
-    chosen = st.session_state[key]
-    if chosen is None:
-        st.query_params.pop("mark", None)
-    else:
-        st.query_params["mark"] = chosen
+    address.put({"mark": st.session_state[key]})
 
 
 def _table(view: View, rows: Sequence) -> pd.DataFrame:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app import evidence
+from app import address, evidence
 from app.components import case_view, empty_state, figures
 from app.formats import inert
 from app.queries import thoughts
@@ -38,7 +38,7 @@ def _choose(rows: Sequence[CaseSetRow]) -> str:
         list(names),
         format_func=lambda name: f"{inert(name)} ({names[name].num_cases})",
         key="case-set",
-        on_change=lambda: st.query_params.update({"set": st.session_state["case-set"]}),
+        on_change=lambda: address.put({"set": st.session_state["case-set"]}),
         width=320,
     )
     return chosen

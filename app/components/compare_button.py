@@ -18,6 +18,6 @@ def show(rows: Sequence[RunRow]) -> None:
         label=f"Compare {len(run_ids)} runs" if len(run_ids) > 1 else "Compare",
         icon=":material/compare_arrows:",
         disabled=not 2 <= len(run_ids) <= MAX_RUNS,
-        query_params=runs_choice.address(run_ids),
+        query_params=runs_choice.parameters(run_ids),
         help=f"Tick two to {MAX_RUNS} training runs to see them side by side",
     )

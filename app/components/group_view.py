@@ -6,7 +6,7 @@ from difflib import SequenceMatcher
 
 import streamlit as st
 
-from app import theme
+from app import address, theme
 from app.components import empty_state, long_text, marked_text
 from app.components.marked_text import Part
 from app.formats import nats, number
@@ -88,4 +88,4 @@ def _card(member: GroupMemberRow, reference: GroupMemberRow) -> None:
 
 
 def _open(trajectory_id: int) -> None:
-    st.query_params["trajectory"] = str(trajectory_id)
+    address.put({"trajectory": str(trajectory_id)})

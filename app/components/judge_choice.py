@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from app import queries
+from app import address, queries
 from app.formats import inert
 from app.queries import judging
 from db.rows import RunRow
@@ -49,4 +49,4 @@ def _label(name: str, jobs: dict[str, JudgeJobRow], run_id: str) -> str:
 
 
 def _choose(key: str) -> None:
-    st.query_params["judge"] = st.session_state[key]
+    address.put({"judge": st.session_state[key]})

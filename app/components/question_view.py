@@ -38,7 +38,7 @@ def chart(rows: Sequence[AttemptedRow], names: dict[str, str], run_id: str) -> g
     colours = theme.palette()
     others = [colours.held_out, colours.retired, colours.warning, colours.replay, colours.muted]
     figure = figures.new_figure()
-    ordered = sorted({row.run_id for row in rows}, key=lambda own: own != run_id)
+    ordered = sorted(names, key=lambda own: (own != run_id, own))
     for place, own in enumerate(ordered):
         points = [row for row in rows if row.run_id == own]
         colour = colours.fresh if own == run_id else others[(place - 1) % len(others)]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from app import evidence, theme
+from app import address, evidence, theme
 from app.components import empty_state, exports
 from app.evidence import RuleTable
 from app.formats import NONE_SHOWN, inert, share
@@ -115,4 +115,4 @@ def _hits(run_id: str, wanted: str) -> None:
 def _choose(names: Sequence[str]) -> None:
     cells = st.session_state["rule-table"].selection.cells
     if cells and cells[0][0] < len(names):
-        st.query_params["rule"] = names[cells[0][0]]
+        address.put({"rule": names[cells[0][0]]})

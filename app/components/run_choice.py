@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from app import queries
+from app import address, queries
 from app.components import empty_state, typed_run
 from app.formats import inert
 from db.rows import RunRow
@@ -56,6 +56,5 @@ def _choose(offered: list[str]) -> None:
     chosen = typed_run.find(st.session_state[_KEY] or "", offered)
     if chosen is None:
         return
-    for name in _OF_A_RUN:
-        st.query_params.pop(name, None)
-    st.query_params["run"] = st.session_state["last-run"] = chosen
+    st.session_state["last-run"] = chosen
+    address.put({**dict.fromkeys(_OF_A_RUN), "run": chosen})

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pandas as pd
 import streamlit as st
 
+from app import address
 from app.components import run_progress, status_badge
 from app.formats import NONE_SHOWN, ago, duration, inert
 from app.queries import RunOrder, RunSortKey
@@ -148,4 +149,4 @@ def _take_order(widget: str, order: RunOrder) -> None:
     if key is None:
         return
     is_descending = not order.is_descending if key is order.key else key not in _FROM_A
-    st.query_params[_ADDRESS] = f"{'-' if is_descending else ''}{key}"
+    address.put({_ADDRESS: f"{'-' if is_descending else ''}{key}"})

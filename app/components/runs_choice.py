@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app import queries
+from app import address, queries
 from app.comparison import MAX_RUNS
 from app.components import notice, typed_run
 from app.formats import inert
@@ -36,7 +36,7 @@ def show() -> dict[str, tuple[RunRow, str]]:
     return {row.run_id: (row, names[row.run_id]) for row in chosen}
 
 
-def address(run_ids: Sequence[str]) -> dict[str, str]:
+def parameters(run_ids: Sequence[str]) -> dict[str, str]:
     """Return what the address says of a choice of runs."""
     return {_ADDRESS: ",".join(run_ids)}
 
@@ -46,7 +46,7 @@ def _chosen() -> list[RunRow]:
     wanted = list(dict.fromkeys(word for word in (said or "").split(",") if word))
     if said is None:
         wanted = st.session_state.get("last-compared", [])
-        st.query_params.update(address(wanted) if wanted else {})
+        st.query_params.update(parameters(wanted) if wanted else {})
     found = [(run_id, queries.get_run(run_id)) for run_id in wanted]
     rows = [row for _, row in found if row is not None and row.kind == "train"]
     left_out = [run_id for run_id, row in found if row is None or row.kind != "train"]
@@ -61,4 +61,4 @@ def _chosen() -> list[RunRow]:
 def _choose(offered: Sequence[str]) -> None:
     found = [typed_run.find(said, offered) for said in st.session_state[_KEY]]
     st.session_state["last-compared"] = list(dict.fromkeys(run_id for run_id in found if run_id))
-    st.query_params.update(address(st.session_state["last-compared"]))
+    address.put(parameters(st.session_state["last-compared"]))

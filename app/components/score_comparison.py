@@ -6,7 +6,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import theme
+from app import address, theme
 from app.components import address_choice, answer_pair, exports, figures, notice
 from app.formats import NONE_SHOWN, inert
 from app.published import BENCHMARK_COLUMNS
@@ -174,7 +174,7 @@ def _item_table(items: Sequence[ItemRow], key: str, *, has_open: bool) -> None:
 def _open(key: str, items: Sequence[ItemRow]) -> None:
     cells = st.session_state[key].selection.cells
     if cells and cells[0][0] < len(items):
-        st.query_params[answer_pair.PARAMETER] = items[cells[0][0]].question_id
+        address.put({answer_pair.PARAMETER: items[cells[0][0]].question_id})
 
 
 def _columns() -> dict[str, object]:

@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from app import queries
+from app import address, queries
 from app.commands import TrainSpec
 from app.components import exports, typed_run
 from app.components.spec_text import differences, shown
@@ -52,9 +52,5 @@ def show(spec: TrainSpec, base: TrainSpec, base_name: str) -> None:
 
 def _choose(offered: list[str]) -> None:
     chosen = typed_run.find(st.session_state[_KEY] or "", offered)
-    if chosen is None:
-        return
-    if chosen:
-        st.query_params[_ADDRESS] = chosen
-    else:
-        st.query_params.pop(_ADDRESS, None)
+    if chosen is not None:
+        address.put({_ADDRESS: chosen or None})

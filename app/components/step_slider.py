@@ -2,6 +2,8 @@
 
 import streamlit as st
 
+from app import address
+
 
 def show(label: str, first: int, last: int, usual: int, name: str) -> int:
     """Show the slider and return the step: the one that the address gives as `name`, else the usual one."""
@@ -12,4 +14,4 @@ def show(label: str, first: int, last: int, usual: int, name: str) -> int:
 
 
 def _take(name: str) -> None:
-    st.query_params[name] = str(st.session_state[name])
+    address.put({name: str(st.session_state[name])})

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from app import commands, queries
+from app import address, commands, queries
 from app.components import (
     empty_state,
     group_view,
@@ -109,4 +109,4 @@ def _question(row: TrajectoryRow, _rows: list[LineageRow]) -> None:
 
 
 def _close() -> None:
-    st.query_params.pop("trajectory", None)
+    address.put({"trajectory": None})

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from app import commands
+from app import address, commands
 from app.components import empty_state, exports, notice
 from app.formats import NONE_SHOWN, inert, literal
 from app.queries import marks
@@ -66,8 +66,8 @@ def show_marked(mark: str) -> None:
     cells = event.selection.cells
     if cells and cells[0][0] < len(rows):
         marked = rows[cells[0][0]].marked
-        address = {"run": marked.run_id, "trajectory": str(marked.trajectory_id)}
-        st.switch_page("app_pages/trajectories.py", query_params=address)
+        query = {"run": marked.run_id, "trajectory": str(marked.trajectory_id)}
+        st.switch_page("app_pages/trajectories.py", query_params=query)
 
 
 def _form(row: TrajectoryRow) -> None:
@@ -137,8 +137,4 @@ def _files(rows: Sequence[MarkedRow]) -> pd.DataFrame:
 
 
 def _choose() -> None:
-    chosen = st.session_state["mark-choice"]
-    if chosen is None:
-        st.query_params.pop(_ADDRESS, None)
-    else:
-        st.query_params[_ADDRESS] = chosen
+    address.put({_ADDRESS: st.session_state["mark-choice"]})

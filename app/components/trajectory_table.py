@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from app import theme
+from app import address, theme
 from app.components import exports
 from app.formats import NONE_SHOWN, inert
 from db.trajectory_rows import SnippetRow
@@ -78,4 +78,4 @@ def _columns() -> dict[str, object]:
 def _open(key: str, rows: Sequence[SnippetRow]) -> None:
     cells = st.session_state[key].selection.cells
     if cells and cells[0][0] < len(rows):
-        st.query_params["trajectory"] = str(rows[cells[0][0]].trajectory_id)
+        address.put({"trajectory": str(rows[cells[0][0]].trajectory_id)})

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from app import commands, queries
+from app import address, commands, queries
 from app.components import case_view, notice
 from app.formats import NONE_SHOWN, inert, number
 from app.queries import judging
@@ -90,4 +90,4 @@ def _vote(vote: VoteRow) -> None:
 
 
 def _close() -> None:
-    st.query_params.pop("trajectory", None)
+    address.put({"trajectory": None})

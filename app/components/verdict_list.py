@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 import streamlit as st
 
-from app import theme
+from app import address, theme
 from app.components import empty_state, exports
 from app.formats import NONE_SHOWN, inert
 from app.queries import judging
@@ -93,7 +93,7 @@ def _choose(counts: Mapping[VerdictFilter, int]) -> VerdictFilter:
         list(VerdictFilter),
         format_func=lambda which: f"{_NAMES[which]} {_count(counts[which])}",
         key="which",
-        on_change=lambda: st.query_params.update({"which": st.session_state["which"]}),
+        on_change=lambda: address.put({"which": st.session_state["which"]}),
         required=True,
         label_visibility="collapsed",
     )
@@ -121,4 +121,4 @@ def _why(which: VerdictFilter) -> str:
 def _open(key: str, rows: Sequence[JudgedRow]) -> None:
     cells = st.session_state[key].selection.cells
     if cells and cells[0][0] < len(rows):
-        st.query_params["trajectory"] = str(rows[cells[0][0]].trajectory_id)
+        address.put({"trajectory": str(rows[cells[0][0]].trajectory_id)})

@@ -5,6 +5,8 @@ from contextlib import AbstractContextManager
 
 import streamlit as st
 
+from app import address
+
 _ADDRESS = "view"
 _KEY = "view-tabs"
 
@@ -24,7 +26,4 @@ def show(names: Sequence[str]) -> tuple[str, AbstractContextManager[object]]:
 
 def _take(first: str) -> None:
     opened = st.session_state[_KEY]
-    if opened == first:
-        st.query_params.pop(_ADDRESS, None)
-    else:
-        st.query_params[_ADDRESS] = opened
+    address.put({_ADDRESS: None if opened == first else opened})

@@ -1,6 +1,7 @@
 """Back and forward undo and redo what a user chose, page by page and choice by choice."""
 
 import re
+import time
 
 import pytest
 
@@ -9,6 +10,8 @@ from tests.browser.clicks import click_until
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 HEADER = 19
+REFRESH_SECONDS = 0.5
+"""What a refresh of a part of a page takes, at most."""
 
 
 def shows(page, words):
@@ -109,4 +112,42 @@ def test_views_and_pages_are_undone(open_page):
     page.get_by_role("tab", name="Log", selected=True).wait_for()
     page.go_back()
     page.get_by_role("tab", name="Curves", selected=True).wait_for()
+    assert watched.troubles == []
+
+
+def test_a_choice_that_a_refresh_brings_first_stands(open_page):
+    from streamlit.proto.BackMsg_pb2 import BackMsg
+
+    watched = open_page("/run?run=run-running")
+    page = watched.page
+    shows(page, "Entropy and response length")
+    held = []
+    is_holding = False
+
+    def hold_the_pages_own_message(socket):
+        server = socket.connect_to_server()
+
+        def pass_on(data):
+            nonlocal is_holding
+            asked = BackMsg.FromString(data).rerun_script
+            is_of_the_page = BackMsg.FromString(data).WhichOneof("type") == "rerun_script" and not asked.fragment_id
+            if is_holding and is_of_the_page:
+                held.append(data)
+                return
+            server.send(data)
+            if held and asked.fragment_id:
+                is_holding = False
+                time.sleep(REFRESH_SECONDS)
+                server.send(held.pop())
+
+        socket.on_message(pass_on)
+
+    page.route_web_socket("**", hold_the_pages_own_message)
+    page.reload()
+    shows(page, "Entropy and response length")
+    is_holding = True
+    page.get_by_role("tab", name="Log").click()
+    shows(page, "step 300 of exgrpo live")
+    assert not held
+    assert "view=Log" in page.url
     assert watched.troubles == []
