@@ -53,12 +53,26 @@ Left to itself, Streamlit replaces the entry when a widget that is bound to the 
 address then, and a path where scripts change it), and makes three to five of one change of pages.
 """
 
+_RECOVERY_SCRIPT = """<script>
+addEventListener("error", ({message}) => {
+  const last = Number(sessionStorage.getItem("recovered-at")), now = Date.now();
+  if (/delta path/.test(message) && now - last > 10000) {
+    sessionStorage.setItem("recovered-at", now);
+    location.reload();
+  }
+});
+</script>"""
+"""Loads the page again where Streamlit's front end lost count of the page's parts, which leaves it white for good.
+
+Seen where a busy browser takes in several refreshes at once; what is shown stands in the address.
+"""
+
 
 @cache
 def html() -> str:
     """Return the shell; knowing the address, the browser need not guess it from the page's path, which fails once."""
     text = (Path(streamlit.__file__).parent / "static" / "index.html").read_text(encoding="utf-8")
-    text = text.replace("<head>", f"<head>{_ADDRESS_SCRIPT}{_HISTORY_SCRIPT}", 1)
+    text = text.replace("<head>", f"<head>{_ADDRESS_SCRIPT}{_HISTORY_SCRIPT}{_RECOVERY_SCRIPT}", 1)
     return text.replace("<title>Streamlit<", f"<title>{TITLE}<", 1)
 
 

@@ -107,3 +107,14 @@ def test_recorded_runs_are_all_listed(open_page):
     watched.page.get_by_text(re.compile(r"of \d+ runs shown")).wait_for()
     shown = int(re.search(r"of (\d+) runs", watched.page.inner_text("body"))[1])
     assert shown >= len(recorded.ALL)
+
+
+def test_a_page_whose_front_end_lost_count_of_its_parts_comes_back_by_itself(open_page):
+    watched = open_page("/run?run=run-finished&view=Log")
+    watched.page.get_by_text("step 300 of exgrpo whole").wait_for()
+    watched.page.evaluate("""
+        document.getElementById("root").remove();
+        setTimeout(() => { throw new Error("Bad delta path index 1 (should be between [0, 0])"); });
+    """)
+    watched.page.get_by_text("step 300 of exgrpo whole").wait_for()
+    assert len(watched.troubles) == 1
