@@ -5,7 +5,6 @@ import signal
 import time
 from collections.abc import Callable
 
-import psutil
 import pytest
 
 from db.queries import metrics
@@ -15,6 +14,7 @@ from jobs.status import RunStatus
 from tests.jobs.launchers.conftest import cluster, ray_bench  # noqa: F401 - fixtures
 from tests.jobs.launchers.ray_bench import RayBench, ray_spec
 from tests.jobs.launchers.ray_cluster import RayCluster
+from tests.processes import is_gone
 
 pytestmark = [pytest.mark.fault_row(9), pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -62,7 +62,7 @@ def test_a_stuck_job_is_ended_and_lost_and_goes_on_from_its_last_checkpoint(
     os.kill(pid, signal.SIGSTOP)
     seconds = seconds_until_lost(ray_bench, training)
     assert "no sign of life" in ray_bench.reason_of(training)
-    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    assert is_gone(pid)
     resume_and_stop(ray_bench, training)
     figure("job stuck", f"lost after {seconds:.0f} s, resumed from its last checkpoint")
     assert seconds < LOST_SECONDS

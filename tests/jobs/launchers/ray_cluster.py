@@ -102,6 +102,16 @@ class RayCluster:
                 continue
         return found
 
+    def is_running(self, words: str) -> bool:
+        """Return whether a process of the cluster has the words in its command line."""
+        for process in self.processes():
+            try:
+                if words in " ".join(process.cmdline()):
+                    return True
+            except psutil.Error:
+                continue
+        return False
+
     def kill(self) -> None:
         """End everything at once, as a power cut would."""
         give_up_at = time.monotonic() + 20.0

@@ -1,7 +1,6 @@
 import os
 import signal
 
-import psutil
 import pytest
 
 from db.queries import metrics, runs
@@ -11,6 +10,7 @@ from jobs.attempt_files import read_outcome
 from jobs.commands import CommandError
 from jobs.status import RunStatus
 from tests.jobs.supervisor.toy_bench import Bench, processes_of, toy_spec, wait_until
+from tests.processes import is_gone
 
 
 def test_submitted_run_is_started_and_succeeds(bench: Bench):
@@ -117,7 +117,7 @@ def test_children_of_a_killed_worker_are_ended(bench: Bench):
     child = int((bench.run_of(run_id).path / "child.pid").read_text())
     os.kill(bench.worker_pid(run_id), signal.SIGKILL)
     bench.look_until(run_id, RunStatus.LOST)
-    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+    assert is_gone(child)
 
 
 def test_children_of_a_worker_that_ended_well_are_ended_too(bench: Bench):
@@ -126,7 +126,7 @@ def test_children_of_a_worker_that_ended_well_are_ended_too(bench: Bench):
     bench.look_until(run_id, RunStatus.SUCCEEDED)
     wait_until(lambda: bench.supervisor.look() or bench.supervisor.is_idle, "the supervisor to be idle")
     child = int((bench.run_of(run_id).path / "child.pid").read_text())
-    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+    assert is_gone(child)
 
 
 def test_worker_that_ignores_every_wish_to_stop_is_killed_with_its_group(bench: Bench):
@@ -139,7 +139,7 @@ def test_worker_that_ignores_every_wish_to_stop_is_killed_with_its_group(bench: 
     bench.look_until(run_id, RunStatus.STOPPED)
     assert "killed" in bench.supervisor.state_of(run_id).reason
     for number in (pid, child):
-        assert not psutil.pid_exists(number) or psutil.Process(number).status() == psutil.STATUS_ZOMBIE
+        assert is_gone(number)
 
 
 @pytest.mark.parametrize("action", [commands.stop, commands.resume])
