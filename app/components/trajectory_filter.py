@@ -35,27 +35,8 @@ def show(run_id: str, searched: str, rollouts_per_question: int) -> TrajectoryFa
     """Show the facets with their counts, and return what is asked for."""
     panel = st.expander("Filters", icon=":material/tune:", key="facets", on_change="rerun", bind="query-params")
     with panel:
-        columns = st.columns(4, gap="medium")
-        for column, (key, (label, _, names)) in zip(columns, _FLAGS.items(), strict=True):
-            with column:
-                _choice(label, key, names)
-        columns = st.columns(4, gap="medium")
-        with columns[0]:
-            _choice("Verdict", "verdict", _VERDICTS)
-        with columns[1]:
-            _choice("Stored in bucket", "bucket", tuple(map(str, range(1, rollouts_per_question))))
-        with columns[2]:
-            st.number_input("Question", 0, value=None, step=1, key="question-index", bind="query-params")
-        with columns[3]:
-            _range("Step", "step_from", "step_to", 1)
-        columns = st.columns(4, gap="medium")
-        with columns[0]:
-            _range("Entropy, nats", "entropy_from", "entropy_to", 0.05)
-        with columns[1]:
-            _range("Length, tokens", "tokens_from", "tokens_to", 1)
-        with columns[2]:
-            st.space("small")
-            st.button("Clear all", icon=":material/filter_alt_off:", on_click=_clear, key="facets-clear")
+        if panel.open or _is_any_set():
+            _fields(rollouts_per_question)
         counts = st.container()
     where = TrajectoryFacets(
         run_id=run_id,
@@ -82,6 +63,36 @@ def count(value: int) -> str:
 
 _RANGES = ("step_from", "step_to", "entropy_from", "entropy_to", "tokens_from", "tokens_to")
 _KEYS = (*_FLAGS, *_RANGES, "verdict", "bucket", "question-index")
+
+
+def _is_any_set() -> bool:
+    """Return whether any facet is chosen; its field must then stand on the page to keep its value."""
+    values = (st.query_params.get(key) or st.session_state.get(key) for key in _KEYS)
+    return any(value is not None and value != ANY for value in values)
+
+
+def _fields(rollouts_per_question: int) -> None:
+    columns = st.columns(4, gap="medium")
+    for column, (key, (label, _, names)) in zip(columns, _FLAGS.items(), strict=True):
+        with column:
+            _choice(label, key, names)
+    columns = st.columns(4, gap="medium")
+    with columns[0]:
+        _choice("Verdict", "verdict", _VERDICTS)
+    with columns[1]:
+        _choice("Stored in bucket", "bucket", tuple(map(str, range(1, rollouts_per_question))))
+    with columns[2]:
+        st.number_input("Question", 0, value=None, step=1, key="question-index", bind="query-params")
+    with columns[3]:
+        _range("Step", "step_from", "step_to", 1)
+    columns = st.columns(4, gap="medium")
+    with columns[0]:
+        _range("Entropy, nats", "entropy_from", "entropy_to", 0.05)
+    with columns[1]:
+        _range("Length, tokens", "tokens_from", "tokens_to", 1)
+    with columns[2]:
+        st.space("small")
+        st.button("Clear all", icon=":material/filter_alt_off:", on_click=_clear, key="facets-clear")
 
 
 def _counts(where: TrajectoryFacets) -> None:
