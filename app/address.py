@@ -1,29 +1,46 @@
-"""What users choose, written into the address by the callbacks of their choices."""
+"""What users choose, written into the address by the callbacks of their choices.
 
+A choice reaches the server with the browser's next message. Where that is the refresh of another fragment, the callback
+runs there, and the run that the choice asks for comes with the address as it was before.
+"""
+
+import time
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 _WRITTEN = "address-written"
+_SECONDS = 10.0
+"""A choice's own message comes within this time, even from a browser that is busy."""
 
 
 def put(values: Mapping[str, str | None]) -> None:
     """Write parameters into the address; None takes one out."""
     _write(values)
-    page, before = st.session_state.get(_WRITTEN, (_page(), {}))
-    st.session_state[_WRITTEN] = _page(), {**(before if page == _page() else {}), **values}
+    st.session_state[_WRITTEN] = time.monotonic(), _page(), {**_written(), **values}
+
+
+def restore() -> None:
+    """Write again what callbacks wrote a moment ago; to be called by fragments that read the address."""
+    _write(_written())
 
 
 def keep() -> None:
-    """Write again what callbacks wrote since the last run of the whole page; to be called first in each.
+    """Write it again for a run of the whole page, before anything reads the address, and forget it.
 
-    A choice reaches the server with the browser's next message. Where that is the refresh of a fragment, the callback
-    runs there, and the run of the whole page that the choice asks for comes with the address as it was before.
+    A step back or forward in the browser's history means the address that it came with.
     """
-    page, values = st.session_state.pop(_WRITTEN, (_page(), {}))
-    if page == _page():
-        _write(values)
+    context = get_script_run_ctx()
+    if context is None or not context.is_history_navigation:
+        restore()
+    st.session_state.pop(_WRITTEN, None)
+
+
+def _written() -> dict[str, str | None]:
+    at, page, values = st.session_state.get(_WRITTEN, (0.0, "", {}))
+    return values if page == _page() and time.monotonic() - at < _SECONDS else {}
 
 
 def _page() -> str:

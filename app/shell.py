@@ -55,16 +55,17 @@ address then, and a path where scripts change it), and makes three to five of on
 
 _RECOVERY_SCRIPT = """<script>
 addEventListener("error", ({message}) => {
-  const last = Number(sessionStorage.getItem("recovered-at")), now = Date.now();
-  if (/delta path/.test(message) && now - last > 10000) {
-    sessionStorage.setItem("recovered-at", now);
+  const times = Number(sessionStorage.getItem("times-recovered"));
+  if (/delta path/.test(message) && times < 5) {
+    sessionStorage.setItem("times-recovered", times + 1);
     location.reload();
   }
 });
 </script>"""
 """Loads the page again where Streamlit's front end lost count of the page's parts, which leaves it white for good.
 
-Seen where a busy browser takes in several refreshes at once; what is shown stands in the address.
+Seen where a busy browser takes in several refreshes at once. What was chosen stands in the address; a text that was not
+sent yet is lost with the white page. A tab tries five times, so that a page that always fails does not load for ever.
 """
 
 

@@ -119,13 +119,14 @@ def _buckets(view: View, algorithm: dict[str, Any], rows: list[BucketRow]) -> No
 
 
 def _flow(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
+    view = view.forward()
     figure = buffer_charts.flow(view, algorithm["rollouts_per_question"])
     figures.show_card(
         f"From {literal(view.then)} to {view.now}",
         "questions; blue: easier now, orange: harder now, violet: retired",
         figure,
         "flow",
-        "Flow of questions between buckets, from the earlier to the later step",
+        f"Flow of questions between buckets, from {view.then} to {view.now}",
     )
     ways = sorted(view.flows(), key=lambda way: -view.flows()[way])
     buffer_marks.choose("Show questions", [f"flow:{was}:{now}" for was, now in ways], "mark-flow")
@@ -180,12 +181,11 @@ def _show(row: RunRow, algorithm: dict[str, Any]) -> None:
     rows = queries.buckets_at(row.run_id, step)
     views = dict(zip(VIEWS, (_buckets, _flow, _ages, _over_time, _what_if), strict=True))
     name, tab = view_tabs.show(VIEWS)
-    view = view.forward() if name == "Flow" else view
     with tab:
         views[name](view, algorithm, rows)
         mark = st.query_params.get("mark")
         if mark and name in VIEWS[:3]:
-            buffer_marks.show(view, mark)
+            buffer_marks.show(view.forward() if mark.startswith("flow:") else view, mark)
 
 
 with st.container(horizontal=True, vertical_alignment="center", gap="small"):

@@ -30,6 +30,7 @@ def show() -> None:
 
 def _choose(rows: Sequence[CaseSetRow]) -> str:
     names = {row.name: row for row in rows}
+    address.restore()
     wanted = st.query_params.get("set")
     chosen = wanted if wanted in names else rows[0].name
     st.session_state["case-set"] = chosen

@@ -9,7 +9,7 @@ import streamlit as st
 
 from app import theme
 from app.components import exports, figures
-from app.formats import NONE_SHOWN, number
+from app.formats import NONE_SHOWN, nats, number
 from db.rows import TrajectoryRow
 from db.shown_names import LINEAGE_EVENTS
 from db.trajectory_rows import LineageRow
@@ -45,7 +45,7 @@ def summary(row: TrajectoryRow, rows: Sequence[LineageRow]) -> str:
     elif moves:
         said.append(f"its question now in bucket {moves[-1].bucket_to}")
     if replays:
-        said.append(f"entropy {number(row.mean_entropy)} at rollout, {number(replays[-1].entropy)} at its last replay")
+        said.append(f"entropy {nats(row.mean_entropy)} at rollout, {nats(replays[-1].entropy)} at its last replay")
     return f"{'; '.join(said)}."
 
 

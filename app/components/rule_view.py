@@ -47,6 +47,7 @@ def show(run_id: str) -> None:
         alt="The paper's rules for code with the number and share of trajectories that fit each",
     )
     exports.show(shown, "code-rules")
+    address.restore()
     wanted = st.query_params.get("rule")
     if wanted in names:
         _hits(run_id, wanted)

@@ -4,7 +4,7 @@ import streamlit as st
 
 from app import address, commands, queries
 from app.components import case_view, notice
-from app.formats import NONE_SHOWN, inert, number
+from app.formats import NONE_SHOWN, inert, nats
 from app.queries import judging
 from db.judge_rows import VoteRow
 from db.verdict_rows import JudgedRow
@@ -26,7 +26,7 @@ def show(row: JudgedRow) -> None:
             query = {"run": row.run_id, "trajectory": str(row.trajectory_id)}
             st.switch_page("app_pages/trajectories.py", query_params=query)
         st.button("Close", icon=":material/close:", key="close-verdict", on_click=_close, type="tertiary")
-    st.caption(f"Question {row.question_index:,}, step {row.step:,}, entropy {number(row.mean_entropy)} nats a token")
+    st.caption(f"Question {row.question_index:,}, step {row.step:,}, entropy {nats(row.mean_entropy)} nats a token")
     left, right = st.columns(2, gap="medium")
     with left:
         _text(row)

@@ -1,0 +1,69 @@
+import time
+from types import SimpleNamespace
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from app import address
+
+WRITTEN = "address-written"
+HERE = ""
+"""The path of the page as AppTest gives it."""
+
+
+def whole_page():
+    import streamlit as st
+
+    from app import address
+
+    address.keep()
+    st.selectbox(
+        "Step", ["1", "2"], key="step", on_change=lambda: address.put({"step": st.session_state["step"], "mark": None})
+    )
+
+
+def fragment():
+    from app import address
+
+    address.restore()
+
+
+def address_after(script, written, **query):
+    page = AppTest.from_function(script)
+    page.query_params.update(query)
+    page.session_state[WRITTEN] = written
+    page.run()
+    assert not page.exception
+    return dict(page.query_params), page
+
+
+def test_what_was_written_a_moment_ago_comes_back_once():
+    written = (time.monotonic(), HERE, {"view": "Log", "mark": None})
+    found, page = address_after(whole_page, written, mark="bucket:2", run="a")
+    assert found == {"view": "Log", "run": "a"}
+    assert WRITTEN not in page.session_state
+
+
+def test_a_fragment_restores_and_leaves_it_to_the_page():
+    found, page = address_after(fragment, (time.monotonic(), HERE, {"which": "disputed"}))
+    assert found == {"which": "disputed"}
+    assert WRITTEN in page.session_state
+
+
+@pytest.mark.parametrize(("age", "page"), [(60.0, HERE), (0.0, "/compare")])
+def test_what_was_written_long_ago_or_on_another_page_is_forgotten(age, page):
+    found, _ = address_after(whole_page, (time.monotonic() - age, page, {"view": "Log"}))
+    assert found == {}
+
+
+def test_a_step_in_the_browsers_history_means_its_own_address(monkeypatch):
+    monkeypatch.setattr(address, "get_script_run_ctx", lambda: SimpleNamespace(is_history_navigation=True))
+    found, page = address_after(whole_page, (time.monotonic(), HERE, {"view": "Log"}))
+    assert found == {}
+    assert WRITTEN not in page.session_state
+
+
+def test_a_choice_is_written_and_what_it_ends_is_taken_out():
+    _, page = address_after(whole_page, (0.0, HERE, {}), mark="bucket:2")
+    page.selectbox(key="step").set_value("2").run()
+    assert dict(page.query_params) == {"step": "2"}
