@@ -23,7 +23,10 @@ def put(values: Mapping[str, str | None]) -> None:
 
 
 def restore() -> None:
-    """Write again what callbacks wrote a moment ago; to be called by fragments that read the address."""
+    """Write again what callbacks wrote a moment ago; to be called by fragments that read the address.
+
+    Not by those that refresh by themselves: they come right with their next refresh, and could undo a step back.
+    """
     _write(_written())
 
 

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from app import address, queries
+from app import queries
 from app.components import (
     archive_button,
     compare_button,
@@ -65,7 +65,6 @@ def _show_older(where: RunFilter) -> None:
 
 @st.fragment(run_every=2)
 def _list() -> None:
-    address.restore()
     if not sum(queries.count_runs(RunFilter(is_archived=None)).values()):
         empty_state.show(
             "replay",

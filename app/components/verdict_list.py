@@ -85,7 +85,6 @@ def table(rows: Sequence[JudgedRow]) -> pd.DataFrame:
 
 
 def _choose(counts: Mapping[VerdictFilter, int]) -> VerdictFilter:
-    address.restore()
     wanted = st.query_params.get("which")
     chosen = VerdictFilter(wanted) if wanted in list(VerdictFilter) else VerdictFilter.ALL
     st.session_state["which"] = chosen
