@@ -54,8 +54,14 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Give a connection that sees one state of the database and changes nothing."""
+        """Give a connection that changes nothing.
+
+        On SQLite all of the block sees one state of the database; on PostgreSQL each statement sees the newest, with or
+        without a transaction around them, whose beginning and end would cost two more journeys to the server.
+        """
         with self.engine.connect() as connection:
+            if not self.is_sqlite:
+                connection.execution_options(isolation_level="AUTOCOMMIT")
             yield connection
 
     def write(self, work: Callable[[Connection], Result]) -> Result:
