@@ -18,11 +18,13 @@ from db.queries.cases import sets_of_run
 from db.queries.judge_work import get_verdicts
 from db.queries.trajectories import search
 from db.queries.trajectory_list import count_trajectories
+from db.queries.trajectory_marks import list_marks
 from db.schema import NewerSchemaError, current_revision, newest_revision, upgrade
 from db.session import Database, open_database
 from db.trajectory_rows import TrajectoryFacets
 from jobs import cli
 from tests.db.test_older_schemas import upgrade_to
+from tests.db.test_schema import is_ours
 from tests.postgres import running_server
 
 pytestmark = [
@@ -101,10 +103,6 @@ def test_stored_database_is_brought_up_to_date_with_every_row(old, figure):
     figure("schemas upgraded from stored files", f"{len(STORED)} on SQLite and PostgreSQL, every row kept")
 
 
-def is_ours(_object, name, _kind, _is_reflected, _other) -> bool:
-    return not (name or "").startswith(("trajectory_search", "trajectory_texts_by_word", "search"))
-
-
 def check_answers(database: Database, before: Rows) -> None:
     """Ask what pages ask of an upgraded database."""
     row = runs.get_run(database, TRAINED)
@@ -123,6 +121,8 @@ def check_answers(database: Database, before: Rows) -> None:
     if "saved_cases" in before:
         assert list(sets_of_run(database, "trained").values()) == [("kept",)]
         assert get_verdicts(database, "trained", 1).user is True
+    if "trajectory_marks" in before:
+        assert [(own.mark, own.num_trajectories) for own in list_marks(database)] == [("kept", 1)]
 
 
 def row_key(rows: Rows) -> int:
