@@ -64,8 +64,8 @@ addEventListener("error", ({message}) => {
 </script>"""
 """Loads the page again where Streamlit's front end lost count of the page's parts, which leaves it white for good.
 
-Seen where a busy browser takes in several refreshes at once. What was chosen stands in the address; a text that was not
-sent yet is lost with the white page. A tab tries five times, so that a page that always fails does not load for ever.
+The one known cause is mended in `app/message_queue.py`; this is the net below it. What was chosen stands in the
+address; a text that was not sent yet is lost with the white page. A tab tries five times, not for ever.
 """
 
 
