@@ -6,8 +6,8 @@ from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
 def keep_what_fragments_follow() -> None:
     """Let a fragment's refresh leave what the queue still holds of earlier runs.
 
-    Streamlit 1.67 takes out what the same fragment drew before, since the refresh draws it again. Where that was part of
-    a run of the whole page that a busy server has not sent yet, the browser takes the page as finished without it,
+    Streamlit 1.67 takes out what the same fragment drew before, since the refresh draws it again. Where that was part
+    of a run of the whole page that a busy server has not sent yet, the browser takes the page as finished without it,
     removes the fragment's old place, and puts all that follows into wrong places: empty tabs, or a white page.
     """
     clear = ForwardMsgQueue.clear
