@@ -1,3 +1,4 @@
+import sys
 import time
 from types import SimpleNamespace
 
@@ -9,6 +10,12 @@ from app import address
 WRITTEN = "address-written"
 HERE = ""
 """The path of the page as AppTest gives it."""
+
+
+@pytest.fixture(autouse=True)
+def main_module(monkeypatch):
+    """AppTest makes its function the main module, which a process that is spawned later would run."""
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
 
 
 def whole_page():

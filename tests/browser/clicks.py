@@ -1,4 +1,4 @@
-"""Clicks into tables, which are canvases and take clicks only once they are drawn."""
+"""Clicks on what takes them only once it is drawn: tables, which are canvases, and popovers."""
 
 import re
 import time
@@ -21,3 +21,17 @@ def click_until(page, x, y, address, table=0):
             return page.wait_for_url(re.compile(address), timeout=TRY_MS)
         except NothingChangedError:
             assert time.monotonic() < give_up_at, f"no click led to {address}"
+
+
+def open_popover(page, name, content):
+    """Click the popover's button until its content is there; a page that is still drawn may lose a click."""
+    from playwright.sync_api import TimeoutError as NothingOpenedError
+
+    give_up_at = time.monotonic() + GIVE_UP_SECONDS
+    while True:
+        page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for()
+        page.get_by_role("button", name=name).first.click()
+        try:
+            return content.wait_for(timeout=TRY_MS)
+        except NothingOpenedError:
+            assert time.monotonic() < give_up_at, f"no click opened {name}"

@@ -4,6 +4,7 @@ import pytest
 
 from jobs.supervisor.reading import take_in_everything
 from tests.app import judged, serving
+from tests.browser.clicks import open_popover
 from tests.browser.downloads import download
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -38,7 +39,7 @@ def test_a_case_is_marked_and_found_again_in_its_set(open_page, judged_root):
     watched = open_page(f"/snowball?run={judged.JUDGED}&view=Cases&telling=true")
     page = watched.page
     page.get_by_text("Question 1", exact=False).first.wait_for()
-    page.get_by_role("button", name="Keep").first.click()
+    open_popover(page, "Keep", page.get_by_role("textbox", name="Set of cases").first)
     page.get_by_role("textbox", name="Set of cases").first.fill("from the browser")
     page.get_by_role("textbox", name="Set of cases").first.press("Enter")
     page.get_by_role("button", name="Keep in this set").first.click()
