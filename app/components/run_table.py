@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pandas as pd
 import streamlit as st
 
-from app import address
+
 from app.components import run_progress, status_badge
 from app.formats import NONE_SHOWN, ago, duration, inert
 from app.queries import RunOrder, RunSortKey
@@ -149,4 +149,5 @@ def _take_order(widget: str, order: RunOrder) -> None:
     if key is None:
         return
     is_descending = not order.is_descending if key is order.key else key not in _FROM_A
-    address.put({_ADDRESS: f"{'-' if is_descending else ''}{key}"})
+    # Not `address.put`: the list is a fragment, and what it remembers could undo a step back.
+    st.query_params[_ADDRESS] = f"{'-' if is_descending else ''}{key}"
