@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 import pandas as pd
 import streamlit as st
 
-
 from app.components import run_progress, status_badge
 from app.formats import NONE_SHOWN, ago, duration, inert
 from app.queries import RunOrder, RunSortKey
