@@ -31,9 +31,9 @@ def _show(row: RunRow, estimator: TrajectorySelection) -> None:
     with st.spinner("Checking tokens", show_time=False):
         rows = audit_view.audit(row.run_id, step, estimator)
     audit_view.show_verdict(rows, queries.wrong_choices(row.run_id), step)
-    audit_view.show_table(rows, step)
     wanted = st.query_params.get("question")
     opened = next((own for own in rows if str(own.selection.question_index) == wanted), None)
+    audit_view.show_table(rows, step, opened)
     if opened is not None:
         audit_view.show_one(opened)
     elif wanted:

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import address, commands, queries, selection_audit, theme
-from app.components import audit_banner, exports, figures, notice
+from app.components import audit_banner, exports, figures, notice, table_selection
 from app.formats import NONE_SHOWN, number
 from app.selection_audit import Check
 from db.rows import CandidateRow
@@ -65,10 +65,11 @@ def show_verdict(rows: Sequence[Audited], wrong: Sequence[WrongChoiceRow], step:
         st.markdown(text + (f"; {num_open:,} could not be made, since tokens were not kept." if num_open else "."))
 
 
-def show_table(rows: Sequence[Audited], step: int) -> None:
+def show_table(rows: Sequence[Audited], step: int, opened: Audited | None) -> None:
     """Show one row a selection; a click puts its question into the address."""
     key = f"audit-{step}-{len(rows)}"
     shown = table(rows)
+    table_selection.mark(key, None if opened is None else rows.index(opened), "Question")
     st.dataframe(
         shown,
         key=key,
@@ -180,9 +181,9 @@ def _tokens(run_id: str, file: str | None, trajectory_id: int, *, is_replayed: b
 
 
 def _open(key: str, rows: Sequence[Audited]) -> None:
-    cells = st.session_state[key].selection.cells
-    if cells and cells[0][0] < len(rows):
-        address.put({"question": str(rows[cells[0][0]].selection.question_index)})
+    place = table_selection.clicked(key, len(rows))
+    if place is not None:
+        address.put({"question": str(rows[place].selection.question_index)})
 
 
 def _result(row: Audited) -> str:

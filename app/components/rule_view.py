@@ -6,13 +6,14 @@ import pandas as pd
 import streamlit as st
 
 from app import address, evidence, theme
-from app.components import empty_state, exports
+from app.components import empty_state, exports, table_selection
 from app.evidence import RuleTable
 from app.formats import NONE_SHOWN, inert, share
 from app.queries import thoughts
 from db.analysis_rows import RuleHit
 
 PARSER = "parser"
+_KEY = "rule-table"
 _SIGNS = {True: "valid", False: "not valid", None: NONE_SHOWN}
 
 
@@ -30,9 +31,12 @@ def show(run_id: str) -> None:
     _say(found)
     shown = table(found)
     names = [PARSER, *(rule.rule_id for rule in found.rules)]
+    address.restore()
+    wanted = st.query_params.get("rule")
+    table_selection.mark(_KEY, names.index(wanted) if wanted in names else None, "Rule")
     st.dataframe(
         shown,
-        key="rule-table",
+        key=_KEY,
         hide_index=True,
         row_height=theme.ROW_HEIGHT,
         height=theme.ROW_HEIGHT * (len(shown) + 1) + 2,
@@ -47,8 +51,6 @@ def show(run_id: str) -> None:
         alt="The paper's rules for code with the number and share of trajectories that fit each",
     )
     exports.show(shown, "code-rules")
-    address.restore()
-    wanted = st.query_params.get("rule")
     if wanted in names:
         _hits(run_id, wanted)
 
@@ -114,6 +116,6 @@ def _hits(run_id: str, wanted: str) -> None:
 
 
 def _choose(names: Sequence[str]) -> None:
-    cells = st.session_state["rule-table"].selection.cells
-    if cells and cells[0][0] < len(names):
-        address.put({"rule": names[cells[0][0]]})
+    place = table_selection.clicked(_KEY, len(names))
+    if place is not None:
+        address.put({"rule": names[place]})

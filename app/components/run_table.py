@@ -39,6 +39,7 @@ SORT_KEYS = {
 """The order that a click on a column's head calls for; other columns have none."""
 _FROM_A = {RunSortKey.STATE, RunSortKey.NAME, RunSortKey.METHOD}
 _ADDRESS = "sort"
+_CLICKS = "run-table-clicks"
 
 
 def show(rows: Sequence[RunRow], key: str, order: RunOrder) -> tuple[str | None, list[RunRow]]:
@@ -47,8 +48,9 @@ def show(rows: Sequence[RunRow], key: str, order: RunOrder) -> tuple[str | None,
     A click on the head of a column calls for an order, which a callback writes into the address.
 
     A table of other runs is another widget: what was chosen by its place in the one never means a run of the other.
+    So is the table after a click on a head: a browser that steps back to the former one would send that click again.
     """
-    said = "\n".join([repr(order), *(row.run_id for row in rows)])
+    said = "\n".join([repr(order), str(st.session_state.get(_CLICKS, 0)), *(row.run_id for row in rows)])
     widget = f"{key}-{hashlib.sha256(said.encode()).hexdigest()[:16]}"
     event = st.dataframe(
         table(rows),
@@ -148,5 +150,6 @@ def _take_order(widget: str, order: RunOrder) -> None:
     if key is None:
         return
     is_descending = not order.is_descending if key is order.key else key not in _FROM_A
+    st.session_state[_CLICKS] = st.session_state.get(_CLICKS, 0) + 1
     # Not `address.put`: the list is a fragment, and what it remembers could undo a step back.
     st.query_params[_ADDRESS] = f"{'-' if is_descending else ''}{key}"

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import address, theme
-from app.components import address_choice, answer_pair, exports, figures, notice
+from app.components import address_choice, answer_pair, exports, figures, notice, table_selection
 from app.formats import NONE_SHOWN, inert
 from app.published import BENCHMARK_COLUMNS
 from app.queries import benchmarks
@@ -133,14 +133,14 @@ def _items(first: Line, second: Line, scheme: str, names: Sequence[str]) -> None
         st.markdown(":gray[Both answer every question equally often right.]")
         return
     opened = answer_pair.wanted()
-    _item_table(items, f"{first.key}-{second.key}-{scheme}-{benchmark}", has_open=opened is not None)
+    _item_table(items, f"{first.key}-{second.key}-{scheme}-{benchmark}", opened)
     found = next((item for item in items if item.question_id == opened), None)
     if found is not None:
         runs = dict(first.scored)[benchmark], dict(second.scored)[benchmark]
         answer_pair.show(found, runs, (first.name, second.name))
 
 
-def _item_table(items: Sequence[ItemRow], key: str, *, has_open: bool) -> None:
+def _item_table(items: Sequence[ItemRow], name: str, opened: str | None) -> None:
     shown = (
         [*items[: _MAX_ITEMS_SHOWN // 2], *items[-_MAX_ITEMS_SHOWN // 2 :]] if len(items) > _MAX_ITEMS_SHOWN else items
     )
@@ -158,9 +158,13 @@ def _item_table(items: Sequence[ItemRow], key: str, *, has_open: bool) -> None:
         st.caption(f"{won:,} won, {len(items) - won:,} lost{cut}; click one for both answers", width="content")
         exports.show(frame, "questions-won-and-lost")
     percent = st.column_config.NumberColumn(format="%.0f %%", help="Share of its samples that are right")
+    key = f"items-{name}"
+    place = next((place for place, own in enumerate(shown) if own.question_id == opened), None)
+    table_selection.mark(key, place, "Question")
+    most = 10 if opened is None else 5
     st.dataframe(
-        frame, hide_index=True, key=f"items-{key}", on_select=lambda: _open(f"items-{key}", shown),
-        selection_mode="single-cell", height=theme.ROW_HEIGHT * (min(len(shown), 5 if has_open else 10) + 1) + 3,
+        frame, hide_index=True, key=key, on_select=lambda: _open(key, shown),
+        selection_mode="single-cell", height=theme.ROW_HEIGHT * (min(len(shown), most) + 1) + 3,
         row_height=theme.ROW_HEIGHT,
         column_config={
             "First": percent,
@@ -172,9 +176,9 @@ def _item_table(items: Sequence[ItemRow], key: str, *, has_open: bool) -> None:
 
 
 def _open(key: str, items: Sequence[ItemRow]) -> None:
-    cells = st.session_state[key].selection.cells
-    if cells and cells[0][0] < len(items):
-        address.put({answer_pair.PARAMETER: items[cells[0][0]].question_id})
+    place = table_selection.clicked(key, len(items))
+    if place is not None:
+        address.put({answer_pair.PARAMETER: items[place].question_id})
 
 
 def _columns() -> dict[str, object]:

@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from app import address, theme
-from app.components import exports
+from app.components import exports, table_selection
 from app.formats import NONE_SHOWN, inert
 from db.trajectory_rows import SnippetRow
 
@@ -19,6 +19,8 @@ def show(rows: Sequence[SnippetRow], opened: int | None) -> None:
     most = 6 if opened is not None else 15
     key = f"trajectories-{hashlib.sha256(repr([row.trajectory_key for row in rows]).encode()).hexdigest()[:16]}"
     shown = table(rows)
+    place = next((place for place, row in enumerate(rows) if row.trajectory_id == opened), None)
+    table_selection.mark(key, place, "Id")
     st.dataframe(
         shown,
         key=key,
@@ -76,6 +78,6 @@ def _columns() -> dict[str, object]:
 
 
 def _open(key: str, rows: Sequence[SnippetRow]) -> None:
-    cells = st.session_state[key].selection.cells
-    if cells and cells[0][0] < len(rows):
-        address.put({"trajectory": str(rows[cells[0][0]].trajectory_id)})
+    place = table_selection.clicked(key, len(rows))
+    if place is not None:
+        address.put({"trajectory": str(rows[place].trajectory_id)})

@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from app import address, theme
-from app.components import empty_state, exports
+from app.components import empty_state, exports, table_selection
 from app.formats import NONE_SHOWN, inert
 from app.queries import judging
 from db.verdict_rows import JudgedRow, VerdictFilter
@@ -38,6 +38,8 @@ def show(run_id: str, judge_run_id: str | None, opened: int | None) -> None:
         shown = shown.drop(columns=["Judge", "Votes", "Why unjudged"])  # what stands there is the oracle's
     most = 6 if opened is not None else 14
     key = f"verdicts-{hashlib.sha256(repr([row.trajectory_key for row in rows]).encode()).hexdigest()[:16]}"
+    place = next((place for place, row in enumerate(rows) if row.trajectory_id == opened), None)
+    table_selection.mark(key, place, "Id")
     st.dataframe(
         shown,
         key=key,
@@ -119,6 +121,6 @@ def _why(which: VerdictFilter) -> str:
 
 
 def _open(key: str, rows: Sequence[JudgedRow]) -> None:
-    cells = st.session_state[key].selection.cells
-    if cells and cells[0][0] < len(rows):
-        address.put({"trajectory": str(rows[cells[0][0]].trajectory_id)})
+    place = table_selection.clicked(key, len(rows))
+    if place is not None:
+        address.put({"trajectory": str(rows[place].trajectory_id)})

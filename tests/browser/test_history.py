@@ -53,6 +53,8 @@ def test_an_order_by_a_columns_head_stands_in_the_address_and_is_undone(open_pag
     click_until(page, 200, HEADER, "sort=-name")
     page.go_back()
     page.wait_for_url(re.compile("sort=name"))
+    page.wait_for_timeout(3000)
+    assert "sort=name" in page.url
     page.go_back()
     page.wait_for_url(lambda address: "sort=" not in address)
     assert watched.troubles == []
@@ -80,6 +82,19 @@ def test_facets_an_open_trajectory_and_its_parts_are_undone_one_by_one(open_page
     page.go_back()
     page.get_by_text(everything, exact=True).wait_for()
     assert "replayed=" not in page.url
+    assert watched.troubles == []
+
+
+def test_a_row_that_a_step_back_closed_opens_again_on_a_click(open_page):
+    watched = open_page("/trajectories?run=play-finished")
+    page = watched.page
+    click_until(page, 90, 50, r"trajectory=\d+")
+    opened = page.url
+    page.get_by_role("button", name="Close").wait_for()
+    page.go_back()
+    page.wait_for_url(lambda address: "trajectory=" not in address)
+    click_until(page, 90, 50, r"trajectory=\d+")
+    assert page.url == opened
     assert watched.troubles == []
 
 
