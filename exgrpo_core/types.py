@@ -5,6 +5,7 @@ Arrays are NumPy; T is a number of response tokens, K of rollouts per question. 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,9 +60,8 @@ class Trajectory:
     born_step: int = UNASSIGNED
 
 
-@dataclass(frozen=True, slots=True)
-class Experience:
-    """One stored success: a candidate for replay.
+class Experience(NamedTuple):
+    """One stored success: a candidate for replay. A thousand of them a step: a frozen dataclass takes thrice the time.
 
     `row` is its place in the replay buffer; `behavior_log_probs` (T,) are log pi_past, float32.
     """

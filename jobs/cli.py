@@ -1,7 +1,5 @@
 """The `exgrpo` command. Heavy modules are imported inside the commands that need them, so it starts at once."""
 
-import typer
-
 from jobs import (
     cli_alerts,
     cli_backup,
@@ -20,17 +18,10 @@ from jobs import (
     cli_train,
     cli_up,
 )
-from jobs.cli_options import FriendlyGroup
+from jobs.cli_options import command_group
 
-app = typer.Typer(
-    name="exgrpo",
-    cls=FriendlyGroup,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-    help="Train with ExGRPO, and see what its replay buffer does.",
-)
-database_app = typer.Typer(no_args_is_help=True, help="The database, which is an index of the run folders.")
+app = command_group("Train with ExGRPO, and see what its replay buffer does.", "exgrpo")
+database_app = command_group("The database, which is an index of the run folders.")
 
 app.command("up")(cli_up.up)
 app.command("demo")(cli_demo.demo)

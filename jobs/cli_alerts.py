@@ -2,9 +2,9 @@
 
 import typer
 
-from jobs.cli_options import EXIT_FAILURE, say
+from jobs.cli_options import EXIT_FAILURE, command_group, say
 
-alerts_app = typer.Typer(no_args_is_help=True, help="Messages to you when a run fails, stalls or collapses.")
+alerts_app = command_group("Messages to you when a run fails, stalls or collapses.")
 
 
 @alerts_app.callback()

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from jobs.cli_options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, print_json, say
+from jobs.cli_options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, command_group, print_json, say
 
 if TYPE_CHECKING:
     from jobs.analysis.code_detection import RuleTable
     from jobs.analysis.report import RunAnalysis
     from jobs.judge_specs import JudgeSpec
 
-analyse_app = typer.Typer(no_args_is_help=True, help="What recorded chains of thought show.")
+analyse_app = command_group("What recorded chains of thought show.")
 
 
 def judge(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arguments

@@ -96,6 +96,27 @@ class FriendlyGroup(typer.core.TyperGroup):
             return super().invoke(ctx)
         return _guarded(lambda: super(FriendlyGroup, self).invoke(ctx))
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - the signature of typer's own class
+        """List the commands with their first sentences whole."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, self.commands[name].get_short_help_str(limit=1000)) for name in self.list_commands(ctx)]
+            )
+
+
+def command_group(explanation: str, name: str | None = None) -> typer.Typer:
+    """Return a group of commands. Its help is plain: importing what draws it in boxes takes longer than all else."""
+    return typer.Typer(
+        name=name,
+        cls=FriendlyGroup,
+        help=explanation,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"max_content_width": 120},
+    )
+
 
 def _guarded(call: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever the command returns
     try:

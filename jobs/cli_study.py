@@ -13,6 +13,7 @@ from jobs.cli_options import (
     AsJson,
     DatabaseUrl,
     RunsRoot,
+    command_group,
     print_json,
     say,
     tell,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from jobs.studies.matrix import RunKey
     from jobs.studies.running import PendingRun
 
-study_app = typer.Typer(no_args_is_help=True, help="The paper's tables: what to run for them, and what they print.")
+study_app = command_group("The paper's tables: what to run for them, and what they print.")
 
 StudyName = Annotated[str, typer.Argument(metavar="NAME", help="A study of `exgrpo study list`.")]
 ScaleName = Annotated[

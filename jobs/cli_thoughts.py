@@ -5,13 +5,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jobs.cli_options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, counted, print_json, say, tell
+from jobs.cli_options import (
+    DEFAULT_RUNS_ROOT,
+    AsJson,
+    DatabaseUrl,
+    RunName,
+    RunsRoot,
+    command_group,
+    counted,
+    print_json,
+    say,
+    tell,
+)
 
 if TYPE_CHECKING:
     from db.case_rows import SnowballCase
     from db.verdict_rows import JudgedRow
 
-cases_app = typer.Typer(no_args_is_help=True, help="Snowball cases: find, keep in sets, and write as files.")
+cases_app = command_group("Snowball cases: find, keep in sets, and write as files.")
 JudgeRun = Annotated[
     str | None, typer.Option("--judge", help="Judge's job whose verdicts count; without it the task's oracle.")
 ]

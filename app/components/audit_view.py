@@ -10,7 +10,7 @@ import streamlit as st
 
 from app import address, commands, queries, selection_audit, theme
 from app.components import audit_banner, exports, figures, notice, table_selection
-from app.formats import NONE_SHOWN, number
+from app.formats import NONE_SHOWN
 from app.selection_audit import Check
 from db.rows import CandidateRow
 from db.selection_rows import SelectionRow, WrongChoiceRow
@@ -119,7 +119,11 @@ def show_one(row: Audited) -> None:
             "Bars: entropy of each candidate, the chosen one marked",
         )  # fmt: skip
         shown = _candidates(row.candidates)
-        st.dataframe(shown, hide_index=True, key="audit-candidate-table", alt="Candidates")
+        nats = st.column_config.NumberColumn(format="%.4f")
+        st.dataframe(
+            shown, hide_index=True, key="audit-candidate-table", alt="Candidates", placeholder=NONE_SHOWN,
+            column_config={"Entropy": nats, "NLL": nats, "Score": nats},
+        )  # fmt: skip
         exports.show(shown, f"candidates-question-{row.selection.question_index}", "candidates")
     with right:
         signs = {True: "holds", False: "VIOLATED", None: "not checked"}
@@ -215,9 +219,9 @@ def _candidates(rows: Sequence[CandidateRow]) -> pd.DataFrame:
             "Trajectory": [row.trajectory_id for row in rows],
             "Born in step": [row.born_step for row in rows],
             "Tokens": [row.num_tokens for row in rows],
-            "Entropy": [number(row.entropy) for row in rows],
-            "NLL": [number(row.nll) for row in rows],
-            "Score": [number(row.score) for row in rows],
+            "Entropy": [row.entropy for row in rows],
+            "NLL": [row.nll for row in rows],
+            "Score": [row.score for row in rows],
             "Chosen": ["chosen" if row.is_chosen else "" for row in rows],
         }
     )

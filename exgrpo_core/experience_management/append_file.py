@@ -3,13 +3,12 @@
 import errno
 import mmap
 import os
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
 from pathlib import Path
 
 from exgrpo_core.experience_management.corruption import BufferCorruptionError
-
-_MAX_PARTS = 1024
-"""IOV_MAX of Linux."""
 
 # Without these (other systems than Linux) a file is synced as a whole and read without asking ahead.
 _sync_data = getattr(os, "fdatasync", os.fsync)
@@ -20,20 +19,27 @@ _WILL_NEED = getattr(os, "POSIX_FADV_WILLNEED", None)
 class AppendFile:
     """The first `num_bytes` of a file; what may lie behind them belongs to an attempt that was given up.
 
-    One process appends, one thread uses it.
+    One process appends, one thread uses it. What it appends is written, and made durable, by `writer`; whoever reads
+    waits for that, and is told there what failed.
     """
 
-    def __init__(self, path: Path, descriptor: int, num_bytes: int, is_growing: bool) -> None:
+    def __init__(self, path: Path, descriptor: int, num_bytes: int, writer: Executor | None = None) -> None:
         self.path = path
         self.num_bytes = num_bytes
-        self.is_growing = is_growing
         self._descriptor = descriptor
+        self._writer = writer
+        self._unfinished: deque[Future[None]] = deque()
         self._view: memoryview | None = None
 
+    @property
+    def is_growing(self) -> bool:
+        """Whether it may be appended to."""
+        return self._writer is not None
+
     @classmethod
-    def create(cls, path: Path) -> "AppendFile":
+    def create(cls, path: Path, writer: Executor) -> "AppendFile":
         """Create the file for appending; it must not be there yet."""
-        return cls(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), 0, is_growing=True)
+        return cls(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), 0, writer)
 
     @classmethod
     def open_sealed(cls, path: Path, num_bytes: int) -> "AppendFile":
@@ -55,23 +61,37 @@ class AppendFile:
             raise BufferCorruptionError(
                 f"{path}: expected at least {num_bytes} bytes, got {size}; it was cut, use a complete copy of the run."
             )
-        return cls(path, descriptor, num_bytes, is_growing=False)
+        return cls(path, descriptor, num_bytes)
 
-    def append(self, parts: Sequence[bytes | memoryview]) -> None:
-        """Put `parts` behind what is there, end to end; they are durable after `sync`."""
-        if not self.is_growing:
-            raise ValueError(f"{self.path}: is sealed; nothing can be appended.")
-        for start in range(0, len(parts), _MAX_PARTS):
-            self._write(parts[start : start + _MAX_PARTS])
+    def append(self, content: bytes) -> None:
+        """Put `content` behind what is there.
+
+        Raises:
+            OSError: What was appended before could not be written.
+        """
+        self.settle()
+        self._hand_over(self._write, content, self.num_bytes)
+        self.num_bytes += len(content)
 
     def sync(self) -> None:
-        """Make everything appended so far durable."""
-        _sync_data(self._descriptor)
+        """Begin to make everything appended so far durable; it is so after `settle`."""
+        self._hand_over(_sync_data, self._descriptor)
+
+    def settle(self) -> None:
+        """Wait until everything asked for is done.
+
+        Raises:
+            OSError: It could not be done, now or ever after.
+        """
+        while self._unfinished:
+            self._unfinished[0].result()
+            self._unfinished.popleft()
 
     def seal(self) -> None:
         """Make the file durable and refuse to append from now on."""
+        self.settle()
         os.fsync(self._descriptor)
-        self.is_growing = False
+        self._writer = None
 
     def read(self, start: int, length: int) -> bytearray:
         """Return `length` bytes from `start` on, all of them inside `num_bytes`; zeros where the file was cut since."""
@@ -84,23 +104,26 @@ class AppendFile:
 
         Returns the positions of the others, for `fill`.
         """
-        return [i for i, place in enumerate(zip(starts, parts, strict=True)) if not self._fill_at_once(*place)]
+        self.settle()
+        read, descriptor = os.preadv, self._descriptor
+        others = []
+        for i, (start, part) in enumerate(zip(starts, parts, strict=True)):
+            try:
+                if read(descriptor, (part,), start, _NO_WAIT) == len(part):
+                    continue
+            except OSError as error:
+                if error.errno not in (errno.EAGAIN, errno.EOPNOTSUPP):
+                    raise
+            if _WILL_NEED is not None:
+                os.posix_fadvise(descriptor, start, len(part), _WILL_NEED)
+            others.append(i)
+        return others
 
     def fill(self, start: int, part: memoryview) -> None:
         """Fill a part with the bytes from `start` on, waiting for the disk; with zeros where the file was cut since."""
+        self.settle()
         num_read = os.preadv(self._descriptor, [part], start)
         part[num_read:] = bytes(len(part) - num_read)
-
-    def _fill_at_once(self, start: int, part: memoryview) -> bool:
-        try:
-            if os.preadv(self._descriptor, [part], start, _NO_WAIT) == len(part):
-                return True
-        except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EOPNOTSUPP):
-                raise
-        if _WILL_NEED is not None:
-            os.posix_fadvise(self._descriptor, start, len(part), _WILL_NEED)
-        return False
 
     def view(self) -> memoryview:
         """Return all bytes, read-only: a memory map if the file is sealed, else a copy."""
@@ -112,16 +135,21 @@ class AppendFile:
 
     def close(self) -> None:
         """Close the file."""
-        os.close(self._descriptor)
+        try:
+            self.settle()
+        finally:
+            os.close(self._descriptor)
 
-    def _write(self, parts: Sequence[bytes | memoryview]) -> None:
-        end = self.num_bytes + sum(memoryview(part).nbytes for part in parts)
-        num_written = self.num_bytes + os.pwritev(self._descriptor, parts, self.num_bytes)
-        if num_written < end:
-            rest = b"".join(parts)[num_written - end :]
-            while rest:
-                rest = rest[os.pwrite(self._descriptor, rest, end - len(rest)) :]
-        self.num_bytes = end
+    def _hand_over(self, work: Callable[..., None], *arguments: object) -> None:
+        if self._writer is None:
+            raise ValueError(f"{self.path}: is sealed; nothing can be appended.")
+        self._unfinished.append(self._writer.submit(work, *arguments))
+
+    def _write(self, content: bytes, start: int) -> None:
+        rest = memoryview(content)
+        while rest:
+            num_written = os.pwrite(self._descriptor, rest, start)
+            rest, start = rest[num_written:], start + num_written
 
 
 def sync_directory(directory: Path) -> None:

@@ -1,16 +1,15 @@
 """The replay buffer E: stored successes of each question, in buckets by the question's latest correctness."""
 
-import zlib
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from exgrpo_core.experience_management.bucket_membership import BucketMembership
+from exgrpo_core.experience_management.checksums import CHECKSUMS, NEW, OLD
 from exgrpo_core.experience_management.corruption import BufferCorruptionError
 from exgrpo_core.experience_management.row_index import RowIndex
 from exgrpo_core.experience_management.segment_store import SegmentStore
@@ -27,8 +26,7 @@ _INT32 = np.dtype("<i4")
 _FLOAT32 = np.dtype("<f4")
 
 
-@dataclass(frozen=True, slots=True)
-class InsertOutcome:
+class InsertOutcome(NamedTuple):
     """Where an inserted trajectory is: in a new row or, for a duplicate, in the row of its stored twin."""
 
     row: int
@@ -43,7 +41,8 @@ class ReplayBuffer:
     bucket 0, and moves with `set_bucket`. Buckets 1..K may be drawn, bucket 0 may not. Retiring a question leaves
     its rows in the segments but out of the buffer; if it earns successes again it comes back with new rows only.
 
-    What is inserted is durable after `seal` or `snapshot`; `sync` keeps small what is left to write then. A state that
+    What is inserted is written by a thread while the caller goes on, and durable after `seal` or `snapshot`; `sync`
+    keeps small what is left to write then. What cannot be written is an `OSError` of a later call. A state that
     was restored behaves like the one that was saved: same rows, same order in the buckets. One process and one thread
     use a buffer; a second buffer may read the segments of a snapshot meanwhile.
     """
@@ -57,7 +56,9 @@ class ReplayBuffer:
     ) -> None:
         self._num_all_questions = num_questions
         self._rollouts_per_question = rollouts_per_question
-        self._store = SegmentStore(directory, segment_bytes)
+        self._checksum_name = NEW
+        self._checksum = CHECKSUMS[NEW]
+        self._store = SegmentStore(directory, segment_bytes, self._checksum)
         self._index = RowIndex(num_questions)
         self._membership = BucketMembership(num_questions, rollouts_per_question + 1)
         self._draw_counts: Int32Array = np.zeros(num_questions, dtype=np.int32)
@@ -94,12 +95,12 @@ class ReplayBuffer:
             return []
         arrays = self._checked(trajectories)
         questions = np.array([trajectory.question_index for trajectory in trajectories], dtype=np.int64)
-        token_crc32s = np.array([zlib.crc32(token_ids.data) for token_ids, _ in arrays], dtype=np.uint32)
-        outcomes = self._place(trajectories, arrays, questions, token_crc32s)
+        token_checksums = np.array([self._checksum(token_ids.data, 0) for token_ids, _ in arrays], dtype=np.uint32)
+        outcomes = self._place(trajectories, arrays, questions, token_checksums)
         new = [i for i, outcome in enumerate(outcomes) if not outcome.is_duplicate]
         if new:
             self._store_rows(
-                [trajectories[i] for i in new], [arrays[i] for i in new], questions[new], token_crc32s[new]
+                [trajectories[i] for i in new], [arrays[i] for i in new], questions[new], token_checksums[new]
             )
         return outcomes
 
@@ -178,11 +179,11 @@ class ReplayBuffer:
         self._num_trajectories -= self._index.drop(question_index)
 
     def sync(self) -> None:
-        """Make the tokens and log-probs inserted so far durable; their records follow with the next snapshot.
+        """Begin to make the tokens and log-probs inserted so far durable; their records follow with the next snapshot.
 
         Nothing is lost by that: a state can only be restored from a snapshot.
         """
-        self._store.sync(with_rows=False)
+        self._store.begin_sync()
 
     def seal(self) -> None:
         """Make what was inserted durable and close the segment for writing; the next insert opens another."""
@@ -194,8 +195,9 @@ class ReplayBuffer:
 
     def snapshot(self, path: Path) -> None:
         """Write the index and how much of each segment belongs to it; all of it appears at once or not at all."""
-        self._store.sync(with_rows=True)
+        self._store.sync()
         header = {
+            "checksum": self._checksum_name,
             "num_questions": self._num_all_questions,
             "rollouts_per_question": self._rollouts_per_question,
             "num_trajectories": self._num_trajectories,
@@ -219,12 +221,16 @@ class ReplayBuffer:
         header, columns = read_snapshot(path)
         buffer = cls(directory, header["num_questions"], header["rollouts_per_question"])
         extents = [SegmentExtent(**extent) for extent in header["segments"]]
-        buffer._store = SegmentStore.restore(directory, extents, SEGMENT_BYTES)
+        buffer._checksum_name = header.get("checksum", OLD)
+        if buffer._checksum_name not in CHECKSUMS:
+            raise BufferCorruptionError(f"{path}: was written by a newer version; update the workbench first.")
+        buffer._checksum = CHECKSUMS[buffer._checksum_name]
+        buffer._store = SegmentStore.restore(directory, extents, SEGMENT_BYTES, buffer._checksum)
         buffer._membership.load(columns["members"], columns["bucket_sizes"])
         buffer._draw_counts = columns["draw_counts"].copy()
         buffer._num_trajectories = header["num_trajectories"]
         num_tokens, *columns_of_rows = buffer._store.columns(
-            "num_tokens", "question_index", "previous_row", "token_crc32", "born_step"
+            "num_tokens", "question_index", "previous_row", "token_checksum", "born_step"
         )
         buffer._num_tokens = int(num_tokens.sum(dtype=np.int64))
         buffer._index.load(columns_of_rows, buffer._membership.is_member, columns["entropies"].copy())
@@ -256,13 +262,13 @@ class ReplayBuffer:
         trajectories: Sequence[Trajectory],
         arrays: Sequence[tuple[Int32Array, Float32Array]],
         questions: Int64Array,
-        token_crc32s: NDArray[np.uint32],
+        token_checksums: NDArray[np.uint32],
     ) -> list[InsertOutcome]:
         """Give each trajectory the next row, or the row of its twin: stored before, or earlier in the same call."""
-        keys = list(zip(questions.tolist(), token_crc32s.tolist(), strict=True))
-        alike: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for i, row in self._index.rows_with(questions, token_crc32s):
-            alike[keys[i]].append(row)
+        keys = list(zip(questions.tolist(), token_checksums.tolist(), strict=True))
+        alike: dict[tuple[int, int], list[int]] = {}
+        for i, row in self._index.rows_with(questions, token_checksums):
+            alike.setdefault(keys[i], []).append(row)
         new: list[int] = []
         num_stored = self._index.num_rows
 
@@ -272,10 +278,11 @@ class ReplayBuffer:
 
         outcomes: list[InsertOutcome] = []
         for i, key in enumerate(keys):
-            twin = next((row for row in alike[key] if is_twin(row, arrays[i][0])), None)
+            candidates = alike.setdefault(key, [])
+            twin = next((row for row in candidates if is_twin(row, arrays[i][0])), None) if candidates else None
             if twin is None:
                 row = num_stored + len(new)
-                alike[key].append(row)
+                candidates.append(row)
                 new.append(i)
                 outcomes.append(InsertOutcome(row, trajectories[i].trajectory_id, is_duplicate=False))
             elif twin < num_stored:
@@ -290,7 +297,7 @@ class ReplayBuffer:
         trajectories: Sequence[Trajectory],
         arrays: Sequence[tuple[Int32Array, Float32Array]],
         questions: Int64Array,
-        token_crc32s: NDArray[np.uint32],
+        token_checksums: NDArray[np.uint32],
     ) -> None:
         born_steps = np.array([trajectory.born_step for trajectory in trajectories], dtype=np.int64)
         records = np.zeros(len(trajectories), dtype=ROW)
@@ -298,13 +305,14 @@ class ReplayBuffer:
         records["question_index"] = questions
         records["num_tokens"] = [token_ids.size for token_ids, _ in arrays]
         records["born_step"] = born_steps
-        records["previous_row"] = self._index.extend(questions, token_crc32s, born_steps)
-        records["token_crc32"] = token_crc32s
-        records["crc32"] = [
-            zlib.crc32(log_probs.data, crc) for (_, log_probs), crc in zip(arrays, token_crc32s.tolist(), strict=True)
+        records["previous_row"] = self._index.extend(questions, token_checksums, born_steps)
+        records["token_checksum"] = token_checksums
+        records["checksum"] = [
+            self._checksum(log_probs.data, start)
+            for (_, log_probs), start in zip(arrays, token_checksums.tolist(), strict=True)
         ]
         records["reward"] = [trajectory.reward for trajectory in trajectories]
-        self._store.append(records, [array.data for pair in arrays for array in pair])
+        self._store.append(records, b"".join(array.data for pair in arrays for array in pair))
         self._num_trajectories += len(trajectories)
         self._num_tokens += int(records["num_tokens"].sum(dtype=np.int64))
         for question_index in questions[self._membership.buckets_of(questions) < 0].tolist():

@@ -22,7 +22,7 @@ class RowIndex:
         self.newest_rows: Int32Array = np.full(num_questions, NO_ROW, dtype=np.int32)
         self.newest_steps: Int32Array = np.full(num_questions, -1, dtype=np.int32)
         self._previous_rows: Int32Array = np.empty(0, dtype=np.int32)
-        self._token_crc32s: NDArray[np.uint32] = np.empty(0, dtype=np.uint32)
+        self._token_checksums: NDArray[np.uint32] = np.empty(0, dtype=np.uint32)
         self._entropies: Float32Array = np.empty(0, dtype=np.float32)
 
     @property
@@ -39,7 +39,7 @@ class RowIndex:
             row = self._previous_rows.item(row)
         return rows
 
-    def rows_with(self, question_indices: Int64Array, token_crc32s: NDArray[np.uint32]) -> list[tuple[int, int]]:
+    def rows_with(self, question_indices: Int64Array, token_checksums: NDArray[np.uint32]) -> list[tuple[int, int]]:
         """Return (position, row) of every row of the question at a position that has the checksum at this position.
 
         All chains are walked at once, so the time follows the longest chain and not their number.
@@ -52,13 +52,13 @@ class RowIndex:
             positions, rows = positions[is_row], rows[is_row]
             if not rows.size:
                 return found
-            is_equal = self._token_crc32s[rows] == token_crc32s[positions]
+            is_equal = self._token_checksums[rows] == token_checksums[positions]
             if is_equal.any():
                 found += zip(positions[is_equal].tolist(), rows[is_equal].tolist(), strict=True)
             rows = self._previous_rows[rows]
 
     def extend(
-        self, question_indices: Int64Array, token_crc32s: NDArray[np.uint32], born_steps: Int64Array
+        self, question_indices: Int64Array, token_checksums: NDArray[np.uint32], born_steps: Int64Array
     ) -> Int32Array:
         """Add rows, in order, and return which row each question had before, `NO_ROW` if none."""
         start, stop = self.num_rows, self.num_rows + question_indices.size
@@ -70,7 +70,7 @@ class RowIndex:
             previous_rows.append(newest[question_index])
             newest[question_index] = row
         self._previous_rows[start:stop] = previous_rows
-        self._token_crc32s[start:stop] = token_crc32s
+        self._token_checksums[start:stop] = token_checksums
         self._entropies[start:stop] = np.nan
         self.newest_rows[list(newest)] = list(newest.values())
         self.newest_steps[question_indices] = born_steps  # of equal indices the last one counts
@@ -86,16 +86,16 @@ class RowIndex:
 
     def load(self, columns: Sequence[NDArray[Any]], is_buffered: BoolArray, entropies: Float32Array) -> None:
         """Fill an empty index from the records' questions, chains, checksums and steps, for buffered questions."""
-        questions, previous_rows, token_crc32s, born_steps = columns
+        questions, previous_rows, token_checksums, born_steps = columns
         self.num_rows = questions.size
-        self._previous_rows, self._token_crc32s = previous_rows, token_crc32s
+        self._previous_rows, self._token_checksums = previous_rows, token_checksums
         self._entropies = entropies
         np.maximum.at(self.newest_rows, questions, np.arange(self.num_rows, dtype=np.int32))
         self.newest_rows[~is_buffered] = NO_ROW
         self.newest_steps[is_buffered] = born_steps[self.newest_rows[is_buffered]]
 
     def _reserve(self, capacity: int) -> None:
-        for name in ("_previous_rows", "_token_crc32s", "_entropies"):
+        for name in ("_previous_rows", "_token_checksums", "_entropies"):
             old = getattr(self, name)
             new = np.empty(capacity, dtype=old.dtype)
             new[: old.size] = old

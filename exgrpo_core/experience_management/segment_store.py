@@ -4,6 +4,8 @@ import bisect
 import os
 import re
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exgrpo_core.experience_management.append_file import sync_directory
+from exgrpo_core.experience_management.checksums import Checksum
 from exgrpo_core.experience_management.segments import ROW, Segment, SegmentExtent, SegmentReading
 from exgrpo_core.types import Experience, Int32Array, Int64Array
 
@@ -20,9 +23,11 @@ _NAME = re.compile(r"segment-(\d{6})\.(trajectories|rows)")
 class SegmentStore:
     """All segments of a state: sealed ones, and one that grows from the first append after `seal` on."""
 
-    def __init__(self, directory: Path, segment_bytes: int) -> None:
+    def __init__(self, directory: Path, segment_bytes: int, checksum: Checksum) -> None:
         self.directory = directory
         self._segment_bytes = segment_bytes
+        self._checksum = checksum
+        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="replay-buffer")
         self._segments: list[Segment] = []
         self._first_rows: list[int] = []
         self._growing: Segment | None = None
@@ -30,13 +35,15 @@ class SegmentStore:
         directory.mkdir(parents=True, exist_ok=True)
 
     @classmethod
-    def restore(cls, directory: Path, extents: Sequence[SegmentExtent], segment_bytes: int) -> "SegmentStore":
+    def restore(
+        cls, directory: Path, extents: Sequence[SegmentExtent], segment_bytes: int, checksum: Checksum
+    ) -> "SegmentStore":
         """Open the segments of a snapshot for reading; new rows go into a new one.
 
         Raises:
             BufferCorruptionError: A file is missing, too short or altered.
         """
-        store = cls(directory, segment_bytes)
+        store = cls(directory, segment_bytes, checksum)
         try:
             for extent in extents:
                 store._add(Segment.open_sealed(directory, extent, store.num_rows))
@@ -51,14 +58,14 @@ class SegmentStore:
         """What a snapshot keeps of the segments."""
         return [segment.extent for segment in self._segments]
 
-    def append(self, records: NDArray[np.void], payloads: Sequence[memoryview]) -> None:
+    def append(self, records: NDArray[np.void], payload: bytes) -> None:
         """Append rows with what is stored of them to the growing segment; a full one is sealed first."""
         if self._growing is not None and self._growing.trajectories.num_bytes >= self._segment_bytes:
             self.seal()
         if self._growing is None:
-            self._growing = Segment.create(self.directory, self._next_name(), self.num_rows)
+            self._growing = Segment.create(self.directory, self._next_name(), self.num_rows, self._writer)
             self._add(self._growing)
-        self._growing.append(records, payloads)
+        self._growing.append(records, payload)
         self.num_rows += records.size
 
     def token_ids(self, row: int) -> Int32Array:
@@ -77,7 +84,7 @@ class SegmentStore:
         """
         owners = np.searchsorted(self._first_rows, rows, side="right") - 1
         places = [np.flatnonzero(owners == number) for number in np.unique(owners)]
-        readings = [SegmentReading(self._segments[owners[own[0]]], rows[own]) for own in places]
+        readings = [SegmentReading(self._segments[owners[own[0]]], rows[own], self._checksum) for own in places]
         found: list[Any] = [None] * rows.size
         for own, reading in zip(places, readings, strict=True):
             for position, experience in zip(own.tolist(), reading.experiences(), strict=True):
@@ -89,13 +96,18 @@ class SegmentStore:
         records = [segment.records() for segment in self._segments]
         return [np.concatenate([np.empty(0, ROW[name]), *(part[name] for part in records)]) for name in names]
 
-    def sync(self, with_rows: bool) -> None:
-        """Make the appended trajectories durable, and their records if a snapshot will need them."""
+    def begin_sync(self) -> None:
+        """Begin to make the appended trajectories durable."""
         if self._growing is not None:
             self._growing.trajectories.sync()
-            if with_rows:
-                self._growing.rows.sync()
-                sync_directory(self.directory)
+
+    def sync(self) -> None:
+        """Make the appended trajectories and their records durable."""
+        if self._growing is not None:
+            for file in (self._growing.trajectories, self._growing.rows):
+                file.sync()
+                file.settle()
+            sync_directory(self.directory)
 
     def seal(self) -> None:
         """Close the growing segment for writing; the next append creates another."""
@@ -106,9 +118,11 @@ class SegmentStore:
 
     def close(self) -> None:
         """Close all files."""
-        for segment in self._segments:
-            segment.trajectories.close()
-            segment.rows.close()
+        with ExitStack() as at_end:
+            at_end.callback(self._writer.shutdown)
+            for segment in self._segments:
+                at_end.callback(segment.trajectories.close)
+                at_end.callback(segment.rows.close)
         self._growing = None
 
     def _add(self, segment: Segment) -> None:

@@ -13,6 +13,7 @@ file was cut meanwhile.
 import re
 import zlib
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exgrpo_core.experience_management.append_file import AppendFile
+from exgrpo_core.experience_management.checksums import Checksum
 from exgrpo_core.experience_management.corruption import BufferCorruptionError
-from exgrpo_core.types import Experience, Int32Array, Int64Array
+from exgrpo_core.types import Experience, Float32Array, Int32Array, Int64Array
 
 ROW = np.dtype(
     [
@@ -32,8 +34,8 @@ ROW = np.dtype(
         ("num_tokens", "<i4"),
         ("born_step", "<i4"),
         ("previous_row", "<i4"),
-        ("token_crc32", "<u4"),
-        ("crc32", "<u4"),
+        ("token_checksum", "<u4"),
+        ("checksum", "<u4"),
         ("reward", "<f4"),
         ("unused", "<i4"),
     ]
@@ -41,7 +43,7 @@ ROW = np.dtype(
 """One stored trajectory, 48 bytes.
 
 `offset` is its first byte in the segment's trajectories, `previous_row` the row that its question had before it, -1 if
-none. `token_crc32` is of the token ids, and equal ones may be duplicates; `crc32` is of token ids and log-probs.
+none. `token_checksum` is of the token ids, and equal ones may be duplicates; `checksum` is of token ids and log-probs.
 """
 
 TOKEN_BYTES = 8
@@ -78,10 +80,10 @@ class Segment:
         self._growing_records = bytearray() if rows.is_growing else None
 
     @classmethod
-    def create(cls, directory: Path, name: str, first_row: int) -> "Segment":
-        """Create an empty segment under a new name."""
-        trajectories = AppendFile.create(directory / f"{name}.trajectories")
-        return cls(name, first_row, trajectories, AppendFile.create(directory / f"{name}.rows"))
+    def create(cls, directory: Path, name: str, first_row: int, writer: Executor) -> "Segment":
+        """Create an empty segment under a new name, for `writer` to write."""
+        trajectories = AppendFile.create(directory / f"{name}.trajectories", writer)
+        return cls(name, first_row, trajectories, AppendFile.create(directory / f"{name}.rows", writer))
 
     @classmethod
     def open_sealed(cls, directory: Path, extent: SegmentExtent, first_row: int) -> "Segment":
@@ -119,7 +121,7 @@ class Segment:
         records = self.records() if self._growing_records is None else np.frombuffer(self._growing_records, ROW)
         return records[rows - self.first_row]
 
-    def append(self, records: NDArray[np.void], payloads: Sequence[memoryview]) -> None:
+    def append(self, records: NDArray[np.void], payload: bytes) -> None:
         """Append rows, with what is stored of them in their order; fills in where each one begins.
 
         Raises:
@@ -127,9 +129,9 @@ class Segment:
         """
         num_bytes = TOKEN_BYTES * records["num_tokens"].astype(np.int64)
         records["offset"] = self.trajectories.num_bytes + np.cumsum(num_bytes) - num_bytes
-        self.trajectories.append(payloads)
+        self.trajectories.append(payload)
         content = records.tobytes()
-        self.rows.append([content])
+        self.rows.append(content)
         self.rows_crc32 = zlib.crc32(content, self.rows_crc32)
         if self._growing_records is not None:
             self._growing_records += content
@@ -150,7 +152,8 @@ class Segment:
 class SegmentReading:
     """Trajectories on their way from a segment into one array: asked for when made, waited for in `experiences`."""
 
-    def __init__(self, segment: Segment, rows: Int64Array) -> None:
+    def __init__(self, segment: Segment, rows: Int64Array, checksum: Checksum) -> None:
+        self._checksum = checksum
         self._file = segment.trajectories
         self._rows = rows
         self._records = segment.records_of(rows)
@@ -171,26 +174,25 @@ class SegmentReading:
         """
         for i in self._missing:
             self._file.fill(self._offsets[i], self._parts[i])
-        self._check()
-        log_probs = self._words.view(_FLOAT32)
-        return list(
-            map(
-                Experience,
-                self._rows.tolist(),
-                *(self._records[name].tolist() for name in ("trajectory_id", "question_index", "born_step", "reward")),
-                [self._words[end - 2 * length : end - length] for end, length in self._spans()],
-                [log_probs[end - length : end] for end, length in self._spans()],
-            )
-        )
+        words, numbers = self._words, self._words.view(_FLOAT32)
+        token_ids = [words[end - 2 * length : end - length] for end, length in self._spans()]
+        log_probs = [numbers[end - length : end] for end, length in self._spans()]
+        self._check(token_ids, log_probs)
+        names = ("trajectory_id", "question_index", "born_step", "reward")
+        columns = (self._records[name].tolist() for name in names)
+        return list(map(Experience, self._rows.tolist(), *columns, token_ids, log_probs))
 
     def _spans(self) -> Iterator[tuple[int, int]]:
         """Yield where each trajectory ends in the array, and its number of tokens."""
         return zip(self._ends, self._num_tokens, strict=True)
 
-    def _check(self) -> None:
-        checksums = zip(map(zlib.crc32, self._parts), self._records["crc32"].tolist(), self._rows.tolist(), strict=True)
-        for found, written, row in checksums:
-            if found != written:
-                raise BufferCorruptionError(
-                    f"{self._file.path}: row {row} is not what was written (checksum); use another copy of the run."
-                )
+    def _check(self, token_ids: Sequence[Int32Array], log_probs: Sequence[Float32Array]) -> None:
+        checksum = self._checksum
+        pairs = zip(token_ids, log_probs, strict=True)
+        found = [checksum(second.data, checksum(first.data, 0)) for first, second in pairs]
+        written = self._records["checksum"].tolist()
+        if found != written:
+            row = next(row for row, *pair in zip(self._rows, found, written, strict=True) if pair[0] != pair[1])
+            raise BufferCorruptionError(
+                f"{self._file.path}: row {row} is not what was written (checksum); use another copy of the run."
+            )

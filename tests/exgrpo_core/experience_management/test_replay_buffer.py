@@ -79,7 +79,7 @@ def test_twins_inside_one_call_are_found(buffer):
 
 
 def test_equal_checksums_of_other_tokens_are_no_duplicates(buffer, monkeypatch):
-    monkeypatch.setattr("exgrpo_core.experience_management.replay_buffer.zlib.crc32", lambda *_: 7)
+    monkeypatch.setattr(buffer, "_checksum", lambda *_: 7)
     outcomes = buffer.insert([success(7, [1, 2], 10), success(7, [1, 3], 11), success(7, [1, 3], 12)])
     assert [(o.row, o.is_duplicate) for o in outcomes] == [(0, False), (1, False), (1, True)]
 
