@@ -1,7 +1,8 @@
 """Experience management at the paper's size: host time of a step, memory, snapshot and restore of the replay buffer.
 
 A step stores the successes of 1,024 rollouts (128 questions, K = 8) with the duplicate check, moves and retires their
-questions, draws 64 questions, reads all their stored trajectories and makes it durable, with the calls of Algorithm 1.
+questions, draws 64 questions, reads all their stored trajectories and begins to make it durable, with the calls of
+Algorithm 1. The buffer's thread writes while the loop goes on; how long that takes is a figure of its own.
 Making up the load is outside the clock. Each load is built by one process and measured by another, fresh one.
 
 Run `python -m bench.replay_buffer`; `--short` has half the questions and trajectories, so as many a question;
@@ -176,13 +177,17 @@ def measure_steps(load: Load, folder: Path) -> dict[str, float]:
     buffer = ReplayBuffer.restore(folder / SEGMENTS, folder / SNAPSHOT)
     restore_ms = (time.perf_counter() - start) * 1e3
     after_restore = anonymous_mib() - before
-    seconds, cpu_seconds, candidates = [], [], []
+    seconds, cpu_seconds, disk_seconds, candidates = [], [], [], []
     for step in range(1, load.num_steps + 1):
         groups = rollouts.step(step)
         start, cpu_start = time.perf_counter(), time.process_time()
         candidates.append(manage(buffer, groups, step, rng))
         seconds.append(time.perf_counter() - start)
         cpu_seconds.append(time.process_time() - cpu_start)
+        newest = max(buffer.rows_of(question_index).max(initial=0) for question_index, _ in groups)
+        start = time.perf_counter()
+        buffer.experiences(np.array([newest]))
+        disk_seconds.append(time.perf_counter() - start)
     memory = anonymous_mib() - before
     path = folder / "again.snapshot"
     snapshot_ms = percentiles(timed(lambda: buffer.snapshot(path), NUM_SNAPSHOTS))
@@ -193,6 +198,7 @@ def measure_steps(load: Load, folder: Path) -> dict[str, float]:
         "step_ms_p95": step_ms[1],
         "step_ms_max": step_ms[2],
         "step_cpu_ms_median": percentiles(cpu_seconds)[0],
+        "disk_ms_median": percentiles(disk_seconds)[0],
         "candidates": float(np.mean(candidates)),
         "memory_mib_restored": after_restore,
         "memory_mib": memory,

@@ -98,10 +98,9 @@ class FriendlyGroup(typer.core.TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - the signature of typer's own class
         """List the commands with their first sentences whole."""
+        shown = {name: self.commands[name] for name in self.list_commands(ctx) if not self.commands[name].hidden}
         with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, self.commands[name].get_short_help_str(limit=1000)) for name in self.list_commands(ctx)]
-            )
+            formatter.write_dl([(name, command.get_short_help_str(limit=1000)) for name, command in shown.items()])
 
 
 def command_group(explanation: str, name: str | None = None) -> typer.Typer:

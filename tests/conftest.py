@@ -1,5 +1,6 @@
 """Fixtures of all tests, and an environment in which no test reaches the network or takes more than one core."""
 
+import importlib.util
 import os
 from pathlib import Path
 
@@ -9,6 +10,13 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("STREAMLIT_BROWSER_GATHER_USAGE_STATS", "false")
+
+if importlib.util.find_spec("hypothesis") is not None:  # the verl engine's environment has none
+    from hypothesis import settings
+
+    # By the clock a busy machine would fail what is right.
+    settings.register_profile("patient", deadline=None)
+    settings.load_profile("patient")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

@@ -159,8 +159,8 @@ def _item_table(items: Sequence[ItemRow], name: str, opened: str | None) -> None
         exports.show(frame, "questions-won-and-lost")
     percent = st.column_config.NumberColumn(format="%.0f %%", help="Share of its samples that are right")
     key = f"items-{name}"
-    place = next((place for place, own in enumerate(shown) if own.question_id == opened), None)
-    table_selection.mark(key, place, "Question")
+    marked = next((number for number, own in enumerate(shown) if own.question_id == opened), None)
+    table_selection.mark(key, marked, "Question")
     most = 10 if opened is None else 5
     st.dataframe(
         frame, hide_index=True, key=key, on_select=lambda: _open(key, shown),

@@ -19,8 +19,8 @@ def show(rows: Sequence[SnippetRow], opened: int | None) -> None:
     most = 6 if opened is not None else 15
     key = f"trajectories-{hashlib.sha256(repr([row.trajectory_key for row in rows]).encode()).hexdigest()[:16]}"
     shown = table(rows)
-    place = next((place for place, row in enumerate(rows) if row.trajectory_id == opened), None)
-    table_selection.mark(key, place, "Id")
+    marked = next((number for number, row in enumerate(rows) if row.trajectory_id == opened), None)
+    table_selection.mark(key, marked, "Id")
     st.dataframe(
         shown,
         key=key,

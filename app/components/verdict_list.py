@@ -38,8 +38,8 @@ def show(run_id: str, judge_run_id: str | None, opened: int | None) -> None:
         shown = shown.drop(columns=["Judge", "Votes", "Why unjudged"])  # what stands there is the oracle's
     most = 6 if opened is not None else 14
     key = f"verdicts-{hashlib.sha256(repr([row.trajectory_key for row in rows]).encode()).hexdigest()[:16]}"
-    place = next((place for place, row in enumerate(rows) if row.trajectory_id == opened), None)
-    table_selection.mark(key, place, "Id")
+    marked = next((number for number, row in enumerate(rows) if row.trajectory_id == opened), None)
+    table_selection.mark(key, marked, "Id")
     st.dataframe(
         shown,
         key=key,

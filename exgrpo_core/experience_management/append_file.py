@@ -5,7 +5,7 @@ import mmap
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, wait
 from pathlib import Path
 
 from exgrpo_core.experience_management.corruption import BufferCorruptionError
@@ -19,8 +19,8 @@ _WILL_NEED = getattr(os, "POSIX_FADV_WILLNEED", None)
 class AppendFile:
     """The first `num_bytes` of a file; what may lie behind them belongs to an attempt that was given up.
 
-    One process appends, one thread uses it. What it appends is written, and made durable, by `writer`; whoever reads
-    waits for that, and is told there what failed.
+    One process appends, one thread uses it. What it appends is written, and made durable, by `writer`, which does one
+    thing after the other; whoever reads waits for that, and is told there what failed.
     """
 
     def __init__(self, path: Path, descriptor: int, num_bytes: int, writer: Executor | None = None) -> None:
@@ -88,9 +88,8 @@ class AppendFile:
             self._unfinished.popleft()
 
     def seal(self) -> None:
-        """Make the file durable and refuse to append from now on."""
+        """Refuse to append from now on; what was appended is written."""
         self.settle()
-        os.fsync(self._descriptor)
         self._writer = None
 
     def read(self, start: int, length: int) -> bytearray:
@@ -134,7 +133,8 @@ class AppendFile:
         return self._view
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file once nothing is under way in it."""
+        wait(self._unfinished)
         try:
             self.settle()
         finally:

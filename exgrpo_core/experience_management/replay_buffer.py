@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exgrpo_core.experience_management.bucket_membership import BucketMembership
-from exgrpo_core.experience_management.checksums import CHECKSUMS, NEW, OLD
+from exgrpo_core.experience_management.checksums import CHECKSUMS, OF_NEW_BUFFERS, WHERE_UNNAMED
 from exgrpo_core.experience_management.corruption import BufferCorruptionError
 from exgrpo_core.experience_management.row_index import RowIndex
 from exgrpo_core.experience_management.segment_store import SegmentStore
@@ -56,8 +56,8 @@ class ReplayBuffer:
     ) -> None:
         self._num_all_questions = num_questions
         self._rollouts_per_question = rollouts_per_question
-        self._checksum_name = NEW
-        self._checksum = CHECKSUMS[NEW]
+        self._checksum_name = OF_NEW_BUFFERS
+        self._checksum = CHECKSUMS[OF_NEW_BUFFERS]
         self._store = SegmentStore(directory, segment_bytes, self._checksum)
         self._index = RowIndex(num_questions)
         self._membership = BucketMembership(num_questions, rollouts_per_question + 1)
@@ -217,13 +217,14 @@ class ReplayBuffer:
 
         Raises:
             BufferCorruptionError: The snapshot or a segment is missing, cut or altered; names the file.
+            ValueError: A newer version wrote it.
         """
         header, columns = read_snapshot(path)
         buffer = cls(directory, header["num_questions"], header["rollouts_per_question"])
         extents = [SegmentExtent(**extent) for extent in header["segments"]]
-        buffer._checksum_name = header.get("checksum", OLD)
+        buffer._checksum_name = header.get("checksum", WHERE_UNNAMED)
         if buffer._checksum_name not in CHECKSUMS:
-            raise BufferCorruptionError(f"{path}: was written by a newer version; update the workbench first.")
+            raise ValueError(f"{path}: was written by a newer version; update the workbench first.")
         buffer._checksum = CHECKSUMS[buffer._checksum_name]
         buffer._store = SegmentStore.restore(directory, extents, SEGMENT_BYTES, buffer._checksum)
         buffer._membership.load(columns["members"], columns["bucket_sizes"])
@@ -279,7 +280,7 @@ class ReplayBuffer:
         outcomes: list[InsertOutcome] = []
         for i, key in enumerate(keys):
             candidates = alike.setdefault(key, [])
-            twin = next((row for row in candidates if is_twin(row, arrays[i][0])), None) if candidates else None
+            twin = next((row for row in candidates if is_twin(row, arrays[i][0])), None)
             if twin is None:
                 row = num_stored + len(new)
                 candidates.append(row)

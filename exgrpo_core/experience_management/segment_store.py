@@ -104,9 +104,7 @@ class SegmentStore:
     def sync(self) -> None:
         """Make the appended trajectories and their records durable."""
         if self._growing is not None:
-            for file in (self._growing.trajectories, self._growing.rows):
-                file.sync()
-                file.settle()
+            self._growing.sync()
             sync_directory(self.directory)
 
     def seal(self) -> None:

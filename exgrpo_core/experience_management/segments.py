@@ -136,8 +136,15 @@ class Segment:
         if self._growing_records is not None:
             self._growing_records += content
 
+    def sync(self) -> None:
+        """Make trajectories and rows durable."""
+        for file in (self.trajectories, self.rows):
+            file.sync()
+            file.settle()
+
     def seal(self) -> None:
         """Make the segment durable and refuse to append from now on."""
+        self.sync()
         self.trajectories.seal()
         self.rows.seal()
         self._growing_records = None

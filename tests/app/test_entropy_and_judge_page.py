@@ -1,6 +1,7 @@
 import pytest
 import streamlit as st
 
+from app.queries import judging
 from db.queries.judge_work import get_verdicts, list_judge_jobs
 from db.session import open_database
 from jobs.journal import Journal, JournalKind
@@ -62,6 +63,17 @@ def test_the_queue_holds_what_is_unjudged_and_what_is_disputed(open_page):
     page = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts", judge="judge-voted", which="unjudged")
     assert set(page.dataframe[0].value["Judge"]) == {"\N{EN DASH}"}
     assert "no_box" in set(page.dataframe[0].value["Why unjudged"])
+
+
+@pytest.mark.usefixtures("judged_runs")
+def test_more_verdicts_are_shown_on_request(open_page, monkeypatch):
+    monkeypatch.setattr(judging, "VERDICTS_PAGE_SIZE", 15)
+    st.cache_data.clear()  # answers are shared for a second
+    page = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts", judge="judge-voted")
+    assert len(page.dataframe[0].value) == 15
+    page.button(key="more-verdicts").click().run()
+    assert len(page.dataframe[0].value) == 30
+    st.cache_data.clear()
 
 
 @pytest.mark.usefixtures("judged_runs")

@@ -63,7 +63,7 @@ def test_taking_in_twice_changes_nothing(database, resumed):
     assert read_position(database, ingest.run_source(run.run_id)) == position
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 2**32), num_batches=st.integers(1, 9))
 def test_events_doubled_and_reordered_in_any_batches_give_the_same_database(resumed, contents_after, seed, num_batches):
     run, events, _ = resumed

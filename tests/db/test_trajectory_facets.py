@@ -25,7 +25,7 @@ def vary(report):
     report.buffer_events = [event for event in report.buffer_events if event.kind is not BufferEventKind.INSERTED]
     for group in report.groups:
         if group.replay is not None:
-            earlier = replace(group.replay.experience, trajectory_id=(report.step - 2) * 12 + rng.randrange(6))
+            earlier = group.replay.experience._replace(trajectory_id=(report.step - 2) * 12 + rng.randrange(6))
             group.replay = replace(group.replay, experience=earlier)
         for item in group.trajectories:
             item.has_code = rng.choice([None, True, False])

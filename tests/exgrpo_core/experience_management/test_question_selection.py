@@ -102,7 +102,7 @@ def test_recent_draw_takes_questions_whose_newest_trajectory_is_young_enough(buf
     assert sorted(draw.question_indices.tolist()) == [17, 19, 37, 38, 39]
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(1, 200), st.floats(0, 0.99), st.integers(0, 2**32 - 1))
 def test_experiential_batch_is_the_smaller_of_rho_b_and_the_buffer(buffer, batch_size, ratio, seed):
     config = dataclasses.replace(CONFIG, batch_size=batch_size, mini_batch_size=1, experience_ratio=ratio)

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from exgrpo_core.experience_management.checksums import CHECKSUMS, OF_NEW_BUFFERS
 from exgrpo_core.experience_management.replay_buffer import InsertOutcome, ReplayBuffer
 from tests.exgrpo_core.experience_management.buffers import (
     NUM_QUESTIONS,
@@ -78,8 +79,9 @@ def test_twins_inside_one_call_are_found(buffer):
     ]
 
 
-def test_equal_checksums_of_other_tokens_are_no_duplicates(buffer, monkeypatch):
-    monkeypatch.setattr(buffer, "_checksum", lambda *_: 7)
+def test_equal_checksums_of_other_tokens_are_no_duplicates(tmp_path, monkeypatch):
+    monkeypatch.setitem(CHECKSUMS, OF_NEW_BUFFERS, lambda *_: 7)
+    buffer = empty_buffer(tmp_path)
     outcomes = buffer.insert([success(7, [1, 2], 10), success(7, [1, 3], 11), success(7, [1, 3], 12)])
     assert [(o.row, o.is_duplicate) for o in outcomes] == [(0, False), (1, False), (1, True)]
 
@@ -182,7 +184,7 @@ def test_last_entropies_are_unknown_until_noted(buffer):
 def test_retired_question_leaves_with_its_rows_and_its_file_stays(buffer, tmp_path):
     buffer.insert([success(7, [1], 0), success(7, [2], 1), success(8, [3], 2)])
     buffer.set_bucket(7, 4)
-    buffer.sync()
+    buffer.seal()
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     buffer.retire(7)
     buffer.sync()

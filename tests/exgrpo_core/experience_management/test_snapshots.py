@@ -125,6 +125,7 @@ def test_snapshot_is_replaced_as_a_whole(saved, monkeypatch):
     buffer, segments, snapshot = saved
     before = snapshot.read_bytes()
     go_on(buffer, np.random.default_rng(5), 11, 2)
+    buffer.seal()
 
     def fail(_descriptor):
         raise OSError(28, "No space left on device")
@@ -138,6 +139,24 @@ def test_snapshot_is_replaced_as_a_whole(saved, monkeypatch):
     assert bookkeeping(ReplayBuffer.restore(segments, snapshot)) == bookkeeping(buffer)
 
 
+@pytest.mark.parametrize("nth", [1, 2])
+def test_no_snapshot_names_what_could_not_be_made_durable(tmp_path, monkeypatch, nth):
+    calls = []
+
+    def fail_once(descriptor):
+        calls.append(descriptor)
+        if len(calls) == nth:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("exgrpo_core.experience_management.append_file._sync_data", fail_once)
+    buffer = empty_buffer(tmp_path / "segments")
+    buffer.insert([success(1, [1, 2, 3])])
+    for attempt in (buffer.snapshot, lambda _: buffer.seal(), buffer.snapshot):
+        with pytest.raises(OSError, match="Input/output"):
+            attempt(tmp_path / SNAPSHOT)
+    assert not (tmp_path / SNAPSHOT).exists()
+
+
 def test_snapshot_makes_the_rows_durable_that_it_names(tmp_path):
     buffer = empty_buffer(tmp_path / "segments")
     buffer.insert([success(1, [1, 2, 3])])
@@ -148,7 +167,7 @@ def test_snapshot_makes_the_rows_durable_that_it_names(tmp_path):
 
 
 def test_snapshot_of_a_time_with_another_checksum_goes_on_with_that(tmp_path, monkeypatch):
-    monkeypatch.setattr("exgrpo_core.experience_management.replay_buffer.NEW", "crc32")
+    monkeypatch.setattr("exgrpo_core.experience_management.replay_buffer.OF_NEW_BUFFERS", "crc32")
     segments, snapshot = tmp_path / "segments", tmp_path / SNAPSHOT
     buffer = empty_buffer(segments)
     go_on(buffer, np.random.default_rng(0), 1, 5)
@@ -169,7 +188,7 @@ def test_snapshot_with_an_unknown_checksum_is_refused(saved):
     _, segments, snapshot = saved
     header, columns = read_snapshot(snapshot)
     write_snapshot(snapshot, header | {"checksum": "later"}, columns)
-    with pytest.raises(BufferCorruptionError, match="written by a newer version"):
+    with pytest.raises(ValueError, match="written by a newer version"):
         ReplayBuffer.restore(segments, snapshot)
 
 

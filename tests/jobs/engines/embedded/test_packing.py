@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.engines.embedded.packing import MAX_PADDING, TokenSequence, pack_sequences, split_by_budget
@@ -26,7 +26,6 @@ def test_packed_rows_by_hand():
 lengths = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 60)), min_size=1, max_size=30)
 
 
-@settings(deadline=None)
 @given(lengths)
 def test_every_token_has_a_slot_of_its_own_in_order_and_little_padding(sizes):
     sequences = [sequence(range(prompt), range(response)) for prompt, response in sizes]
