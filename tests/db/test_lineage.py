@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -31,9 +33,8 @@ def tell_a_story(report):
     if report.step == 5:
         group = next(group for group in report.groups if group.replay)
         group.question = make_questions()[QUESTION]
-        stored = group.replay.experience
-        for name, value in (("trajectory_id", STORED), ("question_index", QUESTION), ("born_step", 1)):
-            object.__setattr__(stored, name, value)
+        stored = group.replay.experience._replace(trajectory_id=STORED, question_index=QUESTION, born_step=1)
+        group.replay = replace(group.replay, experience=stored)
 
 
 @pytest.fixture(scope="module", params=KINDS)
