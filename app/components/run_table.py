@@ -48,9 +48,10 @@ def show(rows: Sequence[RunRow], key: str, order: RunOrder) -> tuple[str | None,
     A click on the head of a column calls for an order, which a callback writes into the address.
 
     A table of other runs is another widget: what was chosen by its place in the one never means a run of the other.
-    So is the table after a click on a head: a browser that steps back to the former one would send that click again.
+    So is the table after a click on a head: a browser that has not drawn it yet sends the former one's click again.
     """
-    said = "\n".join([repr(order), str(st.session_state.get(_CLICKS, 0)), *(row.run_id for row in rows)])
+    clicks = st.session_state.get(_CLICKS, 0)
+    said = "\n".join([repr(order), str(clicks), *(row.run_id for row in rows)])
     widget = f"{key}-{hashlib.sha256(said.encode()).hexdigest()[:16]}"
     event = st.dataframe(
         table(rows),
@@ -59,7 +60,7 @@ def show(rows: Sequence[RunRow], key: str, order: RunOrder) -> tuple[str | None,
         height=_ROW_HEIGHT * (min(len(rows), _MAX_ROWS_SHOWN) + 1) + 2,
         row_height=_ROW_HEIGHT,
         column_config=_columns(order),
-        on_select=lambda: _take_order(widget, order),
+        on_select=lambda: _take_order(widget, clicks, order),
         selection_mode=["single-cell", "single-column", "multi-row"],
         placeholder=NONE_SHOWN,
         alt="Table of runs with state, progress, time left, batch Pass@1 and its curve, held-out score and health",
@@ -143,13 +144,15 @@ def order_of_address() -> RunOrder:
         return RunOrder()
 
 
-def _take_order(widget: str, order: RunOrder) -> None:
-    """Sort by the column whose head was clicked, the other way round where it is sorted by that."""
+def _take_order(widget: str, clicks: int, order: RunOrder) -> None:
+    """Sort by the column whose head was clicked, the other way round where it is sorted by that; once for a table."""
+    if clicks != st.session_state.get(_CLICKS, 0):
+        return
     heads = st.session_state[widget].selection.columns
     key = SORT_KEYS.get(heads[0]) if heads else None
     if key is None:
         return
     is_descending = not order.is_descending if key is order.key else key not in _FROM_A
-    st.session_state[_CLICKS] = st.session_state.get(_CLICKS, 0) + 1
+    st.session_state[_CLICKS] = clicks + 1
     # Not `address.put`: the list is a fragment, and what it remembers could undo a step back.
     st.query_params[_ADDRESS] = f"{'-' if is_descending else ''}{key}"

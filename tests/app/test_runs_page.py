@@ -1,3 +1,4 @@
+import json
 import re
 import sqlite3
 import time
@@ -7,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import streamlit as st
+from streamlit.proto.WidgetStates_pb2 import WidgetState, WidgetStates
 from streamlit.testing.v1 import AppTest
 
 from app import last_answers, queries
@@ -207,3 +209,23 @@ def test_order_of_the_address_holds_for_all_runs_and_their_column_says_so(open_p
     assert names == sorted(names, key=str.lower)
     assert column(open_page("runs", sort="-name"), "Run") == sorted(names, key=str.lower, reverse=True)[:3]
     assert column(open_page("runs", sort="nonsense"), "Run") == column(open_page("runs"), "Run")
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_a_click_on_a_head_counts_once_however_often_a_slow_browser_sends_it(open_page):
+    page = open_page("runs")
+
+    def send(table):
+        selection = {"selection": {"rows": [], "columns": ["Run"], "cells": []}}
+        page._run(WidgetStates(widgets=[WidgetState(id=table, string_value=json.dumps(selection))]))
+        assert not page.exception
+        return page.query_params["sort"], page.dataframe[0].proto.id
+
+    first = page.dataframe[0].proto.id
+    order, second = send(first)
+    assert order == "name"
+    order, third = send(second)
+    assert order == "-name"
+    page.query_params["sort"] = "name"
+    assert send(second)[0] == "name"
+    assert len({first, second, third}) == 3
