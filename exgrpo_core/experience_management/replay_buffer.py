@@ -1,7 +1,8 @@
 """The replay buffer E: stored successes of each question, in buckets by the question's latest correctness."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,8 +58,8 @@ class ReplayBuffer:
         self._num_all_questions = num_questions
         self._rollouts_per_question = rollouts_per_question
         self._checksum_name = OF_NEW_BUFFERS
-        self._checksum = CHECKSUMS[OF_NEW_BUFFERS]
-        self._store = SegmentStore(directory, segment_bytes, self._checksum)
+        self._checksums = CHECKSUMS[OF_NEW_BUFFERS]
+        self._store = SegmentStore(directory, segment_bytes, self._checksums)
         self._index = RowIndex(num_questions)
         self._membership = BucketMembership(num_questions, rollouts_per_question + 1)
         self._draw_counts: Int32Array = np.zeros(num_questions, dtype=np.int32)
@@ -93,16 +94,26 @@ class ReplayBuffer:
         """
         if not trajectories:
             return []
-        arrays = self._checked(trajectories)
+        token_ids, log_probs = self._checked(trajectories)
         questions = np.array([trajectory.question_index for trajectory in trajectories], dtype=np.int64)
-        token_checksums = np.array([self._checksum(token_ids.data, 0) for token_ids, _ in arrays], dtype=np.uint32)
-        outcomes = self._place(trajectories, arrays, questions, token_checksums)
-        new = [i for i, outcome in enumerate(outcomes) if not outcome.is_duplicate]
+        token_checksums = self._checksums(token_ids, repeat(0))
+        rows, new = self._place(questions, token_ids, token_checksums)
+        first_row = self._index.num_rows
         if new:
             self._store_rows(
-                [trajectories[i] for i in new], [arrays[i] for i in new], questions[new], token_checksums[new]
+                [trajectories[i] for i in new],
+                [token_ids[i] for i in new],
+                [log_probs[i] for i in new],
+                questions[new],
+                token_checksums[new],
             )
-        return outcomes
+        ids = [trajectory.trajectory_id for trajectory in trajectories]
+        is_duplicate = [True] * len(rows)
+        for i in new:
+            is_duplicate[i] = False
+        for i in np.flatnonzero(is_duplicate).tolist():
+            ids[i] = ids[new[rows[i] - first_row]] if rows[i] >= first_row else self._store.trajectory_id(rows[i])
+        return list(map(InsertOutcome, rows, ids, is_duplicate))
 
     def set_bucket(self, question_index: int, bucket: int) -> None:
         """Move a buffered question into a bucket 0..K, its latest number of correct trajectories.
@@ -225,8 +236,8 @@ class ReplayBuffer:
         buffer._checksum_name = header.get("checksum", WHERE_UNNAMED)
         if buffer._checksum_name not in CHECKSUMS:
             raise ValueError(f"{path}: was written by a newer version; update the workbench first.")
-        buffer._checksum = CHECKSUMS[buffer._checksum_name]
-        buffer._store = SegmentStore.restore(directory, extents, SEGMENT_BYTES, buffer._checksum)
+        buffer._checksums = CHECKSUMS[buffer._checksum_name]
+        buffer._store = SegmentStore.restore(directory, extents, SEGMENT_BYTES, buffer._checksums)
         buffer._membership.load(columns["members"], columns["bucket_sizes"])
         buffer._draw_counts = columns["draw_counts"].copy()
         buffer._num_trajectories = header["num_trajectories"]
@@ -237,9 +248,9 @@ class ReplayBuffer:
         buffer._index.load(columns_of_rows, buffer._membership.is_member, columns["entropies"].copy())
         return buffer
 
-    def _checked(self, trajectories: Sequence[Trajectory]) -> list[tuple[Int32Array, Float32Array]]:
+    def _checked(self, trajectories: Sequence[Trajectory]) -> tuple[list[Int32Array], list[Float32Array]]:
         """Return contiguous token ids and log-probs of each trajectory."""
-        arrays = []
+        all_token_ids, all_log_probs = [], []
         for trajectory in trajectories:
             token_ids = np.ascontiguousarray(trajectory.token_ids, _INT32)
             log_probs = np.ascontiguousarray(trajectory.log_probs, _FLOAT32)
@@ -251,52 +262,47 @@ class ReplayBuffer:
                 raise ValueError(f"token_ids: trajectory {trajectory.trajectory_id} is empty; store responses only.")
             if log_probs.shape != token_ids.shape:
                 raise _bad_log_probs(trajectory, token_ids.size)
-            arrays.append((token_ids, log_probs))
-        if not np.isfinite(np.concatenate([log_probs for _, log_probs in arrays])).all():
-            is_finite = [bool(np.isfinite(log_probs).all()) for _, log_probs in arrays]
-            first = is_finite.index(False)
-            raise _bad_log_probs(trajectories[first], arrays[first][0].size)
-        return arrays
+            all_token_ids.append(token_ids)
+            all_log_probs.append(log_probs)
+        if not np.isfinite(np.concatenate(all_log_probs)).all():
+            first = next(i for i, log_probs in enumerate(all_log_probs) if not np.isfinite(log_probs).all())
+            raise _bad_log_probs(trajectories[first], all_token_ids[first].size)
+        return all_token_ids, all_log_probs
 
     def _place(
-        self,
-        trajectories: Sequence[Trajectory],
-        arrays: Sequence[tuple[Int32Array, Float32Array]],
-        questions: Int64Array,
-        token_checksums: NDArray[np.uint32],
-    ) -> list[InsertOutcome]:
-        """Give each trajectory the next row, or the row of its twin: stored before, or earlier in the same call."""
+        self, questions: Int64Array, token_ids: Sequence[Int32Array], token_checksums: NDArray[np.uint32]
+    ) -> tuple[list[int], list[int]]:
+        """Return the row of each trajectory, the next one or that of its twin, and which trajectories are new.
+
+        A twin was stored before, or stands earlier in the same call.
+        """
         keys = list(zip(questions.tolist(), token_checksums.tolist(), strict=True))
         alike: dict[tuple[int, int], list[int]] = {}
         for i, row in self._index.rows_with(questions, token_checksums):
             alike.setdefault(keys[i], []).append(row)
+        rows: list[int] = []
         new: list[int] = []
         num_stored = self._index.num_rows
 
-        def is_twin(row: int, token_ids: Int32Array) -> bool:
-            known = self._store.token_ids(row) if row < num_stored else arrays[new[row - num_stored]][0]
-            return np.array_equal(known, token_ids)
+        def is_twin(row: int, own: Int32Array) -> bool:
+            known = self._store.token_ids(row) if row < num_stored else token_ids[new[row - num_stored]]
+            return np.array_equal(known, own)
 
-        outcomes: list[InsertOutcome] = []
         for i, key in enumerate(keys):
             candidates = alike.setdefault(key, [])
-            twin = next((row for row in candidates if is_twin(row, arrays[i][0])), None)
+            twin = next((row for row in candidates if is_twin(row, token_ids[i])), None) if candidates else None
             if twin is None:
-                row = num_stored + len(new)
-                candidates.append(row)
+                twin = num_stored + len(new)
+                candidates.append(twin)
                 new.append(i)
-                outcomes.append(InsertOutcome(row, trajectories[i].trajectory_id, is_duplicate=False))
-            elif twin < num_stored:
-                outcomes.append(InsertOutcome(twin, self._store.trajectory_id(twin), is_duplicate=True))
-            else:
-                first = trajectories[new[twin - num_stored]]
-                outcomes.append(InsertOutcome(twin, first.trajectory_id, is_duplicate=True))
-        return outcomes
+            rows.append(twin)
+        return rows, new
 
     def _store_rows(
         self,
         trajectories: Sequence[Trajectory],
-        arrays: Sequence[tuple[Int32Array, Float32Array]],
+        token_ids: Sequence[Int32Array],
+        log_probs: Sequence[Float32Array],
         questions: Int64Array,
         token_checksums: NDArray[np.uint32],
     ) -> None:
@@ -304,16 +310,14 @@ class ReplayBuffer:
         records = np.zeros(len(trajectories), dtype=ROW)
         records["trajectory_id"] = [trajectory.trajectory_id for trajectory in trajectories]
         records["question_index"] = questions
-        records["num_tokens"] = [token_ids.size for token_ids, _ in arrays]
+        records["num_tokens"] = list(map(len, token_ids))
         records["born_step"] = born_steps
         records["previous_row"] = self._index.extend(questions, token_checksums, born_steps)
         records["token_checksum"] = token_checksums
-        records["checksum"] = [
-            self._checksum(log_probs.data, start)
-            for (_, log_probs), start in zip(arrays, token_checksums.tolist(), strict=True)
-        ]
+        records["checksum"] = self._checksums(log_probs, token_checksums.tolist())
         records["reward"] = [trajectory.reward for trajectory in trajectories]
-        self._store.append(records, b"".join(array.data for pair in arrays for array in pair))
+        pairs: Iterable[tuple[Any, Any]] = zip(token_ids, log_probs, strict=True)
+        self._store.append(records, b"".join(chain.from_iterable(pairs)))
         self._num_trajectories += len(trajectories)
         self._num_tokens += int(records["num_tokens"].sum(dtype=np.int64))
         for question_index in questions[self._membership.buckets_of(questions) < 0].tolist():

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exgrpo_core.experience_management.append_file import sync_directory
-from exgrpo_core.experience_management.checksums import Checksum
+from exgrpo_core.experience_management.checksums import Checksums
 from exgrpo_core.experience_management.segments import ROW, Segment, SegmentExtent, SegmentReading
 from exgrpo_core.types import Experience, Int32Array, Int64Array
 
@@ -23,10 +23,10 @@ _NAME = re.compile(r"segment-(\d{6})\.(trajectories|rows)")
 class SegmentStore:
     """All segments of a state: sealed ones, and one that grows from the first append after `seal` on."""
 
-    def __init__(self, directory: Path, segment_bytes: int, checksum: Checksum) -> None:
+    def __init__(self, directory: Path, segment_bytes: int, checksums: Checksums) -> None:
         self.directory = directory
         self._segment_bytes = segment_bytes
-        self._checksum = checksum
+        self._checksums = checksums
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="replay-buffer")
         self._segments: list[Segment] = []
         self._first_rows: list[int] = []
@@ -36,14 +36,14 @@ class SegmentStore:
 
     @classmethod
     def restore(
-        cls, directory: Path, extents: Sequence[SegmentExtent], segment_bytes: int, checksum: Checksum
+        cls, directory: Path, extents: Sequence[SegmentExtent], segment_bytes: int, checksums: Checksums
     ) -> "SegmentStore":
         """Open the segments of a snapshot for reading; new rows go into a new one.
 
         Raises:
             BufferCorruptionError: A file is missing, too short or altered.
         """
-        store = cls(directory, segment_bytes, checksum)
+        store = cls(directory, segment_bytes, checksums)
         try:
             for extent in extents:
                 store._add(Segment.open_sealed(directory, extent, store.num_rows))
@@ -84,7 +84,7 @@ class SegmentStore:
         """
         owners = np.searchsorted(self._first_rows, rows, side="right") - 1
         places = [np.flatnonzero(owners == number) for number in np.unique(owners)]
-        readings = [SegmentReading(self._segments[owners[own[0]]], rows[own], self._checksum) for own in places]
+        readings = [SegmentReading(self._segments[owners[own[0]]], rows[own], self._checksums) for own in places]
         found: list[Any] = [None] * rows.size
         for own, reading in zip(places, readings, strict=True):
             for position, experience in zip(own.tolist(), reading.experiences(), strict=True):

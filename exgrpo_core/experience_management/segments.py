@@ -16,13 +16,14 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from exgrpo_core.experience_management.append_file import AppendFile
-from exgrpo_core.experience_management.checksums import Checksum
+from exgrpo_core.experience_management.checksums import Checksums
 from exgrpo_core.experience_management.corruption import BufferCorruptionError
 from exgrpo_core.types import Experience, Float32Array, Int32Array, Int64Array
 
@@ -159,8 +160,8 @@ class Segment:
 class SegmentReading:
     """Trajectories on their way from a segment into one array: asked for when made, waited for in `experiences`."""
 
-    def __init__(self, segment: Segment, rows: Int64Array, checksum: Checksum) -> None:
-        self._checksum = checksum
+    def __init__(self, segment: Segment, rows: Int64Array, checksums: Checksums) -> None:
+        self._checksums = checksums
         self._file = segment.trajectories
         self._rows = rows
         self._records = segment.records_of(rows)
@@ -168,8 +169,9 @@ class SegmentReading:
         ends = np.cumsum(2 * self._records["num_tokens"].astype(np.int64))
         self._words: Int32Array = np.empty(ends[-1], _INT32)
         self._ends = ends.tolist()
-        content = self._words.data
-        self._parts = [content[end - 2 * length : end].cast("B") for end, length in self._spans()]
+        content = self._words.data.cast("B")
+        size = _INT32.itemsize
+        self._parts = [content[size * (end - 2 * length) : size * end] for end, length in self._spans()]
         self._offsets = self._records["offset"].tolist()
         self._missing = self._file.read_ahead(self._offsets, self._parts)
 
@@ -194,12 +196,10 @@ class SegmentReading:
         return zip(self._ends, self._num_tokens, strict=True)
 
     def _check(self, token_ids: Sequence[Int32Array], log_probs: Sequence[Float32Array]) -> None:
-        checksum = self._checksum
-        pairs = zip(token_ids, log_probs, strict=True)
-        found = [checksum(second.data, checksum(first.data, 0)) for first, second in pairs]
-        written = self._records["checksum"].tolist()
-        if found != written:
-            row = next(row for row, *pair in zip(self._rows, found, written, strict=True) if pair[0] != pair[1])
+        found = self._checksums(log_probs, self._checksums(token_ids, repeat(0)).tolist())
+        is_other = found != self._records["checksum"]
+        if is_other.any():
+            row = self._rows[is_other][0]
             raise BufferCorruptionError(
                 f"{self._file.path}: row {row} is not what was written (checksum); use another copy of the run."
             )

@@ -80,7 +80,7 @@ def test_twins_inside_one_call_are_found(buffer):
 
 
 def test_equal_checksums_of_other_tokens_are_no_duplicates(tmp_path, monkeypatch):
-    monkeypatch.setitem(CHECKSUMS, OF_NEW_BUFFERS, lambda *_: 7)
+    monkeypatch.setitem(CHECKSUMS, OF_NEW_BUFFERS, lambda arrays, _: np.full(len(arrays), 7, dtype=np.uint32))
     buffer = empty_buffer(tmp_path)
     outcomes = buffer.insert([success(7, [1, 2], 10), success(7, [1, 3], 11), success(7, [1, 3], 12)])
     assert [(o.row, o.is_duplicate) for o in outcomes] == [(0, False), (1, False), (1, True)]
