@@ -25,6 +25,8 @@ def dump_json(value: Any) -> str:  # noqa: ANN401 - any JSON value
 
 def storable_text(text: str) -> str:
     """Return the text with the replacement character for what PostgreSQL cannot store."""
+    if text.isascii() and "\x00" not in text:
+        return text
     return _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 

@@ -21,7 +21,7 @@ _ASSIGNED = rf"{_INDENT}{_NAME} ?= ?"
 class CodeRule:
     """One rule. `cue` is the paper's, `form` says what the pattern holds a match to.
 
-    `needle` stands in every match: most texts do not hold it, and looking for it is much faster.
+    One of `needles` stands in every match: most texts hold none, and looking for them is much faster.
     """
 
     rule_id: str
@@ -29,33 +29,35 @@ class CodeRule:
     cue: str
     form: str
     pattern: re.Pattern[str]
-    needle: str
+    needles: tuple[str, ...]
 
     def matches(self, text: str) -> bool:
         """Return whether the text holds what the rule looks for."""
-        return self.needle in text and self.pattern.search(text) is not None
+        return self.pattern.search(text) is not None
 
 
 def _rule(number: int, kind: str, cue: str, form: str, pattern: str) -> CodeRule:
-    return CodeRule(f"R{number}", kind, cue, form, re.compile(pattern, re.MULTILINE), _NEEDLES.get(number, ""))
+    return CodeRule(f"R{number}", kind, cue, form, re.compile(pattern, re.MULTILINE), _NEEDLES[number])
 
 
 _NEEDLES = {
-    1: "py",
-    3: "def ",
-    4: "class ",
-    5: "import ",
-    6: " import ",
-    7: "print(",
-    8: "len(",
-    9: "range(",
-    10: "for ",
-    11: "if ",
-    12: "while ",
-    13: "try:",
-    14: "except",
-    15: "[",
-    17: "(",
+    1: ("py",),
+    2: ("```", "~~~"),
+    3: ("def ",),
+    4: ("class ",),
+    5: ("import ",),
+    6: (" import ",),
+    7: ("print(",),
+    8: ("len(",),
+    9: ("range(",),
+    10: ("for ",),
+    11: ("if ",),
+    12: ("while ",),
+    13: ("try:",),
+    14: ("except",),
+    15: ("= [", "=["),
+    16: ("= {", "={"),
+    17: ("(",),
 }
 
 
@@ -142,6 +144,11 @@ CODE_RULES: tuple[CodeRule, ...] = (
 )
 
 
+_PLACES = tuple((needle, place) for place, rule in enumerate(CODE_RULES) for needle in rule.needles)
+
+
 def find_rules(text: str) -> tuple[str, ...]:
     """Return the ids of the rules that the text fits, in order."""
-    return tuple(rule.rule_id for rule in CODE_RULES if rule.matches(text))
+    possible = {place for needle, place in _PLACES if needle in text}
+    rules = (CODE_RULES[place] for place in sorted(possible))
+    return tuple(rule.rule_id for rule in rules if rule.matches(text))
