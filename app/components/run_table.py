@@ -48,7 +48,7 @@ def show(rows: Sequence[RunRow], key: str, order: RunOrder) -> tuple[str | None,
     A click on the head of a column calls for an order, which a callback writes into the address.
 
     A table of other runs is another widget: what was chosen by its place in the one never means a run of the other.
-    So is the table after a click on a head: a browser that has not drawn it yet sends the former one's click again.
+    So is the table after a click on a head: a browser that steps back to the former one would send that click again.
     """
     clicks = st.session_state.get(_CLICKS, 0)
     said = "\n".join([repr(order), str(clicks), *(row.run_id for row in rows)])
@@ -147,7 +147,7 @@ def order_of_address() -> RunOrder:
 def _take_order(widget: str, clicks: int, order: RunOrder) -> None:
     """Sort by the column whose head was clicked, the other way round where it is sorted by that; once for a table."""
     if clicks != st.session_state.get(_CLICKS, 0):
-        return
+        return  # a browser that has not drawn the next table yet sends this one's click again
     heads = st.session_state[widget].selection.columns
     key = SORT_KEYS.get(heads[0]) if heads else None
     if key is None:

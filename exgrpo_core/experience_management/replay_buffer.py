@@ -98,7 +98,6 @@ class ReplayBuffer:
         questions = np.array([trajectory.question_index for trajectory in trajectories], dtype=np.int64)
         token_checksums = self._checksums(token_ids, repeat(0))
         rows, new = self._place(questions, token_ids, token_checksums)
-        first_row = self._index.num_rows
         if new:
             self._store_rows(
                 [trajectories[i] for i in new],
@@ -112,7 +111,7 @@ class ReplayBuffer:
         for i in new:
             is_duplicate[i] = False
         for i in np.flatnonzero(is_duplicate).tolist():
-            ids[i] = ids[new[rows[i] - first_row]] if rows[i] >= first_row else self._store.trajectory_id(rows[i])
+            ids[i] = self._store.trajectory_id(rows[i])
         return list(map(InsertOutcome, rows, ids, is_duplicate))
 
     def set_bucket(self, question_index: int, bucket: int) -> None:
@@ -290,7 +289,7 @@ class ReplayBuffer:
 
         for i, key in enumerate(keys):
             candidates = alike.setdefault(key, [])
-            twin = next((row for row in candidates if is_twin(row, token_ids[i])), None) if candidates else None
+            twin = next((row for row in candidates if is_twin(row, token_ids[i])), None)
             if twin is None:
                 twin = num_stored + len(new)
                 candidates.append(twin)

@@ -145,6 +145,7 @@ CODE_RULES: tuple[CodeRule, ...] = (
 
 
 _PLACES = tuple((needle, place) for place, rule in enumerate(CODE_RULES) for needle in rule.needles)
+"""In one row: a million texts are looked through, and a call for each rule takes as long as the looking."""
 
 
 def find_rules(text: str) -> tuple[str, ...]:

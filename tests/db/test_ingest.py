@@ -140,6 +140,15 @@ def test_a_batch_that_fails_leaves_nothing_and_names_the_event(database, resumed
     assert contents(database) == before
 
 
+def test_a_question_without_its_text_names_the_event(database, resumed):
+    run, events, position = resumed
+    register(database, run)
+    place, told = next((i, event) for i, event in enumerate(events) if event["kind"] == "questions")
+    broken = told | {"questions": [question | {"answer": None} for question in told["questions"]]}
+    with pytest.raises(ingest.IngestError, match=rf"{run.run_id}, attempt 1, event {told['seq']}: .*TypeError"):
+        ingest.ingest_events(database, run.run_id, [*events[:place], broken], position)
+
+
 def test_a_run_that_was_not_registered_is_refused(database, resumed):
     run, events, _ = resumed
     with pytest.raises(UnknownRunError, match=run.run_id):

@@ -70,12 +70,20 @@ def test_same_tokens_of_a_question_are_stored_once(buffer):
 
 
 def test_twins_inside_one_call_are_found(buffer):
-    outcomes = buffer.insert([success(7, [1, 2], 10), success(7, [1, 2], 11), success(7, [3], 12), success(7, [3], 13)])
-    assert [(o.row, o.trajectory_id, o.is_duplicate) for o in outcomes] == [
-        (0, 10, False),
-        (0, 10, True),
-        (1, 12, False),
-        (1, 12, True),
+    buffer.insert([success(7, [4], 9)])
+    said = [
+        success(7, [1, 2], 10),
+        success(7, [1, 2], 11),
+        success(7, [4], 12),
+        success(7, [3], 13),
+        success(7, [3], 14),
+    ]
+    assert [(o.row, o.trajectory_id, o.is_duplicate) for o in buffer.insert(said)] == [
+        (1, 10, False),
+        (1, 10, True),
+        (0, 9, True),
+        (2, 13, False),
+        (2, 13, True),
     ]
 
 

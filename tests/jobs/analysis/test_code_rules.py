@@ -6,11 +6,9 @@ import pytest
 
 from jobs.analysis.code_rules import CODE_RULES, find_rules
 
-RULES = {rule.rule_id: rule for rule in CODE_RULES}
-
 FITTING = {
-    "R1": ["```python\nx = 1\n```", "So:```py\nx\n```", "6;a*2=2;```python\nx=6\n```\n"],
-    "R2": ["```\nimport math\n```", "```\n\ndef f(x):\n  return x\n```", "```\nfor i in range(3):\n  pass\n```"],
+    "R1": ["```python\nx = 1\n```", "So:```py\nx\n```", "~~~ python3\nx\n~~~", "6;a*2=2;```python\nx=6\n```\n"],
+    "R2": ["```\nimport math\n```", "```\n\ndef f(x):\n  return x\n```", "~~~\nfor i in range(3):\n  pass\n~~~"],
     "R3": ["def area(a, b):", "    def f(self) -> int:", "async def g(): return 1"],
     "R4": ["class Point:", "class Shape(Base):  # a shape"],
     "R5": ["import sympy as sp", "import os, sys", "  import numpy.linalg"],
@@ -24,7 +22,7 @@ FITTING = {
     "R13": ["try:", "    try:  # may fail"],
     "R14": ["except ValueError:", "except (TypeError, KeyError) as error:", "except:"],
     "R15": ["primes = [2, 3, 5]", "rows = [", "xs=[i for i in ys]  # all"],
-    "R16": ["ages = {'Ann': 3}", "memo = {}", "table = {"],
+    "R16": ["ages = {'Ann': 3}", "memo={}", "table = {"],
     "R17": ["x, y = sp.symbols('x y')", "solution = sp.solve(eq, x)", "values.append(3)", "print(np.array([1]))"],
 }
 
@@ -51,9 +49,9 @@ PROSE = [
 ]
 
 
-@pytest.mark.parametrize("rule_id", RULES)
+@pytest.mark.parametrize("rule_id", FITTING)
 def test_the_rule_finds_what_its_cue_says(rule_id):
-    assert [text for text in FITTING[rule_id] if not RULES[rule_id].matches(text)] == []
+    assert [text for text in FITTING[rule_id] if rule_id not in find_rules(text)] == []
 
 
 @pytest.mark.parametrize("text", PROSE)
@@ -72,12 +70,13 @@ def test_the_end_of_a_labelled_fence_with_prose_behind_it_is_no_unlabelled_fence
 @pytest.mark.parametrize(
     "text",
     ["```" * 300_000, " " * 1_000_000, "if " + "(" * 500_000, "import a, " * 100_000, "a." * 400_000 + "(",
-     "\n".join(["for a, b in " + "x" * 500] * 2_000), "x = [" * 200_000, "def f(" * 150_000,
+     "\n".join(["for a, b in " + "x" * 500] * 2_000), "x = [" * 200_000, "x = {" * 200_000, "def f(" * 150_000,
      "from a import " + "b, " * 300_000],
 )  # fmt: skip
 def test_a_megabyte_made_to_be_hard_is_searched_in_seconds(text):
     started_at = time.monotonic()
-    find_rules(text)
+    for rule in CODE_RULES:
+        rule.matches(text)
     assert time.monotonic() - started_at < 5.0
 
 
