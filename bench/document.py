@@ -49,9 +49,14 @@ def _note(load: float | None) -> str:
 
 
 def _row(name: str, value: float | str | bool | None, target: str | None) -> str:
-    shown = f"{value:,.4g}" if isinstance(value, float) else str(value)
+    shown = _digits(value, 4) if isinstance(value, float | int) and not isinstance(value, bool) else str(value)
     verdict = "" if target is None else ("met" if meets(value, target) else "**missed**")
     return f"| `{name}` | {shown} | {target or ''} | {verdict} |\n"
+
+
+def _digits(value: float, num_digits: int) -> str:
+    """Return a number with so many digits that count, a large one as a whole number."""
+    return f"{value:,.0f}" if abs(value) >= 1000.0 else f"{value:.{num_digits}g}"
 
 
 def growth(figures: Mapping[str, Any]) -> Curves:
@@ -85,7 +90,7 @@ def draw(curves: Curves) -> str:
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
         lines.append(f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         lines += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in places]
-        label = f"{name}: {own[0][1]:,.3g} to {own[-1][1]:,.3g}"
+        label = f"{name}: {_digits(own[0][1], 3)} to {_digits(own[-1][1], 3)}"
         lines.append(
             f'<text x="{_LEFT + _PLOT_WIDTH + 16}" y="{_TOP + 20 * number + 12}" fill="{colour}">{label}</text>'
         )

@@ -17,6 +17,12 @@ def test_a_table_shows_targets_first_and_what_was_missed():
     assert rows[2:] == ["| `step_ms` | 9 | <= 8 | **missed** |", "| `num` | 3 |  |  |"]
 
 
+def test_large_figures_are_whole_numbers_and_small_ones_keep_their_digits():
+    figures = {"points_per_s": 94772.1, "num": 14794, "share": 0.000969325, "is_whole": True, "load_average": 1.0}
+    rows = document.table({**RESULT, "figures": figures, "targets": {}}).splitlines()[2:]
+    assert [row.split("|")[2].strip() for row in rows] == ["94,772", "14,794", "0.0009693", "True"]
+
+
 @pytest.mark.parametrize(
     ("load", "said"), [(9.0, "Taken while other programs"), (2.5, "| Figure"), (None, "The machine's load was not")]
 )
