@@ -33,7 +33,7 @@ def _label(shape: FieldShape, start: object, is_changed: bool) -> None:
     symbol = f" &nbsp; :gray[*{shape.symbol}*]" if shape.symbol else ""
     mark = " &nbsp; :primary-badge[changed]" if is_changed else ""
     st.markdown(f"**{shape.label}**{symbol}{mark}")
-    before = f" Was {shown(start)}." if is_changed and start not in ("", None) else ""
+    before = f" Was {shown(start)}." if is_changed and start not in ("", None, []) else ""
     if shape.explanation or before:
         st.caption(f"{shape.explanation}{literal(before)}")
 
@@ -93,11 +93,12 @@ def _choice(shape: FieldShape, start: object, key: str) -> object:
 
 
 def _choices(shape: FieldShape, start: object, key: str) -> object:
-    chosen = st.pills(
+    # A row of pills would be cut where the column is narrow.
+    chosen = st.multiselect(
         shape.label,
         list(shape.options),
-        selection_mode="multi",
         default=_words_of(start),
+        placeholder="none",
         key=key,
         label_visibility="collapsed",
     )
