@@ -46,7 +46,7 @@ test: $(VENV)/.installed-dev tools  ## Run all tests; exgrpo_core must be covere
 		--cov=exgrpo_core --cov-report=term:skip-covered --cov-fail-under=95 $(ARGS)
 	@$(if $(ARGS),true,$(MAKE) test-verl)
 
-test-verl: $(VERL_VENV)/.installed-dev  ## Run verl for real on the CPU: part of `make test`, ten to fifteen minutes
+test-verl: $(VERL_VENV)/.installed-dev  ## Run verl for real on the CPU: part of `make test`, about ten minutes
 	@OMP_NUM_THREADS=1 $(VERL_BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
 		-m verl $(VERL_TESTS)
 

@@ -2,6 +2,7 @@
 
 import argparse
 import ctypes
+import gc
 import ipaddress
 import logging
 import os
@@ -111,6 +112,8 @@ def serve(
     logging.getLogger(failures.LOG).addFilter(failures.is_fault)
     for name in FIRST_PAGE:
         import_module(name)
+    # Modules stay: the collector looks at them again and again else, half a second of it for the first page.
+    gc.freeze()
     _AnnouncingServer(config, f"http://{shown_host}:{port}/{query}").run([listener])
 
 

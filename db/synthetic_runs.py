@@ -42,6 +42,8 @@ class SyntheticSize:
     num_runs: int
     num_steps: int
     num_trajectories: int
+    has_texts: bool = True
+    """Without texts no word finds a trajectory, and millions of them are made in minutes."""
 
 
 def add_synthetic_runs(
@@ -64,7 +66,7 @@ def add_synthetic_runs(
         _add_metrics(load, keys, tell)
         with load.filling(_STRETCHED):
             _add_other_rows(connection, template, keys)
-        copy_trajectories(load, template, copies, size.num_steps)
+        copy_trajectories(load, template, copies, size.num_steps, has_texts=size.has_texts)
         tell("Trajectories.")
         with load.filling([models.trajectory_blocks]):
             make_blocks(connection, sorted({copy.run_key for copy in copies}))

@@ -49,13 +49,16 @@ def plan_copies(keys: Sequence[int], num_copies: int, num_cycles: int) -> list[C
     return [copy for key, count in counts.items() for copy in _of_run(key, count, num_cycles)]
 
 
-def copy_trajectories(load: BulkLoad, template: int, copies: Sequence[Copy], num_steps: int) -> None:
-    """Add the copies; what would lie after the last step is left out."""
+def copy_trajectories(
+    load: BulkLoad, template: int, copies: Sequence[Copy], num_steps: int, *, has_texts: bool
+) -> None:
+    """Add the copies, if asked with empty texts; what would lie after the last step is left out."""
+    values = {"template": template, "num_steps": num_steps}
     with load.filling(()) as connection:
         _note_copies(connection, template, copies)
     for table in _TABLES:
         with load.filling([table]) as connection:
-            connection.execute(text(_statement(table)), {"template": template, "num_steps": num_steps})
+            connection.execute(text(_statement(table, has_texts=has_texts)), values)
 
 
 def _of_run(run_key: int, count: int, num_cycles: int) -> list[Copy]:
@@ -96,10 +99,12 @@ def _note_copies(connection: Connection, template: int, copies: Sequence[Copy]) 
     )
 
 
-def _statement(table: Table) -> str:
+def _statement(table: Table, *, has_texts: bool) -> str:
     """Return the statement that copies a table; columns that count steps, questions and the like are moved."""
     values = {column.name: _MOVED.get(column.name, f"o.{column.name}") for column in table.columns}
     values |= _SPECIAL.get(table.name, {})
+    if table is models.trajectory_texts and not has_texts:
+        values["text"] = "''"
     source, conditions = f"copies AS c CROSS JOIN {table.name} AS o", ["o.run_key = :template"]
     if table is models.trajectory_texts:
         # Its own rows do not say of which trajectory they are, but for the key.

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.attempt_files import LOCK_FILE, read_outcome, reserve_outcome, write_outcome
+from jobs.collector import collector_paused
 from jobs.control import Control, StoppedBeforeStartError, TrainingError
 from jobs.fencing import EXIT_NOT_MINE, hold, let_go
 from jobs.file_lock import FileLock
@@ -136,7 +137,8 @@ def _run_attempt(
     try:
         spec = run.job_spec()
         recorder = open_recorder(run, attempt, spec)
-        loop = loaders[loop_name(spec)]()
+        with collector_paused():
+            loop = loaders[loop_name(spec)]()
         control.enter(RunStatus.RUNNING)
         recorder.status(RunStatus.RUNNING)
         status = loop(spec, run, recorder, control)

@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
 from verl.utils.device import get_device_name
 
+from jobs.collector import collect_rarely
 from jobs.engines.errors import EngineError
 from jobs.engines.verl_ray.cpu_platform import PLATFORM_NAME
 from jobs.engines.verl_ray.ray_folder import ray_folder
@@ -104,6 +105,8 @@ def _init_options(config: DictConfig) -> dict[str, Any]:
         name: os.environ[name] for name in FORWARDED_VARIABLES if name in os.environ
     }
     runtime_env["env_vars"]["TRANSFER_QUEUE_ENABLE"] = "1"
+    # Half of what a short run computes are the imports of verl's eight processes.
+    runtime_env["worker_process_setup_hook"] = f"{collect_rarely.__module__}.{collect_rarely.__qualname__}"
     own: dict[str, Any] = OmegaConf.to_container(config.ray_kwargs.get("ray_init", {}), resolve=True)
     if CLUSTER_VARIABLE in os.environ:
         own = {name: value for name, value in own.items() if name not in ("num_cpus", "num_gpus", "include_dashboard")}

@@ -3,6 +3,7 @@
 import signal
 import sys
 
+from jobs.collector import collector_paused
 from jobs.launchers.bound import end_with_starter
 
 
@@ -15,14 +16,15 @@ def main(words: list[str]) -> None:
 
 
 def _train(words: list[str]) -> None:
-    import torch.distributed
-    from hydra import compose, initialize_config_module
-    from verl.trainer.sft_trainer import SFTTrainer, run_sft
-    from verl.utils.device import auto_set_device, get_device_name
-    from verl.utils.distributed import destroy_global_process_group
+    with collector_paused():
+        import torch.distributed
+        from hydra import compose, initialize_config_module
+        from verl.trainer.sft_trainer import SFTTrainer, run_sft
+        from verl.utils.device import auto_set_device, get_device_name
+        from verl.utils.distributed import destroy_global_process_group
 
-    from jobs.engines.verl_ray.cpu_platform import PLATFORM_NAME
-    from jobs.engines.verl_ray.sft_overrides import SFT_CONFIG
+        from jobs.engines.verl_ray.cpu_platform import PLATFORM_NAME
+        from jobs.engines.verl_ray.sft_overrides import SFT_CONFIG
 
     with initialize_config_module("verl.trainer.config", version_base=None):
         config = compose(SFT_CONFIG, overrides=words)

@@ -15,6 +15,8 @@ from tests.jobs.supervisor.toy_bench import Bench
 
 TOY_RAY_WORKER = "tests.jobs.launchers.toy_ray_worker"
 PATIENCE_SECONDS = 200.0
+LOOK_SECONDS = 0.5
+"""Each look asks the cluster, whose dashboard and agents compute for it."""
 
 
 def ray_spec(
@@ -57,7 +59,7 @@ class RayBench(Bench):
         while condition():
             assert not self.supervisor.is_idle, f"ended before {what}: {self.supervisor._states}"
             assert time.monotonic() < give_up_at, f"waited in vain: {what}; {self.supervisor._states}"
-            time.sleep(0.1)
+            time.sleep(LOOK_SECONDS)
             self.supervisor.look()
 
     def status_of(self, run_id: str) -> RunStatus | None:

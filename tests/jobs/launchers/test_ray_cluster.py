@@ -137,7 +137,8 @@ def test_verl_itself_trains_on_the_cluster_on_two_ranks_with_a_kl_penalty_until_
 ):
     environment = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     content = run_content(num_ranks=2, experience_ratio=0.0, kl_coefficient=0.1, num_steps=1000)
-    content["verl"] |= {"ray": {"address": cluster.address, "environment": environment}}
+    # One server for both ranks; each of two has its own in the engine's tests.
+    content["verl"] |= {"tensor_parallel": 2, "ray": {"address": cluster.address, "environment": environment}}
     run_id = ray_bench.submit(parse_spec(content, "test"))
     ray_bench.start(is_toy=False, grace_seconds=300.0)
     ray_bench.look_until(run_id, RunStatus.RUNNING)

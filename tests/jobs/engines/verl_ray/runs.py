@@ -30,14 +30,14 @@ def run_content(
     return {
         "engine": "verl",
         "model": {"device": "cpu"},
-        "data": {"num_questions": 24, "num_held_out": 4, "max_operations": 5},
+        "data": {"num_questions": 8, "num_held_out": 4, "max_operations": 3},
         "verl": {"gpus_per_node": num_ranks, "rollout": "hf"},
         "algorithm": {
-            "batch_size": 8,
-            "mini_batch_size": 4,
+            "batch_size": 4,
+            "mini_batch_size": 2,
             "rollouts_per_question": 4,
             "max_prompt_tokens": 64,
-            "max_response_tokens": 64,
+            "max_response_tokens": 48,
             "experience_ratio": experience_ratio,
             "kl_coefficient": kl_coefficient,
             "start_pass_rate": 0.05,
@@ -46,7 +46,7 @@ def run_content(
         "optim": {"learning_rate": 2e-4},
         "num_steps": NUM_STEPS,
         "validation": {"interval": None, "samples_per_question": 2, "num_training_questions": 2},
-        "checkpoint_interval": 5,
+        "checkpoint_interval": 4,
         **changes,
     }
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import gc
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
+from jobs.collector import NEW_OBJECTS
 from jobs.engines.errors import EngineError
 from tests.jobs.engines.contract import PolicyEngineContract, stored, training_rows
 from tests.jobs.engines.embedded.engines import CONFIG, make_engine, make_questions
@@ -55,6 +57,11 @@ def questions():
     return make_questions()
 
 
+on_two_ranks = pytest.mark.parametrize("running", [2], indirect=True, ids=["2-ranks"])
+"""For what one rank cannot get wrong where two get it right."""
+
+
+@on_two_ranks
 class TestVerlEngine(PolicyEngineContract):
     """The contract of every engine."""
 
@@ -105,6 +112,7 @@ def test_any_number_of_rows_works_on_any_number_of_ranks(engine, questions, num_
     assert metrics["optim/num_updated_tokens"] == sum(own.token_ids.size for own in group.trajectories)
 
 
+@on_two_ranks
 def test_mini_batch_without_advantage_changes_nothing_but_moments(engine, questions):
     groups = engine.rollout([RolloutRequest(question, 2) for question in questions[:2]])
     metrics = engine.update([MiniBatch(training_rows(groups, [0.0] * 4), 0)], OBJECTIVES["experiential"])
@@ -128,6 +136,16 @@ def test_restored_engine_draws_and_learns_what_the_saved_one_did(engine, questio
     assert same_loss == pytest.approx(loss, abs=TOLERANCE)
 
 
+@on_two_ranks
+@pytest.mark.usefixtures("engine")
+def test_processes_of_verl_collect_rarely():
+    import ray
+
+    threshold, *_ = ray.get(ray.remote(lambda: gc.get_threshold()).remote())
+    assert threshold == NEW_OBJECTS
+
+
+@on_two_ranks
 def test_evaluation_depends_on_its_seed_alone_and_disturbs_no_rollout(engine, questions, running):
     def evaluate(seed):
         responses = engine.generate_for_evaluation(questions[:3], 2, 0.6, 8, seed)
@@ -143,6 +161,7 @@ def test_evaluation_depends_on_its_seed_alone_and_disturbs_no_rollout(engine, qu
     assert [own.token_ids.tolist() for own in again] == tokens
 
 
+@on_two_ranks
 def test_what_does_not_reach_the_loss_is_an_error_with_the_numbers(engine, questions, monkeypatch):
     from jobs.engines.verl_ray import trainer
 
@@ -165,6 +184,7 @@ def test_what_does_not_reach_the_loss_is_an_error_with_the_numbers(engine, quest
         engine.update([mini_batch], OBJECTIVES["experiential"])
 
 
+@on_two_ranks
 def test_other_tokens_than_were_stored_are_an_error(engine, questions, monkeypatch):
     from jobs.engines.verl_ray import rows
 
@@ -181,6 +201,7 @@ def test_other_tokens_than_were_stored_are_an_error(engine, questions, monkeypat
         engine.entropies(*stored([group]))
 
 
+@on_two_ranks
 def test_too_long_prompt_and_foreign_checkpoint_are_refused(engine, questions, tmp_path):
     long = dataclasses.replace(questions[0], prompt_ids=np.arange(17, dtype=np.int32))
     with pytest.raises(EngineError, match="the prompt has 17 tokens, expected 1 to max_prompt_tokens"):
@@ -192,6 +213,7 @@ def test_too_long_prompt_and_foreign_checkpoint_are_refused(engine, questions, t
         engine.restore(tmp_path / "nothing")
 
 
+@on_two_ranks
 def test_death_of_the_agent_loop_is_an_error_not_a_wait(engine, questions, monkeypatch):
     """Last: the engine is of no use afterwards."""
     import ray
