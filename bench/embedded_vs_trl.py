@@ -27,7 +27,7 @@ from exgrpo_core.types import Question
 from jobs.engines.reward import Response, RewardFunction
 
 NUM_WARM_STEPS = 5
-TARGETS = {"speedup_on_policy": ">= 3.0"}
+TARGETS = {"speedup_on_policy": ">= 5.0"}
 
 
 @dataclasses.dataclass(slots=True)

@@ -27,7 +27,7 @@ from jobs.engines.embedded.packing import TokenSequence, pack_sequences
 
 NUM_WARM_STEPS = 30
 """Steps before the timed ones, in which the buffer fills."""
-TARGETS = {"score_over_forward": "<= 1.5", "manage_share": "<= 0.02"}
+TARGETS = {"score_over_forward": "<= 1.3", "manage_share": "<= 0.02"}
 
 
 @dataclasses.dataclass(slots=True)
@@ -49,6 +49,7 @@ class ScoreTimer:
         self._engine = engine
         self._decoder = Decoder(engine.policy.model, torch.float32)
         self.score_seconds = self.forward_seconds = 0.0
+        self._is_forward_first = False
 
     def rollout(self, requests: Sequence[RolloutRequest]) -> list[RolloutGroup]:
         """Pass on."""
@@ -59,11 +60,15 @@ class ScoreTimer:
         return self._engine.update(mini_batches, objective)
 
     def entropies(self, questions: Sequence[Question], candidates: Sequence[Experience]) -> TrajectoryScores:
-        """Score, and run the bare forward before it."""
-        self.forward_seconds = self._time_forward(questions, candidates)
+        """Score, and run the bare forward in turn before and after it: the second finds the tokens in the caches."""
+        self._is_forward_first = not self._is_forward_first
+        if self._is_forward_first:
+            self.forward_seconds = self._time_forward(questions, candidates)
         began_at = time.perf_counter()
         scores = self._engine.entropies(questions, candidates)
         self.score_seconds = time.perf_counter() - began_at
+        if not self._is_forward_first:
+            self.forward_seconds = self._time_forward(questions, candidates)
         return scores
 
     def _time_forward(self, questions: Sequence[Question], candidates: Sequence[Experience]) -> float:
@@ -71,16 +76,23 @@ class ScoreTimer:
             TokenSequence(question.prompt_ids, candidate.token_ids)
             for question, candidate in zip(questions, candidates, strict=True)
         ]
-        packed = pack_sequences(sequences, torch.device("cpu"))
-        decoder = self._decoder
-        decoder.prepare_positions(packed.longest)
-        decoder.weights_changed()
-        with torch.inference_mode():
-            began_at = time.perf_counter()
-            attend = PackedAttention(packed)
-            hidden = decoder.run(packed.input_ids, packed.positions, attend, packed.response_index)
-            decoder.logits(decoder.final_norm(hidden))
-            return time.perf_counter() - began_at
+        return time_forward(self._decoder, sequences)
+
+
+def time_forward(decoder: Decoder, sequences: Sequence[TokenSequence]) -> float:
+    """Return the seconds of a bare forward over the packed sequences, up to the logits of their responses.
+
+    Weights are fused anew, as scoring does after an update.
+    """
+    packed = pack_sequences(sequences, torch.device("cpu"))
+    decoder.prepare_positions(packed.longest)
+    decoder.weights_changed()
+    with torch.inference_mode():
+        began_at = time.perf_counter()
+        attend = PackedAttention(packed)
+        hidden = decoder.run(packed.input_ids, packed.positions, attend, packed.response_index)
+        decoder.logits(decoder.final_norm(hidden))
+        return time.perf_counter() - began_at
 
 
 def time_steps(on_policy: ChainsRun, exgrpo: ChainsRun, num_steps: int) -> tuple[list[float], list[StepTimes]]:

@@ -148,8 +148,9 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Time the pages on a large database.")
-    parser.add_argument("--short", action="store_true", help="a small database")
-    parser.add_argument("--times-ten", action="store_true", help="ten million trajectories, lists alone")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--short", action="store_true", help="a small database")
+    size.add_argument("--times-ten", action="store_true", help="ten million trajectories, lists alone")
     parser.add_argument("--repeats", type=int, default=7, help="runs of each view")
     parser.add_argument("--runs-root", type=Path, help="a runs root that `exgrpo seed-demo` was used on")
     parser.add_argument("--database-url", help="its database; by default SQLite in the runs root")
@@ -194,7 +195,7 @@ def _measure(runs_root: Path, database_url: str | None, measured: Sequence[View]
     return figures
 
 
-def _measure_charts(runs_root: Path, database_url: str | None, repeats: int) -> dict[str, Figure]:
+def _measure_charts(runs_root: Path, database_url: str | None, repeats: int) -> dict[str, float]:
     """Print and return the time of the slowest chart."""
     database = open_database(database_url, runs_root)
     slowest = max((_time_chart(database, chart, repeats) for chart in CHARTS), key=lambda watch: median(watch.clock_ms))

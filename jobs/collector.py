@@ -6,19 +6,28 @@ from contextlib import contextmanager
 
 NEW_OBJECTS = 50_000
 """So many more objects than were freed make the collector look; Python's own 700 are reached thousands of times."""
+_PYTHONS_OWN = gc.get_threshold()
 
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Collect nothing meanwhile, and never look at what came of it: modules stay until the process ends."""
+    """Collect nothing meanwhile, and afterwards never look again at anything that is alive then."""
+    was_on = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         gc.freeze()
-        gc.enable()
+        if was_on:
+            gc.enable()
 
 
 def collect_rarely() -> None:
-    """Let this process collect after `NEW_OBJECTS`."""
+    """Collect after `NEW_OBJECTS`: where imports begin by themselves, in a process that Ray started."""
     gc.set_threshold(NEW_OBJECTS)
+
+
+def collect_as_usual() -> None:
+    """Collect as Python does, but never look again at what is alive now: a cycle may hold a GPU's memory."""
+    gc.freeze()
+    gc.set_threshold(*_PYTHONS_OWN)

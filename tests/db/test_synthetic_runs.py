@@ -87,6 +87,14 @@ def test_equal_arguments_give_equal_rows_and_only_once(database, template, tmp_p
         add_synthetic_runs(database, template, size, lambda _said: None)
 
 
+def test_without_texts_the_same_trajectories_are_listed(database, template):
+    add_synthetic_runs(database, template, SyntheticSize(1, 16, 160, has_texts=False), lambda _said: None)
+    facets = TrajectoryFacets("synthetic-00001")
+    listed = trajectory_list.list_snippets(database, facets, limit=500)
+    assert len(listed) == trajectory_list.count_trajectories(database, facets) > 100
+    assert {row.snippet for row in listed} == {""}
+
+
 def test_a_run_that_is_no_made_up_one_keeps_its_rows_even_with_a_key_among_theirs(database, template):
     def taken_in_meanwhile(connection):
         connection.execute(update(models.runs).where(models.runs.c.run_key == 3).values(run_id="real"))

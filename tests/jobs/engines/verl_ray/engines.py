@@ -6,7 +6,6 @@ import warnings
 from contextlib import contextmanager
 from pathlib import Path
 
-from jobs.collector import collector_paused
 from jobs.specs import TrainSpec, parse_spec
 from jobs.training.verl_composition import CPU_VARIABLES
 from tests.jobs.engines.embedded.engines import CONFIG
@@ -41,11 +40,10 @@ def open_engine(folder: Path, num_ranks: int, **changes):
     with warnings.catch_warnings():
         # verl and Ray warn of libraries that are not there and of what they themselves will change.
         warnings.simplefilter("ignore")
-        with collector_paused():
-            from jobs.engines.verl_ray.config import compose_config
-            from jobs.engines.verl_ray.engine import VerlEngine
-            from jobs.engines.verl_ray.overrides import engine_words, verl_overrides
-            from jobs.engines.verl_ray.session import open_trainer
+        from jobs.engines.verl_ray.config import compose_config
+        from jobs.engines.verl_ray.engine import VerlEngine
+        from jobs.engines.verl_ray.overrides import engine_words, verl_overrides
+        from jobs.engines.verl_ray.session import open_trainer
 
         spec = tiny_spec(save_tiny_model(folder / "model"), num_ranks, **changes)
         words = [*engine_words(spec), *verl_overrides(spec, folder / "run")]

@@ -58,7 +58,7 @@ def questions():
 
 
 on_two_ranks = pytest.mark.parametrize("running", [2], indirect=True, ids=["2-ranks"])
-"""For what one rank cannot get wrong where two get it right."""
+"""For what the runs of test_runs.py show on one rank."""
 
 
 @on_two_ranks

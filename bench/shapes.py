@@ -1,0 +1,228 @@
+"""Generation and scoring of the embedded engine on small and larger models, beside transformers and the bare products.
+
+Models with random weights of 0.1, 5 and 25 million parameters in their layers, with vocabularies of 50 to 32,000.
+
+- Rollouts: eight responses to each of eight prompts of 16 to 32 tokens. So many tokens of the vocabulary end one that
+  it would have a third of the limit's tokens on average; a vocabulary of 50 ends it after 50, however far the limit is.
+  Response tokens a second, beside `transformers.generate`, which gives no log-probs and entropies.
+- Eight responses to one prompt that nothing ends before the limit, the same number of tokens for both: where leaving
+  out finished rows and equal prompts saves nothing.
+- Scoring the latter, beside a bare forward over the same tokens.
+
+The floor of a time is its matrix products alone: every layer's and the output embedding's, of the same sizes.
+
+Run `python -m bench.shapes`; `--short` leaves out the largest model and the longest responses.
+"""
+
+import argparse
+import dataclasses
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from bench.embedded_gpu import make_policy
+from bench.exgrpo_overhead import time_forward
+from bench.report import Figure, report
+from exgrpo_core.types import Int32Array
+from jobs.engines.embedded.backend import PackedBackend
+from jobs.engines.embedded.decoder import Decoder
+from jobs.engines.embedded.decoder_weights import fuse_layer
+from jobs.engines.embedded.generation import generate
+from jobs.engines.embedded.model import PolicyModel
+from jobs.engines.embedded.packing import TokenSequence
+from jobs.engines.embedded.sampling import Sampler
+from jobs.engines.embedded.scoring import score_sequences
+from jobs.model_shapes import ModelShape
+
+SHAPES = {
+    "0.1m": ModelShape(64, 192, 2, 4, 2, vocabulary=50, is_tied=True, context=2048),
+    "5m": ModelShape(256, 768, 6, 8, 4, vocabulary=4096, is_tied=True, context=2048),
+    "25m": ModelShape(512, 1536, 8, 8, 4, vocabulary=32_000, is_tied=True, context=2048),
+}
+LENGTHS = {"0.1m": (64, 256, 1024), "5m": (64, 256, 1024), "25m": (64,)}
+NUM_ROWS = 8
+NUM_PROMPTS = 8
+PROMPT_TOKENS = 32
+FIRST_TOKEN = 3
+"""Ids below it are the tokenizer's special ones."""
+MEAN_SHARE = 1 / 3
+REPEATS = 3
+LONG_CELLS = frozenset({"5m/1024", "25m/64"})
+"""A repeat of these takes minutes: they are measured once."""
+NO_TOKEN = -1
+PADDING = 0
+TARGETS = {"rollout_speedup_min": ">= 3.5", "score_over_forward_max": "<= 1.3"}
+
+
+def main() -> None:
+    """Measure every shape and length and print the figures."""
+    parser = argparse.ArgumentParser(description="Time generation and scoring by model and length.")
+    parser.add_argument("--short", action="store_true", help="neither the largest model nor 1,024 tokens")
+    is_short = parser.parse_args().short
+    torch.set_num_threads(1)
+    logging.disable(logging.WARNING)  # transformers warns of an end token that is none
+    figures: dict[str, Figure] = {}
+    for name, shape in SHAPES.items():
+        if is_short and name == "25m":
+            continue
+        policy = make_policy(shape, torch.device("cpu"), shape.context)
+        for length in LENGTHS[name]:
+            if not (is_short and length == 1024):
+                figures |= measure_rollouts(f"{name}/{length}", policy, length)
+                figures |= measure_endless(f"{name}/{length}", policy, length)
+    for worst, figure in (("min", "rollout_speedup"), ("max", "score_over_forward")):
+        found = [float(str(value)) for key, value in figures.items() if key.endswith(f"/{figure}")]
+        figures[f"{figure}_{worst}"] = min(found) if worst == "min" else max(found)
+    report("shapes", figures, TARGETS)
+
+
+def measure_rollouts(name: str, policy: PolicyModel, length: int) -> dict[str, Figure]:
+    """Print and return response tokens a second of both, and their ratio."""
+    rng = np.random.default_rng(0)
+    vocabulary = policy.model.config.vocab_size
+    num_ends = max(1, round(vocabulary / (MEAN_SHARE * length)))
+    ends = torch.arange(FIRST_TOKEN, FIRST_TOKEN + num_ends)
+    sizes = rng.integers(PROMPT_TOKENS // 2, PROMPT_TOKENS, NUM_PROMPTS, endpoint=True)
+    prompts = [rng.integers(FIRST_TOKEN, vocabulary, size, dtype=np.int32) for size in sizes]
+    asked = [prompt for prompt in prompts for _ in range(NUM_ROWS)]
+    policy = dataclasses.replace(policy, end_token_ids=ends)
+    sampler = Sampler(1.0, torch.Generator().manual_seed(0))
+    own, others, lengths = [], [], []
+    for _ in range(num_repeats(name)):
+        began_at = time.perf_counter()
+        num_tokens = sum(response.token_ids.size for response in generate(policy, asked, length, sampler))
+        lengths.append(num_tokens / len(asked))
+        own.append(num_tokens / (time.perf_counter() - began_at))
+        began_at = time.perf_counter()
+        made = generate_by_transformers(policy, asked, length, ends.tolist())
+        seconds = time.perf_counter() - began_at
+        others.append(num_said(made[:, PROMPT_TOKENS:], ends) / seconds)
+    figures: dict[str, Figure] = {
+        "mean_response_tokens": median(lengths),
+        "rollout_tokens_per_s": median(own),
+        "transformers_tokens_per_s": median(others),
+        "rollout_speedup": median(own) / median(others),
+    }
+    return _told(name, figures)
+
+
+def num_repeats(name: str) -> int:
+    """Return how often a model and length are measured."""
+    return 1 if name in LONG_CELLS else REPEATS
+
+
+def num_said(responses: torch.Tensor, ends: torch.Tensor) -> int:
+    """Return how many tokens of responses (B, T) were said, each response's first end token included."""
+    is_end = torch.isin(responses, ends)
+    return int((is_end.cumsum(1) - is_end.long() == 0).sum())
+
+
+def measure_endless(name: str, policy: PolicyModel, length: int) -> dict[str, Figure]:
+    """Print and return milliseconds and ratios of responses that go on to the limit."""
+    rng = np.random.default_rng(0)
+    vocabulary = policy.model.config.vocab_size
+    policy = dataclasses.replace(policy, end_token_ids=torch.tensor([NO_TOKEN]))
+    prompt = rng.integers(FIRST_TOKEN, vocabulary, PROMPT_TOKENS, dtype=np.int32)
+    responses = rng.integers(FIRST_TOKEN, vocabulary, (NUM_ROWS, length), dtype=np.int32)
+    sequences = [TokenSequence(prompt, own) for own in responses]
+    decoder = Decoder(policy.model, torch.float32)
+    sampler = Sampler(1.0, torch.Generator().manual_seed(0))
+    num_inputs = NUM_ROWS * (PROMPT_TOKENS + length - 1)
+    backend = policy.backend
+    if not isinstance(backend, PackedBackend):
+        raise TypeError(f"backend: expected PackedBackend, got {type(backend).__name__}.")
+
+    def score() -> float:
+        backend.weights_changed()
+        return seconds_of(lambda: score_sequences(policy, sequences, 1.0))
+
+    asked: dict[str, Callable[[], float]] = {
+        "transformers": lambda: seconds_of(
+            lambda: generate_by_transformers(policy, [prompt] * NUM_ROWS, length, NO_TOKEN)
+        ),
+        "generate": lambda: seconds_of(lambda: generate(policy, [prompt] * NUM_ROWS, length, sampler)),
+        "generate_floor": lambda: time_products(decoder, NUM_ROWS, NUM_ROWS, length),
+        "forward": lambda: time_forward(decoder, sequences),
+        "score": score,
+        "score_floor": lambda: time_products(decoder, num_inputs, NUM_ROWS * length, num_times=1),
+    }
+    seconds: dict[str, list[float]] = {what: [] for what in asked}
+    for _ in range(num_repeats(name)):
+        for what, ask in asked.items():
+            seconds[what].append(ask())
+    own = {what: 1000 * median(found) for what, found in seconds.items()}
+    return _told(
+        name,
+        {f"{what}_ms": value for what, value in own.items()}
+        | {
+            "generate_speedup": own["transformers"] / own["generate"],
+            "score_over_forward": own["score"] / own["forward"],
+            "generate_over_floor": own["generate"] / own["generate_floor"],
+            "score_over_floor": own["score"] / own["score_floor"],
+        },
+    )
+
+
+def _told(name: str, figures: Mapping[str, Figure]) -> dict[str, Figure]:
+    print(f"{name:<9}", "  ".join(f"{what} {value:,.2f}" for what, value in figures.items()))
+    return {f"{name}/{what}": value for what, value in figures.items()}
+
+
+@torch.inference_mode()
+def generate_by_transformers(
+    policy: PolicyModel, prompts: Sequence[Int32Array], length: int, ends: int | list[int]
+) -> torch.Tensor:
+    """Return prompts, padded on the left, and the tokens sampled by transformers' own generation, (B, P + T)."""
+    input_ids = torch.zeros(len(prompts), PROMPT_TOKENS, dtype=torch.int64)
+    mask = torch.zeros_like(input_ids)
+    for row, prompt in enumerate(prompts):
+        input_ids[row, -prompt.size :] = torch.from_numpy(prompt.astype(np.int64))
+        mask[row, -prompt.size :] = 1
+    made: torch.Tensor = policy.model.generate(  # type: ignore[operator]
+        input_ids,
+        attention_mask=mask,
+        do_sample=True,
+        temperature=1.0,
+        top_k=0,
+        max_new_tokens=length,
+        eos_token_id=ends,
+        pad_token_id=PADDING,
+    )
+    return made
+
+
+@torch.inference_mode()
+def time_products(decoder: Decoder, num_tokens: int, num_predicted: int, num_times: int) -> float:
+    """Return the seconds of so many tokens' matrix products, so often; of the output embedding for predicted ones."""
+    model: Any = decoder.model
+    layers = [fuse_layer(layer, decoder.shape, torch.float32) for layer in model.model.layers]
+    head = model.get_input_embeddings().weight
+    width, inner = head.shape[1], layers[0].down.shape[1]
+    hidden, wide = torch.ones(num_tokens, width), torch.ones(num_tokens, inner)
+    mixed, last = torch.ones(num_tokens, layers[0].output.shape[1]), torch.ones(num_predicted, width)
+    began_at = time.perf_counter()
+    for _ in range(num_times):
+        for layer in layers:
+            F.linear(hidden, layer.fused_qkv)
+            F.linear(mixed, layer.output)
+            F.linear(hidden, layer.gate_up)
+            F.linear(wide, layer.down)
+        F.linear(last, head)
+    return time.perf_counter() - began_at
+
+
+def seconds_of(action: Callable[[], object]) -> float:
+    """Return the seconds of an action."""
+    began_at = time.perf_counter()
+    action()
+    return time.perf_counter() - began_at
+
+
+if __name__ == "__main__":
+    main()
