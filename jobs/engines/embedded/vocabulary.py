@@ -9,6 +9,8 @@ from torch.utils.checkpoint import checkpoint
 
 MAX_LOGITS = 2**25
 """Logits held at a time (128 MiB in float32)."""
+CACHED_LOGITS = 2**21
+"""Logits that a CPU goes through again and again while its caches hold them (8 MiB)."""
 
 Head = Callable[[torch.Tensor], torch.Tensor]
 """Hidden states (N, d) to logits (N, V), float32."""
@@ -45,7 +47,9 @@ def score_targets(
     hidden: torch.Tensor, head: Head, vocabulary_size: int, target_ids: torch.Tensor, scoring: Scoring
 ) -> TokenScores:
     """Score `target_ids` (R,) as drawn from hidden states (R, d), differentiably and with few logits at a time."""
-    num_rows = max(1, MAX_LOGITS // vocabulary_size)
+    # With gradients, every chunk but a single one is computed twice.
+    is_cached = hidden.device.type == "cpu" and not torch.is_grad_enabled()
+    num_rows = max(1, (CACHED_LOGITS if is_cached else MAX_LOGITS) // vocabulary_size)
     if hidden.shape[0] <= num_rows:
         return TokenScores(*_score(hidden, head, target_ids, scoring))
     parts = []

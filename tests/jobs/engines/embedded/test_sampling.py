@@ -72,6 +72,23 @@ def test_scores_and_their_gradients_are_the_same_in_chunks(monkeypatch):
         torch.testing.assert_close(one, other)
 
 
+def test_scores_without_gradients_are_those_of_the_whole_however_few_logits_fit(monkeypatch):
+    hidden, targets = torch.randn(23, 11), torch.randint(0, 11, (23,))
+    sizes = []
+
+    def head(rows):
+        sizes.append(len(rows))
+        return rows
+
+    with torch.inference_mode():
+        whole = score_targets(hidden, head, 11, targets, Scoring(0.8))
+        monkeypatch.setattr(vocabulary, "CACHED_LOGITS", 11 * 4)
+        parts = score_targets(hidden, head, 11, targets, Scoring(0.8))
+    assert sizes == [23, 4, 4, 4, 4, 4, 3]
+    torch.testing.assert_close(parts.log_probs, whole.log_probs)
+    torch.testing.assert_close(parts.entropies, whole.entropies)
+
+
 def test_entropies_are_left_out_where_nobody_asks():
     scores = score_targets(torch.randn(3, 4), lambda rows: rows, 4, torch.tensor([0, 1, 2]), Scoring(1.0, False))
     assert scores.entropies is None
