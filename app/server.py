@@ -112,7 +112,7 @@ def serve(
     logging.getLogger(failures.LOG).addFilter(failures.is_fault)
     for name in FIRST_PAGE:
         import_module(name)
-    # Modules stay: the collector looks at them again and again else, half a second of it for the first page.
+    # Modules stay: the collector would look through them again and again while pages are made.
     gc.freeze()
     _AnnouncingServer(config, f"http://{shown_host}:{port}/{query}").run([listener])
 

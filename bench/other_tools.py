@@ -26,7 +26,7 @@ from bench.tool_process import KEY, REPEATS, TOOLS, milliseconds
 from db.queries import metrics, runs
 from db.queries.run_filter import RunFilter
 from db.session import open_database
-from db.synthetic_runs import SyntheticSize
+from db.synthetic_runs import SYNTHETIC, SyntheticSize
 from jobs.seeding import recorded_run, seed_demo
 
 FULL = SyntheticSize(20, 500, 2000)
@@ -73,7 +73,7 @@ def _named(tool: str, figures: dict[str, float]) -> dict[str, Figure]:
 def _write_series(runs_root: Path, file: Path) -> int:
     """Write runs, keys and values (R, K, S) of what every step has, and return how many values there are."""
     database = open_database(None, runs_root)
-    names = sorted(row.run_id for row in runs.list_runs(database, RunFilter(), limit=None) if "synthetic" in row.run_id)
+    names = sorted(row.run_id for row in runs.list_runs(database, RunFilter(), limit=None) if SYNTHETIC in row.run_id)
     size = len(metrics.metric_series(database, names[0], [KEY])[KEY])
     recorded = metrics.metric_series(database, names[0], [KEY, *curves.KEYS])
     keys = sorted(key for key, points in recorded.items() if len(points) == size)
@@ -90,7 +90,7 @@ def _write_series(runs_root: Path, file: Path) -> int:
 def _ask_workbench(runs_root: Path) -> dict[str, float]:
     began_at = time.perf_counter()
     database = open_database(None, runs_root)
-    names = [row.run_id for row in runs.list_runs(database, RunFilter(), limit=None) if "synthetic" in row.run_id]
+    names = [row.run_id for row in runs.list_runs(database, RunFilter(), limit=None) if SYNTHETIC in row.run_id]
     figures = {"open_ms": 1000 * (time.perf_counter() - began_at)}
     questions: dict[str, Callable[[], object]] = {
         "list_ms": lambda: runs.list_runs(database, RunFilter(), limit=None),

@@ -52,7 +52,7 @@ def plan_copies(keys: Sequence[int], num_copies: int, num_cycles: int) -> list[C
 def copy_trajectories(
     load: BulkLoad, template: int, copies: Sequence[Copy], num_steps: int, *, has_texts: bool
 ) -> None:
-    """Add the copies, if asked with empty texts; what would lie after the last step is left out."""
+    """Add the copies, with empty texts unless `has_texts`; what would lie after the last step is left out."""
     values = {"template": template, "num_steps": num_steps}
     with load.filling(()) as connection:
         _note_copies(connection, template, copies)

@@ -105,7 +105,7 @@ def _init_options(config: DictConfig) -> dict[str, Any]:
         name: os.environ[name] for name in FORWARDED_VARIABLES if name in os.environ
     }
     runtime_env["env_vars"]["TRANSFER_QUEUE_ENABLE"] = "1"
-    # Half of what a short run computes are the imports of verl's eight processes; `worker_setup` ends it.
+    # Half of what a short run computes are imports in verl's eight processes; `worker_setup` sets the collector back.
     runtime_env["worker_process_setup_hook"] = f"{collect_rarely.__module__}.{collect_rarely.__qualname__}"
     own: dict[str, Any] = OmegaConf.to_container(config.ray_kwargs.get("ray_init", {}), resolve=True)
     if CLUSTER_VARIABLE in os.environ:

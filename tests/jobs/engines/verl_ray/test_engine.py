@@ -58,7 +58,7 @@ def questions():
 
 
 on_two_ranks = pytest.mark.parametrize("running", [2], indirect=True, ids=["2-ranks"])
-"""For what the runs of test_runs.py show on one rank."""
+"""What parity and the runs of test_runs.py, both on one rank too, do not cover there is asked of two ranks alone."""
 
 
 @on_two_ranks
