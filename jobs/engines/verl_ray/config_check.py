@@ -43,7 +43,7 @@ def config_folder() -> Path:
     return Path(found.submodule_search_locations[0]) / "trainer" / "config"
 
 
-def check(words: list[str], folder: Path, name: str = CONFIG_NAME) -> dict[str, Any]:
+def check(words: list[str], name: str = CONFIG_NAME) -> dict[str, Any]:
     """Return what is wrong with the settings, and the configuration that they make when nothing is."""
     problems = []
     parsed: list[tuple[str, Override]] = []
@@ -52,9 +52,9 @@ def check(words: list[str], folder: Path, name: str = CONFIG_NAME) -> dict[str, 
             parsed.append((word, OverridesParser.create().parse_override(word)))
         except HydraException as error:
             problems.append(f"{word}: is not KEY=VALUE as Hydra reads it ({_first_line(error)}).")
-    with initialize_config_dir(str(folder), version_base=None):
+    with initialize_config_dir(str(config_folder()), version_base=None):
         try:
-            base = compose(name, overrides=[word for word, override in parsed if _is_group(override)])
+            base = _own_settings(name, *(word for word, override in parsed if _is_group(override)))
             problems += [found for _, override in parsed if (found := find_problem(override, base))]
             if problems:
                 return {"problems": problems, "config": None}
@@ -79,6 +79,12 @@ def find_problem(override: Override, base: DictConfig) -> str:
     if before is None or isinstance(before, DictConfig) or _fits(float(before) if is_number else before, value):
         return ""
     return f"{key}: expected {_describe(before)}, got {json.dumps(value, default=str)}."
+
+
+@cache
+def _own_settings(name: str, *groups: str) -> DictConfig:
+    """Return verl's own configuration, within Hydra's context."""
+    return compose(name, overrides=list(groups))
 
 
 @cache
@@ -155,7 +161,7 @@ def _first_line(error: Exception) -> str:
 def main() -> None:
     """Check the words of standard input and print the finding."""
     logging.disable(logging.WARNING)
-    sys.stdout.write(json.dumps(check(json.load(sys.stdin), config_folder(), *sys.argv[1:2])))
+    sys.stdout.write(json.dumps(check(json.load(sys.stdin), *sys.argv[1:2])))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,10 @@ def find_ray() -> Path | None:
 
 
 class RayCluster:
-    """Starts a head with two logical GPUs. Its processes, and its jobs', carry a mark by which they are ended."""
+    """Starts a head with two logical GPUs. Its processes are ended by its session and, its jobs', by a mark.
+
+    Ray's agents overwrite their environment by their title, and without a cluster they compute until they are ended.
+    """
 
     def __init__(self, ray: Path) -> None:
         self._ray = ray
@@ -96,11 +99,15 @@ class RayCluster:
         found = []
         for process in psutil.process_iter():
             try:
-                if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK) == self._mark:
+                if process.status() != psutil.STATUS_ZOMBIE and self._is_own(process):
                     found.append(process)
-            except psutil.Error:
+            except (psutil.Error, ProcessLookupError):
                 continue
         return found
+
+    def _is_own(self, process: psutil.Process) -> bool:
+        is_of_session = self._process is not None and os.getsid(process.pid) == self._process.pid
+        return is_of_session or process.environ().get(MARK) == self._mark
 
     def is_running(self, words: str) -> bool:
         """Return whether a process of the cluster has the words in its command line."""

@@ -1,5 +1,6 @@
-"""A verl job without a cluster starts a Ray of its own, which ends with it however it ends."""
+"""A verl job without a cluster starts a Ray of its own, which ends with it even if it cannot end it itself."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -9,8 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from jobs import commands
-from jobs.launchers.processes import ATTEMPT_VARIABLE
+from jobs.launchers.processes import ProcessIdentity, group_members, identify
 from jobs.status import RunStatus
 from tests.jobs.launchers.ray_bench import RayBench, ray_spec
 from tests.jobs.launchers.ray_cluster import find_ray
@@ -28,30 +28,23 @@ def local_bench(ray_bench: RayBench) -> Iterator[RayBench]:
         shutil.rmtree(Path(session.read_text()), ignore_errors=True)
 
 
-def names_of(bench: RayBench, run_id: str) -> list[str]:
-    """Names of living processes that were started for the run's first attempt."""
-    mark = str(bench.run_of(run_id).attempt_path(1).resolve())
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get(ATTEMPT_VARIABLE) == mark and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process.name())
-        except psutil.Error:
-            continue
+def names_of(worker: ProcessIdentity) -> set[str]:
+    """Names of living processes of the worker's session."""
+    found = set()
+    for pid in group_members(worker):
+        with contextlib.suppress(psutil.Error):
+            found.add(psutil.Process(pid).name())
     return found
 
 
-@pytest.mark.parametrize("is_killed", [True, False])
-def test_ray_of_a_worker_that_ends_leaves_no_process(local_bench: RayBench, is_killed):
+def test_ray_of_a_worker_that_is_killed_leaves_no_process(local_bench: RayBench):
     run_id = local_bench.submit(ray_spec(None, 100_000, "starts-ray"))
     local_bench.start()
     local_bench.look_until(run_id, RunStatus.RUNNING)
     session = local_bench.run_of(run_id).path / "session"
     local_bench.look_while(lambda: not session.exists(), "a Ray of its own")
-    assert {"raylet", "gcs_server"} <= set(names_of(local_bench, run_id))
-    if is_killed:
-        os.kill(local_bench.worker_pid(run_id), signal.SIGKILL)
-    else:
-        commands.stop(local_bench.runs_root, run_id)
-    local_bench.look_until(run_id, RunStatus.LOST if is_killed else RunStatus.STOPPED)
-    assert names_of(local_bench, run_id) == []
+    worker = identify(local_bench.worker_pid(run_id))
+    assert {"raylet", "gcs_server", "ray::DashboardAgent"} <= names_of(worker)
+    os.kill(worker.pid, signal.SIGKILL)
+    local_bench.look_until(run_id, RunStatus.LOST)
+    assert names_of(worker) == set()

@@ -18,12 +18,11 @@ RUN = Path("/runs/20260101-a run")
 
 
 def check(spec: TrainSpec, *words: str) -> dict:
-    given = [*engine_words(spec), *verl_overrides(spec, RUN), *words]
-    return config_check.check(given, config_check.config_folder())
+    return config_check.check([*engine_words(spec), *verl_overrides(spec, RUN), *words])
 
 
 def problems(*words: str) -> list[str]:
-    return config_check.check(["actor_rollout_ref.rollout.name=vllm", *words], config_check.config_folder())["problems"]
+    return config_check.check(["actor_rollout_ref.rollout.name=vllm", *words])["problems"]
 
 
 @pytest.mark.parametrize("name", [name for name in preset_names() if name.startswith(("paper-", "qwen-"))])

@@ -15,7 +15,7 @@ RUN = Path("/runs/20260101-a run")
 
 
 def check(words):
-    return config_check.check(words, config_check.config_folder(), SFT_CONFIG)
+    return config_check.check(words, SFT_CONFIG)
 
 
 @pytest.mark.parametrize("device", ["auto", "cpu"])
