@@ -3,19 +3,32 @@
 import dataclasses
 import os
 import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from jobs.specs import TrainSpec, parse_spec
 from jobs.training.verl_composition import CPU_VARIABLES
 from tests.jobs.engines.embedded.engines import CONFIG
 from tests.jobs.engines.tiny_models import END, build_model, tiny_tokenizer
 
+if TYPE_CHECKING:
+    from jobs.engines.verl_ray.engine import VerlEngine
+
 REWARD_FILE = Path(__file__).parent / "even_reward.py"
 LEARNING_RATE = 2e-3
 
 
-def tiny_spec(model: Path, num_ranks: int, **changes) -> TrainSpec:
+class NoRollouts:
+    """Stands where verl has its agent loops, for an engine that only scores and learns: two processes fewer."""
+
+    @classmethod
+    def create(cls, **_settings: Any) -> "NoRollouts":
+        return cls()
+
+
+def tiny_spec(model: Path, num_ranks: int, **changes: Any) -> TrainSpec:
     algorithm = dataclasses.asdict(dataclasses.replace(CONFIG, **changes))
     content = {
         "engine": "verl",
@@ -34,7 +47,7 @@ def save_tiny_model(folder: Path) -> Path:
 
 
 @contextmanager
-def open_engine(folder: Path, num_ranks: int, **changes):
+def open_engine(folder: Path, num_ranks: int, *, has_rollouts: bool = True, **changes: Any) -> Iterator["VerlEngine"]:
     """Give an engine on so many ranks, and end its Ray afterwards."""
     os.environ.update(CPU_VARIABLES)
     with warnings.catch_warnings():
@@ -48,5 +61,8 @@ def open_engine(folder: Path, num_ranks: int, **changes):
         spec = tiny_spec(save_tiny_model(folder / "model"), num_ranks, **changes)
         words = [*engine_words(spec), *verl_overrides(spec, folder / "run")]
         words.append(f"reward.custom_reward_function.path={REWARD_FILE}")
+        if not has_rollouts:
+            manager = f"{NoRollouts.__module__}.{NoRollouts.__qualname__}"
+            words.append(f"+actor_rollout_ref.rollout.agent.agent_loop_manager_class={manager}")
         with open_trainer(compose_config(words)) as trainer:
             yield VerlEngine(trainer, tiny_tokenizer(), [END], spec.algorithm, seed=0)

@@ -33,9 +33,12 @@ OBJECTIVES = {
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["1-rank", "2-ranks"])
 def running(request, tmp_path_factory):
-    """An engine whose Ray runs for all tests of a number of ranks, and the checkpoint of its first state."""
+    """An engine whose Ray runs for all tests of a number of ranks, and the checkpoint of its first state.
+
+    On one rank it makes no rollouts: the runs of test_runs.py do.
+    """
     folder = tmp_path_factory.mktemp(f"ranks-{request.param}")
-    with open_engine(folder, request.param) as engine:
+    with open_engine(folder, request.param, has_rollouts=request.param > 1) as engine:
         engine.save(folder / "first")
         yield engine, folder / "first"
 
@@ -58,7 +61,7 @@ def questions():
 
 
 on_two_ranks = pytest.mark.parametrize("running", [2], indirect=True, ids=["2-ranks"])
-"""What parity and the runs of test_runs.py, both on one rank too, do not cover there is asked of two ranks alone."""
+"""All but scores and updates, which are asked for on one rank too."""
 
 
 @on_two_ranks
@@ -103,8 +106,9 @@ def test_scores_are_those_of_the_embedded_engine(engine, questions):
         np.testing.assert_allclose(one, two, rtol=TOLERANCE, atol=TOLERANCE)
 
 
+@on_two_ranks
 @pytest.mark.parametrize("num_rows", [1, 3])
-def test_any_number_of_rows_works_on_any_number_of_ranks(engine, questions, num_rows):
+def test_any_number_of_rows_works_on_two_ranks(engine, questions, num_rows):
     (group,) = engine.rollout([RolloutRequest(questions[0], num_rows)])
     assert len(engine.entropies(*stored([group])).log_probs) == num_rows
     mini_batch = MiniBatch(training_rows([group], [1.0] * num_rows), 0)
@@ -120,6 +124,7 @@ def test_mini_batch_without_advantage_changes_nothing_but_moments(engine, questi
     assert metrics["optim/num_updated_tokens"] == 0.0
 
 
+@on_two_ranks
 def test_restored_engine_draws_and_learns_what_the_saved_one_did(engine, questions, tmp_path):
     def go_on():
         groups = engine.rollout([RolloutRequest(question, 4) for question in questions])
