@@ -20,6 +20,8 @@ Row = dict[str, Any]
 EVENTS_WITHOUT_ROWS = frozenset({"status", "judging", "asked"})
 """A status moves an attempt; what a judge is about to do and to pay is for its own resuming."""
 
+METRIC_COLUMNS = ("run_key", "key", "step", "attempt", "value", "is_superseded")
+
 _TRAJECTORY_BITS, _ATTEMPT_BITS, _RUN_BITS = 32, 12, 19
 
 
@@ -39,10 +41,14 @@ def trajectory_key(run_key: int, attempt: int, trajectory_id: int) -> int:
 
 
 class RowCollector:
-    """Gathers the rows of a batch of events by table, so that each table is written in one go."""
+    """Gathers the rows of a batch of events by table, so that each table is written in one go.
+
+    Those of metrics, by far the most, are tuples of `METRIC_COLUMNS` as drivers take them.
+    """
 
     def __init__(self, run_key: int, is_superseded: Callable[[int, int], bool]) -> None:
         self.rows: dict[Table, list[Row]] = {}
+        self.metrics: list[tuple[Any, ...]] = []
         self._run_key = run_key
         self._is_superseded = is_superseded
 
@@ -101,8 +107,12 @@ class RowCollector:
             "notices": list(event["notices"]),
         }
         self._put(models.steps, self._place | row)
-        for key, value in values.items():
-            self._put(models.metrics, self._place | {"key": key, "value": value})
+        run_key, step, attempt = self._run_key, self._place["step"], self._place["attempt"]
+        is_superseded = self._place["is_superseded"]
+        self.metrics += [
+            (run_key, key, step, attempt, None if math.isnan(value) else value, is_superseded)
+            for key, value in values.items()
+        ]
         self._add_buffer(event)
         for selection in event["selections"]:
             self._add_selection(selection)

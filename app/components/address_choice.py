@@ -6,6 +6,7 @@ from typing import Literal
 import streamlit as st
 
 from app import address
+from app.components import unknown_address
 from app.formats import inert
 
 _SEPARATOR = ","
@@ -35,6 +36,8 @@ def select(
         args=(parameter, key, drops),
         width=width,
     )
+    if wanted and wanted not in names:
+        unknown_address.show(parameter, wanted, f"{names[default]} is shown")
     return st.session_state[key]
 
 

@@ -130,3 +130,15 @@ def test_step_of_the_address_that_the_run_does_not_have_means_the_nearest(open_p
     page = open_page("replay_buffer", run="play-finished", step=step, base="70")
     assert not page.exception
     assert (page.slider(key="step").value, page.slider(key="base").value) == (shown, 14)
+
+
+@pytest.mark.usefixtures("played_runs")
+@pytest.mark.parametrize("said", ["abc", "-3", "**x**", "1" * 500])
+def test_a_step_in_the_address_that_is_none_is_said(open_page, said):
+    page = open_page("replay_buffer", run="play-finished", step=said)
+    assert not page.exception
+    last = page.slider(key="step").value
+    assert has_text(page, "The address asks for step ")
+    assert has_text(page, f"which is not here: step {last} is shown.")
+    assert not has_text(page, "**x**")
+    assert all(len(text) < 500 for text in texts(page))
