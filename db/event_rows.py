@@ -21,6 +21,7 @@ EVENTS_WITHOUT_ROWS = frozenset({"status", "judging", "asked"})
 """A status moves an attempt; what a judge is about to do and to pay is for its own resuming."""
 
 METRIC_COLUMNS = ("run_key", "key", "step", "attempt", "value", "is_superseded")
+"""Of the tuples that `RowCollector.metrics` holds, in their order."""
 
 _TRAJECTORY_BITS, _ATTEMPT_BITS, _RUN_BITS = 32, 12, 19
 
@@ -43,7 +44,7 @@ def trajectory_key(run_key: int, attempt: int, trajectory_id: int) -> int:
 class RowCollector:
     """Gathers the rows of a batch of events by table, so that each table is written in one go.
 
-    Those of metrics, by far the most, are tuples of `METRIC_COLUMNS` as drivers take them.
+    Those of metrics, by far the most, are tuples as drivers take them.
     """
 
     def __init__(self, run_key: int, is_superseded: Callable[[int, int], bool]) -> None:

@@ -25,7 +25,7 @@ def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str,
         _insert_columns(connection, columns, values)
 
 
-def insert_tuples(connection: Connection, table: Table, names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+def insert_tuples(connection: Connection, table: Table, names: Sequence[str], rows: list[tuple[Any, ...]]) -> None:
     """Insert rows of values in the order of `names` and as the driver takes them, unless their key is taken."""
     if not rows:
         return
@@ -36,9 +36,9 @@ def insert_tuples(connection: Connection, table: Table, names: Sequence[str], ro
         _insert_columns(connection, columns, [[row[place] for row in rows] for place in range(len(columns))])
 
 
-def _insert_rows(connection: Connection, columns: Sequence[Column[Any]], rows: Sequence[tuple[Any, ...]]) -> None:
+def _insert_rows(connection: Connection, columns: Sequence[Column[Any]], rows: list[tuple[Any, ...]]) -> None:
     statement = f"{_beginning(connection, columns)} VALUES ({', '.join('?' * len(columns))}) ON CONFLICT DO NOTHING"
-    connection.exec_driver_sql(statement, list(rows))
+    connection.exec_driver_sql(statement, rows)
 
 
 def _insert_columns(connection: Connection, columns: Sequence[Column[Any]], values: Sequence[list[Any]]) -> None:

@@ -1,4 +1,4 @@
-"""A slider over steps whose value is in the address; an address beyond the run's steps means the nearest one."""
+"""A slider over steps whose value is in the address; one beyond the run's steps means the nearest."""
 
 import streamlit as st
 

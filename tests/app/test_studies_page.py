@@ -56,7 +56,7 @@ def study_runs(runs_root, study_root):
 def test_a_study_in_the_address_that_is_none_is_said(open_page):
     page = open_page("studies", study="nonsense")
     assert not page.exception
-    assert has_text(page, "The address asks for study nonsense, which is not here: ")
+    assert has_text(page, "The address asks for study=nonsense, which is not here: ")
     assert not has_text(open_page("studies", study="repo"), "The address asks for")
 
 

@@ -83,7 +83,7 @@ def find_problem(override: Override, base: DictConfig) -> str:
 
 @cache
 def _own_settings(name: str, *groups: str) -> DictConfig:
-    """Return verl's own configuration, within Hydra's context."""
+    """Return verl's own configuration, within Hydra's context; tests check many settings in one process."""
     return compose(name, overrides=list(groups))
 
 

@@ -31,10 +31,7 @@ def find_ray() -> Path | None:
 
 
 class RayCluster:
-    """Starts a head with two logical GPUs. Its processes are ended by its session and, its jobs', by a mark.
-
-    Ray's agents overwrite their environment by their title, and without a cluster they compute until they are ended.
-    """
+    """Starts a head with two logical GPUs. Its processes, and its jobs', carry a mark by which they are ended."""
 
     def __init__(self, ray: Path) -> None:
         self._ray = ray
@@ -71,6 +68,8 @@ class RayCluster:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "COV_"))}
         environment |= {
             MARK: self._mark,
+            # Ray's agents would else blot out the mark by their title, outlive the cluster and compute on.
+            "SPT_NOENV": "1",
             "PATH": f"{self._ray.parent}:{os.environ['PATH']}",
             "RAY_prestart_worker_first_driver": "0",  # one idle process for each logical CPU else
             "RAY_AUTH_MODE": "token",
@@ -99,15 +98,11 @@ class RayCluster:
         found = []
         for process in psutil.process_iter():
             try:
-                if process.status() != psutil.STATUS_ZOMBIE and self._is_own(process):
+                if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK) == self._mark:
                     found.append(process)
-            except (psutil.Error, ProcessLookupError):
+            except psutil.Error:
                 continue
         return found
-
-    def _is_own(self, process: psutil.Process) -> bool:
-        is_of_session = self._process is not None and os.getsid(process.pid) == self._process.pid
-        return is_of_session or process.environ().get(MARK) == self._mark
 
     def is_running(self, words: str) -> bool:
         """Return whether a process of the cluster has the words in its command line."""

@@ -1,4 +1,4 @@
-"""A verl job without a cluster starts a Ray of its own, which ends with it even if it cannot end it itself."""
+"""A verl job without a cluster starts a Ray of its own, which ends with the job even where that was killed."""
 
 import contextlib
 import os

@@ -168,6 +168,14 @@ def test_machine_with_another_verl_is_refused_by_name():
         check_versions([machine(), machine(verl="0.8.0")], PINS)
 
 
+def test_cluster_with_another_verl_is_refused_before_anything_starts(ray_bench, open_server, monkeypatch):
+    monkeypatch.setattr(RayJobsLauncher, "_find_machines", lambda _self, _is_wanted: [machine(verl="0.8.0")])
+    launcher = make_launcher(ray_bench, open_server, pins=PINS)
+    with pytest.raises(LaunchError, match=r"verl is 0\.8\.0, not 0\.9\.1"):
+        launcher.prepare(lambda: True)
+    launcher.close()
+
+
 def test_machine_without_verl_is_refused():
     with pytest.raises(LaunchError, match="verl is missing"):
         check_versions([machine(verl=None)], PINS)

@@ -16,7 +16,7 @@ from jobs.specs import parse_spec
 from jobs.spool_reader import SpoolReader
 
 MARK = "EXGRPO_TEST_MARK"
-"""Environment variable that the processes of a run inherit; Ray's agents overwrite it but stay in the session."""
+"""Environment variable that every process of a run inherits, Ray's included."""
 NUM_STEPS = 12
 RUN_SECONDS = 1500
 """A run takes one or two minutes on two free cores; a busy machine may need many more."""
@@ -60,10 +60,9 @@ def start_worker(run: RunDirectory, module: str = "jobs.worker") -> tuple[subpro
     attempt = run.claim_attempt()
     mark = uuid.uuid4().hex
     command = [sys.executable, "-m", module, str(run.path), str(attempt)]
+    environment = os.environ | {MARK: mark, "SPT_NOENV": "1"}  # as the supervisor starts it
     with run.log_path.open("ab") as log:
-        process = subprocess.Popen(
-            command, stdout=log, stderr=log, env=os.environ | {MARK: mark}, start_new_session=True
-        )
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
     return process, mark
 
 
@@ -104,35 +103,34 @@ def wait_for(process: subprocess.Popen, mark: str) -> None:
     finally:
         process.kill()
         process.wait()
-    assert processes_left(process.pid, mark) == [], "processes of the run are left"
+    assert processes_left(mark) == [], "processes of the run are left"
 
 
 def wait_for_rank(process: subprocess.Popen, mark: str, module: str) -> None:
     """Wait until torchrun has started a process of `module`."""
     until = time.monotonic() + RUN_SECONDS
     while process.poll() is None and time.monotonic() < until:
-        if any(module in line and "torch.distributed" not in line for line in _processes(process.pid, mark)):
+        if any(module in line and "torch.distributed" not in line for line in _marked(mark)):
             return
         time.sleep(0.2)
     raise AssertionError(f"no process of {module} came")
 
 
-def processes_left(session: int, mark: str) -> list[str]:
-    """Return command lines of living processes that are of the session or bear the mark, after a moment to go."""
+def processes_left(mark: str) -> list[str]:
+    """Return command lines of processes that bear the mark, after a moment to go."""
     until = time.monotonic() + LEAVE_SECONDS
-    while (found := _processes(session, mark)) and time.monotonic() < until:
+    while (found := _marked(mark)) and time.monotonic() < until:
         time.sleep(0.2)
     return found
 
 
-def _processes(session: int, mark: str) -> list[str]:
+def _marked(mark: str) -> list[str]:
     found = []
     for process in psutil.process_iter():
         try:
-            is_own = os.getsid(process.pid) == session or process.environ().get(MARK) == mark
-            if is_own and process.status() != psutil.STATUS_ZOMBIE:
+            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(" ".join(process.cmdline()))
-        except (psutil.Error, ProcessLookupError):
+        except psutil.Error:
             continue
     return found
 
