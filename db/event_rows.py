@@ -13,15 +13,13 @@ from db import models
 from db.benchmark_rows import disputed_rows, score_rows
 from db.json_text import storable_text
 from db.judge_rows import judge_vote_row
+from db.metric_values import pack_values, stored_names
 from db.trajectory_blocks import INSERTED, pack_facts, pack_ids
 
 Row = dict[str, Any]
 
 EVENTS_WITHOUT_ROWS = frozenset({"status", "judging", "asked"})
 """A status moves an attempt; what a judge is about to do and to pay is for its own resuming."""
-
-METRIC_COLUMNS = ("run_key", "key", "step", "attempt", "value", "is_superseded")
-"""Of the tuples that `RowCollector.metrics` holds, in their order."""
 
 _TRAJECTORY_BITS, _ATTEMPT_BITS, _RUN_BITS = 32, 12, 19
 
@@ -42,14 +40,11 @@ def trajectory_key(run_key: int, attempt: int, trajectory_id: int) -> int:
 
 
 class RowCollector:
-    """Gathers the rows of a batch of events by table, so that each table is written in one go.
-
-    Those of metrics, by far the most, are tuples as drivers take them.
-    """
+    """Gathers the rows of a batch of events by table, so that each table is written in one go."""
 
     def __init__(self, run_key: int, is_superseded: Callable[[int, int], bool]) -> None:
         self.rows: dict[Table, list[Row]] = {}
-        self.metrics: list[tuple[Any, ...]] = []
+        self._known_names: set[int] = set()
         self._run_key = run_key
         self._is_superseded = is_superseded
 
@@ -100,20 +95,16 @@ class RowCollector:
             self._put(models.questions, row)
 
     def _add_step(self, event: Mapping[str, Any]) -> None:
-        values = {key: float(value) for key, value in event["metrics"].items()}
+        values = {key: float(event["metrics"][key]) for key in sorted(event["metrics"])}
         row = {
             "at": datetime.fromisoformat(event["at"]),
             "is_started": bool(event["is_started"]),
             "is_finite": all(map(math.isfinite, values.values())),
             "notices": list(event["notices"]),
+            "names_key": self._names_key(tuple(values)),
+            "metric_values": pack_values(values.values()) if values else None,
         }
         self._put(models.steps, self._place | row)
-        run_key, step, attempt = self._run_key, self._place["step"], self._place["attempt"]
-        is_superseded = self._place["is_superseded"]
-        self.metrics += [
-            (run_key, key, step, attempt, None if math.isnan(value) else value, is_superseded)
-            for key, value in values.items()
-        ]
         self._add_buffer(event)
         for selection in event["selections"]:
             self._add_selection(selection)
@@ -124,6 +115,15 @@ class RowCollector:
             self._add_trajectory(trajectory, rates[trajectory["group_position"]], event["file"])
         for replay in event["replays"]:
             self._add_replay(replay, event["file"])
+
+    def _names_key(self, names: tuple[str, ...]) -> int | None:
+        if not names:
+            return None
+        key, stored = stored_names(names)
+        if key not in self._known_names:
+            self._known_names.add(key)
+            self._put(models.metric_names, {"run_key": self._run_key, "names_key": key, "names": stored})
+        return key
 
     def _add_block(self, event: Mapping[str, Any]) -> None:
         stored = [change for change in event["buffer_events"] if change[0] == INSERTED]

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Connection, Table, func, literal, select, 
 
 from db import models
 from db.column_types import UtcDateTime
-from db.event_rows import METRIC_COLUMNS, RowCollector
+from db.event_rows import RowCollector
 from db.json_text import storable_text
 from db.positions import note_untold, save_position
 from db.queries.run_lookup import require_run_key
@@ -16,7 +16,7 @@ from db.run_summary import refresh_summary
 from db.session import Database
 from db.statuses import ENDED_STATUSES, status_rank
 from db.supersession import Supersession
-from db.upsert import insert_new, insert_tuples
+from db.upsert import insert_new
 
 Event = Mapping[str, Any]
 """One parsed event: seq, attempt, at, kind and the kind's own fields."""
@@ -110,7 +110,6 @@ def _ingest(connection: Connection, run_id: str, events: Sequence[Event], positi
                 raise IngestError(f"{place}: cannot be taken in ({type(error).__name__}: {error}).") from error
         for table, rows in collector.rows.items():
             insert_new(connection, table, rows)
-        insert_tuples(connection, models.metrics, METRIC_COLUMNS, collector.metrics)
         _note_statuses(connection, run_key, new)
         refresh_summary(connection, run_key)
         seen = [{"run_key": run_key, "attempt": event["attempt"], "seq": event["seq"]} for event in new]

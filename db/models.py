@@ -90,20 +90,20 @@ steps = Table(
     Column("is_started", Boolean, nullable=False),
     Column("is_finite", Boolean, nullable=False),
     Column("notices", JsonDocument, nullable=False),
+    Column("names_key", LargeInteger),
+    Column("metric_values", LargeBinary),
     _is_superseded(),
 )
+"""`metric_values` holds the step's metrics side by side, `db.metric_values` says how; NULL where there were none."""
 
-metrics = Table(
-    "metrics",
+metric_names = Table(
+    "metric_names",
     metadata,
     _run_key(),
-    Column("key", String(80), primary_key=True),
-    _key("step"),
-    _key("attempt"),
-    Column("value", Number),
-    _is_superseded(),
-    sqlite_with_rowid=False,
+    Column("names_key", LargeInteger, primary_key=True, autoincrement=False),
+    Column("names", JsonDocument, nullable=False),
 )
+"""What the values of steps with this `names_key` are called, in their order."""
 
 questions = Table(
     "questions",
@@ -330,7 +330,6 @@ saved_cases, verdict_overrides, trajectory_marks = define_annotation_tables(meta
 
 STEP_TABLES = (
     steps,
-    metrics,
     trajectories,
     trajectory_blocks,
     replays,

@@ -6,27 +6,29 @@ lineages hang together as they were recorded. Their texts go on with made-up sen
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Table, insert, text
+import numpy as np
+from sqlalchemy import Connection, insert, select, text
 
 from db import models
-from db.bulk_load import BulkLoad, bulk_load
+from db.bulk_load import bulk_load
+from db.metric_values import VALUE
 from db.queries.run_lookup import find_run_key, require_run_key
+from db.queries.step_values import list_names
 from db.session import Database, DatabaseError
 from db.synthetic_text import sentences
 from db.synthetic_trajectories import Copy, copy_trajectories, plan_copies
 from db.trajectory_blocks import make_blocks
+from db.upsert import insert_new
 
 SYNTHETIC = "synthetic"
 """Tag of such runs, and how their names begin."""
-_RUNS_IN_ONE_GO = 25
 _FIRST_BIRTH = datetime(2026, 1, 1, tzinfo=UTC)
 _ENDS = ("succeeded",) * 7 + ("stopped", "failed", "lost")
-_STRETCHED = (models.steps, models.evaluations)
 _OURS = f"SELECT run_key FROM runs WHERE run_key BETWEEN :first AND :last AND run_id LIKE '{SYNTHETIC}-%'"
 """Keys of made-up runs in a range; a real run taken in meanwhile may lie among them."""
 
@@ -63,9 +65,11 @@ def add_synthetic_runs(
             _make_stretch(connection, template, size.num_steps)
             copies = _plan(connection, template, keys, size)
         tell(f"{size.num_runs:,} runs.")
-        _add_metrics(load, keys, tell)
-        with load.filling(_STRETCHED):
-            _add_other_rows(connection, template, keys)
+        with load.filling([models.steps, models.metric_names]):
+            _add_steps(connection, template, keys)
+        tell("Steps with metrics.")
+        with load.filling([models.evaluations]):
+            _add_evaluations(connection, template, keys)
         copy_trajectories(load, template, copies, size.num_steps, has_texts=size.has_texts)
         tell("Trajectories.")
         with load.filling([models.trajectory_blocks]):
@@ -145,61 +149,56 @@ def _make_stretch(connection: Connection, template: int, num_steps: int) -> None
     connection.exec_driver_sql("CREATE TEMPORARY TABLE stretch (step INTEGER PRIMARY KEY, recorded INTEGER)")
     rows = [{"step": step, "recorded": 1 + (step - 1) * last // num_steps} for step in range(1, num_steps + 1)]
     connection.execute(text("INSERT INTO stretch VALUES (:step, :recorded)"), rows)
-    connection.execute(
-        text(
-            "CREATE TEMPORARY TABLE stretched AS SELECT m.key, s.step, m.value"
-            " FROM metrics AS m JOIN stretch AS s ON s.recorded = m.step"
-            f" WHERE m.run_key = {int(template)} AND NOT m.is_superseded ORDER BY m.key, s.step"
-        )
-    )
     connection.exec_driver_sql("CREATE TEMPORARY TABLE sentences (number INTEGER PRIMARY KEY, sentence TEXT)")
     made = [{"number": number, "sentence": sentence} for number, sentence in enumerate(sentences())]
     connection.execute(text("INSERT INTO sentences VALUES (:number, :sentence)"), made)
 
 
-def _add_metrics(load: BulkLoad, keys: Sequence[int], tell: Callable[[str], None]) -> None:
-    """Add every run's metrics, up to three tenths below the recorded values, differently in each step."""
-    # The nested loops give rows in the order of SQLite's primary key, so that they are appended and not sorted.
-    statement = text(
-        "INSERT INTO metrics (run_key, key, step, attempt, value, is_superseded)"
-        " SELECT r.run_key, m.key, m.step, 1,"
-        " m.value * (1 - 0.15 * (((r.run_key * 7919) % 1009) + ((m.step * 6151 + r.run_key * 3571) % 1013)) / 1011.0),"
-        f" FALSE FROM ({_OURS}) AS r CROSS JOIN stretched AS m"
-    )
-    if not load.is_sqlite:
-        with load.filling([models.metrics]) as connection:
-            for part in _parts(keys):
-                connection.execute(statement, {"first": part[0], "last": part[-1]})
-        tell(f"{len(keys):,} runs with metrics.")
-        return
-    for part in _parts(keys):
-        with load.filling([models.metrics]) as connection:
-            connection.execute(statement, {"first": part[0], "last": part[-1]})
-        tell(f"{part[-1] - keys[0] + 1:,} runs with metrics.")
+def _add_steps(connection: Connection, template: int, keys: Sequence[int]) -> None:
+    """Add every run's steps, with metrics up to three tenths below the recorded ones, differently in each step."""
+    ours = connection.scalars(text(_OURS), {"first": keys[0], "last": keys[-1]}).all()
+    names = [{"names_key": key, "names": names} for key, names in list_names(connection, template).items()]
+    insert_new(connection, models.metric_names, [row | {"run_key": key} for key in ours for row in names])
+    rows = _stretched_steps(connection, template)
+    widths = [len(row["metric_values"]) for row in rows]
+    ends = np.cumsum(widths).tolist()
+    values = np.frombuffer(b"".join(row["metric_values"] for row in rows), VALUE)
+    steps = np.repeat([row["step"] for row in rows], np.array(widths) // VALUE.itemsize)
+    for key in ours:
+        share = 1 - 0.15 * ((key * 7919 % 1009) + (steps * 6151 + key * 3571) % 1013) / 1011.0
+        packed = (values * share).tobytes()
+        own = [
+            row | {"run_key": key, "metric_values": packed[end - width : end]}
+            for row, width, end in zip(rows, widths, ends, strict=True)
+        ]
+        insert_new(connection, models.steps, own)
 
 
-def _parts(keys: Sequence[int]) -> Iterator[Sequence[int]]:
-    for start in range(0, len(keys), _RUNS_IN_ONE_GO):
-        yield keys[start : start + _RUNS_IN_ONE_GO]
+def _stretched_steps(connection: Connection, template: int) -> list[dict[str, Any]]:
+    """Return the rows of a made-up run's steps as they were recorded."""
+    steps = models.steps
+    query = select(steps).where(steps.c.run_key == template, ~steps.c.is_superseded)
+    recorded = {row["step"]: dict(row) for row in connection.execute(query).mappings()}
+    stretch = connection.execute(text("SELECT step, recorded FROM stretch ORDER BY step")).all()
+    rows = [recorded[row.recorded] | {"step": row.step, "attempt": 1} for row in stretch if row.recorded in recorded]
+    return [row | {"metric_values": row["metric_values"] or b""} for row in rows]
 
 
-def _add_other_rows(connection: Connection, template: int, keys: Sequence[int]) -> None:
-    """Add steps and evaluations of every run."""
+def _add_evaluations(connection: Connection, template: int, keys: Sequence[int]) -> None:
+    """Add every run's evaluations, the same questions for all."""
     span = {"template": template, "first": keys[0], "last": keys[-1]}
-    _copy(connection, models.steps, {"step": "s.step"}, "JOIN stretch AS s ON s.recorded = o.step", span)
-    scores = {"avg_at_n": "o.avg_at_n * (1.0 - 0.3 * ((r.run_key * 7919) % 1009) / 1009.0)", "step": "s.step"}
-    ends = "JOIN (SELECT recorded, max(step) AS step FROM stretch GROUP BY recorded) AS s ON s.recorded = o.step"
-    _copy(connection, models.evaluations, scores, ends, span)
-
-
-def _copy(connection: Connection, table: Table, changed: dict[str, str], join: str, span: dict[str, int]) -> None:
-    """Give each run the template's rows of a table, with some columns changed."""
-    values = {column.name: f"o.{column.name}" for column in table.columns} | {"run_key": "r.run_key", "attempt": "1"}
-    values |= changed
+    table = models.evaluations
+    values = {column.name: f"o.{column.name}" for column in table.columns} | {
+        "run_key": "r.run_key",
+        "attempt": "1",
+        "step": "s.step",
+        "avg_at_n": "o.avg_at_n * (1.0 - 0.3 * ((r.run_key * 7919) % 1009) / 1009.0)",
+    }
     statement = (
         f"INSERT INTO {table.name} ({', '.join(values)}) SELECT {', '.join(values.values())}"
         f" FROM ({_OURS}) AS r CROSS JOIN {table.name} AS o"
-        f" {join} WHERE o.run_key = :template AND NOT o.is_superseded"
+        " JOIN (SELECT recorded, max(step) AS step FROM stretch GROUP BY recorded) AS s ON s.recorded = o.step"
+        " WHERE o.run_key = :template AND NOT o.is_superseded"
     )
     connection.execute(text(statement), span)
 

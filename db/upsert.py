@@ -17,40 +17,18 @@ def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str,
     """
     if not rows:
         return
+    dialect = connection.dialect
     columns = [table.c[name] for name in rows[0]]
-    values = [_values(column, rows, connection.dialect) for column in columns]
-    if connection.dialect.name == "sqlite":
-        _insert_rows(connection, columns, list(zip(*values, strict=True)))
+    values = [_values(column, rows, dialect) for column in columns]
+    names = ", ".join(map(dialect.identifier_preparer.format_column, columns))
+    target = f"INSERT INTO {dialect.identifier_preparer.format_table(table)} ({names})"
+    if dialect.name == "sqlite":
+        places = ", ".join("?" * len(columns))
+        statement = f"{target} VALUES ({places}) ON CONFLICT DO NOTHING"
+        connection.exec_driver_sql(statement, list(zip(*values, strict=True)))
     else:
-        _insert_columns(connection, columns, values)
-
-
-def insert_tuples(connection: Connection, table: Table, names: Sequence[str], rows: list[tuple[Any, ...]]) -> None:
-    """Insert rows of values in the order of `names` and as the driver takes them, unless their key is taken."""
-    if not rows:
-        return
-    columns = [table.c[name] for name in names]
-    if connection.dialect.name == "sqlite":
-        _insert_rows(connection, columns, rows)
-    else:
-        _insert_columns(connection, columns, [[row[place] for row in rows] for place in range(len(columns))])
-
-
-def _insert_rows(connection: Connection, columns: Sequence[Column[Any]], rows: list[tuple[Any, ...]]) -> None:
-    statement = f"{_beginning(connection, columns)} VALUES ({', '.join('?' * len(columns))}) ON CONFLICT DO NOTHING"
-    connection.exec_driver_sql(statement, rows)
-
-
-def _insert_columns(connection: Connection, columns: Sequence[Column[Any]], values: Sequence[list[Any]]) -> None:
-    arrays = ", ".join(f"CAST(%s AS {_type_name(column, connection.dialect)}[])" for column in columns)
-    statement = f"{_beginning(connection, columns)} SELECT * FROM unnest({arrays}) ON CONFLICT DO NOTHING"
-    connection.exec_driver_sql(statement, tuple(values))
-
-
-def _beginning(connection: Connection, columns: Sequence[Column[Any]]) -> str:
-    preparer = connection.dialect.identifier_preparer
-    names = ", ".join(map(preparer.format_column, columns))
-    return f"INSERT INTO {preparer.format_table(columns[0].table)} ({names})"
+        arrays = ", ".join(f"CAST(%s AS {_type_name(column, dialect)}[])" for column in columns)
+        connection.exec_driver_sql(f"{target} SELECT * FROM unnest({arrays}) ON CONFLICT DO NOTHING", tuple(values))
 
 
 def _values(column: Column[Any], rows: Sequence[Mapping[str, Any]], dialect: Dialect) -> list[Any]:

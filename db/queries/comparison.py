@@ -1,9 +1,9 @@
 """What aligns the curves of several runs: how far each had got, in another measure than steps."""
 
-from sqlalchemy import func, or_, select
+import numpy as np
 
-from db import models
 from db.queries.run_lookup import find_run_key
+from db.queries.step_values import read_curves
 from db.rows import MetricPoint
 from db.session import Database
 
@@ -15,18 +15,14 @@ def training_seconds(database: Database, run_id: str, max_points: int = 1000) ->
 
     Time between steps (evaluations, checkpoints, waiting for a resume) does not count.
     """
-    metrics = models.metrics
     with database.read() as connection:
         run_key = find_run_key(connection, run_id)
-        is_wanted = (metrics.c.run_key == run_key, metrics.c.key == STEP_SECONDS, ~metrics.c.is_superseded)
-        count, last = connection.execute(select(func.count(), func.max(metrics.c.step)).where(*is_wanted)).one()
-        if not count:
+        if run_key is None:
             return []
-        so_far = (
-            select(metrics.c.step, func.sum(metrics.c.value).over(order_by=metrics.c.step).label("seconds"))
-            .where(*is_wanted)
-            .subquery()
-        )
-        stride = -(-last // max_points)
-        query = select(so_far).where(or_(so_far.c.step % stride == 0, so_far.c.step == last)).order_by(so_far.c.step)
-        return [MetricPoint(step, seconds) for step, seconds in connection.execute(query)]
+        steps, values = read_curves(connection, run_key, [STEP_SECONDS])[STEP_SECONDS]
+    if not len(steps):
+        return []
+    is_wanted = (steps % -(-steps[-1] // max_points) == 0) | (steps == steps[-1])
+    with np.errstate(over="ignore", invalid="ignore"):
+        seconds = np.nancumsum(values)
+    return [MetricPoint(*point) for point in zip(steps[is_wanted].tolist(), seconds[is_wanted].tolist(), strict=True)]

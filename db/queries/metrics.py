@@ -1,18 +1,16 @@
 """Curves: metrics by step, thinned out with their extremes kept, and evaluations."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import Connection, Double, and_, func, or_, select, type_coerce
+from sqlalchemy import select
 
 from db import models
 from db.queries.run_lookup import find_run_key
+from db.queries.step_values import Curve, Steps, Values, read_curves, read_newest
 from db.rows import EvaluationRow, MetricPoint
 from db.session import Database
-
-Values = npt.NDArray[np.float64]
 
 
 def metric_series(
@@ -26,39 +24,14 @@ def metric_series(
         run_key = find_run_key(connection, run_id)
         if run_key is None:
             return {key: [] for key in keys}
-        return {key: _thinned_series(connection, run_key, key, max_points) for key in keys}
-
-
-def read_series(connection: Connection, run_key: int, key: str, max_points: int) -> list[MetricPoint]:
-    """Return about `max_points` values of a metric, evenly spread over the steps, the newest always."""
-    metrics = models.metrics
-    is_wanted = and_(metrics.c.run_key == run_key, metrics.c.key == key, ~metrics.c.is_superseded)
-    span = select(func.count(), func.min(metrics.c.step), func.max(metrics.c.step)).where(is_wanted)
-    count, first, last = connection.execute(span).one()
-    if not count:
-        return []
-    stride = 1 if count <= max_points else math.ceil((last - first + 1) / max_points)
-    query = select(metrics.c.step, metrics.c.value).where(is_wanted).order_by(metrics.c.step)
-    if stride > 1:
-        query = query.where(or_(metrics.c.step % stride == 0, metrics.c.step == last))
-    return [MetricPoint(step, value) for step, value in connection.execute(query)]
+        return {key: _thinned(curve, max_points) for key, curve in read_curves(connection, run_key, keys).items()}
 
 
 def last_metrics(database: Database, run_id: str) -> dict[str, float]:
     """Return the newest value of every metric that was recorded."""
-    metrics = models.metrics
     with database.read() as connection:
         run_key = find_run_key(connection, run_id)
-        is_shown = and_(metrics.c.run_key == run_key, ~metrics.c.is_superseded)
-        newest = select(metrics.c.key, func.max(metrics.c.step).label("step")).where(is_shown).group_by(metrics.c.key)
-        last = newest.subquery()
-        query = (
-            select(metrics.c.key, metrics.c.value)
-            .join(last, and_(metrics.c.key == last.c.key, metrics.c.step == last.c.step))
-            .where(is_shown)
-        )
-        rows = connection.execute(query)
-        return {row.key: row.value for row in rows}
+        return {} if run_key is None else read_newest(connection, run_key)
 
 
 def list_evaluations(database: Database, run_id: str) -> list[EvaluationRow]:
@@ -87,26 +60,15 @@ def list_evaluations(database: Database, run_id: str) -> list[EvaluationRow]:
     return list(newest.values())
 
 
-def _thinned_series(connection: Connection, run_key: int, key: str, max_points: int) -> list[MetricPoint]:
-    metrics = models.metrics
-    # As the driver gives them: a row object for each value would take as long again as reading it.
-    query = (
-        select(metrics.c.step, type_coerce(metrics.c.value, Double))
-        .where(metrics.c.run_key == run_key, metrics.c.key == key, ~metrics.c.is_superseded)
-        .order_by(metrics.c.step)
-    )
-    with connection.execute(query) as result:
-        rows = result.cursor.fetchall()
-    if not rows:
-        return []
-    steps, values = (np.array(column, dtype=np.float64) for column in zip(*rows, strict=True))
+def _thinned(curve: Curve, max_points: int) -> list[MetricPoint]:
+    steps, values = curve
     if len(steps) > max_points:
         kept = _extremes(steps, values, max_points)
         steps, values = steps[kept], values[kept]
-    return [MetricPoint(int(step), value) for step, value in zip(steps.tolist(), values.tolist(), strict=True)]
+    return [MetricPoint(step, value) for step, value in zip(steps.tolist(), values.tolist(), strict=True)]
 
 
-def _extremes(steps: Values, values: Values, max_points: int) -> npt.NDArray[np.intp]:
+def _extremes(steps: Steps, values: Values, max_points: int) -> npt.NDArray[np.intp]:
     """Return the points to keep: both ends, and the lowest and highest value of each stretch of steps."""
     num_stretches = max(1, max_points // 2 - 1)
     stretches = ((steps - steps[0]) * num_stretches / (steps[-1] - steps[0] + 1)).astype(np.int64)

@@ -147,8 +147,7 @@ class SftFollower:
         for step, metrics in self._new_steps():
             self._recorder.step(StepReport(step, is_started=False, groups=[], metrics=metrics))
             self._control.heartbeat(step)
-        step = self._newest_step()
-        if step > self._saved_step:
+        for step in self._new_checkpoints():
             self._save(step)
 
     def _new_steps(self) -> list[tuple[int, dict[str, float]]]:
@@ -180,11 +179,15 @@ class SftFollower:
         has_more = any((step - 1) % self._spec.checkpoint_interval == 0 for step in steps)
         return {} if has_more else {"seconds/step": seconds}
 
-    def _newest_step(self) -> int:
+    def _new_checkpoints(self) -> list[int]:
+        """Return the steps of verl's whole checkpoints since the last look, at most as many as the run keeps."""
+        folder = self._folder / CHECKPOINTS_FOLDER
         try:
-            return int((self._folder / CHECKPOINTS_FOLDER / _TRACKER_FILE).read_text())
+            newest = int((folder / _TRACKER_FILE).read_text())
         except (OSError, ValueError):
-            return 0
+            return []
+        steps = sorted(int(path.name.removeprefix(_STEP_PREFIX)) for path in folder.glob(f"{_STEP_PREFIX}*"))
+        return [step for step in steps if self._saved_step < step <= newest][-self._spec.num_checkpoints_kept :]
 
     def _save(self, step: int) -> None:
         source = self._folder / CHECKPOINTS_FOLDER / f"{_STEP_PREFIX}{step}"

@@ -13,7 +13,7 @@ from db.session import open_database
 from tests.db.recorded_chains import Response, Step, record_steps
 from tests.db.recorded_runs import take_in
 
-ADDED = ("correctness_rate", "code_rules", "has_python_block")
+ADDED = ("correctness_rate", "code_rules", "has_python_block", "names_key", "metric_values")
 TABLES = ("runs", "steps", "trajectories", "trajectory_texts", "replays", "buffer_changes")
 EXTERNAL_ID = -2
 GROUP = [Response(0.1), Response(0.3, has_code=True), Response(0.9, is_correct=False), Response(0.9, is_correct=False)]
@@ -33,9 +33,9 @@ def old_rows(new_database, tmp_path):
         }
         blocks = connection.execute(text("SELECT * FROM trajectory_blocks ORDER BY step")).all()
     database.close()
-    for row in rows["trajectories"]:
+    for row in rows["trajectories"] + rows["steps"]:
         for name in ADDED:
-            del row[name]
+            row.pop(name, None)
     return rows, blocks
 
 

@@ -80,7 +80,16 @@ def test_equal_arguments_give_equal_rows_and_only_once(database, template, tmp_p
     take_in(other, RunDirectory(tmp_path / "recorded"))
     add_synthetic_runs(other, template, size, lambda _said: None)
     here, there = contents(database), contents(other)
-    for name in ("metrics", "trajectories", "trajectory_texts", "trajectory_blocks", "replays", "questions", "runs"):
+    for name in (
+        "steps",
+        "metric_names",
+        "trajectories",
+        "trajectory_texts",
+        "trajectory_blocks",
+        "replays",
+        "questions",
+        "runs",
+    ):
         assert here[name] == there[name], name
     other.close()
     with pytest.raises(SyntheticRunsError, match="holds synthetic runs already"):
@@ -107,7 +116,7 @@ def test_a_run_that_is_no_made_up_one_keeps_its_rows_even_with_a_key_among_their
         told.append(said)
 
     add_synthetic_runs(database, template, SyntheticSize(3, 8, 24), tell)
-    for table in (models.metrics, models.steps, models.evaluations):
+    for table in (models.metric_names, models.steps, models.evaluations):
         assert [count(database, table, key) > 0 for key in (2, 3, 4)] == [True, False, True], table.name
 
 
@@ -129,7 +138,7 @@ def test_keys_and_indexes_are_there_again(database, template):
         context = MigrationContext.configure(connection, opts={"include_object": is_ours})
         assert compare_metadata(context, models.metadata) == []
         names = set(connection.exec_driver_sql("SELECT indexname FROM pg_indexes").scalars())
-    assert {"metrics_pkey", "trajectory_texts_by_word", "trajectories_by_step"} <= names
+    assert {"steps_pkey", "trajectory_texts_by_word", "trajectories_by_step"} <= names
 
 
 def test_a_run_that_recorded_nothing_is_refused(database, tmp_path):

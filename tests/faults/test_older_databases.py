@@ -1,14 +1,16 @@
 """Databases as each earlier schema's own program filled them: brought up to date, nothing of them is lost."""
 
 import shutil
+from array import array
 from collections.abc import Iterator
+from math import isnan
 from pathlib import Path
 from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import insert, inspect, select, text
+from sqlalchemy import Boolean, Column, Float, Integer, MetaData, String, Table, insert, inspect, select, text
 from typer.testing import CliRunner
 
 from db import models
@@ -35,6 +37,17 @@ pytestmark = [
 
 STORED = sorted((Path(__file__).parent / "older_databases").glob("*.db"))
 TRAINED = "20260101-000000-trained"
+METRICS = Table(
+    "metrics",
+    MetaData(),
+    Column("run_key", Integer),
+    Column("key", String),
+    Column("step", Integer),
+    Column("attempt", Integer),
+    Column("value", Float),
+    Column("is_superseded", Boolean),
+)
+"""A row for each metric of a step, as schemas before 0010 had it."""
 
 Rows = dict[str, list[dict[str, Any]]]
 
@@ -44,7 +57,7 @@ def stored_rows(database: Database) -> Rows:
     found: Rows = {}
     with database.read() as connection:
         names = inspect(connection).get_table_names()
-        for table in models.metadata.sorted_tables:
+        for table in (*models.metadata.sorted_tables, METRICS):
             if table.name in names:
                 known = {column["name"] for column in inspect(connection).get_columns(table.name)}
                 columns = [column for column in table.c if column.name in known]
@@ -63,7 +76,7 @@ def make_on_postgresql(server: str, rows: Rows, revision: str, folder: Path) -> 
     for statement in ("DROP SCHEMA public CASCADE", "CREATE SCHEMA public"):
         database.write(lambda connection, statement=statement: connection.exec_driver_sql(statement))
     database.write(lambda connection: upgrade_to(connection, revision))
-    for table in models.metadata.sorted_tables:
+    for table in (*models.metadata.sorted_tables, METRICS):
         if rows.get(table.name):
             database.write(lambda connection, table=table: connection.execute(insert(table), rows[table.name]))
     return database
@@ -96,11 +109,23 @@ def test_stored_database_is_brought_up_to_date_with_every_row(old, figure):
         context = MigrationContext.configure(connection, opts={"include_object": is_ours})
         assert compare_metadata(context, models.metadata) == []
     after = stored_rows(old)
+    assert "metrics" not in after
+    after["metrics"] = list(unpacked(after))
     for name, rows in before.items():
         kept = [{column: row[column] for column in rows[0]} for row in after[name]] if rows else []
         assert sorted(map(repr, kept)) == sorted(map(repr, rows)), name
     check_answers(old, before)
     figure("schemas upgraded from stored files", f"{len(STORED)} on SQLite and PostgreSQL, every row kept")
+
+
+def unpacked(rows: Rows) -> Iterator[dict[str, Any]]:
+    """Yield the rows that metrics had before they were packed."""
+    names = {(row["run_key"], row["names_key"]): row["names"] for row in rows["metric_names"]}
+    for row in (row for row in rows["steps"] if row["metric_values"] is not None):
+        values = array("d", row["metric_values"])
+        place = {name: row[name] for name in ("run_key", "step", "attempt", "is_superseded")}
+        for key, value in zip(names[row["run_key"], row["names_key"]], values, strict=True):
+            yield place | {"key": key, "value": None if isnan(value) else value}
 
 
 def check_answers(database: Database, before: Rows) -> None:

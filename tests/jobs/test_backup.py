@@ -74,7 +74,7 @@ def test_the_database_can_be_built_anew_from_a_backup_without_it(used, bench, tm
     restore(tmp_path / "runs.tar", tmp_path / "again")
     assert rebuild_index(tmp_path / "again", None) == 1
     assert shown(tmp_path / "again")["tags"] == before["tags"]
-    assert len(shown(tmp_path / "again")["metrics"]) == len(before["metrics"])
+    assert len(shown(tmp_path / "again")["steps"]) == len(before["steps"])
 
 
 @pytest.mark.slow

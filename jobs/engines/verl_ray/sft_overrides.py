@@ -12,8 +12,6 @@ DATASET_MODULE = "pkg://jobs.engines.verl_ray.sft_dataset"
 DATASET_CLASS = "DemonstrationDataset"
 DEMONSTRATIONS_FILE = "demonstrations.parquet"
 CHECKPOINTS_FOLDER = "sft"
-NUM_KEPT = 2
-"""Checkpoints that verl itself keeps: each has been linked into the run's own by the time it is removed."""
 
 
 def sft_words(
@@ -82,7 +80,8 @@ def _settings(spec: TrainSpec, folder: Path, model_path: str) -> dict[str, Value
         "trainer.total_training_steps": spec.num_steps,
         "trainer.save_freq": spec.checkpoint_interval,
         "trainer.test_freq": -1,
-        "trainer.max_ckpt_to_keep": NUM_KEPT,
+        # One more than the run: verl removes none before it is linked into the run's own.
+        "trainer.max_ckpt_to_keep": spec.num_checkpoints_kept + 1,
         "trainer.nnodes": 1,
         "trainer.n_gpus_per_node": spec.verl.gpus_per_node,
     }

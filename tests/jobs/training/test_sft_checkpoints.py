@@ -1,0 +1,47 @@
+"""What the run keeps of verl's checkpoints, where a small program stands in for verl's trainer."""
+
+import subprocess
+import sys
+
+import pytest
+
+from jobs.engines.verl_ray.overrides import VERL_FOLDER
+from jobs.engines.verl_ray.sft_overrides import CHECKPOINTS_FOLDER
+from jobs.run_directory import RunDirectory
+from jobs.specs import RecordingSpec, parse_spec
+from jobs.spool_reader import SpoolReader
+from jobs.spool_recorder import SpoolRecorder
+from jobs.status import RunStatus
+from jobs.training.checkpoint import find_fault, list_checkpoints
+from jobs.training.verl_sft import SftFollower
+from tests.faults.small_training import StepControl
+
+SPEC = {"engine": "verl", "sft": {}, "algorithm": {"experience_ratio": 0.0}}
+WRITE_THREE = """
+import pathlib, sys
+folder = pathlib.Path(sys.argv[1])
+for step in (2, 4, 6):
+    (folder / f"global_step_{step}" / "huggingface").mkdir(parents=True)
+    (folder / f"global_step_{step}" / "huggingface" / "config.json").write_text(str(step))
+    (folder / "latest_checkpointed_iteration.txt").write_text(str(step))
+(folder / "global_step_8").mkdir()
+"""
+
+
+@pytest.mark.parametrize(("num_kept", "expected"), [(3, [2, 4, 6]), (2, [4, 6])])
+def test_checkpoints_that_come_between_two_looks_are_all_kept(tmp_path, monkeypatch, num_kept, expected):
+    run = RunDirectory.create(tmp_path, parse_spec(SPEC | {"num_checkpoints_kept": num_kept}, "test"))
+    folder = run.path / VERL_FOLDER / CHECKPOINTS_FOLDER
+    monkeypatch.setattr(
+        SftFollower, "_start", lambda _, words: subprocess.Popen([sys.executable, "-c", WRITE_THREE, *words])
+    )
+    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    follower = SftFollower(run.spec(), run, recorder, StepControl(), str(tmp_path))
+    assert follower.follow([str(folder)], 0) is RunStatus.SUCCEEDED
+    recorder.close()
+    kept = list_checkpoints(run.checkpoints_path)
+    assert [path.name for path in reversed(kept)] == [f"step-{step:08d}" for step in expected]
+    assert [find_fault(path) for path in kept] == [None] * num_kept
+    assert (kept[0] / "policy" / "config.json").read_text() == "6"
+    events = SpoolReader(run).read(max_steps=100).events
+    assert [event["step"] for event in events if event["kind"] == "checkpoint"] == expected
