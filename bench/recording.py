@@ -1,7 +1,9 @@
 """What recording costs a run, how small its files are, and how fast the database takes them in.
 
-- Recording: the training loop's time in the recorder, at the paper's size (128 questions x 8 rollouts of 2,000 tokens
-  on average, up to 8,192) and on the embedded engine's own steps on chains.
+- Recording at the paper's size (128 questions x 8 rollouts of 2,000 tokens on average, up to 8,192): how long until a
+  step is on disk, as if the training loop waited for that.
+- Recording of the embedded engine's own steps on chains: how much longer the same responses take to sample, alone and
+  while a step is written beside, in turn.
 - Size: a step's files with the default retention beside JSON lines of the same step: all that is known of every
   trajectory, and only what the retention keeps.
 - Ingest: from files to tables, reading and parsing included: steps of 48 metrics without trajectories, and
@@ -49,6 +51,8 @@ PAPER_STEP_SECONDS = 150.0
 PRESET = "chains-exgrpo"
 NUM_WARM_STEPS = 10
 EMBEDDED_STEP_MS = 100.0
+NUM_SAMPLED = 4
+"""Questions, and responses to each, that are sampled beside a step's recording."""
 READERS_PAUSE_SECONDS = 0.05
 TARGETS = {
     "paper/share_of_step": "<= 0.002",
@@ -68,17 +72,18 @@ def new_run(runs_root: Path) -> tuple[RunDirectory, SpoolRecorder]:
 
 
 def record_all(recorder: SpoolRecorder, reports: Iterable[StepReport]) -> list[float]:
-    """Record steps and return the milliseconds that each kept its loop waiting."""
+    """Record steps and return the milliseconds until each was on disk."""
     milliseconds = []
     for step_report in reports:
         began_at = time.perf_counter()
         recorder.step(step_report)
+        recorder.settle()
         milliseconds.append(1e3 * (time.perf_counter() - began_at))
     return milliseconds
 
 
 def measure_paper(runs_root: Path, num_steps: int) -> dict[str, float]:
-    """Return what a step of the paper's size costs its loop, and the size of its files."""
+    """Return how long a step of the paper's size takes to be on disk, and the size of its files."""
     run, recorder = new_run(runs_root)
     reports = list(StepMaker(PAPER_STEP).reports(num_steps))
     milliseconds = record_all(recorder, reports)
@@ -123,25 +128,36 @@ def _decimals(values: np.ndarray | None) -> list[float]:
 
 
 def measure_embedded(runs_root: Path, num_steps: int) -> dict[str, float]:
-    """Return what recording adds to the embedded engine's steps on chains."""
+    """Return what recording adds to the embedded engine's work on chains, beside which a thread writes."""
     _, recorder = new_run(runs_root)
-    milliseconds, steps = [], []
+    alone, added, steps = [], [], []
     with open_chains_run(PRESET) as run:
-        for number in range(NUM_WARM_STEPS + num_steps):
+        questions = run.state.questions[:NUM_SAMPLED]
+        limit = run.config.max_response_tokens
+
+        def sample(step_report: StepReport | None) -> float:
             began_at = time.perf_counter()
+            if step_report is not None:
+                recorder.step(step_report)
+            run.engine.generate_for_evaluation(questions, NUM_SAMPLED, 1.0, limit, seed=0)
+            recorder.settle()
+            return 1e3 * (time.perf_counter() - began_at)
+
+        for number in range(NUM_WARM_STEPS + num_steps):
             step_report = run.step()
-            step_ms = 1e3 * (time.perf_counter() - began_at)
-            (recorded_ms,) = record_all(recorder, [step_report])
+            order = [None, step_report] if number % 2 else [step_report, None]
+            found = {own is not None: sample(own) for own in order}
             if number >= NUM_WARM_STEPS:
-                steps.append(step_ms)
-                milliseconds.append(recorded_ms)
+                alone.append(found[False])
+                added.append(found[True] - found[False])
+                steps.append(1e3 * step_report.metrics["seconds/step"])
     recorder.close()
     return {
-        "embedded/record_ms": median(milliseconds),
-        "embedded/record_ms_max": max(milliseconds),
+        "embedded/added_ms": median(added),
+        "embedded/sampling_ms": median(alone),
         "embedded/step_ms": median(steps),
-        "embedded/share_of_step": median(milliseconds) / median(steps),
-        "embedded/share_of_100_ms": median(milliseconds) / EMBEDDED_STEP_MS,
+        "embedded/share_of_step": median(added) / median(steps),
+        "embedded/share_of_100_ms": median(added) / EMBEDDED_STEP_MS,
     }
 
 

@@ -145,6 +145,10 @@ class FanOutRecorder:
         self._recorder.step(report)
         self._each(lambda item: item.log(report.metrics, report.step))
 
+    def settle(self) -> None:
+        """Return once every step is on disk."""
+        self._recorder.settle()
+
     def evaluation(self, record: EvaluationRecord) -> None:
         """Record the scores of one evaluation, and log them as `evaluation/<set>_avg_at_n`."""
         self._recorder.evaluation(record)

@@ -29,7 +29,10 @@ class EvaluationRecord:
 
 
 class RunRecorder(Protocol):
-    """Writes one attempt of a run. Calls come in order from one thread; what a call recorded survives a kill -9."""
+    """Writes one attempt of a run. Calls come in order from one thread.
+
+    What a call recorded survives a kill -9, a step once `settle` or any later call returned.
+    """
 
     def status(self, status: RunStatus, reason: str = "") -> None:
         """Record a change of state, with one sentence why where it is not the expected one."""
@@ -41,6 +44,10 @@ class RunRecorder(Protocol):
 
     def step(self, report: StepReport) -> None:
         """Record one step whole: metrics, trajectories, selections, bucket counts and buffer changes."""
+        ...
+
+    def settle(self) -> None:
+        """Return once every step is on disk: nobody may go on from a checkpoint after steps that are not recorded."""
         ...
 
     def evaluation(self, record: EvaluationRecord) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,10 @@ _KEEPS_TOKENS: dict[str, Callable[[Trajectory], bool]] = {
 
 
 class SpoolRecorder:
-    """Writes one attempt into its run directory; a file is on disk before the event that names it."""
+    """Writes one attempt into its run directory; a file is on disk before the event that names it.
+
+    A thread writes steps while their loop goes on. Every other call waits for it, and raises what stopped it.
+    """
 
     def __init__(self, run: RunDirectory, attempt: int, retention: RecordingSpec) -> None:
         self._run = run
@@ -36,15 +40,19 @@ class SpoolRecorder:
         self._keeps_tokens = _KEEPS_TOKENS[retention.token_data]
         self._writer = SpoolWriter(self._attempt_path, attempt)
         self._question_sets: set[str] = set()
+        self._thread = ThreadPoolExecutor(1, "recorder")
+        self._step_under_way: Future[None] | None = None
 
     def status(self, status: RunStatus, reason: str = "") -> None:
         """Record a change of state."""
+        self.settle()
         self._writer.append("status", {"status": status.value, "reason": reason})
 
     def questions(self, questions: Sequence[Question], question_set: str) -> None:
         """Record a question set; a later attempt refers to the file of the first."""
         if question_set in self._question_sets:
             return
+        self.settle()
         name = f"questions-{question_set}.parquet"
         earlier = (self._run.attempt_path(attempt) / name for attempt in self._run.attempts())
         path = next((path for path in earlier if path.is_file()), None)
@@ -57,8 +65,54 @@ class SpoolRecorder:
     def step(self, report: StepReport) -> None:
         """Record one step: its trajectories' file, if it has any, and then its event.
 
-        Of a step with trajectories that comes twice the first record stays.
+        Of a step with trajectories that comes twice the first record stays. The report must not change afterwards.
         """
+        self.settle()
+        self._step_under_way = self._thread.submit(self._write_step, report)
+
+    def settle(self) -> None:
+        """Return once every step is on disk.
+
+        Raises:
+            OSError: One could not be written; it is raised once.
+        """
+        step, self._step_under_way = self._step_under_way, None
+        if step is not None:
+            step.result()
+
+    def evaluation(self, record: EvaluationRecord) -> None:
+        """Record the scores of one evaluation."""
+        self.settle()
+        fields = {
+            "step": record.step,
+            "question_set": record.question_set,
+            "question_ids": list(record.question_ids),
+            "num_correct": [int(count) for count in record.num_correct],
+            "samples_per_question": record.samples_per_question,
+            "temperature": record.temperature,
+            "seconds": record.seconds,
+        }
+        self._writer.append("evaluation", fields)
+
+    def checkpoint(self, step: int, path: Path) -> None:
+        """Record that a whole checkpoint stands at `path`."""
+        self.settle()
+        num_bytes = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+        self._writer.append("checkpoint", {"step": step, "path": self._relative(path), "num_bytes": num_bytes})
+
+    def record(self, kind: str, fields: Mapping[str, Any]) -> None:
+        """Record an event that only jobs of another kind than training have."""
+        self.settle()
+        self._writer.append(kind, dict(fields))
+
+    def close(self) -> None:
+        """Close the event file; nothing is held back."""
+        try:
+            self.settle()
+        finally:
+            self._writer.close()
+
+    def _write_step(self, report: StepReport) -> None:
         path = self._attempt_path / "trajectories" / f"step-{report.step:08d}.parquet"
         if path.exists():
             logger.warning("step %d is recorded already; what is there stays.", report.step)
@@ -77,32 +131,6 @@ class SpoolRecorder:
             "file": self._relative(path) if report.groups else None,
         }
         self._writer.append("step", fields)
-
-    def evaluation(self, record: EvaluationRecord) -> None:
-        """Record the scores of one evaluation."""
-        fields = {
-            "step": record.step,
-            "question_set": record.question_set,
-            "question_ids": list(record.question_ids),
-            "num_correct": [int(count) for count in record.num_correct],
-            "samples_per_question": record.samples_per_question,
-            "temperature": record.temperature,
-            "seconds": record.seconds,
-        }
-        self._writer.append("evaluation", fields)
-
-    def checkpoint(self, step: int, path: Path) -> None:
-        """Record that a whole checkpoint stands at `path`."""
-        num_bytes = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-        self._writer.append("checkpoint", {"step": step, "path": self._relative(path), "num_bytes": num_bytes})
-
-    def record(self, kind: str, fields: Mapping[str, Any]) -> None:
-        """Record an event that only jobs of another kind than training have."""
-        self._writer.append(kind, dict(fields))
-
-    def close(self) -> None:
-        """Close the event file; nothing is held back."""
-        self._writer.close()
 
     def _relative(self, path: Path) -> str:
         return path.resolve().relative_to(self._run.path.resolve()).as_posix()

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exgrpo_core.types import Question, Replay, RolloutGroup, Trajectory
+from exgrpo_core.types import Experience, Question, RolloutGroup, Trajectory
 from jobs.ragged import list_column, mean_of_each
 
 KeepsTokens = Callable[[Trajectory], bool]
@@ -34,9 +34,52 @@ _TOKEN_COLUMNS = ("token_ids", "entropies", "log_probs", "behavior_log_probs")
 
 def step_table(groups: Sequence[RolloutGroup], keeps_tokens: KeepsTokens) -> pa.Table:
     """Return one row a fresh trajectory, in order of groups, and then one row a replayed one."""
-    fresh = _fresh_table(groups, keeps_tokens)
-    replays = [(place, group, group.replay) for place, group in enumerate(groups) if group.replay is not None]
-    return pa.concat_tables([fresh, _replay_table(replays)], promote_options="default") if replays else fresh
+    places = [(place, slot) for place, group in enumerate(groups) for slot in range(len(group.trajectories))]
+    fresh = [trajectory for group in groups for trajectory in group.trajectories]
+    kept = [item if keeps_tokens(item) else None for item in fresh]
+    replays = [(place, group.replay) for place, group in enumerate(groups) if group.replay is not None]
+    places += [(place, len(groups[place].trajectories)) for place, _ in replays]
+    replayed = [replay for _, replay in replays]
+    stored = [replay.experience for replay in replayed]
+    not_fresh: list[Any] = [None] * len(replayed)
+    not_replayed: list[Any] = [None] * len(fresh)
+    either: list[Trajectory | Experience] = [*fresh, *stored]
+    entropies = [*(item.entropies for item in fresh), *(replay.entropies for replay in replayed)]
+    log_probs = [*(item.log_probs for item in fresh), *(replay.old_log_probs for replay in replayed)]
+    kept_entropies = [None if item is None else item.entropies for item in kept]
+    kept_log_probs = [None if item is None else item.log_probs for item in kept]
+    behavior = [item.behavior_log_probs for item in stored]
+    ratios = [np.exp(replay.old_log_probs - own) for replay, own in zip(replayed, behavior, strict=True)]
+    return pa.table(
+        {
+            "is_replayed": pa.array([False] * len(fresh) + [True] * len(replayed), pa.bool_()),
+            "trajectory_id": pa.array([item.trajectory_id for item in either], pa.int64()),
+            "question_index": pa.array([item.question_index for item in either], pa.int32()),
+            "group_position": pa.array([place for place, _ in places], pa.int32()),
+            "group_slot": pa.array([slot for _, slot in places], pa.int32()),
+            "born_step": pa.array([item.born_step for item in either], pa.int32()),
+            "reward": pa.array([item.reward for item in either], pa.float32()),
+            "verdict": pa.array([*(item.verdict for item in fresh), *not_fresh], pa.string()),
+            "is_valid": pa.array([item.is_valid for item in fresh] + not_fresh, pa.bool_()),
+            "has_code": pa.array([item.has_code for item in fresh] + not_fresh, pa.bool_()),
+            "is_truncated": pa.array([item.is_truncated for item in fresh] + not_fresh, pa.bool_()),
+            "num_tokens": pa.array([item.token_ids.size for item in either], pa.int32()),
+            "mean_entropy": mean_of_each(entropies),
+            "mean_log_prob": mean_of_each(log_probs),
+            "advantage": pa.array([_advantage(groups[place], slot) for place, slot in places], pa.float32()),
+            "text": _text_column([item.text for item in fresh] + not_fresh),
+            "is_external": pa.array(not_replayed + [replay.is_external for replay in replayed], pa.bool_()),
+            "mean_ratio": pa.array(not_replayed + mean_of_each(ratios).tolist(), pa.float32()),
+            "max_ratio": pa.array(not_replayed + [float(ratio.max(initial=0.0)) for ratio in ratios], pa.float32()),
+            "token_ids": list_column(
+                [None if item is None else item.token_ids for item in kept] + [item.token_ids for item in stored],
+                np.int32,
+            ),
+            "entropies": list_column(kept_entropies + [replay.entropies for replay in replayed], np.float16),
+            "log_probs": list_column(kept_log_probs + [replay.old_log_probs for replay in replayed], np.float32),
+            "behavior_log_probs": list_column(not_replayed + behavior, np.float32),
+        }
+    )
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
@@ -94,75 +137,13 @@ def read_questions(path: Path) -> dict[str, list[dict[str, Any]]]:
     return {"questions": pq.read_table(path).to_pylist()}
 
 
-def _fresh_table(groups: Sequence[RolloutGroup], keeps_tokens: KeepsTokens) -> pa.Table:
-    places = [(place, slot) for place, group in enumerate(groups) for slot in range(len(group.trajectories))]
-    fresh = [trajectory for group in groups for trajectory in group.trajectories]
-    advantages = [_advantage(groups[place], slot) for place, slot in places]
-    is_kept = [keeps_tokens(trajectory) for trajectory in fresh]
-    tokens = [item.token_ids if kept else None for item, kept in zip(fresh, is_kept, strict=True)]
-    entropies = [item.entropies if kept else None for item, kept in zip(fresh, is_kept, strict=True)]
-    log_probs = [item.log_probs if kept else None for item, kept in zip(fresh, is_kept, strict=True)]
-    return pa.table(
-        {
-            "is_replayed": pa.array([False] * len(fresh), pa.bool_()),
-            "trajectory_id": pa.array([item.trajectory_id for item in fresh], pa.int64()),
-            "question_index": pa.array([item.question_index for item in fresh], pa.int32()),
-            "group_position": pa.array([place for place, _ in places], pa.int32()),
-            "group_slot": pa.array([slot for _, slot in places], pa.int32()),
-            "born_step": pa.array([item.born_step for item in fresh], pa.int32()),
-            "reward": pa.array([item.reward for item in fresh], pa.float32()),
-            "verdict": pa.array([item.verdict for item in fresh], pa.string()),
-            "is_valid": pa.array([item.is_valid for item in fresh], pa.bool_()),
-            "has_code": pa.array([item.has_code for item in fresh], pa.bool_()),
-            "is_truncated": pa.array([item.is_truncated for item in fresh], pa.bool_()),
-            "num_tokens": pa.array([item.token_ids.size for item in fresh], pa.int32()),
-            "mean_entropy": mean_of_each([item.entropies for item in fresh]),
-            "mean_log_prob": mean_of_each([item.log_probs for item in fresh]),
-            "advantage": pa.array(advantages, pa.float32()),
-            "text": _text_column([item.text for item in fresh]),
-            "token_ids": list_column(tokens, np.int32),
-            "entropies": list_column(entropies, np.float16),
-            "log_probs": list_column(log_probs, np.float32),
-        }
-    )
-
-
-def _replay_table(replays: Sequence[tuple[int, RolloutGroup, Replay]]) -> pa.Table:
-    stored = [replay.experience for _, _, replay in replays]
-    ratios = [np.exp(replay.old_log_probs - replay.experience.behavior_log_probs) for _, _, replay in replays]
-    slots = [len(group.trajectories) for _, group, _ in replays]
-    advantages = [_advantage(group, slot) for (_, group, _), slot in zip(replays, slots, strict=True)]
-    return pa.table(
-        {
-            "is_replayed": pa.array([True] * len(replays), pa.bool_()),
-            "trajectory_id": pa.array([item.trajectory_id for item in stored], pa.int64()),
-            "question_index": pa.array([item.question_index for item in stored], pa.int32()),
-            "group_position": pa.array([place for place, _, _ in replays], pa.int32()),
-            "group_slot": pa.array(slots, pa.int32()),
-            "born_step": pa.array([item.born_step for item in stored], pa.int32()),
-            "reward": pa.array([item.reward for item in stored], pa.float32()),
-            "num_tokens": pa.array([item.token_ids.size for item in stored], pa.int32()),
-            "mean_entropy": mean_of_each([replay.entropies for _, _, replay in replays]),
-            "mean_log_prob": mean_of_each([replay.old_log_probs for _, _, replay in replays]),
-            "advantage": pa.array(advantages, pa.float32()),
-            "is_external": pa.array([replay.is_external for _, _, replay in replays], pa.bool_()),
-            "mean_ratio": mean_of_each(ratios),
-            "max_ratio": pa.array([float(ratio.max(initial=0.0)) for ratio in ratios], pa.float32()),
-            "token_ids": list_column([item.token_ids for item in stored], np.int32),
-            "entropies": list_column([replay.entropies for _, _, replay in replays], np.float16),
-            "log_probs": list_column([replay.old_log_probs for _, _, replay in replays], np.float32),
-            "behavior_log_probs": list_column([item.behavior_log_probs for item in stored], np.float32),
-        }
-    )
-
-
 def _advantage(group: RolloutGroup, slot: int) -> float:
     return float("nan") if group.advantages is None else float(group.advantages[slot])
 
 
-def _text_column(texts: Sequence[str]) -> pa.Array:
+def _text_column(texts: Sequence[str | None]) -> pa.Array:
     try:
         return pa.array(texts, pa.string())
     except UnicodeEncodeError:
         # A lone surrogate, which UTF-8 has no bytes for.
-        return pa.array([text.encode("utf-8", "replace").decode() for text in texts], pa.string())
+        return pa.array([text and text.encode("utf-8", "replace").decode() for text in texts], pa.string())

@@ -93,6 +93,7 @@ class TrainingLoop:
             self.parts.engine.save(checkpoint.policy)
             state.save(checkpoint.experience)
 
+        self.recorder.settle()
         checkpoint = save_checkpoint(self.checkpoints, state.step, write)
         self.recorder.checkpoint(state.step, checkpoint.path)
         prune_checkpoints(self.checkpoints, self.spec.num_checkpoints_kept)

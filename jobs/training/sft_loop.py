@@ -101,6 +101,7 @@ class SftLoop:
         def write(checkpoint: Checkpoint) -> None:
             self.sft.parts.engine.save(checkpoint.policy)
 
+        self.recorder.settle()
         checkpoint = save_checkpoint(self.checkpoints, step, write)
         self.recorder.checkpoint(step, checkpoint.path)
         prune_checkpoints(self.checkpoints, self.spec.num_checkpoints_kept)

@@ -197,6 +197,7 @@ class SftFollower:
             _link_tree(source, checkpoint.path / TRAINER_FOLDER, leaves_out=_MODEL_FOLDER)
             self._keep_tokenizer(checkpoint.policy)
 
+        self._recorder.settle()
         checkpoint = save_checkpoint(self._run.checkpoints_path, step, write)
         self._saved_step = step
         self._recorder.checkpoint(step, checkpoint.path)

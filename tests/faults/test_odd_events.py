@@ -98,6 +98,7 @@ def test_of_a_step_recorded_twice_the_first_record_stays(tmp_path):
     run = new_run(tmp_path)
     recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
     recorder.step(make_report(1))
+    recorder.settle()
     first = _events(run)
     recorder.step(make_report(1, seed=5))
     recorder.close()

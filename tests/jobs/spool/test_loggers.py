@@ -77,5 +77,6 @@ def test_a_logger_that_fails_is_dropped_and_recording_goes_on(run, caplog):
 def test_a_run_directory_that_cannot_be_written_is_an_error_not_a_warning(run):
     recorder = FanOutRecorder(SpoolRecorder(run, run.claim_attempt(), RecordingSpec()), [FailingLogger()])
     run.attempt_path(1).rename(run.path / "away")
+    recorder.step(make_report(1))
     with pytest.raises(OSError, match="0001"):
-        recorder.step(make_report(1))
+        recorder.settle()

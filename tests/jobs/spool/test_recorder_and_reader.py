@@ -140,6 +140,38 @@ def test_odd_trajectories_are_recorded(run):
     assert rows[2]["mean_entropy"] == pytest.approx(report.groups[0].trajectories[2].entropies.mean(), rel=1e-6)
 
 
+def test_a_step_is_on_disk_once_it_is_settled(run):
+    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    for step in (1, 2):
+        recorder.step(make_report(step))
+        recorder.settle()
+        assert [event["step"] for event in SpoolReader(run).read().events] == [*range(1, step + 1)]
+    recorder.close()
+
+
+@pytest.mark.parametrize("call", ["step", "status", "evaluation", "checkpoint", "record", "questions", "close"])
+def test_a_step_that_cannot_be_written_is_raised_by_the_next_call_and_once(run, call):
+    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder.status(RunStatus.RUNNING)
+    (run.attempt_path(1) / "trajectories").write_text("in the way")
+    recorder.step(make_report(1))
+    arguments = {
+        "step": (make_report(2),),
+        "status": (RunStatus.SUCCEEDED,),
+        "evaluation": (EvaluationRecord(1, "held_out", ["a"], [1], 4, 0.6, 2.5),),
+        "checkpoint": (1, run.path),
+        "record": ("asked", {}),
+        "questions": (make_questions(), "training"),
+    }.get(call, ())
+    with pytest.raises(OSError, match="trajectories"):
+        getattr(recorder, call)(*arguments)
+    (run.attempt_path(1) / "trajectories").unlink()
+    recorder.step(make_report(3))
+    recorder.status(RunStatus.STOPPED)
+    recorder.close()
+    assert [event["kind"] for event in SpoolReader(run).read().events] == ["status", "step", "status"]
+
+
 @pytest.mark.parametrize("max_steps", [1, 2, 100])
 def test_reading_in_parts_gives_each_event_once(run, max_steps):
     record(run, range(1, 6))

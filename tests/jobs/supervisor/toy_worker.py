@@ -73,6 +73,7 @@ def resume_step(run: RunDirectory) -> int:
 
 
 def save(run: RunDirectory, recorder: RunRecorder, step: int) -> None:
+    recorder.settle()
     checkpoint = save_checkpoint(
         run.checkpoints_path, step, lambda it: (it.path / "toy.json").write_text(json.dumps({"step": step}))
     )

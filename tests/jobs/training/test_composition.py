@@ -35,6 +35,9 @@ class MemoryRecorder:
     def step(self, report):
         self.steps.append(report)
 
+    def settle(self):
+        pass
+
     def evaluation(self, record):
         self.evaluations.append(record)
 
