@@ -47,9 +47,12 @@ demo: $(VENV)/.installed  ## Train a tiny model with ExGRPO and Dr.GRPO, then sh
 
 # Coverage is counted by the tests of exgrpo_core alone: it would make all others a fifth slower.
 test: $(VENV)/.installed-dev tools  ## Run all tests; those of exgrpo_core must cover 95% of it (ARGS="..." goes to pytest)
-	@$(if $(ARGS),true,$(PYTEST) tests/exgrpo_core --cov=exgrpo_core --cov-report=term:skip-covered --cov-fail-under=95)
-	@$(PYTEST) -m 'not verl and not verl_vllm' $(or $(ARGS),--ignore=tests/exgrpo_core)
-	@$(if $(ARGS),true,$(MAKE) test-verl)
+	@failed=0; \
+	$(if $(ARGS),true,$(PYTEST) tests/exgrpo_core --cov=exgrpo_core --cov-report=term:skip-covered --cov-fail-under=95) \
+		|| failed=1; \
+	$(PYTEST) -m 'not verl and not verl_vllm' $(or $(ARGS),--ignore=tests/exgrpo_core) || failed=1; \
+	$(if $(ARGS),true,$(MAKE) test-verl) || failed=1; \
+	exit $$failed
 
 test-verl: $(VERL_VENV)/.installed-dev  ## Run verl for real on the CPU: part of `make test`, about ten minutes
 	@OMP_NUM_THREADS=1 $(VERL_BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder \

@@ -160,15 +160,16 @@ def _add_steps(connection: Connection, template: int, keys: Sequence[int]) -> No
     names = [{"names_key": key, "names": names} for key, names in list_names(connection, template).items()]
     insert_new(connection, models.metric_names, [row | {"run_key": key} for key in ours for row in names])
     rows = _stretched_steps(connection, template)
-    widths = [len(row["metric_values"]) for row in rows]
+    blobs = [row["metric_values"] or b"" for row in rows]
+    widths = [*map(len, blobs)]
     ends = np.cumsum(widths).tolist()
-    values = np.frombuffer(b"".join(row["metric_values"] for row in rows), VALUE)
+    values = np.frombuffer(b"".join(blobs), VALUE)
     steps = np.repeat([row["step"] for row in rows], np.array(widths) // VALUE.itemsize)
     for key in ours:
         share = 1 - 0.15 * ((key * 7919 % 1009) + (steps * 6151 + key * 3571) % 1013) / 1011.0
         packed = (values * share).tobytes()
         own = [
-            row | {"run_key": key, "metric_values": packed[end - width : end]}
+            row | {"run_key": key, "metric_values": packed[end - width : end] or None}
             for row, width, end in zip(rows, widths, ends, strict=True)
         ]
         insert_new(connection, models.steps, own)
@@ -180,8 +181,7 @@ def _stretched_steps(connection: Connection, template: int) -> list[dict[str, An
     query = select(steps).where(steps.c.run_key == template, ~steps.c.is_superseded)
     recorded = {row["step"]: dict(row) for row in connection.execute(query).mappings()}
     stretch = connection.execute(text("SELECT step, recorded FROM stretch ORDER BY step")).all()
-    rows = [recorded[row.recorded] | {"step": row.step, "attempt": 1} for row in stretch if row.recorded in recorded]
-    return [row | {"metric_values": row["metric_values"] or b""} for row in rows]
+    return [recorded[row.recorded] | {"step": row.step, "attempt": 1} for row in stretch if row.recorded in recorded]
 
 
 def _add_evaluations(connection: Connection, template: int, keys: Sequence[int]) -> None:

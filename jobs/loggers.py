@@ -141,7 +141,7 @@ class FanOutRecorder:
         self._recorder.questions(questions, question_set)
 
     def step(self, report: StepReport) -> None:
-        """Record one step, and log its metrics."""
+        """Record one step, and log its metrics, which may be before it is on disk."""
         self._recorder.step(report)
         self._each(lambda item: item.log(report.metrics, report.step))
 

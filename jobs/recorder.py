@@ -31,7 +31,8 @@ class EvaluationRecord:
 class RunRecorder(Protocol):
     """Writes one attempt of a run. Calls come in order from one thread.
 
-    What a call recorded survives a kill -9, a step once `settle` or any later call returned.
+    What a call recorded survives a kill -9, a step once `settle` or any later call returned: what kept a step from
+    being written is raised by the next call, and once.
     """
 
     def status(self, status: RunStatus, reason: str = "") -> None:
@@ -43,7 +44,10 @@ class RunRecorder(Protocol):
         ...
 
     def step(self, report: StepReport) -> None:
-        """Record one step whole: metrics, trajectories, selections, bucket counts and buffer changes."""
+        """Record one step whole: metrics, trajectories, selections, bucket counts and buffer changes.
+
+        It may be written after this returned: the report must not change any more.
+        """
         ...
 
     def settle(self) -> None:

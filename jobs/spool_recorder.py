@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ _KEEPS_TOKENS: dict[str, Callable[[Trajectory], bool]] = {
 class SpoolRecorder:
     """Writes one attempt into its run directory; a file is on disk before the event that names it.
 
-    A thread writes steps while their loop goes on. Every other call waits for it, and raises what stopped it.
+    A thread writes steps while their loop goes on.
     """
 
     def __init__(self, run: RunDirectory, attempt: int, retention: RecordingSpec) -> None:
@@ -50,9 +50,9 @@ class SpoolRecorder:
 
     def questions(self, questions: Sequence[Question], question_set: str) -> None:
         """Record a question set; a later attempt refers to the file of the first."""
+        self.settle()
         if question_set in self._question_sets:
             return
-        self.settle()
         name = f"questions-{question_set}.parquet"
         earlier = (self._run.attempt_path(attempt) / name for attempt in self._run.attempts())
         path = next((path for path in earlier if path.is_file()), None)
@@ -65,20 +65,18 @@ class SpoolRecorder:
     def step(self, report: StepReport) -> None:
         """Record one step: its trajectories' file, if it has any, and then its event.
 
-        Of a step with trajectories that comes twice the first record stays. The report must not change afterwards.
+        Of a step with trajectories that comes twice the first record stays.
         """
         self.settle()
         self._step_under_way = self._thread.submit(self._write_step, report)
 
     def settle(self) -> None:
-        """Return once every step is on disk.
-
-        Raises:
-            OSError: One could not be written; it is raised once.
-        """
+        """Return once every step is on disk."""
+        if self._step_under_way is None:
+            return
+        wait([self._step_under_way])
         step, self._step_under_way = self._step_under_way, None
-        if step is not None:
-            step.result()
+        step.result()
 
     def evaluation(self, record: EvaluationRecord) -> None:
         """Record the scores of one evaluation."""

@@ -178,6 +178,11 @@ def _record_end(recorder: RunRecorder | None, status: RunStatus, reason: str) ->
     if recorder is None:
         return reason
     try:
+        recorder.settle()
+    except Exception as error:
+        logger.exception("The last step cannot be recorded.")
+        status, reason = RunStatus.FAILED, reason or explain(error)
+    try:
         recorder.status(status, reason)
         recorder.close()
     except Exception as error:

@@ -82,7 +82,9 @@ def read_newest(connection: Connection, run_key: int) -> dict[str, float]:
     spans = list_spans(connection, run_key)
     names = sorted({name for span in spans for name in span.names})
     is_last = models.steps.c.step.in_({span.last_step for span in spans})
-    return {key: float(curve.values[-1]) for key, curve in read_curves(connection, run_key, names, is_last).items()}
+    curves = read_curves(connection, run_key, names, is_last)
+    # A resume may have superseded the last steps since.
+    return {key: float(curve.values[-1]) for key, curve in curves.items() if len(curve.values)}
 
 
 def _unpacked(

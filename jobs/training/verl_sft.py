@@ -120,15 +120,17 @@ class SftFollower:
         self._saved_step = step
         self._control.heartbeat(step)
         process = self._start(words)
+        is_stopped = False
         try:
-            while process.poll() is None:
-                if self._control.stop_requested():
-                    return RunStatus.STOPPED
+            while process.poll() is None and not (is_stopped := self._control.stop_requested()):
                 time.sleep(_LOOK_SECONDS)
                 self._look()
         finally:
             _end(process)
-            self._look()
+        self._look()
+        shutil.rmtree(self._folder / CHECKPOINTS_FOLDER, ignore_errors=True)
+        if is_stopped:
+            return RunStatus.STOPPED
         if process.returncode != 0:
             raise TrainingError(f"verl's SFT trainer ended with exit code {process.returncode}; log.txt says why.")
         return RunStatus.SUCCEEDED
@@ -144,11 +146,16 @@ class SftFollower:
 
     def _look(self) -> None:
         """Record the steps and checkpoints that have come since the last look."""
+        # First, since verl logs a step before it writes its checkpoint: none is taken whose step is not recorded.
+        checkpoints = self._new_checkpoints()
         for step, metrics in self._new_steps():
             self._recorder.step(StepReport(step, is_started=False, groups=[], metrics=metrics))
             self._control.heartbeat(step)
-        for step in self._new_checkpoints():
+        for step in checkpoints:
             self._save(step)
+        for path in self._verl_checkpoints():
+            if _step_of(path) < self._saved_step:
+                shutil.rmtree(path)
 
     def _new_steps(self) -> list[tuple[int, dict[str, float]]]:
         if not self._metrics_path.is_file():
@@ -181,13 +188,15 @@ class SftFollower:
 
     def _new_checkpoints(self) -> list[int]:
         """Return the steps of verl's whole checkpoints since the last look, at most as many as the run keeps."""
-        folder = self._folder / CHECKPOINTS_FOLDER
         try:
-            newest = int((folder / _TRACKER_FILE).read_text())
+            newest = int((self._folder / CHECKPOINTS_FOLDER / _TRACKER_FILE).read_text())
         except (OSError, ValueError):
             return []
-        steps = sorted(int(path.name.removeprefix(_STEP_PREFIX)) for path in folder.glob(f"{_STEP_PREFIX}*"))
+        steps = sorted(map(_step_of, self._verl_checkpoints()))
         return [step for step in steps if self._saved_step < step <= newest][-self._spec.num_checkpoints_kept :]
+
+    def _verl_checkpoints(self) -> list[Path]:
+        return [*(self._folder / CHECKPOINTS_FOLDER).glob(f"{_STEP_PREFIX}*")]
 
     def _save(self, step: int) -> None:
         source = self._folder / CHECKPOINTS_FOLDER / f"{_STEP_PREFIX}{step}"
@@ -210,6 +219,10 @@ class SftFollower:
             if (self._model_source / name).is_file():
                 (policy / name).unlink(missing_ok=True)
                 shutil.copy2(self._model_source / name, policy / name)
+
+
+def _step_of(path: Path) -> int:
+    return int(path.name.removeprefix(_STEP_PREFIX))
 
 
 def _unpack(checkpoint: Checkpoint, folder: Path) -> Path:

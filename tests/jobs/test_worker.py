@@ -9,9 +9,24 @@ from jobs.attempt_files import read_outcome
 from jobs.control import TrainingError
 from jobs.run_directory import RunDirectory
 from jobs.specs import SpecError, load_preset
+from jobs.spool_reader import SpoolReader
 from jobs.status import RunStatus
 from jobs.training.run_data import CACHE_VARIABLE
 from jobs.worker import allow_open_files, explain, load_embedded_loop
+
+LAST_STEP_FAILS = """
+import sys
+from jobs.status import RunStatus
+from jobs.worker import main
+from tests.step_reports import make_report
+
+def loop(spec, run, recorder, control):
+    (run.attempt_path(1) / "trajectories").write_text("in the way")
+    recorder.step(make_report(1))
+    return RunStatus.SUCCEEDED
+
+sys.exit(main(sys.argv[1:], {"embedded": lambda: loop}))
+"""
 
 
 @pytest.mark.parametrize(
@@ -55,3 +70,15 @@ def test_a_stop_is_heard_while_the_model_to_start_from_is_made(tmp_path, monkeyp
     assert subprocess.run(command, stderr=subprocess.DEVNULL, timeout=120, check=False).returncode == 0
     assert read_outcome(run.attempt_path(1)).status is RunStatus.STOPPED
     assert list(cache.iterdir()) == []
+
+
+def test_a_run_whose_last_step_cannot_be_written_failed_and_says_so_in_its_record(tmp_path):
+    run = RunDirectory.create(tmp_path / "runs", load_preset("chains-exgrpo"))
+    command = [sys.executable, "-c", LAST_STEP_FAILS, str(run.path), str(run.claim_attempt())]
+    assert subprocess.run(command, stderr=subprocess.DEVNULL, timeout=120, check=False).returncode != 0
+    outcome = read_outcome(run.attempt_path(1))
+    assert outcome.status is RunStatus.FAILED
+    assert "trajectories" in outcome.reason
+    events = SpoolReader(run).read().events
+    assert [event["status"] for event in events] == ["running", "failed"]
+    assert events[-1]["reason"] == outcome.reason

@@ -80,8 +80,8 @@ def _settings(spec: TrainSpec, folder: Path, model_path: str) -> dict[str, Value
         "trainer.total_training_steps": spec.num_steps,
         "trainer.save_freq": spec.checkpoint_interval,
         "trainer.test_freq": -1,
-        # One more than the run: verl removes none before it is linked into the run's own.
-        "trainer.max_ckpt_to_keep": spec.num_checkpoints_kept + 1,
+        # Who follows the trainer removes them, once they are linked into the run's own.
+        "trainer.max_ckpt_to_keep": None,
         "trainer.nnodes": 1,
         "trainer.n_gpus_per_node": spec.verl.gpus_per_node,
     }

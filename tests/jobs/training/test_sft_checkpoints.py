@@ -1,5 +1,6 @@
 """What the run keeps of verl's checkpoints, where a small program stands in for verl's trainer."""
 
+import errno
 import subprocess
 import sys
 
@@ -38,6 +39,7 @@ def test_checkpoints_that_come_between_two_looks_are_all_kept(tmp_path, monkeypa
     recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
     follower = SftFollower(run.spec(), run, recorder, StepControl(), str(tmp_path))
     assert follower.follow([str(folder)], 0) is RunStatus.SUCCEEDED
+    assert not folder.exists()
     recorder.close()
     kept = list_checkpoints(run.checkpoints_path)
     assert [path.name for path in reversed(kept)] == [f"step-{step:08d}" for step in expected]
@@ -45,3 +47,22 @@ def test_checkpoints_that_come_between_two_looks_are_all_kept(tmp_path, monkeypa
     assert (kept[0] / "policy" / "config.json").read_text() == "6"
     events = SpoolReader(run).read(max_steps=100).events
     assert [event["step"] for event in events if event["kind"] == "checkpoint"] == expected
+
+
+def test_no_checkpoint_is_taken_after_a_step_that_cannot_be_recorded(tmp_path, monkeypatch):
+    class FullDisk(SpoolRecorder):
+        def settle(self):
+            super().settle()
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    run = RunDirectory.create(tmp_path, parse_spec(SPEC, "test"))
+    folder = run.path / VERL_FOLDER / CHECKPOINTS_FOLDER
+    monkeypatch.setattr(
+        SftFollower, "_start", lambda _, words: subprocess.Popen([sys.executable, "-c", WRITE_THREE, *words])
+    )
+    follower = SftFollower(
+        run.spec(), run, FullDisk(run, run.claim_attempt(), RecordingSpec()), StepControl(), str(tmp_path)
+    )
+    with pytest.raises(OSError, match="No space left"):
+        follower.follow([str(folder)], 0)
+    assert list_checkpoints(run.checkpoints_path) == []
