@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
 from bench.embedded_gpu import make_policy
 from bench.exgrpo_overhead import time_forward
@@ -33,7 +32,7 @@ from bench.report import Figure, report
 from exgrpo_core.types import Int32Array
 from jobs.engines.embedded.backend import PackedBackend
 from jobs.engines.embedded.decoder import Decoder
-from jobs.engines.embedded.decoder_weights import fuse_layer
+from jobs.engines.embedded.decoder_weights import fuse_layer, linear, pack_layer, pack_matrix
 from jobs.engines.embedded.generation import generate
 from jobs.engines.embedded.model import PolicyModel
 from jobs.engines.embedded.packing import TokenSequence
@@ -54,6 +53,8 @@ FIRST_TOKEN = 3
 """Ids below it are the tokenizer's special ones."""
 MEAN_SHARE = 1 / 3
 REPEATS = 3
+SMALL_REPEATS = 15
+"""Of the smallest model, whose repeats take less than a second."""
 LONG_CELLS = frozenset({"5m/1024", "25m/64"})
 """A repeat of these takes minutes: they are measured once, and with two prompts."""
 NO_TOKEN = -1
@@ -116,7 +117,9 @@ def measure_rollouts(name: str, policy: PolicyModel, length: int) -> dict[str, F
 
 def num_repeats(name: str) -> int:
     """Return how often a model and length are measured."""
-    return 1 if name in LONG_CELLS else REPEATS
+    if name in LONG_CELLS:
+        return 1
+    return SMALL_REPEATS if name.startswith("0.1m") else REPEATS
 
 
 def num_said(responses: torch.Tensor, ends: torch.Tensor) -> int:
@@ -135,7 +138,7 @@ def measure_endless(name: str, policy: PolicyModel, length: int) -> dict[str, Fi
     sequences = [TokenSequence(prompt, own) for own in responses]
     decoder = Decoder(policy.model, torch.float32)
     sampler = Sampler(1.0, torch.Generator().manual_seed(0))
-    num_inputs = NUM_ROWS * (PROMPT_TOKENS + length - 1)
+    num_inputs = PROMPT_TOKENS + NUM_ROWS * (length - 1)
     backend = policy.backend
     if not isinstance(backend, PackedBackend):
         raise TypeError(f"backend: expected PackedBackend, got {type(backend).__name__}.")
@@ -203,19 +206,19 @@ def generate_by_transformers(
 def time_products(decoder: Decoder, num_tokens: int, num_predicted: int, num_times: int) -> float:
     """Return the seconds of so many tokens' matrix products, so often; of the output embedding for predicted ones."""
     model: Any = decoder.model
-    layers = [fuse_layer(layer, decoder.shape, torch.float32) for layer in model.model.layers]
-    head = model.get_input_embeddings().weight
+    layers = [pack_layer(fuse_layer(layer, decoder.shape, torch.float32)) for layer in model.model.layers]
+    head = pack_matrix(model.get_input_embeddings().weight)
     width, inner = head.shape[1], layers[0].down.shape[1]
     hidden, wide = torch.ones(num_tokens, width), torch.ones(num_tokens, inner)
     mixed, last = torch.ones(num_tokens, layers[0].output.shape[1]), torch.ones(num_predicted, width)
     began_at = time.perf_counter()
     for _ in range(num_times):
         for layer in layers:
-            F.linear(hidden, layer.fused_qkv)
-            F.linear(mixed, layer.output)
-            F.linear(hidden, layer.gate_up)
-            F.linear(wide, layer.down)
-        F.linear(last, head)
+            linear(hidden, layer.fused_qkv)
+            linear(mixed, layer.output)
+            linear(hidden, layer.gate_up)
+            linear(wide, layer.down)
+        linear(last, head)
     return time.perf_counter() - began_at
 
 

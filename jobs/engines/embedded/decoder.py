@@ -12,7 +12,15 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
-from jobs.engines.embedded.decoder_weights import DecoderLayer, HeadShape, LayerWeights, fuse_layer
+from jobs.engines.embedded.decoder_weights import (
+    DecoderLayer,
+    HeadShape,
+    LayerWeights,
+    fuse_layer,
+    linear,
+    pack_layer,
+    pack_matrix,
+)
 
 SUPPORTED_CLASSES = frozenset({"Qwen2ForCausalLM", "Qwen3ForCausalLM", "LlamaForCausalLM"})
 _CHANGING_ROPE = frozenset({"dynamic", "longrope"})
@@ -37,7 +45,7 @@ def is_supported(model: PreTrainedModel) -> bool:
 
 
 class Decoder:
-    """Runs tokens through a model's layers. Fused copies of weights are kept until `weights_changed`."""
+    """Runs tokens through a model's layers. Fused and packed copies of weights are kept until `weights_changed`."""
 
     def __init__(self, model: PreTrainedModel, compute_dtype: torch.dtype) -> None:
         config = model.config
@@ -71,8 +79,8 @@ class Decoder:
         if torch.is_grad_enabled():
             return F.linear(normed, weight.to(normed.dtype)).float()
         if self._head is None:
-            self._head = weight.detach().to(normed.dtype)
-        return F.linear(normed, self._head).float()
+            self._head = pack_matrix(weight.detach().to(normed.dtype))
+        return linear(normed, self._head).float()
 
     def final_norm(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return normed hidden states (N, d) in the compute dtype: what the output embedding is applied to."""
@@ -123,7 +131,7 @@ class Decoder:
     ) -> torch.Tensor:
         weights, shape = self._layer_weights(layer), self.shape
         normed = self._norm(hidden, weights.attention_norm)
-        fused = _linear(normed, weights.fused_qkv, weights.fused_qkv_bias).view(-1, shape.num_fused, shape.head_dim)
+        fused = linear(normed, weights.fused_qkv, weights.fused_qkv_bias).view(-1, shape.num_fused, shape.head_dim)
         queries_keys = self._rotate(self._norm_heads(fused[:, : shape.num_rotated], weights), rotation)
         mixed = attend(
             layer,
@@ -133,17 +141,17 @@ class Decoder:
         )
         if selected is not None:
             hidden, mixed = hidden[selected], mixed[selected]
-        hidden = hidden + _linear(mixed, weights.output, weights.output_bias)
+        hidden = hidden + linear(mixed, weights.output, weights.output_bias)
         normed = self._norm(hidden, weights.mlp_norm)
-        gate, up = _linear(normed, weights.gate_up, weights.gate_up_bias).chunk(2, -1)
-        return hidden + _linear(F.silu(gate) * up, weights.down, weights.down_bias)
+        gate, up = linear(normed, weights.gate_up, weights.gate_up_bias).chunk(2, -1)
+        return hidden + linear(F.silu(gate) * up, weights.down, weights.down_bias)
 
     def _layer_weights(self, layer: int) -> LayerWeights:
         module = self._modules[layer]
         if torch.is_grad_enabled():
             return fuse_layer(module, self.shape, self.compute_dtype)
         if layer not in self._layers:
-            self._layers[layer] = fuse_layer(module, self.shape, self.compute_dtype)
+            self._layers[layer] = pack_layer(fuse_layer(module, self.shape, self.compute_dtype))
         return self._layers[layer]
 
     def _norm(self, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -159,7 +167,3 @@ class Decoder:
     def _rotate(self, heads: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
         pairs = torch.view_as_complex(heads.float().view(*heads.shape[:-1], -1, 2))
         return torch.view_as_real(pairs * rotation).flatten(-2).to(self.compute_dtype)
-
-
-def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    return F.linear(x.to(weight.dtype), weight, bias)

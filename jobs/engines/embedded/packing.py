@@ -1,6 +1,6 @@
 """Ragged sequences laid end to end, so that no matrix product computes padding."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,25 +36,25 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True)
 class PackedSequences:
-    """B sequences as N input tokens, of which R predict a response token.
+    """B sequences as N input tokens, of which R predict a response token; an equal prompt stands there once.
 
-    `response_index` (R,) are positions in the N, `target_ids` (R,) the tokens predicted there;
-    responses stand in the order of the sequences. `slots` (N,) are places in the padded rows of
-    `groups`, `num_slots` in all.
+    `response_index` (R,) are positions in the N, `target_ids` (R,) the tokens predicted there; responses stand in the
+    order of the sequences. Attention sees whole rows, side by side in `groups`: `sources` (S,) is the input token of
+    each of their slots, `slots` (N,) one slot of each input token. Slots behind the end of a row hold any token.
     """
 
     input_ids: torch.Tensor
     positions: torch.Tensor
     response_index: torch.Tensor
     target_ids: torch.Tensor
+    sources: torch.Tensor
     slots: torch.Tensor
     groups: tuple[RowGroup, ...]
-    num_slots: int
     longest: int
 
 
 def pack_sequences(sequences: Sequence[TokenSequence], device: torch.device) -> PackedSequences:
-    """Lay sequences end to end.
+    """Lay distinct prompts end to end, then responses without their last tokens.
 
     Raises:
         ValueError: No sequence, an empty prompt or an empty response.
@@ -63,22 +63,53 @@ def pack_sequences(sequences: Sequence[TokenSequence], device: torch.device) -> 
     num_response = np.array([sequence.token_ids.size for sequence in sequences], dtype=np.int64)
     if not sequences or num_prompt.min() == 0 or num_response.min() == 0:
         raise ValueError("sequences: expected at least one, each with a prompt and a response of at least one token.")
+    prompts, prompt_of_row = find_distinct(sequence.prompt_ids for sequence in sequences)
+    pieces = [*prompts, *(sequence.token_ids[:-1] for sequence in sequences)]
+    sizes = np.array([piece.size for piece in pieces], dtype=np.int64)
+    starts = np.cumsum(sizes) - sizes
+    prompt_starts = starts[: len(prompts)][prompt_of_row]
+    response_starts = starts[len(prompts) :]
+
     lengths = num_prompt + num_response - 1
-    offsets = np.cumsum(lengths) - lengths
     row = np.repeat(np.arange(lengths.size), lengths)
-    positions = np.arange(lengths.sum()) - offsets[row]
+    position = _count_up(lengths)
+    is_response = position >= num_prompt[row]
+    source = np.where(is_response, (response_starts - num_prompt)[row], prompt_starts[row]) + position
     groups, row_starts, num_slots = _group_rows(lengths)
-    parts = [part for item in sequences for part in (item.prompt_ids, item.token_ids[:-1])]
+    sources = np.zeros(num_slots, dtype=np.int64)
+    sources[row_starts[row] + position] = source
+    slots = np.empty(sizes.sum(), dtype=np.int64)
+    slots[source] = row_starts[row] + position
+    positions = np.empty_like(slots)
+    positions[source] = position
     return PackedSequences(
-        input_ids=_tensor(np.concatenate(parts), device),
+        input_ids=_tensor(np.concatenate(pieces), device),
         positions=_tensor(positions, device),
-        response_index=_tensor(np.flatnonzero(positions >= num_prompt[row] - 1), device),
+        response_index=_tensor(source[position >= num_prompt[row] - 1], device),
         target_ids=_tensor(np.concatenate([item.token_ids for item in sequences]), device),
-        slots=_tensor(row_starts[row] + positions, device),
+        sources=_tensor(sources, device),
+        slots=_tensor(slots, device),
         groups=tuple(groups),
-        num_slots=num_slots,
         longest=int(lengths.max()),
     )
+
+
+def find_distinct(prompts: Iterable[Int32Array]) -> tuple[list[Int32Array], Int64Array]:
+    """Return each distinct prompt once, and for every prompt which of them it is."""
+    numbers: dict[bytes, int] = {}
+    distinct: list[Int32Array] = []
+    owners = []
+    for prompt in prompts:
+        number = numbers.setdefault(prompt.tobytes(), len(distinct))
+        if number == len(distinct):
+            distinct.append(prompt)
+        owners.append(number)
+    return distinct, np.array(owners, dtype=np.int64)
+
+
+def _count_up(lengths: Int64Array) -> Int64Array:
+    """Return 0, 1, ... up to each length, end to end."""
+    return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
 
 
 def _group_rows(lengths: Int64Array) -> tuple[list[RowGroup], Int64Array, int]:

@@ -10,6 +10,7 @@ from exgrpo_core.types import Int32Array
 from jobs.engines.embedded.attention import attend_causally
 from jobs.engines.embedded.decoder import Decoder
 from jobs.engines.embedded.kv_cache import KvCache
+from jobs.engines.embedded.packing import find_distinct
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +27,8 @@ class DistinctPrompts:
 
 
 def distinct_prompts(prompts: Sequence[Int32Array], device: torch.device) -> DistinctPrompts:
-    """Find equal prompts and pack one of each."""
-    numbers: dict[bytes, int] = {}
-    distinct: list[Int32Array] = []
-    rows = []
-    for prompt in prompts:
-        number = numbers.setdefault(prompt.tobytes(), len(distinct))
-        if number == len(distinct):
-            distinct.append(prompt)
-        rows.append(number)
+    """Pack one of each distinct prompt."""
+    distinct, rows = find_distinct(prompts)
     lengths = np.array([prompt.size for prompt in distinct], dtype=np.int64)
     ends = np.cumsum(lengths)
     owner = np.repeat(np.arange(lengths.size), lengths)
@@ -50,7 +44,7 @@ def distinct_prompts(prompts: Sequence[Int32Array], device: torch.device) -> Dis
         slots=tensor(owner * longest + positions),
         last_index=tensor(ends - 1),
         lengths=tensor(lengths),
-        rows=tensor(np.array(rows)),
+        rows=tensor(rows),
         longest=longest,
     )
 

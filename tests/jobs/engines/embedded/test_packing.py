@@ -14,30 +14,46 @@ def sequence(prompt, response):
 
 
 def test_packed_rows_by_hand():
-    packed = pack_sequences([sequence([7, 8], [1, 2]), sequence([9], [3, 4, 5])], CPU)
-    assert packed.input_ids.tolist() == [7, 8, 1, 9, 3, 4]
-    assert packed.positions.tolist() == [0, 1, 2, 0, 1, 2]
-    assert packed.response_index.tolist() == [1, 2, 3, 4, 5]
-    assert packed.target_ids.tolist() == [1, 2, 3, 4, 5]
-    assert packed.slots.tolist() == [0, 1, 2, 3, 4, 5]
-    assert packed.num_slots == 6
+    packed = pack_sequences([sequence([7, 8], [1, 2]), sequence([9], [3, 4, 5]), sequence([7, 8], [6])], CPU)
+    assert packed.input_ids.tolist() == [7, 8, 9, 1, 3, 4]
+    assert packed.positions.tolist() == [0, 1, 0, 2, 1, 2]
+    assert packed.response_index.tolist() == [1, 3, 2, 4, 5, 1]
+    assert packed.target_ids.tolist() == [1, 2, 3, 4, 5, 6]
+    assert packed.sources.tolist() == [0, 1, 3, 2, 4, 5, 0, 1]
+    assert packed.sources[packed.slots].tolist() == [0, 1, 2, 3, 4, 5]
+    assert [(group.start, group.num_rows, group.num_columns) for group in packed.groups] == [(0, 2, 3), (6, 1, 2)]
 
 
 lengths = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 60)), min_size=1, max_size=30)
 
 
 @given(lengths)
-def test_every_token_has_a_slot_of_its_own_in_order_and_little_padding(sizes):
-    sequences = [sequence(range(prompt), range(response)) for prompt, response in sizes]
+def test_rows_stand_whole_in_their_groups_and_distinct_prompts_once(sizes):
+    sequences = [sequence(range(prompt), range(100, 100 + response)) for prompt, response in sizes]
     packed = pack_sequences(sequences, CPU)
-    slots = packed.slots.numpy()
-    assert np.unique(slots).size == slots.size
-    assert slots.max() < packed.num_slots
-    starts = np.flatnonzero(packed.positions.numpy() == 0)
-    for start, item in zip(starts, sequences, strict=True):
-        np.testing.assert_array_equal(np.diff(slots[start : start + item.num_inputs]), 1)
-    assert packed.num_slots <= np.ceil(slots.size / (1 - MAX_PADDING))
-    assert packed.target_ids.numel() == sum(response for _, response in sizes)
+    num_prompt_tokens = sum({prompt for prompt, _ in sizes})
+    assert packed.input_ids.numel() == num_prompt_tokens + sum(response - 1 for _, response in sizes)
+    np.testing.assert_array_equal(packed.sources[packed.slots], np.arange(packed.input_ids.numel()))
+    inputs = [[*item.prompt_ids, *item.token_ids[:-1]] for item in sequences]
+    longest_first = sorted(range(len(sizes)), key=lambda i: -len(inputs[i]))
+    rows = [
+        packed.sources[group.start + row * group.num_columns :][: group.num_columns]
+        for group in packed.groups
+        for row in range(group.num_rows)
+    ]
+    for number, row in zip(longest_first, rows, strict=True):
+        own = row[: len(inputs[number])]
+        assert packed.input_ids[own].tolist() == inputs[number]
+        assert packed.positions[own].tolist() == list(range(len(inputs[number])))
+    assert packed.sources.numel() <= np.ceil(sum(map(len, inputs)) / (1 - MAX_PADDING))
+    expected = [(position, target) for item in sequences for position, target in _predictions(item)]
+    got = zip(packed.positions[packed.response_index].tolist(), packed.target_ids.tolist(), strict=True)
+    assert list(got) == expected
+
+
+def _predictions(item):
+    """Position and target of each response token."""
+    return [(item.prompt_ids.size - 1 + i, target) for i, target in enumerate(item.token_ids.tolist())]
 
 
 @given(lengths, st.integers(1, 200))

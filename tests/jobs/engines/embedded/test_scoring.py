@@ -1,6 +1,8 @@
 import numpy as np
 import pytest
+import torch
 
+from jobs.engines.embedded import decoder_weights
 from jobs.engines.embedded.model import PolicyModel
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.embedded.scoring import score_sequences
@@ -12,7 +14,7 @@ def ragged_sequences(count=14, seed=11, longest=40):
     rng = np.random.default_rng(seed)
     return [
         TokenSequence(prompt, rng.integers(0, VOCABULARY_SIZE, rng.integers(1, longest)).astype(np.int32))
-        for prompt in ragged_prompts(count, seed)
+        for prompt in 2 * ragged_prompts(count // 2, seed)
     ]
 
 
@@ -27,6 +29,25 @@ def test_scores_are_those_of_a_plain_forward(architecture, temperature):
         np.testing.assert_allclose(log_probs, expected, atol=1e-4)
         np.testing.assert_allclose(entropies, expected_entropies, atol=1e-4)
         assert log_probs.dtype == entropies.dtype == np.float32
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch is built without oneDNN")
+@pytest.mark.parametrize("architecture", ["qwen2_tied", "qwen3", "llama_with_biases"])
+def test_packed_weights_give_the_scores_of_a_plain_forward_until_they_change(architecture, monkeypatch):
+    monkeypatch.setattr(decoder_weights, "MIN_PACKED_ELEMENTS", 1)
+    policy = build_policy(architecture)
+    packed = decoder_weights.pack_matrix(policy.model.lm_head.weight)
+    assert packed.is_mkldnn
+    sequences = ragged_sequences()
+    for _ in range(2):
+        scores = score_sequences(policy, sequences, 1.0)
+        for item, log_probs in zip(sequences, scores.log_probs, strict=True):
+            expected, _ = plain_scores(policy.model, item.prompt_ids, item.token_ids)
+            np.testing.assert_allclose(log_probs, expected, atol=1e-4)
+        with torch.no_grad():
+            for parameter in policy.model.parameters():
+                parameter.mul_(1.1)
+        policy.backend.weights_changed()
 
 
 @pytest.mark.parametrize("architecture", ["qwen2_tied", "gpt2"])

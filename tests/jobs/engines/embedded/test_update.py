@@ -37,7 +37,7 @@ VARIANTS = {
 def mini_batch(seed=0, advantages=None) -> MiniBatch:
     rng = np.random.default_rng(seed)
     rows = []
-    for i, prompt in enumerate(ragged_prompts(8, seed)):
+    for i, prompt in enumerate(2 * ragged_prompts(4, seed)):
         tokens = rng.integers(1, VOCABULARY_SIZE, rng.integers(1, 30)).astype(np.int32)
         behavior = rng.normal(-3.0, 0.5, tokens.size).astype(np.float32)
         advantage = float(rng.normal()) if advantages is None else advantages[i]
