@@ -10,7 +10,8 @@ Models with random weights of 0.1, 5 and 25 million parameters in their layers, 
   out finished rows and equal prompts saves nothing.
 - Scoring the latter, beside a bare forward over the same tokens.
 
-The floor of a time is its matrix products alone: every layer's and the output embedding's, of the same sizes.
+The floor of a time is its matrix products alone: every layer's and the output embedding's, of the same sizes and packed
+alike.
 
 Run `python -m bench.shapes`; `--short` leaves out the largest model and the longest responses.
 """
@@ -32,8 +33,9 @@ from bench.report import Figure, report
 from exgrpo_core.types import Int32Array
 from jobs.engines.embedded.backend import PackedBackend
 from jobs.engines.embedded.decoder import Decoder
-from jobs.engines.embedded.decoder_weights import fuse_layer, linear, pack_layer, pack_matrix
+from jobs.engines.embedded.decoder_weights import fuse_layer, pack_layer
 from jobs.engines.embedded.generation import generate
+from jobs.engines.embedded.matrix_products import linear, pack_matrix
 from jobs.engines.embedded.model import PolicyModel
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.embedded.sampling import Sampler
@@ -54,9 +56,9 @@ FIRST_TOKEN = 3
 MEAN_SHARE = 1 / 3
 REPEATS = 3
 SMALL_REPEATS = 15
-"""Of the smallest model, whose repeats take less than a second."""
+"""Of the smallest model, whose repeats take seconds at most."""
 LONG_CELLS = frozenset({"5m/1024", "25m/64"})
-"""A repeat of these takes minutes: they are measured once, and with two prompts."""
+"""They take long: measured once, and with two prompts."""
 NO_TOKEN = -1
 PADDING = 0
 TARGETS = {"rollout_speedup_min": ">= 3.5", "score_over_forward_max": "<= 1.3"}

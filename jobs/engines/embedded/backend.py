@@ -71,7 +71,7 @@ class PackedBackend:
         return score_targets(normed, decoder.logits, decoder.vocabulary_size, packed.target_ids, scoring)
 
     def weights_changed(self) -> None:
-        """Forget the decoder's fused weights."""
+        """Forget the decoder's copies of weights."""
         self._decoder.weights_changed()
 
     @property

@@ -12,15 +12,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
-from jobs.engines.embedded.decoder_weights import (
-    DecoderLayer,
-    HeadShape,
-    LayerWeights,
-    fuse_layer,
-    linear,
-    pack_layer,
-    pack_matrix,
-)
+from jobs.engines.embedded.decoder_weights import DecoderLayer, HeadShape, LayerWeights, fuse_layer, pack_layer
+from jobs.engines.embedded.matrix_products import linear, pack_matrix
 
 SUPPORTED_CLASSES = frozenset({"Qwen2ForCausalLM", "Qwen3ForCausalLM", "LlamaForCausalLM"})
 _CHANGING_ROPE = frozenset({"dynamic", "longrope"})
@@ -65,7 +58,7 @@ class Decoder:
         self._turns = torch.empty(0)
 
     def weights_changed(self) -> None:
-        """Forget fused copies, which an optimizer step made stale."""
+        """Forget fused and packed copies, which an optimizer step made stale."""
         self._layers.clear()
         self._head = None
 
@@ -77,7 +70,7 @@ class Decoder:
         """Return float32 logits (N, V) of normed hidden states (N, d)."""
         weight = self._output_embedding
         if torch.is_grad_enabled():
-            return F.linear(normed, weight.to(normed.dtype)).float()
+            return linear(normed, weight.to(normed.dtype)).float()
         if self._head is None:
             self._head = pack_matrix(weight.detach().to(normed.dtype))
         return linear(normed, self._head).float()
@@ -140,7 +133,8 @@ class Decoder:
             fused[:, shape.num_rotated :],
         )
         if selected is not None:
-            hidden, mixed = hidden[selected], mixed[selected]
+            # A token may be selected twice: the gradient of a lookup adds up in one order, that of an index in any.
+            hidden, mixed = F.embedding(selected, hidden), F.embedding(selected, mixed)
         hidden = hidden + linear(mixed, weights.output, weights.output_bias)
         normed = self._norm(hidden, weights.mlp_norm)
         gate, up = linear(normed, weights.gate_up, weights.gate_up_bias).chunk(2, -1)

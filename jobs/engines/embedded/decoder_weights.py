@@ -1,14 +1,12 @@
-"""One decoder layer's weights, fused so that a layer is four matrix products."""
+"""One decoder layer's weights: fused so that a layer is four matrix products, packed where no gradient is asked for."""
 
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
-MIN_PACKED_ELEMENTS = 2**18
-"""Below this a product's call costs more than its packed weight saves."""
+from jobs.engines.embedded.matrix_products import pack_matrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +117,7 @@ def fuse_layer(layer: DecoderLayer, shape: HeadShape, dtype: torch.dtype) -> Lay
 
 
 def pack_layer(weights: LayerWeights) -> LayerWeights:
-    """Return the same weights, their matrices packed: for use without gradients."""
+    """Return the same weights with packed matrices."""
     return replace(
         weights,
         fused_qkv=pack_matrix(weights.fused_qkv),
@@ -127,25 +125,6 @@ def pack_layer(weights: LayerWeights) -> LayerWeights:
         gate_up=pack_matrix(weights.gate_up),
         down=pack_matrix(weights.down),
     )
-
-
-def pack_matrix(weight: torch.Tensor) -> torch.Tensor:
-    """Return a matrix as oneDNN reads it on a CPU, up to three times as fast for few rows; a small one as it is."""
-    is_worth_it = weight.numel() >= MIN_PACKED_ELEMENTS and weight.dtype == torch.float32
-    has_library = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call] # untyped in torch
-    if weight.device.type != "cpu" or not is_worth_it or not has_library:
-        return weight
-    packed: torch.Tensor = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
-    return packed
-
-
-def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """Return x W^T + b in the weight's dtype; the weight may be packed."""
-    x = x.to(weight.dtype)
-    if not weight.is_mkldnn:
-        return F.linear(x, weight, bias)
-    product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-    return product
 
 
 def _head_norm(attention: AttentionModule, name: str, head_dim: int) -> torch.Tensor | None:

@@ -1,4 +1,4 @@
-"""Ragged sequences laid end to end, so that no matrix product computes padding."""
+"""Ragged sequences as one row of tokens: no matrix product computes padding, nor a shared prompt twice."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class TokenSequence:
 
     @property
     def num_inputs(self) -> int:
-        """Tokens that go through the model: the last one predicts nothing that is asked."""
+        """Tokens that go through the model if no other has this prompt: the last one predicts nothing that is asked."""
         return int(self.prompt_ids.size + self.token_ids.size) - 1
 
 
@@ -72,7 +72,7 @@ def pack_sequences(sequences: Sequence[TokenSequence], device: torch.device) -> 
 
     lengths = num_prompt + num_response - 1
     row = np.repeat(np.arange(lengths.size), lengths)
-    position = _count_up(lengths)
+    position = count_up(lengths)
     is_response = position >= num_prompt[row]
     source = np.where(is_response, (response_starts - num_prompt)[row], prompt_starts[row]) + position
     groups, row_starts, num_slots = _group_rows(lengths)
@@ -83,12 +83,12 @@ def pack_sequences(sequences: Sequence[TokenSequence], device: torch.device) -> 
     positions = np.empty_like(slots)
     positions[source] = position
     return PackedSequences(
-        input_ids=_tensor(np.concatenate(pieces), device),
-        positions=_tensor(positions, device),
-        response_index=_tensor(source[position >= num_prompt[row] - 1], device),
-        target_ids=_tensor(np.concatenate([item.token_ids for item in sequences]), device),
-        sources=_tensor(sources, device),
-        slots=_tensor(slots, device),
+        input_ids=index_tensor(np.concatenate(pieces), device),
+        positions=index_tensor(positions, device),
+        response_index=index_tensor(source[position >= num_prompt[row] - 1], device),
+        target_ids=index_tensor(np.concatenate([item.token_ids for item in sequences]), device),
+        sources=index_tensor(sources, device),
+        slots=index_tensor(slots, device),
         groups=tuple(groups),
         longest=int(lengths.max()),
     )
@@ -107,7 +107,7 @@ def find_distinct(prompts: Iterable[Int32Array]) -> tuple[list[Int32Array], Int6
     return distinct, np.array(owners, dtype=np.int64)
 
 
-def _count_up(lengths: Int64Array) -> Int64Array:
+def count_up(lengths: Int64Array) -> Int64Array:
     """Return 0, 1, ... up to each length, end to end."""
     return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
 
@@ -144,5 +144,6 @@ def split_by_budget(sequences: Sequence[TokenSequence], max_tokens: int) -> list
     return batches
 
 
-def _tensor(values: Int64Array | Int32Array, device: torch.device) -> torch.Tensor:
+def index_tensor(values: Int64Array | Int32Array, device: torch.device) -> torch.Tensor:
+    """Return an int64 tensor on `device`."""
     return torch.from_numpy(values.astype(np.int64, copy=False)).to(device)

@@ -10,7 +10,7 @@ from exgrpo_core.types import Int32Array
 from jobs.engines.embedded.attention import attend_causally
 from jobs.engines.embedded.decoder import Decoder
 from jobs.engines.embedded.kv_cache import KvCache
-from jobs.engines.embedded.packing import find_distinct
+from jobs.engines.embedded.packing import count_up, find_distinct, index_tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,21 +30,15 @@ def distinct_prompts(prompts: Sequence[Int32Array], device: torch.device) -> Dis
     """Pack one of each distinct prompt."""
     distinct, rows = find_distinct(prompts)
     lengths = np.array([prompt.size for prompt in distinct], dtype=np.int64)
-    ends = np.cumsum(lengths)
-    owner = np.repeat(np.arange(lengths.size), lengths)
-    positions = np.arange(ends[-1]) - (ends - lengths)[owner]
     longest = int(lengths.max())
-
-    def tensor(values: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(values.astype(np.int64, copy=False)).to(device)
-
+    positions = count_up(lengths)
     return DistinctPrompts(
-        input_ids=tensor(np.concatenate(distinct)),
-        positions=tensor(positions),
-        slots=tensor(owner * longest + positions),
-        last_index=tensor(ends - 1),
-        lengths=tensor(lengths),
-        rows=tensor(rows),
+        input_ids=index_tensor(np.concatenate(distinct), device),
+        positions=index_tensor(positions, device),
+        slots=index_tensor(np.repeat(longest * np.arange(lengths.size), lengths) + positions, device),
+        last_index=index_tensor(np.cumsum(lengths) - 1, device),
+        lengths=index_tensor(lengths, device),
+        rows=index_tensor(rows, device),
         longest=longest,
     )
 

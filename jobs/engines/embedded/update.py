@@ -81,6 +81,8 @@ class PolicyUpdater:
                 ) from None
             finally:
                 self._optimizer.clear_gradients()
+        if self._reference is not None:
+            self._reference.backend.weights_changed()  # its copies of weights take memory until the next update
         return tally.metrics()
 
     def imitate(self, demonstrations: Sequence[TokenSequence]) -> dict[str, float]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from jobs.engines.embedded import decoding, generation
+from jobs.engines.embedded import decoding, generation, matrix_products
 from jobs.engines.embedded.generation import generate
 from tests.jobs.engines.embedded.prompts import plain_scores, ragged_prompts, sampler
 from tests.jobs.engines.tiny_models import ARCHITECTURES, END, PACKED, build_policy
@@ -38,6 +38,17 @@ def test_sampled_log_probs_and_entropies_are_those_of_a_plain_forward(architectu
     prompts = [prompt for prompt in ragged_prompts(5) for _ in range(3)]
     for prompt, response in zip(prompts, generate(policy, prompts, NUM_NEW, sampler(temperature)), strict=True):
         log_probs, entropies = plain_scores(policy.model, prompt, response.token_ids, temperature)
+        np.testing.assert_allclose(response.log_probs, log_probs, atol=1e-4)
+        np.testing.assert_allclose(response.entropies, entropies, atol=1e-4)
+
+
+@pytest.mark.skipif(not matrix_products.has_packing(), reason="this torch has no oneDNN")
+def test_packed_weights_sample_what_a_plain_forward_expects(monkeypatch):
+    monkeypatch.setattr(matrix_products, "MIN_PACKED_ELEMENTS", 1)
+    policy = build_policy("qwen2_tied")
+    prompts = 3 * ragged_prompts(5)
+    for prompt, response in zip(prompts, generate(policy, prompts, NUM_NEW, sampler()), strict=True):
+        log_probs, entropies = plain_scores(policy.model, prompt, response.token_ids)
         np.testing.assert_allclose(response.log_probs, log_probs, atol=1e-4)
         np.testing.assert_allclose(response.entropies, entropies, atol=1e-4)
 

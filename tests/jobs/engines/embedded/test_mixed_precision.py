@@ -32,7 +32,7 @@ def mixed_policy(architecture):
 @pytest.mark.parametrize("architecture", ["qwen2_tied", "qwen3", "llama_with_biases", "gpt2"])
 def test_scores_stay_near_float32_and_near_the_sampler_s(architecture):
     policy = mixed_policy(architecture)
-    prompts = ragged_prompts(12)
+    prompts = 2 * ragged_prompts(6)
     responses = generate(policy, prompts, 20, sampler())
     sequences = [TokenSequence(prompt, own.token_ids) for prompt, own in zip(prompts, responses, strict=True)]
     scores = score_sequences(policy, sequences, 1.0)
@@ -46,7 +46,7 @@ def test_scores_stay_near_float32_and_near_the_sampler_s(architecture):
 
 @pytest.mark.parametrize("architecture", ["qwen2_tied", "llama", "gpt2"])
 def test_gradients_are_float32_and_point_where_float32_ones_do(architecture):
-    sequences = [TokenSequence(prompt, prompt) for prompt in ragged_prompts(10)]
+    sequences = [TokenSequence(prompt, response) for prompt in ragged_prompts(4) for response in ragged_prompts(3)]
     gradients = []
     for policy in (build_policy(architecture), mixed_policy(architecture)):
         policy.backend.score(sequences, Scoring(1.0)).log_probs.sum().backward()

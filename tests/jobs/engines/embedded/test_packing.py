@@ -29,10 +29,13 @@ lengths = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 60)), min_size=1,
 
 @given(lengths)
 def test_rows_stand_whole_in_their_groups_and_distinct_prompts_once(sizes):
-    sequences = [sequence(range(prompt), range(100, 100 + response)) for prompt, response in sizes]
+    sequences = [
+        sequence(np.arange(size) + 10 * (count % 2), 1000 * i + np.arange(count))
+        for i, (size, count) in enumerate(sizes, 1)
+    ]
+    num_prompt_tokens = sum(size for size, _ in {(size, count % 2) for size, count in sizes})
     packed = pack_sequences(sequences, CPU)
-    num_prompt_tokens = sum({prompt for prompt, _ in sizes})
-    assert packed.input_ids.numel() == num_prompt_tokens + sum(response - 1 for _, response in sizes)
+    assert packed.input_ids.numel() == num_prompt_tokens + sum(count - 1 for _, count in sizes)
     np.testing.assert_array_equal(packed.sources[packed.slots], np.arange(packed.input_ids.numel()))
     inputs = [[*item.prompt_ids, *item.token_ids[:-1]] for item in sequences]
     longest_first = sorted(range(len(sizes)), key=lambda i: -len(inputs[i]))
@@ -41,19 +44,16 @@ def test_rows_stand_whole_in_their_groups_and_distinct_prompts_once(sizes):
         for group in packed.groups
         for row in range(group.num_rows)
     ]
+    predicting = []
     for number, row in zip(longest_first, rows, strict=True):
         own = row[: len(inputs[number])]
         assert packed.input_ids[own].tolist() == inputs[number]
         assert packed.positions[own].tolist() == list(range(len(inputs[number])))
+        predicting.append((number, own[sequences[number].prompt_ids.size - 1 :]))
     assert packed.sources.numel() <= np.ceil(sum(map(len, inputs)) / (1 - MAX_PADDING))
-    expected = [(position, target) for item in sequences for position, target in _predictions(item)]
-    got = zip(packed.positions[packed.response_index].tolist(), packed.target_ids.tolist(), strict=True)
-    assert list(got) == expected
-
-
-def _predictions(item):
-    """Position and target of each response token."""
-    return [(item.prompt_ids.size - 1 + i, target) for i, target in enumerate(item.token_ids.tolist())]
+    in_order = [index for _, index in sorted(predicting, key=lambda own: own[0])]
+    np.testing.assert_array_equal(packed.response_index, np.concatenate(in_order))
+    np.testing.assert_array_equal(packed.target_ids, np.concatenate([item.token_ids for item in sequences]))
 
 
 @given(lengths, st.integers(1, 200))

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from jobs.engines.embedded import decoder_weights
+from jobs.engines.embedded import matrix_products
 from jobs.engines.embedded.model import PolicyModel
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.embedded.scoring import score_sequences
@@ -31,13 +31,12 @@ def test_scores_are_those_of_a_plain_forward(architecture, temperature):
         assert log_probs.dtype == entropies.dtype == np.float32
 
 
-@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch is built without oneDNN")
+@pytest.mark.skipif(not matrix_products.has_packing(), reason="this torch has no oneDNN")
 @pytest.mark.parametrize("architecture", ["qwen2_tied", "qwen3", "llama_with_biases"])
-def test_packed_weights_give_the_scores_of_a_plain_forward_until_they_change(architecture, monkeypatch):
-    monkeypatch.setattr(decoder_weights, "MIN_PACKED_ELEMENTS", 1)
+def test_packed_weights_give_the_scores_of_a_plain_forward_also_after_they_changed(architecture, monkeypatch):
+    monkeypatch.setattr(matrix_products, "MIN_PACKED_ELEMENTS", 1)
     policy = build_policy(architecture)
-    packed = decoder_weights.pack_matrix(policy.model.lm_head.weight)
-    assert packed.is_mkldnn
+    assert matrix_products.pack_matrix(policy.model.lm_head.weight).is_mkldnn
     sequences = ragged_sequences()
     for _ in range(2):
         scores = score_sequences(policy, sequences, 1.0)

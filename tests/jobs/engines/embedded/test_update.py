@@ -9,6 +9,7 @@ from exgrpo_core.config import ExGRPOConfig, LossAggregation
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow
 from exgrpo_core.policy_optimization.objective import LossInputs, LossScale, exgrpo_loss
 from exgrpo_core.step_report import METRICS
+from jobs.engines.embedded import matrix_products
 from jobs.engines.embedded.model import wrap_model
 from jobs.engines.embedded.optimizer import OptimSettings, PolicyOptimizer
 from jobs.engines.embedded.update import PolicyUpdater
@@ -121,6 +122,15 @@ def test_gradients_are_those_of_a_padded_forward(architecture, variant, monkeypa
     expected = naive_gradients(policy, batch, objective, reference)
     assert max(float(gradient.abs().max()) for gradient in expected.values()) > 1e-3
     assert_same_gradients(gradients_of(policy, batch, objective, monkeypatch, reference), expected)
+
+
+@pytest.mark.skipif(not matrix_products.has_packing(), reason="this torch has no oneDNN")
+def test_a_reference_with_packed_weights_changes_no_gradient(monkeypatch):
+    policy, objective = build_policy(), VARIANTS["kl"].objective_settings(is_started=True)
+    reference = nearby_reference(policy)
+    expected = gradients_of(policy, mini_batch(), objective, monkeypatch, reference)
+    monkeypatch.setattr(matrix_products, "MIN_PACKED_ELEMENTS", 1)
+    assert_same_gradients(gradients_of(policy, mini_batch(), objective, monkeypatch, reference), expected)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
