@@ -56,7 +56,7 @@ class PackedBackend:
         return decode(self._decoder, prompts, max_new_tokens, sampler, end_token_ids)
 
     def score(self, sequences: Sequence[TokenSequence], scoring: Scoring) -> TokenScores:
-        """Score response tokens; only positions that predict one go through the output embedding."""
+        """Score response tokens; only what predicts one goes through the output embedding, once for equal histories."""
         decoder = self._decoder
         packed = pack_sequences(sequences, decoder.device)
         decoder.prepare_positions(packed.longest)
@@ -64,11 +64,12 @@ class PackedBackend:
             packed.input_ids,
             packed.positions,
             PackedAttention(packed),
-            selected=packed.response_index,
+            selected=packed.predictors,
             is_checkpointed=self._checkpoints_gradients,
         )
         normed = decoder.final_norm(hidden)
-        return score_targets(normed, decoder.logits, decoder.vocabulary_size, packed.target_ids, scoring)
+        scores = score_targets(normed, decoder.logits, decoder.vocabulary_size, packed.target_ids, scoring)
+        return scores.of(packed.responses)
 
     def weights_changed(self) -> None:
         """Forget the decoder's copies of weights."""

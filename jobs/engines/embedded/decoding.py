@@ -7,8 +7,10 @@ import torch
 
 from exgrpo_core.types import Int32Array
 from jobs.engines.embedded.decoder import Decoder
+from jobs.engines.embedded.packing import index_tensor
 from jobs.engines.embedded.prefill import distinct_prompts, prefill
 from jobs.engines.embedded.sampling import Draws, Sampler
+from jobs.engines.embedded.shared_histories import SharedHistories
 
 COMPACTION_SHARE = 0.75
 """Finished rows are dropped from memory once at most this share of the rows there is unfinished."""
@@ -71,30 +73,35 @@ def decode(
     sampler: Sampler,
     end_token_ids: torch.Tensor,
 ) -> DecodedRows:
-    """Continue each prompt until one of `end_token_ids` or `max_new_tokens`."""
+    """Continue each prompt until one of `end_token_ids` or `max_new_tokens`; equal histories are computed once."""
     device = end_token_ids.device
     packed = distinct_prompts(prompts, device)
-    decoder.prepare_positions(packed.longest + max_new_tokens)
+    decoder.prepare_positions(packed.sources.shape[1] + max_new_tokens)
     cache, hidden = prefill(decoder, packed, max_new_tokens)
-    positions = packed.lengths[packed.rows]
+    histories = SharedHistories(packed.rows, decoder.vocabulary_size)
     is_done = torch.zeros(len(prompts), dtype=torch.bool, device=device)
     transcript = Transcript(len(prompts), max_new_tokens, device)
     for step in range(max_new_tokens):
-        draws = sampler.draw(decoder.final_norm(hidden), decoder.logits, decoder.vocabulary_size)
+        sharing = histories.sharing(device)
+        draws = sampler.draw(decoder.final_norm(hidden), decoder.logits, decoder.vocabulary_size, sharing)
         transcript.add(draws)
         token_ids = draws.token_ids
         is_done |= is_end(token_ids, end_token_ids)
         num_live = is_done.numel() - int(is_done.sum())
         if num_live == 0 or step == max_new_tokens - 1:
             break
-        if num_live <= COMPACTION_SHARE * is_done.numel():
-            rows = (~is_done).nonzero()[:, 0]
-            cache.keep_rows(rows)
+        if num_live <= COMPACTION_SHARE * is_done.numel() or histories.have_parted:
+            kept, moves = histories.keep_rows((~is_done).nonzero()[:, 0].cpu().numpy())
+            cache.copy_rows(moves)
+            rows = index_tensor(kept, device)
             transcript.keep_rows(rows)
-            token_ids, positions, is_done = token_ids[rows], positions[rows], is_done[rows]
-        hidden = decoder.run(token_ids, positions, cache.attend)
+            token_ids, is_done = token_ids[rows], is_done[rows]
+        if not histories.are_separate:
+            next_ids, moves = histories.part(token_ids.cpu().numpy(), is_done.cpu().numpy())
+            cache.copy_rows(moves)
+            token_ids = index_tensor(next_ids, device)
+        hidden = decoder.run(token_ids, cache.positions, cache.attend)
         cache.advance()
-        positions = positions + 1
     return transcript.rows()
 
 

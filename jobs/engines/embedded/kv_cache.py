@@ -2,41 +2,56 @@
 
 import torch
 
+from jobs.engines.embedded.packing import index_tensor
+from jobs.engines.embedded.shared_histories import Moves
+
 
 class KvCache:
-    """Keys and values (B, G, columns, D) a layer.
+    """Keys and values (capacity, G, columns, D) a layer, of which the first `num_rows` rows are in use.
 
     Prompts stand in the first `num_prompt_columns`, each from column 0; generated tokens follow in columns that all
-    rows share. `prompt_lengths` (B,) says where each row's prompt ends: the columns from there to the first generated
+    rows share. `prompt_lengths` (U,) says where each row's prompt ends: the columns from there to the first generated
     token are never attended to.
     """
 
-    def __init__(self, prompt_lengths: torch.Tensor, num_prompt_columns: int, num_new: int, dtype: torch.dtype) -> None:
+    def __init__(
+        self, prompt_lengths: torch.Tensor, num_prompt_columns: int, capacity: int, num_new: int, dtype: torch.dtype
+    ) -> None:
         self.num_columns = num_prompt_columns + num_new
+        self.num_rows = prompt_lengths.shape[0]
         self.length = num_prompt_columns
         self.dtype = dtype
         self.keys: list[torch.Tensor] = []
         self.values: list[torch.Tensor] = []
+        self._capacity = capacity
         self._num_prompt_columns = num_prompt_columns
+        self._prompt_lengths = prompt_lengths.new_zeros(capacity)
+        self._prompt_lengths[: self.num_rows] = prompt_lengths
         columns = torch.arange(num_prompt_columns, device=prompt_lengths.device)
         is_gap = columns[None] >= prompt_lengths[:, None]
         self._gap_bias: torch.Tensor | None = None
         if bool(is_gap.any()):
-            bias = torch.zeros(is_gap.shape, dtype=torch.float32, device=prompt_lengths.device)
-            self._gap_bias = bias.masked_fill_(is_gap, float("-inf"))[:, None, None]
+            bias = torch.zeros(capacity, 1, 1, num_prompt_columns, device=prompt_lengths.device)
+            bias[: self.num_rows, 0, 0].masked_fill_(is_gap, float("-inf"))
+            self._gap_bias = bias
 
-    def add_prompts(self, keys: torch.Tensor, values: torch.Tensor, rows: torch.Tensor) -> None:
-        """Add a layer: row i gets the prompt `rows[i]` of keys and values (U, G, P, D)."""
+    @property
+    def positions(self) -> torch.Tensor:
+        """Position (num_rows,) of the next token of each row."""
+        return self._prompt_lengths[: self.num_rows] + (self.length - self._num_prompt_columns)
+
+    def add_prompts(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Add a layer: the first rows get the prompts' keys and values (U, G, P, D)."""
         for source, target in ((keys, self.keys), (values, self.values)):
-            shape = (rows.shape[0], source.shape[1], self.num_columns, source.shape[3])
+            shape = (self._capacity, source.shape[1], self.num_columns, source.shape[3])
             cache = torch.empty(shape, dtype=self.dtype, device=source.device)
-            cache[:, :, : self._num_prompt_columns] = source[rows]
+            cache[: self.num_rows, :, : self._num_prompt_columns] = source
             target.append(cache)
 
     def attend(self, layer: int, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         """Store one new token a row and return its attention outputs (B, H * D) to all before it and itself."""
         end = self.length + 1
-        cached_keys, cached_values = self.keys[layer], self.values[layer]
+        cached_keys, cached_values = self.keys[layer][: self.num_rows], self.values[layer][: self.num_rows]
         cached_keys[:, :, self.length] = keys
         cached_values[:, :, self.length] = values
         num_rows, num_kv_heads, _, head_dim = cached_keys.shape
@@ -44,7 +59,7 @@ class KvCache:
         scores = torch.bmm(per_kv_head, cached_keys.flatten(0, 1)[:, :end].transpose(1, 2)).float()
         if self._gap_bias is not None:
             by_row = scores.view(num_rows, num_kv_heads, -1, end)
-            by_row[..., : self._num_prompt_columns] += self._gap_bias
+            by_row[..., : self._num_prompt_columns] += self._gap_bias[:num_rows]
         weights = scores.softmax(-1).to(cached_values.dtype)
         return torch.bmm(weights, cached_values.flatten(0, 1)[:, :end]).view(num_rows, -1)
 
@@ -52,12 +67,14 @@ class KvCache:
         """Go on to the next column once every layer has stored its token."""
         self.length += 1
 
-    def keep_rows(self, rows: torch.Tensor) -> None:
-        """Drop all rows but `rows`."""
-        for caches in (self.keys, self.values):
-            for layer, cache in enumerate(caches):
-                kept = torch.empty((rows.shape[0], *cache.shape[1:]), dtype=cache.dtype, device=cache.device)
-                kept[:, :, : self.length] = cache[rows, :, : self.length]
-                caches[layer] = kept
+    def copy_rows(self, moves: Moves) -> None:
+        """Copy rows to others, and use as many as there are histories then."""
+        self.num_rows = moves.num_histories
+        if moves.sources.size == 0:
+            return
+        sources, targets = (index_tensor(rows, self._prompt_lengths.device) for rows in (moves.sources, moves.targets))
+        for cache in (*self.keys, *self.values):
+            cache[targets, :, : self.length] = cache[sources, :, : self.length]
         if self._gap_bias is not None:
-            self._gap_bias = self._gap_bias[rows]
+            self._gap_bias[targets] = self._gap_bias[sources]
+        self._prompt_lengths[targets] = self._prompt_lengths[sources]

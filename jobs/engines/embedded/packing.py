@@ -1,12 +1,13 @@
-"""Ragged sequences as one row of tokens: no matrix product computes padding, nor a shared prompt twice."""
+"""Ragged sequences as one row of tokens: no matrix product computes padding, nor a shared beginning twice."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from exgrpo_core.types import Int32Array, Int64Array
+from jobs.engines.embedded.prefix_tree import build_prefix_tree
 
 MAX_PADDING = 0.2
 """Attention pads rows of a group to its longest; a row shorter by more than this share opens a new group."""
@@ -21,7 +22,7 @@ class TokenSequence:
 
     @property
     def num_inputs(self) -> int:
-        """Tokens that go through the model if no other has this prompt: the last one predicts nothing that is asked."""
+        """Tokens that go through the model if no other begins alike: the last one predicts nothing that is asked."""
         return int(self.prompt_ids.size + self.token_ids.size) - 1
 
 
@@ -36,17 +37,19 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True)
 class PackedSequences:
-    """B sequences as N input tokens, of which R predict a response token; an equal prompt stands there once.
+    """B sequences as N input tokens; tokens with the same history stand there once.
 
-    `response_index` (R,) are positions in the N, `target_ids` (R,) the tokens predicted there; responses stand in the
-    order of the sequences. Attention sees whole rows, side by side in `groups`: `sources` (S,) is the input token of
-    each of their slots, `slots` (N,) one slot of each input token. Slots behind the end of a row hold any token.
+    Of all R response tokens Q differ in themselves or their history: `target_ids` (Q,), predicted at the input tokens
+    `predictors` (Q,). `responses` (R,) says which of them each response token is, in the order of the sequences.
+    Attention sees whole rows, side by side in `groups`: `sources` (S,) is the input token of each of their slots,
+    `slots` (N,) one slot of each input token. Slots behind the end of a row hold any token.
     """
 
     input_ids: torch.Tensor
     positions: torch.Tensor
-    response_index: torch.Tensor
+    predictors: torch.Tensor
     target_ids: torch.Tensor
+    responses: torch.Tensor
     sources: torch.Tensor
     slots: torch.Tensor
     groups: tuple[RowGroup, ...]
@@ -54,7 +57,7 @@ class PackedSequences:
 
 
 def pack_sequences(sequences: Sequence[TokenSequence], device: torch.device) -> PackedSequences:
-    """Lay distinct prompts end to end, then responses without their last tokens.
+    """Lay the distinct histories of all tokens but the sequences' last ones end to end.
 
     Raises:
         ValueError: No sequence, an empty prompt or an empty response.
@@ -63,53 +66,43 @@ def pack_sequences(sequences: Sequence[TokenSequence], device: torch.device) -> 
     num_response = np.array([sequence.token_ids.size for sequence in sequences], dtype=np.int64)
     if not sequences or num_prompt.min() == 0 or num_response.min() == 0:
         raise ValueError("sequences: expected at least one, each with a prompt and a response of at least one token.")
-    prompts, prompt_of_row = find_distinct(sequence.prompt_ids for sequence in sequences)
-    pieces = [*prompts, *(sequence.token_ids[:-1] for sequence in sequences)]
-    sizes = np.array([piece.size for piece in pieces], dtype=np.int64)
-    starts = np.cumsum(sizes) - sizes
-    prompt_starts = starts[: len(prompts)][prompt_of_row]
-    response_starts = starts[len(prompts) :]
+    tree = build_prefix_tree([np.concatenate([own.prompt_ids, own.token_ids]) for own in sequences])
+    num_inputs = num_prompt + num_response - 1
+    row, column = np.nonzero(tree.is_token)
+    node = tree.nodes[row, column]
+    is_input = column < num_inputs[row]
+    inputs, input_of = _number(node[is_input], tree.token_ids.size)
 
-    lengths = num_prompt + num_response - 1
-    row = np.repeat(np.arange(lengths.size), lengths)
-    position = count_up(lengths)
-    is_response = position >= num_prompt[row]
-    source = np.where(is_response, (response_starts - num_prompt)[row], prompt_starts[row]) + position
-    groups, row_starts, num_slots = _group_rows(lengths)
+    groups, row_starts, num_slots = _group_rows(num_inputs)
+    own_slots = (row_starts[row] + column)[is_input]
     sources = np.zeros(num_slots, dtype=np.int64)
-    sources[row_starts[row] + position] = source
-    slots = np.empty(sizes.sum(), dtype=np.int64)
-    slots[source] = row_starts[row] + position
-    positions = np.empty_like(slots)
-    positions[source] = position
+    sources[own_slots] = input_of[node[is_input]]
+    slots = np.empty_like(inputs)
+    slots[input_of[node[is_input]]] = own_slots
+
+    is_response = np.flatnonzero(column >= num_prompt[row])
+    targets, target_of = _number(node[is_response], tree.token_ids.size)
+    responses = target_of[node[is_response]]
+    predictors = np.empty_like(targets)
+    predictors[responses] = input_of[node[is_response - 1]]
     return PackedSequences(
-        input_ids=index_tensor(np.concatenate(pieces), device),
-        positions=index_tensor(positions, device),
-        response_index=index_tensor(source[position >= num_prompt[row] - 1], device),
-        target_ids=index_tensor(np.concatenate([item.token_ids for item in sequences]), device),
+        input_ids=index_tensor(tree.token_ids[inputs], device),
+        positions=index_tensor(tree.positions[inputs], device),
+        predictors=index_tensor(predictors, device),
+        target_ids=index_tensor(tree.token_ids[targets], device),
+        responses=index_tensor(responses, device),
         sources=index_tensor(sources, device),
         slots=index_tensor(slots, device),
         groups=tuple(groups),
-        longest=int(lengths.max()),
+        longest=int(num_inputs.max()),
     )
 
 
-def find_distinct(prompts: Iterable[Int32Array]) -> tuple[list[Int32Array], Int64Array]:
-    """Return each distinct prompt once, and for every prompt which of them it is."""
-    numbers: dict[bytes, int] = {}
-    distinct: list[Int32Array] = []
-    owners = []
-    for prompt in prompts:
-        number = numbers.setdefault(prompt.tobytes(), len(distinct))
-        if number == len(distinct):
-            distinct.append(prompt)
-        owners.append(number)
-    return distinct, np.array(owners, dtype=np.int64)
-
-
-def count_up(lengths: Int64Array) -> Int64Array:
-    """Return 0, 1, ... up to each length, end to end."""
-    return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+def _number(nodes: Int64Array, num_nodes: int) -> tuple[Int64Array, Int64Array]:
+    """Return the distinct ones of `nodes`, in order, and the place of each among them, by node."""
+    is_there = np.zeros(num_nodes, dtype=np.bool_)
+    is_there[nodes] = True
+    return np.flatnonzero(is_there), np.cumsum(is_there) - 1
 
 
 def _group_rows(lengths: Int64Array) -> tuple[list[RowGroup], Int64Array, int]:

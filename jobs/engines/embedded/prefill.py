@@ -1,50 +1,62 @@
-"""Prompts into the cache: each distinct one goes through the model once, whatever the number of its rollouts."""
+"""Prompts into the cache: what they begin with alike goes through the model once, whatever the number of rollouts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
-from exgrpo_core.types import Int32Array
+from exgrpo_core.types import Int32Array, Int64Array
 from jobs.engines.embedded.attention import attend_causally
 from jobs.engines.embedded.decoder import Decoder
 from jobs.engines.embedded.kv_cache import KvCache
-from jobs.engines.embedded.packing import count_up, find_distinct, index_tensor
+from jobs.engines.embedded.packing import index_tensor
+from jobs.engines.embedded.prefix_tree import build_prefix_tree
 
 
 @dataclass(frozen=True, slots=True)
 class DistinctPrompts:
-    """U distinct prompts, packed; `rows` (B,) says which of them each row continues."""
+    """U distinct prompts, in the order of their first rows, as N input tokens.
+
+    `rows` (B,), on the CPU, says which of the prompts each row continues.
+    `sources` (U, P) is the input token at each place of each prompt, any one behind its end; `slots` (N,) one place of
+    each input token; `last_index` (U,) the last token of each prompt, `lengths` (U,) its tokens.
+    """
 
     input_ids: torch.Tensor
     positions: torch.Tensor
+    sources: torch.Tensor
     slots: torch.Tensor
     last_index: torch.Tensor
     lengths: torch.Tensor
-    rows: torch.Tensor
-    longest: int
+    rows: Int64Array
 
 
 def distinct_prompts(prompts: Sequence[Int32Array], device: torch.device) -> DistinctPrompts:
-    """Pack one of each distinct prompt."""
-    distinct, rows = find_distinct(prompts)
-    lengths = np.array([prompt.size for prompt in distinct], dtype=np.int64)
-    longest = int(lengths.max())
-    positions = count_up(lengths)
+    """Lay the distinct histories of all prompts end to end."""
+    tree = build_prefix_tree(prompts)
+    lengths = tree.is_token.sum(axis=1)
+    last = tree.nodes[np.arange(len(prompts)), lengths - 1]
+    _, first_row, rows = np.unique(last, return_index=True, return_inverse=True)
+    by_appearance = np.argsort(first_row)
+    first_row, rows = first_row[by_appearance], np.argsort(by_appearance)[rows]
+    sources, is_token = tree.nodes[first_row], tree.is_token[first_row]
+    slots = np.empty_like(tree.token_ids)
+    slots[sources[is_token]] = np.flatnonzero(is_token)
     return DistinctPrompts(
-        input_ids=index_tensor(np.concatenate(distinct), device),
-        positions=index_tensor(positions, device),
-        slots=index_tensor(np.repeat(longest * np.arange(lengths.size), lengths) + positions, device),
-        last_index=index_tensor(np.cumsum(lengths) - 1, device),
-        lengths=index_tensor(lengths, device),
-        rows=index_tensor(rows, device),
-        longest=longest,
+        input_ids=index_tensor(tree.token_ids, device),
+        positions=index_tensor(tree.positions, device),
+        sources=index_tensor(np.where(is_token, sources, 0), device),
+        slots=index_tensor(slots, device),
+        last_index=index_tensor(last[first_row], device),
+        lengths=index_tensor(lengths[first_row], device),
+        rows=rows,
     )
 
 
 class _PrefillAttention:
-    """Attention inside each prompt; stores keys and values of a layer for every row that continues the prompt."""
+    """Attention inside each prompt; stores keys and values of a layer for every prompt."""
 
     def __init__(self, cache: KvCache, prompts: DistinctPrompts) -> None:
         self._cache = cache
@@ -52,20 +64,19 @@ class _PrefillAttention:
 
     def __call__(self, layer: int, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - layers come in order
         prompts = self._prompts
-        num_prompts = prompts.lengths.shape[0]
         heads = torch.cat([queries, keys, values], dim=1)
-        padded = heads.new_zeros(num_prompts * prompts.longest, *heads.shape[1:]).index_copy(0, prompts.slots, heads)
-        padded = padded.view(num_prompts, prompts.longest, *heads.shape[1:]).transpose(1, 2)
+        padded = F.embedding(prompts.sources, heads.flatten(1))
+        padded = padded.view(*prompts.sources.shape, *heads.shape[1:]).transpose(1, 2)
         sizes = [queries.shape[1], keys.shape[1], values.shape[1]]
         prompt_queries, prompt_keys, prompt_values = torch.split(padded, sizes, dim=1)
-        self._cache.add_prompts(prompt_keys, prompt_values, prompts.rows)
+        self._cache.add_prompts(prompt_keys, prompt_values)
         attended = attend_causally(prompt_queries, prompt_keys, prompt_values)
         return attended.transpose(1, 2).flatten(0, 1).flatten(1)[prompts.slots]
 
 
 def prefill(decoder: Decoder, prompts: DistinctPrompts, num_new: int) -> tuple[KvCache, torch.Tensor]:
-    """Return a cache with room for `num_new` tokens a row, and each row's last hidden state (B, d)."""
-    cache = KvCache(prompts.lengths[prompts.rows], prompts.longest, num_new, decoder.compute_dtype)
+    """Return a cache of the prompts, with room for `num_new` tokens of every row, and last hidden states (U, d)."""
+    cache = KvCache(prompts.lengths, prompts.sources.shape[1], prompts.rows.size, num_new, decoder.compute_dtype)
     attend = _PrefillAttention(cache, prompts)
     hidden = decoder.run(prompts.input_ids, prompts.positions, attend, selected=prompts.last_index)
-    return cache, hidden[prompts.rows]
+    return cache, hidden

@@ -20,6 +20,14 @@ class Draws:
 
 
 @dataclass(frozen=True, slots=True)
+class Sharing:
+    """Where B rows find their draws among `num_ranks` from each of S distributions: `cells` (B,), all different."""
+
+    cells: torch.Tensor
+    num_ranks: int
+
+
+@dataclass(frozen=True, slots=True)
 class Sampler:
     """Draws by inverting the cumulative distribution at `temperature`; temperature 0 takes the likeliest token.
 
@@ -29,29 +37,33 @@ class Sampler:
     temperature: float
     generator: torch.Generator
 
-    def draw(self, hidden: torch.Tensor, head: Head, vocabulary_size: int) -> Draws:
-        """Draw one token a row of hidden states (B, d), with few logits at a time."""
+    def draw(self, hidden: torch.Tensor, head: Head, vocabulary_size: int, sharing: Sharing | None = None) -> Draws:
+        """Draw one token for each hidden state (S, d), or for each row that shares them, with few logits at a time."""
         num_rows = max(1, MAX_LOGITS // vocabulary_size)
-        if hidden.shape[0] <= num_rows:
-            return self._draw(head(hidden))
-        parts = [self._draw(head(chunk)) for chunk in torch.split(hidden, num_rows)]
-        return Draws(
-            torch.cat([part.token_ids for part in parts]),
-            torch.cat([part.log_probs for part in parts]),
-            torch.cat([part.entropies for part in parts]),
+        num_ranks = 1 if sharing is None else sharing.num_ranks
+        parts = [self._draw(head(chunk), num_ranks) for chunk in torch.split(hidden, num_rows)]
+        token_ids, log_probs, entropies = (
+            torch.cat(part) if len(parts) > 1 else part[0] for part in zip(*parts, strict=True)
         )
+        if sharing is None:
+            return Draws(token_ids[:, 0], log_probs[:, 0], entropies)
+        cells = sharing.cells
+        return Draws(token_ids.flatten()[cells], log_probs.flatten()[cells], entropies[cells // num_ranks])
 
-    def _draw(self, logits: torch.Tensor) -> Draws:
+    def _draw(self, logits: torch.Tensor, num_ranks: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         log_probs = scaled_log_probs(logits, self.temperature or 1.0)
-        token_ids = logits.argmax(-1) if self.temperature == 0.0 else self._invert(log_probs)
-        return Draws(token_ids, log_probs.gather(-1, token_ids[:, None])[:, 0], entropies_of(log_probs))
+        if self.temperature == 0.0:
+            token_ids = log_probs.argmax(-1, keepdim=True).expand(-1, num_ranks)
+        else:
+            token_ids = self._invert(log_probs, num_ranks)
+        return token_ids, log_probs.gather(-1, token_ids), entropies_of(log_probs)
 
-    def _invert(self, log_probs: torch.Tensor) -> torch.Tensor:
+    def _invert(self, log_probs: torch.Tensor, num_ranks: int) -> torch.Tensor:
         size = log_probs.shape[-1]
         dtype = torch.float32 if size <= _EXACT_VOCABULARY else torch.float64
         cumulative = log_probs.exp().cumsum(-1, dtype=dtype)
-        shape = (log_probs.shape[0], 1)
+        shape = (log_probs.shape[0], num_ranks)
         points = torch.rand(shape, generator=self.generator, device=log_probs.device, dtype=dtype)
         # right=True never lands on a token of probability 0; the clamp catches a product that rounds up to the total.
         found = torch.searchsorted(cumulative, points * cumulative[:, -1:], right=True)
-        return found[:, 0].clamp_(max=size - 1)
+        return found.clamp_(max=size - 1)

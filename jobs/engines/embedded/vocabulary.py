@@ -34,6 +34,11 @@ class TokenScores:
     log_probs: torch.Tensor
     entropies: torch.Tensor | None
 
+    def of(self, tokens: torch.Tensor) -> "TokenScores":
+        """Return the scores of `tokens` (S,), each a place among the R; the gradient adds up in one order."""
+        entropies = None if self.entropies is None else F.embedding(tokens, self.entropies[:, None])[:, 0]
+        return TokenScores(F.embedding(tokens, self.log_probs[:, None])[:, 0], entropies)
+
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
