@@ -268,15 +268,17 @@ def examine_machine() -> list[Finding]:
 
 
 def token_data(
-    run_id: str, file: str, trajectory_id: int, *, is_replayed: bool, has_texts: bool = True
+    run_id: str, file: str, trajectory_id: int, *, replayed_in: int | None, has_texts: bool = True
 ) -> dict[str, list[object] | None] | None:
-    """Return one trajectory's recorded per-token values and, under `texts` if asked for, what each token says.
+    """Return the per-token values recorded of a trajectory, as it was born or replayed in a step.
+
+    Under `texts`, if asked for, stands what each token says.
 
     None where the file or the trajectory is not there; a value is None where it was not kept.
     """
     try:
         run = RunDirectory.open(settings.current().runs_root, run_id)
-        data = read_token_data(inside(run.path, file), trajectory_id, is_replayed=is_replayed)
+        data = read_token_data(inside(run.path, file), trajectory_id, replayed_in)
     except (RunDirectoryError, OSError, KeyError, ValueError):
         return None
     ids = data["token_ids"]

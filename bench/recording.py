@@ -3,7 +3,7 @@
 - Recording at the paper's size (128 questions x 8 rollouts of 2,000 tokens on average, up to 8,192): how long until a
   step is on disk, as if the training loop waited for that.
 - Recording of the embedded engine's own steps on chains: how much longer the same responses take to sample, alone and
-  while a step is written beside, in turn.
+  while steps are recorded at its own pace, in turn.
 - Size: a step's files with the default retention beside JSON lines of the same step: all that is known of every
   trajectory, and only what the retention keeps.
 - Ingest: from files to tables, reading and parsing included: steps of 48 metrics without trajectories, and
@@ -15,6 +15,8 @@ has to be empty and is left empty.
 """
 
 import argparse
+import dataclasses
+import itertools
 import json
 import multiprocessing
 import tempfile
@@ -52,7 +54,10 @@ PRESET = "chains-exgrpo"
 NUM_WARM_STEPS = 10
 EMBEDDED_STEP_MS = 100.0
 NUM_SAMPLED = 4
-"""Questions, and responses to each, that are sampled beside a step's recording."""
+"""Questions, and responses to each, that are sampled at a time."""
+STEPS_A_SECOND = 4
+SAMPLINGS_A_STEP = 4
+"""About the embedded engine's own pace, each sampling a quarter of a step."""
 READERS_PAUSE_SECONDS = 0.05
 TARGETS = {
     "paper/share_of_step": "<= 0.002",
@@ -127,30 +132,40 @@ def _decimals(values: np.ndarray | None) -> list[float]:
     return [] if values is None else [float(str(value)) for value in values]
 
 
-def measure_embedded(runs_root: Path, num_steps: int) -> dict[str, float]:
-    """Return what recording adds to the embedded engine's work on chains, beside which a thread writes."""
+def measure_embedded(runs_root: Path, num_seconds: int) -> dict[str, float]:
+    """Return what recording adds to the embedded engine's work on chains, beside which a thread writes.
+
+    Seconds of sampling with and without steps that are recorded at the engine's own pace, in turn.
+    """
     _, recorder = new_run(runs_root)
     alone, added, steps = [], [], []
+    numbers = itertools.count(1)
     with open_chains_run(PRESET) as run:
         questions = run.state.questions[:NUM_SAMPLED]
         limit = run.config.max_response_tokens
 
         def sample(step_report: StepReport | None) -> float:
+            # So that the next steps wait to be written together, as they do in the middle of a run.
+            recorder.step(dataclasses.replace(made, step=next(numbers)))
+            recorder.settle()
             began_at = time.perf_counter()
-            if step_report is not None:
-                recorder.step(step_report)
-            run.engine.generate_for_evaluation(questions, NUM_SAMPLED, 1.0, limit, seed=0)
+            for _ in range(STEPS_A_SECOND):
+                if step_report is not None:
+                    recorder.step(dataclasses.replace(step_report, step=next(numbers)))
+                for _ in range(SAMPLINGS_A_STEP):
+                    run.engine.generate_for_evaluation(questions, NUM_SAMPLED, 1.0, limit, seed=0)
             recorder.settle()
             return 1e3 * (time.perf_counter() - began_at)
 
-        for number in range(NUM_WARM_STEPS + num_steps):
-            step_report = run.step()
-            order = [None, step_report] if number % 2 else [step_report, None]
+        for _ in range(NUM_WARM_STEPS):
+            made = run.step()
+        for number in range(num_seconds):
+            made = run.step()
+            order = [None, made] if number % 2 else [made, None]
             found = {own is not None: sample(own) for own in order}
-            if number >= NUM_WARM_STEPS:
-                alone.append(found[False])
-                added.append(found[True] - found[False])
-                steps.append(1e3 * step_report.metrics["seconds/step"])
+            alone.append(found[False])
+            added.append((found[True] - found[False]) / STEPS_A_SECOND)
+            steps.append(1e3 * made.metrics["seconds/step"])
     recorder.close()
     return {
         "embedded/added_ms": median(added),

@@ -31,8 +31,8 @@ class EvaluationRecord:
 class RunRecorder(Protocol):
     """Writes one attempt of a run. Calls come in order from one thread.
 
-    What a call recorded survives a kill -9, a step once `settle` or any later call returned: what kept a step from
-    being written is raised by the next call, and once.
+    What a call recorded survives a kill -9; a step does so after a second or two, or once `settle` or any later call
+    but `step` returned. What kept a step from being written is raised by a later call, and once.
     """
 
     def status(self, status: RunStatus, reason: str = "") -> None:

@@ -1,9 +1,12 @@
 """The recorder of every job: events as JSON lines, trajectories and questions as Parquet, all in the run directory."""
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from datetime import datetime
 from pathlib import Path
+from threading import Event, Lock
 from typing import Any
 
 from exgrpo_core.step_report import BucketCount, BufferEvent, Selection, StepReport
@@ -13,10 +16,15 @@ from jobs.run_directory import RunDirectory
 from jobs.specs import RecordingSpec
 from jobs.spool_writer import SpoolWriter
 from jobs.status import RunStatus
-from jobs.trajectory_file import questions_table, step_table, write_parquet
+from jobs.steady_clock import steady_now
+from jobs.trajectory_file import FILE_PREFIX, questions_table, trajectory_table, write_parquet
 
 logger = logging.getLogger(__name__)
 
+WRITE_EVERY_SECONDS = 1.0
+"""Steps that come faster are written together this often: a file costs much the same for one as for many."""
+MAX_WAITING = 16
+"""So many steps may wait to be written together."""
 SAMPLED_ONE_IN = 16
 """`sampled` keeps the tokens of every trajectory whose id is a multiple of this."""
 
@@ -31,7 +39,7 @@ _KEEPS_TOKENS: dict[str, Callable[[Trajectory], bool]] = {
 class SpoolRecorder:
     """Writes one attempt into its run directory; a file is on disk before the event that names it.
 
-    A thread writes steps while their loop goes on.
+    A thread writes steps while their loop goes on, those that come fast together.
     """
 
     def __init__(self, run: RunDirectory, attempt: int, retention: RecordingSpec) -> None:
@@ -40,8 +48,14 @@ class SpoolRecorder:
         self._keeps_tokens = _KEEPS_TOKENS[retention.token_data]
         self._writer = SpoolWriter(self._attempt_path, attempt)
         self._question_sets: set[str] = set()
+        self._steps_with_trajectories: set[int] = set()
         self._thread = ThreadPoolExecutor(1, "recorder")
-        self._step_under_way: Future[None] | None = None
+        self._write_again_at = 0.0
+        self._is_urgent = Event()
+        self._lock = Lock()
+        self._waiting: list[tuple[datetime, StepReport]] = []
+        self._writing: Future[None] | None = None
+        self._failed: Future[None] | None = None
 
     def status(self, status: RunStatus, reason: str = "") -> None:
         """Record a change of state."""
@@ -67,16 +81,20 @@ class SpoolRecorder:
 
         Of a step with trajectories that comes twice the first record stays.
         """
-        self.settle()
-        self._step_under_way = self._thread.submit(self._write_step, report)
+        if len(self._waiting) >= MAX_WAITING:
+            self.settle()
+        self._raise_failure()
+        with self._lock:
+            self._waiting.append((steady_now(), report))
+        self._start_writing()
 
     def settle(self) -> None:
         """Return once every step is on disk."""
-        if self._step_under_way is None:
-            return
-        wait([self._step_under_way])
-        step, self._step_under_way = self._step_under_way, None
-        step.result()
+        self._is_urgent.set()
+        while writing := self._start_writing():
+            wait([writing])
+        self._is_urgent.clear()
+        self._raise_failure()
 
     def evaluation(self, record: EvaluationRecord) -> None:
         """Record the scores of one evaluation."""
@@ -110,28 +128,77 @@ class SpoolRecorder:
         finally:
             self._writer.close()
 
-    def _write_step(self, report: StepReport) -> None:
-        path = self._attempt_path / "trajectories" / f"step-{report.step:08d}.parquet"
-        if path.exists():
-            logger.warning("step %d is recorded already; what is there stays.", report.step)
-            return
-        if report.groups:
+    def _start_writing(self) -> Future[None] | None:
+        """Return what writes steps, None if there are none."""
+        with self._lock:
+            if self._writing is None and self._waiting:
+                self._writing = self._thread.submit(self._write_waiting)
+            return self._writing
+
+    def _write_waiting(self) -> None:
+        while steps := self._next_steps():
+            try:
+                self._write_steps(steps)
+            except Exception:
+                with self._lock:
+                    self._failed, self._writing = self._writing, None
+                raise
+            self._write_again_at = time.monotonic() + WRITE_EVERY_SECONDS
+
+    def _next_steps(self) -> list[tuple[datetime, StepReport]]:
+        """Wait until steps may be written, and take all; if there are none, this writing is over."""
+        self._is_urgent.wait(max(0.0, self._write_again_at - time.monotonic()))
+        with self._lock:
+            steps, self._waiting = self._waiting, []
+            if not steps:
+                self._writing = None
+            return steps
+
+    def _raise_failure(self) -> None:
+        with self._lock:
+            failed, self._failed = self._failed, None
+        if failed is not None:
+            failed.result()
+
+    def _write_steps(self, steps: Sequence[tuple[datetime, StepReport]]) -> None:
+        new = self._new_steps(steps)
+        with_trajectories = [(report.step, report.groups) for _, report in new if report.groups]
+        name = None
+        if with_trajectories:
+            path = self._attempt_path / "trajectories" / f"{FILE_PREFIX}{with_trajectories[0][0]:08d}.parquet"
             path.parent.mkdir(exist_ok=True)
-            write_parquet(step_table(report.groups, self._keeps_tokens), path)
-        fields = {
-            "step": report.step,
-            "is_started": report.is_started,
-            "metrics": {key: float(value) for key, value in report.metrics.items()},
-            "buckets": [_bucket_fields(bucket) for bucket in report.buckets],
-            "selections": [_selection_fields(selection) for selection in report.selections],
-            "buffer_events": [_change_fields(event) for event in report.buffer_events],
-            "notices": report.notices,
-            "file": self._relative(path) if report.groups else None,
-        }
-        self._writer.append("step", fields)
+            write_parquet(trajectory_table(with_trajectories, self._keeps_tokens), path)
+            name = self._relative(path)
+        events = [(at, _step_fields(report) | {"file": name if report.groups else None}) for at, report in new]
+        self._writer.append_all("step", events)
+        self._steps_with_trajectories.update(step for step, _ in with_trajectories)
+
+    def _new_steps(self, steps: Sequence[tuple[datetime, StepReport]]) -> list[tuple[datetime, StepReport]]:
+        new = []
+        seen = set(self._steps_with_trajectories)
+        for at, report in steps:
+            if report.step in seen:
+                logger.warning("step %d is recorded already; what is there stays.", report.step)
+                continue
+            new.append((at, report))
+            if report.groups:
+                seen.add(report.step)
+        return new
 
     def _relative(self, path: Path) -> str:
         return path.resolve().relative_to(self._run.path.resolve()).as_posix()
+
+
+def _step_fields(report: StepReport) -> dict[str, Any]:
+    return {
+        "step": report.step,
+        "is_started": report.is_started,
+        "metrics": {key: float(value) for key, value in report.metrics.items()},
+        "buckets": [_bucket_fields(bucket) for bucket in report.buckets],
+        "selections": [_selection_fields(selection) for selection in report.selections],
+        "buffer_events": [_change_fields(event) for event in report.buffer_events],
+        "notices": report.notices,
+    }
 
 
 def _bucket_fields(bucket: BucketCount) -> list[float]:

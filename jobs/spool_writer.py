@@ -1,6 +1,8 @@
 """Appends events to an attempt's files; what `append` returned from is on disk."""
 
 import os
+from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,18 +34,15 @@ class SpoolWriter:
         Raises:
             OSError: It could not be written; the next event goes to a new file.
         """
+        self.append_all(kind, [(steady_now(), fields)])
+
+    def append_all(self, kind: str, events: Sequence[tuple[datetime, dict[str, Any]]]) -> None:
+        """Write events of one kind with the times they happened at, as `append` does."""
         leave_if_over()
-        self._num_events += 1  # even if the write fails: what an error left on disk may be whole
-        event = {
-            "seq": self._num_events,
-            "at": steady_now().isoformat(timespec="milliseconds"),
-            "kind": kind,
-            "attempt": self._attempt,
-        }
-        line = encode_event(event | fields)
+        lines = b"".join(self._line(kind, at, fields) for at, fields in events)
         file = self._open_file()
         try:
-            _write_all(file, line)
+            _write_all(file, lines)
             os.fsync(file.fileno())
         except OSError:
             self.close()
@@ -57,6 +56,16 @@ class SpoolWriter:
             self._file.close()
             self._file = None
 
+    def _line(self, kind: str, at: datetime, fields: dict[str, Any]) -> bytes:
+        self._num_events += 1  # even if the write fails: what an error left on disk may be whole
+        event = {
+            "seq": self._num_events,
+            "at": at.isoformat(timespec="milliseconds"),
+            "kind": kind,
+            "attempt": self._attempt,
+        }
+        return encode_event(event | fields)
+
     def _open_file(self) -> IO[bytes]:
         if self._file is None:
             self._segment += 1
@@ -66,7 +75,7 @@ class SpoolWriter:
         return self._file
 
 
-def _write_all(file: IO[bytes], line: bytes) -> None:
-    rest = memoryview(line)
+def _write_all(file: IO[bytes], lines: bytes) -> None:
+    rest = memoryview(lines)
     while rest:
         rest = rest[file.write(rest) :]

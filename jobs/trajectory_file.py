@@ -1,6 +1,6 @@
-"""The Parquet files of a run: one a step with its trajectories, one a question set.
+"""The Parquet files of a run: trajectories of one step or of some that came fast, and one file a question set.
 
-A step's file holds fresh trajectories and, marked `is_replayed`, the replayed ones. Fresh rows keep token ids (int32),
+A file of trajectories holds fresh ones and, marked `is_replayed`, the replayed ones. Fresh rows keep token ids (int32),
 entropies (float16) and log-probs (float32) where the retention setting says so. Replayed rows keep all per-token values
 under the policy that chose them, and log-probs of who wrote them.
 """
@@ -13,10 +13,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from exgrpo_core.types import Experience, Question, RolloutGroup, Trajectory
 from jobs.ragged import list_column, mean_of_each
+
+FILE_PREFIX = "step-"
+"""What the name of a file of trajectories begins with; its first step follows."""
 
 KeepsTokens = Callable[[Trajectory], bool]
 """Whether a fresh trajectory's per-token values are kept."""
@@ -32,8 +36,11 @@ _REPLAY_COLUMNS = (
 _TOKEN_COLUMNS = ("token_ids", "entropies", "log_probs", "behavior_log_probs")
 
 
-def step_table(groups: Sequence[RolloutGroup], keeps_tokens: KeepsTokens) -> pa.Table:
-    """Return one row a fresh trajectory, in order of groups, and then one row a replayed one."""
+def trajectory_table(steps: Sequence[tuple[int, Sequence[RolloutGroup]]], keeps_tokens: KeepsTokens) -> pa.Table:
+    """Return one row a fresh trajectory, in order of steps and groups, and then one row a replayed one."""
+    groups = [group for _, own in steps for group in own]
+    step_of = [step for step, own in steps for _ in own]
+    position_of = [position for _, own in steps for position in range(len(own))]
     places = [(place, slot) for place, group in enumerate(groups) for slot in range(len(group.trajectories))]
     fresh = [trajectory for group in groups for trajectory in group.trajectories]
     kept = [item if keeps_tokens(item) else None for item in fresh]
@@ -55,7 +62,8 @@ def step_table(groups: Sequence[RolloutGroup], keeps_tokens: KeepsTokens) -> pa.
             "is_replayed": pa.array([False] * len(fresh) + [True] * len(replayed), pa.bool_()),
             "trajectory_id": pa.array([item.trajectory_id for item in either], pa.int64()),
             "question_index": pa.array([item.question_index for item in either], pa.int32()),
-            "group_position": pa.array([place for place, _ in places], pa.int32()),
+            "step": pa.array([step_of[place] for place, _ in places], pa.int32()),
+            "group_position": pa.array([position_of[place] for place, _ in places], pa.int32()),
             "group_slot": pa.array([slot for _, slot in places], pa.int32()),
             "born_step": pa.array([item.born_step for item in either], pa.int32()),
             "reward": pa.array([item.reward for item in either], pa.float32()),
@@ -96,23 +104,45 @@ def write_parquet(table: pa.Table, path: Path) -> None:
     unfinished.replace(path)
 
 
-def read_step_rows(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """Return the `trajectories` and `replays` of a step's file, without per-token values."""
-    names = [name for name in pq.read_schema(path).names if name not in _TOKEN_COLUMNS]
-    rows = pq.read_table(path, columns=names).to_pylist()
+def read_trajectories(path: Path, names: Sequence[str] = ()) -> pa.Table:
+    """Return these columns of a file, by default all but per-token values, and the step of each row."""
+    there = pq.read_schema(path).names
+    asked = {*names, "step"} if names else set(there).difference(_TOKEN_COLUMNS)
+    return pq.read_table(path, columns=[name for name in there if name in asked])
+
+
+def list_steps(path: Path) -> list[int]:
+    """Return the steps whose trajectories a file holds, in order."""
+    if "step" not in pq.read_schema(path).names:
+        return [int(path.stem.removeprefix(FILE_PREFIX))]
+    return sorted(pc.unique(pq.read_table(path, columns=["step"])["step"]).to_pylist())
+
+
+def of_step(table: pa.Table, step: int) -> pa.Table:
+    """Return the rows of a step; an older file holds one step and does not name it."""
+    return table.filter(pc.field("step") == step) if "step" in table.column_names else table
+
+
+def step_rows(table: pa.Table, step: int) -> dict[str, list[dict[str, Any]]]:
+    """Return the `trajectories` and `replays` of a step."""
+    rows = of_step(table, step).to_pylist()
     fresh = [{name: row[name] for name in _FRESH_COLUMNS} for row in rows if not row["is_replayed"]]
     replays = [{name: row[name] for name in _REPLAY_COLUMNS} for row in rows if row["is_replayed"]]
     return {"trajectories": fresh, "replays": replays}
 
 
-def read_token_data(path: Path, trajectory_id: int, *, is_replayed: bool = False) -> dict[str, list[float] | None]:
-    """Return one trajectory's per-token values; None for those that were not kept.
+def read_token_data(path: Path, trajectory_id: int, replayed_in: int | None = None) -> dict[str, list[float] | None]:
+    """Return a trajectory's per-token values as it was born or replayed in a step; None for those that were not kept.
 
     Raises:
         KeyError: The file holds no such trajectory.
     """
-    filters = [("trajectory_id", "=", trajectory_id), ("is_replayed", "=", is_replayed)]
-    names = [name for name in _TOKEN_COLUMNS if name in pq.read_schema(path).names]
+    there = pq.read_schema(path).names
+    filters: list[tuple[str, str, object]] = [("trajectory_id", "=", trajectory_id)]
+    filters.append(("is_replayed", "=", replayed_in is not None))
+    if replayed_in is not None and "step" in there:
+        filters.append(("step", "=", replayed_in))
+    names = [name for name in _TOKEN_COLUMNS if name in there]
     rows = pq.read_table(path, columns=names, filters=filters).to_pylist()
     if not rows:
         raise KeyError(f"{path}: holds no trajectory {trajectory_id}.")

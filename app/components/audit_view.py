@@ -43,8 +43,8 @@ def audit(run_id: str, step: int, estimator: TrajectorySelection) -> list[Audite
         own = candidates.get(selection.question_index, [])
         chosen = next((row for row in own if row.trajectory_id == selection.chosen_trajectory_id), None)
         checks = selection_audit.check_choice(selection, own, estimator)
-        question = repr((queries.runs_root(), run_id, selection, chosen))
-        checks += _token_checks(question, run_id, selection, chosen)
+        question = repr((queries.runs_root(), run_id, step, selection, chosen))
+        checks += _token_checks(question, run_id, step, selection, chosen)
         found.append(Audited(selection, tuple(own), tuple(checks)))
     return found
 
@@ -170,18 +170,19 @@ def chart(candidates: Sequence[CandidateRow]) -> go.Figure | None:
 def _token_checks(
     question: str,  # noqa: ARG001 - the cache's key, which leaves out what begins with an underscore
     _run_id: str,
+    _step: int,
     _selection: SelectionRow,
     _chosen: CandidateRow | None,
 ) -> list[Check]:
-    replayed = _tokens(_run_id, _selection.file, _selection.chosen_trajectory_id, is_replayed=True)
-    born = _tokens(_run_id, _selection.birth_file, _selection.chosen_trajectory_id, is_replayed=False)
+    replayed = _tokens(_run_id, _selection.file, _selection.chosen_trajectory_id, replayed_in=_step)
+    born = _tokens(_run_id, _selection.birth_file, _selection.chosen_trajectory_id, replayed_in=None)
     return selection_audit.check_tokens(_selection, _chosen, replayed, born)
 
 
-def _tokens(run_id: str, file: str | None, trajectory_id: int, *, is_replayed: bool) -> dict | None:
+def _tokens(run_id: str, file: str | None, trajectory_id: int, replayed_in: int | None) -> dict | None:
     if file is None:
         return None
-    return commands.token_data(run_id, file, trajectory_id, is_replayed=is_replayed, has_texts=False)
+    return commands.token_data(run_id, file, trajectory_id, replayed_in=replayed_in, has_texts=False)
 
 
 def _open(key: str, rows: Sequence[Audited]) -> None:

@@ -87,7 +87,8 @@ def _tokens(row: TrajectoryRow, rows: list[LineageRow]) -> None:
         chosen = st.selectbox("Under the policy", [AT_BIRTH, *replays], key="under", bind="query-params", width=260)
     entry = replays.get(chosen)
     file = queries.trajectory_file(row.run_id, row.trajectory_id) if entry is None else entry.file
-    data = commands.token_data(row.run_id, file, row.trajectory_id, is_replayed=entry is not None) if file else None
+    step = None if entry is None else entry.step
+    data = commands.token_data(row.run_id, file, row.trajectory_id, replayed_in=step) if file else None
     values = token_heatmap.from_recorded(data)
     if values is None:
         empty_state.show(

@@ -8,12 +8,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pyarrow.parquet as pq
-
 from jobs.control import TrainingError
 from jobs.judge_specs import JudgedSpec
 from jobs.run_directory import RunDirectory
-from jobs.trajectory_file import read_questions
+from jobs.trajectory_file import FILE_PREFIX, list_steps, of_step, read_questions, read_trajectories
 
 _QUESTIONS_FILE = "questions-training.parquet"
 _ALL_STEPS_HOLD = -1
@@ -43,6 +41,7 @@ class _Place:
     """Where a trajectory lies: cheap enough to hold all of a run."""
 
     path: Path
+    step: int
     row: int
 
 
@@ -54,15 +53,15 @@ class RunItems:
         self._questions = _read_questions(run)
         files = counted_step_files(run)
         steps = [step for step in sorted(files) if _is_in(step, chosen)]
-        places = [_Place(files[step], row) for step in steps for row in _rows_to_judge(files[step], chosen)]
+        places = [_Place(files[step], step, row) for step in steps for row in _rows_to_judge(files[step], step, chosen)]
         self._places = _draw(places, chosen)
 
     def __len__(self) -> int:
         return len(self._places)
 
     def __iter__(self) -> Iterator[JudgedItem]:
-        for path, places in groupby(self._places, key=lambda place: place.path):
-            table = pq.read_table(path, columns=["trajectory_id", "question_index", "text"])
+        for (path, step), places in groupby(self._places, key=lambda place: (place.path, place.step)):
+            table = of_step(read_trajectories(path, ["trajectory_id", "question_index", "text"]), step)
             attempt = int(path.parent.parent.name)
             for place in places:
                 row = {name: table[name][place.row].as_py() for name in table.column_names}
@@ -116,8 +115,8 @@ def counted_step_files(run: RunDirectory) -> dict[int, Path]:
     """Return the trajectory file of each step; of a step that a later attempt did again, that attempt's."""
     counted: dict[int, Path] = {}
     for attempt in run.attempts():
-        paths = (run.attempt_path(attempt) / "trajectories").glob("step-*.parquet")
-        own = {int(path.stem.removeprefix("step-")): path for path in paths}
+        paths = (run.attempt_path(attempt) / "trajectories").glob(f"{FILE_PREFIX}*.parquet")
+        own = {step: path for path in paths for step in list_steps(path)}
         if own:
             first = min(own)
             counted = {step: path for step, path in counted.items() if step < first} | own
@@ -136,8 +135,8 @@ def _is_in(step: int, chosen: JudgedSpec) -> bool:
     return (chosen.first_step or 0) <= step and (chosen.last_step is None or step <= chosen.last_step)
 
 
-def _rows_to_judge(path: Path, chosen: JudgedSpec) -> list[int]:
-    table = pq.read_table(path, columns=["is_replayed", "reward"])
+def _rows_to_judge(path: Path, step: int, chosen: JudgedSpec) -> list[int]:
+    table = of_step(read_trajectories(path, ["is_replayed", "reward"]), step)
     pairs = zip(table["is_replayed"].to_pylist(), table["reward"].to_pylist(), strict=True)
     return [
         row

@@ -40,6 +40,7 @@ def record_attempt(
         if change is not None:
             change(report)
         recorder.step(report)
+        recorder.settle()
         if step % 4 == 0:
             evaluation = EvaluationRecord(step, "held_out", ["a", "b", "c"], [0, 4, step % 5], 8, 0.6, 1.5)
             recorder.evaluation(evaluation)

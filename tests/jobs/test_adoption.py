@@ -10,8 +10,8 @@ from jobs.cli import app
 from jobs.journal import Journal, JournalKind
 from jobs.run_directory import RunDirectory
 from jobs.specs import SpecError
+from jobs.spool_reader import SpoolReader
 from jobs.supervisor.reading import open_fresh_index
-from jobs.trajectory_file import read_step_rows
 from jobs.verl_dump import DumpError
 
 
@@ -51,11 +51,14 @@ def test_adopted_run_has_its_texts_rewards_and_steps_in_the_database(dump, tmp_p
         assert [row.text for row in late] == ["answer 0 of 0"]
 
 
+def read_steps(run):
+    return [event for event in SpoolReader(run).read().events if event["kind"] == "step"]
+
+
 def test_rollouts_of_a_question_are_one_group_and_questions_keep_their_number_over_steps(dump, tmp_path):
     found = adopt(dump, tmp_path / "runs", "stock verl")
     run = RunDirectory.open(tmp_path / "runs", found.run_id)
-    first = read_step_rows(run.attempt_path(1) / "trajectories" / "step-00000001.parquet")["trajectories"]
-    second = read_step_rows(run.attempt_path(1) / "trajectories" / "step-00000002.parquet")["trajectories"]
+    first, second = (event["trajectories"] for event in read_steps(run)[:2])
     assert [(row["question_index"], row["group_position"], row["group_slot"]) for row in first] == [
         (0, 0, 0), (0, 0, 1), (1, 1, 0), (1, 1, 1),
     ]  # fmt: skip
@@ -67,8 +70,8 @@ def test_older_dumps_without_names_are_grouped_by_their_prompts(tmp_path):
     rows = [{"input": "a", "output": str(number), "score": 0.5, "step": 1} for number in range(3)]
     (tmp_path / "1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = adopt(tmp_path, tmp_path / "runs", "old")
-    path = tmp_path / "runs" / found.run_id / "attempts/0001/trajectories/step-00000001.parquet"
-    read = read_step_rows(path)["trajectories"]
+    (step,) = read_steps(RunDirectory.open(tmp_path / "runs", found.run_id))
+    read = step["trajectories"]
     assert {row["group_position"] for row in read} == {0}
     assert {row["verdict"] for row in read} == {""}
 

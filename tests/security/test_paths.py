@@ -101,7 +101,7 @@ def test_the_address_of_a_page_reaches_no_run_beyond_the_root(fenced, tried):
     for form in fenced.forms():
         assert not workbench.has_folder(form)
         assert workbench.log_tail(form, 9) == []
-        assert page_commands.token_data(form, "run.json", 1, is_replayed=False) is None
+        assert page_commands.token_data(form, "run.json", 1, replayed_in=None) is None
         assert page_commands.evaluation_answers(form, "math500", "q") is None
     page = AppTest.from_file(str(MAIN_SCRIPT), default_timeout=30)
     addresses = [*fenced.forms()[:1], str(fenced.beyond / outside.OUTSIDE), outside.LINKED]

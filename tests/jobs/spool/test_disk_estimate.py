@@ -6,7 +6,7 @@ import pytest
 from exgrpo_core.types import Experience, Replay, RolloutGroup, Trajectory
 from jobs.disk_estimate import checkpoint_bytes, estimate_disk, estimate_disk_bytes
 from jobs.specs import TrainSpec, load_preset
-from jobs.trajectory_file import step_table, write_parquet
+from jobs.trajectory_file import trajectory_table, write_parquet
 from tests.step_reports import make_questions
 
 PAPER_STEPS = 700
@@ -85,7 +85,7 @@ def test_the_estimate_is_what_a_recorded_step_takes(tmp_path):
     groups = paper_like_groups(np.random.default_rng(0))
     fresh = [trajectory for group in groups for trajectory in group.trajectories]
     path = tmp_path / "step.parquet"
-    write_parquet(step_table(groups, lambda trajectory: trajectory.reward >= 1.0), path)
+    write_parquet(trajectory_table([(1, groups)], lambda trajectory: trajectory.reward >= 1.0), path)
     spec = paper_spec()
     small = {"batch_size": NUM_GROUPS, "mini_batch_size": NUM_GROUPS // 2}
     algorithm = dataclasses.replace(spec.algorithm, **small)

@@ -1,29 +1,34 @@
 import math
 import shutil
+import time
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from exgrpo_core.step_report import StepReport
+from jobs import spool_recorder
 from jobs.recorder import EvaluationRecord, RunRecorder
 from jobs.run_directory import RunDirectory
-from jobs.specs import RecordingSpec
+from jobs.specs import RecordingSpec, TrainSpec
 from jobs.spool import list_segments, segment_path
 from jobs.spool_reader import SpoolReader
-from jobs.spool_recorder import SpoolRecorder
+from jobs.spool_recorder import MAX_WAITING, SpoolRecorder
 from jobs.spool_writer import SpoolWriter
 from jobs.status import RunStatus
-from jobs.trajectory_file import read_token_data
+from jobs.trajectory_file import list_steps, read_token_data, write_parquet
 from tests.step_reports import make_questions, make_report
 
 
-def record(run: RunDirectory, steps: range, token_data="successes") -> SpoolRecorder:
+def record(run: RunDirectory, steps: range, token_data="successes", is_fast=False) -> SpoolRecorder:
     """Record one attempt: status, questions, these steps. What the recorder gets after that goes to a second file."""
     recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec(token_data=token_data))
     recorder.status(RunStatus.RUNNING)
     recorder.questions(make_questions(), "training")
     for step in steps:
         recorder.step(make_report(step))
+        if not is_fast:
+            recorder.settle()
     recorder.close()
     return recorder
 
@@ -108,7 +113,7 @@ def test_tokens_are_kept_as_the_retention_setting_says(run, token_data):
 def test_a_replayed_trajectory_keeps_all_its_token_values(run, token_data):
     record(run, range(2, 3), token_data)
     replay = make_report(2).groups[-1].replay
-    kept = read_token_data(step_file(run, 2), replay.experience.trajectory_id, is_replayed=True)
+    kept = read_token_data(step_file(run, 2), replay.experience.trajectory_id, 2)
     assert kept["token_ids"] == replay.experience.token_ids.tolist()
     assert kept["log_probs"] == replay.old_log_probs.tolist()
     assert kept["behavior_log_probs"] == replay.experience.behavior_log_probs.tolist()
@@ -149,14 +154,14 @@ def test_a_step_is_on_disk_once_it_is_settled(run):
     recorder.close()
 
 
-@pytest.mark.parametrize("call", ["step", "status", "evaluation", "checkpoint", "record", "questions", "close"])
+@pytest.mark.parametrize("call", ["settle", "status", "evaluation", "checkpoint", "record", "questions", "close"])
 def test_a_step_that_cannot_be_written_is_raised_by_the_next_call_and_once(run, call):
     recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
     recorder.status(RunStatus.RUNNING)
     (run.attempt_path(1) / "trajectories").write_text("in the way")
     recorder.step(make_report(1))
     arguments = {
-        "step": (make_report(2),),
+        "settle": (),
         "status": (RunStatus.SUCCEEDED,),
         "evaluation": (EvaluationRecord(1, "held_out", ["a"], [1], 4, 0.6, 2.5),),
         "checkpoint": (1, run.path),
@@ -172,9 +177,71 @@ def test_a_step_that_cannot_be_written_is_raised_by_the_next_call_and_once(run, 
     assert [event["kind"] for event in SpoolReader(run).read().events] == ["status", "step", "status"]
 
 
+def test_a_step_that_cannot_be_written_is_raised_when_a_later_one_comes(run):
+    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    (run.attempt_path(1) / "trajectories").write_text("in the way")
+    steps = iter(range(1, 1000))
+
+    def go_on():
+        for step in steps:
+            recorder.step(make_report(step))
+            time.sleep(0.01)
+
+    with pytest.raises(OSError, match="trajectories"):
+        go_on()
+    (run.attempt_path(1) / "trajectories").unlink()
+    recorder.close()
+    assert len(SpoolReader(run).read(max_steps=1000).events) < next(steps) - 1
+
+
+def test_steps_that_come_fast_are_written_together_and_read_as_if_they_were_not(tmp_path):
+    slow, fast = (RunDirectory.create(tmp_path / name, TrainSpec()) for name in ("slow", "fast"))
+    for run in (slow, fast):
+        record(run, range(1, 40), token_data="all", is_fast=run is fast)
+    slow_events, fast_events = (SpoolReader(run).read(max_steps=1000).events for run in (slow, fast))
+    files = [event["file"] for event in fast_events if event["kind"] == "step"]
+    assert len(set(files)) <= 1 + math.ceil(39 / MAX_WAITING)
+    for one, other in zip(slow_events, fast_events, strict=True):
+        np.testing.assert_equal({**one, "at": "", "file": ""}, {**other, "at": "", "file": ""})
+    times = [event["at"] for event in fast_events]
+    assert times == sorted(times)
+    for event in fast_events[2:]:
+        path = fast.path / event["file"]
+        for group in make_report(event["step"]).groups:
+            if group.replay is not None:
+                replayed = read_token_data(path, group.replay.experience.trajectory_id, event["step"])
+                assert replayed["log_probs"] == group.replay.old_log_probs.tolist()
+            for made in group.trajectories:
+                assert read_token_data(path, made.trajectory_id)["token_ids"] == made.token_ids.tolist()
+
+
+def test_a_fast_step_waits_a_second_at_most(run, monkeypatch):
+    monkeypatch.setattr(spool_recorder, "WRITE_EVERY_SECONDS", 0.3)
+    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    for step in (1, 2, 3):
+        recorder.step(make_report(step))
+    deadline = time.monotonic() + 20.0
+    while len(SpoolReader(run).read().events) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    recorder.close()
+
+
+def test_a_file_of_one_step_that_does_not_name_it_is_read(run):
+    record(run, range(2, 3), token_data="all")
+    path = step_file(run, 2)
+    before = SpoolReader(run).read().events[-1]
+    write_parquet(pq.read_table(path).drop_columns(["step"]), path)
+    assert list_steps(path) == [2]
+    np.testing.assert_equal(SpoolReader(run).read().events[-1], before)
+    replay = make_report(2).groups[-1].replay
+    kept = read_token_data(path, replay.experience.trajectory_id, 2)
+    assert kept["log_probs"] == replay.old_log_probs.tolist()
+
+
 @pytest.mark.parametrize("max_steps", [1, 2, 100])
 def test_reading_in_parts_gives_each_event_once(run, max_steps):
-    record(run, range(1, 6))
+    record(run, range(1, 6), is_fast=True)
     record(run, range(3, 8))
     events = read_all(run, max_steps)
     places = [(event["attempt"], event["seq"]) for event in events]
