@@ -46,7 +46,7 @@ class RunRecorder(Protocol):
     def step(self, report: StepReport) -> None:
         """Record one step whole: metrics, trajectories, selections, bucket counts and buffer changes.
 
-        It may be written after this returned: the report must not change any more.
+        It may be written after this returned: the report and its arrays must not change any more.
         """
         ...
 

@@ -4,15 +4,16 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
 from jobs.analysis.code_marks import mark_code
 from jobs.run_directory import RunDirectory, RunDirectoryError, inside
 from jobs.spool import decode_line, list_segments, segment_path
-from jobs.trajectory_file import read_questions, read_trajectories, step_rows
+from jobs.trajectory_file import read_questions, read_trajectories, rows_of_step
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +24,6 @@ MAX_BYTES = 4 << 20
 _Place = tuple[int, int]
 """(segment, byte offset) inside one attempt."""
 _Rows = dict[str, list[dict[str, Any]]]
-_Content = TypeVar("_Content")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,7 @@ class _Reading:
         self._run = run
         self._num_steps_left = max_steps
         self._num_bytes = 0
-        self._file = ""
-        self._table: pa.Table | None = None
+        self._trajectories: tuple[Path, pa.Table] | None = None
 
     @property
     def is_full(self) -> bool:
@@ -112,19 +111,22 @@ class _Reading:
             event |= {"trajectories": [], "replays": []}
         elif event["kind"] == "step":
             self._num_steps_left -= 1
-            event |= self._step_rows(event) or {"trajectories": [], "replays": []}
+            event |= self._read_file(event, partial(self._read_step, event["step"])) or {
+                "trajectories": [],
+                "replays": [],
+            }
             mark_code(event["trajectories"])
         elif event["kind"] == "votes":
             self._num_steps_left -= 1  # as long as a step's texts, or many of them
         elif event["kind"] == "questions":
             event |= self._read_file(event, read_questions) or {"questions": []}
 
-    def _step_rows(self, event: Mapping[str, Any]) -> _Rows | None:
-        if self._file != event["file"]:
-            self._file, self._table = event["file"], self._read_file(event, read_trajectories)
-        return None if self._table is None else step_rows(self._table, event["step"])
+    def _read_step(self, step: int, path: Path) -> _Rows:
+        if self._trajectories is None or self._trajectories[0] != path:
+            self._trajectories = path, read_trajectories(path)
+        return rows_of_step(self._trajectories[1], step)
 
-    def _read_file(self, event: Mapping[str, Any], read: Callable[[Path], _Content]) -> _Content | None:
+    def _read_file(self, event: Mapping[str, Any], read: Callable[[Path], _Rows]) -> _Rows | None:
         name = event["file"]
         try:
             return read(inside(self._run.path, name))

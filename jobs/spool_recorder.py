@@ -91,9 +91,11 @@ class SpoolRecorder:
     def settle(self) -> None:
         """Return once every step is on disk."""
         self._is_urgent.set()
-        while writing := self._start_writing():
-            wait([writing])
-        self._is_urgent.clear()
+        try:
+            while writing := self._start_writing():
+                wait([writing])
+        finally:
+            self._is_urgent.clear()
         self._raise_failure()
 
     def evaluation(self, record: EvaluationRecord) -> None:
@@ -139,7 +141,7 @@ class SpoolRecorder:
         while steps := self._next_steps():
             try:
                 self._write_steps(steps)
-            except Exception:
+            except BaseException:
                 with self._lock:
                     self._failed, self._writing = self._writing, None
                 raise

@@ -104,10 +104,10 @@ def write_parquet(table: pa.Table, path: Path) -> None:
     unfinished.replace(path)
 
 
-def read_trajectories(path: Path, names: Sequence[str] = ()) -> pa.Table:
-    """Return these columns of a file, by default all but per-token values, and the step of each row."""
+def read_trajectories(path: Path, columns: Sequence[str] = ()) -> pa.Table:
+    """Return these columns, by default all but per-token values, and the step of each row where the file names it."""
     there = pq.read_schema(path).names
-    asked = {*names, "step"} if names else set(there).difference(_TOKEN_COLUMNS)
+    asked = {*columns, "step"} if columns else set(there).difference(_TOKEN_COLUMNS)
     return pq.read_table(path, columns=[name for name in there if name in asked])
 
 
@@ -118,14 +118,14 @@ def list_steps(path: Path) -> list[int]:
     return sorted(pc.unique(pq.read_table(path, columns=["step"])["step"]).to_pylist())
 
 
-def of_step(table: pa.Table, step: int) -> pa.Table:
-    """Return the rows of a step; an older file holds one step and does not name it."""
+def select_step(table: pa.Table, step: int) -> pa.Table:
+    """Return a step's part of a file; an older file holds one step and does not name it."""
     return table.filter(pc.field("step") == step) if "step" in table.column_names else table
 
 
-def step_rows(table: pa.Table, step: int) -> dict[str, list[dict[str, Any]]]:
+def rows_of_step(table: pa.Table, step: int) -> dict[str, list[dict[str, Any]]]:
     """Return the `trajectories` and `replays` of a step."""
-    rows = of_step(table, step).to_pylist()
+    rows = select_step(table, step).to_pylist()
     fresh = [{name: row[name] for name in _FRESH_COLUMNS} for row in rows if not row["is_replayed"]]
     replays = [{name: row[name] for name in _REPLAY_COLUMNS} for row in rows if row["is_replayed"]]
     return {"trajectories": fresh, "replays": replays}

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from jobs.control import TrainingError
 from jobs.judge_specs import JudgedSpec
 from jobs.run_directory import RunDirectory
-from jobs.trajectory_file import FILE_PREFIX, list_steps, of_step, read_questions, read_trajectories
+from jobs.trajectory_file import FILE_PREFIX, list_steps, read_questions, read_trajectories, select_step
 
 _QUESTIONS_FILE = "questions-training.parquet"
 _ALL_STEPS_HOLD = -1
@@ -61,7 +61,7 @@ class RunItems:
 
     def __iter__(self) -> Iterator[JudgedItem]:
         for (path, step), places in groupby(self._places, key=lambda place: (place.path, place.step)):
-            table = of_step(read_trajectories(path, ["trajectory_id", "question_index", "text"]), step)
+            table = select_step(read_trajectories(path, ["trajectory_id", "question_index", "text"]), step)
             attempt = int(path.parent.parent.name)
             for place in places:
                 row = {name: table[name][place.row].as_py() for name in table.column_names}
@@ -136,7 +136,7 @@ def _is_in(step: int, chosen: JudgedSpec) -> bool:
 
 
 def _rows_to_judge(path: Path, step: int, chosen: JudgedSpec) -> list[int]:
-    table = of_step(read_trajectories(path, ["is_replayed", "reward"]), step)
+    table = select_step(read_trajectories(path, ["is_replayed", "reward"]), step)
     pairs = zip(table["is_replayed"].to_pylist(), table["reward"].to_pylist(), strict=True)
     return [
         row

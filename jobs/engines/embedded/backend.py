@@ -52,11 +52,11 @@ class PackedBackend:
     def decode(
         self, prompts: Sequence[Int32Array], max_new_tokens: int, sampler: Sampler, end_token_ids: torch.Tensor
     ) -> DecodedRows:
-        """Continue prompts; each distinct prompt is read once."""
+        """Continue prompts; each distinct history is computed once."""
         return decode(self._decoder, prompts, max_new_tokens, sampler, end_token_ids)
 
     def score(self, sequences: Sequence[TokenSequence], scoring: Scoring) -> TokenScores:
-        """Score response tokens; only what predicts one goes through the output embedding, once for equal histories."""
+        """Score response tokens; each distinct history goes through the model, and the output embedding, once."""
         decoder = self._decoder
         packed = pack_sequences(sequences, decoder.device)
         decoder.prepare_positions(packed.longest)
@@ -69,7 +69,7 @@ class PackedBackend:
         )
         normed = decoder.final_norm(hidden)
         scores = score_targets(normed, decoder.logits, decoder.vocabulary_size, packed.target_ids, scoring)
-        return scores.of(packed.responses)
+        return scores.take(packed.responses)
 
     def weights_changed(self) -> None:
         """Forget the decoder's copies of weights."""

@@ -82,7 +82,7 @@ def decode(
     is_done = torch.zeros(len(prompts), dtype=torch.bool, device=device)
     transcript = Transcript(len(prompts), max_new_tokens, device)
     for step in range(max_new_tokens):
-        sharing = histories.sharing(device)
+        sharing = histories.locate_draws(device)
         draws = sampler.draw(decoder.final_norm(hidden), decoder.logits, decoder.vocabulary_size, sharing)
         transcript.add(draws)
         token_ids = draws.token_ids
@@ -90,13 +90,13 @@ def decode(
         num_live = is_done.numel() - int(is_done.sum())
         if num_live == 0 or step == max_new_tokens - 1:
             break
-        if num_live <= COMPACTION_SHARE * is_done.numel() or histories.have_parted:
+        if num_live <= COMPACTION_SHARE * is_done.numel() or histories.has_parted:
             kept, moves = histories.keep_rows((~is_done).nonzero()[:, 0].cpu().numpy())
             cache.copy_rows(moves)
             rows = index_tensor(kept, device)
             transcript.keep_rows(rows)
             token_ids, is_done = token_ids[rows], is_done[rows]
-        if not histories.are_separate:
+        if not histories.is_separate:
             next_ids, moves = histories.part(token_ids.cpu().numpy(), is_done.cpu().numpy())
             cache.copy_rows(moves)
             token_ids = index_tensor(next_ids, device)

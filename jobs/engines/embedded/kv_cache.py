@@ -7,7 +7,7 @@ from jobs.engines.embedded.shared_histories import Moves
 
 
 class KvCache:
-    """Keys and values (capacity, G, columns, D) a layer, of which the first `num_rows` rows are in use.
+    """Keys and values (capacity, G, columns, D) a layer, of which the first `num_rows` rows are in use; none shrinks.
 
     Prompts stand in the first `num_prompt_columns`, each from column 0; generated tokens follow in columns that all
     rows share. `prompt_lengths` (U,) says where each row's prompt ends: the columns from there to the first generated

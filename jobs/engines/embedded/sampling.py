@@ -21,9 +21,12 @@ class Draws:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """Where B rows find their draws among `num_ranks` from each of S distributions: `cells` (B,), all different."""
+    """Which of S distributions each of B rows draws from, and which of the `num_ranks` draws from it is its own.
 
-    cells: torch.Tensor
+    `draw_index` (B,), all different, are places in all draws (S, num_ranks), flattened.
+    """
+
+    draw_index: torch.Tensor
     num_ranks: int
 
 
@@ -47,13 +50,13 @@ class Sampler:
         )
         if sharing is None:
             return Draws(token_ids[:, 0], log_probs[:, 0], entropies)
-        cells = sharing.cells
-        return Draws(token_ids.flatten()[cells], log_probs.flatten()[cells], entropies[cells // num_ranks])
+        own = sharing.draw_index
+        return Draws(token_ids.flatten()[own], log_probs.flatten()[own], entropies[own // num_ranks])
 
     def _draw(self, logits: torch.Tensor, num_ranks: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         log_probs = scaled_log_probs(logits, self.temperature or 1.0)
         if self.temperature == 0.0:
-            token_ids = log_probs.argmax(-1, keepdim=True).expand(-1, num_ranks)
+            token_ids = logits.argmax(-1, keepdim=True).expand(-1, num_ranks)
         else:
             token_ids = self._invert(log_probs, num_ranks)
         return token_ids, log_probs.gather(-1, token_ids), entropies_of(log_probs)

@@ -12,7 +12,7 @@ from jobs.engines.embedded.sampling import Sharing
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Histories `sources` (k,) are copied to `targets` (k,), none of them a source; then there are `num_histories`."""
+    """Histories `sources` (k,) are copied to `targets` (k,), no target is a source; then there are `num_histories`."""
 
     sources: Int64Array
     targets: Int64Array
@@ -27,23 +27,17 @@ class SharedHistories:
     """
 
     def __init__(self, histories: Int64Array, vocabulary_size: int) -> None:
-        sizes = np.bincount(histories)
-        self._histories = histories
-        self._num_histories = sizes.size
+        self._histories = histories.copy()
         self._vocabulary_size = vocabulary_size
-        # Rows never meet again, so that ranks among those that begin together stay distinct.
-        self._num_ranks = int(sizes.max())
-        self._ranks = np.empty_like(histories)
-        begins = np.repeat(np.cumsum(sizes) - sizes, sizes)
-        self._ranks[np.argsort(histories, kind="stable")] = np.arange(histories.size) - begins
-        self.have_parted = False
+        self._rank_rows()
+        self.has_parted = False
         """Whether every unfinished row has a history of its own since the last `part`, not yet in its own place."""
-        self.are_separate = self._num_ranks == 1
+        self.is_separate = self._num_ranks == 1
         """Whether row i alone continues history i, which stays so."""
 
-    def sharing(self, device: torch.device) -> Sharing | None:
-        """Return where in the draws of all histories each row finds its own; none where they are separate."""
-        if self.are_separate:
+    def locate_draws(self, device: torch.device) -> Sharing | None:
+        """Return where in the draws of all histories each row finds its own; none where histories are separate."""
+        if self.is_separate:
             return None
         return Sharing(index_tensor(self._histories * self._num_ranks + self._ranks, device), self._num_ranks)
 
@@ -62,8 +56,9 @@ class SharedHistories:
         histories = parents.copy()
         histories[is_copy] = self._num_histories + np.arange(copied.size)
         self._histories[live] = histories[row_of]
-        self._num_histories += copied.size
-        self.have_parted = distinct.size == live.size
+        if copied.size:
+            self._rank_rows()
+        self.has_parted = distinct.size == live.size
         by_history = np.zeros(self._num_histories, dtype=np.int64)
         by_history[histories] = next_ids
         return by_history, Moves(copied, histories[is_copy], self._num_histories)
@@ -71,7 +66,7 @@ class SharedHistories:
     def keep_rows(self, rows: Int64Array) -> tuple[Int64Array, Moves]:
         """Drop all rows but `rows`; return their new order, and the moves that fill the places of dropped histories.
 
-        Rows stand in the order of their histories: once they have parted, they are separate.
+        Rows stand in the order of their histories: once all have parted, they are separate.
         """
         kept = np.unique(self._histories[rows])
         is_free = np.ones(kept.size, dtype=np.bool_)
@@ -81,8 +76,16 @@ class SharedHistories:
         place[moves.sources] = moves.targets
         order = np.argsort(place[self._histories[rows]], kind="stable")
         rows = rows[order]
-        self._histories, self._ranks = place[self._histories[rows]], self._ranks[rows]
-        self._num_histories = kept.size
-        self.are_separate |= self.have_parted
-        self.have_parted = False
+        self._histories = place[self._histories[rows]]
+        self._rank_rows()
+        self.is_separate |= self.has_parted
+        self.has_parted = False
         return rows, moves
+
+    def _rank_rows(self) -> None:
+        sizes = np.bincount(self._histories)
+        begins = np.repeat(np.cumsum(sizes) - sizes, sizes)
+        self._ranks = np.empty_like(self._histories)
+        self._ranks[np.argsort(self._histories, kind="stable")] = np.arange(begins.size) - begins
+        self._num_ranks = int(sizes.max())
+        self._num_histories = sizes.size

@@ -34,10 +34,10 @@ class TokenScores:
     log_probs: torch.Tensor
     entropies: torch.Tensor | None
 
-    def of(self, tokens: torch.Tensor) -> "TokenScores":
-        """Return the scores of `tokens` (S,), each a place among the R; the gradient adds up in one order."""
-        entropies = None if self.entropies is None else F.embedding(tokens, self.entropies[:, None])[:, 0]
-        return TokenScores(F.embedding(tokens, self.log_probs[:, None])[:, 0], entropies)
+    def take(self, places: torch.Tensor) -> "TokenScores":
+        """Return the scores at `places` (S,) among the R, some more than once; gradients add up in one order."""
+        entropies = None if self.entropies is None else F.embedding(places, self.entropies[:, None])[:, 0]
+        return TokenScores(F.embedding(places, self.log_probs[:, None])[:, 0], entropies)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from itertools import count
 
 import pytest
 
+from jobs import spool_recorder
 from jobs.attempt_files import read_outcome
 from jobs.control import TrainingError
 from jobs.job_specs import loop_name, parse_any_spec
@@ -83,16 +84,18 @@ def test_wrong_answers_are_judged_on_request_and_steps_and_number_can_be_limited
     assert drawn != [item.item_id for item in open_items(tmp_path, oracle_spec(limit=5, seed=1).judged)]
 
 
-def test_steps_that_a_later_attempt_did_again_are_judged_once(tmp_path):
-    record_chains(tmp_path, [KINDS] * 3)
-    run = record_chains(tmp_path, [["valid"], ["valid"]], first_step=2)
+def test_steps_that_a_later_attempt_did_again_are_judged_once_also_in_the_middle_of_a_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(spool_recorder, "WRITE_EVERY_SECONDS", 3600.0)
+    record_chains(tmp_path, [KINDS] * 5)
+    run = record_chains(tmp_path, [["valid"], ["valid"]], first_step=3)
     assert {step: path.parent.parent.name for step, path in counted_step_files(run).items()} == {
         1: "0001",
-        2: "0002",
+        2: "0001",
         3: "0002",
+        4: "0002",
     }
     items = [item.item_id for item in open_items(tmp_path, oracle_spec().judged)]
-    assert items == ["1/0", "1/1", "1/3", "2/4", "2/5"]
+    assert items == ["1/0", "1/1", "1/3", "1/4", "1/5", "1/7", "2/8", "2/9"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
+import dataclasses
 import math
 import shutil
 import time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -20,15 +23,14 @@ from jobs.trajectory_file import list_steps, read_token_data, write_parquet
 from tests.step_reports import make_questions, make_report
 
 
-def record(run: RunDirectory, steps: range, token_data="successes", is_fast=False) -> SpoolRecorder:
+def record(run: RunDirectory, steps: range, token_data="successes") -> SpoolRecorder:
     """Record one attempt: status, questions, these steps. What the recorder gets after that goes to a second file."""
     recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec(token_data=token_data))
     recorder.status(RunStatus.RUNNING)
     recorder.questions(make_questions(), "training")
     for step in steps:
         recorder.step(make_report(step))
-        if not is_fast:
-            recorder.settle()
+        recorder.settle()
     recorder.close()
     return recorder
 
@@ -194,37 +196,92 @@ def test_a_step_that_cannot_be_written_is_raised_when_a_later_one_comes(run):
     assert len(SpoolReader(run).read(max_steps=1000).events) < next(steps) - 1
 
 
-def test_steps_that_come_fast_are_written_together_and_read_as_if_they_were_not(tmp_path):
+def replaying(step, replay):
+    """Return a report with one group more, which replays the same as others."""
+    report = make_report(step)
+    group = dataclasses.replace(report.groups[-1], trajectories=[], replay=replay, advantages=np.ones(1))
+    return dataclasses.replace(report, groups=[*report.groups, group])
+
+
+def record_fast(run, reports, monkeypatch):
+    """Record the first report alone and the others together, sixteen at a time."""
+    monkeypatch.setattr(spool_recorder, "WRITE_EVERY_SECONDS", 3600.0)
+    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec(token_data="all"))
+    for number, report in enumerate(reports):
+        recorder.step(report)
+        if number == 0:
+            recorder.settle()
+    recorder.close()
+
+
+def test_steps_that_come_fast_are_written_together_and_read_as_if_they_were_not(tmp_path, monkeypatch):
     slow, fast = (RunDirectory.create(tmp_path / name, TrainSpec()) for name in ("slow", "fast"))
-    for run in (slow, fast):
-        record(run, range(1, 40), token_data="all", is_fast=run is fast)
+    stored = make_report(2).groups[-1].replay
+    replays = [
+        dataclasses.replace(stored, old_log_probs=np.full_like(stored.old_log_probs, -step)) for step in range(40)
+    ]
+    reports = [replaying(step, replays[step]) for step in range(1, 40)]
+    reports[7] = dataclasses.replace(reports[7], groups=[])
+    recorder = SpoolRecorder(slow, slow.claim_attempt(), RecordingSpec(token_data="all"))
+    for report in reports:
+        recorder.step(report)
+        recorder.settle()
+    recorder.close()
+    record_fast(fast, reports, monkeypatch)
     slow_events, fast_events = (SpoolReader(run).read(max_steps=1000).events for run in (slow, fast))
-    files = [event["file"] for event in fast_events if event["kind"] == "step"]
-    assert len(set(files)) <= 1 + math.ceil(39 / MAX_WAITING)
     for one, other in zip(slow_events, fast_events, strict=True):
         np.testing.assert_equal({**one, "at": "", "file": ""}, {**other, "at": "", "file": ""})
-    times = [event["at"] for event in fast_events]
-    assert times == sorted(times)
-    for event in fast_events[2:]:
-        path = fast.path / event["file"]
-        for group in make_report(event["step"]).groups:
-            if group.replay is not None:
-                replayed = read_token_data(path, group.replay.experience.trajectory_id, event["step"])
-                assert replayed["log_probs"] == group.replay.old_log_probs.tolist()
-            for made in group.trajectories:
-                assert read_token_data(path, made.trajectory_id)["token_ids"] == made.token_ids.tolist()
+    assert fast_events[7]["file"] is None
+    sizes = Counter(event["file"] for event in fast_events if event["file"])
+    assert sorted(sizes.values()) == [1, 6, MAX_WAITING - 1, MAX_WAITING]
+    for event in fast_events[2:7]:
+        path, step = fast.path / event["file"], event["step"]
+        replayed = read_token_data(path, stored.experience.trajectory_id, step)
+        assert replayed["log_probs"] == replays[step].old_log_probs.tolist()
+        made = make_report(step).groups[0].trajectories[0]
+        assert read_token_data(path, made.trajectory_id)["token_ids"] == made.token_ids.tolist()
 
 
-def test_a_fast_step_waits_a_second_at_most(run, monkeypatch):
+def test_steps_that_are_written_together_keep_their_own_times(run, monkeypatch):
+    began_at = datetime(2026, 1, 1, tzinfo=UTC)
+    times = [began_at + timedelta(seconds=number) for number in range(5)]
+    clock = iter(times)
+    monkeypatch.setattr(spool_recorder, "steady_now", lambda: next(clock))
+    record_fast(run, [make_report(step) for step in range(1, 6)], monkeypatch)
+    assert [datetime.fromisoformat(event["at"]) for event in SpoolReader(run).read().events] == times
+
+
+def test_of_a_step_that_comes_twice_the_first_record_stays_also_among_those_written_together(run, monkeypatch, caplog):
+    steps = [1, 2, 3, 2, 1]
+    record_fast(run, [make_report(step, seed) for seed, step in enumerate(steps)], monkeypatch)
+    events = SpoolReader(run).read().events
+    assert [event["step"] for event in events] == [1, 2, 3]
+    assert events[1]["trajectories"][0]["text"] == make_report(2, 1).groups[0].trajectories[0].text
+    assert caplog.text.count("recorded already") == 2
+
+
+def test_a_fast_step_waits_no_longer_than_it_should(run, monkeypatch):
     monkeypatch.setattr(spool_recorder, "WRITE_EVERY_SECONDS", 0.3)
     recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
-    for step in (1, 2, 3):
+    recorder.step(make_report(1))
+    recorder.settle()
+    for step in (2, 3):
         recorder.step(make_report(step))
     deadline = time.monotonic() + 20.0
     while len(SpoolReader(run).read().events) < 3:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     recorder.close()
+
+
+def test_a_file_without_a_column_is_reported_and_the_reading_goes_on(run):
+    record(run, range(1, 4))
+    path = step_file(run, 2)
+    write_parquet(pq.read_table(path).drop_columns(["is_valid"]), path)
+    batch = SpoolReader(run).read()
+    assert [len(event["trajectories"]) > 0 for event in batch.events[2:]] == [True, False, True]
+    (fault,) = batch.faults
+    assert "step-00000002.parquet: cannot be read ('is_valid')" in fault
 
 
 def test_a_file_of_one_step_that_does_not_name_it_is_read(run):
@@ -240,12 +297,13 @@ def test_a_file_of_one_step_that_does_not_name_it_is_read(run):
 
 
 @pytest.mark.parametrize("max_steps", [1, 2, 100])
-def test_reading_in_parts_gives_each_event_once(run, max_steps):
-    record(run, range(1, 6), is_fast=True)
-    record(run, range(3, 8))
+def test_reading_in_parts_gives_each_event_once(run, max_steps, monkeypatch):
+    record(run, range(1, 6))
+    record_fast(run, [make_report(step) for step in range(3, 10)], monkeypatch)
     events = read_all(run, max_steps)
     places = [(event["attempt"], event["seq"]) for event in events]
     assert places == [(1, seq) for seq in range(1, 8)] + [(2, seq) for seq in range(1, 8)]
+    assert all(event["trajectories"] for event in events if event["kind"] == "step")
 
 
 def test_reading_goes_on_where_it_ended(run):

@@ -58,11 +58,18 @@ def test_rows_that_share_a_distribution_draw_on_their_own():
 def test_a_row_finds_its_draw_in_its_own_distribution_also_in_chunks(monkeypatch):
     monkeypatch.setattr(sampling, "MAX_LOGITS", 9 * 4)
     logits = torch.randn(10, 9)
-    cells = torch.tensor([29, 0, 14, 13])
-    draws = sampler(0.7).draw(logits, lambda hidden: hidden, 9, Sharing(cells, num_ranks=3))
+    draw_index = torch.tensor([29, 0, 14, 13])
+    draws = sampler(0.7).draw(logits, lambda hidden: hidden, 9, Sharing(draw_index, num_ranks=3))
     log_probs = (logits / 0.7).log_softmax(-1)[[9, 0, 4, 4]]
     torch.testing.assert_close(draws.log_probs, log_probs.gather(-1, draws.token_ids[:, None])[:, 0])
     torch.testing.assert_close(draws.entropies, entropies_of(log_probs))
+
+
+def test_temperature_zero_tells_tokens_apart_that_rounding_merges():
+    logits = torch.zeros(4, 50_000)
+    logits[:, 100] = torch.nextafter(torch.tensor(1.0), torch.tensor(0.0))
+    logits[:, 700] = 1.0
+    assert draw(logits, temperature=0.0).token_ids.tolist() == [700] * 4
 
 
 def test_temperature_zero_takes_the_likeliest_token_and_scores_it_at_one():

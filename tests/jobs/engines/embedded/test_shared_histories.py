@@ -1,3 +1,5 @@
+from collections import Counter
+
 import numpy as np
 import pytest
 import torch
@@ -28,13 +30,13 @@ def of(moves):
 
 def test_rows_part_by_hand():
     histories = SharedHistories(whole(0, 0, 1, 0, 1), vocabulary_size=10)
-    sharing = histories.sharing(CPU)
-    assert (sharing.num_ranks, sharing.cells.tolist()) == (3, [0, 1, 3, 2, 4])
+    sharing = histories.locate_draws(CPU)
+    assert (sharing.num_ranks, sharing.draw_index.tolist()) == (3, [0, 1, 3, 2, 4])
 
     next_ids, moves = histories.part(whole(7, 5, 4, 7, 4), flags(False, False, False, False, False))
     assert next_ids.tolist() == [5, 4, 7]
     assert of(moves) == ([0], [2], 3)
-    assert histories.sharing(CPU).cells.tolist() == [6, 1, 3, 8, 4]
+    assert histories.locate_draws(CPU).draw_index.tolist() == [4, 0, 2, 5, 3]
 
     next_ids, moves = histories.part(whole(1, 2, 8, 1, 9), flags(False, True, False, False, False))
     assert next_ids[1:].tolist() == [8, 1, 9]
@@ -47,12 +49,12 @@ def test_rows_part_by_hand():
     next_ids, moves = histories.part(whole(9, 8, 2, 1), flags(False, False, False, False))
     assert next_ids.tolist() == [9, 8, 1, 2]
     assert of(moves) == ([2], [3], 4)
-    assert histories.have_parted
+    assert histories.has_parted
     order, moves = histories.keep_rows(whole(0, 1, 2, 3))
     assert order.tolist() == [0, 1, 3, 2]
     assert of(moves) == ([], [], 4)
-    assert histories.are_separate
-    assert histories.sharing(CPU) is None
+    assert histories.is_separate
+    assert histories.locate_draws(CPU) is None
 
 
 def carry_out(cache, moves):
@@ -78,7 +80,7 @@ def test_each_row_continues_what_it_said_itself(data, said):
             cache, said = carry_out(cache, moves), [said[i] for i in order]
             is_done = np.zeros(len(said), dtype=np.bool_)
             assert sorted(cache) == sorted(set(said))
-        if histories.are_separate:
+        if histories.is_separate:
             assert cache == said
             break
         tokens = np.array(data.draw(st.lists(st.integers(0, 2), min_size=len(said), max_size=len(said))))
@@ -86,11 +88,13 @@ def test_each_row_continues_what_it_said_itself(data, said):
         cache = [own + str(token) for own, token in zip(carry_out(cache, moves), next_ids, strict=True)]
         said = [own if is_done[i] else own + str(tokens[i]) for i, own in enumerate(said)]
         live = [own for i, own in enumerate(said) if not is_done[i]]
-        sharing = histories.sharing(CPU)
-        assert len(set(sharing.cells.tolist())) == len(said)
-        found = [cache[cell // sharing.num_ranks] for cell in sharing.cells.tolist()]
+        sharing = histories.locate_draws(CPU)
+        assert len(set(sharing.draw_index.tolist())) == len(said)
+        histories_of_rows = [place // sharing.num_ranks for place in sharing.draw_index.tolist()]
+        assert sharing.num_ranks == max(Counter(histories_of_rows).values())
+        found = [cache[history] for history in histories_of_rows]
         assert [own for i, own in enumerate(found) if not is_done[i]] == live
-        assert histories.have_parted == (len(set(live)) == len(live))
+        assert histories.has_parted == (len(set(live)) == len(live))
 
 
 @pytest.mark.parametrize("architecture", ["qwen2_tied", "llama"])
