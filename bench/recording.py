@@ -2,8 +2,8 @@
 
 - Recording at the paper's size (128 questions x 8 rollouts of 2,000 tokens on average, up to 8,192): how long until a
   step is on disk, as if the training loop waited for that.
-- Recording of the embedded engine's own steps on chains: how much longer the same responses take to sample, alone and
-  while steps are recorded at its own pace, in turn.
+- Recording of the embedded engine's own steps on chains, a second's together, after another step of it: how long until
+  they are on disk, as if the loop waited, by the number of them: at the engine's own pace, and if steps took 100 ms.
 - Size: a step's files with the default retention beside JSON lines of the same step: all that is known of every
   trajectory, and only what the retention keeps.
 - Ingest: from files to tables, reading and parsing included: steps of 48 metrics without trajectories, and
@@ -53,11 +53,8 @@ PAPER_STEP_SECONDS = 150.0
 PRESET = "chains-exgrpo"
 NUM_WARM_STEPS = 10
 EMBEDDED_STEP_MS = 100.0
-NUM_SAMPLED = 4
-"""Questions, and responses to each, that are sampled at a time."""
 STEPS_A_SECOND = 4
-SAMPLINGS_A_STEP = 4
-"""About the embedded engine's own pace, each sampling a quarter of a step."""
+"""About the embedded engine's own pace on chains."""
 READERS_PAUSE_SECONDS = 0.05
 TARGETS = {
     "paper/share_of_step": "<= 0.002",
@@ -132,47 +129,38 @@ def _decimals(values: np.ndarray | None) -> list[float]:
     return [] if values is None else [float(str(value)) for value in values]
 
 
-def measure_embedded(runs_root: Path, num_seconds: int) -> dict[str, float]:
-    """Return what recording adds to the embedded engine's work on chains, beside which a thread writes.
-
-    Seconds of sampling with and without steps that are recorded at the engine's own pace, in turn.
-    """
+def measure_embedded(runs_root: Path, num_rounds: int) -> dict[str, float]:
+    """Return how long steps of the embedded engine on chains take to be on disk, a step of those of a second."""
     _, recorder = new_run(runs_root)
-    alone, added, steps = [], [], []
     numbers = itertools.count(1)
+    milliseconds: dict[int, list[float]] = {STEPS_A_SECOND: [], round(1e3 / EMBEDDED_STEP_MS): []}
+    steps = []
+
+    def record(reports: Iterable[StepReport]) -> float:
+        again = [dataclasses.replace(own, step=next(numbers)) for own in reports]
+        began_at = time.perf_counter()
+        for own in again:
+            recorder.step(own)
+        recorder.settle()
+        return 1e3 * (time.perf_counter() - began_at) / len(again)
+
     with open_chains_run(PRESET) as run:
-        questions = run.state.questions[:NUM_SAMPLED]
-        limit = run.config.max_response_tokens
-
-        def sample(step_report: StepReport | None) -> float:
-            # So that the next steps wait to be written together, as they do in the middle of a run.
-            recorder.step(dataclasses.replace(made, step=next(numbers)))
-            recorder.settle()
-            began_at = time.perf_counter()
-            for _ in range(STEPS_A_SECOND):
-                if step_report is not None:
-                    recorder.step(dataclasses.replace(step_report, step=next(numbers)))
-                for _ in range(SAMPLINGS_A_STEP):
-                    run.engine.generate_for_evaluation(questions, NUM_SAMPLED, 1.0, limit, seed=0)
-            recorder.settle()
-            return 1e3 * (time.perf_counter() - began_at)
-
-        for _ in range(NUM_WARM_STEPS):
-            made = run.step()
-        for number in range(num_seconds):
-            made = run.step()
-            order = [None, made] if number % 2 else [made, None]
-            found = {own is not None: sample(own) for own in order}
-            alone.append(found[False])
-            added.append((found[True] - found[False]) / STEPS_A_SECOND)
-            steps.append(1e3 * made.metrics["seconds/step"])
+        made = [run.step() for _ in range(NUM_WARM_STEPS)]
+        for _ in range(num_rounds):
+            for num_together, own in milliseconds.items():
+                # So that the next steps wait to be written together, as they do in the middle of a run.
+                record(made[-1:])
+                made.append(run.step())
+                steps.append(1e3 * made[-1].metrics["seconds/step"])
+                own.append(record(made[-num_together:]))
     recorder.close()
+    at_own_pace, at_100_ms = milliseconds.values()
     return {
-        "embedded/added_ms": median(added),
-        "embedded/sampling_ms": median(alone),
+        "embedded/recorded_ms": median(at_own_pace),
+        "embedded/recorded_ms_max": max(at_own_pace),
         "embedded/step_ms": median(steps),
-        "embedded/share_of_step": median(added) / median(steps),
-        "embedded/share_of_100_ms": median(added) / EMBEDDED_STEP_MS,
+        "embedded/share_of_step": median(at_own_pace) / median(steps),
+        "embedded/share_of_100_ms": median(at_100_ms) / EMBEDDED_STEP_MS,
     }
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from exgrpo_core.types import Experience, Question, RolloutGroup, Trajectory
 from jobs.ragged import list_column, mean_of_each
@@ -39,13 +40,17 @@ _TOKEN_COLUMNS = ("token_ids", "entropies", "log_probs", "behavior_log_probs")
 def trajectory_table(steps: Sequence[tuple[int, Sequence[RolloutGroup]]], keeps_tokens: KeepsTokens) -> pa.Table:
     """Return one row a fresh trajectory, in order of steps and groups, and then one row a replayed one."""
     groups = [group for _, own in steps for group in own]
-    step_of = [step for step, own in steps for _ in own]
-    position_of = [position for _, own in steps for position in range(len(own))]
-    places = [(place, slot) for place, group in enumerate(groups) for slot in range(len(group.trajectories))]
+    step_of = np.array([step for step, own in steps for _ in own], dtype=np.int32)
+    position_of = np.array([position for _, own in steps for position in range(len(own))], dtype=np.int32)
     fresh = [trajectory for group in groups for trajectory in group.trajectories]
     kept = [item if keeps_tokens(item) else None for item in fresh]
     replays = [(place, group.replay) for place, group in enumerate(groups) if group.replay is not None]
-    places += [(place, len(groups[place].trajectories)) for place, _ in replays]
+    num_fresh = np.array([len(group.trajectories) for group in groups])
+    fresh_places = np.repeat(np.arange(len(groups)), num_fresh)
+    replay_places = np.array([place for place, _ in replays], dtype=np.int64)
+    places = np.append(fresh_places, replay_places)
+    fresh_slots = np.arange(len(fresh)) - (np.cumsum(num_fresh) - num_fresh)[fresh_places]
+    slots = np.append(fresh_slots, num_fresh[replay_places])
     replayed = [replay for _, replay in replays]
     stored = [replay.experience for replay in replayed]
     not_fresh: list[Any] = [None] * len(replayed)
@@ -62,9 +67,9 @@ def trajectory_table(steps: Sequence[tuple[int, Sequence[RolloutGroup]]], keeps_
             "is_replayed": pa.array([False] * len(fresh) + [True] * len(replayed), pa.bool_()),
             "trajectory_id": pa.array([item.trajectory_id for item in either], pa.int64()),
             "question_index": pa.array([item.question_index for item in either], pa.int32()),
-            "step": pa.array([step_of[place] for place, _ in places], pa.int32()),
-            "group_position": pa.array([position_of[place] for place, _ in places], pa.int32()),
-            "group_slot": pa.array([slot for _, slot in places], pa.int32()),
+            "step": step_of[places],
+            "group_position": position_of[places],
+            "group_slot": slots.astype(np.int32),
             "born_step": pa.array([item.born_step for item in either], pa.int32()),
             "reward": pa.array([item.reward for item in either], pa.float32()),
             "verdict": pa.array([*(item.verdict for item in fresh), *not_fresh], pa.string()),
@@ -74,7 +79,7 @@ def trajectory_table(steps: Sequence[tuple[int, Sequence[RolloutGroup]]], keeps_
             "num_tokens": pa.array([item.token_ids.size for item in either], pa.int32()),
             "mean_entropy": mean_of_each(entropies),
             "mean_log_prob": mean_of_each(log_probs),
-            "advantage": pa.array([_advantage(groups[place], slot) for place, slot in places], pa.float32()),
+            "advantage": _advantages(groups)[places, slots],
             "text": _text_column([item.text for item in fresh] + not_fresh),
             "is_external": pa.array(not_replayed + [replay.is_external for replay in replayed], pa.bool_()),
             "mean_ratio": pa.array(not_replayed + mean_of_each(ratios).tolist(), pa.float32()),
@@ -167,8 +172,14 @@ def read_questions(path: Path) -> dict[str, list[dict[str, Any]]]:
     return {"questions": pq.read_table(path).to_pylist()}
 
 
-def _advantage(group: RolloutGroup, slot: int) -> float:
-    return float("nan") if group.advantages is None else float(group.advantages[slot])
+def _advantages(groups: Sequence[RolloutGroup]) -> NDArray[np.float32]:
+    """Return the advantage of each slot of each group, NaN where there is none."""
+    num_slots = max(len(group.trajectories) + (group.replay is not None) for group in groups)
+    advantages = np.full((len(groups), num_slots), np.nan, dtype=np.float32)
+    for place, group in enumerate(groups):
+        if group.advantages is not None:
+            advantages[place, : len(group.advantages)] = group.advantages
+    return advantages
 
 
 def _text_column(texts: Sequence[str | None]) -> pa.Array:
