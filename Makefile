@@ -10,6 +10,9 @@ WORKERS ?= 2
 # Benchmarks know --short; the one whose size has its own options is named here.
 SHORT_learning := --seeds 1 --steps 20 --out $(VENV)/learning-short.json
 LONG_replay_buffer := --times-ten
+# What users have: libraries that tests and benchmarks bring are imported by others where they are found.
+USER_VENV := .venv-user
+LONG_startup := --python $(USER_VENV)/bin/python
 # It writes bench/results/learning.json itself, with its curves.
 RESULT_learning := $(VENV)/learning.txt
 NOT_IN_BENCH := document embedded_gpu verl_step other_tools tool_process
@@ -82,6 +85,7 @@ check: $(VENV)/.installed-dev  ## Check format, lint, types and import contracts
 	exit $$failed
 
 bench: $(VENV)/.installed-bench  ## Run every benchmark in short form (LONG=1: in full, into bench/results)
+	@$(if $(filter-out 0,$(LONG)),$(MAKE) install VENV=$(USER_VENV))
 	@failed=0; \
 	$(foreach program,$(BENCHMARKS),echo "== bench.$(program)"; \
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.$(program) \

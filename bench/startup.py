@@ -8,7 +8,8 @@
 
 The machine's load is in these times; beside each stands the processor time of the processes that were started.
 
-Run `python -m bench.startup`; `--short` repeats less. Without Chromium or playwright the page is left out.
+Run `python -m bench.startup`; `--short` repeats less, `--python` names the interpreter of the environment that is
+measured. Without Chromium or playwright the page is left out.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -54,14 +56,14 @@ def computing_of_children() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def time_help() -> float:
+def time_help(python: str) -> float:
     """Return the seconds of `exgrpo --help`."""
     began_at = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "jobs.cli", "--help"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([python, "-m", "jobs.cli", "--help"], check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - began_at
 
 
-def time_first_page() -> float:
+def time_first_page(python: str) -> float:
     """Return the seconds from a new server's first answer to the heading of its first page."""
     from playwright.sync_api import sync_playwright
 
@@ -69,7 +71,7 @@ def time_first_page() -> float:
         browser = driver.chromium.launch(executable_path=find_browser(), args=["--headless", "--no-sandbox"])
         page = browser.new_page()
         page.goto("about:blank")
-        with served(Path(name), None) as link:
+        with served(Path(name), None, python) as link:
             began_at = time.perf_counter()
             page.goto(link)
             page.locator("h1").first.wait_for(timeout=1e3 * PATIENCE_SECONDS)
@@ -78,13 +80,13 @@ def time_first_page() -> float:
     return seconds
 
 
-def time_first_step() -> float:
+def time_first_step(python: str) -> float:
     """Return the seconds from a worker's start to its first step on disk."""
     with tempfile.TemporaryDirectory() as name:
         run = RunDirectory.create(Path(name), load_preset(PRESET).model_copy(update={"num_steps": 1}))
         attempt = run.claim_attempt()
         events = segment_path(run.attempt_path(attempt), 1)
-        command = [sys.executable, "-m", "jobs.worker", str(run.path), str(attempt)]
+        command = [python, "-m", "jobs.worker", str(run.path), str(attempt)]
         began_at = time.perf_counter()
         worker = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         while not (events.is_file() and b'"kind":"step"' in events.read_bytes()):
@@ -101,15 +103,17 @@ def main() -> int:
     """Measure and report; 0 whether or not the targets were met."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--short", action="store_true", help="repeat less")
-    is_short = parser.parse_args().short
+    parser.add_argument("--python", default=sys.executable, help="whose starts are measured (default: this one's)")
+    arguments = parser.parse_args()
+    is_short = arguments.short
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     print(f"{'':14}{'median':>10}{'maximum':>10}{'computing':>10}   seconds")
-    figures = repeated("help", time_help, 5 if is_short else 20)
+    figures = repeated("help", partial(time_help, arguments.python), 5 if is_short else 20)
     if find_browser() is not None and importlib.util.find_spec("playwright") is not None:
-        figures |= repeated("first_page", time_first_page, 2 if is_short else 7)
+        figures |= repeated("first_page", partial(time_first_page, arguments.python), 2 if is_short else 7)
     with open_chains_run(PRESET):
         pass
-    figures |= repeated("first_step", time_first_step, 2 if is_short else 7)
+    figures |= repeated("first_step", partial(time_first_step, arguments.python), 2 if is_short else 7)
     report("startup", figures, {key: target for key, target in TARGETS.items() if key in figures})
     return 0
 

@@ -44,7 +44,8 @@ class Sampler:
         """Draw one token for each hidden state (S, d), or for each row that shares them, with few logits at a time."""
         num_rows = max(1, MAX_LOGITS // vocabulary_size)
         num_ranks = 1 if sharing is None else sharing.num_ranks
-        parts = [self._draw(head(chunk), num_ranks) for chunk in torch.split(hidden, num_rows)]
+        chunks = [hidden] if hidden.shape[0] <= num_rows else torch.split(hidden, num_rows)
+        parts = [self._draw(head(chunk), num_ranks) for chunk in chunks]
         token_ids, log_probs, entropies = (
             torch.cat(part) if len(parts) > 1 else part[0] for part in zip(*parts, strict=True)
         )

@@ -64,14 +64,18 @@ class SharedHistories:
         return by_history, Moves(copied, histories[is_copy], self._num_histories)
 
     def keep_rows(self, rows: Int64Array) -> tuple[Int64Array, Moves]:
-        """Drop all rows but `rows`; return their new order, and the moves that fill the places of dropped histories.
+        """Drop all but rising `rows`; return their new order, and the moves that fill the places of dropped histories.
 
         Rows stand in the order of their histories: once all have parted, they are separate.
         """
-        kept = np.unique(self._histories[rows])
+        kept = rows if self.is_separate else np.unique(self._histories[rows])
         is_free = np.ones(kept.size, dtype=np.bool_)
         is_free[kept[kept < kept.size]] = False
         moves = Moves(kept[kept >= kept.size], np.flatnonzero(is_free), kept.size)
+        if self.is_separate:
+            order = np.arange(kept.size)
+            order[moves.targets] = moves.sources
+            return order, moves
         place = np.arange(self._num_histories)
         place[moves.sources] = moves.targets
         order = np.argsort(place[self._histories[rows]], kind="stable")
