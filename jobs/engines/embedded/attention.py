@@ -17,7 +17,7 @@ class PackedAttention:
         packed = self._packed
         sizes = [queries.shape[1], keys.shape[1], values.shape[1]]
         heads = torch.cat([queries, keys, values], dim=1)
-        # A lookup, since its gradient adds up the copies of a prompt's tokens faster than that of an index does.
+        # A lookup, since its gradient adds up the copies of a token faster than that of an index does.
         padded = F.embedding(packed.sources, heads.flatten(1)).view(-1, *heads.shape[1:])
         outputs = []
         group_sizes = [group.num_rows * group.num_columns for group in packed.groups]

@@ -13,8 +13,8 @@ class PrefixTree:
     """M distinct histories of B rows of at most T tokens.
 
     A history is a token and all that stands before it. `token_ids` (M,) is its last token, `positions` (M,) that
-    token's place; parents stand before their children. `nodes` (B, T) is the history of each token of each row; it
-    means nothing where `is_token` (B, T) is false, behind a row's end.
+    token's place. `nodes` (B, T) is the history of each token of each row; it means nothing where `is_token` (B, T) is
+    false, behind a row's end.
     """
 
     token_ids: Int64Array
