@@ -1,31 +1,49 @@
-"""Causal attention over packed sequences, computed in groups of rows of similar length."""
+"""Causal attention over packed sequences, computed in blocks of columns."""
 
 import torch
 import torch.nn.functional as F
 
-from jobs.engines.embedded.packing import PackedSequences
+from jobs.engines.embedded.decoder_weights import HeadShape
+from jobs.engines.embedded.packing import PackedSequences, QueryBlock
 
 
 class PackedAttention:
     """Attention inside each sequence of a pack; tokens of different sequences never meet."""
 
-    def __init__(self, packed: PackedSequences) -> None:
+    def __init__(self, packed: PackedSequences, shape: HeadShape) -> None:
         self._packed = packed
+        self._shape = shape
+        self._num_queries = [block.num_rows * (block.end - block.first) for block in packed.blocks]
+        self._num_keys = [block.num_rows * block.end for block in packed.blocks]
+        self._may_see = [_may_see(block, packed.slots.device) for block in packed.blocks]
 
-    def __call__(self, layer: int, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - every layer attends alike
+    def __call__(self, layer: int, heads: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - every layer attends alike
         """Return attention outputs (N, H * D)."""
-        packed = self._packed
-        sizes = [queries.shape[1], keys.shape[1], values.shape[1]]
-        heads = torch.cat([queries, keys, values], dim=1)
-        # A lookup, since its gradient adds up the copies of a token faster than that of an index does.
-        padded = F.embedding(packed.sources, heads.flatten(1)).view(-1, *heads.shape[1:])
-        outputs = []
-        group_sizes = [group.num_rows * group.num_columns for group in packed.groups]
-        for group, tokens in zip(packed.groups, torch.split(padded, group_sizes), strict=True):
-            rows = tokens.view(group.num_rows, group.num_columns, *heads.shape[1:]).transpose(1, 2)
-            attended = attend_causally(*torch.split(rows, sizes, dim=1))
-            outputs.append(attended.transpose(1, 2).reshape(len(tokens), -1))
-        return torch.cat(outputs)[packed.slots]
+        packed, shape = self._packed, self._shape
+        query_heads, key_heads = torch.split(heads, [shape.num_heads, 2 * shape.num_kv_heads], dim=1)
+        # Lookups, since their gradient adds up the copies of a token faster than that of an index does.
+        queries = torch.split(F.embedding(packed.queries, query_heads.flatten(1)), self._num_queries)
+        keys_values = torch.split(F.embedding(packed.keys, key_heads.flatten(1)), self._num_keys)
+        parts = zip(packed.blocks, queries, keys_values, self._may_see, strict=True)
+        attended = [_attend_side_by_side(*part, shape) for part in parts]
+        return torch.cat(attended)[packed.slots]
+
+
+def _may_see(block: QueryBlock, device: torch.device) -> torch.Tensor:
+    """Return which columns (columns of the block, `end`) a query sees: those up to its own."""
+    size = (block.end - block.first, block.end)
+    return torch.ones(size, dtype=torch.bool, device=device).tril(block.first)
+
+
+def _attend_side_by_side(
+    block: QueryBlock, queries: torch.Tensor, keys_values: torch.Tensor, may_see: torch.Tensor, shape: HeadShape
+) -> torch.Tensor:
+    by_head = queries.view(block.num_rows, -1, shape.num_heads, shape.head_dim).transpose(1, 2)
+    both = keys_values.view(block.num_rows, block.end, -1, shape.head_dim).transpose(1, 2)
+    keys, values = both.chunk(2, dim=1)
+    is_grouped = shape.num_heads != shape.num_kv_heads
+    attended = F.scaled_dot_product_attention(by_head, keys, values, attn_mask=may_see, enable_gqa=is_grouped)
+    return attended.transpose(1, 2).reshape(queries.shape)
 
 
 def attend_causally(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:

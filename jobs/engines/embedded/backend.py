@@ -9,7 +9,7 @@ from exgrpo_core.types import Int32Array
 from jobs.engines.embedded.attention import PackedAttention
 from jobs.engines.embedded.decoder import Decoder
 from jobs.engines.embedded.decoding import DecodedRows, decode
-from jobs.engines.embedded.packing import TokenSequence, pack_sequences
+from jobs.engines.embedded.packing import NUM_BLOCKS, TokenSequence, pack_sequences
 from jobs.engines.embedded.sampling import Sampler
 from jobs.engines.embedded.vocabulary import Scoring, TokenScores, score_targets
 
@@ -63,7 +63,7 @@ class PackedBackend:
         hidden = decoder.run(
             packed.input_ids,
             packed.positions,
-            PackedAttention(packed),
+            PackedAttention(packed, decoder.shape),
             selected=packed.predictors,
             is_checkpointed=self._checkpoints_gradients,
         )
@@ -84,8 +84,10 @@ class PackedBackend:
     @property
     def training_bytes_per_token(self) -> int:
         """Activations kept for the backward pass: every layer's, or one layer's and each one's input."""
-        config = self._decoder.model.config
-        layer = 4 * (14 * config.hidden_size + 4 * config.intermediate_size)
+        config, shape = self._decoder.model.config, self._decoder.shape
+        # Each block of columns has its own copy of the keys and values before it: half of all, on average.
+        num_copied = (NUM_BLOCKS + 1) * shape.num_kv_heads * shape.head_dim
+        layer = 4 * (14 * config.hidden_size + 4 * config.intermediate_size + num_copied)
         if self._checkpoints_gradients:
             return int(layer + 4 * config.hidden_size * self._decoder.num_layers)
         return int(layer * self._decoder.num_layers)

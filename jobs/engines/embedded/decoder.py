@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from jobs.engines.embedded.decoder_weights import DecoderLayer, HeadShape, LayerWeights, fuse_layer, pack_layer
-from jobs.engines.embedded.matrix_products import linear, pack_matrix
+from jobs.engines.embedded.matrix_products import add_linear, linear, pack_matrix
 
 SUPPORTED_CLASSES = frozenset({"Qwen2ForCausalLM", "Qwen3ForCausalLM", "LlamaForCausalLM"})
 _CHANGING_ROPE = frozenset({"dynamic", "longrope"})
@@ -22,8 +22,8 @@ _CHANGING_ROPE = frozenset({"dynamic", "longrope"})
 class Attend(Protocol):
     """How tokens attend to each other."""
 
-    def __call__(self, layer: int, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-        """Return outputs (N, H * D) for queries (N, H, D), keys and values (N, G, D)."""
+    def __call__(self, layer: int, heads: torch.Tensor) -> torch.Tensor:
+        """Return outputs (N, H * D) for queries, keys and values in one: `heads` (N, H + 2 G, D)."""
         ...
 
 
@@ -125,20 +125,14 @@ class Decoder:
         weights, shape = self._layer_weights(layer), self.shape
         normed = self._norm(hidden, weights.attention_norm)
         fused = linear(normed, weights.fused_qkv, weights.fused_qkv_bias).view(-1, shape.num_fused, shape.head_dim)
-        queries_keys = self._rotate(self._norm_heads(fused[:, : shape.num_rotated], weights), rotation)
-        mixed = attend(
-            layer,
-            queries_keys[:, : shape.num_heads],
-            queries_keys[:, shape.num_heads :],
-            fused[:, shape.num_rotated :],
-        )
+        mixed = attend(layer, self._rotate(fused, weights, rotation))
         if selected is not None:
             # A token may be selected twice: the gradient of a lookup adds up in one order, that of an index in any.
             hidden, mixed = F.embedding(selected, hidden), F.embedding(selected, mixed)
-        hidden = hidden + linear(mixed, weights.output, weights.output_bias)
+        hidden = add_linear(hidden, mixed, weights.output, weights.output_bias)
         normed = self._norm(hidden, weights.mlp_norm)
         gate, up = linear(normed, weights.gate_up, weights.gate_up_bias).chunk(2, -1)
-        return hidden + linear(F.silu(gate) * up, weights.down, weights.down_bias)
+        return add_linear(hidden, F.silu(gate) * up, weights.down, weights.down_bias)
 
     def _layer_weights(self, layer: int) -> LayerWeights:
         module = self._modules[layer]
@@ -158,6 +152,14 @@ class Decoder:
         queries, keys = torch.split(queries_keys.float(), sizes, dim=1)
         return torch.cat([self._norm(queries, weights.query_norm), self._norm(keys, weights.key_norm)], dim=1)
 
-    def _rotate(self, heads: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
-        pairs = torch.view_as_complex(heads.float().view(*heads.shape[:-1], -1, 2))
-        return torch.view_as_real(pairs * rotation).flatten(-2).to(self.compute_dtype)
+    def _rotate(self, heads: torch.Tensor, weights: LayerWeights, rotation: torch.Tensor) -> torch.Tensor:
+        """Return the heads with queries and keys normed and turned, in place where no gradient is asked for."""
+        shape = self.shape
+        unturned, values = torch.split(heads, [shape.num_rotated, shape.num_kv_heads], dim=1)
+        normed = self._norm_heads(unturned, weights).float()
+        pairs = torch.view_as_complex(normed.view(*normed.shape[:-1], -1, 2))
+        turned = torch.view_as_real(pairs * rotation).flatten(-2).to(self.compute_dtype)
+        if torch.is_grad_enabled():
+            return torch.cat([turned, values], dim=1)
+        unturned.copy_(turned)
+        return heads

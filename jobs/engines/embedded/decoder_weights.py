@@ -23,9 +23,14 @@ class HeadShape:
         return self.num_heads + self.num_kv_heads
 
     @property
-    def num_fused(self) -> int:
+    def sizes(self) -> list[int]:
         """Heads of the fused projection: queries, keys and values."""
-        return self.num_heads + 2 * self.num_kv_heads
+        return [self.num_heads, self.num_kv_heads, self.num_kv_heads]
+
+    @property
+    def num_fused(self) -> int:
+        """All heads of the fused projection."""
+        return sum(self.sizes)
 
 
 class NormModule(Protocol):

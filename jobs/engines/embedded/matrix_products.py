@@ -26,6 +26,13 @@ def has_packing() -> bool:
     return is_built and all(hasattr(torch.ops.mkldnn, name) for name in operators)
 
 
+def add_linear(hidden: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """Return hidden + x W^T + b, in the dtype of `hidden`; the weight may be packed."""
+    if bias is None and not weight.is_mkldnn and hidden.dtype == x.dtype == weight.dtype:
+        return torch.addmm(hidden, x, weight.t())
+    return hidden + linear(x, weight, bias)
+
+
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """Return x W^T + b in the weight's dtype; the weight may be packed."""
     x = x.to(weight.dtype)

@@ -9,8 +9,10 @@ import torch
 from exgrpo_core.types import Int32Array, Int64Array
 from jobs.engines.embedded.prefix_tree import build_prefix_tree
 
-MAX_PADDING = 0.2
-"""Attention pads rows of a group to its longest; a row shorter by more than this share opens a new group."""
+NUM_BLOCKS = 8
+"""Attention is computed in so many blocks of columns: the more, the fewer keys that a query may not see."""
+MIN_COLUMNS = 24
+"""Columns of a block; narrower ones are not worth a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +29,15 @@ class TokenSequence:
 
 
 @dataclass(frozen=True, slots=True)
-class RowGroup:
-    """Rows of similar length that attend side by side: `num_rows` of `num_columns` slots from `start`."""
+class QueryBlock:
+    """Rows that attend side by side: `num_rows` of them, with the tokens in columns `first` to `end` - 1.
 
-    start: int
+    They attend to columns 0 to `end` - 1 of their rows.
+    """
+
     num_rows: int
-    num_columns: int
+    first: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +46,9 @@ class PackedSequences:
 
     Of all R response tokens Q differ in themselves or their history: `target_ids` (Q,), predicted at the input tokens
     `predictors` (Q,). `responses` (R,) says which of them each response token is, in the order of the sequences.
-    Attention sees whole rows, side by side in `groups`: `sources` (S,) is the input token of each of their slots,
-    `slots` (N,) one slot of each input token. Slots behind the end of a row hold any token.
+    Each input token attends once, in the `blocks`, where `queries` (S,) are the input tokens that do and `keys` (K,)
+    those that they attend to, row by row; `slots` (N,) are the places among the S where each input token does. Places
+    behind the end of a row, and of tokens that attend elsewhere, hold any token.
     """
 
     input_ids: torch.Tensor
@@ -50,9 +56,10 @@ class PackedSequences:
     predictors: torch.Tensor
     target_ids: torch.Tensor
     responses: torch.Tensor
-    sources: torch.Tensor
+    queries: torch.Tensor
+    keys: torch.Tensor
     slots: torch.Tensor
-    groups: tuple[RowGroup, ...]
+    blocks: tuple[QueryBlock, ...]
     longest: int
 
 
@@ -73,12 +80,9 @@ def pack_sequences(sequences: Sequence[TokenSequence], device: torch.device) -> 
     is_input = column < num_inputs[row]
     inputs, input_of = _number(node[is_input], tree.token_ids.size)
 
-    groups, row_starts, num_slots = _group_rows(num_inputs)
-    own_slots = (row_starts[row] + column)[is_input]
-    sources = np.zeros(num_slots, dtype=np.int64)
-    sources[own_slots] = input_of[node[is_input]]
-    slots = np.empty_like(inputs)
-    slots[input_of[node[is_input]]] = own_slots
+    input_at = np.zeros_like(tree.nodes)
+    input_at[row[is_input], column[is_input]] = input_of[node[is_input]]
+    blocks, queries, keys, slots = _block_columns(input_at, num_inputs, inputs.size)
 
     is_response = np.flatnonzero(column >= num_prompt[row])
     targets, target_of = _number(node[is_response], tree.token_ids.size)
@@ -91,9 +95,10 @@ def pack_sequences(sequences: Sequence[TokenSequence], device: torch.device) -> 
         predictors=index_tensor(predictors, device),
         target_ids=index_tensor(tree.token_ids[targets], device),
         responses=index_tensor(responses, device),
-        sources=index_tensor(sources, device),
+        queries=index_tensor(queries, device),
+        keys=index_tensor(keys, device),
         slots=index_tensor(slots, device),
-        groups=tuple(groups),
+        blocks=tuple(blocks),
         longest=int(num_inputs.max()),
     )
 
@@ -105,21 +110,35 @@ def _number(nodes: Int64Array, num_nodes: int) -> tuple[Int64Array, Int64Array]:
     return np.flatnonzero(is_there), np.cumsum(is_there) - 1
 
 
-def _group_rows(lengths: Int64Array) -> tuple[list[RowGroup], Int64Array, int]:
-    """Return groups of rows, longest first, the first slot of each row, and the number of slots."""
-    order = np.argsort(-lengths, kind="stable")
-    row_starts = np.empty_like(lengths)
-    groups: list[RowGroup] = []
-    start = first = 0
-    while first < order.size:
-        num_columns = int(lengths[order[first]])
-        shortest = (1.0 - MAX_PADDING) * num_columns
-        members = order[first:][lengths[order[first:]] >= shortest]
-        row_starts[members] = start + num_columns * np.arange(members.size)
-        groups.append(RowGroup(start, int(members.size), num_columns))
-        start += num_columns * int(members.size)
-        first += int(members.size)
-    return groups, row_starts, start
+def _block_columns(
+    input_at: Int64Array, num_inputs: Int64Array, num_distinct: int
+) -> tuple[list[QueryBlock], Int64Array, Int64Array, Int64Array]:
+    """Return blocks, queries, keys and slots of rows whose tokens are the inputs `input_at` (B, T)."""
+    longest = int(num_inputs.max())
+    row, column = np.nonzero(np.arange(longest) < num_inputs[:, None])
+    inputs = input_at[row, column]
+    # Of the rows that share a token the first keeps it: the last one written.
+    first_row = np.empty(num_distinct, dtype=np.int64)
+    first_row[inputs[::-1]] = row[::-1]
+    is_own = np.zeros((num_inputs.size, longest), dtype=np.bool_)
+    is_own[row, column] = first_row[inputs] == row
+    width = max(MIN_COLUMNS, -(-longest // NUM_BLOCKS))
+    blocks: list[QueryBlock] = []
+    queries: list[Int64Array] = []
+    keys: list[Int64Array] = []
+    slots = np.empty(num_distinct, dtype=np.int64)
+    num_slots = 0
+    for begin in range(0, longest, width):
+        rows, columns = np.nonzero(is_own[:, begin : begin + width])
+        columns += begin
+        members, member_of = np.unique(rows, return_inverse=True)
+        first, end = int(columns.min()), int(columns.max()) + 1
+        slots[input_at[rows, columns]] = num_slots + member_of * (end - first) + columns - first
+        num_slots += members.size * (end - first)
+        blocks.append(QueryBlock(int(members.size), first, end))
+        queries.append(input_at[members, first:end].ravel())
+        keys.append(input_at[members, :end].ravel())
+    return blocks, np.concatenate(queries), np.concatenate(keys), slots
 
 
 def split_by_budget(sequences: Sequence[TokenSequence], max_tokens: int) -> list[list[int]]:

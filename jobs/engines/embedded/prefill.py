@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from exgrpo_core.types import Int32Array, Int64Array
 from jobs.engines.embedded.attention import attend_causally
 from jobs.engines.embedded.decoder import Decoder
+from jobs.engines.embedded.decoder_weights import HeadShape
 from jobs.engines.embedded.kv_cache import KvCache
 from jobs.engines.embedded.packing import index_tensor
 from jobs.engines.embedded.prefix_tree import build_prefix_tree
@@ -58,25 +59,32 @@ def distinct_prompts(prompts: Sequence[Int32Array], device: torch.device) -> Dis
 class _PrefillAttention:
     """Attention inside each prompt; stores keys and values of a layer for every prompt."""
 
-    def __init__(self, cache: KvCache, prompts: DistinctPrompts) -> None:
+    def __init__(self, cache: KvCache, prompts: DistinctPrompts, shape: HeadShape) -> None:
         self._cache = cache
         self._prompts = prompts
+        self._shape = shape
 
-    def __call__(self, layer: int, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - layers come in order
+    def __call__(self, layer: int, heads: torch.Tensor) -> torch.Tensor:
         prompts = self._prompts
-        heads = torch.cat([queries, keys, values], dim=1)
         padded = F.embedding(prompts.sources, heads.flatten(1))
         padded = padded.view(*prompts.sources.shape, *heads.shape[1:]).transpose(1, 2)
-        sizes = [queries.shape[1], keys.shape[1], values.shape[1]]
-        prompt_queries, prompt_keys, prompt_values = torch.split(padded, sizes, dim=1)
-        self._cache.add_prompts(prompt_keys, prompt_values)
-        attended = attend_causally(prompt_queries, prompt_keys, prompt_values)
+        queries, keys, values = torch.split(padded, self._shape.sizes, dim=1)
+        self._cache.store_prompts(layer, keys, values)
+        attended = attend_causally(queries, keys, values)
         return attended.transpose(1, 2).flatten(0, 1).flatten(1)[prompts.slots]
 
 
 def prefill(decoder: Decoder, prompts: DistinctPrompts, num_new: int) -> tuple[KvCache, torch.Tensor]:
     """Return a cache of the prompts, with room for `num_new` tokens of every row, and last hidden states (U, d)."""
-    cache = KvCache(prompts.lengths, prompts.sources.shape[1], prompts.rows.size, num_new, decoder.compute_dtype)
-    attend = _PrefillAttention(cache, prompts)
+    cache = KvCache(
+        prompts.lengths,
+        num_prompt_columns=prompts.sources.shape[1],
+        capacity=prompts.rows.size,
+        num_new=num_new,
+        shape=decoder.shape,
+        num_layers=decoder.num_layers,
+        dtype=decoder.compute_dtype,
+    )
+    attend = _PrefillAttention(cache, prompts, decoder.shape)
     hidden = decoder.run(prompts.input_ids, prompts.positions, attend, selected=prompts.last_index)
     return cache, hidden

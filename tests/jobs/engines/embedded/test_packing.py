@@ -1,10 +1,19 @@
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.engines.embedded.packing import MAX_PADDING, TokenSequence, pack_sequences, split_by_budget
+from jobs.engines.embedded.packing import (
+    MIN_COLUMNS,
+    NUM_BLOCKS,
+    QueryBlock,
+    TokenSequence,
+    pack_sequences,
+    split_by_budget,
+)
 
 CPU = torch.device("cpu")
 
@@ -22,44 +31,67 @@ def test_packed_rows_by_hand():
     assert packed.target_ids.tolist() == [1, 2, 4, 6, 3, 4, 5]
     assert packed.predictors.tolist() == [1, 2, 3, 1, 4, 5, 6]
     assert packed.responses.tolist() == [0, 1, 4, 5, 6, 3, 0, 1, 2]
-    assert packed.sources.tolist() == [0, 1, 2, 3, 0, 1, 2, 4, 5, 6, 0, 1]
-    assert packed.sources[packed.slots].tolist() == list(range(7))
-    assert [(group.start, group.num_rows, group.num_columns) for group in packed.groups] == [
-        (0, 1, 4),
-        (4, 2, 3),
-        (10, 1, 2),
-    ]
+    # The third sequence is the beginning of the first: it attends nowhere itself.
+    assert packed.keys.tolist() == [0, 1, 2, 0, 4, 5, 6, 0, 0, 1, 2, 3]
+    assert packed.queries.tolist() == packed.keys.tolist()
+    assert packed.slots.tolist() == [0, 1, 2, 11, 4, 5, 6]
+    assert packed.blocks == (QueryBlock(num_rows=3, first=0, end=4),)
+
+
+def histories_that_attend(packed):
+    """The tokens that each input token attends to, itself last, by input token."""
+    found = {}
+    slots = {slot: token for token, slot in enumerate(packed.slots.tolist())}
+    first_query = first_key = 0
+    for block in packed.blocks:
+        for row in range(block.num_rows):
+            keys = packed.keys[first_key + row * block.end :][: block.end]
+            for column in range(block.first, block.end):
+                slot = first_query + row * (block.end - block.first) + column - block.first
+                if slot in slots:
+                    assert packed.queries[slot] == keys[column] == slots[slot]
+                    found[slots[slot]] = keys[: column + 1].tolist()
+        first_query += block.num_rows * (block.end - block.first)
+        first_key += block.num_rows * block.end
+    assert (first_query, first_key) == (packed.queries.numel(), packed.keys.numel())
+    return found
 
 
 tokens = st.lists(st.integers(0, 2), min_size=1, max_size=12)
 
 
-@given(st.lists(st.tuples(tokens, tokens), min_size=1, max_size=20))
-def test_every_distinct_history_goes_through_the_model_once_and_attends_in_whole_rows(rows):
-    sequences = [sequence(prompt, response) for prompt, response in rows]
-    packed = pack_sequences(sequences, CPU)
+@given(st.lists(st.tuples(tokens, tokens), min_size=1, max_size=20), st.integers(1, 24))
+def test_every_distinct_history_goes_through_the_model_once_and_attends_to_itself(rows, width):
+    with patch("jobs.engines.embedded.packing.MIN_COLUMNS", width):
+        packed = pack_sequences([sequence(prompt, response) for prompt, response in rows], CPU)
     inputs = [prompt + response[:-1] for prompt, response in rows]
     histories = {tuple(own[: i + 1]) for own in inputs for i in range(len(own))}
-    assert packed.input_ids.numel() == len(histories)
-    np.testing.assert_array_equal(packed.sources[packed.slots], np.arange(len(histories)))
-    longest_first = sorted(range(len(rows)), key=lambda i: -len(inputs[i]))
-    slots = [
-        packed.sources[group.start + row * group.num_columns :][: group.num_columns]
-        for group in packed.groups
-        for row in range(group.num_rows)
-    ]
-    predicting = {}
-    for number, row in zip(longest_first, slots, strict=True):
-        own = row[: len(inputs[number])]
-        assert packed.input_ids[own].tolist() == inputs[number]
-        assert packed.positions[own].tolist() == list(range(len(inputs[number])))
-        predicting[number] = own[len(rows[number][0]) - 1 :]
-    assert packed.sources.numel() <= np.ceil(sum(map(len, inputs)) / (1 - MAX_PADDING))
-    in_order = np.concatenate([predicting[number] for number in range(len(rows))])
-    np.testing.assert_array_equal(packed.predictors[packed.responses], in_order)
-    np.testing.assert_array_equal(packed.target_ids[packed.responses], [token for _, own in rows for token in own])
+    found = histories_that_attend(packed)
+    assert sorted(found) == list(range(packed.input_ids.numel()))
+    seen = {token: tuple(packed.input_ids[own].tolist()) for token, own in found.items()}
+    assert len(seen) == len(histories)
+    assert set(seen.values()) == histories
+    np.testing.assert_array_equal(packed.positions, [len(seen[token]) - 1 for token in range(len(seen))])
+    for (prompt, response), places in zip(rows, split_by_row(packed.responses, rows), strict=True):
+        assert packed.target_ids[places].tolist() == response
+        expected = [tuple(prompt + response[:i]) for i in range(len(response))]
+        assert [seen[int(token)] for token in packed.predictors[places]] == expected
     pairs = set(zip(packed.predictors.tolist(), packed.target_ids.tolist(), strict=True))
     assert len(pairs) == packed.target_ids.numel()
+
+
+def split_by_row(values, rows):
+    return torch.split(values, [len(response) for _, response in rows])
+
+
+def test_rows_attend_in_blocks_of_columns_where_they_have_tokens_of_their_own():
+    width = 2 * MIN_COLUMNS
+    long = list(range(NUM_BLOCKS * width))
+    branch = long[: 2 * width] + [7] * (width - 1)
+    packed = pack_sequences([sequence(long, [1]), sequence(branch, [1])], CPU)
+    assert packed.blocks == tuple(
+        QueryBlock(2 if i == 2 else 1, first=i * width, end=(i + 1) * width) for i in range(NUM_BLOCKS)
+    )
 
 
 @given(
