@@ -56,18 +56,19 @@ class Sampler:
 
     def _draw(self, logits: torch.Tensor, num_ranks: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         log_probs = scaled_log_probs(logits, self.temperature or 1.0)
+        probabilities = log_probs.exp()
         if self.temperature == 0.0:
             token_ids = logits.argmax(-1, keepdim=True).expand(-1, num_ranks)
         else:
-            token_ids = self._invert(log_probs, num_ranks)
-        return token_ids, log_probs.gather(-1, token_ids), entropies_of(log_probs)
+            token_ids = self._invert(probabilities, num_ranks)
+        return token_ids, log_probs.gather(-1, token_ids), entropies_of(log_probs, probabilities)
 
-    def _invert(self, log_probs: torch.Tensor, num_ranks: int) -> torch.Tensor:
-        size = log_probs.shape[-1]
+    def _invert(self, probabilities: torch.Tensor, num_ranks: int) -> torch.Tensor:
+        size = probabilities.shape[-1]
         dtype = torch.float32 if size <= _EXACT_VOCABULARY else torch.float64
-        cumulative = log_probs.exp().cumsum(-1, dtype=dtype)
-        shape = (log_probs.shape[0], num_ranks)
-        points = torch.rand(shape, generator=self.generator, device=log_probs.device, dtype=dtype)
+        cumulative = probabilities.cumsum(-1, dtype=dtype)
+        shape = (probabilities.shape[0], num_ranks)
+        points = torch.rand(shape, generator=self.generator, device=probabilities.device, dtype=dtype)
         # right=True never lands on a token of probability 0; the clamp catches a product that rounds up to the total.
         found = torch.searchsorted(cumulative, points * cumulative[:, -1:], right=True)
         return found.clamp_(max=size - 1)

@@ -21,10 +21,10 @@ def scaled_log_probs(logits: torch.Tensor, temperature: float) -> torch.Tensor:
     return F.log_softmax(logits if temperature == 1.0 else logits / temperature, dim=-1)
 
 
-def entropies_of(log_probs: torch.Tensor) -> torch.Tensor:
+def entropies_of(log_probs: torch.Tensor, probabilities: torch.Tensor) -> torch.Tensor:
     """Return Shannon entropies (N,) in nats of distributions (N, V)."""
-    # exp(-inf) * -inf is NaN: tokens that cannot come contribute nothing.
-    return -(log_probs.exp() * log_probs.clamp(min=torch.finfo(log_probs.dtype).min)).sum(-1)
+    # 0 * -inf is NaN: tokens that cannot come contribute nothing.
+    return -(probabilities * log_probs.clamp(min=torch.finfo(log_probs.dtype).min)).sum(-1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,5 +71,5 @@ def _score(
     hidden: torch.Tensor, head: Head, target_ids: torch.Tensor, scoring: Scoring
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     log_probs = scaled_log_probs(head(hidden), scoring.temperature)
-    entropies = entropies_of(log_probs) if scoring.has_entropies else None
+    entropies = entropies_of(log_probs, log_probs.exp()) if scoring.has_entropies else None
     return log_probs.gather(-1, target_ids[:, None])[:, 0], entropies
