@@ -35,7 +35,7 @@ def group_buckets(groups: list[RolloutGroup], config: ExGRPOConfig) -> list[int]
     if config.reward_kind is RewardKind.CONTINUOUS:
         spreads = np.array([group.rewards.std() for group in groups], dtype=np.float64)
         return [int(bucket) for bucket in spread_buckets(spreads, num_rollouts, config.spread_epsilon)]
-    return [correct_bucket(num_correct(group), group.rewards.size, num_rollouts) for group in groups]
+    return [correct_bucket(num_correct(group), group.num_trajectories, num_rollouts) for group in groups]
 
 
 def _retire(state: ExGRPOState, report: StepReport, index: int) -> None:

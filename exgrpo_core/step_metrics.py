@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from exgrpo_core.config import ExGRPOConfig, RewardKind
-from exgrpo_core.experience_management.collection import CORRECT_REWARD
+from exgrpo_core.experience_management.collection import CORRECT_REWARD, num_correct
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import BufferEventKind, StepReport
 from exgrpo_core.types import RolloutGroup
@@ -65,8 +65,7 @@ def _rollout_metrics(config: ExGRPOConfig, report: StepReport) -> dict[str, floa
     metrics["replay/share"] = metrics["replay/num_replayed"] / len(report.groups)
     if config.reward_kind is RewardKind.BINARY:
         metrics["reward/pass_at_1"] = float((rewards >= CORRECT_REWARD).mean())
-        is_solved_once = [(group.rewards >= CORRECT_REWARD).any() for group in report.groups]
-        metrics["reward/pass_at_k"] = float(np.mean(is_solved_once))
+        metrics["reward/pass_at_k"] = float(np.mean([num_correct(group) > 0 for group in report.groups]))
     entropies = [trajectory.entropies for trajectory in fresh if trajectory.entropies is not None]
     if entropies:
         metrics["policy/entropy"] = float(np.concatenate(entropies).mean())

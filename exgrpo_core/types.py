@@ -114,6 +114,11 @@ class RolloutGroup:
         return self.replay is not None
 
     @property
+    def num_trajectories(self) -> int:
+        """Fresh and replayed trajectories: K once a drawn question has its replay."""
+        return len(self.trajectories) + int(self.is_experiential)
+
+    @property
     def rewards(self) -> Float32Array:
         """Rewards (K,) of the fresh rollouts and then of the replayed trajectory."""
         rewards = [trajectory.reward for trajectory in self.trajectories]

@@ -16,7 +16,7 @@ def num_correct(group: RolloutGroup) -> int:
 
 def is_solved(group: RolloutGroup) -> bool:
     """Whether every trajectory of the group is correct: its question is retired."""
-    return bool(np.all(group.rewards >= CORRECT_REWARD)) and group.rewards.size > 0
+    return num_correct(group) == group.num_trajectories > 0
 
 
 def successes(group: RolloutGroup, reward_kind: RewardKind) -> list[Trajectory]:

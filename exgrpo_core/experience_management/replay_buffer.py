@@ -110,8 +110,10 @@ class ReplayBuffer:
         is_duplicate = [True] * len(rows)
         for i in new:
             is_duplicate[i] = False
-        for i in np.flatnonzero(is_duplicate).tolist():
-            ids[i] = self._store.trajectory_id(rows[i])
+        duplicates = np.flatnonzero(is_duplicate)
+        stored_ids = self._store.trajectory_ids(np.array(rows, dtype=np.int64)[duplicates])
+        for i, stored_id in zip(duplicates.tolist(), stored_ids.tolist(), strict=True):
+            ids[i] = stored_id
         return list(map(InsertOutcome, rows, ids, is_duplicate))
 
     def set_bucket(self, question_index: int, bucket: int) -> None:
@@ -276,20 +278,22 @@ class ReplayBuffer:
         A twin was stored before, or stands earlier in the same call.
         """
         keys = list(zip(questions.tolist(), token_checksums.tolist(), strict=True))
+        key_of = {row: keys[i] for i, row in self._index.rows_with(questions, token_checksums)}
         alike: dict[tuple[int, int], list[int]] = {}
-        for i, row in self._index.rows_with(questions, token_checksums):
-            alike.setdefault(keys[i], []).append(row)
+        for row, key in key_of.items():
+            alike.setdefault(key, []).append(row)
+        stored = np.fromiter(key_of, dtype=np.int64, count=len(key_of))
+        contents = dict(zip(key_of, self._store.token_bytes(stored), strict=True))
         rows: list[int] = []
         new: list[int] = []
         num_stored = self._index.num_rows
 
-        def is_twin(row: int, own: Int32Array) -> bool:
-            known = self._store.token_ids(row) if row < num_stored else token_ids[new[row - num_stored]]
-            return np.array_equal(known, own)
+        def content_of(row: int) -> bytes | bytearray:
+            return contents[row] if row < num_stored else token_ids[new[row - num_stored]].tobytes()
 
         for i, key in enumerate(keys):
             candidates = alike.setdefault(key, [])
-            twin = next((row for row in candidates if is_twin(row, token_ids[i])), None)
+            twin = next((row for row in candidates if content_of(row) == token_ids[i].tobytes()), None)
             if twin is None:
                 twin = num_stored + len(new)
                 candidates.append(twin)

@@ -1,6 +1,5 @@
 """All segments of a replay buffer's state, as one row of rows."""
 
-import bisect
 import os
 import re
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from exgrpo_core.experience_management.append_file import sync_directory
 from exgrpo_core.experience_management.checksums import Checksums
 from exgrpo_core.experience_management.segments import ROW, Segment, SegmentExtent, SegmentReading
-from exgrpo_core.types import Experience, Int32Array, Int64Array
+from exgrpo_core.types import Experience, Int64Array
 
 _NAME = re.compile(r"segment-(\d{6})\.(trajectories|rows)")
 
@@ -68,13 +67,20 @@ class SegmentStore:
         self._growing.append(records, payload)
         self.num_rows += records.size
 
-    def token_ids(self, row: int) -> Int32Array:
-        """Return the token ids of one row without checking them, to tell duplicates from others."""
-        return self._owner(row).token_ids(row)
+    def token_bytes(self, rows: Int64Array) -> list[bytearray]:
+        """Return the token ids of these rows as they are stored, unchecked, to tell duplicates from others."""
+        found: list[Any] = [None] * rows.size
+        for segment, own in self._by_segment(rows):
+            for position, content in zip(own.tolist(), segment.token_bytes(rows[own]), strict=True):
+                found[position] = content
+        return found
 
-    def trajectory_id(self, row: int) -> int:
-        """Return the id of the trajectory in one row."""
-        return int(self._owner(row).records_of(np.array([row]))["trajectory_id"][0])
+    def trajectory_ids(self, rows: Int64Array) -> Int64Array:
+        """Return the ids of the trajectories in these rows."""
+        ids = np.empty(rows.size, dtype=np.int64)
+        for segment, own in self._by_segment(rows):
+            ids[own] = segment.records_of(rows[own])["trajectory_id"]
+        return ids
 
     def experiences(self, rows: Int64Array) -> list[Experience]:
         """Read the trajectories of these rows, in their order; all are asked for before the first is waited for.
@@ -82,11 +88,11 @@ class SegmentStore:
         Raises:
             BufferCorruptionError: A row does not match its checksum.
         """
-        owners = np.searchsorted(self._first_rows, rows, side="right") - 1
-        places = [np.flatnonzero(owners == number) for number in np.unique(owners)]
-        readings = [SegmentReading(self._segments[owners[own[0]]], rows[own], self._checksums) for own in places]
+        readings = [
+            (own, SegmentReading(segment, rows[own], self._checksums)) for segment, own in self._by_segment(rows)
+        ]
         found: list[Any] = [None] * rows.size
-        for own, reading in zip(places, readings, strict=True):
+        for own, reading in readings:
             for position, experience in zip(own.tolist(), reading.experiences(), strict=True):
                 found[position] = experience
         return found
@@ -127,8 +133,10 @@ class SegmentStore:
         self._segments.append(segment)
         self._first_rows.append(segment.first_row)
 
-    def _owner(self, row: int) -> Segment:
-        return self._segments[bisect.bisect_right(self._first_rows, row) - 1]
+    def _by_segment(self, rows: Int64Array) -> list[tuple[Segment, Int64Array]]:
+        """Return each segment that has some of the rows, with their positions among them."""
+        owners = np.searchsorted(self._first_rows, rows, side="right") - 1
+        return [(self._segments[number], np.flatnonzero(owners == number)) for number in np.unique(owners)]
 
     def _next_name(self) -> str:
         """Return a name after every segment in the directory, those of other attempts included."""

@@ -150,11 +150,11 @@ class Segment:
         self.rows.seal()
         self._growing_records = None
 
-    def token_ids(self, row: int) -> Int32Array:
-        """Return the token ids of one row without checking them, to tell duplicates from others."""
-        (record,) = self.records_of(np.array([row]))
-        num_bytes = _INT32.itemsize * int(record["num_tokens"])
-        return np.frombuffer(self.trajectories.read(int(record["offset"]), num_bytes), _INT32)
+    def token_bytes(self, rows: Int64Array) -> list[bytearray]:
+        """Return the token ids of some rows as they are stored, unchecked, to tell duplicates from others."""
+        records = self.records_of(rows)
+        places = zip(records["offset"].tolist(), records["num_tokens"].tolist(), strict=True)
+        return [self.trajectories.read(offset, _INT32.itemsize * num_tokens) for offset, num_tokens in places]
 
 
 class SegmentReading:

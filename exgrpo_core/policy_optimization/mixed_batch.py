@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,8 +10,7 @@ from exgrpo_core.config import ExGRPOConfig, ObjectiveSettings
 from exgrpo_core.types import Float32Array, Int32Array, RolloutGroup
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingRow:
+class TrainingRow(NamedTuple):
     """One trajectory as the loss sees it.
 
     `behavior_log_probs` (T,) are log pi of whoever wrote it: pi_old for a fresh row, pi_past for a replayed one
@@ -59,14 +59,15 @@ def group_rows(group: RolloutGroup, config: ExGRPOConfig) -> list[TrainingRow]:
     if group.advantages is None or group.advantages.shape != (config.rollouts_per_question,):
         got = None if group.advantages is None else group.advantages.shape
         raise ValueError(f"group of question {question.index}: expected K advantages, got {got}.")
+    advantages = group.advantages.tolist()
     rows = [
-        TrainingRow(question.prompt_ids, trajectory.token_ids, trajectory.log_probs, float(advantage), False)
-        for trajectory, advantage in zip(group.trajectories, group.advantages, strict=False)
+        TrainingRow(question.prompt_ids, trajectory.token_ids, trajectory.log_probs, advantage, False)
+        for trajectory, advantage in zip(group.trajectories, advantages, strict=False)
     ]
     if group.replay is not None:
         experience = group.replay.experience
         behavior = experience.behavior_log_probs if config.corrects_importance else group.replay.old_log_probs
-        rows.append(TrainingRow(question.prompt_ids, experience.token_ids, behavior, float(group.advantages[-1]), True))
+        rows.append(TrainingRow(question.prompt_ids, experience.token_ids, behavior, advantages[-1], True))
     if len(rows) != config.rollouts_per_question:
         raise ValueError(
             f"group of question {question.index}: expected K = {config.rollouts_per_question} rows, got {len(rows)}."
