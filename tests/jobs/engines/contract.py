@@ -152,7 +152,7 @@ class PolicyEngineContract:
         groups = engine.rollout(requests_for(questions, [2] * 4))
         rows = training_rows(groups[:2], [1.0, -1.0] * 2)
         halved = [
-            dataclasses.replace(row, behavior_log_probs=row.behavior_log_probs + np.float32(math.log(2.0)))
+            row._replace(behavior_log_probs=row.behavior_log_probs + np.float32(math.log(2.0)))
             for row in training_rows(groups[2:], [1.0, -1.0] * 2, is_replayed=True)
         ]
         metrics = engine.update([MiniBatch(rows + halved, 2)], config.objective_settings(is_started=True))
