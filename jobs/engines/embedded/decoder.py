@@ -47,6 +47,8 @@ class Decoder:
         self.compute_dtype = compute_dtype
         self.shape = HeadShape(config.num_attention_heads, config.num_key_value_heads, head_dim)
         self.epsilon = float(config.rms_norm_eps)
+        self._epsilon_bias = torch.tensor([self.epsilon])
+        self._mean_rows: dict[int, torch.Tensor] = {}
         self.num_layers = int(config.num_hidden_layers)
         self._modules = cast(list[DecoderLayer], list(model.model.layers))
         self._embedding = cast(torch.Tensor, model.get_input_embeddings().weight)
@@ -143,7 +145,14 @@ class Decoder:
         return self._layers[layer]
 
     def _norm(self, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        return F.rms_norm(hidden, (hidden.shape[-1],), weight, self.epsilon)
+        size = hidden.shape[-1]
+        if torch.is_grad_enabled() or hidden.device.type != "cpu" or hidden.dtype != torch.float32:
+            return F.rms_norm(hidden, (size,), weight, self.epsilon)
+        # On a CPU torch's own is a dozen small kernels, which cost more than their numbers where rows are few.
+        if size not in self._mean_rows:
+            self._mean_rows[size] = torch.full((1, size), 1.0 / size)
+        mean_square = F.linear(hidden * hidden, self._mean_rows[size], self._epsilon_bias)
+        return hidden * mean_square.rsqrt_() * weight
 
     def _norm_heads(self, queries_keys: torch.Tensor, weights: LayerWeights) -> torch.Tensor:
         if weights.query_norm is None or weights.key_norm is None:
