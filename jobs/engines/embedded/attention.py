@@ -11,11 +11,14 @@ class PackedAttention:
     """Attention inside each sequence of a pack; tokens of different sequences never meet."""
 
     def __init__(self, packed: PackedSequences, shape: HeadShape) -> None:
+        device = packed.slots.device
         self._packed = packed
         self._shape = shape
         self._num_queries = [block.num_rows * (block.end - block.first) for block in packed.blocks]
         self._num_keys = [block.num_rows * block.end for block in packed.blocks]
-        self._may_see = [_may_see(block, packed.slots.device) for block in packed.blocks]
+        self._may_see = [_may_see(block, device) for block in packed.blocks]
+        self.repeats_heads = device.type != "cpu"
+        """Whether queries that share keys get copies: on CUDA no fast kernel has both a mask and shared keys."""
 
     def __call__(self, layer: int, heads: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - every layer attends alike
         """Return attention outputs (N, H * D)."""
@@ -25,25 +28,26 @@ class PackedAttention:
         queries = torch.split(F.embedding(packed.queries, query_heads.flatten(1)), self._num_queries)
         keys_values = torch.split(F.embedding(packed.keys, key_heads.flatten(1)), self._num_keys)
         parts = zip(packed.blocks, queries, keys_values, self._may_see, strict=True)
-        attended = [_attend_side_by_side(*part, shape) for part in parts]
-        return torch.cat(attended)[packed.slots]
+        return torch.cat([self._attend_side_by_side(*part) for part in parts])[packed.slots]
+
+    def _attend_side_by_side(
+        self, block: QueryBlock, queries: torch.Tensor, keys_values: torch.Tensor, may_see: torch.Tensor
+    ) -> torch.Tensor:
+        shape = self._shape
+        by_head = queries.view(block.num_rows, -1, shape.num_heads, shape.head_dim).transpose(1, 2)
+        both = keys_values.view(block.num_rows, block.end, -1, shape.head_dim).transpose(1, 2)
+        if self.repeats_heads:
+            both = both.repeat_interleave(shape.num_heads // shape.num_kv_heads, dim=1)
+        keys, values = both.chunk(2, dim=1)
+        is_grouped = keys.shape[1] != shape.num_heads
+        attended = F.scaled_dot_product_attention(by_head, keys, values, attn_mask=may_see, enable_gqa=is_grouped)
+        return attended.transpose(1, 2).reshape(queries.shape)
 
 
 def _may_see(block: QueryBlock, device: torch.device) -> torch.Tensor:
     """Return which columns (columns of the block, `end`) a query sees: those up to its own."""
     size = (block.end - block.first, block.end)
     return torch.ones(size, dtype=torch.bool, device=device).tril(block.first)
-
-
-def _attend_side_by_side(
-    block: QueryBlock, queries: torch.Tensor, keys_values: torch.Tensor, may_see: torch.Tensor, shape: HeadShape
-) -> torch.Tensor:
-    by_head = queries.view(block.num_rows, -1, shape.num_heads, shape.head_dim).transpose(1, 2)
-    both = keys_values.view(block.num_rows, block.end, -1, shape.head_dim).transpose(1, 2)
-    keys, values = both.chunk(2, dim=1)
-    is_grouped = shape.num_heads != shape.num_kv_heads
-    attended = F.scaled_dot_product_attention(by_head, keys, values, attn_mask=may_see, enable_gqa=is_grouped)
-    return attended.transpose(1, 2).reshape(queries.shape)
 
 
 def attend_causally(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:

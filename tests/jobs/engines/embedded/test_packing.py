@@ -10,16 +10,12 @@ from jobs.engines.embedded.packing import (
     MIN_COLUMNS,
     NUM_BLOCKS,
     QueryBlock,
-    TokenSequence,
     pack_sequences,
     split_by_budget,
 )
+from tests.jobs.engines.embedded.packs import histories_that_attend, sequence
 
 CPU = torch.device("cpu")
-
-
-def sequence(prompt, response):
-    return TokenSequence(np.asarray(prompt, dtype=np.int32), np.asarray(response, dtype=np.int32))
 
 
 def test_packed_rows_by_hand():
@@ -36,25 +32,6 @@ def test_packed_rows_by_hand():
     assert packed.queries.tolist() == packed.keys.tolist()
     assert packed.slots.tolist() == [0, 1, 2, 11, 4, 5, 6]
     assert packed.blocks == (QueryBlock(num_rows=3, first=0, end=4),)
-
-
-def histories_that_attend(packed):
-    """The tokens that each input token attends to, itself last, by input token."""
-    found = {}
-    slots = {slot: token for token, slot in enumerate(packed.slots.tolist())}
-    first_query = first_key = 0
-    for block in packed.blocks:
-        for row in range(block.num_rows):
-            keys = packed.keys[first_key + row * block.end :][: block.end]
-            for column in range(block.first, block.end):
-                slot = first_query + row * (block.end - block.first) + column - block.first
-                if slot in slots:
-                    assert packed.queries[slot] == keys[column] == slots[slot]
-                    found[slots[slot]] = keys[: column + 1].tolist()
-        first_query += block.num_rows * (block.end - block.first)
-        first_key += block.num_rows * block.end
-    assert (first_query, first_key) == (packed.queries.numel(), packed.keys.numel())
-    return found
 
 
 tokens = st.lists(st.integers(0, 2), min_size=1, max_size=12)

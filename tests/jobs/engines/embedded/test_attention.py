@@ -1,0 +1,40 @@
+import numpy as np
+import pytest
+import torch
+
+from jobs.engines.embedded.attention import PackedAttention
+from jobs.engines.embedded.decoder_weights import HeadShape
+from jobs.engines.embedded.packing import pack_sequences
+from tests.jobs.engines.embedded.packs import histories_that_attend, sequence
+
+
+def rows_that_share(rng):
+    """Rows of two prompts, some of which say the same for a while, to the end, or stop earlier."""
+    said = rng.integers(0, 9, 90)
+    responses = [said, said, said[:40], np.append(said[:40], 9), rng.integers(0, 9, 60), said[:1]]
+    prompts = [rng.integers(0, 9, 30), rng.integers(0, 9, 5)]
+    return [sequence(prompt, response) for prompt in prompts for response in responses]
+
+
+def attention_to(heads, shape, history):
+    """Attention of the last token of a history, written out head by head."""
+    outputs = []
+    for head in range(shape.num_heads):
+        key_head = shape.num_heads + head * shape.num_kv_heads // shape.num_heads
+        scores = heads[history, key_head] @ heads[history[-1], head] * shape.head_dim**-0.5
+        outputs.append(scores.softmax(0) @ heads[history, key_head + shape.num_kv_heads])
+    return torch.cat(outputs)
+
+
+@pytest.mark.parametrize("repeats_heads", [False, True])
+@pytest.mark.parametrize("num_kv_heads", [4, 2])
+def test_every_token_attends_to_its_own_history(num_kv_heads, repeats_heads):
+    shape = HeadShape(num_heads=4, num_kv_heads=num_kv_heads, head_dim=8)
+    packed = pack_sequences(rows_that_share(np.random.default_rng(0)), torch.device("cpu"))
+    assert len(packed.blocks) > 2
+    heads = torch.from_numpy(np.random.default_rng(1).normal(size=(packed.input_ids.numel(), shape.num_fused, 8)))
+    attend = PackedAttention(packed, shape)
+    attend.repeats_heads = repeats_heads
+    attended = attend(0, heads)
+    for token, history in histories_that_attend(packed).items():
+        torch.testing.assert_close(attended[token], attention_to(heads, shape, history))
