@@ -25,7 +25,8 @@ VERL_BIN := $(VERL_VENV)/bin
 VERL_PIP := $(VERL_BIN)/python -m pip -qq --no-input --disable-pip-version-check
 HAS_GPU := $(filter-out 0,$(GPU))
 VERL_PINS := constraints-verl-$(if $(HAS_GPU),gpu,cpu).txt
-# The longest file first, so that both workers end together.
+# Each file has Ray clusters that keep a core busy. The longest file first, so that both workers end together.
+VERL_WORKERS ?= 2
 VERL_TESTS := $(addprefix tests/jobs/,launchers engines/verl_ray evaluation grading)
 VLLM_VENV := .venv-verl-vllm
 OTHERS_VENV := .venv-others
@@ -52,7 +53,7 @@ demo: $(VENV)/.installed  ## Train a tiny model with ExGRPO and Dr.GRPO, then sh
 # Coverage is counted by the tests of exgrpo_core alone: it would make all others a fifth slower.
 # The environment of verl's tests is made meanwhile; if it cannot be, test-verl says why.
 test: $(VENV)/.installed-dev tools  ## Run all tests; those of exgrpo_core must cover 95% of it (ARGS="..." goes to pytest)
-	@failed=0; \
+	@failed=0; trap 'kill $$(jobs -p) 2>/dev/null' INT TERM; \
 	$(if $(ARGS),,$(MAKE) $(VERL_VENV)/.installed-dev >/dev/null 2>&1 & ) \
 	$(if $(ARGS),true,$(PYTEST) tests/exgrpo_core --cov=exgrpo_core --cov-report=term:skip-covered --cov-fail-under=95) \
 		|| failed=1; \
@@ -62,7 +63,7 @@ test: $(VENV)/.installed-dev tools  ## Run all tests; those of exgrpo_core must 
 	exit $$failed
 
 test-verl: $(VERL_VENV)/.installed-dev  ## Run verl for real on the CPU: part of `make test`, about ten minutes
-	@OMP_NUM_THREADS=1 $(VERL_BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder \
+	@OMP_NUM_THREADS=1 $(VERL_BIN)/python -m pytest -q -n $(VERL_WORKERS) --dist loadfile --no-loadscope-reorder \
 		-m verl $(VERL_TESTS)
 
 FAULTS := OMP_NUM_THREADS=1 EXGRPO_FAULTS_LONG=$(LONG) EXGRPO_FAULTS_ROW=$(ROW)

@@ -58,14 +58,14 @@ def _rollout_metrics(config: ExGRPOConfig, report: StepReport) -> dict[str, floa
         "reward/mean": float(rewards.mean()),
         "response/mean_tokens": float(lengths.mean()),
         "response/max_tokens": float(lengths.max()),
-        "response/truncated_share": float(np.mean([trajectory.is_truncated for trajectory in fresh])),
+        "response/truncated_share": sum(trajectory.is_truncated for trajectory in fresh) / len(fresh),
         "tokens/generated": float(lengths.sum()),
         "replay/num_replayed": float(sum(group.is_experiential for group in report.groups)),
     }
     metrics["replay/share"] = metrics["replay/num_replayed"] / len(report.groups)
     if config.reward_kind is RewardKind.BINARY:
         metrics["reward/pass_at_1"] = float((rewards >= CORRECT_REWARD).mean())
-        metrics["reward/pass_at_k"] = float(np.mean([num_correct(group) > 0 for group in report.groups]))
+        metrics["reward/pass_at_k"] = sum(num_correct(group) > 0 for group in report.groups) / len(report.groups)
     entropies = [trajectory.entropies for trajectory in fresh if trajectory.entropies is not None]
     if entropies:
         metrics["policy/entropy"] = float(np.concatenate(entropies).mean())
@@ -99,9 +99,11 @@ def _replay_metrics(state: ExGRPOState, config: ExGRPOConfig, report: StepReport
     metrics["replay/age_mean"] = float(ages.mean())
     metrics["replay/age_max"] = float(ages.max())
     metrics["replay/draws_per_question"] = float(state.replay_buffer.draw_counts(drawn).mean())
-    metrics["replay/entropy_chosen"] = float(np.mean([s.entropies[s.chosen] for s in report.selections]))
+    chosen = np.array([selection.entropies[selection.chosen] for selection in report.selections])
+    entropies = np.concatenate([selection.entropies for selection in report.selections])
+    metrics["replay/entropy_chosen"] = float(chosen.mean())
     metrics["replay/nll_chosen"] = float(np.mean([s.nlls[s.chosen] for s in report.selections]))
-    rejected = np.concatenate([np.delete(s.entropies, s.chosen) for s in report.selections])
-    if rejected.size:
-        metrics["replay/entropy_rejected"] = float(rejected.mean())
+    if entropies.size > chosen.size:
+        rejected = entropies.sum(dtype=np.float64) - chosen.sum(dtype=np.float64)
+        metrics["replay/entropy_rejected"] = float(rejected) / (entropies.size - chosen.size)
     return metrics

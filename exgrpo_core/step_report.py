@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from exgrpo_core.types import Float32Array, Int64Array, RolloutGroup
 
@@ -69,8 +70,7 @@ class BufferEventKind(StrEnum):
     REVIEWED = "reviewed"
 
 
-@dataclass(frozen=True, slots=True)
-class BufferEvent:
+class BufferEvent(NamedTuple):
     """One change of the buffer. Buckets are numbers of correct rollouts; None means outside the buffer.
 
     `trajectory_id` is the trajectory's for inserted, duplicate (the stored twin's) and replayed, else None.

@@ -11,7 +11,9 @@ CORRECT_REWARD = 1.0
 
 def num_correct(group: RolloutGroup) -> int:
     """Return s of Algorithm 1: the correct trajectories of a group, the replayed one counted."""
-    return int(np.count_nonzero(group.rewards >= CORRECT_REWARD))
+    replay = group.replay
+    num_replayed = int(replay is not None and replay.experience.reward >= CORRECT_REWARD)
+    return sum(trajectory.reward >= CORRECT_REWARD for trajectory in group.trajectories) + num_replayed
 
 
 def is_solved(group: RolloutGroup) -> bool:

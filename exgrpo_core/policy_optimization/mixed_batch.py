@@ -11,7 +11,7 @@ from exgrpo_core.types import Float32Array, Int32Array, RolloutGroup
 
 
 class TrainingRow(NamedTuple):
-    """One trajectory as the loss sees it.
+    """One trajectory as the loss sees it; thousands a step, so no frozen dataclass.
 
     `behavior_log_probs` (T,) are log pi of whoever wrote it: pi_old for a fresh row, pi_past for a replayed one
     (or pi_old where importance correction is off).

@@ -17,7 +17,7 @@ class PackedAttention:
         self._num_queries = [block.num_rows * (block.end - block.first) for block in packed.blocks]
         self._num_keys = [block.num_rows * block.end for block in packed.blocks]
         self._may_see = [_may_see(block, device) for block in packed.blocks]
-        self.repeats_heads = device.type != "cpu"
+        self.repeats_heads = device.type != "cpu" and shape.num_heads != shape.num_kv_heads
         """Whether queries that share keys get copies: on CUDA no fast kernel has both a mask and shared keys."""
 
     def __call__(self, layer: int, heads: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - every layer attends alike

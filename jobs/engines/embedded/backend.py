@@ -85,8 +85,10 @@ class PackedBackend:
     def training_bytes_per_token(self) -> int:
         """Activations kept for the backward pass: every layer's, or one layer's and each one's input."""
         config, shape = self._decoder.model.config, self._decoder.shape
-        # Each block of columns has its own copy of the keys and values before it: half of all, on average.
-        num_copied = (NUM_BLOCKS + 1) * shape.num_kv_heads * shape.head_dim
+        # Each block of columns has its own copy of the keys and values before it, half of all on average; on a GPU with
+        # one for each head.
+        num_heads = shape.num_kv_heads if self._decoder.device.type == "cpu" else shape.num_heads
+        num_copied = (NUM_BLOCKS + 1) * num_heads * shape.head_dim
         layer = 4 * (14 * config.hidden_size + 4 * config.intermediate_size + num_copied)
         if self._checkpoints_gradients:
             return int(layer + 4 * config.hidden_size * self._decoder.num_layers)

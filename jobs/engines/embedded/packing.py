@@ -10,9 +10,9 @@ from exgrpo_core.types import Int32Array, Int64Array
 from jobs.engines.embedded.prefix_tree import build_prefix_tree
 
 NUM_BLOCKS = 8
-"""Attention is computed in so many blocks of columns: the more, the fewer keys that a query may not see."""
+"""Attention takes rows of one length in so many blocks of columns: the more, the fewer keys that no query may see."""
 MIN_COLUMNS = 24
-"""Columns of a block; narrower ones are not worth a call."""
+"""Least columns of a block but the last; narrower ones are not worth a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,10 @@ def _number(nodes: Int64Array, num_nodes: int) -> tuple[Int64Array, Int64Array]:
 def _block_columns(
     input_at: Int64Array, num_inputs: Int64Array, num_distinct: int
 ) -> tuple[list[QueryBlock], Int64Array, Int64Array, Int64Array]:
-    """Return blocks, queries, keys and slots of rows whose tokens are the inputs `input_at` (B, T)."""
+    """Return blocks, queries, keys and slots of rows whose tokens are the inputs `input_at` (B, T).
+
+    A block is as wide as suits the median of the rows that reach it, so that few long ones do not pad many short.
+    """
     longest = int(num_inputs.max())
     row, column = np.nonzero(np.arange(longest) < num_inputs[:, None])
     inputs = input_at[row, column]
@@ -122,13 +125,15 @@ def _block_columns(
     first_row[inputs[::-1]] = row[::-1]
     is_own = np.zeros((num_inputs.size, longest), dtype=np.bool_)
     is_own[row, column] = first_row[inputs] == row
-    width = max(MIN_COLUMNS, -(-longest // NUM_BLOCKS))
+    own_ends = np.sort(num_inputs[is_own.any(axis=1)])
     blocks: list[QueryBlock] = []
     queries: list[Int64Array] = []
     keys: list[Int64Array] = []
     slots = np.empty(num_distinct, dtype=np.int64)
-    num_slots = 0
-    for begin in range(0, longest, width):
+    begin = num_slots = 0
+    while begin < longest:
+        ends = own_ends[own_ends > begin]
+        width = max(MIN_COLUMNS, -(-int(ends[ends.size // 2]) // NUM_BLOCKS))
         rows, columns = np.nonzero(is_own[:, begin : begin + width])
         columns += begin
         members, member_of = np.unique(rows, return_inverse=True)
@@ -138,6 +143,7 @@ def _block_columns(
         blocks.append(QueryBlock(int(members.size), first, end))
         queries.append(input_at[members, first:end].ravel())
         keys.append(input_at[members, :end].ravel())
+        begin += width
     return blocks, np.concatenate(queries), np.concatenate(keys), slots
 
 

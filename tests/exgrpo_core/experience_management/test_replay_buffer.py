@@ -94,6 +94,23 @@ def test_equal_checksums_of_other_tokens_are_no_duplicates(tmp_path, monkeypatch
     assert [(o.row, o.is_duplicate) for o in outcomes] == [(0, False), (1, False), (1, True)]
 
 
+def test_twins_are_told_apart_among_rows_of_one_checksum_in_several_segments(tmp_path, monkeypatch):
+    monkeypatch.setitem(CHECKSUMS, OF_NEW_BUFFERS, lambda arrays, _: np.full(len(arrays), 7, dtype=np.uint32))
+    buffer = empty_buffer(tmp_path)
+    buffer.insert([success(7, [1, 2], 10), success(7, [1, 3], 11)])
+    buffer.seal()
+    buffer.insert([success(7, [1, 4], 12), success(8, [1, 3], 13)])
+    said = [[1, 3], [1, 4], [1], [1, 2], [1]]
+    outcomes = buffer.insert([success(7, own, 20 + i) for i, own in enumerate(said)])
+    assert [tuple(own) for own in outcomes] == [
+        (1, 11, True),
+        (2, 12, True),
+        (4, 22, False),
+        (0, 10, True),
+        (4, 22, True),
+    ]
+
+
 def test_question_comes_in_through_bucket_0_and_moves(buffer):
     buffer.insert([success(7, [1])])
     assert buffer.bucket_of(7) == 0

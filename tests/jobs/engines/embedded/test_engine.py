@@ -4,9 +4,11 @@ import torch
 
 from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.engine import RolloutRequest
+from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.types import Question
 from jobs.engines.errors import EngineError
+from tests.jobs.engines.contract import score, training_rows
 from tests.jobs.engines.embedded.engines import CONFIG, make_engine, make_questions, same_weights
 from tests.jobs.engines.tiny_models import CHARACTERS, END
 
@@ -99,7 +101,8 @@ def test_two_engines_of_one_seed_train_alike_bit_for_bit(tmp_path):
 
 
 @pytest.mark.gpu
-def test_a_gpu_computes_in_bfloat16_with_float32_weights():
+@pytest.mark.parametrize("architecture", ["qwen2_tied", "qwen3"])
+def test_a_gpu_computes_in_bfloat16_with_float32_weights(architecture):
     if not torch.cuda.is_available():
         pytest.skip("No CUDA device on this machine.")
     from jobs.engines.embedded.engine import EmbeddedEngine
@@ -108,8 +111,14 @@ def test_a_gpu_computes_in_bfloat16_with_float32_weights():
     from tests.jobs.engines.embedded.engines import EvenTokenReward
     from tests.jobs.engines.tiny_models import build_model, tiny_tokenizer
 
-    policy = wrap_model(build_model("qwen2_tied"), tiny_tokenizer(), torch.device("cuda"))
+    policy = wrap_model(build_model(architecture), tiny_tokenizer(), torch.device("cuda"))
     engine = EmbeddedEngine(policy, EvenTokenReward(), CONFIG, OptimSettings(1e-3), 0)
     groups = engine.rollout(requests(make_questions()))
     assert all(own.log_probs.dtype == np.float32 for group in groups for own in group.trajectories)
     assert policy.model.lm_head.weight.dtype is torch.float32
+    scores = score(engine, groups)
+    sampled = [own.log_probs for group in groups for own in group.trajectories]
+    assert np.abs(np.concatenate(scores.log_probs) - np.concatenate(sampled)).mean() < 0.1
+    rows = training_rows(groups, np.linspace(-1.0, 1.0, len(sampled)))
+    metrics = engine.update([MiniBatch(rows, 0)], CONFIG.objective_settings(is_started=True))
+    assert 0.0 < metrics["optim/gradient_norm"] < np.inf

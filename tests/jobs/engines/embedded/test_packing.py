@@ -1,5 +1,3 @@
-from unittest.mock import patch
-
 import numpy as np
 import pytest
 import torch
@@ -39,7 +37,8 @@ tokens = st.lists(st.integers(0, 2), min_size=1, max_size=12)
 
 @given(st.lists(st.tuples(tokens, tokens), min_size=1, max_size=20), st.integers(1, 24))
 def test_every_distinct_history_goes_through_the_model_once_and_attends_to_itself(rows, width):
-    with patch("jobs.engines.embedded.packing.MIN_COLUMNS", width):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("jobs.engines.embedded.packing.MIN_COLUMNS", width)
         packed = pack_sequences([sequence(prompt, response) for prompt, response in rows], CPU)
     inputs = [prompt + response[:-1] for prompt, response in rows]
     histories = {tuple(own[: i + 1]) for own in inputs for i in range(len(own))}
@@ -64,11 +63,20 @@ def split_by_row(values, rows):
 def test_rows_attend_in_blocks_of_columns_where_they_have_tokens_of_their_own():
     width = 2 * MIN_COLUMNS
     long = list(range(NUM_BLOCKS * width))
-    branch = long[: 2 * width] + [7] * (width - 1)
+    branch = [*long[: 2 * width], *[7] * (len(long) - 2 * width)]
     packed = pack_sequences([sequence(long, [1]), sequence(branch, [1])], CPU)
     assert packed.blocks == tuple(
-        QueryBlock(2 if i == 2 else 1, first=i * width, end=(i + 1) * width) for i in range(NUM_BLOCKS)
+        QueryBlock(1 if i < 2 else 2, first=i * width, end=(i + 1) * width) for i in range(NUM_BLOCKS)
     )
+
+
+def test_short_rows_beside_a_long_one_are_hardly_padded():
+    long = sequence(range(1000, 1000 + 10 * NUM_BLOCKS * MIN_COLUMNS), [1])
+    short = [sequence(range(5 * i, 5 * i + 5), [1]) for i in range(100)]
+    packed = pack_sequences([long, *short], CPU)
+    assert packed.blocks[0] == QueryBlock(101, first=0, end=MIN_COLUMNS)
+    assert packed.queries.numel() <= packed.input_ids.numel() + 100 * MIN_COLUMNS
+    assert len(packed.blocks) == 1 + NUM_BLOCKS
 
 
 @given(
