@@ -89,7 +89,7 @@ def time_forward(decoder: Decoder, sequences: Sequence[TokenSequence]) -> float:
     decoder.weights_changed()
     with torch.inference_mode():
         began_at = time.perf_counter()
-        attend = PackedAttention(packed, decoder.shape)
+        attend = PackedAttention(packed, decoder.shape, decoder.compute_dtype)
         hidden = decoder.run(packed.input_ids, packed.positions, attend, packed.predictors)
         decoder.logits(decoder.final_norm(hidden))
         return time.perf_counter() - began_at

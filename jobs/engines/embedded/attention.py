@@ -10,15 +10,16 @@ from jobs.engines.embedded.packing import PackedSequences, QueryBlock
 class PackedAttention:
     """Attention inside each sequence of a pack; tokens of different sequences never meet."""
 
-    def __init__(self, packed: PackedSequences, shape: HeadShape) -> None:
+    def __init__(self, packed: PackedSequences, shape: HeadShape, dtype: torch.dtype) -> None:
         device = packed.slots.device
         self._packed = packed
         self._shape = shape
         self._num_queries = [block.num_rows * (block.end - block.first) for block in packed.blocks]
         self._num_keys = [block.num_rows * block.end for block in packed.blocks]
-        self._may_see = [_may_see(block, device) for block in packed.blocks]
+        # As numbers, since torch would make such of truth values anew for each layer, and keep them all.
+        self._biases = [_causal_bias(block, dtype, device) for block in packed.blocks]
         self.repeats_heads = device.type != "cpu" and shape.num_heads != shape.num_kv_heads
-        """Whether queries that share keys get copies: on CUDA no fast kernel has both a mask and shared keys."""
+        """Whether each query head gets keys and values of its own: on CUDA no fast kernel takes a bias and shared ones."""
 
     def __call__(self, layer: int, heads: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - every layer attends alike
         """Return attention outputs (N, H * D)."""
@@ -27,11 +28,11 @@ class PackedAttention:
         # Lookups, since their gradient adds up the copies of a token faster than that of an index does.
         queries = torch.split(F.embedding(packed.queries, query_heads.flatten(1)), self._num_queries)
         keys_values = torch.split(F.embedding(packed.keys, key_heads.flatten(1)), self._num_keys)
-        parts = zip(packed.blocks, queries, keys_values, self._may_see, strict=True)
+        parts = zip(packed.blocks, queries, keys_values, self._biases, strict=True)
         return torch.cat([self._attend_side_by_side(*part) for part in parts])[packed.slots]
 
     def _attend_side_by_side(
-        self, block: QueryBlock, queries: torch.Tensor, keys_values: torch.Tensor, may_see: torch.Tensor
+        self, block: QueryBlock, queries: torch.Tensor, keys_values: torch.Tensor, bias: torch.Tensor
     ) -> torch.Tensor:
         shape = self._shape
         by_head = queries.view(block.num_rows, -1, shape.num_heads, shape.head_dim).transpose(1, 2)
@@ -40,14 +41,14 @@ class PackedAttention:
             both = both.repeat_interleave(shape.num_heads // shape.num_kv_heads, dim=1)
         keys, values = both.chunk(2, dim=1)
         is_grouped = keys.shape[1] != shape.num_heads
-        attended = F.scaled_dot_product_attention(by_head, keys, values, attn_mask=may_see, enable_gqa=is_grouped)
+        attended = F.scaled_dot_product_attention(by_head, keys, values, attn_mask=bias, enable_gqa=is_grouped)
         return attended.transpose(1, 2).reshape(queries.shape)
 
 
-def _may_see(block: QueryBlock, device: torch.device) -> torch.Tensor:
-    """Return which columns (columns of the block, `end`) a query sees: those up to its own."""
+def _causal_bias(block: QueryBlock, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Return 0 for the columns (columns of the block, `end`) that a query sees, those up to its own, and else -inf."""
     size = (block.end - block.first, block.end)
-    return torch.ones(size, dtype=torch.bool, device=device).tril(block.first)
+    return torch.full(size, float("-inf"), dtype=dtype, device=device).triu_(block.first + 1)
 
 
 def attend_causally(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:

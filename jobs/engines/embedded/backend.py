@@ -63,7 +63,7 @@ class PackedBackend:
         hidden = decoder.run(
             packed.input_ids,
             packed.positions,
-            PackedAttention(packed, decoder.shape),
+            PackedAttention(packed, decoder.shape, decoder.compute_dtype),
             selected=packed.predictors,
             is_checkpointed=self._checkpoints_gradients,
         )
@@ -85,8 +85,8 @@ class PackedBackend:
     def training_bytes_per_token(self) -> int:
         """Activations kept for the backward pass: every layer's, or one layer's and each one's input."""
         config, shape = self._decoder.model.config, self._decoder.shape
-        # Each block of columns has its own copy of the keys and values before it, half of all on average; on a GPU with
-        # one for each head.
+        # Each block of columns has a copy of the keys and values before it, about half of all on average; on a GPU one
+        # for each head.
         num_heads = shape.num_kv_heads if self._decoder.device.type == "cpu" else shape.num_heads
         num_copied = (NUM_BLOCKS + 1) * num_heads * shape.head_dim
         layer = 4 * (14 * config.hidden_size + 4 * config.intermediate_size + num_copied)

@@ -1,7 +1,8 @@
 """Own forward of Qwen2, Qwen3 and Llama decoders on a Hugging Face module's weights.
 
 The same block serves training, scoring, prefill and decoding; what differs is how tokens attend to each other, and
-that is handed in. Matrix products run in the compute dtype, the residual stream and norms in float32.
+that is handed in. Matrix products run in the compute dtype, the residual stream and norms in float32. On a CPU norms
+take fewer kernels where no gradient is asked for, and may differ from the others in their last bits.
 """
 
 from typing import Protocol, cast

@@ -6,9 +6,6 @@ from jobs.engines.embedded.decoder_weights import HeadShape
 from jobs.engines.embedded.packing import index_tensor
 from jobs.engines.embedded.shared_histories import Moves
 
-_NUMPY_TYPES = {2: torch.int16, 4: torch.int32}
-"""Types that NumPy has, too, by bytes: bfloat16 is none of them."""
-
 
 class KvCache:
     """Keys and values (2, capacity, G, columns, D) a layer; the first `num_rows` rows are in use, and none shrinks.
@@ -41,6 +38,7 @@ class KvCache:
         self._prompt_lengths[: self.num_rows] = prompt_lengths
         is_gap = torch.arange(num_prompt_columns, device=device) >= prompt_lengths[:, None]
         self._has_gaps = bool(is_gap.any())
+        # (capacity, G, 1, columns): added to the scores of each row and its heads of keys, one product each.
         self._bias = torch.zeros(capacity, shape.num_kv_heads, 1, num_columns, dtype=dtype, device=device)
         self._bias[: self.num_rows, ..., :num_prompt_columns].masked_fill_(is_gap[:, None, None], float("-inf"))
         self._use_rows(self.num_rows)
@@ -87,8 +85,8 @@ class KvCache:
         sources, targets = (index_tensor(rows, self._prompt_lengths.device) for rows in (moves.sources, moves.targets))
         for layer in self._layers:
             if layer.device.type == "cpu":
-                # NumPy copies whole stretches of columns, torch one number at a time.
-                rows = layer.view(_NUMPY_TYPES[layer.itemsize]).numpy()
+                # NumPy copies whole stretches of columns, torch one number at a time. It knows no bfloat16, but bytes.
+                rows = layer.view(torch.uint8).numpy()
                 rows[:, moves.targets, :, : self.length] = rows[:, moves.sources, :, : self.length]
             else:
                 layer[:, targets, :, : self.length] = layer[:, sources, :, : self.length]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from exgrpo_core.types import Int32Array, Int64Array
+from exgrpo_core.types import BoolArray, Int32Array, Int64Array
 from jobs.engines.embedded.prefix_tree import build_prefix_tree
 
 NUM_BLOCKS = 8
@@ -117,15 +117,9 @@ def _block_columns(
 
     A block is as wide as suits the median of the rows that reach it, so that few long ones do not pad many short.
     """
-    longest = int(num_inputs.max())
-    row, column = np.nonzero(np.arange(longest) < num_inputs[:, None])
-    inputs = input_at[row, column]
-    # Of the rows that share a token the first keeps it: the last one written.
-    first_row = np.empty(num_distinct, dtype=np.int64)
-    first_row[inputs[::-1]] = row[::-1]
-    is_own = np.zeros((num_inputs.size, longest), dtype=np.bool_)
-    is_own[row, column] = first_row[inputs] == row
+    is_own = _own_columns(input_at, num_inputs, num_distinct)
     own_ends = np.sort(num_inputs[is_own.any(axis=1)])
+    longest = is_own.shape[1]
     blocks: list[QueryBlock] = []
     queries: list[Int64Array] = []
     keys: list[Int64Array] = []
@@ -134,17 +128,27 @@ def _block_columns(
     while begin < longest:
         ends = own_ends[own_ends > begin]
         width = max(MIN_COLUMNS, -(-int(ends[ends.size // 2]) // NUM_BLOCKS))
-        rows, columns = np.nonzero(is_own[:, begin : begin + width])
-        columns += begin
+        end = min(begin + width, longest)
+        rows, columns = np.nonzero(is_own[:, begin:end])
         members, member_of = np.unique(rows, return_inverse=True)
-        first, end = int(columns.min()), int(columns.max()) + 1
-        slots[input_at[rows, columns]] = num_slots + member_of * (end - first) + columns - first
-        num_slots += members.size * (end - first)
-        blocks.append(QueryBlock(int(members.size), first, end))
-        queries.append(input_at[members, first:end].ravel())
+        slots[input_at[rows, begin + columns]] = num_slots + member_of * (end - begin) + columns
+        num_slots += members.size * (end - begin)
+        blocks.append(QueryBlock(int(members.size), begin, end))
+        queries.append(input_at[members, begin:end].ravel())
         keys.append(input_at[members, :end].ravel())
-        begin += width
+        begin = end
     return blocks, np.concatenate(queries), np.concatenate(keys), slots
+
+
+def _own_columns(input_at: Int64Array, num_inputs: Int64Array, num_distinct: int) -> BoolArray:
+    """Return where (B, longest row) a row has a token that no row before it has; some row has one in each column."""
+    row, column = np.nonzero(np.arange(num_inputs.max()) < num_inputs[:, None])
+    inputs = input_at[row, column]
+    first_row = np.empty(num_distinct, dtype=np.int64)
+    first_row[inputs[::-1]] = row[::-1]  # of rows that share a token the first is written last
+    is_own = np.zeros((num_inputs.size, int(num_inputs.max())), dtype=np.bool_)
+    is_own[row, column] = first_row[inputs] == row
+    return is_own
 
 
 def split_by_budget(sequences: Sequence[TokenSequence], max_tokens: int) -> list[list[int]]:

@@ -33,7 +33,7 @@ def test_every_token_attends_to_its_own_history(num_kv_heads, repeats_heads):
     packed = pack_sequences(rows_that_share(np.random.default_rng(0)), torch.device("cpu"))
     assert len(packed.blocks) > 2
     heads = torch.from_numpy(np.random.default_rng(1).normal(size=(packed.input_ids.numel(), shape.num_fused, 8)))
-    attend = PackedAttention(packed, shape)
+    attend = PackedAttention(packed, shape, torch.float64)
     attend.repeats_heads = repeats_heads
     attended = attend(0, heads)
     for token, history in histories_that_attend(packed).items():
