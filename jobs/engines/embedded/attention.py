@@ -19,7 +19,7 @@ class PackedAttention:
         # As numbers, since torch would make such of truth values anew for each layer, and keep them all.
         self._biases = [_causal_bias(block, dtype, device) for block in packed.blocks]
         self.repeats_heads = device.type != "cpu" and shape.num_heads != shape.num_kv_heads
-        """Whether each query head gets keys and values of its own: on CUDA no fast kernel takes a bias and shared ones."""
+        """Whether each query head gets own keys and values: on CUDA no fast kernel takes a bias and shared ones."""
 
     def __call__(self, layer: int, heads: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - every layer attends alike
         """Return attention outputs (N, H * D)."""
