@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,12 @@ if importlib.util.find_spec("hypothesis") is not None:  # the verl engine's envi
     settings.load_profile("patient")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(autouse=True)
+def own_main_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Undo that a page tested in this process leaves itself as `__main__`, which spawned processes would then run."""
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
 
 
 @pytest.fixture(scope="session")
