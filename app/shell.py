@@ -64,7 +64,7 @@ addEventListener("error", ({message}) => {
 </script>"""
 """Loads the page again where Streamlit's front end lost count of the page's parts, which leaves it white for good.
 
-The one known cause is mended in `app/message_queue.py`; this is the net below it. What was chosen stands in the
+The known causes are mended in `app/refreshes.py`; this is the net below them. What was chosen stands in the
 address; a text that was not sent yet is lost with the white page. A tab tries five times, not for ever.
 """
 

@@ -5,7 +5,8 @@ asked for by another process (`bench.tool_process`, in the environment of `--pyt
 gives it, every value of one metric in one run, and in all runs. None of the three can search or filter a run's
 trajectories: nothing is asked about those.
 
-Run `make bench-others`; `--short` for ten runs of 100 steps instead of 20 of 500.
+Run `python -m bench.other_tools --python .venv-others/bin/python`; `make bench` makes that environment. `--short` for
+ten runs of 100 steps instead of 20 of 500.
 """
 
 import argparse

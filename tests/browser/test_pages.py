@@ -1,6 +1,7 @@
 import re
 
 import pytest
+from streamlit.proto.BackMsg_pb2 import BackMsg
 
 from tests.app import recorded
 
@@ -107,6 +108,41 @@ def test_recorded_runs_are_all_listed(open_page):
     watched.page.get_by_text(re.compile(r"of \d+ runs shown")).wait_for()
     shown = int(re.search(r"of (\d+) runs", watched.page.inner_text("body"))[1])
     assert shown >= len(recorded.ALL)
+
+
+def test_a_refresh_of_the_page_before_that_comes_late_leaves_the_new_one(open_page):
+    watched = open_page("/")
+    page = watched.page
+    servers, refreshes = [], []
+
+    def between(socket):
+        server = socket.connect_to_server()
+        servers.append(server)
+
+        def pass_on(message):
+            if BackMsg.FromString(message).rerun_script.is_auto_rerun:
+                refreshes.append(message)
+            server.send(message)
+
+        socket.on_message(pass_on)
+
+    def wait_for_refreshes(number):
+        refreshes.clear()
+        while len(refreshes) < number:
+            page.wait_for_timeout(100)
+
+    page.route_web_socket(re.compile("/_stcore/stream"), between)
+    page.reload()
+    page.get_by_text(re.compile(r"of \d+ runs shown")).wait_for()
+    wait_for_refreshes(4)
+    of_the_list = refreshes[:]
+    page.get_by_role("link", name="New run").click()
+    page.get_by_role("button", name="Launch run").wait_for()
+    for message in of_the_list:
+        servers[-1].send(message)
+    wait_for_refreshes(4)
+    assert page.get_by_role("button", name="Launch run").is_visible()
+    assert watched.troubles == []
 
 
 def test_a_page_whose_front_end_lost_count_of_its_parts_comes_back_by_itself(open_page):

@@ -2,7 +2,7 @@ import pytest
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
 
-from app import message_queue
+from app import refreshes
 
 FRAGMENT = "a-fragment"
 
@@ -10,7 +10,7 @@ FRAGMENT = "a-fragment"
 @pytest.fixture
 def queue(monkeypatch):
     monkeypatch.setattr(ForwardMsgQueue, "clear", ForwardMsgQueue.clear)
-    message_queue.keep_what_fragments_follow()
+    refreshes.keep_what_fragments_follow()
     return ForwardMsgQueue()
 
 
