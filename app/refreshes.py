@@ -1,4 +1,4 @@
-"""Refreshes of fragments as Streamlit 1.67 should run them: nothing unsent goes lost, and no new page is emptied."""
+"""Refreshes of fragments as Streamlit 1.67 should run them: nothing unsent is lost, and no new page is emptied."""
 
 from weakref import WeakKeyDictionary
 
