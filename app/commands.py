@@ -7,35 +7,35 @@ from typing import ParamSpec, TypeVar
 from app import settings
 from app.access import current_person
 from app.roles import Role
-from db.case_rows import SavedCase
-from db.mark_rows import MarkedTrajectory
-from jobs import annotating, commands
-from jobs.commands import CommandError
-from jobs.data_preview import DataPreview
-from jobs.data_preview import preview_data as read_data_preview
-from jobs.drafts import delete_draft as remove_draft
-from jobs.drafts import list_drafts as find_drafts
-from jobs.drafts import load_draft as read_draft
-from jobs.drafts import save_draft as write_draft
+from db.rows.cases import SavedCase
+from db.rows.marks import MarkedTrajectory
+from jobs.actions import annotations, run_actions
+from jobs.actions.evaluations import plan_evaluation, submit_evaluation
+from jobs.actions.judgements import submit_judge as queue_judge
+from jobs.actions.progress import job_progress as read_job_progress
+from jobs.actions.token_texts import token_texts
 from jobs.evaluation.recorded_answers import RecordedQuestion, find_answers
-from jobs.evaluation.submission import plan_evaluation, submit_evaluation
-from jobs.gpus import Gpu, list_gpus
-from jobs.job_progress import job_progress as read_job_progress
-from jobs.journal import Journal, JournalEntry, acting_as
-from jobs.judge_specs import parse_judge_spec
-from jobs.judging.submission import submit_judge as queue_judge
-from jobs.local_sources import with_absolute_sources
-from jobs.machine_report import Finding, package_versions
-from jobs.machine_report import examine_machine as ask_doctor
-from jobs.resource_estimate import estimate_resources
-from jobs.run_directory import RunDirectory, RunDirectoryError, inside
-from jobs.specs import SpecError, TrainSpec, load_preset, parse_spec, preset_names
-from jobs.status import ENDED, RESUMABLE, RunStatus
+from jobs.machine.gpus import Gpu, list_gpus
+from jobs.machine.machine_report import Finding, package_versions
+from jobs.machine.machine_report import examine_machine as ask_doctor
+from jobs.preflight.data_preview import DataPreview
+from jobs.preflight.data_preview import preview_data as read_data_preview
+from jobs.preflight.local_sources import with_absolute_sources
+from jobs.preflight.resource_estimate import estimate_resources
+from jobs.recording.trajectory_file import read_token_data
+from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
+from jobs.runs.drafts import delete_draft as remove_draft
+from jobs.runs.drafts import list_drafts as find_drafts
+from jobs.runs.drafts import load_draft as read_draft
+from jobs.runs.drafts import save_draft as write_draft
+from jobs.runs.journal import Journal, JournalEntry, acting_as
+from jobs.runs.lookup import CommandError
+from jobs.runs.status import ENDED, RESUMABLE, RunStatus
+from jobs.specs.judging import parse_judge_spec
+from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec, preset_names
 from jobs.studies.definition import load_study
 from jobs.studies.running import PendingRun, start
-from jobs.token_texts import token_texts
 from jobs.training.data_rows import DataError
-from jobs.trajectory_file import read_token_data
 
 __all__ = [
     "ENDED",
@@ -123,48 +123,48 @@ def check(content: dict[str, object]) -> TrainSpec:
 @_needs(Role.OPERATOR)
 def submit(spec: TrainSpec) -> str:
     """Queue a run and return its id."""
-    return commands.submit(settings.current().runs_root, spec)
+    return run_actions.submit(settings.current().runs_root, spec)
 
 
 @_needs(Role.OPERATOR)
 def stop(run_id: str) -> None:
     """Ask a run to stop at its next step."""
-    commands.stop(settings.current().runs_root, run_id)
+    run_actions.stop(settings.current().runs_root, run_id)
 
 
 @_needs(Role.OPERATOR)
 def resume(run_id: str) -> None:
     """Queue a new attempt from the newest whole checkpoint."""
-    commands.resume(settings.current().runs_root, run_id)
+    run_actions.resume(settings.current().runs_root, run_id)
 
 
 def clone(run_id: str) -> TrainSpec:
     """Return the specification of a run, to start another from."""
-    return commands.clone(settings.current().runs_root, run_id)
+    return run_actions.clone(settings.current().runs_root, run_id)
 
 
 @_needs(Role.OPERATOR)
 def branch(run_id: str, step: int, num_steps: int) -> str:
     """Queue a new run from a checkpoint of another, which goes on to step `num_steps`, and return its id."""
-    return commands.branch(settings.current().runs_root, run_id, step, num_steps)
+    return run_actions.branch(settings.current().runs_root, run_id, step, num_steps)
 
 
 @_needs(Role.ADMIN)
 def archive(run_id: str, is_archived: bool) -> None:
     """Hide a run from the list, or show it again."""
-    commands.archive(settings.current().runs_root, run_id, is_archived)
+    run_actions.archive(settings.current().runs_root, run_id, is_archived)
 
 
 @_needs(Role.OPERATOR)
 def tag(run_id: str, name: str, is_set: bool = True) -> None:
     """Give a run a tag, or take it away."""
-    commands.tag(settings.current().runs_root, run_id, name, is_set)
+    run_actions.tag(settings.current().runs_root, run_id, name, is_set)
 
 
 @_needs(Role.OPERATOR)
 def note(run_id: str, text: str) -> None:
     """Add a note to a run."""
-    commands.note(settings.current().runs_root, run_id, text)
+    run_actions.note(settings.current().runs_root, run_id, text)
 
 
 def job_progress(run_id: str) -> tuple[int, int] | None:
@@ -213,19 +213,19 @@ def submit_judge(content: dict[str, object]) -> str:
 @_needs(Role.OPERATOR)
 def mark_case(case_set: str, case: SavedCase, is_kept: bool = True) -> None:
     """Put a case into a named set, or take it out."""
-    annotating.mark_case(settings.current().runs_root, case_set, case, is_kept)
+    annotations.mark_case(settings.current().runs_root, case_set, case, is_kept)
 
 
 @_needs(Role.OPERATOR)
 def mark_trajectory(mark: MarkedTrajectory, is_kept: bool = True) -> None:
     """Put a mark with a comment on a trajectory, or take it off."""
-    annotating.mark_trajectory(settings.current().runs_root, mark, is_kept)
+    annotations.mark_trajectory(settings.current().runs_root, mark, is_kept)
 
 
 @_needs(Role.OPERATOR)
 def set_verdict(run_id: str, attempt: int, trajectory_id: int, is_valid: bool | None) -> None:
     """Say whether a chain of thought is valid, over what any judge says; None takes that back."""
-    annotating.set_verdict(settings.current().runs_root, run_id, attempt, trajectory_id, is_valid)
+    annotations.set_verdict(settings.current().runs_root, run_id, attempt, trajectory_id, is_valid)
 
 
 @_needs(Role.OPERATOR)

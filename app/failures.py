@@ -4,8 +4,8 @@ import logging
 
 import streamlit as st
 
-from app.components import notice
-from app.last_answers import NoAnswerError
+from app.components.widgets import notice
+from app.queries.last_answers import NoAnswerError
 
 LOG = "streamlit.error_util"
 """Where Streamlit writes the traceback of a page that fails, before it asks what to show."""

@@ -5,7 +5,7 @@ from pathlib import Path
 import streamlit as st
 
 from app import address, theme
-from app.components import database_banner, person_line, supervisor_banner
+from app.components.widgets import database_banner, person_line, supervisor_banner
 
 st.set_page_config(
     page_title="ExGRPO Workbench",

@@ -13,7 +13,7 @@ from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import PolicyEngine
 from exgrpo_core.step_report import StepReport
 from jobs.engines.embedded.engine import EmbeddedEngine
-from jobs.specs import load_preset
+from jobs.specs.train import load_preset
 from jobs.training.composition import open_parts
 from jobs.training.parts import RunParts
 

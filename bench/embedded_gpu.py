@@ -27,8 +27,8 @@ from jobs.engines.embedded.engine import EmbeddedEngine
 from jobs.engines.embedded.model import PolicyModel, resolve_device, wrap_model
 from jobs.engines.embedded.optimizer import OptimSettings
 from jobs.engines.errors import EngineError
-from jobs.engines.reward import Response, Verdict
-from jobs.model_shapes import ModelShape, model_shape
+from jobs.grading.reward_function import Response, Verdict
+from jobs.preflight.model_shapes import ModelShape, model_shape
 from jobs.tasks.chains.tokenizer import make_tokenizer
 
 SHAPES = {"0.5b": "Qwen/Qwen2.5-0.5B", "1.5b": "Qwen/Qwen2.5-Math-1.5B"}

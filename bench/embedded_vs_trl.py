@@ -24,7 +24,7 @@ from trl import GRPOConfig, GRPOTrainer
 from bench.chains_run import ChainsRun, open_chains_run
 from bench.report import report
 from exgrpo_core.types import Question
-from jobs.engines.reward import Response, RewardFunction
+from jobs.grading.reward_function import Response, RewardFunction
 
 NUM_WARM_STEPS = 5
 TARGETS = {"speedup_on_policy": ">= 5.0"}

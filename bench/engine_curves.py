@@ -1,26 +1,22 @@
 """The verl engine's learning curve beside the embedded engine's: ExGRPO on `chains`, one warm model, equal settings.
 
-Part of `python -m bench.learning --engine verl`, which goes on in the interpreter of verl's environment.
+`python -m bench.engine_curves` starts itself again in the interpreter of verl's environment.
 """
 
+import argparse
 import importlib.util
 import json
 import os
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from bench.learning import Job, train
 from bench.report import report
-from jobs.engine_environments import engine_python
-from jobs.run_directory import RunDirectory
-from jobs.specs import TrainSpec, merge_settings, parse_spec
+from jobs.machine.engine_environments import engine_python
 
 RESULT_FILE = Path(__file__).parent / "results" / "learning_engines.json"
 LEARNING_RATE = 2e-4
-ON_VERL = {"engine": "verl", "model": {"device": "cpu"}, "verl": {"gpus_per_node": 1, "rollout": "hf"}}
 
 
 def compare_engines(num_seeds: int, num_steps: int, out: Path) -> None:
@@ -29,9 +25,7 @@ def compare_engines(num_seeds: int, num_steps: int, out: Path) -> None:
         python = engine_python("verl")
         if python == sys.executable:
             raise SystemExit(f"{python}: verl is not installed there; run `make verl-env`.")
-        os.execv(python, [python, "-m", "bench.learning", *sys.argv[1:]])
-    from bench.learning import Job, train
-
+        os.execv(python, [python, "-m", "bench.engine_curves", *sys.argv[1:]])
     runs: list[dict[str, Any]] = []
     figures: dict[str, float] = {}
     for engine in ("embedded", "verl"):
@@ -47,17 +41,18 @@ def compare_engines(num_seeds: int, num_steps: int, out: Path) -> None:
         figures[f"{engine}: gain"] = figures[f"{engine}: Avg@8 end"] - figures[f"{engine}: Avg@8 start"]
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps({"figures": figures, "runs": runs}, indent=1) + "\n", encoding="utf-8")
-    report("learning --engine verl", figures, {"verl: gain": ">= 0.1"})
+    report("engine_curves", figures, {"verl: gain": ">= 0.1"})
 
 
-@contextmanager
-def open_verl_parts(spec: TrainSpec) -> Iterator[Any]:
-    """Open the parts of a run on the verl engine on this machine's CPU."""
-    from jobs.training.verl_composition import CPU_VARIABLES, open_parts
+def main() -> None:
+    """Read the options and compare."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--out", type=Path, default=RESULT_FILE)
+    options = parser.parse_args()
+    compare_engines(options.seeds, options.steps, options.out)
 
-    os.environ.update(CPU_VARIABLES)
-    content = merge_settings(spec.model_dump(mode="json"), ON_VERL)
-    with tempfile.TemporaryDirectory() as folder:
-        own = parse_spec(content, "bench.learning")
-        with open_parts(own, RunDirectory.create(Path(folder), own)) as parts:
-            yield parts
+
+if __name__ == "__main__":
+    main()

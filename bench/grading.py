@@ -19,12 +19,12 @@ from pathlib import Path
 
 from bench.hostile_answers import MARKER, hostile_answers
 from bench.report import Figure, report
-from jobs.eval_specs import BenchmarkChoice
 from jobs.evaluation.protocols import find_protocol
 from jobs.evaluation.questions import load_benchmark
 from jobs.grading.outcomes import Outcome
 from jobs.grading.pool import CHUNK_SIZE, AnswerGrader
 from jobs.grading.schemes import GradeItem, Scheme
+from jobs.specs.evaluation import BenchmarkChoice
 
 NUM_HOSTILE_WORKERS = 8
 NUM_ORDINARY = 1024

@@ -2,7 +2,6 @@
 
 Run `python -m bench.learning --seeds 8`. All methods start from one warm model and see the same questions; a seed
 sets question order, sampling and draws. Curves are Avg@8 on held-out questions, by step and by fresh rollouts.
-`--engine verl` trains ExGRPO on the verl engine and on the embedded one instead.
 """
 
 import argparse
@@ -18,10 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.engine_curves import RESULT_FILE as ENGINES_FILE
-from bench.engine_curves import compare_engines
 from bench.report import report
-from jobs.specs import TrainSpec, load_preset, merge_settings, parse_spec
+from jobs.specs.train import TrainSpec, load_preset, merge_settings, parse_spec
 
 METHODS = {
     "ExGRPO": "chains-exgrpo",
@@ -76,7 +73,7 @@ def train(job: Job, engine: str = "embedded") -> Curve:
     from exgrpo_core import ExGRPOState, exgrpo_step
 
     if engine == "verl":
-        from bench.engine_curves import open_verl_parts as open_parts
+        from bench.verl_parts import open_verl_parts as open_parts
     else:
         from jobs.training.composition import open_parts
 
@@ -156,12 +153,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--out", type=Path, default=None)
-    parser.add_argument("--engine", choices=("embedded", "verl"), default="embedded", help="verl: beside the embedded")
+    parser.add_argument("--out", type=Path, default=RESULT_FILE)
     options = parser.parse_args()
-    if options.engine == "verl":
-        compare_engines(options.seeds, options.steps, options.out or ENGINES_FILE)
-        return
     jobs = [
         Job(method, rate, seed, options.steps)
         for seed in range(options.seeds)
@@ -178,7 +171,7 @@ def main() -> None:
             flush=True,
         )
     figures = summarize(results)
-    write(options.out or RESULT_FILE, results, figures)
+    write(options.out, results, figures)
     report("learning", figures, {"auc_nll": ">= 0.9"})
 
 

@@ -21,14 +21,14 @@ from statistics import median
 
 import numpy as np
 
-from app.components import curves
+from app.components.widgets import curves
 from bench.report import Figure, report
 from bench.tool_process import KEY, REPEATS, TOOLS, milliseconds
+from db.connections.opening import open_database
 from db.queries import metrics, runs
 from db.queries.run_filter import RunFilter
-from db.session import open_database
-from db.synthetic_runs import SYNTHETIC, SyntheticSize
-from jobs.seeding import recorded_run, seed_demo
+from db.synthetic.runs import SYNTHETIC, SyntheticSize
+from jobs.cli.seeding import recorded_run, seed_demo
 
 FULL = SyntheticSize(20, 500, 2000)
 SHORT = SyntheticSize(10, 100, 1000)

@@ -22,17 +22,19 @@ from urllib.parse import urlencode
 from sqlalchemy import update
 
 from app import settings
-from app.components import curves
+from app.components.widgets import curves
 from bench import page_browser, page_scripts
 from bench.report import Figure, report
 from bench.stopwatch import Stopwatch
-from db import ingest, models
+from db.connections.opening import open_database
+from db.connections.session import Database
+from db.ingest import events
 from db.queries import buffer, metrics, runs, trajectories, trajectory_list
 from db.queries.run_filter import RunFilter
-from db.session import Database, open_database
-from db.synthetic_runs import SyntheticSize
-from db.trajectory_rows import TrajectoryFacets
-from jobs.seeding import recorded_run, seed_demo
+from db.rows.trajectories import TrajectoryFacets
+from db.synthetic.runs import SyntheticSize
+from db.tables import models
+from jobs.cli.seeding import recorded_run, seed_demo
 
 FULL = SyntheticSize(1000, 2128, 1_000_000)
 SHORT = SyntheticSize(50, 500, 50_000)
@@ -248,7 +250,7 @@ def _refresh(runs_root: Path, live_root: Path) -> dict[str, Figure]:
     seed_demo(live_root, None, REFRESHED, recorded.name, lambda _said: None)
     database = open_database(None, live_root)
     for number in range(1, REFRESHED.num_runs + 1):
-        ingest.set_status(database, f"synthetic-{number:05d}", "running")
+        events.set_status(database, f"synthetic-{number:05d}", "running")
     table = models.runs
 
     def go_on() -> None:

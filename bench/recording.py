@@ -33,17 +33,17 @@ import numpy as np
 from bench.chains_run import open_chains_run
 from bench.made_up_steps import StepMaker, StepSize
 from bench.report import report
+from db.connections.opening import open_database
+from db.connections.rebuild import reset
 from db.queries.metrics import metric_series
 from db.queries.run_filter import RunFilter
 from db.queries.runs import list_runs
-from db.rebuild import reset
-from db.session import open_database
 from exgrpo_core.step_report import StepReport
-from jobs.attempt_files import write_outcome
-from jobs.run_directory import RunDirectory
-from jobs.specs import RecordingSpec, TrainSpec
-from jobs.spool_recorder import SpoolRecorder
-from jobs.status import RunStatus
+from jobs.recording.file_recorder import SpoolRecorder
+from jobs.runs.attempts import write_outcome
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.train import RecordingSpec, TrainSpec
 from jobs.supervisor.reading import take_in_everything
 
 PAPER_STEP = StepSize(num_questions=128, mean_tokens=2000)

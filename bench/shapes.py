@@ -40,7 +40,7 @@ from jobs.engines.embedded.model import PolicyModel
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.embedded.sampling import Sampler
 from jobs.engines.embedded.scoring import score_sequences
-from jobs.model_shapes import ModelShape
+from jobs.preflight.model_shapes import ModelShape
 
 SHAPES = {
     "0.1m": ModelShape(64, 192, 2, 4, 2, vocabulary=50, is_tied=True, context=2048),

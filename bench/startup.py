@@ -28,9 +28,9 @@ from statistics import median
 from bench.chains_run import open_chains_run
 from bench.page_browser import find_browser, served
 from bench.report import report
-from jobs.run_directory import RunDirectory
-from jobs.specs import load_preset
-from jobs.spool import segment_path
+from jobs.recording.event_codec import segment_path
+from jobs.runs.directory import RunDirectory
+from jobs.specs.train import load_preset
 
 PRESET = "chains-exgrpo"
 LOOK_SECONDS = 0.01

@@ -1,6 +1,6 @@
 """One other tool on the series of `bench.other_tools`: what writes them by its own package, and what asks.
 
-`python -m bench.tool_process write|ask TOOL SERIES.npz FOLDER`, in an environment of `requirements-other-tools.txt`.
+`python -m bench.tool_process write|ask TOOL SERIES.npz FOLDER`, in an environment of `requirements/other-tools.txt`.
 Prints a line of JSON: `write_s`, or `open_ms`, from nothing but the imports to the first list of runs, and medians
 `list_ms`, `chart_ms` and `all_runs_ms`.
 """

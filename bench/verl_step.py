@@ -24,8 +24,8 @@ from bench.report import report
 from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import RolloutRequest
-from jobs.run_directory import RunDirectory
-from jobs.specs import TrainSpec, load_preset
+from jobs.runs.directory import RunDirectory
+from jobs.specs.train import TrainSpec, load_preset
 from jobs.training.parts import RunParts
 from jobs.training.verl_composition import CPU_VARIABLES, open_parts
 

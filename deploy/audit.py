@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-LOCKS = (REPOSITORY / "locks" / "main.txt", REPOSITORY / "locks" / "verl-cpu.txt")
-CONSTRAINTS = REPOSITORY / "constraints.txt"
-ACCEPTED = REPOSITORY / "locks" / "accepted-advisories.toml"
+LOCKS = (REPOSITORY / "requirements" / "locks" / "main.txt", REPOSITORY / "requirements" / "locks" / "verl-cpu.txt")
+CONSTRAINTS = REPOSITORY / "requirements" / "constraints.txt"
+ACCEPTED = REPOSITORY / "requirements" / "locks" / "accepted-advisories.toml"
 KNOWN_BAD = "requests==2.19.1"
 """It has advisories since 2018: a service that names none was not asked, whatever it answered."""
 EXIT_FOUND = 1

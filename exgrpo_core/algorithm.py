@@ -13,10 +13,10 @@ from exgrpo_core.experience_management.question_selection import QuestionDraw, d
 from exgrpo_core.policy_optimization.advantages import assign_advantages
 from exgrpo_core.policy_optimization.batch_check import check_mini_batches
 from exgrpo_core.policy_optimization.mixed_batch import build_mini_batches
-from exgrpo_core.replay import choose_replays, list_candidates, score_candidates
 from exgrpo_core.state import ExGRPOState
-from exgrpo_core.step_collection import collect_experience
-from exgrpo_core.step_metrics import PhaseClock, batch_pass_rate, step_metrics
+from exgrpo_core.step.collection import collect_experience
+from exgrpo_core.step.metrics import PhaseClock, batch_pass_rate, step_metrics
+from exgrpo_core.step.selection import choose_replays, list_candidates, score_candidates
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, StepReport
 from exgrpo_core.types import RolloutGroup
 

@@ -2,16 +2,9 @@
 
 import streamlit as st
 
-from app import score_table
-from app.components import (
-    address_choice,
-    disputed_answers,
-    empty_state,
-    evaluation_form,
-    evaluation_list,
-    score_comparison,
-    score_table_view,
-)
+from app.components.benchmarks import disputed_answers, evaluation_form, score_comparison, score_table, score_table_view
+from app.components.runs import evaluation_list
+from app.components.widgets import address_choice, empty_state
 from app.queries import benchmarks
 
 SCHEMES = {

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app import comparison, queries
-from app.comparison import Group
-from app.components import comparison_charts, comparison_tables, empty_state, run_progress, runs_choice
+from app import queries
+from app.components.runs import comparison, comparison_charts, comparison_tables, run_progress, runs_choice
+from app.components.runs.comparison import Group
+from app.components.widgets import empty_state
 
 REFRESH_SECONDS = 4
 BY_RUN, BY_GROUP = "Runs", "Mean over seeds"

@@ -2,26 +2,23 @@
 
 import streamlit as st
 
-from app import evidence
-from app.components import (
-    empty_state,
+from app.components.chains_of_thought import (
     entropy_courses,
-    figures,
+    evidence,
     judge_choice,
     judge_form,
     judge_jobs,
     judge_trust,
-    run_choice,
-    run_progress,
     thought_charts,
     validity_table,
     verdict_detail,
     verdict_list,
     verdict_tiles,
-    view_tabs,
 )
+from app.components.runs import run_progress
+from app.components.widgets import empty_state, figures, run_choice, view_tabs
 from app.queries import judging, thoughts
-from db.rows import RunRow
+from db.rows.runs import RunRow
 
 VIEWS = ["Entropy and validity", "Policy entropy", "Verdicts", "Judges"]
 REFRESH_SECONDS = 4

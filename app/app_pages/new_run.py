@@ -6,7 +6,8 @@ import streamlit as st
 
 from app import commands
 from app.commands import CommandError, SpecError, TrainSpec
-from app.components import data_preview, draft_menu, notice, spec_form, spec_summary
+from app.components.new_run import data_preview, draft_menu, spec_form, spec_summary
+from app.components.widgets import notice
 
 NO_PRESET = "paper defaults"
 DEFAULT_PRESET = "chains-exgrpo"

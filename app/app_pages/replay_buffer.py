@@ -5,26 +5,14 @@ from typing import Any
 import streamlit as st
 
 from app import address, queries
-from app.components import (
-    bucket_heatmap,
-    buffer_area,
-    buffer_charts,
-    buffer_marks,
-    empty_state,
-    figures,
-    notice,
-    run_choice,
-    run_progress,
-    step_slider,
-    typed_run,
-    view_tabs,
-    what_if_view,
-)
-from app.components.buffer_marks import View
-from app.components.curves import Chart, Curve, figure_of
+from app.components.replay_buffer import bucket_heatmap, buffer_area, buffer_charts, buffer_marks, what_if_view
+from app.components.replay_buffer.buffer_marks import View
+from app.components.runs import run_progress
+from app.components.widgets import empty_state, figures, notice, run_choice, step_slider, typed_run, view_tabs
+from app.components.widgets.curves import Chart, Curve, figure_of
 from app.formats import inert, literal
-from db.rows import BucketRow, RunRow
-from db.shown_names import distinct_names
+from db.rows.display_names import distinct_names
+from db.rows.runs import BucketRow, RunRow
 
 VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "What if"]
 ENTROPY_STEPS = 10

@@ -5,26 +5,23 @@ from collections.abc import Callable
 import streamlit as st
 
 from app import commands, queries
-from app.components import (
+from app.components.replay_buffer import bucket_heatmap, buffer_area
+from app.components.runs import (
     attempts,
-    audit_banner,
     branch_form,
-    bucket_heatmap,
-    buffer_area,
     config_view,
-    empty_state,
     evaluation_results,
     judge_results,
-    log_tail,
     run_controls,
     run_curves,
     run_header,
     run_marks,
     run_progress,
-    view_tabs,
 )
+from app.components.trajectories import audit_banner
+from app.components.widgets import empty_state, log_tail, view_tabs
 from app.queries import job_results
-from db.rows import RunRow
+from db.rows.runs import RunRow
 
 REFRESH_SECONDS = 2
 CHECK_SECONDS = 5

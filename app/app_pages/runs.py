@@ -3,16 +3,9 @@
 import streamlit as st
 
 from app import queries
-from app.components import (
-    archive_button,
-    compare_button,
-    empty_state,
-    exports,
-    machine_line,
-    run_marks,
-    run_progress,
-    run_table,
-)
+from app.components.runs import archive_button, compare_button, run_marks, run_progress, run_table
+from app.components.system import machine_line
+from app.components.widgets import empty_state, exports
 from app.queries import RunFilter
 
 STATES: dict[str, tuple[str, ...]] = {

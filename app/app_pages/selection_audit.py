@@ -3,8 +3,9 @@
 import streamlit as st
 
 from app import address, queries
-from app.components import audit_view, empty_state, run_choice
-from db.rows import RunRow
+from app.components.trajectories import audit_view
+from app.components.widgets import empty_state, run_choice
+from db.rows.runs import RunRow
 from exgrpo_core.config import TrajectorySelection
 
 

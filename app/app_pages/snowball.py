@@ -2,22 +2,19 @@
 
 import streamlit as st
 
-from app.components import (
+from app.components.chains_of_thought import (
     case_sets,
     case_view,
     code_table,
-    empty_state,
-    figures,
     judge_choice,
     judge_trust,
     rule_view,
-    run_choice,
-    run_progress,
     thought_charts,
-    view_tabs,
 )
+from app.components.runs import run_progress
+from app.components.widgets import empty_state, figures, run_choice, view_tabs
 from app.queries import thoughts
-from db.rows import RunRow
+from db.rows.runs import RunRow
 
 VIEWS = ["Code and entropy", "Over steps", "Cases", "Code rules", "Saved cases"]
 REFRESH_SECONDS = 5

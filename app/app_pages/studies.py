@@ -4,16 +4,9 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app import published, study_state
-from app.components import (
-    address_choice,
-    empty_state,
-    study_launch,
-    study_matrix,
-    study_paper,
-    study_results,
-    view_tabs,
-)
+from app import published
+from app.components.studies import study_launch, study_matrix, study_paper, study_results, study_state
+from app.components.widgets import address_choice, empty_state, view_tabs
 from app.published import RunKey, Scale, Study
 from app.queries import studies
 

@@ -4,7 +4,8 @@ import pandas as pd
 import streamlit as st
 
 from app import commands, queries
-from app.components import audit_log, exports, machine_view, person_line, status_badge, view_tabs
+from app.components.system import audit_log, machine_view
+from app.components.widgets import exports, person_line, status_badge, view_tabs
 from app.formats import ago, byte_size, duration, exact, inert
 from app.queries import system, workbench
 

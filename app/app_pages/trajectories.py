@@ -3,17 +3,11 @@
 import streamlit as st
 
 from app import queries
-from app.components import (
-    empty_state,
-    run_choice,
-    run_progress,
-    trajectory_detail,
-    trajectory_filter,
-    trajectory_marks,
-    trajectory_table,
-)
+from app.components.runs import run_progress
+from app.components.trajectories import trajectory_detail, trajectory_filter, trajectory_marks, trajectory_table
+from app.components.widgets import empty_state, run_choice
 from app.queries import TrajectoryFacets
-from db.rows import RunRow
+from db.rows.runs import RunRow
 
 REFRESH_SECONDS = 4
 

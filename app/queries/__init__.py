@@ -1,6 +1,5 @@
 """The only reader: wraps `db.queries`, a module a topic; pages of new topics import theirs by name."""
 
-from app.last_answers import NoAnswerError
 from app.queries.buffer import (
     bucket_grid,
     buckets_at,
@@ -19,6 +18,7 @@ from app.queries.buffer import (
     stored_candidates,
     wrong_choices,
 )
+from app.queries.last_answers import NoAnswerError
 from app.queries.runs import (
     RUNS_PAGE_SIZE,
     TRAINING_RUNS,
@@ -50,7 +50,7 @@ from app.queries.trajectories import (
 from app.queries.workbench import SUPERVISOR_AWAY_SECONDS, has_folder, log_tail, runs_root, supervisor_age_seconds
 from db.queries.run_filter import RunFilter
 from db.queries.run_order import RunOrder, RunSortKey
-from db.trajectory_rows import TrajectoryFacets
+from db.rows.trajectories import TrajectoryFacets
 
 __all__ = [
     "RUNS_PAGE_SIZE",

@@ -5,9 +5,11 @@ from typing import TypeVar
 
 import streamlit as st
 
-from app import last_answers, settings
+from app import settings
+from app.queries import last_answers
 from app.settings import AppSettings
-from db.session import AWAY_ERRORS, Database, open_database
+from db.connections.opening import open_database
+from db.connections.session import AWAY_ERRORS, Database
 
 ANSWER_SECONDS = 1.0
 

@@ -7,11 +7,11 @@ from app.published import AVERAGES
 from app.queries.answers import ask
 from app.queries.runs import list_runs
 from app.settings import AppSettings
+from db.connections.session import Database
 from db.queries import benchmarks, score_comparison
 from db.queries.run_filter import RunFilter
-from db.rows import RunRow
-from db.score_rows import BenchmarkScoreRow, ComparisonRow, DisputedAnswerRow, ItemRow, ScoredRuns
-from db.session import Database
+from db.rows.runs import RunRow
+from db.rows.scores import BenchmarkScoreRow, ComparisonRow, DisputedAnswerRow, ItemRow, ScoredRuns
 
 MAX_SCORES = 5000
 MAX_UNFINISHED = 5

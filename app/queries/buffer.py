@@ -8,10 +8,10 @@ import streamlit as st
 from app.queries.answers import ask
 from app.queries.runs import get_run
 from app.queries.workbench import runs_root
-from db.buffer_rows import BufferedQuestionRow, BufferState, ScoredRow, StoredRow
 from db.queries import buffer, buffer_history, replay_ratios, selections
-from db.rows import BucketRow, CandidateRow
-from db.selection_rows import SelectionRow, WrongChoiceRow
+from db.rows.buffer import BufferedQuestionRow, BufferState, ScoredRow, StoredRow
+from db.rows.runs import BucketRow, CandidateRow
+from db.rows.selections import SelectionRow, WrongChoiceRow
 
 RECHECKED_STEPS = 20
 

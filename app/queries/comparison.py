@@ -5,7 +5,7 @@ from enum import StrEnum
 from app.queries.answers import ask
 from app.queries.runs import MAX_CHART_POINTS, metric_series
 from db.queries import comparison
-from db.rows import MetricPoint
+from db.rows.runs import MetricPoint
 
 
 class Axis(StrEnum):

@@ -1,10 +1,10 @@
 """What came out of jobs other than training: scores of an evaluation, verdicts of a judge."""
 
 from app.queries.answers import ask
-from db.judge_rows import JudgeRow
+from db.connections.session import Database
 from db.queries import benchmarks, judging
 from db.queries.benchmarks import BenchmarkScoreRow
-from db.session import Database
+from db.rows.judging import JudgeRow
 
 
 def evaluation_scores(run_id: str) -> list[BenchmarkScoreRow]:

@@ -1,11 +1,11 @@
 """Judges: their jobs and votes, what they agree on, and trajectories beside their verdicts."""
 
 from app.queries.answers import ask
-from db.analysis_rows import AgreementRow
-from db.judge_rows import JudgeRow, LabelledVoteRow, VoteRow
+from db.connections.session import Database
 from db.queries import judge_work, judging
-from db.session import Database
-from db.verdict_rows import JudgedRow, JudgeJobRow, VerdictFilter
+from db.rows.analysis import AgreementRow
+from db.rows.judging import JudgeRow, LabelledVoteRow, VoteRow
+from db.rows.verdicts import JudgedRow, JudgeJobRow, VerdictFilter
 
 VERDICTS_PAGE_SIZE = 50
 

@@ -1,8 +1,8 @@
 """Trajectories that users marked."""
 
 from app.queries.answers import ask
-from db.mark_rows import MarkCount, MarkedRow, MarkedTrajectory
 from db.queries import trajectory_marks
+from db.rows.marks import MarkCount, MarkedRow, MarkedTrajectory
 
 
 def list_marks() -> list[MarkCount]:

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from app import last_answers
-from app.last_answers import NoAnswerError
+from app.queries import last_answers
 from app.queries.answers import ask
+from app.queries.last_answers import NoAnswerError
+from db.connections.session import Database
 from db.queries import database_facts, metrics, run_names, runs
 from db.queries.run_filter import RunFilter
 from db.queries.run_names import RunName
 from db.queries.run_order import NEWEST_FIRST, RunOrder
-from db.rows import AttemptRow, CheckpointRow, EvaluationRow, MetricPoint, RunRow
-from db.session import Database
+from db.rows.runs import AttemptRow, CheckpointRow, EvaluationRow, MetricPoint, RunRow
 
 RUNS_PAGE_SIZE = 100
 MAX_CHART_POINTS = 300

@@ -6,8 +6,8 @@ from app import published, settings
 from app.published import RunKey, Scale, StudyResults
 from app.queries.answers import ask
 from app.settings import AppSettings
-from db.rows import RunRow
-from db.session import Database
+from db.connections.session import Database
+from db.rows.runs import RunRow
 
 _KEPT_SECONDS = 60
 

@@ -1,11 +1,11 @@
 """Chains of thought: code in them, entropy against validity, how both spread, and snowball cases."""
 
 from app.queries.answers import ask
-from db.analysis_rows import CodeLine, EntropyPoints, RuleCount, RuleHit, ShareLine
-from db.case_rows import CaseSetRow, SavedCase, SnowballCase
+from db.connections.session import Database
 from db.queries import cases, code_analysis, share_timeline
 from db.queries.share_timeline import Mark
-from db.session import Database
+from db.rows.analysis import CodeLine, EntropyPoints, RuleCount, RuleHit, ShareLine
+from db.rows.cases import CaseSetRow, SavedCase, SnowballCase
 
 HITS_PAGE_SIZE = 50
 

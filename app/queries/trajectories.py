@@ -1,17 +1,10 @@
 """Trajectories by search and facets, and the life of one of them."""
 
 from app.queries.answers import ask
+from db.connections.session import Database
 from db.queries import lineage, trajectories, trajectory_list
-from db.rows import TrajectoryRow
-from db.session import Database
-from db.trajectory_rows import (
-    AttemptedRow,
-    GroupMemberRow,
-    LineageRow,
-    QuestionRow,
-    SnippetRow,
-    TrajectoryFacets,
-)
+from db.rows.runs import TrajectoryRow
+from db.rows.trajectories import AttemptedRow, GroupMemberRow, LineageRow, QuestionRow, SnippetRow, TrajectoryFacets
 
 TRAJECTORIES_PAGE_SIZE = 50
 

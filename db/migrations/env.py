@@ -1,8 +1,8 @@
-"""Runs revisions on the connection that `db.schema` hands over, inside its transaction."""
+"""Runs revisions on the connection that `db.connections.schema` hands over, inside its transaction."""
 
 from alembic import context
 
-from db.models import metadata
+from db.tables.models import metadata
 
 context.configure(connection=context.config.attributes["connection"], target_metadata=metadata, transactional_ddl=True)
 context.run_migrations()

@@ -4,10 +4,10 @@ from typing import Any
 
 from sqlalchemy import RowMapping, Select, select
 
-from db import models
+from db.connections.session import Database
 from db.queries.run_methods import method_name
-from db.score_rows import BenchmarkScoreRow, DisputedAnswerRow
-from db.session import Database
+from db.rows.scores import BenchmarkScoreRow, DisputedAnswerRow
+from db.tables import models
 
 
 def list_scores(

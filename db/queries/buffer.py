@@ -4,10 +4,10 @@ import math
 
 from sqlalchemy import Connection, and_, func, or_, select
 
-from db import models
-from db.queries.run_lookup import find_run_key
-from db.rows import BucketRow, BufferChangeRow, CandidateRow
-from db.session import Database
+from db.connections.session import Database
+from db.rows.runs import BucketRow, BufferChangeRow, CandidateRow
+from db.tables import models
+from db.tables.run_lookup import find_run_key
 
 MAX_GRID_STEPS = 1000
 _MAX_ANCESTORS = 50

@@ -6,12 +6,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, and_, exists, func, literal, or_, select
 
-from db import models
-from db.buffer_rows import BufferedQuestionRow, BufferState, ScoredRow, StoredRow
+from db.connections.session import Database
 from db.queries.buffer import ancestry, last_changes
-from db.queries.run_lookup import find_run_key
-from db.rows import BucketRow
-from db.session import Database
+from db.rows.buffer import BufferedQuestionRow, BufferState, ScoredRow, StoredRow
+from db.rows.runs import BucketRow
+from db.tables import models
+from db.tables.run_lookup import find_run_key
 
 MAX_SCORES = 5_000
 

@@ -5,12 +5,12 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Integer, Select, case, func, or_, select
 
-from db import models
-from db.case_rows import CaseResponse, CaseSetRow, SavedCase, SnowballCase
-from db.event_rows import trajectory_key
+from db.connections.session import Database
+from db.ingest.event_rows import trajectory_key
 from db.queries.judging import question_texts
 from db.queries.verdicts import JudgedTrajectories, judged_trajectories
-from db.session import Database
+from db.rows.cases import CaseResponse, CaseSetRow, SavedCase, SnowballCase
+from db.tables import models
 
 _KeyPair = tuple[int, int]
 """Trajectory keys of the surest and of the least sure response."""

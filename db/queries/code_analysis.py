@@ -4,10 +4,10 @@ import math
 
 from sqlalchemy import func, select
 
-from db import models
-from db.analysis_rows import ALL, CodeLine, Difficulty, EntropyPoint, EntropyPoints, RuleCount, RuleHit
+from db.connections.session import Database
 from db.queries.verdicts import difficulty_column, judged_trajectories
-from db.session import Database
+from db.rows.analysis import ALL, CodeLine, Difficulty, EntropyPoint, EntropyPoints, RuleCount, RuleHit
+from db.tables import models
 
 MAX_POINTS = 20_000
 SNIPPET_CHARACTERS = 200

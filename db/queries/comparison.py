@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from db.queries.run_lookup import find_run_key
-from db.queries.step_values import read_curves
-from db.rows import MetricPoint
-from db.session import Database
+from db.connections.session import Database
+from db.rows.runs import MetricPoint
+from db.tables.run_lookup import find_run_key
+from db.tables.step_values import read_curves
 
 STEP_SECONDS = "seconds/step"
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import select, text
 
-from db import models
+from db.connections.schema import current_revision, newest_revision
+from db.connections.session import Database, shown_place
 from db.queries.runs import count_runs
-from db.schema import current_revision, newest_revision
-from db.session import Database, shown_place
+from db.tables import models
 
 
 @dataclass(frozen=True, slots=True)

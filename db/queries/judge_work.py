@@ -4,13 +4,13 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, literal, null, or_, select
 
-from db import models
-from db.analysis_rows import AgreementRow
-from db.judge_rows import LabelledVoteRow
-from db.queries.run_lookup import require_run_key
+from db.connections.session import Database
 from db.queries.verdicts import JudgedTrajectories, judged_trajectories
-from db.session import Database
-from db.verdict_rows import JudgedRow, JudgeJobRow, VerdictFilter
+from db.rows.analysis import AgreementRow
+from db.rows.judging import LabelledVoteRow
+from db.rows.verdicts import JudgedRow, JudgeJobRow, VerdictFilter
+from db.tables import models
+from db.tables.run_lookup import require_run_key
 
 MAX_COUNT = 10_000
 """Counts are exact up to here; one more means "more than that"."""

@@ -6,9 +6,9 @@ from typing import Any
 
 from sqlalchemy import Integer, RowMapping, Subquery, case, cast, func, select
 
-from db import models
-from db.judge_rows import JudgeRow, LabelledVoteRow, VoteRow
-from db.session import Database
+from db.connections.session import Database
+from db.rows.judging import JudgeRow, LabelledVoteRow, VoteRow
+from db.tables import models
 
 
 def list_judges(database: Database, source: str | None = None) -> list[JudgeRow]:

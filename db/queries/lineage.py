@@ -6,10 +6,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Integer, and_, case, cast, func, select
 
-from db import models
-from db.queries.run_lookup import find_run_key
-from db.session import Database
-from db.trajectory_rows import MAX_MEMBERS, AttemptedRow, GroupMemberRow, LineageRow, QuestionRow
+from db.connections.session import Database
+from db.rows.trajectories import MAX_MEMBERS, AttemptedRow, GroupMemberRow, LineageRow, QuestionRow
+from db.tables import models
+from db.tables.run_lookup import find_run_key
 
 MAX_RUNS = 8
 

@@ -6,11 +6,11 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import select
 
-from db import models
-from db.queries.run_lookup import find_run_key
-from db.queries.step_values import Curve, Steps, Values, read_curves, read_newest
-from db.rows import EvaluationRow, MetricPoint
-from db.session import Database
+from db.connections.session import Database
+from db.rows.runs import EvaluationRow, MetricPoint
+from db.tables import models
+from db.tables.run_lookup import find_run_key
+from db.tables.step_values import Curve, Steps, Values, read_curves, read_newest
 
 
 def metric_series(

@@ -8,9 +8,9 @@ from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Engine, Integer, cast, func, select
 
-from db import models
 from db.queries.text_search import all_found
 from db.queries.trajectory_columns import TrajectoryColumns, read_columns
+from db.tables import models
 
 MAX_RUNS = 3
 """Each takes about 35 bytes a trajectory, and as much again for each search."""

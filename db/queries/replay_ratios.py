@@ -2,9 +2,9 @@
 
 from sqlalchemy import func, or_, select
 
-from db import models
-from db.queries.run_lookup import find_run_key
-from db.session import Database
+from db.connections.session import Database
+from db.tables import models
+from db.tables.run_lookup import find_run_key
 
 
 def replay_ratios(database: Database, run_id: str, max_steps: int = 150) -> dict[int, list[float]]:

@@ -5,8 +5,8 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, func, or_, select
 
-from db import models
 from db.queries.run_methods import method_expression
+from db.tables import models
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, case, func, literal
 
-from db import models
+from db.tables import models
 
 JOB_NAMES = {"eval": "evaluation", "judge": "judging"}
 """What jobs other than training are called."""

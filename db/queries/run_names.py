@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 from sqlalchemy import select
 
-from db import models
+from db.connections.session import Database
 from db.queries.run_filter import RunFilter, conditions
-from db.session import Database
+from db.tables import models
 
 
 class RunName(NamedTuple):

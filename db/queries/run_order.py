@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
 
-from db import models
 from db.queries.run_methods import method_expression
+from db.tables import models
 
 
 class RunSortKey(StrEnum):

@@ -6,14 +6,14 @@ from typing import Any
 
 from sqlalchemy import Connection, RowMapping, func, select
 
-from db import models
+from db.connections.session import Database
+from db.ingest.statuses import ENDED_STATUSES
 from db.queries.run_filter import RunFilter, conditions
-from db.queries.run_lookup import require_run_key
 from db.queries.run_methods import method_name
 from db.queries.run_order import NEWEST_FIRST, RunOrder, comes_after, sort_columns
-from db.rows import AttemptRow, CheckpointRow, RunRow
-from db.session import Database
-from db.statuses import ENDED_STATUSES
+from db.rows.runs import AttemptRow, CheckpointRow, RunRow
+from db.tables import models
+from db.tables.run_lookup import require_run_key
 
 STALLED_AFTER = timedelta(seconds=60)
 """A running run whose last event is older than this, and than `STALLED_STEPS` of its steps, is shown as stalled."""

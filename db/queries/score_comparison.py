@@ -6,10 +6,10 @@ from typing import Any
 
 from sqlalchemy import RowMapping, select
 
-from db import models
-from db.paired_bootstrap import PairedDifference, paired_bootstrap
-from db.score_rows import ComparisonRow, ItemRow, ScoredRuns
-from db.session import Database
+from db.connections.session import Database
+from db.queries.paired_bootstrap import PairedDifference, paired_bootstrap
+from db.rows.scores import ComparisonRow, ItemRow, ScoredRuns
+from db.tables import models
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 from sqlalchemy import Integer, and_, case, cast, func, or_, select
 
-from db import models
-from db.column_types import Number
-from db.selection_rows import SelectionRow, WrongChoiceRow
-from db.session import Database
+from db.connections.session import Database
+from db.rows.selections import SelectionRow, WrongChoiceRow
+from db.tables import models
+from db.tables.column_types import Number
 
 MAX_WRONG = 200
 

@@ -6,11 +6,11 @@ from enum import StrEnum
 
 from sqlalchemy import ColumnElement, Connection, Subquery, and_, func, select
 
-from db import models
-from db.analysis_rows import ShareLine
+from db.connections.session import Database
 from db.queries.buffer import ancestry
 from db.queries.verdicts import JudgedTrajectories, judged_by_oracle, judged_trajectories
-from db.session import Database
+from db.rows.analysis import ShareLine
+from db.tables import models
 
 _FAR_STEP = 2**31 - 1
 _Lineage = Sequence[tuple[int, int]]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, text
 
-from db.event_rows import trajectory_key
-from db.queries.run_lookup import find_run_key
+from db.ingest.event_rows import trajectory_key
 from db.queries.trajectory_columns import Keys
+from db.tables.run_lookup import find_run_key
 
 _LAST_KEY = 2**63 - 1
 _WORD = re.compile(r"\w+", re.UNICODE)

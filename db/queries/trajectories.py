@@ -5,11 +5,11 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, FromClause, RowMapping, Select, and_, func, select
 
-from db import models
-from db.queries.run_lookup import find_run_key
+from db.connections.session import Database
 from db.queries.text_search import matching_keys
-from db.rows import ReplayRow, TrajectoryRow
-from db.session import Database
+from db.rows.runs import ReplayRow, TrajectoryRow
+from db.tables import models
+from db.tables.run_lookup import find_run_key
 
 PageKey = tuple[int, int]
 """(step, trajectory_id) of the last row of a page: the next page goes on below it."""

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection, select
 
-from db import models
-from db.event_rows import trajectory_key
-from db.trajectory_blocks import FACTS, IDS, NONE, VERDICTS
-from db.trajectory_rows import TrajectoryFacets
+from db.ingest.event_rows import trajectory_key
+from db.ingest.trajectory_blocks import FACTS, IDS, NONE, VERDICTS
+from db.rows.trajectories import TrajectoryFacets
+from db.tables import models
 
 Mask = npt.NDArray[np.bool_]
 Keys = npt.NDArray[np.int64]

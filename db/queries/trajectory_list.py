@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, func, select
 
-from db import models
+from db.connections.session import Database
+from db.ingest.trajectory_blocks import VERDICTS
 from db.queries.remembered_columns import columns_of_run
-from db.queries.run_lookup import find_run_key
 from db.queries.text_search import all_found, newest_found, split_words
 from db.queries.trajectory_columns import FLAGS, Keys, TrajectoryColumns, code_of, read_columns
-from db.session import Database
-from db.trajectory_blocks import VERDICTS
-from db.trajectory_rows import SnippetRow, TrajectoryFacets
+from db.rows.trajectories import SnippetRow, TrajectoryFacets
+from db.tables import models
+from db.tables.run_lookup import find_run_key
 
 MAX_COUNT = 10_000
 """Counts are exact up to here; one more means "more than that"."""

@@ -2,9 +2,9 @@
 
 from sqlalchemy import and_, func, select
 
-from db import models
-from db.mark_rows import MarkCount, MarkedRow, MarkedTrajectory
-from db.session import Database
+from db.connections.session import Database
+from db.rows.marks import MarkCount, MarkedRow, MarkedTrajectory
+from db.tables import models
 
 
 def list_marks(database: Database) -> list[MarkCount]:

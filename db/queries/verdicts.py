@@ -16,9 +16,9 @@ from sqlalchemy import (
     select,
 )
 
-from db import models
-from db.analysis_rows import EASY_ABOVE, HARD_UP_TO, Difficulty
-from db.queries.run_lookup import require_run_key
+from db.rows.analysis import EASY_ABOVE, HARD_UP_TO, Difficulty
+from db.tables import models
+from db.tables.run_lookup import require_run_key
 
 
 @dataclass(frozen=True, slots=True)

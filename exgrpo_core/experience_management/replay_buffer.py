@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from exgrpo_core.experience_management.bucket_membership import BucketMembership
-from exgrpo_core.experience_management.checksums import CHECKSUMS, OF_NEW_BUFFERS, WHERE_UNNAMED
-from exgrpo_core.experience_management.corruption import BufferCorruptionError
-from exgrpo_core.experience_management.row_index import RowIndex
-from exgrpo_core.experience_management.segment_store import SegmentStore
-from exgrpo_core.experience_management.segments import ROW, SegmentExtent
-from exgrpo_core.experience_management.snapshot import read_snapshot, write_snapshot
+from exgrpo_core.experience_management.storage.bucket_membership import BucketMembership
+from exgrpo_core.experience_management.storage.checksums import CHECKSUMS, OF_NEW_BUFFERS, WHERE_UNNAMED
+from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
+from exgrpo_core.experience_management.storage.row_index import RowIndex
+from exgrpo_core.experience_management.storage.segment_store import SegmentStore
+from exgrpo_core.experience_management.storage.segments import ROW, SegmentExtent
+from exgrpo_core.experience_management.storage.snapshot import read_snapshot, write_snapshot
 from exgrpo_core.types import Experience, Float32Array, Int32Array, Int64Array, Trajectory
 
 __all__ = ["BufferCorruptionError", "InsertOutcome", "ReplayBuffer"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.outside_addresses import is_link_local_name
+from jobs.machine.address_policy import is_link_local_name
 
 if TYPE_CHECKING:
     import apprise

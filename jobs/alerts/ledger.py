@@ -5,7 +5,7 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from jobs.run_directory import WORKBENCH_FOLDER
+from jobs.runs.directory import WORKBENCH_FOLDER
 
 LEDGER_FILE = "alerts.jsonl"
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from db.rows import RunRow
-from jobs.doctor import GIB, MIN_FREE_GIB
-from jobs.run_report import HEALTH_SENTENCES
-from jobs.status import RunStatus
+from db.rows.runs import RunRow
+from jobs.machine.disk import GIB, MIN_FREE_GIB
+from jobs.runs.report import HEALTH_SENTENCES
+from jobs.runs.status import RunStatus
 
 ALERTED_STATUSES = {RunStatus.FAILED.value: "failed", RunStatus.LOST.value: "was lost"}
 ALERTED_BADGES = {"stalled": "stalls", "entropy_collapse": "has collapsed", "empty_buffer": "has an empty buffer"}

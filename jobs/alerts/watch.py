@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from db.connections.opening import open_database
+from db.connections.session import AWAY_ERRORS, Database
 from db.queries.run_filter import RunFilter
 from db.queries.runs import list_runs
-from db.rows import RunRow
-from db.session import AWAY_ERRORS, Database, open_database
+from db.rows.runs import RunRow
 from jobs.alerts.destinations import FILE_VARIABLE, URLS_VARIABLE, AlertError, Destination, read_destinations
 from jobs.alerts.ledger import Ledger
 from jobs.alerts.occasions import MAX_AGE, Occasion, disk_occasions, run_occasions

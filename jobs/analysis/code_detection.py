@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from db.analysis_rows import RuleCount
-from jobs.analysis.code_blocks import has_python_block
-from jobs.analysis.code_marks import bits_to_rules
-from jobs.analysis.code_rules import CODE_RULES, find_rules
+from db.rows.analysis import RuleCount
+from jobs.grading.code.blocks import has_python_block
+from jobs.grading.code.marks import bits_to_rules
+from jobs.grading.code.rules import CODE_RULES, find_rules
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 from dataclasses import asdict
 from typing import Any
 
+from db.connections.session import Database
 from db.queries.judging import count_issues, count_reasons, list_judges
-from db.session import Database
 from jobs.analysis.report import find_calibration, read_calibration
 from jobs.judging.calibration import correct_rate
 

@@ -2,18 +2,18 @@
 
 from dataclasses import dataclass
 
-from db.analysis_rows import CodeLine, ShareLine
-from db.case_rows import SnowballCase
-from db.judge_rows import JudgeRow
+from db.connections.session import Database
 from db.queries.cases import find_cases
 from db.queries.code_analysis import code_lines, entropy_points
 from db.queries.judge_work import calibration_votes
 from db.queries.judging import labelled_votes, list_judges
 from db.queries.share_timeline import Mark, share_timeline
-from db.session import Database
+from db.rows.analysis import CodeLine, ShareLine
+from db.rows.cases import SnowballCase
+from db.rows.judging import JudgeRow
 from jobs.analysis.validity import ValidityLine, tabulate_validity
-from jobs.control import TrainingError
 from jobs.judging.calibration import Calibration, CorrectedRate, calibrate, correct_rate, group_votes
+from jobs.runs.control import TrainingError
 
 DEFAULT_NUM_CASES = 3
 ORACLE = "oracle"

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from jobs.control import TrainingError
+from jobs.runs.control import TrainingError
 
 
 def read_texts(path: Path, field: str) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from db.analysis_rows import ALL, Difficulty
+from db.rows.analysis import ALL, Difficulty
 
 
 class ScoredTrajectory(Protocol):

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from jobs.eval_specs import EvalSpec
 from jobs.evaluation.generation import AnswerGenerator
 from jobs.evaluation.model_folder import model_source
 from jobs.evaluation.questions import LoadedBenchmark
-from jobs.run_directory import RunDirectory
+from jobs.runs.directory import RunDirectory
+from jobs.specs.evaluation import EvalSpec
 
 
 @contextmanager

@@ -6,11 +6,11 @@ import numpy as np
 import torch
 
 from exgrpo_core.types import Int32Array
-from jobs.control import TrainingError
 from jobs.engines.embedded.generation import generate
 from jobs.engines.embedded.model import PolicyModel
 from jobs.engines.embedded.sampling import Sampler
 from jobs.evaluation.generation import PromptedQuestion, Sample, SampledQuestion
+from jobs.runs.control import TrainingError
 from jobs.tasks.questions import encode_prompt
 from jobs.training.templates import render_chat_prompt
 

@@ -5,9 +5,7 @@ import logging
 import time
 from collections.abc import Sequence
 
-from jobs.control import Control, TrainingError
 from jobs.engines.errors import EngineError
-from jobs.eval_specs import EvalSpec
 from jobs.evaluation.answer_log import AnsweredQuestion, AnswerLog
 from jobs.evaluation.composition import open_generator
 from jobs.evaluation.generation import AnswerGenerator, PromptedQuestion, SampledQuestion, derive_seed
@@ -17,9 +15,11 @@ from jobs.evaluation.recorded_answers import FOLDER, PLAN_FILE
 from jobs.evaluation.results import benchmark_event
 from jobs.grading.pool import AnswerGrader
 from jobs.grading.schemes import GradeItem, grader_version
-from jobs.recorder import RunRecorder
-from jobs.run_directory import RunDirectory
-from jobs.status import RunStatus
+from jobs.recording.recorder import RunRecorder
+from jobs.runs.control import Control, TrainingError
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.evaluation import EvalSpec
 from jobs.training.data_rows import DataError
 from jobs.training.templates import TemplateName, render_prompt
 

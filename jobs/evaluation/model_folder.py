@@ -8,10 +8,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from jobs.control import TrainingError
-from jobs.engine_environments import EngineEnvironmentError, engine_python
-from jobs.eval_specs import EvalSpec
-from jobs.run_directory import RunDirectory
+from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
+from jobs.runs.control import TrainingError
+from jobs.runs.directory import RunDirectory
+from jobs.specs.evaluation import EvalSpec
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import yaml
 
-from jobs.specs import SpecError
+from jobs.specs.train import SpecError
 
 PROTOCOLS_FILE = Path(__file__).parent / "benchmarks.yaml"
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from jobs.eval_specs import BenchmarkChoice
 from jobs.evaluation.protocols import Protocol
 from jobs.evaluation.raw_rows import RawRow, iterate_rows, read_plain_row
+from jobs.specs.evaluation import BenchmarkChoice
 from jobs.tasks.questions import hash_question
 from jobs.training.data_rows import DataError, check_row
 from jobs.training.templates import Message

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from jobs.eval_specs import EvalSpec
 from jobs.evaluation.answer_log import AnsweredQuestion
 from jobs.evaluation.questions import LoadedBenchmark
 from jobs.grading.boxes import last_boxed
 from jobs.grading.outcomes import Outcome
 from jobs.grading.schemes import Scheme, disputed, grader_version
+from jobs.specs.evaluation import EvalSpec
 
 MAX_DISPUTED = 2000
 MAX_ANSWER_CHARS = 300

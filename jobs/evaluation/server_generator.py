@@ -8,11 +8,11 @@ from typing import Any
 
 import httpx
 
-from jobs.control import TrainingError
-from jobs.eval_specs import API_KEY_VARIABLE, EvalSpec, ServerSpec
 from jobs.evaluation.generation import PromptedQuestion, Sample, SampledQuestion, derive_seed
-from jobs.outside_addresses import AddressRefusedError, check_endpoint
-from jobs.server_keys import without_key
+from jobs.machine.address_policy import AddressRefusedError, check_endpoint
+from jobs.machine.redaction import without_key
+from jobs.runs.control import TrainingError
+from jobs.specs.evaluation import API_KEY_VARIABLE, EvalSpec, ServerSpec
 
 FIRST_WAIT_SECONDS = 0.5
 """Wait before the second try; each further one is twice as long."""

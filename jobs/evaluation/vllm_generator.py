@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from jobs.control import TrainingError
-from jobs.eval_specs import EvalSpec
 from jobs.evaluation.generation import PromptedQuestion, Sample, SampledQuestion, derive_seed
+from jobs.runs.control import TrainingError
+from jobs.specs.evaluation import EvalSpec
 
 
 class VllmGenerator:

@@ -5,9 +5,9 @@ from dataclasses import replace
 from zlib import crc32
 
 from exgrpo_core.types import Question
-from jobs.engines.reward import Response, Verdict
 from jobs.grading.outcomes import Outcome
 from jobs.grading.pool import AnswerGrader
+from jobs.grading.reward_function import Response, Verdict
 from jobs.grading.schemes import AnswerKind, GradeItem
 from jobs.tasks.chains.oracle import judge_response, prints_answer
 from jobs.tasks.chains.question_set import read_problem

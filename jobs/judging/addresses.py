@@ -3,8 +3,8 @@
 import asyncio
 from dataclasses import replace
 
-from jobs import outside_addresses
-from jobs.outside_addresses import Endpoint
+from jobs.machine import address_policy
+from jobs.machine.address_policy import Endpoint
 
 
 async def check_endpoint(address: str, allows_internal: bool) -> Endpoint:
@@ -13,5 +13,5 @@ async def check_endpoint(address: str, allows_internal: bool) -> Endpoint:
     Raises:
         AddressRefusedError: A number behind the name is internal and that is not allowed, or there is none.
     """
-    endpoint = await asyncio.to_thread(outside_addresses.check_endpoint, "server", address, allows_internal)
+    endpoint = await asyncio.to_thread(address_policy.check_endpoint, "server", address, allows_internal)
     return replace(endpoint, url=f"{endpoint.url}/chat/completions")

@@ -13,11 +13,11 @@ from typing import Any, Self
 
 import httpx
 
-from jobs.control import TrainingError
-from jobs.judge_specs import API_KEY_VARIABLE, JudgeServerSpec
 from jobs.judging.pacing import RequestPacer, Spending, guess_tokens, wait_before
-from jobs.outside_addresses import Endpoint
-from jobs.server_keys import without_key
+from jobs.machine.address_policy import Endpoint
+from jobs.machine.redaction import without_key
+from jobs.runs.control import TrainingError
+from jobs.specs.judging import API_KEY_VARIABLE, JudgeServerSpec
 
 MAX_BODY_BYTES = 2 << 20
 """Larger answers are not read to the end."""

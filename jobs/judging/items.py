@@ -8,10 +8,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
-from jobs.control import TrainingError
-from jobs.judge_specs import JudgedSpec
-from jobs.run_directory import RunDirectory
-from jobs.trajectory_file import FILE_PREFIX, list_steps, read_questions, read_trajectories, select_step
+from jobs.recording.trajectory_file import FILE_PREFIX, list_steps, read_questions, read_trajectories, select_step
+from jobs.runs.control import TrainingError
+from jobs.runs.directory import RunDirectory
+from jobs.specs.judging import JudgedSpec
 
 _QUESTIONS_FILE = "questions-training.parquet"
 _ALL_STEPS_HOLD = -1

@@ -5,8 +5,6 @@ import logging
 from collections.abc import Iterator
 from itertools import islice
 
-from jobs.control import Control, TrainingError
-from jobs.judge_specs import JudgeServerSpec, JudgeSpec
 from jobs.judging.addresses import check_endpoint
 from jobs.judging.client import JudgeAnswer, JudgeClient
 from jobs.judging.items import Items, open_items
@@ -17,10 +15,12 @@ from jobs.judging.polling import Poll, Task
 from jobs.judging.prompt import load_judge_prompt
 from jobs.judging.records import VoteRecords
 from jobs.judging.votes import Ledger, read_ledger
-from jobs.outside_addresses import AddressRefusedError
-from jobs.recorder import RunRecorder
-from jobs.run_directory import RunDirectory, RunDirectoryError
-from jobs.status import RunStatus
+from jobs.machine.address_policy import AddressRefusedError
+from jobs.recording.recorder import RunRecorder
+from jobs.runs.control import Control, TrainingError
+from jobs.runs.directory import RunDirectory, RunDirectoryError
+from jobs.runs.status import RunStatus
+from jobs.specs.judging import JudgeServerSpec, JudgeSpec
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 import json
 
-from jobs.run_directory import RunDirectory
+from jobs.runs.directory import RunDirectory
 
 _PLAN_FILE = "plan.json"
 

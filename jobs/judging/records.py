@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from jobs.control import Control
 from jobs.judging.client import JudgeAnswer
 from jobs.judging.items import JudgedItem
 from jobs.judging.pacing import Spending
 from jobs.judging.verdict import JudgeVerdict
 from jobs.judging.votes import ASKED_EVENT, MAX_KEPT_CHARS, STARTED_EVENT, VOTES_EVENT, Vote
-from jobs.recorder import RunRecorder
+from jobs.recording.recorder import RunRecorder
+from jobs.runs.control import Control
 
 MAX_TOKENS_KEPT = 2**31 - 1
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from jobs.judging.verdict import VoteOutcome
-from jobs.run_directory import RunDirectory
-from jobs.spool_reader import SpoolReader
+from jobs.recording.event_reader import SpoolReader
+from jobs.runs.directory import RunDirectory
 
 VOTES_EVENT = "votes"
 """Holds `votes`, one or several: an oracle answers too fast to wait for the disk on each."""

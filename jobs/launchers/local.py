@@ -6,11 +6,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from jobs.engine_environments import EngineEnvironmentError, engine_python
-from jobs.job_specs import loop_name
-from jobs.launchers.processes import ATTEMPT_VARIABLE, ProcessIdentity, identify
-from jobs.run_directory import RunDirectory
-from jobs.specs import SpecError
+from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
+from jobs.runs.directory import RunDirectory
+from jobs.runs.processes import ATTEMPT_VARIABLE, ProcessIdentity, identify
+from jobs.specs.any_job import loop_name
+from jobs.specs.train import SpecError
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 WORKER_MODULE = "jobs.worker"

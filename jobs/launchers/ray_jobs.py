@@ -12,11 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from jobs.engine_environments import Pins, verl_pins
 from jobs.launchers.local import PROJECT_ROOT, WORKER_MODULE, LaunchError
-from jobs.launchers.processes import ATTEMPT_VARIABLE
 from jobs.launchers.ray_jobs_api import RayJob, RayJobsApi, RayJobsError, RayUnreachableError
-from jobs.launchers.ray_jobs_contact import RayContact
 from jobs.launchers.ray_jobs_rules import (
     Machine,
     check_address,
@@ -26,9 +23,12 @@ from jobs.launchers.ray_jobs_rules import (
     needs_token,
     plain_command,
 )
-from jobs.run_directory import RunDirectory
-from jobs.specs import TrainSpec
-from jobs.verl_specs import RAY_TOKEN_VARIABLE
+from jobs.machine.engine_environments import Pins, verl_pins
+from jobs.runs.directory import RunDirectory
+from jobs.runs.processes import ATTEMPT_VARIABLE
+from jobs.runs.ray_contact import RayContact
+from jobs.specs.train import TrainSpec
+from jobs.specs.verl import RAY_TOKEN_VARIABLE
 
 PROBE_MODULE = "jobs.launchers.ray_jobs_probe"
 REACH_SECONDS = 15.0

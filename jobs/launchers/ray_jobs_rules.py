@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from jobs.engine_environments import Pins
 from jobs.launchers.local import LaunchError
 from jobs.launchers.ray_jobs_api import is_loopback
-from jobs.outside_addresses import is_link_local_name
-from jobs.specs import TrainSpec
-from jobs.verl_specs import RAY_TOKEN_VARIABLE, VerlSpec
+from jobs.machine.address_policy import is_link_local_name
+from jobs.machine.engine_environments import Pins
+from jobs.specs.train import TrainSpec
+from jobs.specs.verl import RAY_TOKEN_VARIABLE, VerlSpec
 
 CPUS_PER_GPU = 3
 """Ray's CPUs that verl asks for with each GPU; without them it waits for ever."""

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from jobs.spec_base import Positive, Spec
-from jobs.specs import SpecError, explain_validation_error
+from jobs.specs.base import Positive, Spec
+from jobs.specs.train import SpecError, explain_validation_error
 
 STUDIES_DIR = Path(__file__).parent
 NAME_PATTERN = r"^[a-z0-9][a-z0-9.-]{0,30}$"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.specs import TrainSpec, load_preset, merge_settings, parse_spec
+from jobs.specs.train import TrainSpec, load_preset, merge_settings, parse_spec
 from jobs.studies.definition import Cell, Scale, Study
 
 SCALE_CHANGES: dict[Scale, dict[str, Any]] = {

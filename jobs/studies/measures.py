@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from db.connections.session import Database
 from db.queries.benchmarks import list_scores
 from db.queries.code_analysis import code_lines, entropy_points, group_rates
 from db.queries.judging import list_judges
 from db.queries.metrics import last_metrics, list_evaluations, metric_series
-from db.session import Database
 from exgrpo_core.config import CorrectnessRange
 from exgrpo_core.policy_optimization.advantages import is_in_range
 from jobs.analysis.validity import tabulate_validity
-from jobs.specs import CHAINS_SOURCE
+from jobs.specs.train import CHAINS_SOURCE
 from jobs.studies.definition import Scale, Study
 
 Figures = dict[str, float]

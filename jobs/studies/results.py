@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from db.connections.session import Database
 from db.queries.run_filter import RunFilter
 from db.queries.runs import list_runs, run_spec
-from db.rows import RunRow
-from db.session import Database
-from jobs.status import RunStatus
+from db.rows.runs import RunRow
+from jobs.runs.status import RunStatus
 from jobs.studies.definition import Cell, Scale, Study
 from jobs.studies.intervals import MeanInterval, mean_interval
 from jobs.studies.matrix import RunKey, key_from_tags, study_tag

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from db.rows import RunRow
-from db.session import Database
-from jobs import commands
-from jobs.commands import CommandError, state_of
-from jobs.run_directory import RunDirectory, list_run_directories
-from jobs.spec_settings import apply_settings
-from jobs.specs import SpecError
-from jobs.status import RESUMABLE, RunStatus
+from db.connections.session import Database
+from db.rows.runs import RunRow
+from jobs.actions import run_actions
+from jobs.runs.directory import RunDirectory, list_run_directories
+from jobs.runs.lookup import CommandError, state_of
+from jobs.runs.status import RESUMABLE, RunStatus
+from jobs.specs.settings import apply_settings
+from jobs.specs.train import SpecError
 from jobs.studies.definition import Study
 from jobs.studies.matrix import RunKey, key_from_tags, spec_of
 from jobs.studies.results import find_runs
@@ -45,9 +45,9 @@ def start(runs_root: Path, study: Study, pending: PendingRun, settings: Sequence
     if pending.run is None:
         source = _starting_point(runs_root, study, pending.key)
         spec = apply_settings(spec_of(study, pending.key), [*settings, *source])
-        return commands.submit(runs_root, spec)
+        return run_actions.submit(runs_root, spec)
     if pending.run.status in RESUMABLE:
-        commands.resume(runs_root, pending.run.run_id)
+        run_actions.resume(runs_root, pending.run.run_id)
     return pending.run.run_id
 
 

@@ -2,12 +2,12 @@
 
 from typing import Protocol
 
-from jobs.attempt_files import Outcome
 from jobs.launchers.local import LocalLauncher
 from jobs.launchers.ray_jobs import RayJobsLauncher
-from jobs.launchers.ray_jobs_contact import read_contact
-from jobs.run_directory import RunDirectory
-from jobs.specs import SpecError, TrainSpec
+from jobs.runs.attempts import Outcome
+from jobs.runs.directory import RunDirectory
+from jobs.runs.ray_contact import read_contact
+from jobs.specs.train import SpecError, TrainSpec
 from jobs.supervisor.ray_watch import RayWatch
 from jobs.supervisor.watch import AttemptWatch, StopPolicy
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError, SQLAlchemyError
 
+from db.connections.opening import open_database
+from db.connections.session import Database, DatabaseError
 from db.queries.runs import list_shown_ends
-from db.session import Database, DatabaseError, open_database
-from jobs.journal import Journal
-from jobs.run_directory import RunDirectory
-from jobs.run_state import RunState
+from jobs.runs.directory import RunDirectory
+from jobs.runs.journal import Journal
+from jobs.runs.state import RunState
 from jobs.supervisor.loop import BROKEN_RUN
 from jobs.supervisor.run_index import RunIndexing
 from jobs.supervisor.wishes import apply_wishes

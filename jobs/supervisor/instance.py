@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from jobs.file_lock import FileLock, is_locked
-from jobs.run_directory import WORKBENCH_FOLDER
+from jobs.runs.directory import WORKBENCH_FOLDER
+from jobs.runs.file_lock import FileLock, is_locked
 
 LOCK_FILE = "supervisor.lock"
 HEARTBEAT_FILE = "supervisor.json"

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from jobs.attempt_files import write_outcome_of_lost
-from jobs.journal import Journal, JournalKind
 from jobs.launchers.local import LaunchError, LocalLauncher
-from jobs.run_directory import AttemptClaimedError, RunDirectory, RunDirectoryError, check_run_id
-from jobs.run_state import RunState, read_state
-from jobs.status import RunStatus
+from jobs.runs.attempts import write_outcome_of_lost
+from jobs.runs.directory import AttemptClaimedError, RunDirectory, RunDirectoryError, check_run_id
+from jobs.runs.journal import Journal, JournalKind
+from jobs.runs.state import RunState, read_state
+from jobs.runs.status import RunStatus
 from jobs.supervisor.choosing import Watch, watch_to_adopt, watch_to_start
 from jobs.supervisor.instance import SingleInstance
 from jobs.supervisor.watch import StopPolicy

@@ -6,15 +6,15 @@ import threading
 import time
 from dataclasses import replace
 
-from jobs.attempt_files import Outcome, read_heartbeat, read_outcome, write_outcome_of_lost
 from jobs.launchers.local import LaunchError
-from jobs.launchers.processes import signal_name
 from jobs.launchers.ray_jobs import NotWantedError, RayJobsLauncher
 from jobs.launchers.ray_jobs_api import RayJob, RayJobsError, RayJobStatus
-from jobs.launchers.ray_jobs_contact import SILENCE_SECONDS, RayContact, read_contact, write_contact
-from jobs.run_directory import RunDirectory
-from jobs.run_state import GONE, STOPPED_IN_QUEUE
-from jobs.status import RunStatus
+from jobs.runs.attempts import Outcome, read_heartbeat, read_outcome, write_outcome_of_lost
+from jobs.runs.directory import RunDirectory
+from jobs.runs.processes import signal_name
+from jobs.runs.ray_contact import SILENCE_SECONDS, RayContact, read_contact, write_contact
+from jobs.runs.state import GONE, STOPPED_IN_QUEUE
+from jobs.runs.status import RunStatus
 from jobs.supervisor.watch import KILLED, StopClock, StopPolicy
 
 logger = logging.getLogger(__name__)

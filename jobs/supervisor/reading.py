@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from db.connections.opening import open_database
+from db.connections.schema import current_revision, is_known, newest_revision
+from db.connections.session import Database, DatabaseError, sqlite_path
+from db.connections.sqlite_files import refusal
 from db.queries import runs
-from db.schema import current_revision, is_known, newest_revision
-from db.session import Database, DatabaseError, open_database, sqlite_path
-from db.sqlite_files import refusal
-from jobs.run_directory import list_run_directories
+from jobs.runs.directory import list_run_directories
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import SupervisorRunningError
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
@@ -56,7 +57,7 @@ def rebuild_index(runs_root: Path, database_url: str | None) -> int:
     Raises:
         SupervisorRunningError: A supervisor writes to it.
     """
-    from db.rebuild import reset
+    from db.connections.rebuild import reset
     from jobs.supervisor.instance import read_supervisor
 
     if read_supervisor(runs_root) is not None:

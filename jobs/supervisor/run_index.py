@@ -3,14 +3,14 @@
 import json
 import time
 
-from db import ingest
-from db.positions import read_position
-from db.session import Database
-from jobs.attempt_files import read_outcome
-from jobs.run_directory import RunDirectory
-from jobs.run_state import RunState
-from jobs.spool_reader import SpoolReader
-from jobs.status import RunStatus
+from db.connections.session import Database
+from db.ingest import events
+from db.ingest.positions import read_position
+from jobs.recording.event_reader import SpoolReader
+from jobs.runs.attempts import read_outcome
+from jobs.runs.directory import RunDirectory
+from jobs.runs.state import RunState
+from jobs.runs.status import RunStatus
 
 
 class RunIndexing:
@@ -72,8 +72,8 @@ class RunIndexing:
 
     def _register(self, database: Database) -> None:
         spec = json.loads(self._run.spec_path.read_text(encoding="utf-8"))
-        ingest.register_run(database, self._run.read_run_info(), spec)
-        self._position = read_position(database, ingest.run_source(self._run.run_id))
+        events.register_run(database, self._run.read_run_info(), spec)
+        self._position = read_position(database, events.run_source(self._run.run_id))
         self.is_registered = True
 
     def _take_batch(self, database: Database) -> bool:
@@ -81,7 +81,7 @@ class RunIndexing:
         batch = self._reader.read(self._position)
         if not batch.events and batch.position == self._position:
             return False
-        num_new = ingest.ingest_events(database, self._run.run_id, batch.events, batch.position)
+        num_new = events.ingest_events(database, self._run.run_id, batch.events, batch.position)
         self._position = batch.position
         if num_new and self._state is not None and self._state.status is RunStatus.QUEUED:
             self._is_shown = False
@@ -93,7 +93,7 @@ class RunIndexing:
         self._show_earlier_ends(database, state.attempt)
         attempt = state.attempt or None
         is_about_attempt = state.status is not RunStatus.QUEUED
-        ingest.set_status(
+        events.set_status(
             database,
             self._run.run_id,
             state.status.value,
@@ -111,5 +111,5 @@ class RunIndexing:
             outcome = read_outcome(self._run.attempt_path(attempt))
             if outcome is not None:
                 status = outcome.status.value
-                ingest.set_status(database, self._run.run_id, status, outcome.reason, attempt=attempt, at=outcome.at)
+                events.set_status(database, self._run.run_id, status, outcome.reason, attempt=attempt, at=outcome.at)
             self._last_ended_attempt = attempt

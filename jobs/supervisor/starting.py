@@ -6,7 +6,7 @@ from pathlib import Path
 
 from db import DATABASE_URL_VARIABLE
 from jobs.launchers.local import start_detached
-from jobs.run_directory import WORKBENCH_FOLDER
+from jobs.runs.directory import WORKBENCH_FOLDER
 
 LOG_FILE = "supervisor.log"
 

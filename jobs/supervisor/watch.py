@@ -5,20 +5,13 @@ import signal
 import time
 from dataclasses import dataclass
 
-from jobs.attempt_files import LOCK_FILE, Outcome, read_heartbeat, read_outcome, write_outcome_of_lost
-from jobs.file_lock import FileLock
 from jobs.launchers.local import LocalLauncher
-from jobs.launchers.processes import (
-    ProcessIdentity,
-    is_alive,
-    signal_group,
-    signal_leader,
-    signal_name,
-    works_on,
-)
-from jobs.run_directory import RunDirectory
-from jobs.run_state import GONE, NEVER_STARTED, has_worker
-from jobs.status import RunStatus
+from jobs.runs.attempts import LOCK_FILE, Outcome, read_heartbeat, read_outcome, write_outcome_of_lost
+from jobs.runs.directory import RunDirectory
+from jobs.runs.file_lock import FileLock
+from jobs.runs.processes import ProcessIdentity, is_alive, signal_group, signal_leader, signal_name, works_on
+from jobs.runs.state import GONE, NEVER_STARTED, has_worker
+from jobs.runs.status import RunStatus
 
 logger = logging.getLogger(__name__)
 

@@ -3,13 +3,13 @@
 import logging
 from datetime import datetime
 
-from db import annotations, trajectory_annotations
-from db.case_rows import SavedCase
-from db.mark_rows import MarkedTrajectory
-from db.positions import read_position, untold_runs
-from db.queries.run_lookup import UnknownRunError
-from db.session import Database
-from jobs.journal import Journal, JournalEntry, JournalKind
+from db.connections.session import Database
+from db.ingest import annotations, trajectory_annotations
+from db.ingest.positions import read_position, untold_runs
+from db.rows.cases import SavedCase
+from db.rows.marks import MarkedTrajectory
+from db.rows.runs import UnknownRunError
+from jobs.runs.journal import Journal, JournalEntry, JournalKind
 
 logger = logging.getLogger(__name__)
 

@@ -6,16 +6,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from exgrpo_core.types import Experience, Question
-from jobs.control import Control, TrainingError
 from jobs.engines.embedded.engine import EmbeddedEngine
 from jobs.engines.embedded.model import PolicyModel, load_policy, resolve_device
 from jobs.engines.embedded.optimizer import OptimSettings
 from jobs.engines.errors import EngineError
-from jobs.engines.reward import RewardFunction
-from jobs.recorder import RunRecorder
-from jobs.run_directory import RunDirectory
-from jobs.specs import OptimSpec, TrainSpec
-from jobs.status import RunStatus
+from jobs.grading.reward_function import RewardFunction
+from jobs.recording.recorder import RunRecorder
+from jobs.runs.control import Control, TrainingError
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.train import OptimSpec, TrainSpec
 from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import read_demonstrations
 from jobs.training.external import load_external

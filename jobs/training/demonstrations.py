@@ -9,7 +9,7 @@ import numpy as np
 
 from exgrpo_core.types import Question
 from jobs.engines.embedded.packing import TokenSequence
-from jobs.specs import CHAINS_SOURCE, SftSpec, TrainSpec
+from jobs.specs.train import CHAINS_SOURCE, SftSpec, TrainSpec
 from jobs.tasks.chains.demonstrators import Demonstrators, write_demonstration
 from jobs.tasks.chains.oracle import judge_response
 from jobs.tasks.chains.question_set import read_problem

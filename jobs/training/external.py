@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from exgrpo_core.types import Experience, Question
-from jobs.control import TrainingError
+from jobs.runs.control import TrainingError
 
 
 def load_external(path: Path, questions: Sequence[Question], tokenizer: Any, max_tokens: int) -> dict[int, Experience]:  # noqa: ANN401 (any Hugging Face tokenizer)

@@ -4,19 +4,13 @@ import logging
 from pathlib import Path
 
 from exgrpo_core.algorithm import exgrpo_step
-from exgrpo_core.experience_management.corruption import BufferCorruptionError
+from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
 from exgrpo_core.state import ExGRPOState
-from jobs.control import Control, TrainingError
-from jobs.recorder import RunRecorder
-from jobs.specs import TrainSpec
-from jobs.status import RunStatus
-from jobs.training.checkpoint import (
-    Checkpoint,
-    DamagedCheckpointError,
-    open_newest,
-    prune_checkpoints,
-    save_checkpoint,
-)
+from jobs.recording.recorder import RunRecorder
+from jobs.runs.checkpoints import Checkpoint, DamagedCheckpointError, open_newest, prune_checkpoints, save_checkpoint
+from jobs.runs.control import Control, TrainingError
+from jobs.runs.status import RunStatus
+from jobs.specs.train import TrainSpec
 from jobs.training.parts import RunParts
 from jobs.training.validation import Validator
 

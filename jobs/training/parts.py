@@ -7,7 +7,7 @@ from typing import Protocol
 
 from exgrpo_core.engine import PolicyEngine
 from exgrpo_core.types import Experience, Question
-from jobs.engines.reward import Response, RewardFunction
+from jobs.grading.reward_function import Response, RewardFunction
 
 
 class TrainingEngine(PolicyEngine, Protocol):

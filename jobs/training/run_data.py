@@ -10,11 +10,11 @@ from typing import Protocol
 
 from exgrpo_core.config import RewardKind
 from exgrpo_core.types import Question
-from jobs.control import StoppedBeforeStartError
-from jobs.engines.reward import RewardFunction
 from jobs.grading.pool import AnswerGrader
+from jobs.grading.reward_function import RewardFunction
 from jobs.grading.rewards import ChainsReward, MathReward
-from jobs.specs import ANSWER_FORMAT_MODEL, CHAINS_SOURCE, CHAINS_WARM_MODEL, DataSpec, TrainSpec
+from jobs.runs.control import StoppedBeforeStartError
+from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_SOURCE, CHAINS_WARM_MODEL, DataSpec, TrainSpec
 from jobs.tasks.chains.question_set import make_questions, split_questions
 from jobs.training.answer_format import AnswerFormatSettings
 from jobs.training.dataset import DataSource, PromptTokenizer, Rows, encode_rows, read_rows

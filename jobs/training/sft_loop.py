@@ -9,18 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from exgrpo_core.step_report import StepReport
-from jobs.control import Control, TrainingError
 from jobs.engines.embedded.packing import TokenSequence
-from jobs.recorder import RunRecorder
-from jobs.specs import TrainSpec
-from jobs.status import RunStatus
-from jobs.training.checkpoint import (
-    Checkpoint,
-    DamagedCheckpointError,
-    open_newest,
-    prune_checkpoints,
-    save_checkpoint,
-)
+from jobs.recording.recorder import RunRecorder
+from jobs.runs.checkpoints import Checkpoint, DamagedCheckpointError, open_newest, prune_checkpoints, save_checkpoint
+from jobs.runs.control import Control, TrainingError
+from jobs.runs.status import RunStatus
+from jobs.specs.train import TrainSpec
 from jobs.training.parts import RunParts
 from jobs.training.validation import Validator
 

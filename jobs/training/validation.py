@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from exgrpo_core.types import Question
 from jobs.grading.outcomes import Outcome
-from jobs.recorder import EvaluationRecord, RunRecorder
-from jobs.specs import TrainSpec
+from jobs.recording.recorder import EvaluationRecord, RunRecorder
+from jobs.specs.train import TrainSpec
 from jobs.training.parts import RunParts
 
 logger = logging.getLogger(__name__)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
 
 from exgrpo_core.types import Experience
-from jobs.control import Control, TrainingError
 from jobs.engines.embedded.model import load_tokenizer, refuse_foreign_code
 from jobs.engines.errors import EngineError
-from jobs.loggers import FanOutRecorder
-from jobs.recorder import RunRecorder
-from jobs.run_directory import RunDirectory
-from jobs.specs import TrainSpec
-from jobs.status import RunStatus
+from jobs.recording.loggers import FanOutRecorder
+from jobs.recording.recorder import RunRecorder
+from jobs.runs.control import Control, TrainingError
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.train import TrainSpec
 from jobs.training.data_rows import DataError
 from jobs.training.external import load_external
 from jobs.training.loop import TrainingLoop

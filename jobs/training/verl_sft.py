@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from exgrpo_core.step_report import StepReport
-from jobs.control import Control, TrainingError
 from jobs.engines.embedded.model import load_tokenizer, refuse_foreign_code
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.errors import EngineError
@@ -27,17 +26,12 @@ from jobs.engines.verl_ray.overrides import VERL_FOLDER
 from jobs.engines.verl_ray.sft_overrides import CHECKPOINTS_FOLDER, DEMONSTRATIONS_FILE, ENTRY_MODULE, sft_words
 from jobs.launchers.bound import STARTER_VARIABLE
 from jobs.launchers.local import PROJECT_ROOT
-from jobs.recorder import RunRecorder
-from jobs.run_directory import RunDirectory
-from jobs.specs import TrainSpec
-from jobs.status import RunStatus
-from jobs.training.checkpoint import (
-    Checkpoint,
-    DamagedCheckpointError,
-    open_newest,
-    prune_checkpoints,
-    save_checkpoint,
-)
+from jobs.recording.recorder import RunRecorder
+from jobs.runs.checkpoints import Checkpoint, DamagedCheckpointError, open_newest, prune_checkpoints, save_checkpoint
+from jobs.runs.control import Control, TrainingError
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.train import TrainSpec
 from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import read_demonstrations
 from jobs.training.run_data import open_data

@@ -4,17 +4,18 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from db import ingest
+from db.connections.opening import open_database
+from db.connections.session import Database
+from db.ingest import events
 from db.queries.runs import get_run
-from db.session import Database, open_database
-from jobs.attempt_files import write_outcome
-from jobs.run_directory import RunDirectory
-from jobs.specs import load_preset
-from jobs.spool_reader import SpoolReader
-from jobs.status import RunStatus
+from jobs.recording.event_reader import SpoolReader
+from jobs.runs.attempts import write_outcome
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.train import load_preset
 from tests.app import recorded
+from tests.db.queries.test_judging import job_of_votes, take_in_job
 from tests.db.recorded_chains import Response, Step, record_steps
-from tests.db.test_judging import job_of_votes, take_in_job
 
 STATES = {"thoughts-failed": "failed", "thoughts-running": "running", "thoughts-finished": "succeeded"}
 JUDGED = "thoughts-finished"
@@ -31,7 +32,7 @@ def record_all(runs_root: Path) -> None:
     for run_id, status in STATES.items():
         make_run(database, runs_root, run_id, status, NUM_STEPS)
     take_in_job(database, job_of_votes(runs_root, votes(), source=JUDGED, run_id="judge-voted"))
-    ingest.set_status(database, "judge-voted", "succeeded", attempt=1)
+    events.set_status(database, "judge-voted", "succeeded", attempt=1)
     database.close()
 
 
@@ -51,14 +52,14 @@ def make_run(database: Database, runs_root: Path, run_id: str, status: str, num_
         folder = RunDirectory.create(runs_root, load_preset("chains-exgrpo"), run_id=run_id)
     spec = load_preset("chains-exgrpo").model_copy(update={"num_steps": NUM_STEPS, "name": run_id})
     folder.info_path.write_text(json.dumps({**folder.read_run_info(), "name": run_id}), encoding="utf-8")
-    ingest.register_run(database, folder.read_run_info(), spec.model_dump(mode="json"))
+    events.register_run(database, folder.read_run_info(), spec.model_dump(mode="json"))
     batch = SpoolReader(folder).read(max_steps=1_000)
-    ingest.ingest_events(database, run_id, batch.events, batch.position)
+    events.ingest_events(database, run_id, batch.events, batch.position)
     if status in {"failed", "succeeded"}:
         write_outcome(folder.attempt_path(1), RunStatus(status), "")
     if num_steps:
         at = get_run(database, run_id).started_at
-        ingest.set_status(database, run_id, status, recorded.FAILURE if status == "failed" else "", attempt=1, at=at)
+        events.set_status(database, run_id, status, recorded.FAILURE if status == "failed" else "", attempt=1, at=at)
 
 
 def step(number: int) -> Step:

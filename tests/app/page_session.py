@@ -8,7 +8,7 @@ from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.sync.client import ClientConnection, connect
 
-from tests.app.serving import ServedWorkbench
+from tests.app.web_server import ServedWorkbench
 
 ANSWER_SECONDS = 300.0
 TROUBLES = ("This page could not be shown", "Database away")

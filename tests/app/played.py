@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from db.session import open_database
+from db.connections.opening import open_database
 from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.step_report import StepReport
-from jobs.attempt_files import write_outcome
-from jobs.run_directory import RunDirectory
-from jobs.specs import load_preset
-from jobs.spool_recorder import SpoolRecorder
-from jobs.status import RunStatus
+from jobs.recording.file_recorder import SpoolRecorder
+from jobs.runs.attempts import write_outcome
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.train import load_preset
 from tests.app import recorded
 from tests.app.recorded import HOSTILE, RecordedRun
 from tests.exgrpo_core.builders import question, small_config

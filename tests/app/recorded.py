@@ -7,19 +7,20 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from db import ingest
+from db.connections.opening import open_database
+from db.connections.session import Database
+from db.ingest import events
 from db.queries.runs import get_run
-from db.session import Database, open_database
 from exgrpo_core.step_report import BucketCount, StepReport
-from jobs.attempt_files import write_outcome
-from jobs.journal import Journal, JournalKind
-from jobs.recorder import EvaluationRecord
-from jobs.run_directory import RunDirectory
-from jobs.specs import TrainSpec, load_preset
-from jobs.spool_reader import SpoolReader
-from jobs.spool_recorder import SpoolRecorder
-from jobs.status import RunStatus
-from jobs.training.checkpoint import Checkpoint, save_checkpoint
+from jobs.recording.event_reader import SpoolReader
+from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.recorder import EvaluationRecord
+from jobs.runs.attempts import write_outcome
+from jobs.runs.checkpoints import Checkpoint, save_checkpoint
+from jobs.runs.directory import RunDirectory
+from jobs.runs.journal import Journal, JournalKind
+from jobs.runs.status import RunStatus
+from jobs.specs.train import TrainSpec, load_preset
 from tests.step_reports import make_questions, make_report
 
 HOSTILE = "<img src=x onerror=alert(1)> **b** :red[r] $x$ [l](http://evil.example) \x1b[31m\u202e"
@@ -99,17 +100,17 @@ def _write_folder(runs_root: Path, run: RecordedRun, spec: TrainSpec) -> RunDire
 
 
 def take_in(database: Database, folder: RunDirectory, run: RecordedRun, spec: TrainSpec) -> None:
-    ingest.register_run(database, folder.read_run_info(), spec.model_dump(mode="json"))
+    events.register_run(database, folder.read_run_info(), spec.model_dump(mode="json"))
     reader, position, has_more = SpoolReader(folder), None, True
     while has_more:
         batch = reader.read(position)
-        ingest.ingest_events(database, run.run_id, batch.events, batch.position)
+        events.ingest_events(database, run.run_id, batch.events, batch.position)
         position, has_more = batch.position, batch.has_more
     if run.status == "queued":
         return
     started_at = get_run(database, run.run_id).started_at
     ended_at = started_at + timedelta(seconds=SECONDS_TAKEN)
-    ingest.set_status(database, run.run_id, run.status, run.reason, attempt=1, at=ended_at)
+    events.set_status(database, run.run_id, run.status, run.reason, attempt=1, at=ended_at)
 
 
 def _reports(run: RecordedRun, spec: TrainSpec) -> Iterator[StepReport]:

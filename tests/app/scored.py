@@ -4,11 +4,11 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from db import ingest
-from db.session import open_database
+from db.connections.opening import open_database
+from db.ingest import events
 from jobs.evaluation.protocols import load_protocols
-from jobs.run_directory import RunDirectory
-from jobs.status import RunStatus
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
 from tests.app import recorded
 from tests.app.recorded import HOSTILE
 from tests.db.recorded_scores import event, record_scores
@@ -60,7 +60,7 @@ def record_unfinished(runs_root: Path) -> None:
     database = open_database(None, runs_root)
     for run_id, status, reason in (("eval-running", "running", ""), ("eval-failed", "failed", FAILURE)):
         record_scores(database, runs_root, run_id=run_id)
-        ingest.set_status(database, run_id, status, reason, attempt=1, at=datetime.now(UTC))
+        events.set_status(database, run_id, status, reason, attempt=1, at=datetime.now(UTC))
     run = RunDirectory.open(runs_root, "eval-running")
     (run.path / "evaluation").mkdir()
     (run.path / "evaluation" / "plan.json").write_text(json.dumps({"num_questions": {"aime24": 30}}))

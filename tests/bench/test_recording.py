@@ -7,12 +7,12 @@ import pytest
 from bench import recording
 from bench.made_up_steps import K, StepMaker, StepSize
 from bench.recording import json_lines_bytes, measure_ingest, new_run, read_until_told, record_all
+from db.connections.opening import open_database
 from db.queries import metrics
 from db.queries.runs import list_runs
-from db.session import open_database
-from jobs.attempt_files import write_outcome
-from jobs.spool_reader import SpoolReader
-from jobs.status import RunStatus
+from jobs.recording.event_reader import SpoolReader
+from jobs.runs.attempts import write_outcome
+from jobs.runs.status import RunStatus
 from jobs.supervisor.reading import take_in_everything
 
 

@@ -3,7 +3,7 @@ import shutil
 
 import pytest
 
-from tests.app import serving
+from tests.app import web_server
 
 BROWSER_NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = [
@@ -59,7 +59,7 @@ def workbench(tmp_path_factory):
     recorded = pytest.importorskip("tests.app.recorded")
     recorded.record_all(runs_root)
     pytest.importorskip("tests.app.played").record_all(runs_root)
-    served = serving.start(runs_root)
+    served = web_server.start(runs_root)
     yield served
     served.stop()
 

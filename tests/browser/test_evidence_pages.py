@@ -2,9 +2,9 @@ import re
 
 import pytest
 
-from jobs.run_directory import list_run_directories
+from jobs.runs.directory import list_run_directories
 from jobs.studies.matrix import key_from_tags
-from tests.app import recorded, scored, serving
+from tests.app import recorded, scored, web_server
 from tests.browser.clicks import click_until
 from tests.browser.downloads import download
 
@@ -23,7 +23,7 @@ def runs_root(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def workbench(runs_root):
-    served = serving.start(runs_root)
+    served = web_server.start(runs_root)
     yield served
     served.stop()
 

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from jobs import commands
-from jobs.status import RunStatus
-from tests.app import serving
+from jobs.runs import lookup
+from jobs.runs.status import RunStatus
+from tests.app import web_server
 from tests.jobs.supervisor.toy_bench import wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -25,15 +25,15 @@ def runs_root(tmp_path_factory):
 def workbench(runs_root):
     """A server and a supervisor whose workers count steps, fifty a second."""
     words = [sys.executable, "-m", "tests.jobs.supervisor.toy_supervisor", "--runs-root", str(runs_root)]
-    supervisor = subprocess.Popen(words, cwd=serving.REPOSITORY)
-    served = serving.start(runs_root)
+    supervisor = subprocess.Popen(words, cwd=web_server.REPOSITORY)
+    served = web_server.start(runs_root)
     yield served
     served.stop()
     for path in runs_root.glob("*/run.json"):
-        run = commands.open_run(runs_root, path.parent.name)
-        if not commands.state_of(runs_root, run).is_ended:
+        run = lookup.open_run(runs_root, path.parent.name)
+        if not lookup.state_of(runs_root, run).is_ended:
             run.request_stop()
-            wait_until(lambda run=run: commands.state_of(runs_root, run).is_ended, "the run to stop")
+            wait_until(lambda run=run: lookup.state_of(runs_root, run).is_ended, "the run to stop")
     supervisor.terminate()
     supervisor.wait(60)
 
@@ -69,12 +69,12 @@ def test_a_run_is_launched_watched_stopped_and_resumed(open_page, runs_root):
     resume.wait_for()
     stopped_at = step_shown(page)
     run_id = re.search(r"run=([\w-]+)", page.url)[1]
-    state = commands.state_of(runs_root, commands.open_run(runs_root, run_id))
+    state = lookup.state_of(runs_root, lookup.open_run(runs_root, run_id))
     assert state.status is RunStatus.STOPPED
 
     resume.click()
     stop.wait_for()
     wait_for_step_beyond(page, stopped_at)
-    state = commands.state_of(runs_root, commands.open_run(runs_root, run_id))
+    state = lookup.state_of(runs_root, lookup.open_run(runs_root, run_id))
     assert (state.status, state.attempt) == (RunStatus.RUNNING, 2)
     assert watched.troubles == []

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from jobs.supervisor.reading import take_in_everything
-from tests.app import judged, serving
+from tests.app import judged, web_server
 from tests.browser.clicks import open_popover
 from tests.browser.downloads import download
 
@@ -20,7 +20,7 @@ def judged_root(tmp_path_factory):
 @pytest.fixture(scope="module")
 def workbench(judged_root):
     """A server over runs with verdicts."""
-    served = serving.start(judged_root)
+    served = web_server.start(judged_root)
     yield served
     served.stop()
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, make_url
 
-from db.session import Database, open_database
+from db.connections.opening import open_database
+from db.connections.session import Database
 from tests.postgres import running_server
 
 KINDS = ("sqlite", "postgresql")

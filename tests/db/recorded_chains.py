@@ -8,10 +8,10 @@ import numpy as np
 
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, StepReport
 from exgrpo_core.types import Experience, Question, Replay, RolloutGroup, Trajectory
-from jobs.run_directory import RunDirectory
-from jobs.specs import RecordingSpec, TrainSpec
-from jobs.spool_recorder import SpoolRecorder
-from jobs.status import RunStatus
+from jobs.recording.file_recorder import SpoolRecorder
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.train import RecordingSpec, TrainSpec
 
 CODE_TEXT = "```python\nprint(9)\n```\n\\boxed{9}"
 PLAIN_TEXT = "so \\boxed{9}"

@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from db import ingest
-from db.session import Database
+from db.connections.session import Database
+from db.ingest import events
 from exgrpo_core.step_report import StepReport
-from jobs.recorder import EvaluationRecord
-from jobs.run_directory import RunDirectory
-from jobs.specs import RecordingSpec, TrainSpec
-from jobs.spool_reader import SpoolReader
-from jobs.spool_recorder import SpoolRecorder
-from jobs.status import RunStatus
+from jobs.recording.event_reader import SpoolReader
+from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.recorder import EvaluationRecord
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.train import RecordingSpec, TrainSpec
 from tests.db.table_contents import contents
 from tests.step_reports import make_questions, make_report
 
@@ -53,7 +53,7 @@ def record_attempt(
 
 
 def register(database: Database, run: RunDirectory) -> None:
-    ingest.register_run(database, run.read_run_info(), run.spec().model_dump(mode="json"))
+    events.register_run(database, run.read_run_info(), run.spec().model_dump(mode="json"))
 
 
 def contents_after(
@@ -62,7 +62,7 @@ def contents_after(
     """Take batches of a run's events into a new database, close it, and return everything that was in it then."""
     register(database, run)
     for batch in batches:
-        ingest.ingest_events(database, run.run_id, batch)
+        events.ingest_events(database, run.run_id, batch)
     found = contents(database)
     database.close()
     return found
@@ -72,4 +72,4 @@ def take_in(database: Database, run: RunDirectory) -> int:
     """Take in everything and return how many events were new."""
     register(database, run)
     batch = SpoolReader(run).read(max_steps=1_000)
-    return ingest.ingest_events(database, run.run_id, batch.events, batch.position)
+    return events.ingest_events(database, run.run_id, batch.events, batch.position)

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from db import ingest
-from db.session import Database
-from jobs.eval_specs import BenchmarkChoice, EvalModelSpec, EvalSpec
-from jobs.run_directory import RunDirectory
-from jobs.specs import RecordingSpec
-from jobs.spool_reader import SpoolReader
-from jobs.spool_recorder import SpoolRecorder
+from db.connections.session import Database
+from db.ingest import events as ingest
+from jobs.recording.event_reader import SpoolReader
+from jobs.recording.file_recorder import SpoolRecorder
+from jobs.runs.directory import RunDirectory
+from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
+from jobs.specs.train import RecordingSpec
 
 PARTS = {"data_hash": "aa", "template": "paper", "samples_per_question": 4}
 

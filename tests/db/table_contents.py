@@ -5,8 +5,8 @@ from typing import Any
 
 from sqlalchemy import select
 
-from db import models
-from db.session import Database
+from db.connections.session import Database
+from db.tables import models
 
 
 def contents(database: Database) -> dict[str, list[tuple[Any, ...]]]:

@@ -49,7 +49,7 @@ def test_an_image_asks_the_pages_for_its_health_and_listens_on_loopback_unless_t
 def test_the_engine_s_pairing_is_the_one_of_the_gpu_constraints():
     assert any("verl-env" in rest and "GPU=1" in rest for word, rest in stage("engine") if word == "RUN")
     assert re.fullmatch(r"nvidia/cuda:13\.0\.\d-devel-ubuntu24\.04 AS engine", dict(stage("engine"))["FROM"])
-    assert "CUDA 13.0" in (REPOSITORY / "constraints-verl-gpu.txt").read_text()
+    assert "CUDA 13.0" in (REPOSITORY / "requirements/constraints-verl-gpu.txt").read_text()
 
 
 def test_no_tests_secrets_or_environments_go_into_an_image():

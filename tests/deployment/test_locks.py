@@ -7,14 +7,17 @@ import pytest
 from deploy.licences import direct_dependencies, normal
 from tests.deployment.image_files import REPOSITORY
 
-LOCKS = {"main.txt": ("constraints.txt", ("oidc",)), "verl-cpu.txt": ("constraints-verl-cpu.txt", ("verl",))}
+LOCKS = {
+    "main.txt": ("requirements/constraints.txt", ("oidc",)),
+    "verl-cpu.txt": ("requirements/constraints-verl-cpu.txt", ("verl",)),
+}
 BLOCK = re.compile(r"(?P<name>[a-z0-9][a-z0-9._-]*)==(?P<version>[^\s;]+)(?P<marker> ; [^\\]+)? \\?(?P<hashes>.*)")
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 BUILT_FOR_A_MACHINE = re.compile(r"torch$|triton$|nvidia-|cuda-")
 
 
 def blocks(lock: str) -> dict[str, re.Match]:
-    text = (REPOSITORY / "locks" / lock).read_text(encoding="utf-8")
+    text = (REPOSITORY / "requirements" / "locks" / lock).read_text(encoding="utf-8")
     joined = text.replace("\\\n    ", "").splitlines()
     matches = [BLOCK.fullmatch(line) for line in joined]
     assert all(matches), [line for line, match in zip(joined, matches, strict=True) if not match][:1]
@@ -53,7 +56,7 @@ def test_locks_hold_every_direct_dependency_but_what_is_built_for_a_machine(lock
 def test_pip_takes_the_lock_with_hashes_and_it_is_what_the_tests_run_with():
     """Nothing is downloaded: every locked version must be installed already."""
     command = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-index", "--require-hashes", "--no-deps"]
-    lock = REPOSITORY / "locks" / "main.txt"
+    lock = REPOSITORY / "requirements" / "locks" / "main.txt"
     finished = subprocess.run([*command, "-r", str(lock)], capture_output=True, text=True, check=False)
     assert finished.returncode == 0, finished.stderr
     assert "Would install" not in finished.stdout

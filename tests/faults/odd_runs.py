@@ -7,11 +7,11 @@ import numpy as np
 
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question
-from jobs.recorder import EvaluationRecord
-from jobs.run_directory import RunDirectory
-from jobs.specs import RecordingSpec, TrainSpec
-from jobs.spool_recorder import SpoolRecorder
-from jobs.status import RunStatus
+from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.recorder import EvaluationRecord
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.train import RecordingSpec, TrainSpec
 from tests.step_reports import make_questions, make_report
 
 ODD_NUMBERS = (math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, -0.0, float(2**63))

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from db.connections.opening import open_database
 from db.queries import buffer, metrics
-from db.session import open_database
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from exgrpo_core.step_report import METRICS
-from jobs.run_directory import RunDirectory
-from jobs.training.checkpoint import checkpoint_path
+from jobs.runs.checkpoints import checkpoint_path
+from jobs.runs.directory import RunDirectory
 
 
 def losses(runs_root: Path, run_id: str) -> dict[str, list[tuple[int, float]]]:

@@ -13,12 +13,12 @@ from safetensors.numpy import load_file, save_file
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.types import Experience, Question, RolloutGroup, Trajectory, TrajectoryScores
-from jobs.engines.reward import Response, Verdict
 from jobs.grading.outcomes import Outcome
-from jobs.run_directory import RunDirectory
-from jobs.specs import TrainSpec, ValidationSpec
-from jobs.spool_recorder import SpoolRecorder
-from jobs.status import RunStatus
+from jobs.grading.reward_function import Response, Verdict
+from jobs.recording.file_recorder import SpoolRecorder
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.train import TrainSpec, ValidationSpec
 from jobs.training.loop import TrainingLoop
 from jobs.training.parts import RunParts
 from tests.exgrpo_core.builders import question, small_config

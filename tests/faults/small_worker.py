@@ -4,13 +4,13 @@ import sys
 import time
 from pathlib import Path
 
-from jobs.control import Control
-from jobs.recorder import RunRecorder
-from jobs.run_directory import RunDirectory
-from jobs.specs import TrainSpec
-from jobs.status import RunStatus
+from jobs.recording.recorder import RunRecorder
+from jobs.runs.control import Control
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.train import TrainSpec
 from jobs.training.loop import TrainingLoop
-from jobs.worker import main
+from jobs.worker.worker import main
 from tests.faults.small_training import EightNumbers, small_parts
 
 STEP_SECONDS = 0.01

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from db.connections.opening import open_database
 from db.queries.runs import get_run, list_attempts
-from db.session import open_database
-from jobs import commands
-from jobs.attempt_files import Heartbeat, read_heartbeat
+from jobs.actions import run_actions
 from jobs.launchers.local import LocalLauncher
-from jobs.launchers.processes import ProcessIdentity
-from jobs.launchers.ray_jobs_contact import RayContact, was_heard_of
-from jobs.run_state import has_worker
-from jobs.status import RunStatus
+from jobs.runs.attempts import Heartbeat, read_heartbeat
+from jobs.runs.processes import ProcessIdentity
+from jobs.runs.ray_contact import RayContact, was_heard_of
+from jobs.runs.state import has_worker
+from jobs.runs.status import RunStatus
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
 from jobs.supervisor.watch import StopPolicy
@@ -70,7 +70,7 @@ def test_a_stop_is_as_patient_as_it_says_when_the_supervisors_clock_is_set(bench
     run_id = bench.submit(toy_spec(3, "stuck"))
     bench.look_until(run_id, RunStatus.RUNNING)
     time.sleep(0.5)  # until the worker ignores SIGTERM
-    commands.stop(bench.runs_root, run_id)
+    run_actions.stop(bench.runs_root, run_id)
     asked_at = time.monotonic()
     supervisor.look()
     true_time = time.time

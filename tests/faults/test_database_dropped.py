@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from db.annotations import save_journal_position
-from db.positions import untold_runs
-from db.session import Database, open_database
-from jobs import commands
-from jobs.journal import Journal
+from db.connections.opening import open_database
+from db.connections.session import Database
+from db.ingest.annotations import save_journal_position
+from db.ingest.positions import untold_runs
+from jobs.actions import run_actions
+from jobs.runs.journal import Journal
 from jobs.supervisor import indexing
 from jobs.supervisor.instance import SingleInstance, SupervisorRunningError
 from jobs.supervisor.reading import rebuild_index, take_in_everything
@@ -164,9 +165,9 @@ def test_folder_that_comes_back_brings_its_words_with_it(filled, tmp_path):
     expected = content(filled, None)
     shutil.move(filled / "trained", tmp_path / "aside")
     rebuild_index(filled, None)
-    commands.tag(filled, "resumed", "later")
+    run_actions.tag(filled, "resumed", "later")
     take_in_everything(filled, None)
-    commands.tag(filled, "resumed", "later", is_set=False)
+    run_actions.tag(filled, "resumed", "later", is_set=False)
     shutil.move(tmp_path / "aside", filled / "trained")
     take_in_everything(filled, None)
     assert content(filled, None)[1] == expected[1]

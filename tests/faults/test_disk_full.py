@@ -10,21 +10,22 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from db.connections.opening import open_database
 from db.queries.metrics import metric_series
 from db.queries.runs import get_run, list_attempts
-from db.session import open_database
-from jobs import commands
-from jobs.archive import ArchiveError, export_run, import_run
-from jobs.attempt_files import write_outcome
-from jobs.journal import Journal
-from jobs.run_directory import RunDirectory, list_run_directories
-from jobs.run_state import read_state
-from jobs.spool_reader import SpoolReader
-from jobs.status import RunStatus
+from jobs.actions import run_actions
+from jobs.actions.archive import ArchiveError, export_run, import_run
+from jobs.recording.event_reader import SpoolReader
+from jobs.runs import lookup
+from jobs.runs.attempts import write_outcome
+from jobs.runs.checkpoints import find_fault, list_checkpoints
+from jobs.runs.directory import RunDirectory, list_run_directories
+from jobs.runs.journal import Journal
+from jobs.runs.state import read_state
+from jobs.runs.status import RunStatus
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.reading import take_in_everything
-from jobs.training.checkpoint import find_fault, list_checkpoints
-from jobs.worker import explain
+from jobs.worker.worker import explain
 from tests.db.recorded_runs import new_run, record_attempt
 from tests.faults import recorded
 from tests.faults.small_disk import SmallDisk, mounted
@@ -64,10 +65,10 @@ def test_a_run_on_a_full_disk_fails_with_a_sentence_and_goes_on_with_room(small_
         small_bench.look_until(run_id, RunStatus.FAILED)
         assert small_bench.supervisor.state_of(run_id).reason == DISK_FULL
         disk.free()
-        commands.resume(small_bench.runs_root, run_id)
+        run_actions.resume(small_bench.runs_root, run_id)
     small_bench.look_until(run_id, RunStatus.RUNNING)
     small_bench.wait_for_step(run_id, 20 * num_times + 3)
-    commands.stop(small_bench.runs_root, run_id)
+    run_actions.stop(small_bench.runs_root, run_id)
     small_bench.look_until(run_id, RunStatus.STOPPED)
     assert_whole(small_bench, run_id, num_times)
     figure("runs that said so and went on after an event found no room", f"{num_times} of {num_times}")
@@ -213,26 +214,26 @@ def test_an_import_without_room_says_so_and_leaves_nothing_behind(disk, tmp_path
 
 def test_a_submission_without_room_says_so_and_leaves_no_run_behind(disk):
     root = disk.path / "runs"
-    kept = commands.submit(root, toy_spec())
+    kept = run_actions.submit(root, toy_spec())
     disk.fill()
-    with pytest.raises(commands.CommandError, match="No space left on device"):
-        commands.submit(root, toy_spec())
+    with pytest.raises(lookup.CommandError, match="No space left on device"):
+        run_actions.submit(root, toy_spec())
     assert [run.run_id for run in list_run_directories(root)] == [kept]
     assert [path.name for path in root.iterdir() if path.name.startswith(".")] == []
     disk.free()
-    other = commands.submit(root, toy_spec())
+    other = run_actions.submit(root, toy_spec())
     assert [entry.run_id for entry in Journal(root).entries()] == [kept, other]
 
 
 def test_a_note_without_room_is_refused_and_the_journal_stays_whole(disk):
     root = disk.path / "runs"
-    run_id = commands.submit(root, toy_spec())
-    commands.note(root, run_id, "before")
+    run_id = run_actions.submit(root, toy_spec())
+    run_actions.note(root, run_id, "before")
     disk.fill()
     with pytest.raises(OSError, match="No space left on device"):
-        commands.note(root, run_id, "x" * 8_000)
+        run_actions.note(root, run_id, "x" * 8_000)
     disk.free()
-    commands.note(root, run_id, "after")
+    run_actions.note(root, run_id, "after")
     texts = [entry.data.get("text") for entry in Journal(root).entries()]
     assert texts == [None, "before", "after"]
     shutil.rmtree(root)

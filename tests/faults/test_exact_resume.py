@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from jobs.run_directory import RunDirectory
-from jobs.specs import TrainSpec
-from jobs.spool_reader import SpoolReader
-from jobs.status import RunStatus
+from jobs.recording.event_reader import SpoolReader
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.train import TrainSpec
 from tests.faults import recorded
 from tests.faults.small_training import NUM_QUESTIONS, StepControl, small_spec, train
 

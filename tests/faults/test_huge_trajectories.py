@@ -12,14 +12,14 @@ from streamlit.testing.v1 import AppTest
 
 import app
 from app import settings
-from app.components.trajectory_detail import PARTS
+from app.components.trajectories.trajectory_detail import PARTS
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question, RolloutGroup, Trajectory
-from jobs.attempt_files import write_outcome
-from jobs.run_directory import RunDirectory
-from jobs.specs import RecordingSpec, TrainSpec
-from jobs.spool_recorder import SpoolRecorder
-from jobs.status import RunStatus
+from jobs.recording.file_recorder import SpoolRecorder
+from jobs.runs.attempts import write_outcome
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.train import RecordingSpec, TrainSpec
 from jobs.supervisor.reading import take_in_everything
 
 pytestmark = [pytest.mark.fault_row(11), pytest.mark.timeout(1200)]

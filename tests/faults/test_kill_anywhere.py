@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from exgrpo_core.config import ExGRPOConfig
-from jobs import commands
-from jobs.run_directory import RunDirectory
-from jobs.run_state import RunState
-from jobs.specs import DataSpec, ModelSpec, TrainSpec, ValidationSpec
-from jobs.status import RunStatus
+from jobs.actions import run_actions
+from jobs.runs import lookup
+from jobs.runs.directory import RunDirectory
+from jobs.runs.state import RunState
+from jobs.runs.status import RunStatus
+from jobs.specs.train import DataSpec, ModelSpec, TrainSpec, ValidationSpec
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.loop import Supervisor
 from tests.faults import recorded
@@ -76,7 +77,7 @@ class Driver:
             time.sleep(0.05)
 
     def finish(self, spec: TrainSpec) -> RunDirectory:
-        run = RunDirectory.open(self.runs_root, commands.submit(self.runs_root, spec))
+        run = RunDirectory.open(self.runs_root, run_actions.submit(self.runs_root, spec))
         state = self.look_until(run.run_id, RunStatus.SUCCEEDED, RunStatus.FAILED)
         assert state.status is RunStatus.SUCCEEDED, state.reason
         return run
@@ -100,7 +101,7 @@ def kill_at_a_random_moment(driver: Driver, run: RunDirectory, rng: random.Rando
         num_steps = rng.choice([0, 1, 2, 3])
         give_up_at = time.monotonic() + PATIENCE_SECONDS
         while True:
-            beat = commands.state_of(driver.runs_root, run).heartbeat
+            beat = lookup.state_of(driver.runs_root, run).heartbeat
             assert beat is not None
             base = beat.step if base is None and beat.step > 0 else base
             if base is not None and beat.step >= base + num_steps:
@@ -114,12 +115,12 @@ def kill_at_a_random_moment(driver: Driver, run: RunDirectory, rng: random.Rando
 
 def test_run_killed_at_random_moments_ends_as_the_uninterrupted_one(driver: Driver, spec: TrainSpec, is_long: bool):
     whole = driver.finish(spec)
-    run_id = commands.submit(driver.runs_root, spec)
+    run_id = run_actions.submit(driver.runs_root, spec)
     killed = RunDirectory.open(driver.runs_root, run_id)
     rng = random.Random(7)
     for _ in range(NUM_KILLS[is_long]):
         assert kill_at_a_random_moment(driver, killed, rng).status is RunStatus.LOST
-        commands.resume(driver.runs_root, run_id)
+        run_actions.resume(driver.runs_root, run_id)
     state = driver.look_until(run_id, RunStatus.SUCCEEDED, RunStatus.FAILED)
     assert state.status is RunStatus.SUCCEEDED, state.reason
     assert killed.newest_attempt() == NUM_KILLS[is_long] + 1
@@ -130,11 +131,11 @@ def test_run_killed_at_random_moments_ends_as_the_uninterrupted_one(driver: Driv
 def test_run_that_was_stopped_and_resumed_ends_as_the_uninterrupted_one(driver: Driver, spec: TrainSpec):
     spec = spec.model_copy(update={"num_steps": 12})
     whole = driver.finish(spec)
-    run_id = commands.submit(driver.runs_root, spec)
+    run_id = run_actions.submit(driver.runs_root, spec)
     driver.look_until(run_id, RunStatus.RUNNING)
-    commands.stop(driver.runs_root, run_id)
+    run_actions.stop(driver.runs_root, run_id)
     driver.look_until(run_id, RunStatus.STOPPED)
-    commands.resume(driver.runs_root, run_id)
+    run_actions.resume(driver.runs_root, run_id)
     driver.look_until(run_id, RunStatus.SUCCEEDED)
     assert_same_end(driver.runs_root, whole, RunDirectory.open(driver.runs_root, run_id))
 
@@ -142,7 +143,7 @@ def test_run_that_was_stopped_and_resumed_ends_as_the_uninterrupted_one(driver: 
 def test_branch_with_the_same_specification_ends_as_its_parent(driver: Driver, spec: TrainSpec):
     spec = spec.model_copy(update={"num_steps": 12})
     parent = driver.finish(spec)
-    branched = RunDirectory.open(driver.runs_root, commands.branch(driver.runs_root, parent.run_id, 6))
+    branched = RunDirectory.open(driver.runs_root, run_actions.branch(driver.runs_root, parent.run_id, 6))
     driver.look_until(branched.run_id, RunStatus.SUCCEEDED, RunStatus.FAILED)
     assert recorded.policy_files(branched, 12) == recorded.policy_files(parent, 12)
     assert recorded.buffer_content(branched, 12) == recorded.buffer_content(parent, 12)
@@ -164,8 +165,8 @@ def assert_same_end(runs_root: Path, whole: RunDirectory, other: RunDirectory) -
 
 def test_branch_without_a_step_left_is_refused_and_a_longer_one_goes_on(driver: Driver, spec: TrainSpec):
     parent = driver.finish(spec.model_copy(update={"num_steps": 6}))
-    with pytest.raises(commands.CommandError, match="expected more than 6"):
-        commands.branch(driver.runs_root, parent.run_id, 6)
-    longer = RunDirectory.open(driver.runs_root, commands.branch(driver.runs_root, parent.run_id, 6, num_steps=8))
+    with pytest.raises(lookup.CommandError, match="expected more than 6"):
+        run_actions.branch(driver.runs_root, parent.run_id, 6)
+    longer = RunDirectory.open(driver.runs_root, run_actions.branch(driver.runs_root, parent.run_id, 6, num_steps=8))
     assert driver.look_until(longer.run_id, RunStatus.SUCCEEDED, RunStatus.FAILED).status is RunStatus.SUCCEEDED
     assert [step for step, _ in recorded.losses(driver.runs_root, longer.run_id)["loss/total"]] == [7, 8]

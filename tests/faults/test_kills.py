@@ -15,16 +15,18 @@ from pathlib import Path
 import httpx
 import pytest
 
+from db.connections.opening import open_database
+from db.connections.session import SQLITE_FILE
 from db.queries.runs import list_attempts
-from db.session import SQLITE_FILE, open_database
-from jobs import commands
-from jobs.run_directory import RunDirectory
-from jobs.run_state import RunState
-from jobs.spool_reader import SpoolReader
-from jobs.status import RunStatus
+from jobs.actions import run_actions
+from jobs.recording.event_reader import SpoolReader
+from jobs.runs import lookup
+from jobs.runs.checkpoints import PREFIX, find_fault, list_checkpoints
+from jobs.runs.directory import RunDirectory
+from jobs.runs.state import RunState
+from jobs.runs.status import RunStatus
 from jobs.supervisor.reading import take_in_everything
-from jobs.training.checkpoint import PREFIX, find_fault, list_checkpoints
-from tests.app import serving
+from tests.app import web_server
 from tests.faults import recorded
 from tests.faults.small_training import small_spec, train
 from tests.jobs.supervisor.toy_bench import processes_of, wait_until
@@ -45,18 +47,18 @@ class KilledWorkbench:
         self.chance = chance
         self.log = (runs_root.parent / "supervisor.log").open("ab")
         self.supervisor = self._start_supervisor()
-        self.server = serving.start(runs_root)
+        self.server = web_server.start(runs_root)
         self.runs: list[RunDirectory] = []
         self.whole_before: dict[tuple[str, int], int] = {}
         self.begin_run()
 
     def begin_run(self) -> None:
         spec = small_spec(NUM_STEPS, CHECKPOINT_INTERVAL)
-        run_id = commands.submit(self.runs_root, spec)
+        run_id = run_actions.submit(self.runs_root, spec)
         self.runs.append(RunDirectory.open(self.runs_root, run_id))
 
     def state(self) -> RunState:
-        return commands.state_of(self.runs_root, self.runs[-1])
+        return lookup.state_of(self.runs_root, self.runs[-1])
 
     def wait_for(self, *statuses: RunStatus) -> RunState:
         wait_until(lambda: self.state().status in statuses, f"{statuses}, it is {self.state()}")
@@ -82,7 +84,7 @@ class KilledWorkbench:
             time.sleep(self.chance.uniform(0.0, 0.5))
             self.server.process.kill()
             self.server.stop()
-            self.server = serving.start(self.runs_root)
+            self.server = web_server.start(self.runs_root)
             assert "set-cookie" in httpx.get(self.server.link).headers
             return True
         return self._kill_trainer(is_inside_save=victim != "trainer")
@@ -102,7 +104,7 @@ class KilledWorkbench:
         assert [find_fault(path) for path in list_checkpoints(run.checkpoints_path)[:2]] in ([], [None], [None, None])
         step = int(whole[0].name.removeprefix(PREFIX)) if whole else 0
         self.whole_before[(run.run_id, state.attempt + 1)] = step
-        commands.resume(self.runs_root, run.run_id)
+        run_actions.resume(self.runs_root, run.run_id)
         return is_inside or not is_inside_save
 
     def close(self) -> None:

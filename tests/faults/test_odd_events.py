@@ -13,15 +13,16 @@ from streamlit.testing.v1 import AppTest
 from typer.testing import CliRunner
 
 from app import settings
+from db.connections.opening import open_database
+from db.connections.session import Database
 from db.queries.metrics import metric_series
-from db.session import Database, open_database
-from jobs.cli import app as command_line
-from jobs.run_directory import RunDirectory
-from jobs.run_report import describe_report, report_run
-from jobs.specs import RecordingSpec
-from jobs.spool import decode_line, list_segments, segment_path
-from jobs.spool_reader import SpoolReader
-from jobs.spool_recorder import SpoolRecorder
+from jobs.cli.main import app as command_line
+from jobs.recording.event_codec import decode_line, list_segments, segment_path
+from jobs.recording.event_reader import SpoolReader
+from jobs.recording.file_recorder import SpoolRecorder
+from jobs.runs.directory import RunDirectory
+from jobs.runs.report import describe_report, report_run
+from jobs.specs.train import RecordingSpec
 from tests.app.conftest import MAIN_SCRIPT
 from tests.db.conftest import KINDS, new_database, postgres_server, postgres_template, sqlite_template  # noqa: F401
 from tests.db.recorded_runs import contents_after, new_run, record_attempt, take_in

@@ -13,7 +13,9 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Boolean, Column, Float, Integer, MetaData, String, Table, insert, inspect, select, text
 from typer.testing import CliRunner
 
-from db import models
+from db.connections.opening import open_database
+from db.connections.schema import NewerSchemaError, current_revision, newest_revision, upgrade
+from db.connections.session import Database
 from db.queries import metrics, runs
 from db.queries.benchmarks import list_scores
 from db.queries.cases import sets_of_run
@@ -21,12 +23,11 @@ from db.queries.judge_work import get_verdicts
 from db.queries.trajectories import search
 from db.queries.trajectory_list import count_trajectories
 from db.queries.trajectory_marks import list_marks
-from db.schema import NewerSchemaError, current_revision, newest_revision, upgrade
-from db.session import Database, open_database
-from db.trajectory_rows import TrajectoryFacets
-from jobs import cli
-from tests.db.test_older_schemas import upgrade_to
-from tests.db.test_schema import is_ours
+from db.rows.trajectories import TrajectoryFacets
+from db.tables import models
+from jobs.cli import main
+from tests.db.connections.test_older_schemas import upgrade_to
+from tests.db.connections.test_schema import is_ours
 from tests.postgres import running_server
 
 pytestmark = [
@@ -155,7 +156,7 @@ def row_key(rows: Rows) -> int:
 
 
 def test_every_schema_before_the_newest_is_stored():
-    revisions = Path(models.__file__).parent / "migrations" / "versions"
+    revisions = Path(models.__file__).parents[1] / "migrations" / "versions"
     numbers = sorted(path.name.partition("_")[0] for path in revisions.glob("[0-9]*.py"))
     assert [*(path.stem for path in STORED), newest_revision()] == numbers
 
@@ -169,7 +170,7 @@ def test_schema_of_a_newer_program_is_refused_by_this_one_and_left_as_it_is(old,
     url = old.engine.url.render_as_string(hide_password=False)
     with pytest.raises(NewerSchemaError, match=r"schema 9999, newer than .* install the newer version"):
         open_database(url, tmp_path)
-    done = CliRunner().invoke(cli.app, ["runs", "--runs-root", str(tmp_path), "--database-url", url])
+    done = CliRunner().invoke(main.app, ["runs", "--runs-root", str(tmp_path), "--database-url", url])
     assert done.exit_code != 0
     assert "schema 9999, newer than" in done.output
     assert stored_rows(old) == rows

@@ -19,10 +19,11 @@ from streamlit.testing.v1 import AppTest
 
 import app
 from app import settings
-from db.session import open_database
-from jobs import commands
-from jobs.run_directory import RunDirectory
-from jobs.status import ENDED
+from db.connections.opening import open_database
+from jobs.actions import run_actions
+from jobs.runs import lookup
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import ENDED
 from jobs.supervisor import indexing
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
@@ -69,7 +70,7 @@ def rows(runs_root: Path, url: str | None) -> dict[str, list[tuple[Any, ...]]]:
 @pytest.fixture
 def run(tmp_path: Path, empty: Server) -> Iterator[RunDirectory]:
     """A run under way, with a supervisor that writes to PostgreSQL."""
-    run_id = commands.submit(tmp_path, toy_spec(100_000))
+    run_id = run_actions.submit(tmp_path, toy_spec(100_000))
     command = [sys.executable, "-m", "tests.jobs.supervisor.toy_supervisor", "--runs-root", str(tmp_path)]
     environment = os.environ | {"EXGRPO_DATABASE_URL": empty.url}
     supervisor = subprocess.Popen(
@@ -81,14 +82,14 @@ def run(tmp_path: Path, empty: Server) -> Iterator[RunDirectory]:
     with warnings.catch_warnings(action="ignore", category=ResourceWarning):
         st.cache_resource.clear()
         gc.collect()
-    if not commands.state_of(tmp_path, run).is_ended:
-        commands.stop(tmp_path, run_id)
+    if not lookup.state_of(tmp_path, run).is_ended:
+        run_actions.stop(tmp_path, run_id)
     supervisor.terminate()
     supervisor.wait(timeout=120)
 
 
 def step_of(run: RunDirectory) -> int:
-    heartbeat = commands.state_of(run.path.parent, run).heartbeat
+    heartbeat = lookup.state_of(run.path.parent, run).heartbeat
     return heartbeat.step if heartbeat else 0
 
 
@@ -140,8 +141,8 @@ def test_database_that_goes_away_is_told_of_and_nothing_is_lost(run, server, fau
         name = f"{fault} for {outage:.0f} s"
         figure(name, f"stale after {stale:.1f} s, back after {back:.1f} s, {steps_a_second:.0f} steps/s meanwhile")
         assert steps_a_second > 0.0
-    commands.stop(run.path.parent, run.run_id)
-    wait_until(lambda: commands.state_of(run.path.parent, run).status in ENDED, "the run's end")
+    run_actions.stop(run.path.parent, run.run_id)
+    wait_until(lambda: lookup.state_of(run.path.parent, run).status in ENDED, "the run's end")
     wait_until(lambda: shown_status(run, server) == "stopped", "the end in the database")
     kept = rows(run.path.parent, server.url)
     rebuild_when_alone(run.path.parent)

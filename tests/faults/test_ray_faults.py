@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from db.connections.opening import open_database
 from db.queries import metrics
-from db.session import open_database
-from jobs import commands
-from jobs.status import RunStatus
+from jobs.actions import run_actions
+from jobs.runs.status import RunStatus
 from tests.jobs.launchers.conftest import cluster, ray_bench  # noqa: F401 - fixtures
 from tests.jobs.launchers.ray_bench import RayBench, ray_spec
 from tests.jobs.launchers.ray_cluster import RayCluster
@@ -42,10 +42,10 @@ def resume_and_stop(bench: RayBench, run_id: str) -> None:
     """Resubmit a lost run, let it train and stop it; every step of it then counts once."""
     checkpoints = sorted(bench.run_of(run_id).checkpoints_path.glob("step-*"))
     step = int(checkpoints[-1].name.removeprefix("step-"))
-    commands.resume(bench.runs_root, run_id)
+    run_actions.resume(bench.runs_root, run_id)
     bench.look_until(run_id, RunStatus.RUNNING)
     bench.wait_for_step(run_id, step + 10)
-    commands.stop(bench.runs_root, run_id)
+    run_actions.stop(bench.runs_root, run_id)
     bench.look_until(run_id, RunStatus.STOPPED)
     database = open_database(None, bench.runs_root)
     series = metrics.metric_series(database, run_id, ["reward/mean"], 100_000)["reward/mean"]

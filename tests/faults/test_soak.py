@@ -12,10 +12,11 @@ import numpy as np
 import psutil
 import pytest
 
-from jobs import commands
-from jobs.run_directory import RunDirectory
-from jobs.status import RunStatus
-from tests.app import serving
+from jobs.actions import run_actions
+from jobs.runs import lookup
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from tests.app import web_server
 from tests.app.page_session import page_session
 from tests.jobs.supervisor.toy_bench import processes_of, toy_spec, wait_until
 
@@ -35,7 +36,7 @@ PAGES_OF_A_RUN = ("run", "trajectories", "replay_buffer", "selection_audit")
 class Readers:
     """Sessions that each go from page to page of the newest run until they are told to end."""
 
-    def __init__(self, workbench: serving.ServedWorkbench, submitted: list[str]) -> None:
+    def __init__(self, workbench: web_server.ServedWorkbench, submitted: list[str]) -> None:
         self._workbench, self._submitted = workbench, submitted
         self._is_over = threading.Event()
         self._threads = [threading.Thread(target=self._read) for _ in range(NUM_SESSIONS)]
@@ -74,9 +75,9 @@ def shared_memory() -> set[str]:
 
 def submit_more(runs_root: Path, submitted: list[str]) -> None:
     """Keep two runs in the queue."""
-    ended = sum(commands.state_of(runs_root, RunDirectory.open(runs_root, own)).is_ended for own in submitted[-3:])
+    ended = sum(lookup.state_of(runs_root, RunDirectory.open(runs_root, own)).is_ended for own in submitted[-3:])
     if len(submitted[-3:]) - ended < 2:
-        submitted.append(commands.submit(runs_root, toy_spec(STEPS_A_RUN)))
+        submitted.append(run_actions.submit(runs_root, toy_spec(STEPS_A_RUN)))
 
 
 @pytest.fixture
@@ -94,10 +95,10 @@ def supervisor(tmp_path: Path) -> Iterator[tuple[psutil.Process, Path]]:
 
 def test_nothing_grows_and_nothing_is_left_by_runs_back_to_back(supervisor, is_long, figure):
     process, runs_root = supervisor
-    submitted = [commands.submit(runs_root, toy_spec(STEPS_A_RUN))]
+    submitted = [run_actions.submit(runs_root, toy_spec(STEPS_A_RUN))]
     wait_until(lambda: state_is_success(runs_root, submitted[0]), "a run")
     semaphores = shared_memory()
-    workbench = serving.start(runs_root)
+    workbench = web_server.start(runs_root)
     readers = Readers(workbench, submitted)
     watched = (process, psutil.Process(workbench.process.pid))
     warm, last = [], []
@@ -138,4 +139,4 @@ def sizes(process: psutil.Process) -> tuple[int, int]:
 
 
 def state_is_success(runs_root: Path, run_id: str) -> bool:
-    return commands.state_of(runs_root, RunDirectory.open(runs_root, run_id)).status is RunStatus.SUCCEEDED
+    return lookup.state_of(runs_root, RunDirectory.open(runs_root, run_id)).status is RunStatus.SUCCEEDED

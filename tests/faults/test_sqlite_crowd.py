@@ -12,16 +12,18 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from db import file_systems, ingest
+from db.connections import file_systems
+from db.connections.opening import open_database
+from db.connections.session import Database
+from db.ingest import events as ingest
 from db.queries import metrics, runs
 from db.queries.trajectories import search
 from db.queries.trajectory_list import count_facets, list_snippets
-from db.session import Database, open_database
-from db.trajectory_rows import TrajectoryFacets
-from jobs import cli
-from jobs.run_directory import RunDirectory
-from jobs.spool_reader import SpoolReader
-from jobs.status import RunStatus
+from db.rows.trajectories import TrajectoryFacets
+from jobs.cli import main
+from jobs.recording.event_reader import SpoolReader
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
 from tests.db.recorded_runs import new_run, record_attempt
 
 pytestmark = pytest.mark.fault_row(6)
@@ -115,7 +117,7 @@ def test_sqlite_on_a_network_file_system_is_refused_by_the_command_line(tmp_path
     mounts = tmp_path / "mountinfo"
     mounts.write_text(f"23 22 0:2 / {tmp_path} rw - nfs4 server:/x rw\n")
     monkeypatch.setattr(file_systems, "MOUNTS", mounts)
-    done = CliRunner().invoke(cli.app, ["runs", "--runs-root", str(tmp_path / "runs")])
+    done = CliRunner().invoke(main.app, ["runs", "--runs-root", str(tmp_path / "runs")])
     assert done.exit_code == 1
     assert "lies on a network file system (nfs4)" in " ".join(done.output.split())
     figure("a network file system", "refused with a sentence")

@@ -15,15 +15,16 @@ from pathlib import Path
 import psutil
 import pytest
 
+from db.connections.opening import open_database
 from db.queries import metrics, runs
-from db.session import open_database
-from jobs import commands
-from jobs.attempt_files import read_heartbeat, read_outcome, write_outcome
-from jobs.fencing import EXIT_NOT_MINE
+from jobs.actions import run_actions
 from jobs.launchers.local import LocalLauncher
-from jobs.launchers.processes import ProcessIdentity, identify
-from jobs.run_directory import AttemptClaimedError, RunDirectory
-from jobs.status import RunStatus
+from jobs.runs import lookup
+from jobs.runs.attempts import read_heartbeat, read_outcome, write_outcome
+from jobs.runs.directory import AttemptClaimedError, RunDirectory
+from jobs.runs.fencing import EXIT_NOT_MINE
+from jobs.runs.processes import ProcessIdentity, identify
+from jobs.runs.status import RunStatus
 from jobs.supervisor import loop
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import SupervisorRunningError
@@ -108,7 +109,7 @@ def test_of_two_that_claim_the_same_attempt_one_gets_it(tmp_path, is_long, figur
 def test_two_supervisors_without_a_lock_between_them_start_each_job_once(tmp_path, is_long, figure):
     num_jobs = NUM_JOBS[is_long]
     for _ in range(num_jobs):
-        commands.submit(tmp_path, toy_spec())
+        run_actions.submit(tmp_path, toy_spec())
     barrier = FORK.Barrier(NUM_SUPERVISORS)
     arguments = (tmp_path, num_jobs, barrier)
     together = [FORK.Process(target=look_until_all_started, args=arguments) for _ in range(NUM_SUPERVISORS)]
@@ -130,7 +131,7 @@ def start_toy(program: str, *words: str) -> "subprocess.Popen[bytes]":
 
 def test_stopped_supervisor_keeps_its_right_and_goes_on(tmp_path, figure):
     runs_root = tmp_path / "runs"
-    run = RunDirectory.open(runs_root, commands.submit(runs_root, toy_spec(200)))
+    run = RunDirectory.open(runs_root, run_actions.submit(runs_root, toy_spec(200)))
     first = start_toy("toy_supervisor", "--runs-root", str(runs_root), "--until-idle")
     wait_until(lambda: step_of(runs_root, run) > 1, "the run")
     first.send_signal(signal.SIGSTOP)
@@ -191,7 +192,7 @@ def events_of(attempt_path: Path) -> bytes:
 
 
 def step_of(runs_root: Path, run: RunDirectory) -> int:
-    heartbeat = commands.state_of(runs_root, run).heartbeat
+    heartbeat = lookup.state_of(runs_root, run).heartbeat
     return heartbeat.step if heartbeat else 0
 
 

@@ -4,8 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from db.case_rows import SavedCase
-from db.mark_rows import MarkedTrajectory
+from db.connections.session import Database
 from db.queries import code_analysis, metrics, runs
 from db.queries.benchmarks import list_scores
 from db.queries.cases import saved_cases
@@ -14,15 +13,16 @@ from db.queries.judging import list_votes
 from db.queries.run_filter import RunFilter
 from db.queries.trajectories import search
 from db.queries.trajectory_marks import marked_trajectories
-from db.session import Database
-from db.verdict_rows import JudgedRow
-from jobs import annotating, commands
-from jobs.attempt_files import write_outcome
-from jobs.eval_specs import BenchmarkChoice, EvalModelSpec, EvalSpec
-from jobs.run_directory import RunDirectory
-from jobs.specs import RecordingSpec, TrainSpec
-from jobs.spool_recorder import SpoolRecorder
-from jobs.status import RunStatus
+from db.rows.cases import SavedCase
+from db.rows.marks import MarkedTrajectory
+from db.rows.verdicts import JudgedRow
+from jobs.actions import annotations, run_actions
+from jobs.recording.file_recorder import SpoolRecorder
+from jobs.runs.attempts import write_outcome
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
+from jobs.specs.train import RecordingSpec, TrainSpec
 from tests.db.recorded_runs import new_run, record_attempt
 from tests.db.recorded_scores import event
 from tests.db.table_contents import contents
@@ -72,29 +72,29 @@ def _record_scores(runs_root: Path) -> RunDirectory:
 
 
 def _say_things(runs_root: Path, num_more: int) -> None:
-    commands.submit(runs_root, TrainSpec(name="in the queue", tags=("from its specification",)))
+    run_actions.submit(runs_root, TrainSpec(name="in the queue", tags=("from its specification",)))
     for name in ("keep", "taken off", " a  b "):
-        commands.tag(runs_root, "trained", name)
-    commands.tag(runs_root, "trained", "taken off", is_set=False)
-    commands.note(runs_root, "trained", "First.\nSecond line \u2028 <b>no</b> \u202e.")
-    commands.note(runs_root, "trained", "Another.")
-    commands.archive(runs_root, "failed")
-    commands.archive(runs_root, "scored")
-    commands.archive(runs_root, "scored", is_archived=False)
-    annotating.mark_case(runs_root, "kept", CASE)
-    annotating.mark_case(runs_root, "taken out", CASE)
-    annotating.mark_case(runs_root, "taken out", CASE, is_kept=False)
-    annotating.set_verdict(runs_root, "trained", 1, 1, True)
-    annotating.set_verdict(runs_root, "trained", 1, 2, False)
-    annotating.set_verdict(runs_root, "trained", 1, 0, False)
-    annotating.set_verdict(runs_root, "trained", 1, 0, None)
-    annotating.mark_trajectory(runs_root, MarkedTrajectory("trained", 1, 2, "odd", "first"))
-    annotating.mark_trajectory(runs_root, MarkedTrajectory("trained", 1, 2, "odd", "the last word"))
-    annotating.mark_trajectory(runs_root, MarkedTrajectory("trained", 1, 3, "odd"))
-    annotating.mark_trajectory(runs_root, MarkedTrajectory("trained", 1, 3, "odd"), is_kept=False)
+        run_actions.tag(runs_root, "trained", name)
+    run_actions.tag(runs_root, "trained", "taken off", is_set=False)
+    run_actions.note(runs_root, "trained", "First.\nSecond line \u2028 <b>no</b> \u202e.")
+    run_actions.note(runs_root, "trained", "Another.")
+    run_actions.archive(runs_root, "failed")
+    run_actions.archive(runs_root, "scored")
+    run_actions.archive(runs_root, "scored", is_archived=False)
+    annotations.mark_case(runs_root, "kept", CASE)
+    annotations.mark_case(runs_root, "taken out", CASE)
+    annotations.mark_case(runs_root, "taken out", CASE, is_kept=False)
+    annotations.set_verdict(runs_root, "trained", 1, 1, True)
+    annotations.set_verdict(runs_root, "trained", 1, 2, False)
+    annotations.set_verdict(runs_root, "trained", 1, 0, False)
+    annotations.set_verdict(runs_root, "trained", 1, 0, None)
+    annotations.mark_trajectory(runs_root, MarkedTrajectory("trained", 1, 2, "odd", "first"))
+    annotations.mark_trajectory(runs_root, MarkedTrajectory("trained", 1, 2, "odd", "the last word"))
+    annotations.mark_trajectory(runs_root, MarkedTrajectory("trained", 1, 3, "odd"))
+    annotations.mark_trajectory(runs_root, MarkedTrajectory("trained", 1, 3, "odd"), is_kept=False)
     for number in range(num_more):
-        commands.tag(runs_root, f"run-{number:04d}", "one of many")
-        commands.note(runs_root, f"run-{number:04d}", f"Note {number}.")
+        run_actions.tag(runs_root, f"run-{number:04d}", "one of many")
+        run_actions.note(runs_root, f"run-{number:04d}", f"Note {number}.")
 
 
 def tables(database: Database) -> dict[str, list[tuple[Any, ...]]]:

@@ -7,8 +7,8 @@ import pytest
 import typer.main
 import yaml
 
-from jobs.cli import app as command_line
-from jobs.specs import parse_spec, preset_names
+from jobs.cli.main import app as command_line
+from jobs.specs.train import parse_spec, preset_names
 from tests.house.tracked import PACKAGES, REPOSITORY, read, tracked_files
 
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")

@@ -71,7 +71,7 @@ def test_the_patterns_catch_what_they_are_for(pattern, line):
 
 
 def test_constraints_pin_every_package_exactly_and_from_no_place():
-    lines = read(Path("constraints.txt")).split()
+    lines = read(Path("requirements/constraints.txt")).split()
     assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][0-9A-Za-z.]*", line)] == []
     assert lines == sorted(lines, key=str.lower)
     assert "torch==2.13.0" in lines

@@ -4,11 +4,11 @@ import json
 import random
 from pathlib import Path
 
-from db.case_rows import SavedCase
-from db.mark_rows import MarkedTrajectory
+from db.rows.cases import SavedCase
+from db.rows.marks import MarkedTrajectory
 from exgrpo_core.types import Question
-from jobs import annotating, commands
-from jobs.run_directory import RunDirectory
+from jobs.actions import annotations, run_actions
+from jobs.runs.directory import RunDirectory
 from jobs.supervisor.reading import take_in_everything
 from tests.app import judged, played, recorded, scored
 from tests.app.recorded import RecordedRun
@@ -126,9 +126,9 @@ def _name_files(runs_root: Path) -> None:
 
 def _annotate(runs_root: Path) -> None:
     for text in PAYLOADS:
-        commands.note(runs_root, RUN, text)
-        if text.isprintable() and len(text) <= commands.MAX_TAG_CHARACTERS:
-            commands.tag(runs_root, RUN, text)
-        if text.isprintable() and len(text) <= annotating.MAX_NAME_CHARACTERS:
-            annotating.mark_trajectory(runs_root, MarkedTrajectory(PLAYED, 1, 1, text, ALL))
-            annotating.mark_case(runs_root, text, SavedCase(THOUGHTS, 1, 5, 7))
+        run_actions.note(runs_root, RUN, text)
+        if text.isprintable() and len(text) <= run_actions.MAX_TAG_CHARACTERS:
+            run_actions.tag(runs_root, RUN, text)
+        if text.isprintable() and len(text) <= annotations.MAX_NAME_CHARACTERS:
+            annotations.mark_trajectory(runs_root, MarkedTrajectory(PLAYED, 1, 1, text, ALL))
+            annotations.mark_case(runs_root, text, SavedCase(THOUGHTS, 1, 5, 7))

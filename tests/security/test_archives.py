@@ -6,9 +6,9 @@ import tarfile
 
 import pytest
 
-from jobs.archive import ArchiveError, export_run, import_run
-from jobs.run_directory import RunDirectory
-from jobs.specs import TrainSpec
+from jobs.actions.archive import ArchiveError, export_run, import_run
+from jobs.runs.directory import RunDirectory
+from jobs.specs.train import TrainSpec
 
 INFO = b'{"name": "one", "created_at": "2026-01-01T00:00:00+00:00", "parent_run_id": null, "branched_from_step": null}'
 WHOLE = (("run-1/spec.json", b"{}"), ("run-1/run.json", INFO))

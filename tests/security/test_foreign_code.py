@@ -8,14 +8,14 @@ import torch
 
 from app import commands as page_commands
 from app import settings
-from jobs import commands
+from jobs.actions import run_actions
+from jobs.actions.evaluations import plan_evaluation, submit_evaluation
 from jobs.engines.embedded.model import load_policy, load_tokenizer, refuse_foreign_code
 from jobs.engines.errors import EngineError
-from jobs.evaluation.submission import plan_evaluation, submit_evaluation
-from jobs.foreign_code import CONFIG_FILES
-from jobs.job_specs import load_any_spec
-from jobs.run_directory import RunDirectory
-from jobs.specs import SpecError, TrainSpec, parse_spec
+from jobs.preflight.remote_code import CONFIG_FILES
+from jobs.runs.directory import RunDirectory
+from jobs.specs.any_job import load_any_spec
+from jobs.specs.train import SpecError, TrainSpec, parse_spec
 from tests.house.tracked import read, source_files
 from tests.jobs.engines.tiny_models import qwen2_tied, tiny_tokenizer
 
@@ -149,7 +149,7 @@ def test_a_model_with_code_of_its_own_is_named_and_refused_before_a_job_is_queue
     fields = {"benchmarks": [{"name": "math500"}]}
     data = {"source": "chains"}
     entries = [
-        lambda: commands.submit(root, TrainSpec.model_validate({"model": {"source": str(model)}, "data": data})),
+        lambda: run_actions.submit(root, TrainSpec.model_validate({"model": {"source": str(model)}, "data": data})),
         lambda: page_commands.check({"model": {"source": str(model)}, "data": data}),
         lambda: submit_evaluation(root, plan_evaluation(root, str(model), fields, "test")),
         lambda: page_commands.evaluate(str(model), fields),

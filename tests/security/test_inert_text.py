@@ -5,7 +5,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
-from tests.app import serving
+from tests.app import web_server
 from tests.browser.conftest import Watched
 from tests.security import hostile
 
@@ -56,7 +56,7 @@ def hostile_workbench(tmp_path_factory):
     runs_root = tmp_path_factory.mktemp("hostile") / "runs"
     with pytest.MonkeyPatch.context() as monkeypatch:
         hostile.build(runs_root, monkeypatch)
-    served = serving.start(runs_root)
+    served = web_server.start(runs_root)
     yield served
     served.stop()
 

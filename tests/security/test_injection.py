@@ -8,7 +8,7 @@ from db.queries.run_order import RunSortKey
 from db.queries.runs import count_runs, get_run, list_runs
 from db.queries.text_search import all_found
 from db.queries.trajectory_list import list_snippets
-from db.trajectory_rows import TrajectoryFacets
+from db.rows.trajectories import TrajectoryFacets
 from jobs.launchers.local import LaunchError
 from jobs.launchers.ray_jobs_rules import plain_command
 from tests.db.conftest import *  # noqa: F403 - the databases' fixtures
@@ -74,13 +74,13 @@ FORMS = (
 @pytest.fixture
 def filled(database, tmp_path):
     """A database of each kind with one run in it, and what was said to it."""
-    from db import ingest
-    from jobs.spool_reader import SpoolReader
+    from db.ingest import events
+    from jobs.recording.event_reader import SpoolReader
 
     run = record_steps(tmp_path, [Step({0: [Response(text="so nine \\boxed{9}")]})], "run-1")
-    ingest.register_run(database, run.read_run_info(), run.spec().model_dump(mode="json"))
+    events.register_run(database, run.read_run_info(), run.spec().model_dump(mode="json"))
     batch = SpoolReader(run).read()
-    ingest.ingest_events(database, "run-1", batch.events, batch.position)
+    events.ingest_events(database, "run-1", batch.events, batch.position)
     said = []
     event.listen(database.engine, "before_cursor_execute", lambda *call: said.append(call[2]))
     return database, said

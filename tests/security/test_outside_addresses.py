@@ -6,17 +6,17 @@ import threading
 
 import pytest
 
-from jobs.control import TrainingError
-from jobs.eval_specs import parse_eval_spec
 from jobs.evaluation.generation import PromptedQuestion
 from jobs.evaluation.server_generator import ServerGenerator
-from jobs.judge_specs import parse_judge_spec
 from jobs.launchers.local import LaunchError
 from jobs.launchers.ray_jobs_rules import check_address
-from jobs.local_sources import resolve_source
-from jobs.outside_addresses import AddressRefusedError, check_endpoint
-from jobs.specs import SpecError
-from jobs.verl_specs import VerlSpec
+from jobs.machine.address_policy import AddressRefusedError, check_endpoint
+from jobs.preflight.local_sources import resolve_source
+from jobs.runs.control import TrainingError
+from jobs.specs.evaluation import parse_eval_spec
+from jobs.specs.judging import parse_judge_spec
+from jobs.specs.train import SpecError
+from jobs.specs.verl import VerlSpec
 
 LINK_LOCAL = (
     "169.254.169.254",

@@ -11,35 +11,36 @@ from typer.testing import CliRunner
 from app import commands as page_commands
 from app import settings
 from app.queries import workbench
-from db.case_rows import SavedCase
-from db.mark_rows import MarkedTrajectory
-from exgrpo_core.experience_management.corruption import BufferCorruptionError
-from exgrpo_core.experience_management.segments import SegmentExtent
-from jobs import annotating, commands
-from jobs.checkpoint_names import find_checkpoint
-from jobs.cli import app
+from db.rows.cases import SavedCase
+from db.rows.marks import MarkedTrajectory
+from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
+from exgrpo_core.experience_management.storage.segments import SegmentExtent
+from jobs.actions import annotations, run_actions
+from jobs.cli.main import app
 from jobs.evaluation.recorded_answers import find_answers
-from jobs.run_directory import RunDirectory, RunDirectoryError, inside, list_run_directories
-from jobs.specs import SpecError, parse_spec
-from jobs.spool_reader import SpoolReader
-from jobs.training.checkpoint import find_fault
+from jobs.recording.event_reader import SpoolReader
+from jobs.runs import lookup
+from jobs.runs.checkpoint_names import find_checkpoint
+from jobs.runs.checkpoints import find_fault
+from jobs.runs.directory import RunDirectory, RunDirectoryError, inside, list_run_directories
+from jobs.specs.train import SpecError, parse_spec
 from tests.app.conftest import MAIN_SCRIPT
 from tests.security import outside
 
 CLI = CliRunner(env={"NO_COLOR": "1", "COLUMNS": "200"})
-REFUSED = (commands.CommandError, RunDirectoryError, SpecError)
+REFUSED = (lookup.CommandError, RunDirectoryError, SpecError)
 BY_ID = {
     "open": RunDirectory.open,
-    "stop": commands.stop,
-    "resume": commands.resume,
-    "clone": commands.clone,
-    "branch": lambda root, name: commands.branch(root, name, 1, 9),
-    "tag": lambda root, name: commands.tag(root, name, "x"),
-    "note": lambda root, name: commands.note(root, name, "x"),
-    "archive": lambda root, name: commands.archive(root, name, False),
-    "mark case": lambda root, name: annotating.mark_case(root, "set", SavedCase(name, 1, 1, 2)),
-    "mark": lambda root, name: annotating.mark_trajectory(root, MarkedTrajectory(name, 1, 1, "odd", "")),
-    "verdict": lambda root, name: annotating.set_verdict(root, name, 1, 1, True),
+    "stop": run_actions.stop,
+    "resume": run_actions.resume,
+    "clone": run_actions.clone,
+    "branch": lambda root, name: run_actions.branch(root, name, 1, 9),
+    "tag": lambda root, name: run_actions.tag(root, name, "x"),
+    "note": lambda root, name: run_actions.note(root, name, "x"),
+    "archive": lambda root, name: run_actions.archive(root, name, False),
+    "mark case": lambda root, name: annotations.mark_case(root, "set", SavedCase(name, 1, 1, 2)),
+    "mark": lambda root, name: annotations.mark_trajectory(root, MarkedTrajectory(name, 1, 1, "odd", "")),
+    "verdict": lambda root, name: annotations.set_verdict(root, name, 1, 1, True),
     "judge": lambda _, name: page_commands.submit_judge({"judge": "oracle", "judged": {"run_id": name}}),
     "save draft": lambda _, name: page_commands.save_draft(f"../{name}", {"x": 1}),
     "load draft": lambda _, name: page_commands.load_draft(f"../{name}"),
@@ -116,7 +117,7 @@ def test_the_address_of_a_page_reaches_no_run_beyond_the_root(fenced, tried):
 
 def test_a_specification_starts_from_no_checkpoint_beyond_the_root(fenced, tried):
     for form in fenced.forms():
-        with contextlib.suppress(commands.CommandError, ValueError):
+        with contextlib.suppress(lookup.CommandError, ValueError):
             found = find_checkpoint(fenced.root, f"{form}@1")
             assert found is None
     tried("traversal forms as RUN@STEP", len(fenced.forms()))
@@ -148,8 +149,8 @@ def test_an_event_that_names_a_file_elsewhere_brings_no_rows(fenced):
     run = RunDirectory.open(fenced.root, outside.INSIDE)
     reading = SpoolReader(run)
     attempt = run.claim_attempt()
-    from jobs.spool import segment_path
-    from jobs.spool_writer import SpoolWriter
+    from jobs.recording.event_codec import segment_path
+    from jobs.recording.event_writer import SpoolWriter
 
     writer = SpoolWriter(run.attempt_path(attempt), attempt)
     writer.append("questions", {"question_set": "training", "file": f"../../beyond/{outside.OUTSIDE}/run.json"})

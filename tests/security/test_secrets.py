@@ -16,18 +16,19 @@ from streamlit.testing.v1 import AppTest
 from typer.testing import CliRunner
 
 from app import settings
-from db.session import open_database, shown_place
-from jobs.archive import export_run
-from jobs.attempt_files import read_outcome
-from jobs.cli import app
-from jobs.control import TrainingError
-from jobs.eval_specs import API_KEY_VARIABLE as EVAL_KEY
-from jobs.eval_specs import parse_eval_spec
+from db.connections.opening import open_database
+from db.connections.session import shown_place
+from jobs.actions.archive import export_run
+from jobs.actions.judgements import submit_judge
+from jobs.cli.main import app
 from jobs.evaluation.generation import PromptedQuestion
 from jobs.evaluation.server_generator import ServerGenerator
-from jobs.judge_specs import API_KEY_VARIABLE as JUDGE_KEY
-from jobs.judging.submission import submit_judge
-from jobs.run_directory import RunDirectory
+from jobs.runs.attempts import read_outcome
+from jobs.runs.control import TrainingError
+from jobs.runs.directory import RunDirectory
+from jobs.specs.evaluation import API_KEY_VARIABLE as EVAL_KEY
+from jobs.specs.evaluation import parse_eval_spec
+from jobs.specs.judging import API_KEY_VARIABLE as JUDGE_KEY
 from tests.app.conftest import MAIN_SCRIPT
 from tests.jobs.judging.chain_runs import record_chains, server_spec
 from tests.jobs.judging.judge_server import Reply, completion, serving

@@ -9,12 +9,12 @@ from streamlit.testing.v1 import AppTest
 
 from app import access, commands, settings
 from app.roles import LINK_HOLDER, Person, Role, Roles
-from app.sign_in import SignInError, read_sign_in
-from jobs.commands import CommandError
-from jobs.journal import Journal, JournalKind
-from jobs.run_directory import RunDirectory
-from jobs.specs import TrainSpec
-from tests.app import serving
+from app.serving.sign_in import SignInError, read_sign_in
+from jobs.runs.directory import RunDirectory
+from jobs.runs.journal import Journal, JournalKind
+from jobs.runs.lookup import CommandError
+from jobs.specs.train import TrainSpec
+from tests.app import web_server
 from tests.security.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider
 from tests.tools import free_port
 
@@ -190,12 +190,12 @@ def served(tmp_path_factory, provider):
     Journal(root).append(JournalKind.SUBMITTED, RUN, attempt=1)
     port = free_port()
     path = write(folder / "sign-in.toml", port, provider.issuer)
-    from db.session import open_database
+    from db.connections.opening import open_database
     from jobs.supervisor.reading import take_in_everything
 
     open_database(None, root).close()
     take_in_everything(root, None)
-    started = serving.start(root, "--port", str(port), "--sign-in", str(path), token="a-token-that-must-not-help")
+    started = web_server.start(root, "--port", str(port), "--sign-in", str(path), token="a-token-that-must-not-help")
     yield started, root, f"http://localhost:{port}"
     started.stop()
 

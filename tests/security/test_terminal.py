@@ -7,9 +7,9 @@ import re
 import pytest
 from typer.testing import CliRunner
 
+from app.components.widgets.table_text import as_csv, as_latex, as_markdown
 from app.formats import inert
-from app.table_text import as_csv, as_latex, as_markdown
-from jobs.cli import app
+from jobs.cli.main import app
 from tests.security import hostile
 
 CLI = CliRunner(env={"NO_COLOR": "1", "COLUMNS": "200"})

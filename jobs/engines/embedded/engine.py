@@ -20,7 +20,7 @@ from jobs.engines.embedded.scoring import score_sequences
 from jobs.engines.embedded.state_files import restore_engine, save_engine
 from jobs.engines.embedded.update import PolicyUpdater
 from jobs.engines.errors import EngineError
-from jobs.engines.reward import Response, RewardFunction, Verdict
+from jobs.grading.reward_function import Response, RewardFunction, Verdict
 
 
 class EmbeddedEngine:

@@ -15,11 +15,11 @@ from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.types import Experience, Float32Array, Int32Array, Question, RolloutGroup, Trajectory, TrajectoryScores
 from jobs.engines.errors import EngineError
-from jobs.engines.reward import Response
 from jobs.engines.verl_ray.reward import describe_question
 from jobs.engines.verl_ray.rows import TokenRow, check_tokens
 from jobs.engines.verl_ray.trainer import ExperienceTrainer
 from jobs.engines.verl_ray.update import UpdateTally, update_rows
+from jobs.grading.reward_function import Response
 
 STATE_FILE = "engine.json"
 WORKERS_FOLDER = "workers"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from exgrpo_core.config import ExGRPOConfig, LossAggregation
-from jobs.specs import SpecError, TrainSpec
+from jobs.specs.train import SpecError, TrainSpec
 
 VERL_FOLDER = "verl"
 """Folder of a run directory for what verl itself writes."""

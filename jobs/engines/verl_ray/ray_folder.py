@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from jobs.file_lock import FileLock, is_locked
+from jobs.runs.file_lock import FileLock, is_locked
 
 PREFIX = "exgrpo-ray-"
 LOCK_FILE = "owner.lock"

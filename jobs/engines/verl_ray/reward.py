@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from exgrpo_core.types import Question
-from jobs.engines.reward import Response, RewardFunction
 from jobs.grading.pool import AnswerGrader
+from jobs.grading.reward_function import Response, RewardFunction
 from jobs.grading.rewards import ChainsReward, MathReward
 
 NO_TOKENS = np.empty(0, dtype=np.int32)

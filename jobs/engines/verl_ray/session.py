@@ -14,11 +14,11 @@ from omegaconf import DictConfig, OmegaConf
 from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
 from verl.utils.device import get_device_name
 
-from jobs.collector import collect_rarely
 from jobs.engines.errors import EngineError
 from jobs.engines.verl_ray.cpu_platform import PLATFORM_NAME
 from jobs.engines.verl_ray.ray_folder import ray_folder
 from jobs.engines.verl_ray.trainer import ExperienceTrainer
+from jobs.machine.gc_tuning import collect_rarely
 
 logger = logging.getLogger(__name__)
 

@@ -3,8 +3,8 @@
 import signal
 import sys
 
-from jobs.collector import collector_paused
 from jobs.launchers.bound import end_with_starter
+from jobs.machine.gc_tuning import collector_paused
 
 
 def main(words: list[str]) -> None:

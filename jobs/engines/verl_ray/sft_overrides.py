@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from jobs.engines.verl_ray.overrides import VERL_FOLDER, Value, overlap, render_value, setting_path
-from jobs.specs import SpecError, TrainSpec
+from jobs.specs.train import SpecError, TrainSpec
 
 SFT_CONFIG = "sft_trainer_engine"
 """Name of verl's configuration for its SFT trainer."""

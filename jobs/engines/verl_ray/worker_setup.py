@@ -13,10 +13,10 @@ import torch.distributed
 from verl.utils.device import get_device_name
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
 
-from jobs.collector import collect_as_usual
 from jobs.engines.verl_ray.agent_loop import PromptTokensLoop
 from jobs.engines.verl_ray.cpu_platform import PLATFORM_NAME
 from jobs.engines.verl_ray.hf_replica import HfReplica
+from jobs.machine.gc_tuning import collect_as_usual
 
 REGISTERED = (PromptTokensLoop, HfReplica)
 """What importing this module made known to verl."""

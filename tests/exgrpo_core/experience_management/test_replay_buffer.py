@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from exgrpo_core.experience_management.checksums import CHECKSUMS, OF_NEW_BUFFERS
 from exgrpo_core.experience_management.replay_buffer import InsertOutcome, ReplayBuffer
+from exgrpo_core.experience_management.storage.checksums import CHECKSUMS, OF_NEW_BUFFERS
 from tests.exgrpo_core.experience_management.buffers import (
     NUM_QUESTIONS,
     K,

@@ -12,14 +12,14 @@ from datetime import UTC, datetime
 import psutil
 import pytest
 
-from db import ingest
-from db.session import open_database
-from jobs import commands
+from db.connections.opening import open_database
+from db.ingest import events
+from jobs.actions import run_actions
 from jobs.alerts import occasions, watch
 from jobs.alerts.destinations import URLS_VARIABLE
 from jobs.alerts.ledger import LEDGER_FILE, Ledger
 from jobs.alerts.watch import AlertWatch, watch_from_environment
-from jobs.status import RunStatus
+from jobs.runs.status import RunStatus
 from tests.jobs.alerts.receiver import SECRET
 from tests.jobs.supervisor.toy_bench import toy_spec, wait_until
 
@@ -55,13 +55,13 @@ def test_a_failed_run_is_told_once_and_not_again_after_a_restart(bench, receiver
 
 def test_a_failed_run_is_told_that_is_hidden_or_older_than_hundreds_of_others(bench, receiver):
     run_id = fail_a_run(bench)
-    commands.archive(bench.runs_root, run_id, True)
+    run_actions.archive(bench.runs_root, run_id, True)
     bench.supervisor.look()
     with closing(open_database(None, bench.runs_root)) as database:
         for number in range(501):
             info = {"run_id": f"later-{number}", "name": "later", "created_at": datetime.now(UTC).isoformat()}
-            ingest.register_run(database, info, {})
-            ingest.set_status(database, info["run_id"], "queued" if number % 2 else "succeeded")
+            events.register_run(database, info, {})
+            events.set_status(database, info["run_id"], "queued" if number % 2 else "succeeded")
     watch_for(bench, receiver.url).look()
     assert receiver.titles == ["toy failed"]
 
@@ -112,7 +112,7 @@ def test_a_killed_run_is_lost_and_a_resumed_one_that_fails_again_is_told_again(b
     alerts = watch_for(bench, receiver.url)
     alerts.look()
     assert receiver.titles == ["toy was lost"]
-    commands.resume(bench.runs_root, run_id)
+    run_actions.resume(bench.runs_root, run_id)
     bench.look_until(run_id, RunStatus.RUNNING)
     os.kill(bench.worker_pid(run_id), signal.SIGKILL)
     bench.look_until(run_id, RunStatus.LOST)
@@ -213,7 +213,7 @@ def test_a_supervisor_sends_and_leaves_its_secret_nowhere(bench, receiver):
         assert not any(
             SECRET in word for process in (worker, psutil.Process(supervisor.pid)) for word in process.cmdline()
         )
-        commands.stop(bench.runs_root, slow)
+        run_actions.stop(bench.runs_root, slow)
         time.sleep(1)
     finally:
         supervisor.terminate()

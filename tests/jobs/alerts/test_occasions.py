@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from db.rows import RunRow
+from db.rows.runs import RunRow
 from jobs.alerts import occasions
 from jobs.alerts.occasions import disk_occasions, run_occasions
 

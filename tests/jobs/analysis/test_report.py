@@ -1,11 +1,11 @@
 import pytest
 
-from db.session import open_database
+from db.connections.opening import open_database
 from jobs.analysis.report import analyse_run, find_calibration
-from jobs.control import TrainingError
 from jobs.judging.calibration import LabelledVotes, group_votes
+from jobs.runs.control import TrainingError
+from tests.db.queries.test_judging import job_of_votes, oracle_job, take_in_job
 from tests.db.recorded_runs import new_run, record_attempt, take_in
-from tests.db.test_judging import job_of_votes, oracle_job, take_in_job
 from tests.jobs.judging.chain_runs import PROBLEM, WRITINGS, record_chains
 
 KINDS = ["valid", "lucky", "wrong", "code"]

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from db.analysis_rows import Difficulty, EntropyPoint
+from db.rows.analysis import Difficulty, EntropyPoint
 from jobs.analysis.validity import area_under_curve, tabulate_validity
 
 

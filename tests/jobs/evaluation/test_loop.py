@@ -6,21 +6,21 @@ from collections import Counter
 
 import pytest
 
+from db.connections.opening import open_database
 from db.queries.benchmarks import list_disputed, list_scores
 from db.queries.score_comparison import compare_scores
-from db.session import open_database
-from jobs import commands
-from jobs.control import TrainingError
-from jobs.eval_specs import BenchmarkChoice, ServerSpec
+from jobs.actions import run_actions
+from jobs.actions.evaluations import submit_evaluation
+from jobs.cli.following import RunFollower
 from jobs.evaluation import loop
 from jobs.evaluation.loop import run_evaluation
-from jobs.evaluation.submission import submit_evaluation
-from jobs.following import RunFollower
 from jobs.grading.schemes import grader_version
-from jobs.run_directory import RunDirectory
-from jobs.specs import RecordingSpec
-from jobs.spool_recorder import SpoolRecorder
-from jobs.status import RunStatus
+from jobs.recording.file_recorder import SpoolRecorder
+from jobs.runs.control import TrainingError
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.evaluation import BenchmarkChoice, ServerSpec
+from jobs.specs.train import RecordingSpec
 from tests.jobs.evaluation.completion_server import completions, running
 from tests.jobs.evaluation.tiny_evaluations import BENCHMARKS, save_tiny_model, slices, tiny_evaluation
 
@@ -200,7 +200,7 @@ def test_all_provided_benchmarks_are_scored_end_to_end_through_a_kill(tmp_path, 
     killed = follow(runs_root, run_id, lambda _state: len(list(named_lines(run))) >= 4)
     os.kill(killed.heartbeat.worker.pid, signal.SIGKILL)
     assert follow(runs_root, run_id, lambda state: state.is_ended).status is RunStatus.LOST
-    commands.resume(runs_root, run_id)
+    run_actions.resume(runs_root, run_id)
     assert follow(runs_root, run_id, lambda state: state.is_ended).status is RunStatus.SUCCEEDED
 
     finished = Counter((path.name[:-11], line["question_id"]) for path, line in named_lines(run))

@@ -4,10 +4,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from jobs.control import TrainingError
-from jobs.engine_environments import EngineEnvironmentError, engine_python
 from jobs.engines.embedded.model import load_policy
 from jobs.evaluation.model_folder import merge_shards
+from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
+from jobs.runs.control import TrainingError
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(600)]

@@ -2,11 +2,11 @@ import json
 
 import pytest
 
-from jobs.eval_specs import BenchmarkChoice
 from jobs.evaluation.protocols import Protocol, find_protocol, load_protocols
 from jobs.evaluation.questions import load_benchmark
 from jobs.evaluation.raw_rows import read_plain_row
-from jobs.specs import SpecError
+from jobs.specs.evaluation import BenchmarkChoice
+from jobs.specs.train import SpecError
 from jobs.training.data_rows import DataError
 from tests.jobs.evaluation.tiny_evaluations import BENCHMARKS
 

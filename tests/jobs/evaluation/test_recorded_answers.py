@@ -2,14 +2,14 @@ import json
 
 import pytest
 
-from jobs.eval_specs import BenchmarkChoice, EvalModelSpec, EvalSpec
 from jobs.evaluation.answer_log import AnsweredQuestion, AnswerLog
 from jobs.evaluation.generation import Sample
 from jobs.evaluation.questions import BenchmarkQuestion
 from jobs.evaluation.recorded_answers import FOLDER, find_answers
 from jobs.grading.outcomes import Outcome
 from jobs.grading.schemes import SideBySide
-from jobs.run_directory import RunDirectory
+from jobs.runs.directory import RunDirectory
+from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 
 
 @pytest.fixture

@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from jobs.control import TrainingError
-from jobs.eval_specs import API_KEY_VARIABLE, ServerSpec
 from jobs.evaluation import server_generator
 from jobs.evaluation.generation import PromptedQuestion, Sample
 from jobs.evaluation.server_generator import ServerGenerator
+from jobs.runs.control import TrainingError
+from jobs.specs.evaluation import API_KEY_VARIABLE, ServerSpec
 from tests.jobs.evaluation.completion_server import completions, running
 from tests.jobs.evaluation.tiny_evaluations import slices, tiny_evaluation
 

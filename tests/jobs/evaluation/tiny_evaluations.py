@@ -7,7 +7,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-from jobs.eval_specs import BenchmarkChoice, EvalModelSpec, EvalSpec
+from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 
 BENCHMARKS = {
     "aime24": "test.id.parquet",

@@ -3,8 +3,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from jobs.engines.reward import Response
 from jobs.grading.pool import AnswerGrader
+from jobs.grading.reward_function import Response
 from jobs.grading.rewards import ChainsReward, MathReward
 from jobs.tasks.chains.problem import ChainProblem
 from jobs.tasks.chains.question_set import make_question

@@ -2,12 +2,12 @@ import re
 
 import pytest
 
-from jobs.eval_specs import BenchmarkChoice
 from jobs.evaluation.protocols import find_protocol
 from jobs.evaluation.questions import load_benchmark
 from jobs.grading.outcomes import Outcome
 from jobs.grading.pool import AnswerGrader
 from jobs.grading.schemes import GradeItem, Scheme, disputed, grader_version
+from jobs.specs.evaluation import BenchmarkChoice
 
 C, W, U = Outcome.CORRECT, Outcome.WRONG, Outcome.UNPARSED
 MATH = [

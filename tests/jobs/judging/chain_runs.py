@@ -6,14 +6,14 @@ import numpy as np
 
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question, RolloutGroup, Trajectory
-from jobs.judge_specs import JudgeSpec, parse_judge_spec
 from jobs.judging.loop import run_judging
 from jobs.judging.votes import VOTES_EVENT, Vote
-from jobs.run_directory import RunDirectory
-from jobs.specs import RecordingSpec, TrainSpec
-from jobs.spool_reader import SpoolReader
-from jobs.spool_recorder import SpoolRecorder
-from jobs.status import RunStatus
+from jobs.recording.event_reader import SpoolReader
+from jobs.recording.file_recorder import SpoolRecorder
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.judging import JudgeSpec, parse_judge_spec
+from jobs.specs.train import RecordingSpec, TrainSpec
 from jobs.tasks.chains.oracle import judge_response
 from jobs.tasks.chains.question_set import make_questions, read_problem
 

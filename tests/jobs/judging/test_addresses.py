@@ -3,10 +3,10 @@ import ipaddress
 
 import pytest
 
-from jobs.judge_specs import parse_judge_spec
 from jobs.judging.addresses import check_endpoint
-from jobs.outside_addresses import AddressRefusedError, is_open
-from jobs.specs import SpecError
+from jobs.machine.address_policy import AddressRefusedError, is_open
+from jobs.specs.judging import parse_judge_spec
+from jobs.specs.train import SpecError
 
 
 def check(address, allows_internal=False):

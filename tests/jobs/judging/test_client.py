@@ -4,11 +4,11 @@ import time
 
 import pytest
 
-from jobs.control import TrainingError
-from jobs.judge_specs import API_KEY_VARIABLE
 from jobs.judging.addresses import check_endpoint
 from jobs.judging.client import MAX_BODY_BYTES, JudgeAnswer, JudgeClient
 from jobs.judging.pacing import SpendCapError, Spending
+from jobs.runs.control import TrainingError
+from jobs.specs.judging import API_KEY_VARIABLE
 from tests.jobs.judging.chain_runs import server_spec
 from tests.jobs.judging.judge_server import Reply, completion, serving
 

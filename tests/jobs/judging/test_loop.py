@@ -9,18 +9,18 @@ from itertools import count
 
 import pytest
 
-from jobs import spool_recorder
-from jobs.attempt_files import read_outcome
-from jobs.control import TrainingError
-from jobs.job_specs import loop_name, parse_any_spec
-from jobs.judge_specs import API_KEY_VARIABLE
 from jobs.judging.calibration import calibrate, group_votes
 from jobs.judging.items import counted_step_files, open_items
 from jobs.judging.plan import read_plan
 from jobs.judging.prompt import disarm
 from jobs.judging.votes import read_ledger
-from jobs.status import RunStatus
-from jobs.worker import LOOP_LOADERS
+from jobs.recording import file_recorder
+from jobs.runs.attempts import read_outcome
+from jobs.runs.control import TrainingError
+from jobs.runs.status import RunStatus
+from jobs.specs.any_job import loop_name, parse_any_spec
+from jobs.specs.judging import API_KEY_VARIABLE
+from jobs.worker.worker import LOOP_LOADERS
 from tests.jobs.judging.chain_runs import (
     WRITINGS,
     Switch,
@@ -85,7 +85,7 @@ def test_wrong_answers_are_judged_on_request_and_steps_and_number_can_be_limited
 
 
 def test_steps_that_a_later_attempt_did_again_are_judged_once_also_in_the_middle_of_a_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(spool_recorder, "WRITE_EVERY_SECONDS", 3600.0)
+    monkeypatch.setattr(file_recorder, "WRITE_EVERY_SECONDS", 3600.0)
     record_chains(tmp_path, [KINDS] * 5)
     run = record_chains(tmp_path, [["valid"], ["valid"]], first_step=3)
     assert {step: path.parent.parent.name for step, path in counted_step_files(run).items()} == {

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jobs.launchers import ray_jobs
-from jobs.verl_specs import RAY_TOKEN_VARIABLE
+from jobs.specs.verl import RAY_TOKEN_VARIABLE
 from tests.jobs.launchers.ray_bench import RayBench
 from tests.jobs.launchers.ray_cluster import TOKEN, RayCluster, find_ray
 from tests.jobs.supervisor.toy_bench import processes_of

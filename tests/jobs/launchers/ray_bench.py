@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jobs.launchers.local import LocalLauncher
-from jobs.specs import ModelSpec, TrainSpec
-from jobs.status import RunStatus
+from jobs.runs.status import RunStatus
+from jobs.specs.train import ModelSpec, TrainSpec
+from jobs.specs.verl import RaySpec, VerlSpec
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
 from jobs.supervisor.watch import StopPolicy
-from jobs.verl_specs import RaySpec, VerlSpec
 from tests.jobs.supervisor.toy_bench import Bench
 
 TOY_RAY_WORKER = "tests.jobs.launchers.toy_ray_worker"

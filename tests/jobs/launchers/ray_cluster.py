@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import psutil
 
-from jobs.engine_environments import EngineEnvironmentError, engine_python
+from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
 
 TOKEN = "f" * 64
 MARK = "EXGRPO_TEST_CLUSTER"

@@ -6,13 +6,13 @@ import time
 import psutil
 import pytest
 
+from db.connections.opening import open_database
 from db.queries import metrics
-from db.session import open_database
-from jobs import commands
+from jobs.actions import run_actions
 from jobs.launchers.ray_jobs_api import RayJobsApi, RayJobStatus
-from jobs.specs import parse_spec
-from jobs.status import RunStatus
-from jobs.verl_specs import RAY_TOKEN_VARIABLE
+from jobs.runs.status import RunStatus
+from jobs.specs.train import parse_spec
+from jobs.specs.verl import RAY_TOKEN_VARIABLE
 from tests.jobs.engines.verl_ray.runs import NUM_STEPS, RUN_SECONDS, run_content, steps_of
 from tests.jobs.launchers.ray_bench import RayBench, ray_spec
 from tests.jobs.launchers.ray_cluster import TOKEN, RayCluster
@@ -51,7 +51,7 @@ def test_job_goes_on_without_a_supervisor_and_the_next_one_adopts_and_stops_it(
     ray_bench.start()
     ray_bench.look_until(run_id, RunStatus.RUNNING)
     ray_bench.look_while(lambda: "The toy speaks." not in ray_bench.log_of(run_id), "the job's output while it runs")
-    commands.stop(ray_bench.runs_root, run_id)
+    run_actions.stop(ray_bench.runs_root, run_id)
     ray_bench.look_until(run_id, RunStatus.STOPPED)
     assert ray_bench.reason_of(run_id) == ""
     assert list(ray_bench.run_of(run_id).checkpoints_path.glob("step-*"))
@@ -70,7 +70,7 @@ def test_stop_by_force_ends_what_no_list_of_children_names(ray_bench: RayBench, 
     ray_bench.look_while(lambda: not orphan_file.exists(), "the orphan")
     orphan = int(orphan_file.read_text())
     assert psutil.pid_exists(orphan)
-    commands.stop(ray_bench.runs_root, run_id)
+    run_actions.stop(ray_bench.runs_root, run_id)
     ray_bench.look_until(run_id, RunStatus.STOPPED)
     assert "was killed" in ray_bench.reason_of(run_id)
     assert is_gone(orphan)
@@ -81,7 +81,7 @@ def test_stop_while_the_cluster_is_asked_starts_nothing(ray_bench: RayBench, clu
     run_id = ray_bench.submit(ray_spec(cluster.address))
     ray_bench.start()
     ray_bench.look_until(run_id, RunStatus.STARTING)
-    commands.stop(ray_bench.runs_root, run_id)
+    run_actions.stop(ray_bench.runs_root, run_id)
     ray_bench.look_until(run_id, RunStatus.STOPPED)
     api = RayJobsApi(cluster.address, TOKEN)
     assert api.job(f"{run_id}-0001") is None
@@ -131,7 +131,7 @@ def test_verl_itself_trains_on_the_cluster_on_two_ranks_with_a_kl_penalty_until_
     ray_bench.start(is_toy=False, grace_seconds=300.0)
     ray_bench.look_until(run_id, RunStatus.RUNNING)
     ray_bench.look_while(lambda: ray_bench.step_of(run_id) < NUM_STEPS, "the run's steps", RUN_SECONDS)
-    commands.stop(ray_bench.runs_root, run_id)
+    run_actions.stop(ray_bench.runs_root, run_id)
     ray_bench.look_until(run_id, RunStatus.STOPPED)
     assert ray_bench.reason_of(run_id) == ""
     run = ray_bench.run_of(run_id)
@@ -158,10 +158,10 @@ def test_run_on_a_cluster_that_dies_is_lost_within_a_minute_and_resumes_on_the_n
     assert time.monotonic() - died_at < 60
     assert "out of reach" in ray_bench.reason_of(run_id)
     cluster.start()
-    commands.resume(ray_bench.runs_root, run_id)
+    run_actions.resume(ray_bench.runs_root, run_id)
     ray_bench.look_until(run_id, RunStatus.RUNNING)
     ray_bench.wait_for_step(run_id, 40)
-    commands.stop(ray_bench.runs_root, run_id)
+    run_actions.stop(ray_bench.runs_root, run_id)
     ray_bench.look_until(run_id, RunStatus.STOPPED)
     database = open_database(None, ray_bench.runs_root)
     series = metrics.metric_series(database, run_id, ["reward/mean"])["reward/mean"]

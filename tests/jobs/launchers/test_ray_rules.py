@@ -9,16 +9,16 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.engine_environments import Pins
 from jobs.launchers import ray_jobs, ray_jobs_rules
 from jobs.launchers.local import LaunchError
 from jobs.launchers.ray_jobs import RayJobsLauncher
 from jobs.launchers.ray_jobs_api import RayJobsApi, RayUnreachableError, is_loopback
-from jobs.launchers.ray_jobs_contact import SILENCE_SECONDS, read_contact, write_contact
 from jobs.launchers.ray_jobs_rules import Machine, check_ray_version, check_size, check_versions, plain_command
-from jobs.run_state import read_state
-from jobs.status import RunStatus
-from jobs.verl_specs import RAY_TOKEN_VARIABLE, RaySpec, RewardModelSpec, VerlSpec
+from jobs.machine.engine_environments import Pins
+from jobs.runs.ray_contact import SILENCE_SECONDS, read_contact, write_contact
+from jobs.runs.state import read_state
+from jobs.runs.status import RunStatus
+from jobs.specs.verl import RAY_TOKEN_VARIABLE, RaySpec, RewardModelSpec, VerlSpec
 from tests.jobs.launchers.ray_bench import RayBench, ray_spec
 from tests.jobs.launchers.ray_cluster import free_ports
 

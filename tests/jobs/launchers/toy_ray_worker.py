@@ -4,12 +4,12 @@ import subprocess
 import sys
 import time
 
-from jobs.control import Control
-from jobs.recorder import RunRecorder
-from jobs.run_directory import RunDirectory
-from jobs.specs import TrainSpec
-from jobs.status import RunStatus
-from jobs.worker import main
+from jobs.recording.recorder import RunRecorder
+from jobs.runs.control import Control
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.train import TrainSpec
+from jobs.worker.worker import main
 from tests.jobs.supervisor.toy_worker import run_toy
 
 ORPHAN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from jobs import commands
-from jobs.attempt_files import write_outcome
-from jobs.recorder import EvaluationRecord
-from jobs.run_directory import RunDirectory
-from jobs.spool_recorder import SpoolRecorder
-from jobs.status import RunStatus
+from jobs.actions import run_actions
+from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.recorder import EvaluationRecord
+from jobs.runs.attempts import write_outcome
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
 from jobs.studies.definition import Study
 from jobs.studies.matrix import RunKey, spec_of
 from tests.step_reports import make_questions
@@ -19,7 +19,7 @@ def record_run(
     runs_root: Path, study: Study, key: RunKey, num_correct: int, end: RunStatus = RunStatus.SUCCEEDED
 ) -> str:
     """Record a run that gets `num_correct` of 10 held-out questions right in the end, one fewer before."""
-    run_id = commands.submit(runs_root, spec_of(study, key))
+    run_id = run_actions.submit(runs_root, spec_of(study, key))
     run = RunDirectory.open(runs_root, run_id)
     attempt = run.claim_attempt()
     recorder = SpoolRecorder(run, attempt, run.spec().recording)

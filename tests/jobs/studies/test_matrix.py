@@ -1,6 +1,6 @@
 import pytest
 
-from jobs.specs import SpecError
+from jobs.specs.train import SpecError
 from jobs.studies.definition import Scale, load_study, study_names
 from jobs.studies.matrix import RunKey, key_from_tags, spec_of, wanted_keys
 

@@ -1,13 +1,14 @@
 import pytest
 
-from db import ingest
-from db.session import Database, open_database
+from db.connections.opening import open_database
+from db.connections.session import Database
+from db.ingest import events
 from exgrpo_core.config import HARD, MEDIUM
-from jobs.eval_specs import BenchmarkChoice, EvalModelSpec, EvalSpec
-from jobs.run_directory import RunDirectory
-from jobs.specs import RecordingSpec
-from jobs.spool_reader import SpoolReader
-from jobs.spool_recorder import SpoolRecorder
+from jobs.recording.event_reader import SpoolReader
+from jobs.recording.file_recorder import SpoolRecorder
+from jobs.runs.directory import RunDirectory
+from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
+from jobs.specs.train import RecordingSpec
 from jobs.studies.definition import Scale, load_study
 from jobs.studies.measures import AVERAGES, BENCHMARK_COLUMNS, MeasuredRun, count_unmasked, measure_run
 from tests.db.recorded_runs import new_run, record_attempt, take_in
@@ -30,9 +31,9 @@ def take_in_scores(database: Database, tmp_path, *scores: tuple[str, int, int]) 
     for name, step, num_correct in scores:
         recorder.record("benchmark", event([num_correct], benchmark=name, title=name, source_step=step))
     recorder.close()
-    ingest.register_run(database, run.read_run_info(), run.job_spec().model_dump(mode="json"))
+    events.register_run(database, run.read_run_info(), run.job_spec().model_dump(mode="json"))
     batch = SpoolReader(run).read()
-    ingest.ingest_events(database, run.run_id, batch.events, batch.position)
+    events.ingest_events(database, run.run_id, batch.events, batch.position)
 
 
 def test_groups_inside_the_range_are_counted():

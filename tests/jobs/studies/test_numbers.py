@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from jobs.specs import SpecError
+from jobs.specs.train import SpecError
 from jobs.studies.definition import Claim, PaperRow, PaperTable, Reference, Study, load_study, number_of, study_names
 from jobs.studies.numbers import disagreements, find_value, number_rows, setting_gains
 from tests.jobs.studies.paper_source import SourceTable, read_tables

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from db.rows import RunRow
-from jobs import commands
-from jobs.attempt_files import write_outcome
-from jobs.status import RunStatus
+from db.rows.runs import RunRow
+from jobs.actions import run_actions
+from jobs.runs.attempts import write_outcome
+from jobs.runs.status import RunStatus
 from jobs.studies.definition import Scale, load_study, study_names
 from jobs.studies.matrix import RunKey, wanted_keys
 from jobs.studies.report import render_report
@@ -86,7 +86,7 @@ def test_an_archived_run_does_not_count_and_a_newer_one_takes_its_place(runs_roo
     old = record_run(runs_root, study, key("rho-75", 0), 3)
     new = record_run(runs_root, study, key("rho-75", 0), 5)
     assert _run_of(runs_root, key("rho-75", 0)).run_id == new
-    commands.archive(runs_root, new)
+    run_actions.archive(runs_root, new)
     assert _run_of(runs_root, key("rho-75", 0)).run_id == old
 
 
@@ -114,7 +114,7 @@ def test_a_row_of_the_paper_stands_beside_its_own_figure(tmp_path):
     folder = record_chains(tmp_path, [["valid", "lucky", "wrong", "code"], ["lucky", "wrong", "wrong", "wrong"]])
     study = load_study("code-analysis")
     for tag in RunKey(study.name, Scale.CHAINS, "on-policy", 0).tags:
-        commands.tag(folder.path.parent, folder.run_id, tag)
+        run_actions.tag(folder.path.parent, folder.run_id, tag)
     write_outcome(folder.attempt_path(1), RunStatus.SUCCEEDED, "")
     text = " ".join(Outline(render_report(read(folder.path.parent, study.name), 3)).texts)
     assert "Medium on-policy CoT correctness without code (%) 64.7 50.0 1" in text

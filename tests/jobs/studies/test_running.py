@@ -2,13 +2,13 @@ from pathlib import Path
 
 import pytest
 
-from jobs.commands import CommandError
-from jobs.run_directory import RunDirectory
-from jobs.status import RunStatus
+from jobs.runs.checkpoints import checkpoint_path, save_checkpoint
+from jobs.runs.directory import RunDirectory
+from jobs.runs.lookup import CommandError
+from jobs.runs.status import RunStatus
 from jobs.studies.definition import Scale, load_study
 from jobs.studies.matrix import RunKey
 from jobs.studies.running import PendingRun, start
-from jobs.training.checkpoint import checkpoint_path, save_checkpoint
 from tests.jobs.studies.recorded import record_run
 
 STUDY = load_study("main-table")

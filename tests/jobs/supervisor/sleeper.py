@@ -6,9 +6,9 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from jobs.attempt_files import Heartbeat, write_heartbeat
-from jobs.launchers.processes import identify
-from jobs.status import RunStatus
+from jobs.runs.attempts import Heartbeat, write_heartbeat
+from jobs.runs.processes import identify
+from jobs.runs.status import RunStatus
 
 if __name__ == "__main__":
     identity = identify(os.getpid())

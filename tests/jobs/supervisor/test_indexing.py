@@ -9,15 +9,17 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, make_url
 
+from db.connections.opening import open_database
+from db.connections.session import DatabaseError
 from db.queries import metrics, runs
-from db.session import DatabaseError, open_database
-from jobs import commands
-from jobs.attempt_files import write_outcome
-from jobs.run_directory import RunDirectory
-from jobs.specs import RecordingSpec, TrainSpec
-from jobs.spool_recorder import SpoolRecorder
-from jobs.spool_writer import SpoolWriter
-from jobs.status import RunStatus
+from jobs.actions import run_actions
+from jobs.recording.event_writer import SpoolWriter
+from jobs.recording.file_recorder import SpoolRecorder
+from jobs.runs import lookup
+from jobs.runs.attempts import write_outcome
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.train import RecordingSpec, TrainSpec
 from jobs.supervisor import indexing, run_index
 from jobs.supervisor.reading import take_in_everything
 from tests.jobs.supervisor.toy_bench import Bench, toy_spec
@@ -114,8 +116,8 @@ def test_run_of_a_worker_that_is_gone_is_shown_as_lost_with_all_it_recorded(data
 def test_tags_and_notes_come_with_runs_that_are_taken_in_late(database_url, tmp_path):
     runs_root = tmp_path / "runs"
     run = record(runs_root, 1)
-    commands.tag(runs_root, run.run_id, "keep")
-    commands.note(runs_root, run.run_id, "a note")
+    run_actions.tag(runs_root, run.run_id, "keep")
+    run_actions.note(runs_root, run.run_id, "a note")
     shutil.move(run.path, tmp_path / "aside")
     take_in_everything(runs_root, database_url)
     shutil.move(tmp_path / "aside", run.path)
@@ -159,7 +161,7 @@ def test_connections_that_the_server_cuts_are_made_again(tmp_path, monkeypatch):
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
             )
         engine.dispose()
-        state = commands.state_of(runs_root, run)
+        state = lookup.state_of(runs_root, run)
         index.note_state(run, state)
         while index.is_behind:
             index.refresh()

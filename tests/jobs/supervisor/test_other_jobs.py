@@ -1,11 +1,11 @@
 import os
 import signal
 
+from db.connections.opening import open_database
 from db.queries import runs
-from db.session import open_database
-from jobs import commands
-from jobs.eval_specs import BenchmarkChoice, EvalModelSpec, EvalSpec
-from jobs.status import RunStatus
+from jobs.actions import run_actions
+from jobs.runs.status import RunStatus
+from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from tests.jobs.supervisor.toy_bench import Bench, processes_of
 
 
@@ -31,10 +31,10 @@ def test_evaluation_is_stopped_and_resumed_like_a_run(bench: Bench):
     bench.start()
     bench.look_until(run_id, RunStatus.RUNNING)
     bench.wait_for_step(run_id, 2)
-    commands.stop(bench.runs_root, run_id)
+    run_actions.stop(bench.runs_root, run_id)
     bench.look_until(run_id, RunStatus.STOPPED)
     assert len((bench.run_of(run_id).path / "done.txt").read_text().split()) < 150
-    commands.resume(bench.runs_root, run_id)
+    run_actions.resume(bench.runs_root, run_id)
     bench.look_until(run_id, RunStatus.SUCCEEDED)
     assert (bench.run_of(run_id).path / "done.txt").read_text().split() == [str(i) for i in range(150)]
 
@@ -46,5 +46,5 @@ def test_killed_evaluation_is_lost_and_can_be_resumed(bench: Bench):
     bench.wait_for_step(run_id, 2)
     os.kill(bench.worker_pid(run_id), signal.SIGKILL)
     bench.look_until(run_id, RunStatus.LOST)
-    commands.resume(bench.runs_root, run_id)
+    run_actions.resume(bench.runs_root, run_id)
     bench.look_until(run_id, RunStatus.SUCCEEDED)

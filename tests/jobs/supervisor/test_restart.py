@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from jobs import commands
-from jobs.attempt_files import read_heartbeat, write_heartbeat
+from jobs.actions import run_actions
 from jobs.launchers.local import LocalLauncher
-from jobs.run_directory import RunDirectory
-from jobs.status import RunStatus
+from jobs.runs import lookup
+from jobs.runs.attempts import read_heartbeat, write_heartbeat
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
 from jobs.supervisor.instance import SupervisorRunningError, read_supervisor
 from tests.jobs.supervisor.toy_bench import Bench, processes_of, toy_spec, wait_until
 
@@ -44,7 +45,7 @@ def test_restarted_supervisor_adopts_the_running_worker_and_starts_no_second_one
     bench.look_until(run_id, RunStatus.RUNNING)
     assert bench.worker_pid(run_id) == worker
     assert bench.run_of(run_id).attempts() == [1]
-    commands.stop(bench.runs_root, run_id)
+    run_actions.stop(bench.runs_root, run_id)
     bench.look_until(run_id, RunStatus.STOPPED)
 
 
@@ -53,7 +54,7 @@ def test_run_that_ended_while_no_supervisor_looked_is_told_right(bench: Bench):
     first = start_supervisor(bench.runs_root)
     bench.wait_for_step(run_id, 3)
     end(first)
-    wait_until(lambda: commands.state_of(bench.runs_root, bench.run_of(run_id)).is_ended, "the run's end")
+    wait_until(lambda: lookup.state_of(bench.runs_root, bench.run_of(run_id)).is_ended, "the run's end")
     bench.start()
     bench.look_until(run_id, RunStatus.SUCCEEDED)
 
@@ -84,11 +85,11 @@ def test_supervisors_that_start_together_give_a_run_one_worker(bench: Bench):
     # One that comes when the run is over is right to look after what is left.
     wait_until(lambda: [own.poll() for own in together].count(None) == 1, "two of them to leave")
     bench.wait_for_step(run_id, 2)
-    commands.stop(bench.runs_root, run_id)
+    run_actions.stop(bench.runs_root, run_id)
     codes = sorted(process.wait(timeout=60) for process in together)
     assert codes == [0, 1, 1]
     assert bench.run_of(run_id).attempts() == [1]
-    assert commands.state_of(bench.runs_root, bench.run_of(run_id)).status is RunStatus.STOPPED
+    assert lookup.state_of(bench.runs_root, bench.run_of(run_id)).status is RunStatus.STOPPED
 
 
 def test_ending_a_supervisor_leaves_its_run_going(bench: Bench):
@@ -119,7 +120,7 @@ def test_attempt_that_was_claimed_but_never_started_is_lost_after_a_while(bench:
     bench.start()
     bench.look_until(run_id, RunStatus.LOST)
     assert "never started" in bench.supervisor.state_of(run_id).reason
-    commands.resume(bench.runs_root, run_id)
+    run_actions.resume(bench.runs_root, run_id)
     bench.look_until(run_id, RunStatus.SUCCEEDED)
     assert RunDirectory(path).attempts() == [1, 2]
 

@@ -3,12 +3,12 @@ import signal
 
 import pytest
 
+from db.connections.opening import open_database
 from db.queries import metrics, runs
-from db.session import open_database
-from jobs import commands
-from jobs.attempt_files import read_outcome
-from jobs.commands import CommandError
-from jobs.status import RunStatus
+from jobs.actions import run_actions
+from jobs.runs.attempts import read_outcome
+from jobs.runs.lookup import CommandError
+from jobs.runs.status import RunStatus
 from tests.jobs.supervisor.toy_bench import Bench, processes_of, toy_spec, wait_until
 from tests.processes import is_gone
 
@@ -48,10 +48,10 @@ def test_stop_leaves_a_checkpoint_and_resume_goes_on_from_it(bench: Bench):
     bench.start()
     bench.look_until(run_id, RunStatus.RUNNING)
     bench.wait_for_step(run_id, 3)
-    commands.stop(bench.runs_root, run_id)
+    run_actions.stop(bench.runs_root, run_id)
     bench.look_until(run_id, RunStatus.STOPPED)
     assert list(bench.run_of(run_id).checkpoints_path.glob("step-*"))
-    commands.resume(bench.runs_root, run_id)
+    run_actions.resume(bench.runs_root, run_id)
     bench.look_until(run_id, RunStatus.SUCCEEDED)
     database = open_database(None, bench.runs_root)
     series = metrics.metric_series(database, run_id, ["reward/mean"])["reward/mean"]
@@ -63,11 +63,11 @@ def test_stop_leaves_a_checkpoint_and_resume_goes_on_from_it(bench: Bench):
 
 def test_run_stopped_in_the_queue_never_starts_and_can_be_resumed(bench: Bench):
     run_id = bench.submit(toy_spec(2))
-    commands.stop(bench.runs_root, run_id)
+    run_actions.stop(bench.runs_root, run_id)
     bench.start()
     bench.look_until(run_id, RunStatus.STOPPED)
     assert bench.run_of(run_id).attempts() == []
-    commands.resume(bench.runs_root, run_id)
+    run_actions.resume(bench.runs_root, run_id)
     bench.look_until(run_id, RunStatus.SUCCEEDED)
 
 
@@ -101,7 +101,7 @@ def test_killed_worker_is_lost_and_resumes_from_its_newest_checkpoint(bench: Ben
     os.kill(bench.worker_pid(run_id), signal.SIGKILL)
     bench.look_until(run_id, RunStatus.LOST)
     assert "SIGKILL" in bench.supervisor.state_of(run_id).reason
-    commands.resume(bench.runs_root, run_id)
+    run_actions.resume(bench.runs_root, run_id)
     bench.look_until(run_id, RunStatus.SUCCEEDED)
     database = open_database(None, bench.runs_root)
     series = metrics.metric_series(database, run_id, ["reward/mean"])["reward/mean"]
@@ -135,14 +135,14 @@ def test_worker_that_ignores_every_wish_to_stop_is_killed_with_its_group(bench: 
     bench.look_until(run_id, RunStatus.RUNNING)
     wait_until(lambda: (bench.run_of(run_id).path / "child.pid").exists(), "the child")
     pid, child = bench.worker_pid(run_id), int((bench.run_of(run_id).path / "child.pid").read_text())
-    commands.stop(bench.runs_root, run_id)
+    run_actions.stop(bench.runs_root, run_id)
     bench.look_until(run_id, RunStatus.STOPPED)
     assert "killed" in bench.supervisor.state_of(run_id).reason
     for number in (pid, child):
         assert is_gone(number)
 
 
-@pytest.mark.parametrize("action", [commands.stop, commands.resume])
+@pytest.mark.parametrize("action", [run_actions.stop, run_actions.resume])
 def test_ended_run_takes_neither_stop_nor_resume(bench: Bench, action):
     run_id = bench.submit(toy_spec(1))
     bench.start()
@@ -155,7 +155,7 @@ def test_branch_goes_on_from_the_checkpoint_of_another_run(bench: Bench):
     run_id = bench.submit(toy_spec(12, checkpoint_interval=5))
     bench.start()
     bench.look_until(run_id, RunStatus.SUCCEEDED)
-    branched = commands.branch(bench.runs_root, run_id, 10)
+    branched = run_actions.branch(bench.runs_root, run_id, 10)
     bench.look_until(branched, RunStatus.SUCCEEDED)
     database = open_database(None, bench.runs_root)
     row = runs.get_run(database, branched)
@@ -170,4 +170,4 @@ def test_branch_at_a_step_without_a_checkpoint_names_those_there_are(bench: Benc
     bench.start()
     bench.look_until(run_id, RunStatus.SUCCEEDED)
     with pytest.raises(CommandError, match="no checkpoint at step 7; there are: 10, 5"):
-        commands.branch(bench.runs_root, run_id, 7)
+        run_actions.branch(bench.runs_root, run_id, 7)

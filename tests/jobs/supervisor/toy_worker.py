@@ -8,14 +8,14 @@ import sys
 import time
 
 from exgrpo_core.step_report import StepReport
-from jobs.control import Control, TrainingError
-from jobs.eval_specs import EvalSpec
-from jobs.recorder import RunRecorder
-from jobs.run_directory import RunDirectory
-from jobs.specs import TrainSpec
-from jobs.status import RunStatus
-from jobs.training.checkpoint import open_newest, save_checkpoint
-from jobs.worker import main
+from jobs.recording.recorder import RunRecorder
+from jobs.runs.checkpoints import open_newest, save_checkpoint
+from jobs.runs.control import Control, TrainingError
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.evaluation import EvalSpec
+from jobs.specs.train import TrainSpec
+from jobs.worker.worker import main
 
 STEP_SECONDS = 0.02
 

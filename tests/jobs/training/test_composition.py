@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from jobs.control import TrainingError
-from jobs.recorder import EvaluationRecord
-from jobs.run_directory import RunDirectory
-from jobs.specs import parse_spec
-from jobs.status import RunStatus
+from jobs.recording.recorder import EvaluationRecord
+from jobs.runs.checkpoints import list_checkpoints, save_checkpoint
+from jobs.runs.control import TrainingError
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.train import parse_spec
 from jobs.tasks.chains.tokenizer import make_tokenizer
-from jobs.training.checkpoint import list_checkpoints, save_checkpoint
 from jobs.training.composition import run_training
 from jobs.training.imitation import make_small_policy
 

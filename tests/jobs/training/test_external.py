@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from jobs.control import TrainingError
+from jobs.runs.control import TrainingError
 from jobs.tasks.chains.question_set import make_questions
 from jobs.tasks.chains.tokenizer import make_tokenizer
 from jobs.training.external import load_external

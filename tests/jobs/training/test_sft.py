@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 import torch
 
-from jobs.control import TrainingError
 from jobs.engines.embedded.model import load_policy
 from jobs.engines.embedded.optimizer import OptimSettings
-from jobs.run_directory import RunDirectory
-from jobs.specs import SpecError, load_preset, parse_spec
-from jobs.spool_reader import SpoolReader
-from jobs.spool_recorder import SpoolRecorder
-from jobs.status import RunStatus
+from jobs.recording.event_reader import SpoolReader
+from jobs.recording.file_recorder import SpoolRecorder
+from jobs.runs.checkpoints import list_checkpoints
+from jobs.runs.control import TrainingError
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.train import SpecError, load_preset, parse_spec
 from jobs.tasks.chains.oracle import judge_response
 from jobs.tasks.chains.question_set import read_problem
 from jobs.tasks.chains.tokenizer import make_tokenizer
-from jobs.training.checkpoint import list_checkpoints
 from jobs.training.composition import run_sft, run_training
 from jobs.training.demonstrations import read_demonstrations
 from jobs.training.imitation import make_small_policy

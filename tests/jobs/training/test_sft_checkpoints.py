@@ -8,12 +8,12 @@ import pytest
 
 from jobs.engines.verl_ray.overrides import VERL_FOLDER
 from jobs.engines.verl_ray.sft_overrides import CHECKPOINTS_FOLDER
-from jobs.run_directory import RunDirectory
-from jobs.specs import RecordingSpec, parse_spec
-from jobs.spool_reader import SpoolReader
-from jobs.spool_recorder import SpoolRecorder
-from jobs.status import RunStatus
-from jobs.training.checkpoint import find_fault, list_checkpoints
+from jobs.recording.event_reader import SpoolReader
+from jobs.recording.file_recorder import SpoolRecorder
+from jobs.runs.checkpoints import find_fault, list_checkpoints
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.train import RecordingSpec, parse_spec
 from jobs.training.verl_sft import SftFollower
 from tests.faults.small_training import StepControl
 

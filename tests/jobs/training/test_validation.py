@@ -4,17 +4,17 @@ import json
 
 import pytest
 
+from db.connections.opening import open_database
 from db.queries.benchmarks import list_scores
 from db.queries.metrics import list_evaluations
-from db.session import open_database
-from jobs.engines.reward import Response
 from jobs.grading.outcomes import Outcome
 from jobs.grading.pool import AnswerGrader
+from jobs.grading.reward_function import Response
 from jobs.grading.schemes import GradeItem
-from jobs.run_directory import RunDirectory
-from jobs.specs import parse_spec
-from jobs.spool_reader import SpoolReader
-from jobs.spool_recorder import SpoolRecorder
+from jobs.recording.event_reader import SpoolReader
+from jobs.recording.file_recorder import SpoolRecorder
+from jobs.runs.directory import RunDirectory
+from jobs.specs.train import parse_spec
 from jobs.supervisor.reading import rebuild_index
 from jobs.tasks.chains.tokenizer import make_tokenizer
 from jobs.training.parts import RunParts

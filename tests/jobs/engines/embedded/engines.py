@@ -8,7 +8,7 @@ from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.types import Question
 from jobs.engines.embedded.engine import EmbeddedEngine
 from jobs.engines.embedded.optimizer import OptimSettings
-from jobs.engines.reward import Response, Verdict
+from jobs.grading.reward_function import Response, Verdict
 from tests.jobs.engines.embedded.prompts import ragged_prompts
 from tests.jobs.engines.tiny_models import build_policy
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobs.specs import TrainSpec, parse_spec
+from jobs.specs.train import TrainSpec, parse_spec
 from jobs.training.verl_composition import CPU_VARIABLES
 from tests.jobs.engines.embedded.engines import CONFIG
 from tests.jobs.engines.tiny_models import END, build_model, tiny_tokenizer

@@ -10,10 +10,10 @@ from typing import Any
 
 import psutil
 
-from jobs.attempt_files import read_heartbeat, read_outcome
-from jobs.run_directory import RunDirectory
-from jobs.specs import parse_spec
-from jobs.spool_reader import SpoolReader
+from jobs.recording.event_reader import SpoolReader
+from jobs.runs.attempts import read_heartbeat, read_outcome
+from jobs.runs.directory import RunDirectory
+from jobs.specs.train import parse_spec
 
 MARK = "EXGRPO_TEST_MARK"
 """Environment variable that every process of a run inherits, Ray's included."""

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.engines.verl_ray.overrides import FIELD_OF_SETTING, engine_words, verl_overrides
-from jobs.specs import SpecError, TrainSpec, load_preset, parse_spec, preset_names
-from jobs.verl_config import check_run
+from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
+from jobs.preflight.verl_config import check_run
+from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec, preset_names
 
 config_check = pytest.importorskip("jobs.engines.verl_ray.config_check", reason="needs the verl environment")
 pytestmark = pytest.mark.verl

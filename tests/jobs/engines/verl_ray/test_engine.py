@@ -10,8 +10,8 @@ import torch
 
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
-from jobs.collector import NEW_OBJECTS
 from jobs.engines.errors import EngineError
+from jobs.machine.gc_tuning import NEW_OBJECTS
 from tests.jobs.engines.contract import PolicyEngineContract, stored, training_rows
 from tests.jobs.engines.embedded.engines import CONFIG, make_engine, make_questions
 from tests.jobs.engines.verl_ray.engines import open_engine

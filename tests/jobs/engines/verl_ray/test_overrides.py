@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from jobs.engines.verl_ray.overrides import FIELD_OF_SETTING, check_own_overrides, render_value, verl_overrides
-from jobs.spec_settings import field_paths
-from jobs.specs import SpecError, TrainSpec, load_preset, parse_spec
+from jobs.specs.settings import field_paths
+from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec
 
 RUN = Path("/runs/20260101-a run")
 

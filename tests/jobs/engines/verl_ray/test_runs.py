@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
+from db.connections.opening import open_database
 from db.queries.buffer import bucket_grid
 from db.queries.metrics import list_evaluations, metric_series
 from db.queries.runs import get_run
-from db.session import open_database
-from jobs.engine_environments import VERL_PYTHON_VARIABLE
-from jobs.evaluation.submission import plan_evaluation, submit_evaluation
-from jobs.run_directory import RunDirectory
-from jobs.spool_reader import SpoolReader
+from jobs.actions.evaluations import plan_evaluation, submit_evaluation
+from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
+from jobs.recording.event_reader import SpoolReader
+from jobs.runs.directory import RunDirectory
 from jobs.supervisor.reading import rebuild_index
 from tests.jobs.engines.verl_ray.runs import NUM_STEPS, draws_of, new_run, steps_of, work
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from jobs.engines.verl_ray.sft_overrides import SFT_CONFIG, check_sft_overrides, sft_words
-from jobs.spec_settings import apply_settings
-from jobs.specs import load_preset
+from jobs.specs.settings import apply_settings
+from jobs.specs.train import load_preset
 
 config_check = pytest.importorskip("jobs.engines.verl_ray.config_check", reason="needs the verl environment")
 pytestmark = pytest.mark.verl

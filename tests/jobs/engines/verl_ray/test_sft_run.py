@@ -8,14 +8,14 @@ import psutil
 import pytest
 import torch
 
-from jobs.attempt_files import read_outcome
 from jobs.engines.embedded.model import load_policy
-from jobs.run_directory import RunDirectory
-from jobs.specs import parse_spec
-from jobs.spool_reader import SpoolReader
-from jobs.status import RunStatus
+from jobs.recording.event_reader import SpoolReader
+from jobs.runs.attempts import read_outcome
+from jobs.runs.checkpoints import checkpoint_path, find_fault, list_checkpoints
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.train import parse_spec
 from jobs.tasks.chains.tokenizer import make_tokenizer
-from jobs.training.checkpoint import checkpoint_path, find_fault, list_checkpoints
 from jobs.training.imitation import make_small_policy
 from tests.jobs.engines.verl_ray.runs import start_worker, steps_of, wait_for, wait_for_rank, work, work_until
 from tests.jobs.engines.verl_ray.toy_sft import RANK_MODULE

@@ -1,0 +1,1 @@
+"""Score tables, their comparison with printed ones, and the form that scores a model."""

@@ -1,0 +1,89 @@
+"""A table of scores as text in the paper's layout: LaTeX with booktabs, Markdown, and plain rows for CSV."""
+
+from collections.abc import Callable, Sequence
+
+from app.components.benchmarks.score_table import BLOCKS, COLUMNS, Line, Score
+from app.components.widgets.table_text import as_csv, latex, markdown
+
+_DASH = "--"
+
+
+def as_rows(lines: Sequence[Line]) -> list[dict[str, object]]:
+    """Return one row a line: scores in percent with their standard errors, and where it comes from."""
+    rows = []
+    for line in lines:
+        row: dict[str, object] = {"Group": line.group, "Line": line.name, "From": "paper" if line.is_printed else "own"}
+        for column in COLUMNS:
+            own = line.scores.get(column)
+            row[column] = None if own is None else round(own.value, 3)
+            row[f"{column}, standard error"] = None if own is None else own.standard_error
+        rows.append(row)
+    return rows
+
+
+def as_table_csv(lines: Sequence[Line]) -> str:
+    """Return comma-separated values: scores in percent, each with its standard error."""
+    return as_csv(as_rows(lines))
+
+
+def as_table_markdown(lines: Sequence[Line]) -> str:
+    """Return a pipe table with the best of each column bold and the second best underlined."""
+    head = ["", *COLUMNS]
+    rules = ["---", *["---:"] * len(COLUMNS)]
+    texts = [head, rules]
+    for group, members in grouped(lines):
+        texts.append([f"**{markdown(group)}**", *[""] * len(COLUMNS)])
+        texts += [[markdown(line.name), *(_markdown_cell(line.scores.get(own)) for own in COLUMNS)] for line in members]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in texts)
+
+
+def as_table_latex(lines: Sequence[Line]) -> str:
+    """Return a `tabular` as the paper's: groups as headings, the best bold, the second best underlined."""
+    sizes = [len(block) for block in BLOCKS.values()]
+    places = "l" + "".join("c" * (size - 1) + "|c" + ("|" if size != sizes[-1] else "") for size in sizes)
+    blocks = ("In-Distribution", "Out-of-Distribution")
+    spans = " & ".join(f"\\multicolumn{{{size}}}{{c}}{{{name}}}" for size, name in zip(sizes, blocks, strict=True))
+    names = " & ".join(latex(column) for column in COLUMNS)
+    parts = [
+        "% needs \\usepackage{booktabs}\n",
+        f"\\begin{{tabular}}{{{places}}}\n\\toprule\n & {spans} \\\\\n & {names} \\\\\n",
+    ]
+    for group, members in grouped(lines):
+        parts.append(f"\\midrule\n\\multicolumn{{{len(COLUMNS) + 1}}}{{c}}{{\\textit{{{latex(group)}}}}} \\\\\n")
+        for line in members:
+            cells = " & ".join(_latex_cell(line.scores.get(column)) for column in COLUMNS)
+            parts.append(f"{latex(line.name)} & {cells} \\\\\n")
+    return "".join([*parts, "\\bottomrule\n\\end{tabular}\n"])
+
+
+FORMATS: dict[str, tuple[str, str, Callable[[Sequence[Line]], str]]] = {
+    "CSV": ("csv", "text/csv", as_table_csv),
+    "Markdown": ("md", "text/markdown", as_table_markdown),
+    "LaTeX": ("tex", "application/x-tex", as_table_latex),
+}
+"""As in `app.components.widgets.table_text`, for lines of scores."""
+
+
+def grouped(lines: Sequence[Line]) -> list[tuple[str, list[Line]]]:
+    """Return the lines under their headings, in order; a heading comes again where others stand between its lines."""
+    found: list[tuple[str, list[Line]]] = []
+    for line in lines:
+        if not found or found[-1][0] != line.group:
+            found.append((line.group, []))
+        found[-1][1].append(line)
+    return found
+
+
+def _markdown_cell(own: Score | None) -> str:
+    if own is None:
+        return _DASH
+    error = "" if own.standard_error is None else f" ± {own.standard_error:.1f}"
+    return {1: f"**{own.text}**", 2: f"<u>{own.text}</u>"}.get(own.rank, own.text) + error
+
+
+def _latex_cell(own: Score | None) -> str:
+    if own is None:
+        return _DASH
+    error = "" if own.standard_error is None else f"$_{{\\pm {own.standard_error:.1f}}}$"
+    marked = {1: f"\\textbf{{{own.text}}}", 2: f"\\underline{{{own.text}}}"}
+    return marked.get(own.rank, own.text) + error

@@ -1,0 +1,199 @@
+"""Two scored models question by question: differences with intervals, items won and lost, and both answers."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+import plotly.graph_objects as go
+import streamlit as st
+
+from app import address, theme
+from app.components.benchmarks import answer_pair
+from app.components.benchmarks.score_table import Line, part_names
+from app.components.widgets import address_choice, exports, figures, notice, table_selection
+from app.formats import NONE_SHOWN, inert
+from app.published import BENCHMARK_COLUMNS
+from app.queries import benchmarks
+from db.rows.scores import ComparisonRow, ItemRow
+
+FIRST, SECOND = "first", "second"
+_BAR_HEIGHT = 30
+_MAX_ITEMS_SHOWN = 500
+_LEAST_P = 0.001
+
+
+def show(lines: Sequence[Line], scheme: str) -> None:
+    """Show the choice of two models and how the second fares against the first."""
+    left, right = st.columns(2, gap="medium")
+    with left:
+        first = _choose("From", FIRST, lines, len(lines) - 1)
+    with right:
+        second = _choose("to", SECOND, lines, 0)
+    if first.key == second.key:
+        st.markdown(":gray[Choose two different models.]")
+        return
+    rows = benchmarks.compare_scores(first.scored, second.scored, scheme)
+    if not rows:
+        notice.show("info", "Nothing to compare", "These two have no benchmark with common questions.")
+        return
+    _warn(rows)
+    left, right = st.columns([3, 2], gap="small")
+    with left:
+        frame = table(rows)
+        with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+            st.caption(
+                "Second minus first, in points; 95 % intervals by paired bootstrap over questions", width="content"
+            )
+            exports.show(frame, "score-differences")
+        st.dataframe(
+            frame, hide_index=True, key="differences", placeholder=NONE_SHOWN, column_config=_columns(),
+            alt="Differences of the two models by benchmark",
+        )  # fmt: skip
+    with right:
+        figures.show_card(
+            "Difference", "points; to the right: the second is better", chart(rows), "difference-chart",
+            "Differences with their 95% intervals by benchmark",
+        )  # fmt: skip
+    _items(first, second, scheme, [row.benchmark for row in rows if row.benchmark in BENCHMARK_COLUMNS])
+
+
+def table(rows: Sequence[ComparisonRow]) -> pd.DataFrame:
+    """Return one row a benchmark and average, in percent and points."""
+    frame = pd.DataFrame(
+        {
+            "Benchmark": [BENCHMARK_COLUMNS.get(row.benchmark, row.benchmark) for row in rows],
+            "Questions": [row.num_questions for row in rows],
+            "First": [100 * row.first for row in rows],
+            "Second": [100 * row.second for row in rows],
+            "Difference": [100 * row.difference for row in rows],
+            "From": [100 * row.low for row in rows],
+            "To": [100 * row.high for row in rows],
+            "p": ["< 0.001" if row.p_value < _LEAST_P else f"{row.p_value:.3f}" for row in rows],
+            "Won": [row.num_won for row in rows],
+            "Lost": [row.num_lost for row in rows],
+        }
+    )
+    if any(row.differing for row in rows):
+        frame["Not alike"] = [part_names(row.differing) for row in rows]
+    return frame
+
+
+def chart(rows: Sequence[ComparisonRow]) -> go.Figure:
+    """Return the differences with their intervals, the first benchmark on top."""
+    colours = theme.palette()
+    figure = figures.new_figure(height=max(figures.HEIGHT, _BAR_HEIGHT * len(rows) + 60))
+    shown = list(rows)[::-1]
+    values = [100 * row.difference for row in shown]
+    figure.add_vline(x=0, line={"color": colours.muted, "width": 1, "dash": "dot"})
+    figure.add_trace(
+        go.Scatter(
+            x=values,
+            y=[BENCHMARK_COLUMNS.get(row.benchmark, row.benchmark) for row in shown],
+            mode="markers",
+            marker={"color": colours.fresh, "size": 8},
+            error_x={
+                "type": "data",
+                "symmetric": False,
+                "array": [100 * row.high - value for row, value in zip(shown, values, strict=True)],
+                "arrayminus": [value - 100 * row.low for row, value in zip(shown, values, strict=True)],
+                "color": colours.fresh,
+                "thickness": 1.5,
+            },
+            hovertemplate="%{y}: %{x:+.1f} points<extra></extra>",
+            showlegend=False,
+        )
+    )
+    figure.update_layout(hovermode="closest")
+    figure.update_xaxes(title={"text": "points"}, showgrid=True)
+    return figure
+
+
+def _choose(label: str, parameter: str, lines: Sequence[Line], default: int) -> Line:
+    """Show the choice of a model, which stands in the address by one of its evaluations."""
+    wanted = st.query_params.get(parameter)
+    found = next((line for line in lines if wanted in line.evaluations), None)
+    if found is not None:
+        st.query_params[parameter] = found.key  # an older evaluation of the same model may be named
+    names = {line.key: f"{line.name} ({line.group})" for line in lines}
+    chosen = address_choice.select(label, names, parameter, lines[default].key, drops=[answer_pair.PARAMETER])
+    return next(line for line in lines if line.key == chosen)
+
+
+def _warn(rows: Sequence[ComparisonRow]) -> None:
+    unequal = [row for row in rows if row.differing and row.benchmark in BENCHMARK_COLUMNS]
+    if unequal:
+        lines = [f"{BENCHMARK_COLUMNS[row.benchmark]}: {part_names(row.differing)}" for row in unequal]
+        notice.show("warning", "These scores were not made alike; they differ in", "\n".join(lines))
+
+
+def _items(first: Line, second: Line, scheme: str, names: Sequence[str]) -> None:
+    st.subheader("Questions won and lost", anchor=False)
+    shown = {name: BENCHMARK_COLUMNS[name] for name in names}
+    benchmark = address_choice.select("Benchmark", shown, "on", names[0], [answer_pair.PARAMETER], 240)
+    items = benchmarks.list_items(first.scored, second.scored, scheme, benchmark)
+    if not items:
+        st.markdown(":gray[Both answer every question equally often right.]")
+        return
+    opened = answer_pair.wanted()
+    _item_table(items, f"{first.key}-{second.key}-{scheme}-{benchmark}", opened)
+    found = next((item for item in items if item.question_id == opened), None)
+    if found is not None:
+        runs = dict(first.scored)[benchmark], dict(second.scored)[benchmark]
+        answer_pair.show(found, runs, (first.name, second.name))
+
+
+def _item_table(items: Sequence[ItemRow], name: str, opened: str | None) -> None:
+    shown = (
+        [*items[: _MAX_ITEMS_SHOWN // 2], *items[-_MAX_ITEMS_SHOWN // 2 :]] if len(items) > _MAX_ITEMS_SHOWN else items
+    )
+    frame = pd.DataFrame(
+        {
+            "Question": [inert(item.question_id) for item in shown],
+            "First": [100 * item.first for item in shown],
+            "Second": [100 * item.second for item in shown],
+            "Difference": [100 * item.difference for item in shown],
+        }
+    )
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        won = sum(item.difference > 0 for item in items)
+        cut = f", the {_MAX_ITEMS_SHOWN} largest differences shown" if len(shown) < len(items) else ""
+        st.caption(f"{won:,} won, {len(items) - won:,} lost{cut}; click one for both answers", width="content")
+        exports.show(frame, "questions-won-and-lost")
+    percent = st.column_config.NumberColumn(format="%.0f %%", help="Share of its samples that are right")
+    key = f"items-{name}"
+    marked = next((number for number, own in enumerate(shown) if own.question_id == opened), None)
+    table_selection.mark(key, marked, "Question")
+    most = 10 if opened is None else 5
+    st.dataframe(
+        frame, hide_index=True, key=key, on_select=lambda: _open(key, shown),
+        selection_mode="single-cell", height=theme.ROW_HEIGHT * (min(len(shown), most) + 1) + 3,
+        row_height=theme.ROW_HEIGHT,
+        column_config={
+            "First": percent,
+            "Second": percent,
+            "Difference": st.column_config.NumberColumn(format="%+.0f", help="Points"),
+        },
+        alt="Questions on which the two models differ",
+    )  # fmt: skip
+
+
+def _open(key: str, items: Sequence[ItemRow]) -> None:
+    place = table_selection.clicked(key, len(items))
+    if place is not None:
+        address.put({answer_pair.PARAMETER: items[place].question_id})
+
+
+def _columns() -> dict[str, object]:
+    number = st.column_config.NumberColumn
+    points = number(format="%+.1f")
+    return {
+        "Questions": number(format="localized"),
+        "First": number(format="%.1f"),
+        "Second": number(format="%.1f"),
+        "Difference": points,
+        "From": number("95 % from", format="%+.1f"),
+        "To": number("to", format="%+.1f"),
+        "p": st.column_config.TextColumn(help="Two-sided, by the same resamples"),
+        "Won": number(help="Questions that the second answers right more often"),
+        "Lost": number(help="Questions that the second answers right less often"),
+        "Not alike": st.column_config.TextColumn(help="What the two scores do not share"),
+    }

@@ -1,0 +1,241 @@
+"""Scores in the layout of the paper's tables: own and printed lines, ranked, and marked where they are not alike."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+
+from app.published import (
+    AVERAGES,
+    BENCHMARK_COLUMNS,
+    PaperTable,
+    disagreements,
+    load_protocols,
+    load_study,
+    number_of,
+    study_names,
+)
+from db.rows.scores import BenchmarkScoreRow, ScoredRuns
+
+BLOCKS = {
+    name: (*(BENCHMARK_COLUMNS[benchmark] for benchmark in benchmarks), name) for name, benchmarks in AVERAGES.items()
+}
+"""Columns of each average, which ends its block."""
+COLUMNS = tuple(column for block in BLOCKS.values() for column in block)
+"""Columns as the paper's main table has them."""
+OWN_MODELS = "Other models"
+_PROTOCOL_SAMPLING = {"temperature": 0.6, "top_p": 1.0, "max_response_tokens": 8192}
+_SETTING_PARTS = ("template", "grader_version", *_PROTOCOL_SAMPLING)
+Target = tuple[str, str | None, int | None]
+"""What was scored: a model, the run it is a checkpoint of, and its step there."""
+Setting = tuple[object, ...]
+"""The values of `_SETTING_PARTS`."""
+_PART_NAMES = {
+    "data_hash": "questions",
+    "template": "template",
+    "grader_version": "grader",
+    "samples_per_question": "samples a question",
+    "temperature": "temperature",
+    "top_p": "top-p",
+    "max_response_tokens": "longest answer",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One cell, in percent; `rank` is 1 for the best of its column, 2 for the second best."""
+
+    value: float
+    standard_error: float | None = None
+    """Clustered over questions; the paper prints none."""
+    rank: int = 0
+    protocol: str = ""
+    """How it was measured otherwise than the paper's protocol asks, in words; such a score takes no rank."""
+    differing: str = ""
+    """What it does not share with the newest own score of its column, by protocol if there is one, in words."""
+    note: str = ""
+    """What is wrong with a printed number."""
+
+    @property
+    def text(self) -> str:
+        """The value as the paper prints it."""
+        return f"{self.value:.1f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the table: a scored model, or a row that the paper prints."""
+
+    key: str
+    group: str
+    name: str
+    scores: Mapping[str, Score]
+    is_printed: bool = False
+    scored: ScoredRuns = ()
+    evaluations: tuple[str, ...] = ()
+    """Ids of the evaluations behind it, newest first."""
+    source_run_id: str | None = None
+
+
+def own_lines(rows: Sequence[BenchmarkScoreRow]) -> list[Line]:
+    """Return one line a model and setting, newest first within its backbone.
+
+    Of a benchmark the newest score by the paper's protocol counts, else the newest. A setting is all that a
+    comparability key holds but the data and the number of samples, which benchmarks differ in.
+    """
+    known = [row for row in rows if row.benchmark in BENCHMARK_COLUMNS]
+    found: dict[Target, dict[Setting, list[BenchmarkScoreRow]]] = {}
+    for row in known:
+        setting = tuple(row.comparability.get(part) for part in _SETTING_PARTS)
+        target = (row.model, row.source_run_id, row.source_step)
+        found.setdefault(target, {}).setdefault(setting, []).append(row)
+    newest: dict[str, BenchmarkScoreRow] = {}
+    for row in sorted(known, key=lambda row: bool(_off_protocol(row))):
+        newest.setdefault(row.benchmark, row)
+    lines = [
+        _own_line(own, newest, _told_apart(setting, settings))
+        for settings in found.values()
+        for setting, own in settings.items()
+    ]
+    order = list(dict.fromkeys(line.group for line in lines))
+    return sorted(lines, key=lambda line: order.index(line.group))
+
+
+def printed_tables() -> dict[str, str]:
+    """Return the title of each study whose table has columns of the benchmarks."""
+    return {name: load_study(name).title for name in study_names() if any(map(_columns_of, load_study(name).tables))}
+
+
+def printed_lines(studies: Iterable[str]) -> list[Line]:
+    """Return the rows that the paper prints in the tables of studies; one that stands in several tables comes once."""
+    found: dict[tuple[object, ...], Line] = {}
+    for name in studies:
+        study = load_study(name)
+        notes = {(own.table, own.group, own.row, own.column): own for own in disagreements(study)}
+        for table in study.tables:
+            columns = _columns_of(table)
+            for row in table.rows if columns else ():
+                values = dict(zip(table.columns, row.values, strict=True))
+                scores = {}
+                for column, printed_column in columns.items():
+                    value = number_of(values[printed_column])
+                    fault = notes.get((table.name, row.group, row.row, printed_column))
+                    if value is not None:
+                        scores[column] = Score(value, note="" if fault is None else fault.sentence)
+                identity = (row.row, tuple(sorted((column, own.value) for column, own in scores.items())))
+                key = f"{name}:{row.group}:{row.row}"
+                line = Line(key, row.group or study.title, row.row, scores, is_printed=True)
+                found.setdefault(identity, line)
+    return list(found.values())
+
+
+def rank(lines: Sequence[Line]) -> list[Line]:
+    """Mark the best and the second best of each column, as printed; scores off the protocol take no part."""
+    ranks: dict[tuple[str, str], int] = {}
+    for column in COLUMNS:
+        values = {own.text for line in lines if (own := line.scores.get(column)) is not None and not own.protocol}
+        for place, text in enumerate(sorted(values, key=float, reverse=True)[:2], start=1):
+            ranks[column, text] = place
+    return [
+        replace(
+            line,
+            scores={
+                column: own if own.protocol else replace(own, rank=ranks.get((column, own.text), 0))
+                for column, own in line.scores.items()
+            },
+        )
+        for line in lines
+    ]
+
+
+def remarks(lines: Sequence[Line], of: Callable[[Score], str]) -> list[str]:
+    """Return what `of` says of scores, one sentence a line and text."""
+    said: dict[tuple[str, str], list[str]] = {}
+    for line in lines:
+        for column in COLUMNS:
+            own = line.scores.get(column)
+            if own is not None and of(own):
+                said.setdefault((f"{line.group}, {line.name}", of(own)), []).append(column)
+    return [f"{name}, {', '.join(columns)}: {text}" for (name, text), columns in said.items()]
+
+
+def part_names(parts: Iterable[str]) -> str:
+    """Return parts of a comparability key in words."""
+    return ", ".join(_PART_NAMES.get(part, part) for part in parts)
+
+
+def _told_apart(setting: Setting, settings: Iterable[Setting]) -> str:
+    """Return what tells a setting from the others of the same model, nothing where there is one only."""
+    values = zip(_SETTING_PARTS, setting, zip(*settings, strict=True), strict=True)
+    said = [f"{_PART_NAMES[part]} {own}" for part, own, all_values in values if len({*all_values}) > 1]
+    return f" ({', '.join(said)})" if said else ""
+
+
+def _own_line(rows: Sequence[BenchmarkScoreRow], newest: Mapping[str, BenchmarkScoreRow], setting: str) -> Line:
+    counted: dict[str, BenchmarkScoreRow] = {}
+    for row in sorted(rows, key=lambda row: bool(_off_protocol(row))):
+        counted.setdefault(row.benchmark, row)
+    scores = {BENCHMARK_COLUMNS[name]: _score(row, newest[name]) for name, row in counted.items()}
+    for average, benchmarks in AVERAGES.items():
+        parts = [scores.get(BENCHMARK_COLUMNS[name]) for name in benchmarks]
+        whole = [own for own in parts if own is not None]
+        if len(whole) == len(parts):
+            scores[average] = _mean(whole)
+    first = rows[0]
+    return Line(
+        key=first.run_id,
+        group=first.backbone if first.source_run_id else OWN_MODELS,
+        name=_name(first) + setting,
+        scores=scores,
+        scored=tuple((name, row.run_id) for name, row in counted.items()),
+        evaluations=tuple(dict.fromkeys(row.run_id for row in rows)),
+        source_run_id=first.source_run_id,
+    )
+
+
+def _score(row: BenchmarkScoreRow, newest: BenchmarkScoreRow) -> Score:
+    parts = sorted({*row.comparability, *newest.comparability})
+    differing = [part for part in parts if row.comparability.get(part) != newest.comparability.get(part)]
+    error = 100.0 * row.standard_error if math.isfinite(row.standard_error) else None
+    return Score(100.0 * row.score, error, protocol=_off_protocol(row), differing=part_names(differing))
+
+
+def _off_protocol(row: BenchmarkScoreRow) -> str:
+    protocol = load_protocols()[row.benchmark]
+    said = []
+    if row.num_questions != protocol.num_questions:
+        said.append(f"{row.num_questions:,} of {protocol.num_questions:,} questions")
+    if row.samples_per_question != protocol.samples_per_question:
+        said.append(f"{row.samples_per_question} instead of {protocol.samples_per_question} samples")
+    for part, wanted in _PROTOCOL_SAMPLING.items():
+        value = row.comparability.get(part, wanted)
+        if value != wanted:
+            said.append(f"{_PART_NAMES[part]} {value} instead of {wanted}")
+    return ", ".join(said)
+
+
+def _mean(scores: Sequence[Score]) -> Score:
+    """Return the mean of benchmarks, whose errors are independent of each other."""
+    errors = [own.standard_error for own in scores]
+    known = [error for error in errors if error is not None]
+    whole = math.sqrt(sum(error * error for error in known)) / len(scores) if len(known) == len(errors) else None
+    return Score(
+        sum(own.value for own in scores) / len(scores),
+        whole,
+        protocol="of scores that are off the protocol" if any(own.protocol for own in scores) else "",
+        differing="of scores that differ" if any(own.differing for own in scores) else "",
+    )
+
+
+def _name(row: BenchmarkScoreRow) -> str:
+    if row.source_run_id is None:
+        path = PurePosixPath(row.model)
+        return path.name if path.is_absolute() else row.model
+    return f"{row.method}: {row.source_name or row.source_run_id}, step {row.source_step or 0:,}".lstrip(": ")
+
+
+def _columns_of(table: PaperTable) -> dict[str, str]:
+    """Return the printed column of each column that a table has; averages are told by their parts."""
+    averages = {BLOCKS[name][:-1]: name for name in BLOCKS}
+    named = {column: column for column in table.columns if column in BENCHMARK_COLUMNS.values()}
+    return named | {averages[parts]: column for column, parts in table.averages.items() if parts in averages}

@@ -1,0 +1,113 @@
+"""Scores in the paper's layout: groups as headings, the best bold, the second best underlined."""
+
+from collections.abc import Sequence
+from html import escape
+from urllib.parse import urlencode
+
+import streamlit as st
+
+from app import theme
+from app.components.benchmarks.paper_layout import FORMATS, grouped
+from app.components.benchmarks.score_table import BLOCKS, COLUMNS, Line, Score, remarks
+from app.components.widgets import exports, figures
+from app.formats import NONE_SHOWN, inert
+
+OFF_PROTOCOL, DIFFERING, DISAGREEING = "†", "‡", "*"
+_BLOCK_TITLES = ("In-distribution", "Out-of-distribution")
+_CELL = "padding:0.28rem 0.32rem;text-align:right;white-space:nowrap"
+
+_NAME = "padding:0.28rem 0.5rem;text-align:left;font-weight:400;min-width:9rem"
+
+
+def show(lines: Sequence[Line], name: str) -> None:
+    """Show the table with its exports and, below, why scores carry marks."""
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.caption(
+            "Percent correct; ± one standard error, clustered over questions. **Bold**: best of the column, "
+            "underlined: second best.",
+            width="content",
+        )
+        exports.show(lambda: lines, name, formats=FORMATS)
+    st.html(html(lines))
+    _remark(OFF_PROTOCOL, "Not by the paper's protocol, so without a rank", remarks(lines, lambda own: own.protocol))
+    _remark(
+        DIFFERING,
+        "Not comparable with the newest own score by protocol of its column: differs in what stands here",
+        remarks(lines, lambda own: own.differing),
+    )
+    _remark(DISAGREEING, "Printed numbers that do not agree with each other", remarks(lines, lambda own: own.note))
+
+
+def html(lines: Sequence[Line]) -> str:
+    """Return the table as HTML in which every name is escaped."""
+    colours = theme.palette()
+    rule = f"border-top:1px solid {colours.grid}"
+    spans = "".join(
+        f'<th colspan="{len(block)}" style="{_CELL};text-align:center;font-weight:600">{title}</th>'
+        for block, title in zip(BLOCKS.values(), _BLOCK_TITLES, strict=True)
+    )
+    heads = "".join(f'<th scope="col" style="{_CELL};font-weight:600">{escape(column)}</th>' for column in COLUMNS)
+    parts = [
+        '<div style="overflow-x:auto"><table aria-label="Scores by model and benchmark" '
+        'style="border-collapse:collapse;width:100%;font-size:0.82rem;'
+        f"font-variant-numeric:tabular-nums;border-top:2px solid {colours.muted};"
+        f'border-bottom:2px solid {colours.muted}">'
+        f"<thead><tr><td></td>{spans}</tr><tr><th></th>{heads}</tr></thead><tbody>"
+    ]
+    for group, members in grouped(lines):
+        title = escape(inert(group))
+        parts.append(
+            f'<tr><th colspan="{len(COLUMNS) + 1}" scope="rowgroup" style="{rule};padding:0.4rem 0.5rem 0.15rem;'
+            f'text-align:left;font-style:italic;font-weight:500;color:{colours.muted}">{title}</th></tr>'
+        )
+        parts += [_row(line) for line in members]
+    return "".join([*parts, "</tbody></table></div>"])
+
+
+def _row(line: Line) -> str:
+    colours = theme.palette()
+    badge = f' <span style="color:{colours.muted};font-size:0.72rem">paper</span>' if line.is_printed else ""
+    wrap = "nowrap" if line.is_printed else "normal"
+    tint = figures.faded(colours.muted, 0.09)
+    back = "" if line.is_printed else f"background:{figures.faded(colours.fresh, 0.10)}"
+    cells = "".join(
+        f'<td style="{_CELL}{f";background:{tint}" if column in BLOCKS else ""}">{_cell(line.scores.get(column))}</td>'
+        for column in COLUMNS
+    )
+    head = f'<th scope="row" style="{_NAME};white-space:{wrap}">{_named(line)}{badge}</th>'
+    return f'<tr style="{back}">{head}{cells}</tr>'
+
+
+def _named(line: Line) -> str:
+    name = escape(inert(line.name))
+    run_id = line.source_run_id or (line.evaluations[0] if line.evaluations else None)
+    if run_id is None:
+        return name
+    address = escape(f"run?{urlencode({'run': run_id})}", quote=True)
+    return f'<a href="{address}" target="_self" style="color:inherit;text-decoration:underline dotted">{name}</a>'
+
+
+def _cell(own: Score | None) -> str:
+    if own is None:
+        return f'<span style="color:{theme.palette().muted}">{NONE_SHOWN}</span>'
+    marked = {1: f"<b>{own.text}</b>", 2: f"<u>{own.text}</u>"}.get(own.rank, own.text)
+    signs = "".join(
+        sign
+        for sign, said in ((OFF_PROTOCOL, own.protocol), (DIFFERING, own.differing), (DISAGREEING, own.note))
+        if said
+    )
+    said = "; ".join(text for text in (own.protocol, own.differing and f"differs in {own.differing}", own.note) if text)
+    title = f' title="{escape(inert(said), quote=True)}"' if said else ""
+    sup = f'<sup style="line-height:0;color:{theme.palette().warning}">{signs}</sup>' if signs else ""
+    error = (
+        f'<br><span style="color:{theme.palette().muted};font-size:0.72rem">±{own.standard_error:.1f}</span>'
+        if own.standard_error is not None
+        else ""
+    )
+    return f"<span{title}>{marked}{sup}</span>{error}"
+
+
+def _remark(sign: str, title: str, lines: Sequence[str]) -> None:
+    if lines:
+        with st.expander(f"{sign} {title} ({len(lines):,})", key=f"remarks-{ord(sign)}"):
+            st.text(inert("\n".join(lines)))

@@ -1,0 +1,1 @@
+"""Entropy, code and verdicts on chains of thought; snowball cases."""

@@ -1,0 +1,66 @@
+"""Saved sets of snowball cases: one at a time, with what writes it as a file."""
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from app import address
+from app.components.chains_of_thought import case_view, evidence
+from app.components.widgets import empty_state, figures
+from app.formats import inert
+from app.queries import thoughts
+from db.rows.cases import CaseSetRow, SnowballCase
+
+
+def show() -> None:
+    """Show the choice of a set, which is in the address, its files and its cases."""
+    rows = thoughts.list_case_sets()
+    if not rows:
+        empty_state.show("bookmark", "No saved cases", "Keep a case under **Cases**; sets stay with the runs root.")
+        return
+    name = _choose(rows)
+    cases = thoughts.saved_cases(name)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        runs = len({case.run_id for case in cases})
+        said = f"{len(cases):,} case{_s(len(cases))} of {runs:,} run{_s(runs)}"
+        st.caption(said, width="content")
+        st.space("stretch")
+        _downloads(name, cases)
+    case_view.show_all(cases, {case.saved: (name,) for case in cases}, "saved")
+
+
+def _choose(rows: Sequence[CaseSetRow]) -> str:
+    names = {row.name: row for row in rows}
+    address.restore()
+    wanted = st.query_params.get("set")
+    chosen = wanted if wanted in names else rows[0].name
+    st.session_state["case-set"] = chosen
+    st.selectbox(
+        "Set",
+        list(names),
+        format_func=lambda name: f"{inert(name)} ({names[name].num_cases})",
+        key="case-set",
+        on_change=lambda: address.put({"set": st.session_state["case-set"]}),
+        width=320,
+    )
+    return chosen
+
+
+def _downloads(name: str, cases: Sequence[SnowballCase]) -> None:
+    for label, ending, mime, written in (
+        ("Markdown", "md", "text/markdown", evidence.cases_as_markdown),
+        ("JSON", "json", "application/json", evidence.cases_as_json),
+    ):
+        st.download_button(
+            label,
+            written(name, cases),
+            file_name=f"{figures.file_name(name) or 'cases'}.{ending}",
+            mime=mime,
+            on_click="ignore",
+            icon=":material/download:",
+            key=f"cases-{ending}",
+        )
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"

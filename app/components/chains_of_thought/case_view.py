@@ -1,0 +1,95 @@
+"""Snowball cases side by side as in the paper: question, truth, low- and high-entropy response with verdicts."""
+
+from collections.abc import Mapping, Sequence
+
+import streamlit as st
+
+from app import commands
+from app.components.widgets import long_text, notice
+from app.formats import NONE_SHOWN, badge_label, inert, literal, nats
+from db.rows.cases import CaseResponse, SavedCase, SnowballCase
+
+_TEXT_HEIGHT = 420
+_LONG_TEXT, _LONG_LINES = 1_200, 16
+
+
+def show(case: SnowballCase, sets: Sequence[str], key: str) -> None:
+    """Show one case with what keeps it in a set or takes it out."""
+    with st.container(border=True, gap="small", key=f"case-{key}"):
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.markdown(f"**Question {case.question_index:,}**, step {case.step:,}", width="content")
+            for name in sets:
+                st.badge(badge_label(name), icon=":material/bookmark:", color="gray")
+            st.space("stretch")
+            _keep(case.saved, sets, key)
+        left, right = st.columns([3, 1], gap="medium")
+        with left:
+            st.caption("Question")
+            st.code(inert(case.question) or NONE_SHOWN, language=None, wrap_lines=True)
+        with right:
+            st.caption("Ground truth")
+            st.code(inert(case.truth) or NONE_SHOWN, language=None, wrap_lines=True)
+        for column, end, response in zip(
+            st.columns(2, gap="medium"), ("Low", "High"), (case.low, case.high), strict=True
+        ):
+            with column:
+                _response(case, end, response, key)
+
+
+def show_all(cases: Sequence[SnowballCase], sets: Mapping[SavedCase, Sequence[str]], key: str) -> None:
+    """Show cases one under the other."""
+    for case in cases:
+        saved = case.saved
+        place = f"{saved.run_id}-{saved.attempt}-{saved.low_trajectory_id}-{saved.high_trajectory_id}"
+        show(case, sets.get(saved, ()), f"{key}-{place}")
+
+
+def _response(case: SnowballCase, end: str, response: CaseResponse, key: str) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.markdown(f"**{end} entropy** &nbsp; {nats(response.entropy)} nats", width="content")
+        verdict_badge(response.is_valid)
+        if response.has_code:
+            st.badge("code", icon=":material/code:", color="gray")
+        st.space("stretch")
+        if st.button(
+            f"Trajectory {response.trajectory_id}", icon=":material/open_in_new:", type="tertiary",
+            key=f"open-{key}-{end}", help="Its tokens, lineage and group",
+        ):  # fmt: skip
+            query = {"run": case.run_id, "trajectory": str(response.trajectory_id)}
+            st.switch_page("app_pages/trajectories.py", query_params=query)
+    is_long = len(response.text) > _LONG_TEXT or response.text.count("\n") > _LONG_LINES
+    with st.container(height=_TEXT_HEIGHT if is_long else "content", border=False, key=f"text-{key}-{end}"):
+        long_text.show(response.text)
+
+
+def verdict_badge(is_valid: bool | None) -> None:
+    """Show a verdict on a chain of thought in the colours that correct and wrong have elsewhere."""
+    if is_valid is None:
+        st.badge("not judged", icon=":material/help:", color="gray")
+    elif is_valid:
+        st.badge("valid", icon=":material/check:", color="blue")
+    else:
+        st.badge("not valid", icon=":material/close:", color="orange")
+
+
+def _keep(saved: SavedCase, sets: Sequence[str], key: str) -> None:
+    with st.popover("Keep", icon=":material/bookmark_add:", type="tertiary", key=f"keep-{key}", help="Mark this case"):
+        name = st.text_input(
+            "Set of cases", st.session_state.get("last-case-set", "snowball"), max_chars=60, key=f"set-{key}",
+            help="A name of yours; a set may hold cases of several runs",
+        )  # fmt: skip
+        if st.button("Keep in this set", icon=":material/bookmark_add:", type="primary", key=f"mark-{key}"):
+            st.session_state["last-case-set"] = name
+            _mark(name, saved, is_kept=True)
+        for kept in sets:
+            if st.button(f"Take out of {literal(kept)}", icon=":material/bookmark_remove:", key=f"unmark-{key}-{kept}"):
+                _mark(kept, saved, is_kept=False)
+
+
+def _mark(name: str, saved: SavedCase, *, is_kept: bool) -> None:
+    try:
+        commands.mark_case(name, saved, is_kept)
+    except commands.CommandError as error:
+        notice.show("error", "Not kept", str(error))
+        return
+    st.toast("The set shows it in a moment", icon=":material/check:")

@@ -1,0 +1,39 @@
+"""The policy's entropy over steps, of several runs side by side (the paper's figure)."""
+
+from collections.abc import Mapping, Sequence
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from app import queries
+from app.components.runs import comparison_charts, runs_choice
+from app.components.widgets import figures
+from app.formats import inert
+from db.rows.runs import MetricPoint, RunRow
+
+KEY = "policy/entropy"
+
+
+def show(row: RunRow) -> None:
+    """Show the run's entropy and that of every run chosen beside it; the choice is in the address."""
+    st.caption("Runs beside this one")
+    others = runs_choice.show()
+    names = {row.run_id: row.name} | {run_id: name for run_id, (_, name) in others.items()}
+    series = {names[run_id]: queries.metric_series(run_id, (KEY,))[KEY] for run_id in names}
+    figures.show_card(
+        "Policy entropy", "nats a token, mean of fresh rollouts", chart(series), "policy-entropy",
+        f"Entropy of the policy over steps, one line each of {len(names)} runs",
+    )  # fmt: skip
+
+
+def chart(series: Mapping[str, Sequence[MetricPoint]]) -> go.Figure | None:
+    """Return one line a run, told apart by colour and beyond six by dashes."""
+    drawn = {name: points for name, points in series.items() if points}
+    if not drawn:
+        return None
+    figure = figures.new_figure(height=340)
+    for place, (name, points) in enumerate(drawn.items()):
+        look = comparison_charts.style(place)
+        figures.add_line(figure, inert(name).replace("<", "&lt;"), points, look.colour, dash=look.dash)
+    figure.update_layout(showlegend=True)
+    return figure

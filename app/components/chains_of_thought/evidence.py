@@ -1,0 +1,63 @@
+"""What is computed of chains of thought from plain rows: rule tables, AUC, calibration, the table of the paper.
+
+Nothing here reads the database or runs anything; `app.queries` gives the rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from db.rows.judging import LabelledVoteRow
+from jobs.analysis.case_text import cases_as_json, cases_as_markdown
+from jobs.analysis.code_detection import RuleTable, tabulate_counts
+from jobs.analysis.validity import ValidityLine, tabulate_validity
+from jobs.grading.code.marks import rules_to_bits
+from jobs.judging import calibration
+from jobs.judging.calibration import Calibration, CorrectedRate, Rate, cohen_kappa, correct_rate, wilson
+from jobs.judging.prompt import JudgePrompt, load_judge_prompt
+from jobs.studies.definition import load_study, number_of
+
+__all__ = [
+    "Calibration",
+    "CorrectedRate",
+    "JudgePrompt",
+    "PaperCodeLine",
+    "Rate",
+    "RuleTable",
+    "ValidityLine",
+    "calibrate",
+    "cases_as_json",
+    "cases_as_markdown",
+    "cohen_kappa",
+    "correct_rate",
+    "load_judge_prompt",
+    "paper_code_lines",
+    "rules_to_bits",
+    "tabulate_counts",
+    "tabulate_validity",
+    "wilson",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PaperCodeLine:
+    """One row of the paper's code table as it is printed; entropies in nats, the rest in percent."""
+
+    group: str
+    entropy_without: float | None
+    entropy_with: float | None
+    correctness_without: float | None
+    correctness_with: float | None
+    difference: float | None
+
+
+def paper_code_lines() -> list[PaperCodeLine]:
+    """Return the rows of the paper's code table (tab:code_analysis)."""
+    [table] = load_study("code-analysis").tables
+    return [PaperCodeLine(row.row.lower(), *map(number_of, row.values)) for row in table.rows]
+
+
+def calibrate(votes: Sequence[LabelledVoteRow]) -> Calibration | None:
+    """Return how a judge did on labelled items, None without any."""
+    if not votes:
+        return None
+    return calibration.calibrate(calibration.group_votes((row.item_id, row.label, row.outcome) for row in votes))

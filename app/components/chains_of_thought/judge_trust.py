@@ -1,0 +1,108 @@
+"""How far a judge can be trusted: its calibration, and its agreement with the oracle and with users."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+import streamlit as st
+
+from app.components.chains_of_thought import evidence
+from app.components.chains_of_thought.evidence import Calibration
+from app.components.widgets import exports
+from app.formats import NONE_SHOWN, number, share
+from app.queries import judging
+from db.rows.analysis import AgreementRow
+
+
+def calibration_of(run_id: str, judge_run_id: str | None) -> Calibration | None:
+    """Return the newest calibration of a judge's model with its prompt; the oracle has and needs none."""
+    job = next((job for job in judging.list_judge_jobs(run_id) if job.judge_run_id == judge_run_id), None)
+    if job is None or not job.prompt:
+        return None
+    return evidence.calibrate(judging.calibration_votes(job.judge, job.prompt))
+
+
+def show_calibration(found: Calibration | None) -> None:
+    """Show the rates against human labels with their intervals, or how to get them."""
+    st.markdown("**Calibration on labelled solutions**")
+    if found is None:
+        st.caption("None for this judge and prompt. Rates are shown as the judge sees them. To calibrate it:")
+        st.code("exgrpo judge --labelled processbench.jsonl --server http://127.0.0.1:8000/v1", language="bash")
+        return
+    shown = calibration_table(found)
+    st.dataframe(
+        shown, hide_index=True, placeholder=NONE_SHOWN, key="calibration",
+        alt="Sensitivity, specificity, unjudged share and flips with 95 % intervals",
+    )  # fmt: skip
+    st.caption(f"Cohen's kappa {number(found.kappa)}, accuracy {share(found.accuracy)}, {found.num_items:,} items.")
+    exports.show(shown, "judge-calibration")
+
+
+def calibration_table(found: Calibration) -> pd.DataFrame:
+    """Return one row a rate."""
+    names = {
+        "sensitivity": "valid chains called valid",
+        "specificity": "invalid chains called invalid",
+        "unjudged": "items without a verdict",
+        "flips": "items whose votes contradict each other",
+    }
+    rates = [getattr(found, name) for name in names]
+    return pd.DataFrame(
+        {
+            "Rate": [name.capitalize() for name in names],
+            "Of": list(names.values()),
+            "Value": [share(rate.value) for rate in rates],
+            "95 % interval": [interval(rate) if rate.num_items else None for rate in rates],
+            "Items": [rate.num_items for rate in rates],
+        }
+    )
+
+
+def show_agreement(rows: Sequence[AgreementRow]) -> None:
+    """Show how the judge's verdicts compare with the oracle's and with users'."""
+    st.markdown("**Agreement**")
+    if not rows:
+        st.caption(
+            "Nothing to compare with. A judge chosen above is held against the oracle; verdicts of your own, under "
+            "**Verdicts**, against either."
+        )
+        return
+    shown = agreement_table(rows)
+    st.dataframe(
+        shown, hide_index=True, placeholder=NONE_SHOWN, key="agreement",
+        alt="Agreement of the judge with the oracle and with users: share, kappa and the four counts",
+    )  # fmt: skip
+    exports.show(shown, "judge-agreement")
+
+
+def agreement_table(rows: Sequence[AgreementRow]) -> pd.DataFrame:
+    """Return one row for each source of verdicts that the judge is compared with."""
+    rates = [evidence.wilson(row.num_both_valid + row.num_both_invalid, row.num_compared) for row in rows]
+    return pd.DataFrame(
+        {
+            "With": [row.other for row in rows],
+            "Compared": [row.num_compared for row in rows],
+            "Agree": [share(rate.value) for rate in rates],
+            "95 % interval": [interval(rate) for rate in rates],
+            "Kappa": [number(_kappa(row)) for row in rows],
+            "Both valid": [row.num_both_valid for row in rows],
+            "Valid by the judge only": [row.num_only_judge for row in rows],
+            "Valid by the other only": [row.num_only_other for row in rows],
+            "Both not valid": [row.num_both_invalid for row in rows],
+        }
+    )
+
+
+def interval(rate: evidence.Rate | evidence.CorrectedRate) -> str:
+    """Return a rate's 95 % interval in percent."""
+    return f"{100 * rate.low:.1f} \N{EN DASH} {100 * rate.high:.1f} %"
+
+
+def _kappa(row: AgreementRow) -> float:
+    return evidence.cohen_kappa(
+        {
+            (True, True): row.num_both_valid,
+            (True, False): row.num_only_judge,
+            (False, True): row.num_only_other,
+            (False, False): row.num_both_invalid,
+        }
+    )

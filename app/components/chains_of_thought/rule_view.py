@@ -1,0 +1,122 @@
+"""Trajectories with code by rule and by parser: the table of rules, and the trajectories that fit one."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+import streamlit as st
+
+from app import address, theme
+from app.components.chains_of_thought import evidence
+from app.components.chains_of_thought.evidence import RuleTable
+from app.components.widgets import empty_state, exports, table_selection
+from app.formats import NONE_SHOWN, inert, share
+from app.queries import thoughts
+from db.rows.analysis import RuleHit
+
+PARSER = "parser"
+_KEY = "rule-table"
+_SIGNS = {True: "valid", False: "not valid", None: NONE_SHOWN}
+
+
+def show(run_id: str) -> None:
+    """Show how many trajectories fit each rule; the one of the address with its newest trajectories."""
+    counts = thoughts.rule_counts(run_id)
+    if not counts:
+        empty_state.show(
+            "code_off", "No rules applied yet", "Older databases hold no marks of code; build them anew.",
+            "exgrpo db rebuild",
+        )  # fmt: skip
+        return
+    only_correct = st.toggle("Correct answers only", key="only-correct", bind="query-params")
+    found = evidence.tabulate_counts(counts, only_correct=only_correct)
+    _say(found)
+    shown = table(found)
+    names = [PARSER, *(rule.rule_id for rule in found.rules)]
+    address.restore()
+    wanted = st.query_params.get("rule")
+    table_selection.mark(_KEY, names.index(wanted) if wanted in names else None, "Rule")
+    st.dataframe(
+        shown,
+        key=_KEY,
+        hide_index=True,
+        row_height=theme.ROW_HEIGHT,
+        height=theme.ROW_HEIGHT * (len(shown) + 1) + 2,
+        column_config={
+            "Rule": st.column_config.TextColumn(width=72, help="Click a row for its trajectories"),
+            "Trajectories": st.column_config.NumberColumn(format="localized", width=110),
+            "Share": st.column_config.NumberColumn(format="%.1f %%", width=84),
+            "Kind": st.column_config.TextColumn(width=90),
+        },
+        on_select=lambda: _choose(names),
+        selection_mode="single-cell",
+        alt="The paper's rules for code with the number and share of trajectories that fit each",
+    )
+    exports.show(shown, "code-rules")
+    if wanted in names:
+        _hits(run_id, wanted)
+
+
+def table(found: RuleTable) -> pd.DataFrame:
+    """Return one row a rule, the parser first."""
+    rows = [
+        (PARSER, found.num_python_blocks, 100 * found.python_block_rate, "parser", "fence that holds Python", "parsed")
+    ]
+    rows += [(rule.rule_id, rule.num_texts, 100 * rule.rate, rule.kind, rule.cue, rule.form) for rule in found.rules]
+    return pd.DataFrame(rows, columns=["Rule", "Trajectories", "Share", "Kind", "Cue of the paper", "Held to"])
+
+
+def hit_table(rows: Sequence[RuleHit]) -> pd.DataFrame:
+    """Return the trajectories as shown."""
+    return pd.DataFrame(
+        {
+            "Id": [row.trajectory_id for row in rows],
+            "Step": [row.step for row in rows],
+            "Question": [row.question_index for row in rows],
+            "Answer": ["correct" if row.is_correct else "not correct" for row in rows],
+            "Chain": [_SIGNS[row.is_valid] for row in rows],
+            "Entropy": [row.mean_entropy for row in rows],
+            "Text": [inert(row.snippet) for row in rows],
+        }
+    )
+
+
+def _say(found: RuleTable) -> None:
+    st.markdown(
+        f"**{found.num_any:,}** of {found.num_texts:,} trajectories fit at least one rule ({share(found.any_rate)}), "
+        f"**{found.num_python_blocks:,}** hold a Python block by the parser ({share(found.python_block_rate)})."
+    )
+
+
+def _hits(run_id: str, wanted: str) -> None:
+    rows = thoughts.rule_hits(run_id, None if wanted == PARSER else evidence.rules_to_bits([wanted]))
+    st.subheader("Python block by the parser" if wanted == PARSER else f"Rule {wanted}", anchor=False)
+    if not rows:
+        empty_state.show("search_off", "No trajectory fits", "Choose another rule.")
+        return
+    st.caption(f"The newest {len(rows):,}; a click opens one")
+    shown = hit_table(rows)
+    event = st.dataframe(
+        shown,
+        key=f"rule-hits-{run_id}-{wanted}",
+        hide_index=True,
+        row_height=theme.ROW_HEIGHT,
+        height=theme.ROW_HEIGHT * (min(len(rows), 12) + 1) + 2,
+        column_config={
+            "Text": st.column_config.TextColumn(width="large"),
+            "Entropy": st.column_config.NumberColumn(format="%.4f", help="Mean token entropy at rollout, nats"),
+        },
+        on_select="rerun",
+        selection_mode="single-cell",
+        alt="Trajectories that fit the rule, newest first",
+    )
+    exports.show(shown, f"code-rule-{wanted}".lower(), "code-rule-hits")
+    cells = event.selection.cells
+    if cells and cells[0][0] < len(rows):
+        query = {"run": run_id, "trajectory": str(rows[cells[0][0]].trajectory_id)}
+        st.switch_page("app_pages/trajectories.py", query_params=query)
+
+
+def _choose(names: Sequence[str]) -> None:
+    place = table_selection.clicked(_KEY, len(names))
+    if place is not None:
+        address.put({"rule": names[place]})

@@ -1,0 +1,187 @@
+"""Charts of chains of thought: densities of entropy, entropy against perplexity, and shares over steps."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import plotly.graph_objects as go
+import streamlit as st
+
+from app import theme
+from app.components.chains_of_thought.densities import densities
+from app.components.chains_of_thought.evidence import ValidityLine
+from app.components.widgets import figures
+from app.theme import Palette
+from db.rows.analysis import Difficulty, EntropyPoint, EntropyPoints, ShareLine
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Some of the points under one name; `colour` picks it from the palette by meaning."""
+
+    name: str
+    holds: Callable[[EntropyPoint], bool]
+    colour: Callable[[Palette], str]
+    dash: str = "solid"
+
+
+_NARROW_LEGEND = 3
+
+VALIDITY = (
+    Group("valid", lambda point: point.is_valid is True, lambda p: p.valid),
+    Group("not valid", lambda point: point.is_valid is False, lambda p: p.invalid, "dash"),
+)
+CODE = (
+    Group("without code", lambda point: point.has_code is False, lambda p: p.muted),
+    Group("with code", lambda point: point.has_code is True, lambda p: p.with_code, "dash"),
+)
+CODE_AND_VALIDITY = (
+    Group("no code, valid", lambda own: own.has_code is False and own.is_valid is True, lambda p: p.valid),
+    Group("no code, not valid", lambda own: own.has_code is False and own.is_valid is False, lambda p: p.invalid),
+    Group("code, valid", lambda own: own.has_code is True and own.is_valid is True, lambda p: p.valid, "dash"),
+    Group("code, not valid", lambda own: own.has_code is True and own.is_valid is False, lambda p: p.invalid, "dash"),
+)
+VALID_BY_DIFFICULTY = (
+    Group("easy", lambda own: own.is_valid is True and own.difficulty is Difficulty.EASY, lambda p: p.easy),
+    Group(
+        "medium", lambda own: own.is_valid is True and own.difficulty is Difficulty.MEDIUM, lambda p: p.medium, "dash"
+    ),
+    Group("hard", lambda own: own.is_valid is True and own.difficulty is Difficulty.HARD, lambda p: p.hard, "dot"),
+)
+
+
+def say_part(found: EntropyPoints) -> None:
+    """Say which correct answers the charts show, where not all."""
+    if found.stride > 1:
+        st.caption(f"Charts show one in every {found.stride:,} correct answers, {len(found.points):,} in all.")
+
+
+def entropy_densities(points: Sequence[EntropyPoint], groups: Sequence[Group]) -> go.Figure | None:
+    """Return one density of entropy for each group of points; None where no group has enough."""
+    samples = {group.name: [own.mean_entropy for own in points if group.holds(own)] for group in groups}
+    return _densities(samples, groups, "entropy, nats a token")
+
+
+def perplexity_densities(points: Sequence[EntropyPoint], groups: Sequence[Group]) -> go.Figure | None:
+    """Return one density of perplexity for each group of points; None where no group has enough."""
+    samples = {group.name: [own.perplexity for own in points if group.holds(own)] for group in groups}
+    return _densities(samples, groups, "perplexity")
+
+
+def signal_strength(lines: Sequence[ValidityLine]) -> go.Figure | None:
+    """Return the AUC of entropy and of perplexity by difficulty, with the line of no signal."""
+    known = [line for line in lines if line.num_valid and line.num_invalid]
+    if not known:
+        return None
+    colours = theme.palette()
+    figure = figures.new_figure()
+    groups = [line.group for line in known]
+    for name, values, colour, pattern in (
+        ("entropy", [line.entropy_auc for line in known], colours.fresh, ""),
+        ("perplexity", [line.perplexity_auc for line in known], colours.muted, "/"),
+    ):
+        figure.add_trace(
+            go.Bar(
+                x=groups, y=np.array(values, dtype=np.float32), name=name, hovertemplate="%{y:.3f}",
+                marker={"color": colour, "cornerradius": 3, "pattern": {"shape": pattern, "size": 5}},
+                text=[f"{value:.2f}" for value in values], textposition="outside", cliponaxis=False,
+            )
+        )  # fmt: skip
+    figure.add_hline(y=0.5, line={"color": colours.text, "width": 1, "dash": "dot"})
+    figure.update_layout(hovermode="closest", bargap=0.35, showlegend=True)
+    figure.update_xaxes(title={"text": "questions"}, type="category")
+    figure.update_yaxes(range=[0, 1.12], tickvals=[0, 0.25, 0.5, 0.75, 1.0])
+    return figure
+
+
+def mean_signals(lines: Sequence[ValidityLine], name: str) -> go.Figure | None:
+    """Return the mean of a signal, entropy or perplexity, of valid and invalid chains by difficulty (the paper's)."""
+    known = [line for line in lines if line.num_valid or line.num_invalid]
+    if not known:
+        return None
+    colours = theme.palette()
+    figure = figures.new_figure()
+    for label, field, colour, pattern in (
+        ("valid", f"{name}_valid", colours.valid, ""),
+        ("not valid", f"{name}_invalid", colours.invalid, "/"),
+    ):
+        figure.add_trace(
+            go.Bar(
+                x=[line.group for line in known], y=np.array([getattr(line, field) for line in known], np.float32),
+                name=label, marker={"color": colour, "cornerradius": 3, "pattern": {"shape": pattern, "size": 5}},
+                hovertemplate="%{y:.4~g}",
+            )
+        )  # fmt: skip
+    figure.update_layout(hovermode="closest", bargap=0.35, showlegend=True)
+    figure.update_xaxes(title={"text": "questions"}, type="category")
+    if name == "perplexity":  # exp of a number that is not negative: 1 is its zero
+        most = max(
+            value for line in known for value in (line.perplexity_valid, line.perplexity_invalid, 1.0) if value > 0
+        )
+        figure.update_yaxes(range=[1.0, 1.0 + 1.1 * (most - 1.0)], rangemode="normal")
+    return figure
+
+
+def shares(lines: Sequence[ShareLine], window: int = 1) -> go.Figure | None:
+    """Return the shares of rollouts, successes, buffer and replays over steps, each the mean of the last `window`."""
+    colours = theme.palette()
+    curves: Mapping[str, tuple[str, str, str]] = {
+        "rollouts": ("rollouts", colours.fresh, "solid"),
+        "successes": ("successes", colours.fresh, "dot"),
+        "buffer": ("buffer", colours.replay, "dash"),
+        "replays": ("replays", colours.replay, "solid"),
+    }
+    figure = figures.new_figure(height=300)
+    for field, (name, colour, dash) in curves.items():
+        points = _running_mean(
+            [(line.step, value) for line in lines if (value := getattr(line, field)) is not None], window
+        )
+        if points:
+            figure.add_trace(
+                go.Scatter(
+                    x=np.array([step for step, _ in points], dtype=np.int32),
+                    y=np.array([value for _, value in points], dtype=np.float32),
+                    name=name, mode="lines" if len(points) > 1 else "markers",
+                    line={"color": colour, "width": 2, "dash": dash}, marker={"color": colour},
+                    hovertemplate="%{y:.1%}",
+                )
+            )  # fmt: skip
+    if not figure.data:
+        return None
+    figure.update_layout(showlegend=True)
+    figure.update_yaxes(tickformat=".0%")
+    return figure
+
+
+def _running_mean(points: Sequence[tuple[int, float]], window: int) -> list[tuple[int, float]]:
+    """Return the mean of each value and those of the steps up to `window` - 1 before it."""
+    found, start, total = [], 0, 0.0
+    for place, (step, value) in enumerate(points):
+        total += value
+        while points[start][0] <= step - window:
+            total -= points[start][1]
+            start += 1
+        found.append((step, total / (place - start + 1)))
+    return found
+
+
+def _densities(samples: Mapping[str, Sequence[float]], groups: Sequence[Group], title: str) -> go.Figure | None:
+    grid, curves = densities(samples)
+    if not curves:
+        return None
+    colours = theme.palette()
+    figure = figures.new_figure()
+    for group in groups:
+        if group.name in curves:
+            figure.add_trace(
+                go.Scatter(
+                    x=grid.astype(np.float32), y=curves[group.name].astype(np.float32),
+                    name=f"{group.name} ({len(samples[group.name]):,})", mode="lines",
+                    line={"color": group.colour(colours), "width": 2, "dash": group.dash}, hovertemplate="%{y:.3~g}",
+                )
+            )  # fmt: skip
+    # Room for a second row of the legend, which plotly leaves to the curves.
+    figure.update_layout(showlegend=True, margin={"t": 44 if len(figure.data) > _NARROW_LEGEND else 8})
+    figure.update_xaxes(title={"text": title}, hoverformat=".4~g")
+    figure.update_yaxes(showticklabels=False)
+    return figure

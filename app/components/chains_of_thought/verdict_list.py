@@ -1,0 +1,126 @@
+"""Correct answers beside their verdicts: which are judged, which wait, which are disputed."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+import streamlit as st
+
+from app import address, theme
+from app.components.widgets import empty_state, exports, table_selection
+from app.formats import NONE_SHOWN, inert
+from app.queries import judging
+from db.rows.verdicts import JudgedRow, VerdictFilter
+
+MAX_COUNT = 10_000
+_NAMES = {
+    VerdictFilter.ALL: "All",
+    VerdictFilter.JUDGED: "Judged",
+    VerdictFilter.UNJUDGED: "Unjudged",
+    VerdictFilter.DISPUTED: "Disputed",
+}
+_SIGNS = {True: "valid", False: "not valid", None: NONE_SHOWN}
+
+
+def show(run_id: str, judge_run_id: str | None, opened: int | None) -> None:
+    """Show the choice, which is in the address, and the list; a click writes the trajectory into the address."""
+    counts = judging.count_verdicts(run_id, judge_run_id)
+    which = _choose(counts)
+    pages = st.session_state.setdefault("verdict-pages", {})
+    place = (run_id, judge_run_id, which)
+    rows = judging.list_verdicts(run_id, judge_run_id, which, pages.get(place, 1))
+    if not rows:
+        title = "No correct answer yet" if which is VerdictFilter.ALL else f"None {_NAMES[which].lower()}"
+        empty_state.show("gavel", title, _why(which))
+        return
+    shown = table(rows)
+    if judge_run_id is None:
+        shown = shown.drop(columns=["Judge", "Votes", "Why unjudged"])  # what stands there is the oracle's
+    most = 6 if opened is not None else 14
+    key = f"verdicts-{hashlib.sha256(repr([row.trajectory_key for row in rows]).encode()).hexdigest()[:16]}"
+    marked = next((number for number, row in enumerate(rows) if row.trajectory_id == opened), None)
+    table_selection.mark(key, marked, "Id")
+    st.dataframe(
+        shown,
+        key=key,
+        hide_index=True,
+        row_height=theme.ROW_HEIGHT,
+        height=theme.ROW_HEIGHT * (min(len(rows), most) + 1) + 2,
+        on_select=lambda: _open(key, rows),
+        selection_mode="single-cell",
+        placeholder=NONE_SHOWN,
+        column_config={
+            "Entropy": st.column_config.NumberColumn(format="%.4f", help="Mean token entropy at rollout, nats"),
+            "Judge": st.column_config.TextColumn(width=84),
+            "Oracle": st.column_config.TextColumn(width=84),
+            "User": st.column_config.TextColumn(width=84),
+            "Votes": st.column_config.TextColumn(help="Valid, not valid, unjudged"),
+            "Why unjudged": st.column_config.TextColumn(width="medium"),
+        },
+        alt="Correct answers with the verdicts of judge, oracle and users",
+    )
+    with st.container(horizontal=True, gap="small"):
+        exports.show(shown, "verdicts")
+        if len(rows) >= judging.VERDICTS_PAGE_SIZE * pages.get(place, 1) and st.button(
+            "Show more", icon=":material/expand_more:", key="more-verdicts", type="tertiary"
+        ):
+            pages[place] = pages.get(place, 1) + 1
+            st.rerun()
+
+
+def table(rows: Sequence[JudgedRow]) -> pd.DataFrame:
+    """Return the trajectories as shown, one row each."""
+    return pd.DataFrame(
+        {
+            "Id": [row.trajectory_id for row in rows],
+            "Step": [row.step for row in rows],
+            "Question": [row.question_index for row in rows],
+            "Entropy": [row.mean_entropy for row in rows],
+            "Code": [{True: "yes", False: "no", None: NONE_SHOWN}[row.has_code] for row in rows],
+            "Judge": [_SIGNS[row.said] for row in rows],
+            "Votes": [_votes(row) for row in rows],
+            "Oracle": [_SIGNS[row.oracle] for row in rows],
+            "User": [_SIGNS[row.user] for row in rows],
+            "Why unjudged": [inert(row.reason) or None for row in rows],
+        }
+    )
+
+
+def _choose(counts: Mapping[VerdictFilter, int]) -> VerdictFilter:
+    wanted = st.query_params.get("which")
+    chosen = VerdictFilter(wanted) if wanted in list(VerdictFilter) else VerdictFilter.ALL
+    st.session_state["which"] = chosen
+    st.segmented_control(
+        "Which",
+        list(VerdictFilter),
+        format_func=lambda which: f"{_NAMES[which]} {_count(counts[which])}",
+        key="which",
+        on_change=lambda: address.put({"which": st.session_state["which"]}),
+        required=True,
+        label_visibility="collapsed",
+    )
+    return chosen
+
+
+def _count(value: int) -> str:
+    return f"{value:,}" if value <= MAX_COUNT else f"{MAX_COUNT:,}+"
+
+
+def _votes(row: JudgedRow) -> str | None:
+    counts = (row.num_valid, row.num_invalid, row.num_unjudged)
+    return " / ".join(map(str, counts)) if any(counts) else None
+
+
+def _why(which: VerdictFilter) -> str:
+    return {
+        VerdictFilter.ALL: "Judges read answer-correct responses, as in the paper.",
+        VerdictFilter.JUDGED: "Start a judge under **Judges**.",
+        VerdictFilter.UNJUDGED: "Every correct answer has a verdict.",
+        VerdictFilter.DISPUTED: "No verdict contradicts another, as far as there are several.",
+    }[which]
+
+
+def _open(key: str, rows: Sequence[JudgedRow]) -> None:
+    place = table_selection.clicked(key, len(rows))
+    if place is not None:
+        address.put({"trajectory": str(rows[place].trajectory_id)})

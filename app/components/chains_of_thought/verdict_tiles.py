@@ -1,0 +1,38 @@
+"""How a run's chains of thought were judged, in a few figures, corrected for the judge's errors where it is known."""
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from app.components.chains_of_thought import evidence, judge_trust
+from app.components.chains_of_thought.evidence import Calibration
+from app.formats import NONE_SHOWN, share
+from db.rows.analysis import ALL, CodeLine
+
+
+def show(lines: Sequence[CodeLine], calibration: Calibration | None, *, is_oracle: bool) -> None:
+    """Show how many answers are judged, the share of valid ones, and the corrected share."""
+    own = [line for line in lines if line.group == ALL]
+    num_all, num_judged = sum(line.num_trajectories for line in own), sum(line.num_judged for line in own)
+    num_valid = sum(round(line.cot_correctness * line.num_judged) for line in own if line.num_judged)
+    rate = evidence.wilson(num_valid, num_judged)
+    figures = [
+        ("Correct answers", f"{num_all:,}", "fresh rollouts"),
+        ("Judged", f"{num_judged:,}", share(num_judged / num_all) if num_all else NONE_SHOWN),
+        ("Valid chains", share(rate.value), judge_trust.interval(rate) if num_judged else "no verdict yet"),
+        ("Corrected", *_corrected(own, calibration, is_oracle=is_oracle)),
+    ]
+    for column, (label, value, below) in zip(st.columns(len(figures), gap="small"), figures, strict=True):
+        column.metric(label, value, below, delta_color="off", delta_arrow="off", border=True, height="stretch")
+
+
+def _corrected(lines: Sequence[CodeLine], calibration: Calibration | None, *, is_oracle: bool) -> tuple[str, str]:
+    if is_oracle:
+        return NONE_SHOWN, "the oracle is exact"
+    if calibration is None:
+        return NONE_SHOWN, "judge not calibrated"
+    counts = [sum(getattr(line, name) for line in lines) for name in ("num_valid_by_judge", "num_by_judge")]
+    rate = evidence.correct_rate(*counts, calibration)
+    if not rate.is_informative:
+        return NONE_SHOWN, "judge tells nothing"
+    return share(rate.value), judge_trust.interval(rate)

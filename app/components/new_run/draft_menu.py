@@ -1,0 +1,61 @@
+"""Drafts: what a form holds, kept for later, whether or not it could run."""
+
+import streamlit as st
+
+from app import commands
+from app.commands import SpecError
+from app.components.widgets import notice
+from app.formats import literal
+
+ADDRESS = "draft"
+_TROUBLE = "draft-trouble"
+
+
+def show_save(content: dict[str, object]) -> None:
+    """Show the button that keeps the form under the run's name."""
+    st.button(
+        "Save as draft", icon=":material/save:", width="stretch", key="save-draft", on_click=_save, args=(content,)
+    )
+    trouble = st.session_state.pop(_TROUBLE, None)
+    if trouble:
+        notice.show("error", "Not saved", trouble)
+
+
+def _save(content: dict[str, object]) -> None:
+    name = str(content.get("name", ""))
+    try:
+        commands.save_draft(name, content)
+    except SpecError as error:
+        st.session_state[_TROUBLE] = str(error)
+    else:
+        st.toast(f"Saved as {literal(name)}", icon=":material/check:")
+
+
+def show_list() -> str | None:
+    """Show a menu of the drafts there are; return the one to open."""
+    names = commands.list_drafts()
+    chosen = None
+    trouble = ""
+    with st.popover(f"Drafts ({len(names)})" if names else "Drafts", icon=":material/draft:", key="drafts"):
+        if not names:
+            st.caption("None yet: **Save as draft** keeps a form under the run's name.")
+        for name in names:
+            with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+                if st.button(literal(name), key=f"open-draft-{name}", type="tertiary", icon=":material/edit:"):
+                    chosen = name
+                if st.button("Delete", key=f"delete-draft-{name}", type="tertiary", icon=":material/delete:"):
+                    trouble = _delete(name)
+                    if not trouble:
+                        st.rerun()
+        if trouble:
+            notice.show("error", "Not deleted", trouble)
+    return chosen
+
+
+def _delete(name: str) -> str:
+    """Delete a draft; return why it was not, nothing where it was."""
+    try:
+        commands.delete_draft(name)
+    except SpecError as error:
+        return str(error)
+    return ""

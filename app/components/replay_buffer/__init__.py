@@ -1,0 +1,1 @@
+"""The replay buffer over time, and what other settings would have replayed."""

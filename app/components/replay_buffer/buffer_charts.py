@@ -1,0 +1,178 @@
+"""Charts of the replay buffer at one step: buckets, flow between two steps, births, replays and entropies."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+
+from app import theme
+from app.components.replay_buffer.buffer_marks import OUTSIDE, RETIRED, View, place_name
+from app.components.widgets import figures
+from app.formats import inert
+from db.rows.buffer import ScoredRow
+from db.rows.runs import BucketRow
+
+_WAY_OPACITY = 0.45
+
+
+def sizes(view: View, num_buckets: int) -> go.Figure:
+    """Return questions by bucket after the step, with outlines of how it was at the base."""
+    colours = theme.palette()
+    buckets = list(range(num_buckets + 1))
+    figure = _bars("correct rollouts of K")
+    now, then = (
+        [list(state.buckets.values()).count(bucket) for bucket in buckets] for state in (view.state, view.base_state)
+    )
+    figure.add_trace(
+        go.Bar(
+            x=buckets, y=now, name=f"after {view.now}", marker={"color": colours.replay, "cornerradius": 3},
+            hovertemplate="bucket %{x}: %{y:,} questions<extra></extra>",
+        )
+    )  # fmt: skip
+    figure.add_trace(
+        go.Scatter(
+            x=buckets, y=then, name=inert(f"after {view.then}").replace("<", "&lt;"), mode="markers",
+            marker={"color": colours.text, "symbol": "line-ew-open", "size": 14, "line": {"width": 2}},
+            hovertemplate="bucket %{x}: %{y:,} questions then<extra></extra>",
+        )
+    )  # fmt: skip
+    figure.update_layout(showlegend=True)
+    return figure
+
+
+def draws(rows: Sequence[BucketRow]) -> go.Figure | None:
+    """Return draws by bucket against what the probabilities expect, and deficits."""
+    total = sum(row.num_drawn for row in rows)
+    if not total:
+        return None
+    colours = theme.palette()
+    buckets = [row.bucket for row in rows]
+    figure = _bars("correct rollouts of K")
+    figure.add_trace(
+        go.Bar(
+            x=buckets, y=[row.num_drawn for row in rows], name="drawn",
+            marker={"color": colours.fresh, "cornerradius": 3}, hovertemplate="bucket %{x}: %{y} drawn<extra></extra>",
+        )
+    )  # fmt: skip
+    figure.add_trace(
+        go.Scatter(
+            x=buckets, y=[row.probability * total for row in rows], name="expected", mode="markers",
+            marker={"color": colours.text, "symbol": "line-ew-open", "size": 14, "line": {"width": 2}},
+            hovertemplate="bucket %{x}: %{y:.2f} expected<extra></extra>",
+        )
+    )  # fmt: skip
+    if any(row.deficit for row in rows):
+        figure.add_trace(
+            go.Bar(
+                x=buckets, y=[row.deficit for row in rows], name="beyond its size, moved on",
+                marker={"color": colours.warning, "cornerradius": 3},
+                hovertemplate="bucket %{x}: deficit %{y}<extra></extra>",
+            )
+        )  # fmt: skip
+    figure.update_layout(barmode="stack", showlegend=True)
+    if max(row.num_drawn for row in rows) <= figures.MAX_TICKED_STEPS:
+        figure.update_yaxes(tick0=0, dtick=1)
+    return figure
+
+
+def entropies(rows: Sequence[ScoredRow]) -> go.Figure | None:
+    """Return boxes of candidates' entropies by bucket, chosen ones beside the others."""
+    if not rows:
+        return None
+    colours = theme.palette()
+    figure = _bars("bucket when drawn")
+    for is_chosen, name, colour in ((True, "chosen", colours.replay), (False, "not chosen", colours.muted)):
+        own = [row for row in rows if row.is_chosen is is_chosen]
+        figure.add_trace(
+            go.Box(
+                x=np.array([row.bucket for row in own], dtype=np.int32),
+                y=np.array([row.entropy for row in own], dtype=np.float32),
+                name=name, marker={"color": colour, "size": 3}, line={"width": 1.5}, boxpoints="outliers",
+            )
+        )  # fmt: skip
+    figure.update_layout(boxmode="group", showlegend=True)
+    return figure
+
+
+def flow(view: View, num_buckets: int) -> go.Figure | None:
+    """Return the Sankey diagram of questions between buckets from the base to the step."""
+    counts = view.flows()
+    if not counts:
+        return None
+    colours = theme.palette()
+    order = [OUTSIDE, *map(str, range(num_buckets + 1)), RETIRED]
+    starts = [place for place in order if any(way[0] == place for way in counts)]
+    ends = [place for place in order if any(way[1] == place for way in counts)]
+    ways = sorted(counts, key=lambda way: (order.index(way[0]), order.index(way[1])))
+    outgoing, incoming = (dict.fromkeys(own, 0) for own in (starts, ends))
+    for (was, now), count in counts.items():
+        outgoing[was] += count
+        incoming[now] += count
+    tints = {OUTSIDE: colours.muted, RETIRED: colours.retired}
+    nodes = [tints.get(place, colours.replay) for place in (*starts, *ends)]
+    figure = figures.new_figure(height=130 + 38 * max(len(starts), len(ends)))
+    figure.update_layout(margin={"l": 8, "r": 8, "t": 12, "b": 56})
+    figure.add_trace(
+        go.Sankey(
+            arrangement="snap",
+            node={
+                "x": [0.001] * len(starts) + [0.999] * len(ends),
+                "y": [*_heights(starts, outgoing), *_heights(ends, incoming)],
+                "label": [place_name(place) for place in (*starts, *ends)], "color": nodes, "pad": 14, "thickness": 14,
+                "line": {"width": 0}, "hovertemplate": "%{label}: %{value:,} questions<extra></extra>",
+            },
+            link={
+                "source": [starts.index(was) for was, _ in ways],
+                "target": [len(starts) + ends.index(now) for _, now in ways],
+                "value": [counts[way] for way in ways],
+                "color": [_way_colour(was, now) for was, now in ways],
+                "hovertemplate": "%{source.label} → %{target.label}: %{value:,} questions<extra></extra>",
+            },
+            textfont={"size": 12, "color": colours.text},
+        )
+    )  # fmt: skip
+    return figure
+
+
+def counts(values: Mapping[int, int], title: str, unit: str) -> go.Figure | None:
+    """Return bars of how many trajectories have which number."""
+    if not values:
+        return None
+    figure = _bars(title)
+    figure.add_trace(
+        go.Bar(
+            x=np.array(list(values), dtype=np.int32),
+            y=np.array(list(values.values()), dtype=np.int32),
+            marker={"color": theme.palette().replay},
+            hovertemplate=f"{unit} %{{x}}: %{{y:,}} trajectories<extra></extra>",
+        )
+    )
+    return figure
+
+
+def _bars(title: str) -> go.Figure:
+    figure = figures.new_figure()
+    figure.update_layout(hovermode="closest", bargap=0.25, dragmode=False)
+    figure.update_xaxes(title={"text": title})
+    return figure
+
+
+def _way_colour(was: str, now: str) -> str:
+    """Return the tint of a way: towards more correct ones, towards fewer, into the retired set, or neither."""
+    colours = theme.palette()
+    if now == RETIRED:
+        return figures.faded(colours.retired, _WAY_OPACITY)
+    if was in (now, RETIRED) or OUTSIDE in (was, now):
+        return figures.faded(colours.muted, _WAY_OPACITY * 0.6)
+    return figures.faded(colours.fresh if int(now) > int(was) else colours.held_out, _WAY_OPACITY)
+
+
+def _heights(places: Sequence[str], counts: Mapping[str, int]) -> list[float]:
+    """Return the centres of nodes from top to bottom in their order, with room for a label each."""
+    least = 0.04 * sum(counts.values())
+    shares = [max(counts[place], least) for place in places]
+    total, above, centres = sum(shares), 0.0, []
+    for share in shares:
+        centres.append((above + share / 2) / total)
+        above += share
+    return centres

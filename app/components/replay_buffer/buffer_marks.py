@@ -1,0 +1,169 @@
+"""What a mark of the replay buffer's charts stands for, as the address says it, and the questions behind it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+import streamlit as st
+
+from app import address, queries, theme
+from app.components.widgets import exports
+from app.formats import NONE_SHOWN, inert, literal
+from db.rows.buffer import BufferState
+
+MAX_QUESTIONS = 200
+OUTSIDE, RETIRED = "outside", "retired"
+_MAX_DIGITS = 10
+"""Numbers of the address with as many digits or more are none that a run can reach."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the page looks at: a run after `step`, against how it, or the run named `other`, was after `base`."""
+
+    run_id: str
+    step: int
+    base: int
+    state: BufferState
+    base_state: BufferState
+    other: str = ""
+
+    @property
+    def now(self) -> str:
+        """What is looked at, in words."""
+        return f"step {self.step:,}" + (" of this run" if self.other else "")
+
+    @property
+    def then(self) -> str:
+        """What it is compared with, in words."""
+        return f"step {self.base:,}" + (f" of {self.other}" if self.other else "")
+
+    def place(self, question_index: int, *, is_base: bool) -> str:
+        """Return the bucket of a question, or that it is retired or outside."""
+        state = self.base_state if is_base else self.state
+        if question_index in state.retired:
+            return RETIRED
+        bucket = state.buckets.get(question_index)
+        return OUTSIDE if bucket is None else str(bucket)
+
+    def forward(self) -> "View":
+        """Return the view of one run with the earlier step as its base."""
+        if self.other or self.base <= self.step:
+            return self
+        return View(self.run_id, self.base, self.step, self.base_state, self.state)
+
+    def flows(self) -> dict[tuple[str, str], int]:
+        """Return how many questions went from which place to which between the two steps."""
+        states = (self.state, self.base_state)
+        seen = {index for state in states for index in (*state.buckets, *state.retired)}
+        counts: dict[tuple[str, str], int] = {}
+        for index in seen:
+            way = self.place(index, is_base=True), self.place(index, is_base=False)
+            counts[way] = counts.get(way, 0) + 1
+        return counts
+
+
+def show(view: View, mark: str) -> None:
+    """Show the questions behind a mark, each leading to its trajectories."""
+    found = questions(view, mark)
+    with st.container(border=True, key="behind"):
+        st.markdown(f"**Questions: {literal(describe(mark))}**")
+        if not found:
+            st.markdown(":gray[None at this step.]")
+            return
+        shown = found[:MAX_QUESTIONS]
+        st.caption(
+            f"{len(found):,} questions" + (f", the first {MAX_QUESTIONS} shown" if len(found) > len(shown) else "")
+        )
+        rows = queries.buffered_questions(view.run_id, view.step, shown)
+        listed = _table(view, rows)
+        event = st.dataframe(
+            listed,
+            key=f"behind-{mark}-{view.step}-{view.base}",
+            hide_index=True,
+            on_select="rerun",
+            selection_mode="single-cell",
+            row_height=theme.ROW_HEIGHT,
+            height=theme.ROW_HEIGHT * (min(len(rows), 9) + 1) + 2,
+            placeholder=NONE_SHOWN,
+            alt="Questions behind the chosen mark",
+        )
+        exports.show(listed, f"questions-after-step-{view.step}", "behind")
+    cells = event.selection.cells
+    if cells and cells[0][0] < len(rows):
+        question = rows[cells[0][0]].question_index
+        query = {"run": view.run_id, "question-index": str(question)}
+        st.switch_page("app_pages/trajectories.py", query_params=query)
+
+
+def questions(view: View, mark: str) -> list[int]:
+    """Return the questions behind a mark, ascending; none for a mark that says nothing."""
+    kind, _, value = mark.partition(":")
+    if kind == "bucket":
+        return sorted(index for index, bucket in view.state.buckets.items() if str(bucket) == value)
+    if kind == RETIRED:
+        return sorted(view.state.retired)
+    if kind == "flow":
+        start, _, end = value.partition(":")
+        seen = {*view.state.buckets, *view.state.retired, *view.base_state.buckets, *view.base_state.retired}
+        places = ((index, view.place(index, is_base=True), view.place(index, is_base=False)) for index in seen)
+        return sorted(index for index, was, now in places if (was, now) == (start, end))
+    if kind in {"born", "replays"} and value.isascii() and value.isdigit() and len(value) < _MAX_DIGITS:
+        of = queries.questions_born if kind == "born" else queries.questions_replayed
+        return of(view.run_id, view.step, int(value))
+    return []
+
+
+def describe(mark: str) -> str:
+    """Return what a mark stands for, in words."""
+    kind, _, value = mark.partition(":")
+    if kind == "flow":
+        start, _, end = value.partition(":")
+        return f"{place_name(start)} → {place_name(end)}"
+    names = {
+        "bucket": f"in bucket {value}",
+        RETIRED: "retired",
+        "born": f"with a trajectory born in step {value}",
+        "replays": f"with a trajectory replayed {value} times",
+    }
+    return names.get(kind, "unknown mark")
+
+
+def choose(label: str, marks: Sequence[str], key: str) -> None:
+    """Show a choice among marks; what is chosen goes into the address."""
+    current = st.query_params.get("mark")
+    st.session_state[key] = current if current in marks else None
+    st.selectbox(
+        label,
+        marks,
+        index=None,
+        placeholder="Choose a mark",
+        format_func=describe,
+        key=key,
+        on_change=_take,
+        args=(key,),
+        width=320,
+    )
+
+
+def place_name(place: str) -> str:
+    """Return the name of a place a question can be in."""
+    return {OUTSIDE: "not stored", RETIRED: "retired"}.get(place, f"bucket {place}")
+
+
+def _take(key: str) -> None:
+    address.put({"mark": st.session_state[key]})
+
+
+def _table(view: View, rows: Sequence) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "Question": [row.question_index for row in rows],
+            inert(f"After {view.then}"): [place_name(view.place(row.question_index, is_base=True)) for row in rows],
+            inert(f"After {view.now}"): [place_name(view.place(row.question_index, is_base=False)) for row in rows],
+            "Stored": [row.num_stored for row in rows],
+            "Replays": [row.num_replays for row in rows],
+            "Last replayed": [row.last_replayed_step for row in rows],
+            "Prompt": [inert(" ".join(row.prompt_text.split())[:200]) for row in rows],
+        }
+    )

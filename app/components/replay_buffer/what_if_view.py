@@ -1,0 +1,169 @@
+"""What a step would have replayed with another mu, sigma, rho or estimator."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+import plotly.graph_objects as go
+import streamlit as st
+
+from app import queries, theme
+from app.components.replay_buffer import what_if
+from app.components.replay_buffer.what_if import Candidate, QuestionDraw, RecordedDraw, Settings
+from app.components.widgets import empty_state, exports, figures
+from app.formats import NONE_SHOWN, number
+from db.rows.runs import BucketRow, CandidateRow
+from exgrpo_core.config import TrajectorySelection
+
+_NAMES = {estimator.value.replace("_", " "): estimator for estimator in what_if.ESTIMATORS}
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    question_index: int
+    bucket: int
+    change: str
+    recorded_id: int | None
+    choice: Candidate | None
+
+
+def show(run_id: str, step: int, buckets: list[BucketRow], algorithm: dict) -> None:
+    """Show the controls and what changes; all of it from recorded scores."""
+    rows = queries.candidates(run_id, step)
+    if not rows:
+        empty_state.show("science_off", "Nothing was replayed in this step", "Choose a step that drew from the buffer.")
+        return
+    settings = _settings(algorithm)
+    recorded = _recorded(run_id, step, buckets, rows, algorithm)
+    draw = what_if.redraw(recorded, settings, seed=0)
+    outcomes = _outcomes(run_id, step, rows, draw, settings.estimator)
+    _say(draw, outcomes)
+    left, right = st.columns([2, 3], gap="small")
+    with left:
+        figures.show_card(
+            "Bucket probabilities", "recorded and what if", chart(recorded, draw), "what-if-probabilities",
+            "Probability of each bucket as recorded and under the settings",
+        )  # fmt: skip
+    with right:
+        shown = table(outcomes, step)
+        st.dataframe(
+            shown, hide_index=True, key="what-if-table", height=300, placeholder=NONE_SHOWN,
+            column_config=dict.fromkeys(("Entropy", "NLL"), st.column_config.NumberColumn(format="%.4f")),
+            alt="Questions with the recorded and the other choice",
+        )  # fmt: skip
+        exports.show(shown, f"what-if-step-{step}", "what-if")
+    st.caption(
+        "Nothing is written. Questions: one possible draw that keeps as many recorded ones as the new probabilities "
+        "allow. Scores of questions that were not drawn then are the newest known before this step; their age in steps "
+        "stands beside them."
+    )
+
+
+def chart(recorded: RecordedDraw, draw: QuestionDraw) -> go.Figure:
+    """Return recorded and new probabilities by bucket."""
+    colours = theme.palette()
+    figure = figures.new_figure(height=235)
+    buckets = sorted(draw.probabilities)
+    for name, values, colour in (
+        ("recorded", recorded.probabilities, colours.muted),
+        ("what if", draw.probabilities, colours.replay),
+    ):
+        figure.add_trace(
+            go.Bar(
+                x=buckets, y=[values.get(bucket, 0.0) for bucket in buckets], name=name,
+                marker={"color": colour, "cornerradius": 2}, hovertemplate="bucket %{x}: %{y:.1%}",
+            )
+        )  # fmt: skip
+    figure.update_layout(hovermode="closest", bargap=0.2)
+    figure.update_yaxes(tickformat=".0%")
+    figure.update_xaxes(title={"text": "correct rollouts of K"})
+    return figure
+
+
+def table(outcomes: list[_Outcome], step: int) -> pd.DataFrame:
+    """Return one row a question: what was replayed, what would be, and how old its scores are."""
+    return pd.DataFrame(
+        {
+            "Question": [row.question_index for row in outcomes],
+            "Bucket": [row.bucket for row in outcomes],
+            "Change": [row.change for row in outcomes],
+            "Replayed": [row.recorded_id for row in outcomes],
+            "Would replay": [row.choice.trajectory_id if row.choice else None for row in outcomes],
+            "Entropy": [row.choice.entropy if row.choice else None for row in outcomes],
+            "NLL": [row.choice.nll if row.choice else None for row in outcomes],
+            "Age of scores": [step - row.choice.scored_step if row.choice else None for row in outcomes],
+        }
+    )
+
+
+def _settings(algorithm: dict) -> Settings:
+    own = algorithm.get("trajectory_selection", "lowest_entropy")
+    names = list(_NAMES)
+    columns = st.columns(4, gap="medium")
+    fields = (
+        ("mu", "bucket_center", 0.0, 1.0),
+        ("sigma", "bucket_spread", 0.01, 4.0),
+        ("rho", "experience_ratio", 0.0, 0.99),
+    )
+    values = [
+        column.number_input(
+            f"{name}, run: {number(algorithm[field])}", low, high, float(algorithm[field]), 0.05, format="%.3f",
+            key=name, bind="query-params",
+        )
+        for column, (name, field, low, high) in zip(columns, fields, strict=False)
+    ]  # fmt: skip
+    shown = own.replace("_", " ")
+    estimator = columns[3].selectbox(
+        f"Estimator, run: {shown}", names, index=names.index(shown) if shown in names else 0, key="estimator",
+        bind="query-params",
+    )  # fmt: skip
+    return Settings(values[0], values[1], values[2], _NAMES[estimator])
+
+
+def _recorded(
+    run_id: str, step: int, buckets: list[BucketRow], rows: list[CandidateRow], algorithm: dict
+) -> RecordedDraw:
+    members: dict[int, list[int]] = {}
+    for index, bucket in sorted(queries.buffer_state(run_id, step - 1).buckets.items()):
+        members.setdefault(bucket, []).append(index)
+    return RecordedDraw(
+        step=step,
+        batch_size=algorithm["batch_size"],
+        rollouts_per_question=algorithm["rollouts_per_question"],
+        members=members,
+        drawn={row.question_index: row.bucket for row in rows},
+        probabilities={row.bucket: row.probability for row in buckets},
+    )
+
+
+def _outcomes(
+    run_id: str, step: int, rows: list[CandidateRow], draw: QuestionDraw, estimator: TrajectorySelection
+) -> list[_Outcome]:
+    scored: dict[int, list[Candidate]] = {}
+    for row in rows:
+        scored.setdefault(row.question_index, []).append(Candidate(row.trajectory_id, step, row.entropy, row.nll))
+    for stored in queries.stored_candidates(run_id, step, tuple(draw.added)) if draw.added else []:
+        known = Candidate(stored.trajectory_id, stored.scored_step, stored.entropy, stored.nll)
+        scored.setdefault(stored.question_index, []).append(known)
+    chosen = {row.question_index: row.trajectory_id for row in rows if row.is_chosen}
+    found = []
+    for index, bucket in draw.kept.items():
+        choice = what_if.rechoose(scored[index], estimator)
+        is_same = choice is not None and choice.trajectory_id == chosen[index]
+        found.append(_Outcome(index, bucket, "same" if is_same else "other trajectory", chosen[index], choice))
+    for index, bucket in draw.added.items():
+        choice = what_if.rechoose(scored.get(index, []), estimator)
+        found.append(_Outcome(index, bucket, "drawn instead", None, choice))
+    found += [_Outcome(index, bucket, "not drawn", chosen[index], None) for index, bucket in draw.dropped.items()]
+    order = {"other trajectory": 0, "drawn instead": 1, "not drawn": 2, "same": 3}
+    return sorted(found, key=lambda row: (order[row.change], row.question_index))
+
+
+def _say(draw: QuestionDraw, outcomes: list[_Outcome]) -> None:
+    num_others = sum(row.change == "other trajectory" for row in outcomes)
+    if not (num_others or draw.added or draw.dropped):
+        st.markdown(f"**Nothing changes:** the same {len(draw.kept):,} questions and trajectories.")
+        return
+    st.markdown(
+        f"**{num_others:,}** of {len(draw.kept):,} kept questions replay another trajectory, "
+        f"**{len(draw.added):,}** questions come in, **{len(draw.dropped):,}** fall out."
+    )

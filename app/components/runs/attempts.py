@@ -1,0 +1,60 @@
+"""A run's attempts and checkpoints as tables."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+import streamlit as st
+
+from app.components.widgets import empty_state, exports, status_badge
+from app.formats import byte_size, exact, inert
+from db.rows.runs import AttemptRow, CheckpointRow
+
+
+def show(kind: str, attempts: Sequence[AttemptRow], checkpoints: Sequence[CheckpointRow]) -> None:
+    """Show a job's attempts, newest first, and of a training run the checkpoints that are kept."""
+    _section("Attempts", attempt_table(attempts))
+    if not attempts:
+        empty_state.show("history", "No attempt yet", "The run waits in the queue.")
+    if kind != "train":
+        return
+    _section("Checkpoints", checkpoint_table(checkpoints))
+    if not checkpoints:
+        empty_state.show("save", "No checkpoint yet", "The first one is written at the checkpoint interval.")
+
+
+def _section(title: str, rows: pd.DataFrame) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.subheader(title, anchor=False, width="content")
+        if not rows.empty:
+            exports.show(rows, title.lower())
+    if not rows.empty:
+        st.dataframe(rows, hide_index=True, alt=f"{title} of the run")
+
+
+def attempt_table(attempts: Sequence[AttemptRow]) -> pd.DataFrame:
+    """Return the attempts as shown."""
+    newest_first = list(attempts)[::-1]
+    return pd.DataFrame(
+        {
+            "Attempt": [row.attempt for row in newest_first],
+            "State": [status_badge.state_name(row.status) for row in newest_first],
+            "Resumed from step": [
+                "start" if row.resumed_from_step is None else f"{row.resumed_from_step:,}" for row in newest_first
+            ],
+            "Started": [exact(row.started_at) for row in newest_first],
+            "Ended": [exact(row.ended_at) for row in newest_first],
+            "Reason": [inert(row.status_reason) for row in newest_first],
+        }
+    )
+
+
+def checkpoint_table(checkpoints: Sequence[CheckpointRow]) -> pd.DataFrame:
+    """Return the checkpoints as shown."""
+    return pd.DataFrame(
+        {
+            "Step": [row.step for row in checkpoints],
+            "Size": [byte_size(row.num_bytes) for row in checkpoints],
+            "Written": [exact(row.at) for row in checkpoints],
+            "Path in the run directory": [inert(row.path) for row in checkpoints],
+        }
+    )

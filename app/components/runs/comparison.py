@@ -1,0 +1,109 @@
+"""Several runs side by side: curves on one axis, groups that differ by seed only, and what their settings differ in."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+import numpy as np
+
+from app.components.widgets.spec_text import flatten
+from db.rows.runs import MetricPoint
+from exgrpo_core.types import Float32Array
+
+MAX_RUNS = 20
+SEED_FIELDS = frozenset({"seed", "algorithm.seed"})
+_NOT_SETTINGS = frozenset({"name", "tags", "preset", "kind"})
+_GRID_POINTS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One curve: `low` and `high` are the least and largest of its runs where it stands for several."""
+
+    x: Float32Array
+    y: Float32Array
+    low: Float32Array | None = None
+    high: Float32Array | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Runs that differ by seed only."""
+
+    name: str
+    run_ids: tuple[str, ...]
+
+
+def groups(names: Mapping[str, str], specs: Mapping[str, Mapping[str, object]]) -> list[Group]:
+    """Return the runs of `names` (by id) in groups of equal settings, seeds aside, in order of their first run."""
+    found: dict[str, list[str]] = {}
+    for run_id in names:
+        found.setdefault(_settings(specs[run_id]), []).append(run_id)
+    members = list(found.values())
+    shown = [_shared_name([names[run_id] for run_id in own]) for own in members]
+    return [
+        Group(name if shown.count(name) == 1 else f"{name} ({place})", tuple(own))
+        for place, (name, own) in enumerate(zip(shown, members, strict=True), start=1)
+    ]
+
+
+def differing(specs: Mapping[str, Mapping[str, object]]) -> dict[str, dict[str, object]]:
+    """Return the fields in which specifications differ, each with its value in every run that has it."""
+    flat = {run_id: flatten(spec) for run_id, spec in specs.items()}
+    paths = dict.fromkeys(path for fields in flat.values() for path in fields if path not in _NOT_SETTINGS)
+    found: dict[str, dict[str, object]] = {}
+    for path in paths:
+        values = {run_id: fields.get(path) for run_id, fields in flat.items()}
+        if len({repr(value) for value in values.values()}) > 1:
+            found[path] = values
+    return found
+
+
+def aligned(points: Sequence[MetricPoint], axis: Sequence[MetricPoint] | None) -> Line:
+    """Return a metric against steps, or against what `axis` says of each step: nothing where it says nothing."""
+    if axis is not None and not axis:
+        points = []
+    steps = np.array([point.step for point in points], dtype=np.float32)
+    x = steps
+    if axis is not None:
+        known = np.array([(point.step, point.value) for point in axis], dtype=np.float64).reshape(-1, 2)
+        x = np.interp(steps, [0, *known[:, 0]], [0, *known[:, 1]]).astype(np.float32)
+    return Line(x, np.array([point.value for point in points], dtype=np.float32))
+
+
+def mean_line(lines: Sequence[Line]) -> Line | None:
+    """Return the mean of several curves with their least and largest value, as far as all of them go."""
+    lines = [line for line in lines if line.x.size]
+    if not lines:
+        return None
+    if len(lines) == 1:
+        return lines[0]
+    start, end = max(line.x[0] for line in lines), min(line.x[-1] for line in lines)
+    places = np.unique(np.concatenate([line.x for line in lines]))
+    grid = places[(places >= start) & (places <= end)]
+    if grid.size > _GRID_POINTS:
+        grid = np.linspace(start, end, _GRID_POINTS, dtype=np.float32)
+    values = np.stack([np.interp(grid, line.x, line.y) for line in lines]).astype(np.float32)
+    return Line(grid.astype(np.float32), values.mean(axis=0), values.min(axis=0), values.max(axis=0))
+
+
+def spread(values: Sequence[float | None]) -> tuple[float | None, float | None]:
+    """Return mean and sample standard deviation of the values there are; no deviation of fewer than two."""
+    known = np.array([value for value in values if value is not None and np.isfinite(value)], dtype=np.float64)
+    if not known.size:
+        return None, None
+    return float(known.mean()), float(known.std(ddof=1)) if known.size > 1 else None
+
+
+def _settings(spec: Mapping[str, object]) -> str:
+    fields = {path: value for path, value in flatten(spec).items() if path not in SEED_FIELDS | _NOT_SETTINGS}
+    return repr(sorted(fields.items()))
+
+
+def _shared_name(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return names[0]
+    alike = takewhile(lambda marks: len(set(marks)) == 1, zip(*names, strict=False))
+    shared = re.sub(r"[\s,._+@(-]*(?:seed)?[\s,._+@(-]*$", "", "".join(marks[0] for marks in alike))
+    return shared or names[0]

@@ -1,0 +1,123 @@
+"""Several runs as tables: the settings in which they differ, and how far each got."""
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+import streamlit as st
+
+from app import queries
+from app.components.runs.comparison import Group, differing, spread
+from app.components.widgets import exports, status_badge
+from app.components.widgets.spec_text import shown as shown_value
+from app.formats import NONE_SHOWN, inert
+from app.queries import comparison
+from app.queries.comparison import Axis
+from db.rows.runs import RunRow
+from db.rows.display_names import BATCH_PASS_RATE, held_out_score
+
+_LAST = {
+    "Entropy": "policy/entropy",
+    "Mean tokens": "response/mean_tokens",
+    "Buffer": "buffer/num_questions",
+    "Retired": "buffer/num_retired",
+    "Fresh rollouts": "rollouts/fresh_total",
+    "Generated tokens": "tokens/generated_total",
+}
+_INTERVAL_FACTOR = 1.96
+_SCORE, _HALF = held_out_score(), "± 95 %"
+_PERCENTS = (BATCH_PASS_RATE, _SCORE, _HALF)
+
+
+def show_differences(names: Mapping[str, str], specs: Mapping[str, Mapping[str, object]]) -> None:
+    """Show the fields in which the runs differ, one column a run."""
+    rows = differences(names, specs)
+    _head("Settings that differ", rows, "settings-that-differ")
+    if rows.empty:
+        st.caption("None: these runs were asked for the same.")
+    else:
+        st.dataframe(rows, hide_index=True, placeholder=NONE_SHOWN, alt="Settings in which the runs differ")
+
+
+def differences(names: Mapping[str, str], specs: Mapping[str, Mapping[str, object]]) -> pd.DataFrame:
+    """Return one row a field whose values differ."""
+    found = differing(specs)
+    columns = {inert(names[run_id]): run_id for run_id in specs}
+    return pd.DataFrame(
+        [
+            {"Field": path} | {name: inert(shown_value(values[run_id])) for name, run_id in columns.items()}
+            for path, values in found.items()
+        ]
+    )
+
+
+def show_results(shown: Sequence[Group], runs: Mapping[str, RunRow], is_by_group: bool) -> None:
+    """Show where every run, or the mean of every group of seeds, stands."""
+    single = {run_id: result(row) for run_id, row in runs.items()}
+    if is_by_group:
+        rows = pd.DataFrame([group_result(group, single) for group in shown])
+    else:
+        rows = pd.DataFrame([{"Run": inert(group.name)} | single[group.run_ids[0]] for group in shown])
+    _head("Where they stand", rows, "comparison")
+    percent = {name: st.column_config.NumberColumn(format="%.1f %%") for name in rows if name.startswith(_PERCENTS)}
+    st.dataframe(
+        rows,
+        hide_index=True,
+        placeholder=NONE_SHOWN,
+        alt="Newest scores and figures of every run",
+        column_config={
+            **percent,
+            "Gain": st.column_config.NumberColumn(format="%+.1f points", help="Since the first evaluation"),
+            "Entropy": st.column_config.NumberColumn(format="%.3f", help="Nats a token"),
+            "Mean tokens": st.column_config.NumberColumn(format="%.1f"),
+            "Buffer": st.column_config.NumberColumn(format="%.4g", help="Questions in the replay buffer"),
+            "Fresh rollouts": st.column_config.NumberColumn(format="localized"),
+            "Generated tokens": st.column_config.NumberColumn(format="localized"),
+            "Minutes": st.column_config.NumberColumn(format="%.1f", help="Time of the training steps together"),
+        },
+    )
+
+
+def result(row: RunRow) -> dict[str, object]:
+    """Return where a run stands: shares in percent, gain in points since its first evaluation."""
+    held_out = [own for own in queries.list_evaluations(row.run_id) if own.question_set == "held_out"]
+    last = queries.last_metrics(row.run_id)
+    spent = comparison.axis_points(row.run_id, Axis.TIME)
+    return {
+        "Method": inert(row.method),
+        "State": status_badge.state_name(row.status),
+        "Steps": row.step,
+        BATCH_PASS_RATE: _percent(row.last_pass_at_1),
+        _SCORE: _percent(held_out[-1].avg_at_n if held_out else row.last_avg_at_n),
+        _HALF: _percent(_INTERVAL_FACTOR * held_out[-1].standard_error) if held_out else None,
+        "Gain": 100 * (held_out[-1].avg_at_n - held_out[0].avg_at_n) if len(held_out) > 1 else None,
+        **{name: last.get(key) for name, key in _LAST.items()},
+        "Minutes": spent[-1].value / 60 if spent else None,
+    }
+
+
+def group_result(group: Group, single: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
+    """Return the means of a group's runs, and the standard deviation of its scores over seeds."""
+    own = [single[run_id] for run_id in group.run_ids]
+    found: dict[str, object] = {"Runs of": inert(group.name), "Seeds": len(own), "Method": own[0]["Method"]}
+    for name in own[0]:
+        if name in {"Method", "State", _HALF}:
+            continue
+        found[name], deviation = spread([_number(values[name]) for values in own])
+        if name in {BATCH_PASS_RATE, _SCORE}:
+            found[f"{name}, deviation"] = deviation
+    return found
+
+
+def _head(title: str, rows: pd.DataFrame, name: str) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.subheader(title, anchor=False, width="content")
+        if not rows.empty:
+            exports.show(rows, name)
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else 100.0 * value
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None

@@ -1,0 +1,46 @@
+"""What a run was asked to do."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+import streamlit as st
+
+from app.components.widgets import exports
+from app.components.widgets.spec_text import as_yaml, differences, shown
+from app.formats import inert
+
+
+def show(spec: Mapping[str, object], base: Mapping[str, object], base_name: str) -> None:
+    """Show the differences from the preset the run started from, then the whole specification as YAML."""
+    changes = differences(base, spec)
+    st.subheader(f"Differences from {base_name}", anchor=False)
+    if changes:
+        rows = pd.DataFrame(
+            {
+                "Field": [change.path for change in changes],
+                base_name.capitalize(): [inert(shown(change.before)) for change in changes],
+                "This run": [inert(shown(change.after)) for change in changes],
+            }
+        )
+        st.dataframe(rows, hide_index=True, alt=f"Fields that differ from {base_name}")
+        exports.show(rows, "configuration-differences")
+    else:
+        st.caption("None: the run uses it as it is.")
+    show_whole(spec)
+
+
+def show_whole(spec: Mapping[str, object]) -> None:
+    """Show the whole specification as YAML."""
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.subheader("Whole specification", anchor=False, width="content")
+        text = as_yaml(spec)
+        st.download_button(
+            "Download YAML",
+            text,
+            file_name="run.yaml",
+            mime="application/yaml",
+            icon=":material/download:",
+            on_click="ignore",
+            key="spec-download",
+        )
+    st.code(inert(text), language="yaml", height=480)

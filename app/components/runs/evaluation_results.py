@@ -1,0 +1,51 @@
+"""What an evaluation scored so far."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+import streamlit as st
+
+from app.components.widgets import empty_state, exports
+from app.formats import inert
+from db.rows.scores import BenchmarkScoreRow
+
+_INTERVAL_FACTOR = 1.96
+
+
+def show(rows: Sequence[BenchmarkScoreRow]) -> None:
+    """Show a row a benchmark and scheme, with where to compare them with others."""
+    if not rows:
+        empty_state.show("leaderboard", "No score yet", "A benchmark's score comes when its last question is answered.")
+        return
+    shown = table(rows)
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.subheader("Scores", anchor=False, width="content")
+        exports.show(shown, "scores")
+    percent = st.column_config.NumberColumn(format="%.1f %%")
+    st.dataframe(
+        shown,
+        hide_index=True,
+        column_config={
+            "Score": percent,
+            "± 95 %": st.column_config.NumberColumn(format="%.1f %%", help="Half interval, clustered over questions"),
+            "Cut": st.column_config.NumberColumn(format="%.1f %%", help="Answers cut at the length limit"),
+            "Mean tokens": st.column_config.NumberColumn(format="%.0f"),
+        },
+        alt="Scores of the evaluation by benchmark and scheme",
+    )
+
+
+def table(rows: Sequence[BenchmarkScoreRow]) -> pd.DataFrame:
+    """Return one row a benchmark and scheme of scoring, scores in percent."""
+    return pd.DataFrame(
+        {
+            "Benchmark": [inert(row.title) for row in rows],
+            "Scored": [row.scheme for row in rows],
+            "Measure": [row.metric for row in rows],
+            "Score": [100 * row.score for row in rows],
+            "± 95 %": [100 * _INTERVAL_FACTOR * row.standard_error for row in rows],
+            "Questions": [row.num_questions for row in rows],
+            "Mean tokens": [row.mean_tokens for row in rows],
+            "Cut": [100 * row.truncated_share for row in rows],
+        }
+    )

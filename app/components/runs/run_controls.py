@@ -1,0 +1,52 @@
+"""What can be done to a run in the state it is in."""
+
+import streamlit as st
+
+from app import commands
+from app.components.widgets import notice
+from db.rows.runs import RunRow
+
+_STOPPABLE = frozenset({"queued", "starting", "running"})
+
+_REFUSAL = "run-control-refusal"
+
+
+def show(row: RunRow) -> str | None:
+    """Show the buttons; do what is pressed, and return `clone` when a copy is to be set up."""
+    refusal = st.session_state.pop(_REFUSAL, None)
+    if refusal is not None:
+        notice.show("error", *refusal)
+    if row.status in _STOPPABLE:
+        st.button(
+            "Stop", icon=":material/stop_circle:", key="run-stop", help="Stop after what it is at; resume goes on",
+            on_click=_do, args=("stop", row.run_id),
+        )  # fmt: skip
+    if row.status in commands.RESUMABLE:
+        st.button(
+            "Resume", icon=":material/play_arrow:", type="primary", key="run-resume",
+            help="Go on from the newest whole checkpoint", on_click=_do, args=("resume", row.run_id),
+        )  # fmt: skip
+    if (
+        row.kind == "train"
+        and row.step
+        and st.button(
+            "Score", icon=":material/leaderboard:", key="run-score", help="Score its newest checkpoint on benchmarks"
+        )
+    ):
+        target = {"start": "true", "target": f"{row.run_id}@last"}
+        st.switch_page("app_pages/benchmarks.py", query_params=target)
+    if row.kind == "train" and st.button(
+        "Clone", icon=":material/content_copy:", key="run-clone", help="Set up a new run like this one"
+    ):
+        return "clone"
+    return None
+
+
+def _do(action: str, run_id: str) -> None:
+    """Do it as a callback: those are called before anything else, so that no refresh comes between click and deed."""
+    try:
+        {"stop": commands.stop, "resume": commands.resume}[action](run_id)
+    except commands.CommandError as error:
+        st.session_state[_REFUSAL] = (f"Could not {action}", str(error))
+        return
+    st.toast(f"Asked the supervisor to {action} the run", icon=":material/check:")

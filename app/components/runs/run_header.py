@@ -1,0 +1,149 @@
+"""The top of a run's page: name, state, progress, pace, scores."""
+
+from collections.abc import Mapping, Sequence
+
+import streamlit as st
+
+from app.components.widgets import notice, status_badge
+from app.components.runs import run_progress
+from app.formats import NONE_SHOWN, ago, badge_label, duration, exact, inert, number, seconds, share
+from db.rows.runs import EvaluationRow, RunRow
+from db.rows.display_names import BATCH_PASS_RATE, held_out_score, id_end
+
+
+def show_identity(row: RunRow) -> None:
+    """Show the run's name, state and origin; names are shown as they are."""
+    facts = [row.method, row.model, row.dataset]
+    if row.kind == "train":
+        facts += [f"preset {row.preset}" if row.preset else "no preset", row.engine]
+    with st.container(key="run-identity", width="content"):
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            with st.container(key="run-title", width="content"):
+                st.text(inert(row.name))
+            status_badge.show(row)
+            if row.is_synthetic:
+                st.badge(
+                    "synthetic run", icon=":material/science:", color="orange",
+                    help="Made up by `exgrpo seed-demo`; nothing of it was recorded",
+                )  # fmt: skip
+            if row.is_archived:
+                st.badge("archived", icon=":material/archive:", color="gray")
+            for tag in row.tags:
+                st.badge(badge_label(tag), icon=":material/sell:", color="blue")
+        with st.container(key="run-facts"):
+            st.text(
+                inert(" · ".join([*(fact for fact in facts if fact), id_end(row.run_id)])),
+                help=f"Run id `{row.run_id}`, attempt {row.attempt}, created {exact(row.created_at)}",
+            )
+
+
+def show_reason(row: RunRow) -> None:
+    """Show why the run failed or was lost, if it was."""
+    if row.status == "failed":
+        notice.show("error", "The run failed", row.status_reason or "It gave no reason; see the log.")
+    elif row.status == "lost":
+        notice.show(
+            "warning", "The run was lost", row.status_reason or "Its process ended without a word; resume goes on."
+        )
+    elif row.status_reason and row.status in {"queued", "stopped"}:
+        notice.show("info", status_badge.state_name(row.status).capitalize(), row.status_reason)
+
+
+def show_figures(row: RunRow, last: Mapping[str, float], evaluations: Sequence[EvaluationRow]) -> None:
+    """Show progress and the newest figures as tiles."""
+    with st.container(gap="small"):
+        st.progress(run_progress.fraction(row), text=_progress_text(row))
+        tiles = st.columns(5, gap="small")
+        _pace_tile(tiles[0], row)
+        tiles[1].metric(
+            BATCH_PASS_RATE,
+            share(row.last_pass_at_1),
+            f"step {row.step:,}" if row.last_pass_at_1 is not None else None,
+            delta_color="off",
+            delta_arrow="off",
+            border=True,
+            height="stretch",
+            help="Share of fresh rollouts of the last batch that are correct",
+        )
+        _held_out_tile(tiles[2], row, evaluations)
+        tiles[3].metric(
+            "Replay buffer",
+            _count(last, "buffer/num_questions"),
+            _trajectories(last),
+            delta_color="off",
+            delta_arrow="off",
+            border=True,
+            height="stretch",
+            help="Questions in the buffer, and the trajectories stored for them",
+        )
+        tiles[4].metric(
+            "Retired",
+            _count(last, "buffer/num_retired"),
+            f"{number(last['replay/num_replayed'])} replayed" if "replay/num_replayed" in last else None,
+            delta_color="off",
+            delta_arrow="off",
+            border=True,
+            height="stretch",
+            help="Questions that were solved in all K rollouts, which an on-policy run counts and goes on drawing; "
+            "below, trajectories replayed in the last step",
+        )
+
+
+def show_job_progress(row: RunRow) -> None:
+    """Show how far an evaluation or a judge is, and the time left."""
+    done, total = run_progress.pieces(row)
+    noun = "questions" if row.kind == "eval" else "votes"
+    text = f"{done:,} of {total:,} {noun}" if total else f"No {noun} counted yet"
+    left = run_progress.seconds_left(row)
+    if left is not None:
+        text += f" · {duration(left)} left"
+    elif row.started_at and row.ended_at:
+        text += f" · took {duration((row.ended_at - row.started_at).total_seconds())}"
+    st.progress(run_progress.fraction(row), text=text)
+
+
+def _pace_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow) -> None:
+    left = run_progress.seconds_left(row)
+    pace = f"{seconds(row.seconds_per_step)} a step" if row.seconds_per_step else None
+    spent = None
+    if row.started_at and row.ended_at:
+        spent = (row.ended_at - row.started_at).total_seconds()
+    tile.metric(
+        "Time left" if run_progress.is_live(row) else "Time taken",
+        duration(left if run_progress.is_live(row) else spent),
+        pace,
+        delta_color="off",
+        delta_arrow="off",
+        border=True,
+        height="stretch",
+        help="At the pace of the last steps" if run_progress.is_live(row) else "From start to end",
+    )
+
+
+def _held_out_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow, evaluations: Sequence[EvaluationRow]) -> None:
+    held_out = [evaluation for evaluation in evaluations if evaluation.question_set == "held_out"]
+    gain = None
+    if len(held_out) > 1:
+        gain = f"{100 * (held_out[-1].avg_at_n - held_out[0].avg_at_n):+.1f} points"
+    tile.metric(
+        held_out_score(held_out[-1].samples_per_question if held_out else None),
+        share(held_out[-1].avg_at_n if held_out else row.last_avg_at_n),
+        gain,
+        border=True,
+        height="stretch",
+        help="Mean correctness on questions that are not trained on, and its change since the first evaluation",
+    )
+
+
+def _progress_text(row: RunRow) -> str:
+    text = f"Step {row.step:,} of {row.num_steps:,} · {100 * run_progress.fraction(row):.0f} %"
+    return f"{text} · last data {ago(row.last_event_at)}" if row.last_event_at else text
+
+
+def _count(last: Mapping[str, float], key: str) -> str:
+    return number(last[key]) if key in last else NONE_SHOWN
+
+
+def _trajectories(last: Mapping[str, float]) -> str | None:
+    stored = last.get("buffer/num_trajectories")
+    return None if stored is None else f"{number(stored)} stored"

@@ -1,0 +1,39 @@
+"""How far a run is and how long it still takes."""
+
+from datetime import UTC, datetime
+
+from app import commands
+from app.formats import as_utc
+from db.rows.runs import RunRow
+
+LIVE_STATES = frozenset({"queued", "starting", "running", "stopping"})
+
+
+def is_live(row: RunRow) -> bool:
+    """Whether the run may still change by itself."""
+    return row.status in LIVE_STATES
+
+
+def fraction(row: RunRow) -> float:
+    """Return the share done of a run's steps, of an evaluation's questions or of a judge's votes, in [0, 1]."""
+    done, total = pieces(row)
+    return min(1.0, done / total) if total else float(row.status == "succeeded")
+
+
+def pieces(row: RunRow) -> tuple[int, int]:
+    """Return how many steps, questions or votes of how many are done; of 0 while they are not counted."""
+    if row.kind == "train":
+        return row.step, row.num_steps
+    return commands.job_progress(row.run_id) or (0, 0)
+
+
+def seconds_left(row: RunRow) -> float | None:
+    """Return the time that what remains takes at the pace so far; None unless the run is running."""
+    if row.status != "running":
+        return None
+    if row.kind == "train":
+        return None if row.seconds_per_step is None else (row.num_steps - row.step) * row.seconds_per_step
+    done, total = pieces(row)
+    if not done or row.started_at is None:
+        return None
+    return (datetime.now(UTC) - as_utc(row.started_at)).total_seconds() / done * (total - done)

@@ -1,0 +1,159 @@
+"""The list of runs as a table that opens a run on a click and lets several be ticked."""
+
+import hashlib
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import pandas as pd
+import streamlit as st
+
+from app.components.runs import run_progress
+from app.components.widgets import status_badge
+from app.formats import NONE_SHOWN, ago, duration, inert
+from app.queries import RunOrder, RunSortKey
+from db.rows.runs import RunRow
+from db.rows.display_names import BATCH_PASS_RATE, distinct_names, held_out_score
+
+_ROW_HEIGHT = 38
+_MAX_ROWS_SHOWN = 18
+STATE_COLOURS = {
+    "gray": "#64748B",
+    "blue": "#2F6FB5",
+    "orange": "#B0601C",
+    "green": "#1F7A5A",
+    "red": "#B83A4B",
+    "violet": "#7C4FB0",
+    "yellow": "#8A6D10",
+}
+"""What stands in tables for the colours of states and health badges."""
+
+SORT_KEYS = {
+    "State": RunSortKey.STATE,
+    "Run": RunSortKey.NAME,
+    "Method": RunSortKey.METHOD,
+    "Progress": RunSortKey.PROGRESS,
+    BATCH_PASS_RATE: RunSortKey.PASS_AT_1,
+    held_out_score(): RunSortKey.AVG_AT_N,
+    "Created": RunSortKey.CREATED,
+    "Started": RunSortKey.STARTED,
+}
+"""The order that a click on a column's head calls for; other columns have none."""
+_FROM_A = {RunSortKey.STATE, RunSortKey.NAME, RunSortKey.METHOD}
+_ADDRESS = "sort"
+_CLICKS = "run-table-clicks"
+
+
+def show(rows: Sequence[RunRow], key: str, order: RunOrder) -> tuple[str | None, list[RunRow]]:
+    """Show the runs; return the id of the one whose row was clicked, and those that are ticked.
+
+    A click on the head of a column calls for an order, which a callback writes into the address.
+
+    A table of other runs is another widget: what was chosen by its place in the one never means a run of the other.
+    So is the table after a click on a head: a browser that steps back to the former one would send that click again.
+    """
+    clicks = st.session_state.get(_CLICKS, 0)
+    said = "\n".join([repr(order), str(clicks), *(row.run_id for row in rows)])
+    widget = f"{key}-{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+    event = st.dataframe(
+        table(rows),
+        key=widget,
+        hide_index=True,
+        height=_ROW_HEIGHT * (min(len(rows), _MAX_ROWS_SHOWN) + 1) + 2,
+        row_height=_ROW_HEIGHT,
+        column_config=_columns(order),
+        on_select=lambda: _take_order(widget, clicks, order),
+        selection_mode=["single-cell", "single-column", "multi-row"],
+        placeholder=NONE_SHOWN,
+        alt="Table of runs with state, progress, time left, batch Pass@1 and its curve, held-out score and health",
+    )
+    cells = event.selection.cells
+    opened = rows[cells[0][0]].run_id if cells and cells[0][0] < len(rows) else None
+    return opened, [rows[index] for index in event.selection.rows if index < len(rows)]
+
+
+def table(rows: Sequence[RunRow]) -> pd.DataFrame:
+    """Return the runs as shown, one row each."""
+    now = datetime.now(UTC)
+    names = distinct_names((row.run_id, row.name) for row in rows)
+    return pd.DataFrame(
+        {
+            "State": [[status_badge.state_name(row.status)] for row in rows],
+            "Run": [inert(names[row.run_id]) for row in rows],
+            "Method": [inert(row.method) for row in rows],
+            "Progress": [100.0 * run_progress.fraction(row) for row in rows],
+            "Time left": [duration(run_progress.seconds_left(row)) for row in rows],
+            BATCH_PASS_RATE: [_percent(row.last_pass_at_1) for row in rows],
+            "Curve": [[100.0 * value for value in row.pass_at_1_curve] for row in rows],
+            held_out_score(): [_percent(row.last_avg_at_n) for row in rows],
+            "Health": [status_badge.health_names(row.health) for row in rows],
+            "Tags": [list(map(inert, row.tags)) for row in rows],
+            "Created": [ago(row.created_at, now) for row in rows],
+            "Started": [ago(row.started_at, now) for row in rows],
+            "Model": [inert(row.model) for row in rows],
+            "Engine": [inert(row.engine) or NONE_SHOWN for row in rows],
+        }
+    )
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else 100.0 * value
+
+
+def _columns(order: RunOrder) -> dict[str, object]:
+    config = st.column_config
+    states = list(status_badge.STATES.values())
+    health = list(status_badge.HEALTH.values())
+    columns: dict[str, dict[str, object]] = {
+        "State": config.MultiselectColumn(
+            width=86,
+            options=[name for name, _, _ in states],
+            color=[STATE_COLOURS[colour] for _, colour, _ in states],
+        ),
+        "Run": config.TextColumn(width=200, help="Click a row to open the run"),
+        "Method": config.TextColumn(width=86),
+        "Progress": config.ProgressColumn(width=104, min_value=0, max_value=100, format="%.0f %%"),
+        "Time left": config.TextColumn(width=74),
+        BATCH_PASS_RATE: config.NumberColumn(
+            width=98, format="%.1f %%", help="Share of the last batch's fresh rollouts that are correct"
+        ),
+        "Curve": config.AreaChartColumn(width=88, y_min=0, y_max=100, help=f"{BATCH_PASS_RATE} by step, 0 to 100 %"),
+        held_out_score(): config.NumberColumn(
+            width=110, format="%.1f %%", help="Newest mean correctness on questions that are not trained on"
+        ),
+        "Health": config.MultiselectColumn(
+            width=104,
+            options=[name for name, _, _ in health],
+            color=[STATE_COLOURS[colour] for _, colour, _ in health],
+        ),
+        "Tags": config.ListColumn(width=84),
+        "Created": config.TextColumn(width=88),
+        "Started": config.TextColumn(width=88),
+        "Model": config.TextColumn(width=96),
+        "Engine": config.TextColumn(width=86),
+    }
+    sorted_by = next(name for name, key in SORT_KEYS.items() if key is order.key)
+    columns[sorted_by] = columns[sorted_by] | {"label": f"{sorted_by} {'↓' if order.is_descending else '↑'}"}
+    return columns
+
+
+def order_of_address() -> RunOrder:
+    """Return the order that the address asks for: a key, with `-` before it the greatest first; else newest first."""
+    said = st.query_params.get(_ADDRESS, "")
+    try:
+        return RunOrder(RunSortKey(said.removeprefix("-")), said.startswith("-"))
+    except ValueError:
+        return RunOrder()
+
+
+def _take_order(widget: str, clicks: int, order: RunOrder) -> None:
+    """Sort by the column whose head was clicked, the other way round where it is sorted by that; once for a table."""
+    if clicks != st.session_state.get(_CLICKS, 0):
+        return  # a browser that has not drawn the next table yet sends this one's click again
+    heads = st.session_state[widget].selection.columns
+    key = SORT_KEYS.get(heads[0]) if heads else None
+    if key is None:
+        return
+    is_descending = not order.is_descending if key is order.key else key not in _FROM_A
+    st.session_state[_CLICKS] = clicks + 1
+    # Not `address.put`: the list is a fragment, and what it remembers could undo a step back.
+    st.query_params[_ADDRESS] = f"{'-' if is_descending else ''}{key}"

@@ -1,0 +1,64 @@
+"""The runs that a page compares, chosen by name and kept in the address as `runs=a,b`."""
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from app import address, queries
+from app.components.runs.comparison import MAX_RUNS
+from app.components.widgets import notice, typed_run
+from app.formats import inert
+from db.rows.runs import RunRow
+from db.rows.display_names import distinct_names
+
+_KEY = "runs-choice"
+_ADDRESS = "runs"
+
+
+def show() -> dict[str, tuple[RunRow, str]]:
+    """Show the choice and return the chosen training runs by id, in their order, each with the name to show."""
+    chosen = _chosen()
+    offered = {row.run_id: row.name for row in (*queries.training_names(), *chosen)}
+    names = distinct_names(offered.items())
+    st.session_state[_KEY] = [row.run_id for row in chosen]
+    st.multiselect(
+        "Runs to compare",
+        list(names),
+        format_func=lambda run_id: inert(names.get(run_id, run_id)),
+        max_selections=MAX_RUNS,
+        key=_KEY,
+        on_change=_choose,
+        args=(list(names),),
+        accept_new_options=True,
+        placeholder=f"Choose two to {MAX_RUNS} runs, or type to find older ones",
+        label_visibility="collapsed",
+    )
+    return {row.run_id: (row, names[row.run_id]) for row in chosen}
+
+
+def parameters(run_ids: Sequence[str]) -> dict[str, str]:
+    """Return what the address says of a choice of runs."""
+    return {_ADDRESS: ",".join(run_ids)}
+
+
+def _chosen() -> list[RunRow]:
+    said = st.query_params.get(_ADDRESS)
+    wanted = list(dict.fromkeys(word for word in (said or "").split(",") if word))
+    if said is None:
+        wanted = st.session_state.get("last-compared", [])
+        st.query_params.update(parameters(wanted) if wanted else {})
+    found = [(run_id, queries.get_run(run_id)) for run_id in wanted]
+    rows = [row for _, row in found if row is not None and row.kind == "train"]
+    left_out = [run_id for run_id, row in found if row is None or row.kind != "train"]
+    if left_out:
+        notice.show("warning", "Left out", f"No training run of this workbench: {', '.join(left_out)}")
+    if len(rows) > MAX_RUNS:
+        notice.show("warning", "Too many", f"The address names {len(rows)} runs; the first {MAX_RUNS} are compared.")
+    st.session_state["last-compared"] = [row.run_id for row in rows[:MAX_RUNS]]
+    return rows[:MAX_RUNS]
+
+
+def _choose(offered: Sequence[str]) -> None:
+    found = [typed_run.find(said, offered) for said in st.session_state[_KEY]]
+    st.session_state["last-compared"] = list(dict.fromkeys(run_id for run_id in found if run_id))
+    address.put(parameters(st.session_state["last-compared"]))

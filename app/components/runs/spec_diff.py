@@ -1,0 +1,56 @@
+"""What a form changes against a preset, or against any earlier run."""
+
+import pandas as pd
+import streamlit as st
+
+from app import address, queries
+from app.commands import TrainSpec
+from app.components.widgets import exports, typed_run
+from app.components.widgets.spec_text import differences, shown
+from app.formats import inert
+from db.rows.display_names import distinct_names
+
+_KEY = "diff-choice"
+_ADDRESS = "against"
+
+
+def show(spec: TrainSpec, base: TrainSpec, base_name: str) -> None:
+    """Show the fields that differ from the chosen one; the choice is in the address."""
+    wanted = st.query_params.get(_ADDRESS, "")
+    found = queries.get_run(wanted) if wanted else None
+    rows = {row.run_id: row.name for row in queries.training_names()}
+    if found is not None and found.kind == "train":
+        rows.setdefault(found.run_id, found.name)
+    names = {"": base_name} | {run_id: f"run {name}" for run_id, name in distinct_names(rows.items()).items()}
+    st.session_state[_KEY] = wanted if wanted in names else ""
+    st.selectbox(
+        "Differences from",
+        list(names),
+        format_func=lambda run_id: inert(names.get(run_id, run_id)),
+        key=_KEY,
+        on_change=_choose,
+        args=(list(names),),
+        accept_new_options=True,
+        placeholder=typed_run.PLACEHOLDER,
+    )
+    chosen = wanted if wanted in names else ""
+    before = queries.run_spec(chosen) if chosen else base.model_dump(mode="json")
+    changes = differences(before, spec.model_dump(mode="json"))
+    if not changes:
+        st.caption("None.")
+        return
+    table = pd.DataFrame(
+        {
+            "Field": [change.path for change in changes],
+            "There": [inert(shown(change.before)) for change in changes],
+            "Here": [inert(shown(change.after)) for change in changes],
+        }
+    )
+    st.dataframe(table, hide_index=True, key="spec-differences", alt=f"Fields that differ from {names[chosen]}")
+    exports.show(table, "differences")
+
+
+def _choose(offered: list[str]) -> None:
+    chosen = typed_run.find(st.session_state[_KEY] or "", offered)
+    if chosen is not None:
+        address.put({_ADDRESS: chosen or None})

@@ -1,0 +1,73 @@
+"""Starts what is missing of a study; at the paper's scale it says the command that does."""
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from app import commands
+from app.commands import CommandError, SpecError
+from app.components.studies.study_state import CellState, pending
+from app.components.widgets import address_choice, notice
+from app.published import PendingRun, RunKey, Scale, Study
+
+_LAUNCHED = "study-launched"
+
+
+def seeds(study: Study, scale: Scale) -> int:
+    """Show how many seeds of each cell are wanted and return it."""
+    default = study.num_seeds if scale is Scale.CHAINS else 1
+    return int(st.number_input("Seeds a cell", 1, 64, default, key=f"seeds-{scale}", bind="query-params", width=130))
+
+
+def show(study: Study, scale: Scale, cells: Sequence[CellState]) -> None:
+    """Show the choice of cells and the button that queues their missing runs."""
+    names = [cell.cell for cell in cells]
+    chosen = address_choice.select_several(
+        "Only these cells", dict(zip(names, names, strict=True)), "cells", [], "All cells"
+    )
+    wanted = [cell for cell in cells if not chosen or cell.cell in chosen]
+    if scale is Scale.PAPER:
+        _say_command(study, [cell.cell for cell in wanted] if chosen else [], max(len(cell.keys) for cell in cells))
+        return
+    open_runs = [own for own in pending(wanted) if not _was_launched(own)]
+    label = f"Launch {len(open_runs):,} missing {'run' if len(open_runs) == 1 else 'runs'}"
+    if st.button(
+        label if open_runs else "Nothing is missing", icon=":material/rocket_launch:", type="primary", key="launch",
+        disabled=not open_runs, help="Queued seed by seed; runs that stopped, failed or were lost go on",
+    ):  # fmt: skip
+        _launch(open_runs)
+
+
+def _launch(open_runs: Sequence[PendingRun]) -> None:
+    launched: dict[RunKey, int] = st.session_state.setdefault(_LAUNCHED, {})
+    refused: dict[str, None] = {}
+    num_queued = 0
+    for own in open_runs:
+        try:
+            commands.start_study_run(own)
+        except (CommandError, SpecError) as error:
+            refused[str(error)] = None
+        else:
+            launched[own.key] = own.run.attempt if own.run else 0
+            num_queued += 1
+    if num_queued:
+        st.toast(f"Queued {num_queued:,}; the matrix shows them in a moment", icon=":material/check:")
+    if refused:
+        notice.show("warning", f"Not queued: {len(refused):,}", "\n".join(refused))
+
+
+def _was_launched(own: PendingRun) -> bool:
+    """Whether this session started it already, which the database may not know yet."""
+    attempt = st.session_state.get(_LAUNCHED, {}).get(own.key)
+    return attempt is not None and (own.run.attempt if own.run else 0) <= attempt
+
+
+def _say_command(study: Study, names: Sequence[str], num_seeds: int) -> None:
+    parts = [f"exgrpo study run {study.name} --scale paper"]
+    parts += [f"--cells {','.join(names)}"] if names else []
+    parts += [f"--seeds {num_seeds}"] if num_seeds > 1 else []
+    st.markdown(
+        "The paper's models need GPUs and the verl engine. This starts what is missing there; `--detach` queues it, "
+        "and `--set model.source=...` takes another backbone."
+    )
+    st.code(" ".join(parts), language="bash")

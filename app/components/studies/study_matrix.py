@@ -1,0 +1,86 @@
+"""A study's matrix: a row a cell, a column a seed, each with its state; a click opens the run."""
+
+import hashlib
+from collections.abc import Sequence
+
+import pandas as pd
+import streamlit as st
+
+from app import theme
+from app.components.runs.run_table import STATE_COLOURS
+from app.components.studies.study_state import DONE, MISSING, CellState
+from app.components.widgets import exports, status_badge
+
+_ROW_HEIGHT = 35
+_NAMES = {state: name for state, (name, _, _) in status_badge.STATES.items()} | {MISSING: MISSING, DONE: "done"}
+_COLOURS = {state: STATE_COLOURS[colour] for state, (_, colour, _) in status_badge.STATES.items()}
+
+
+def show(cells: Sequence[CellState], name: str) -> None:
+    """Show the matrix; a click on a seed leads to its run."""
+    frame = table(cells)
+    opened = hashlib.sha256(
+        repr([(cell.states, [own and own.run_id for own in cell.runs]) for cell in cells]).encode()
+    ).hexdigest()[:16]
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.caption("One column a seed; click a state to open its run, a cell for the list of its runs", width="content")
+        exports.show(lambda: frame, f"{name}-matrix")
+    event = st.dataframe(
+        frame,
+        hide_index=True,
+        key=f"matrix-{opened}",
+        height=_ROW_HEIGHT * (len(cells) + 1) + 3,
+        row_height=_ROW_HEIGHT,
+        on_select="rerun",
+        selection_mode="single-cell",
+        column_config=_columns(cells),
+        alt="Cells of the study with the state of each seed",
+    )
+    for row, column in event.selection.cells[:1]:
+        if row < len(cells):
+            _open(cells[row], column)
+
+
+def table(cells: Sequence[CellState]) -> pd.DataFrame:
+    """Return one row a cell: the paper's rows it stands for, how far it is, and each seed's state.
+
+    All cells of a study have the same seeds.
+    """
+    frame = {
+        "Cell": [cell.cell for cell in cells],
+        "Stands for": [" / ".join(cell.paper_rows) or "no row of the paper" for cell in cells],
+        "State": [cell.words for cell in cells],
+    }
+    for place, key in enumerate(cells[0].keys):
+        frame[f"Seed {key.seed}"] = [[_NAMES.get(cell.states[place], "unknown")] for cell in cells]
+    return pd.DataFrame(frame)
+
+
+def _open(cell: CellState, column: str) -> None:
+    """Lead to the run of a seed, or to the list of a cell's runs."""
+    seeds = {f"Seed {key.seed}": run for key, run in zip(cell.keys, cell.runs, strict=True)}
+    if column not in seeds:
+        tags = [tag for tag in cell.keys[0].tags if not tag.startswith("seed:")]
+        st.switch_page("app_pages/runs.py", query_params={"q": " ".join(tags)})
+    run = seeds[column]
+    if run is not None:
+        st.switch_page("app_pages/run.py", query_params={"run": run.run_id})
+
+
+def _columns(cells: Sequence[CellState]) -> dict[str, object]:
+    config = st.column_config
+    options = list(dict.fromkeys(_NAMES.values()))
+    missing = theme.palette().grid
+    colours = {_NAMES[state]: _COLOURS.get(state, missing) for state in _NAMES}
+    seeds = {
+        f"Seed {key.seed}": config.MultiselectColumn(
+            width=78, options=options, color=[colours[own] for own in options], help=f"Runs with seed {key.seed}"
+        )
+        for key in cells[0].keys
+    }
+    return {
+        "Cell": config.TextColumn(width=204, pinned=True),
+        "Stands for": config.TextColumn("Paper's row", width=150),
+        "State": config.TextColumn(width=136),
+        **seeds,
+    }

@@ -1,0 +1,66 @@
+"""What the paper prints of a study: its tables, numbers in the text, and where they do not agree."""
+
+from statistics import fmean
+
+import pandas as pd
+import streamlit as st
+
+from app import published
+from app.components.benchmarks import printed_numbers
+from app.components.widgets import exports
+from app.published import PaperTable, Study
+
+_TEXT = "text"
+_WORDS = ("Group", "Row", "Cells here", "What", "Column", "Setting")
+
+
+def show(study: Study) -> None:
+    """Show the paper's tables as printed, numbers in the running text, and what is wrong with any."""
+    for table in study.tables:
+        frame = printed_table(table)
+        _head(f"Table labelled {table.name}", frame, f"{study.name}-{table.name.replace(':', '-')}")
+        printed_numbers.show(frame, _WORDS, f"The paper's table {table.name}")
+    texts = [own for own in published.number_rows(study) if own.table == _TEXT]
+    if texts:
+        frame = pd.DataFrame(
+            {"What": [own.row for own in texts], "Column": [own.column for own in texts],
+             "Number": [own.printed for own in texts]}
+        )  # fmt: skip
+        _head("In the text", frame, f"{study.name}-text")
+        printed_numbers.show(frame, _WORDS, "Numbers in the paper's text")
+    if study.gains:
+        frame = gains_table(study)
+        _head("Gains by setting", frame, f"{study.name}-gains")
+        printed_numbers.show(frame, _WORDS, "Gains in each setting, from the printed tables")
+    if not study.tables and not texts:
+        st.markdown(":gray[The paper prints no numbers of this.]")
+    faults = published.disagreements(study)
+    if faults:
+        st.subheader("Printed numbers that do not agree with each other", anchor=False)
+        st.text("\n".join(f"{own.place}: {own.sentence}." for own in faults))
+
+
+def printed_table(table: PaperTable) -> pd.DataFrame:
+    """Return a table of the paper, each cell as printed."""
+    frame = pd.DataFrame(
+        [[published.printed(value) for value in row.values] for row in table.rows], columns=table.columns
+    )
+    frame.insert(0, "Row", [row.row for row in table.rows])
+    if any(row.group for row in table.rows):
+        frame.insert(0, "Group", [row.group for row in table.rows])
+    frame["Cells here"] = [", ".join(row.cells) or "none" for row in table.rows]
+    return frame
+
+
+def gains_table(study: Study) -> pd.DataFrame:
+    """Return what the method gains in each setting by the printed tables, and the mean over settings."""
+    gains, columns = published.setting_gains(study), list(study.gain_columns)
+    rows = [{"Setting": own.setting} | {name: f"{own.gains[name]:+.1f}" for name in columns} for own in gains]
+    means = {name: f"{fmean(own.gains[name] for own in gains):+.2f}" for name in columns}
+    return pd.DataFrame([*rows, {"Setting": "Mean", **means}])
+
+
+def _head(title: str, frame: pd.DataFrame, name: str) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.subheader(title, anchor=False, width="content")
+        exports.show(frame, name)

@@ -1,0 +1,141 @@
+"""What a study's finished runs gave, beside the paper's numbers, and its report as a file."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pandas as pd
+import plotly.graph_objects as go
+import streamlit as st
+
+from app import published, theme
+from app.components.benchmarks import printed_numbers
+from app.components.widgets import empty_state, exports, figures
+from app.published import ComparedRow, MeanInterval, RunKey, StudyResults
+
+_PER_CELL = 34
+_WORDS = ("Paper's row", "Cell", "Column", "Figure")
+
+
+def show(results: StudyResults) -> None:
+    """Show own figures beside the paper's, what the intervals tell, and every figure of every cell."""
+    rows = published.compare(results)
+    if not any(result.seeds for result in results.cells):
+        empty_state.show("science", "No run has finished yet", "Results stand here from the first finished run on.")
+        return
+    if rows:
+        by_column = published.is_by_column(results.study)
+        frame = beside_table(rows, by_column=by_column)
+        _head("Beside the paper", frame, f"{results.study.name}-beside-the-paper")
+        printed_numbers.show(frame, _WORDS, "The paper's numbers beside own ones")
+        said = [published.differences_sentence(results.study, results), "" if by_column else published.reading(results)]
+        st.caption(f"{' '.join(said)} Own figures are means over seeds with 95 % intervals of Student's t.".strip())
+    figure = chart(results)
+    if figure is not None:
+        figures.show_card(
+            results.main_figure, "orange: each seed; blue: mean and 95% interval; dotted: the baseline's mean", figure,
+            "study-cells", "Means and intervals of each cell",
+        )  # fmt: skip
+    frame = own_table(results)
+    _head("Own figures", frame, f"{results.study.name}-own-figures")
+    printed_numbers.show(frame, _WORDS, "Every figure of every cell")
+
+
+def beside_table(rows: Sequence[ComparedRow], *, by_column: bool) -> pd.DataFrame:
+    """Return one row a printed number and the cell that stands for it."""
+    frame = {"Paper's row": [row.place if by_column else row.row for row in rows], "Cell": [row.cell for row in rows]}
+    if by_column:
+        frame["Column"] = [row.column for row in rows]
+        frame["Paper"] = [row.printed for row in rows]
+        frame["Own"] = [_text(row.own) for row in rows]
+    else:
+        gains = [None if row.printed_gain is None else f"{row.printed_gain:+.1f}" for row in rows]
+        frame[f"Paper, {rows[0].column}"] = [row.printed for row in rows]
+        frame["Paper, difference"] = gains
+        frame["Own"] = [_text(row.own) for row in rows]
+        frame["Own, difference"] = [_text(row.difference, is_difference=True) for row in rows]
+        frame["Lowest seed"] = [None if row.own is None else f"{row.own.worst:.1f}" for row in rows]
+    frame["Seeds"] = [row.num_seeds for row in rows]
+    return pd.DataFrame(frame)
+
+
+def own_table(results: StudyResults) -> pd.DataFrame:
+    """Return one row a figure and one column a cell, each as mean and half interval."""
+    done = [result for result in results.cells if result.seeds]
+    names = list(dict.fromkeys(name for result in done for name in result.figures))
+    columns = {result.cell.name: [_text(result.figures.get(name)) for name in names] for result in done}
+    return pd.DataFrame({"Figure": names, **columns}) if len(names) > len(done) else _by_cell(results, names)
+
+
+def chart(results: StudyResults) -> go.Figure | None:
+    """Return the main figure of each cell: seeds, mean and interval; None without any."""
+    name = results.main_figure
+    rows = [(own.cell.name, own.figures[name]) for own in results.cells if name is not None and name in own.figures]
+    if not rows:
+        return None
+    colours, shown = theme.palette(), rows[::-1]
+    figure = figures.new_figure(height=_PER_CELL * len(rows) + 70)
+    baseline = results.result_of(results.study.baseline)
+    if baseline is not None and name in baseline.figures:
+        figure.add_vline(x=baseline.figures[name].mean, line={"color": colours.muted, "width": 1, "dash": "dot"})
+    figure.add_trace(_means(shown, colours.fresh))
+    seeds = [(value, cell) for cell, own in shown for value in own.values]
+    figure.add_trace(
+        go.Scatter(
+            x=[value for value, _ in seeds], y=[cell for _, cell in seeds], mode="markers", name="seed",
+            marker={"color": colours.held_out, "size": 9, "symbol": "line-ns-open", "line": {"width": 1.5}},
+            hovertemplate="%{y}: %{x:.1f}<extra>seed</extra>",
+        )
+    )  # fmt: skip
+    figure.update_layout(hovermode="closest", showlegend=False)
+    figure.update_xaxes(title={"text": name}, showgrid=True)
+    figure.update_yaxes(type="category")
+    return figure
+
+
+def report(results: StudyResults, wanted: Sequence[RunKey]) -> None:
+    """Show the button that hands out the study's HTML page; it is written at the click."""
+    done = {(result.cell.name, own.seed) for result in results.cells for own in result.seeds}
+    states = dict(results.unfinished)
+    unfinished = tuple((key, states.get(key, "missing")) for key in wanted if (key.cell, key.seed) not in done)
+    whole = replace(results, unfinished=unfinished)
+    st.download_button(
+        "Report as HTML", lambda: published.render_report(whole, len(wanted)), icon=":material/download:", key="report",
+        file_name=f"{results.study.name}-{results.scale}.html", mime="text/html", on_click="ignore",
+        help="One HTML file with both sides, figures, configuration and what was not run; as `exgrpo study report`",
+    )  # fmt: skip
+
+
+def _text(own: MeanInterval | None, *, is_difference: bool = False) -> str | None:
+    return None if own is None else published.interval_text(own, is_difference)
+
+
+def _by_cell(results: StudyResults, names: Sequence[str]) -> pd.DataFrame:
+    rows = []
+    for result in results.cells:
+        if result.seeds:
+            values = {name: _text(result.figures.get(name)) for name in names}
+            difference = _text(results.difference(result), is_difference=True)
+            rows.append({"Cell": result.cell.name, **values, "Difference": difference, "Seeds": len(result.seeds)})
+    return pd.DataFrame(rows)
+
+
+def _means(rows: Sequence[tuple[str, MeanInterval]], colour: str) -> go.Scatter:
+    return go.Scatter(
+        x=[own.mean for _, own in rows],
+        y=[cell for cell, _ in rows],
+        mode="markers",
+        name="mean",
+        marker={"color": colour, "size": 9, "symbol": "diamond"},
+        error_x={
+            "type": "data",
+            "array": [None if own.half != own.half else own.half for _, own in rows],
+            "color": colour,
+        },
+        hovertemplate="%{y}: %{x:.1f}<extra>mean</extra>",
+    )
+
+
+def _head(title: str, frame: pd.DataFrame, name: str) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.subheader(title, anchor=False, width="content")
+        exports.show(frame, name)

@@ -1,0 +1,1 @@
+"""The machine, the supervisor and what users asked for."""

@@ -1,0 +1,68 @@
+"""What users asked for, newest first, as the journal has it."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+import streamlit as st
+
+from app.commands import JournalEntry
+from app.components.widgets import empty_state, exports
+from app.formats import inert
+
+PAGE_SIZE = 50
+WORDS = {
+    "submitted": "queued a job",
+    "resume_asked": "asked to resume",
+    "stop_asked": "asked to stop",
+    "tagged": "gave a tag",
+    "untagged": "took a tag away",
+    "noted": "wrote a note",
+    "archived": "archived",
+    "unarchived": "listed again",
+    "imported": "imported",
+    "case_marked": "kept a case",
+    "case_unmarked": "took a case out",
+    "verdict_set": "gave a verdict",
+    "verdict_cleared": "took a verdict back",
+    "trajectory_marked": "marked a trajectory",
+    "trajectory_unmarked": "took a mark off",
+}
+
+
+def show(entries: Sequence[JournalEntry], names: Mapping[str, str]) -> None:
+    """Show a page of the entries, given oldest first; the page's number is in the address."""
+    if not entries:
+        empty_state.show("history", "Nothing was asked for yet", "Every launch, stop, tag and note is written here.")
+        return
+    num_pages = -(-len(entries) // PAGE_SIZE)
+    page = 1
+    if num_pages > 1:
+        page = int(
+            st.number_input(f"Page of {num_pages:,}", 1, num_pages, key="log-page", bind="query-params", width=140)
+        )
+    newest_first = list(reversed(entries))
+    shown = table(newest_first[(page - 1) * PAGE_SIZE : page * PAGE_SIZE], names)
+    st.dataframe(shown, hide_index=True, key="audit-log", alt="What users asked for, newest first")
+    exports.show(lambda: table(newest_first, names), "audit-log")
+
+
+def table(entries: Sequence[JournalEntry], names: Mapping[str, str]) -> pd.DataFrame:
+    """Return one row an entry; a run that the database does not know has its id for a name."""
+    return pd.DataFrame(
+        {
+            "When, UTC": [entry.at[:19].replace("T", " ") for entry in entries],
+            "Who": [inert(entry.by) for entry in entries],
+            "What": [WORDS.get(str(entry.kind), str(entry.kind).replace("_", " ")) for entry in entries],
+            "Run": [inert(names.get(entry.run_id, entry.run_id)) for entry in entries],
+            "Run id": [inert(entry.run_id) for entry in entries],
+            "Details": [inert(_in_words(entry.data)) for entry in entries],
+        }
+    )
+
+
+def _in_words(data: Mapping[str, object]) -> str:
+    return ", ".join(
+        f"{name.replace('_', ' ')} {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+        for name, value in data.items()
+    )

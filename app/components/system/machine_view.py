@@ -1,0 +1,69 @@
+"""What this machine can run: findings, GPUs and versions as tables."""
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+import streamlit as st
+
+from app.commands import Finding, Gpu
+from app.components.widgets import exports
+from app.formats import NONE_SHOWN, byte_size, inert
+
+_RESULTS = {"ok": "ok", "warning": "note", "failure": "not working"}
+_COLOURS = ["#1F7A5A", "#8A6D10", "#B83A4B"]
+
+
+def show_findings(findings: Sequence[Finding]) -> None:
+    """Show one row a finding, with what to do about it."""
+    rows = pd.DataFrame(
+        {
+            "Checked": [finding.name for finding in findings],
+            "Result": [[_RESULTS.get(finding.result, finding.result)] for finding in findings],
+            "Found": [inert(finding.detail) for finding in findings],
+            "What to do": [inert(finding.advice) or NONE_SHOWN for finding in findings],
+        }
+    )
+    st.dataframe(
+        rows,
+        hide_index=True,
+        key="findings",
+        height="content",
+        column_config={
+            "Checked": st.column_config.TextColumn(width="small"),
+            "Result": st.column_config.MultiselectColumn(
+                width="small", options=list(_RESULTS.values()), color=_COLOURS
+            ),
+            "Found": st.column_config.TextColumn(width="medium"),
+            "What to do": st.column_config.TextColumn(width="medium"),
+        },
+        alt="Findings of exgrpo doctor",
+    )
+    exports.show(rows, "doctor")
+
+
+def show_gpus(gpus: Sequence[Gpu]) -> None:
+    """Show one row a GPU, or that there is none."""
+    if not gpus:
+        st.caption("No NVIDIA GPU answers on this machine. Small models train on the CPU.")
+        return
+    rows = pd.DataFrame(
+        {
+            "GPU": [gpu.index for gpu in gpus],
+            "Name": [inert(gpu.name) for gpu in gpus],
+            "Busy": [gpu.busy_percent for gpu in gpus],
+            "Memory in use": [100 * gpu.used_bytes / gpu.total_bytes for gpu in gpus],
+            "Memory": [byte_size(gpu.total_bytes) for gpu in gpus],
+        }
+    )
+    share = st.column_config.ProgressColumn(min_value=0, max_value=100, format="%.0f %%")
+    st.dataframe(rows, hide_index=True, key="gpus", column_config={"Busy": share, "Memory in use": share}, alt="GPUs")
+    exports.show(rows, "gpus")
+
+
+def show_versions(versions: Mapping[str, str | None]) -> None:
+    """Show the versions of packages of the workbench's own environment."""
+    rows = pd.DataFrame(
+        {"Package": list(versions), "Version": [version or "not installed" for version in versions.values()]}
+    )
+    st.dataframe(rows, hide_index=True, key="versions", height="content", alt="Versions of packages")
+    exports.show(rows, "versions")

@@ -1,0 +1,1 @@
+"""Trajectories, their lineage, and the audit of selections."""

@@ -1,0 +1,229 @@
+"""The audit of a step's selections: each question with its checks, one of them in full."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import streamlit as st
+
+from app import address, commands, queries, theme
+from app.components.trajectories import audit_banner, selection_audit
+from app.components.trajectories.selection_audit import Check
+from app.components.widgets import exports, figures, notice, table_selection
+from app.formats import NONE_SHOWN
+from db.rows.runs import CandidateRow
+from db.rows.selections import SelectionRow, WrongChoiceRow
+from exgrpo_core.config import TrajectorySelection
+
+MAX_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """One selection with its candidates and every check made on it."""
+
+    selection: SelectionRow
+    candidates: tuple[CandidateRow, ...]
+    checks: tuple[Check, ...]
+
+    @property
+    def violations(self) -> list[Check]:
+        """The checks that do not hold."""
+        return selection_audit.violations(self.checks)
+
+
+def audit(run_id: str, step: int, estimator: TrajectorySelection) -> list[Audited]:
+    """Check every selection of a step, tokens included."""
+    candidates: dict[int, list[CandidateRow]] = {}
+    for row in queries.candidates(run_id, step):
+        candidates.setdefault(row.question_index, []).append(row)
+    found = []
+    for selection in queries.list_selections(run_id, step):
+        own = candidates.get(selection.question_index, [])
+        chosen = next((row for row in own if row.trajectory_id == selection.chosen_trajectory_id), None)
+        checks = selection_audit.check_choice(selection, own, estimator)
+        question = repr((queries.runs_root(), run_id, step, selection, chosen))
+        checks += _token_checks(question, run_id, step, selection, chosen)
+        found.append(Audited(selection, tuple(own), tuple(checks)))
+    return found
+
+
+def show_verdict(rows: Sequence[Audited], wrong: Sequence[WrongChoiceRow], step: int) -> None:
+    """Show a red banner where anything is wrong, in this step or in the run, else what was checked."""
+    bad = [row for row in rows if row.violations]
+    if bad:
+        named = [f"question {row.selection.question_index}: {_named(row.violations)}" for row in bad[:MAX_NAMED]]
+        more = f"; and {len(bad) - MAX_NAMED} more" if len(bad) > MAX_NAMED else ""
+        notice.show("error", f"{len(bad)} of {len(rows)} selections of this step are wrong", "; ".join(named) + more)
+    audit_banner.show(wrong)
+    if not bad and not wrong:
+        num_checks = sum(check.is_good is True for row in rows for check in row.checks)
+        num_open = sum(check.is_good is None for row in rows for check in row.checks)
+        text = f":green[:material/verified:] **{num_checks:,} checks of step {step:,} hold**, and no choice of the run "
+        text += "contradicts its scores"
+        st.markdown(text + (f"; {num_open:,} could not be made, since tokens were not kept." if num_open else "."))
+
+
+def show_table(rows: Sequence[Audited], step: int, opened: Audited | None) -> None:
+    """Show one row a selection; a click puts its question into the address."""
+    key = f"audit-{step}-{len(rows)}"
+    shown = table(rows)
+    table_selection.mark(key, None if opened is None else rows.index(opened), "Question")
+    st.dataframe(
+        shown,
+        key=key,
+        hide_index=True,
+        row_height=theme.ROW_HEIGHT,
+        height=theme.ROW_HEIGHT * (min(len(rows), 12) + 1) + 2,
+        column_config={
+            "Entropy": st.column_config.NumberColumn(format="%.4f", help="As recorded, nats a token"),
+            "Entropy recomputed": st.column_config.NumberColumn(format="%.4f", help="From the tokens, nats a token"),
+            "NLL recomputed": st.column_config.NumberColumn(format="%.4f", help="From the tokens, nats a token"),
+            "Mean ratio": st.column_config.NumberColumn(format="%.3f"),
+        },
+        on_select=lambda: _open(key, rows),
+        selection_mode="single-cell",
+        placeholder=NONE_SHOWN,
+        alt="Selections of the step with recorded and recomputed scores and the result of the checks",
+    )
+    exports.show(shown, f"selections-step-{step}", "selections")
+
+
+def table(rows: Sequence[Audited]) -> pd.DataFrame:
+    """Return one row a selection."""
+    return pd.DataFrame(
+        {
+            "Question": [row.selection.question_index for row in rows],
+            "Checks": [_result(row) for row in rows],
+            "Bucket": [row.selection.bucket for row in rows],
+            "Candidates": [len(row.candidates) for row in rows],
+            "Chosen": [row.selection.chosen_trajectory_id for row in rows],
+            "Age": [_age(row) for row in rows],
+            "Entropy": [row.selection.mean_entropy for row in rows],
+            "Entropy recomputed": [_recomputed(row, "entropy") for row in rows],
+            "NLL recomputed": [_recomputed(row, "NLL") for row in rows],
+            "Mean ratio": [row.selection.mean_ratio for row in rows],
+            "Tokens": [row.selection.num_tokens for row in rows],
+        }
+    )
+
+
+def show_one(row: Audited) -> None:
+    """Show one selection in full: its candidates and every check."""
+    st.subheader(f"Question {row.selection.question_index:,}", anchor=False)
+    left, right = st.columns(2, gap="small")
+    with left:
+        figures.show_card(
+            "Candidates", "entropy in nats a token, oldest first", chart(row.candidates), "audit-candidates",
+            "Bars: entropy of each candidate, the chosen one marked",
+        )  # fmt: skip
+        shown = _candidates(row.candidates)
+        nats = st.column_config.NumberColumn(format="%.4f")
+        st.dataframe(
+            shown, hide_index=True, key="audit-candidate-table", alt="Candidates", placeholder=NONE_SHOWN,
+            column_config={"Entropy": nats, "NLL": nats, "Score": nats},
+        )  # fmt: skip
+        exports.show(shown, f"candidates-question-{row.selection.question_index}", "candidates")
+    with right:
+        signs = {True: "holds", False: "VIOLATED", None: "not checked"}
+        checks = pd.DataFrame(
+            {
+                "Check": [check.name for check in row.checks],
+                "Result": [signs[check.is_good] for check in row.checks],
+                "Compared": [check.said for check in row.checks],
+            }
+        )
+        st.dataframe(
+            checks, hide_index=True, key="audit-checks", row_height=theme.ROW_HEIGHT,
+            height=theme.ROW_HEIGHT * (len(checks) + 1) + 2,
+            alt="Every check and what it compared",
+        )  # fmt: skip
+        exports.show(checks, f"checks-question-{row.selection.question_index}", "checks")
+
+
+def chart(candidates: Sequence[CandidateRow]) -> go.Figure | None:
+    """Return the candidates' entropies, the chosen one in the colour of the replay buffer."""
+    if not candidates:
+        return None
+    colours = theme.palette()
+    figure = figures.new_figure(height=190)
+    for is_chosen, name, colour in ((True, "chosen", colours.replay), (False, "not chosen", colours.muted)):
+        own = [row for row in candidates if row.is_chosen is is_chosen]
+        figure.add_trace(
+            go.Bar(
+                x=[f"{row.trajectory_id}" for row in own],
+                y=np.array([row.entropy for row in own], dtype=np.float32),
+                name=name,
+                width=0.5 if len(candidates) > 3 else 0.2,
+                marker={"color": colour, "cornerradius": 3},
+                hovertemplate="trajectory %{x}: %{y:.4~g}",
+            )
+        )
+    order = [f"{row.trajectory_id}" for row in candidates]
+    figure.update_layout(hovermode="closest", bargap=0.4, showlegend=True)
+    figure.update_xaxes(type="category", categoryorder="array", categoryarray=order, title={"text": "trajectory"})
+    return figure
+
+
+@st.cache_data(max_entries=4000, show_spinner=False)
+def _token_checks(
+    question: str,  # noqa: ARG001 - the cache's key, which leaves out what begins with an underscore
+    _run_id: str,
+    _step: int,
+    _selection: SelectionRow,
+    _chosen: CandidateRow | None,
+) -> list[Check]:
+    replayed = _tokens(_run_id, _selection.file, _selection.chosen_trajectory_id, replayed_in=_step)
+    born = _tokens(_run_id, _selection.birth_file, _selection.chosen_trajectory_id, replayed_in=None)
+    return selection_audit.check_tokens(_selection, _chosen, replayed, born)
+
+
+def _tokens(run_id: str, file: str | None, trajectory_id: int, replayed_in: int | None) -> dict | None:
+    if file is None:
+        return None
+    return commands.token_data(run_id, file, trajectory_id, replayed_in=replayed_in, has_texts=False)
+
+
+def _open(key: str, rows: Sequence[Audited]) -> None:
+    place = table_selection.clicked(key, len(rows))
+    if place is not None:
+        address.put({"question": str(rows[place].selection.question_index)})
+
+
+def _result(row: Audited) -> str:
+    num_bad = len(row.violations)
+    num_made = sum(check.is_good is not None for check in row.checks)
+    return f"{num_bad} VIOLATED" if num_bad else f"{num_made} hold"
+
+
+def _named(checks: Sequence[Check]) -> str:
+    return ", ".join(f"{check.name} ({check.said})" for check in checks)
+
+
+def _recomputed(row: Audited, name: str) -> float | None:
+    said = next((check.said for check in row.checks if check.name == name), "")
+    try:
+        return float(said.removeprefix("recomputed ").partition(",")[0])
+    except ValueError:
+        return None
+
+
+def _age(row: Audited) -> int | None:
+    chosen = next((own for own in row.candidates if own.is_chosen), None)
+    return None if chosen is None else chosen.step - chosen.born_step
+
+
+def _candidates(rows: Sequence[CandidateRow]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "Trajectory": [row.trajectory_id for row in rows],
+            "Born in step": [row.born_step for row in rows],
+            "Tokens": [row.num_tokens for row in rows],
+            "Entropy": [row.entropy for row in rows],
+            "NLL": [row.nll for row in rows],
+            "Score": [row.score for row in rows],
+            "Chosen": ["chosen" if row.is_chosen else "" for row in rows],
+        }
+    )

@@ -1,0 +1,150 @@
+"""What became of a trajectory: born, scored, replayed, and where its question moved."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import streamlit as st
+
+from app import theme
+from app.components.widgets import exports, figures
+from app.formats import NONE_SHOWN, nats, number
+from db.rows.display_names import LINEAGE_EVENTS
+from db.rows.runs import TrajectoryRow
+from db.rows.trajectories import LineageRow
+
+
+def show(row: TrajectoryRow, rows: Sequence[LineageRow]) -> None:
+    """Show the story as a sentence, a chart and a table."""
+    st.markdown(summary(row, rows))
+    figures.show_card(
+        "Entropy and bucket by step",
+        "nats a token; bucket: correct rollouts of K",
+        chart(row, rows),
+        f"lineage-{row.trajectory_id}",
+        "Entropy of the trajectory whenever it was scored, and the bucket of its question, over steps",
+    )
+    shown = table(row, rows)
+    st.dataframe(shown, hide_index=True, key=f"lineage-table-{row.trajectory_id}", alt="What happened, step by step")
+    exports.show(shown, f"lineage-{row.trajectory_id}", f"lineage-table-{row.trajectory_id}")
+
+
+def summary(row: TrajectoryRow, rows: Sequence[LineageRow]) -> str:
+    """Return the story in one sentence."""
+    stored = next((entry for entry in rows if entry.kind == "inserted"), None)
+    replays = [entry for entry in rows if entry.kind == "replayed"]
+    num_scored = len(replays) + sum(entry.kind == "scored" for entry in rows)
+    said = [f"Born in step {row.step:,}"]
+    said.append(f"stored in bucket {stored.bucket_to}" if stored else "not stored in the buffer")
+    if num_scored:
+        said.append(f"candidate in {_steps(num_scored)}, replayed in {len(replays):,}")
+    moves = [entry for entry in rows if entry.kind in {"moved", "retired"}]
+    if moves and moves[-1].kind == "retired":
+        said.append(f"its question retired in step {moves[-1].step:,}")
+    elif moves:
+        said.append(f"its question now in bucket {moves[-1].bucket_to}")
+    if replays:
+        said.append(f"entropy {nats(row.mean_entropy)} at rollout, {nats(replays[-1].entropy)} at its last replay")
+    return f"{'; '.join(said)}."
+
+
+def chart(row: TrajectoryRow, rows: Sequence[LineageRow]) -> go.Figure:
+    """Return entropies as points and the question's bucket as steps on a second axis."""
+    colours = theme.palette()
+    figure = figures.new_figure(height=270)
+    moves = [entry for entry in rows if entry.kind in {"moved", "retired"}]
+    stored = [entry for entry in rows if entry.kind == "inserted" and entry.step not in {own.step for own in moves}]
+    places = sorted([*stored, *moves], key=lambda entry: entry.step)
+    if places:
+        last = max(entry.step for entry in rows)
+        figure.add_trace(
+            go.Scatter(
+                x=[*(entry.step for entry in places), last],
+                y=[*(entry.bucket_to for entry in places), places[-1].bucket_to],
+                name="bucket of the question",
+                yaxis="y2",
+                mode="lines+markers",
+                line={"color": colours.muted, "width": 1.5, "shape": "hv", "dash": "dot"},
+                marker={"color": colours.muted, "size": 4},
+                hovertemplate="bucket %{y}",
+            )
+        )
+    series = (
+        ("at rollout", [(row.step, row.mean_entropy)], colours.fresh, "circle"),
+        ("candidate, not chosen", _entropies(rows, "scored"), colours.muted, "circle-open"),
+        ("replayed", _entropies(rows, "replayed"), colours.replay, "diamond"),
+    )
+    for name, points, colour, symbol in series:
+        if points:
+            figure.add_trace(
+                go.Scatter(
+                    x=np.array([step for step, _ in points], dtype=np.int32),
+                    y=np.array([value for _, value in points], dtype=np.float32),
+                    name=name,
+                    mode="markers",
+                    marker={"color": colour, "size": 10, "symbol": symbol, "line": {"width": 2, "color": colour}},
+                    hovertemplate="%{y:.4~g} nats",
+                )
+            )
+    retired = [entry.step for entry in moves if entry.kind == "retired"]
+    for step in retired:
+        figure.add_vline(
+            x=step, line={"color": colours.retired, "dash": "dash", "width": 1.5}, annotation_text="retired"
+        )
+    figure.update_layout(
+        yaxis2={
+            "overlaying": "y",
+            "side": "right",
+            "showgrid": False,
+            "rangemode": "tozero",
+            "dtick": 1,
+            "zeroline": False,
+            "title": {"text": "bucket", "font": {"size": 11}},
+        },
+        margin={"l": 8, "r": 30, "t": 8, "b": 8},
+    )
+    return figure
+
+
+def table(row: TrajectoryRow, rows: Sequence[LineageRow]) -> pd.DataFrame:
+    """Return one row an event, the birth first; then and now stand in one column each."""
+    birth = LineageRow(
+        row.step, "born", entropy=row.mean_entropy, nll=-row.mean_log_prob, reward=row.reward, advantage=row.advantage
+    )
+    entries = [birth, *rows]
+    return pd.DataFrame(
+        {
+            "Step": [entry.step for entry in entries],
+            "Age": [entry.step - row.step for entry in entries],
+            "Event": [LINEAGE_EVENTS.get(entry.kind, "rolled out") for entry in entries],
+            "Bucket": [_bucket_text(entry) for entry in entries],
+            "Entropy": [_text(entry.entropy) for entry in entries],
+            "NLL": [_text(entry.nll) for entry in entries],
+            "Mean ratio": [_text(entry.mean_ratio) for entry in entries],
+            "Largest ratio": [_text(entry.max_ratio) for entry in entries],
+            "Reward": [_text(entry.reward) for entry in entries],
+            "Advantage": [_text(entry.advantage) for entry in entries],
+            "Candidates": [_text(entry.num_candidates) for entry in entries],
+        }
+    )
+
+
+def _entropies(rows: Sequence[LineageRow], kind: str) -> list[tuple[int, float]]:
+    return [(entry.step, entry.entropy) for entry in rows if entry.kind == kind and entry.entropy is not None]
+
+
+def _bucket_text(entry: LineageRow) -> str:
+    if entry.kind in {"moved", "retired"}:
+        places = ["new" if entry.bucket_from is None else str(entry.bucket_from)]
+        places.append("retired" if entry.bucket_to is None else str(entry.bucket_to))
+        return " → ".join(places)
+    return NONE_SHOWN if entry.bucket_to is None else str(entry.bucket_to)
+
+
+def _steps(count: int) -> str:
+    return f"{count:,} step{'' if count == 1 else 's'}"
+
+
+def _text(value: float | None) -> str:
+    return number(value)

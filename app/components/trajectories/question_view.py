@@ -1,0 +1,77 @@
+"""How one question fared over steps and runs."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import streamlit as st
+
+from app import theme
+from app.components.widgets import empty_state, exports, figures
+from app.formats import inert
+from db.rows.display_names import distinct_names
+from db.rows.trajectories import AttemptedRow
+
+
+def show(rows: Sequence[AttemptedRow], run_id: str) -> None:
+    """Show the share of correct rollouts by step, one line a run, and every attempt as a table."""
+    if not rows:
+        empty_state.show("history", "No attempts", "No step has tried this question yet.")
+        return
+    names = distinct_names({row.run_id: row.run_name for row in rows}.items())
+    num_runs = len(names)
+    figures.show_card(
+        "Correct rollouts of this question",
+        f"share of fresh rollouts, in {num_runs} run{'s' if num_runs > 1 else ''} that tried it",
+        chart(rows, names, run_id),
+        "question-course",
+        "Share of correct fresh rollouts of one question over steps, one line a run",
+    )
+    shown = table(rows, names)
+    st.dataframe(shown, hide_index=True, key="question-table", alt="Every step that tried the question")
+    exports.show(shown, "attempts-at-question")
+
+
+def chart(rows: Sequence[AttemptedRow], names: dict[str, str], run_id: str) -> go.Figure:
+    """Return one line a run, this run first and strongest; diamonds are steps with a replayed trajectory."""
+    colours = theme.palette()
+    others = [colours.held_out, colours.retired, colours.warning, colours.replay, colours.muted]
+    figure = figures.new_figure()
+    ordered = sorted(names, key=lambda own: (own != run_id, own))
+    for place, own in enumerate(ordered):
+        points = [row for row in rows if row.run_id == own]
+        colour = colours.fresh if own == run_id else others[(place - 1) % len(others)]
+        figure.add_trace(
+            go.Scatter(
+                x=np.array([row.step for row in points], dtype=np.int32),
+                y=np.array([row.num_correct / row.num_rollouts for row in points], dtype=np.float32),
+                name=inert(names[own]).replace("<", "&lt;"),
+                mode="lines+markers",
+                line={"color": colour, "width": 2 if own == run_id else 1.2},
+                marker={
+                    "color": colour,
+                    "size": 8,
+                    "symbol": ["diamond" if row.is_replayed else "circle" for row in points],
+                },
+                hovertemplate="%{y:.0%}",
+            )
+        )
+    figure.update_layout(showlegend=True)
+    figure.update_yaxes(tickformat=".0%", range=[-0.03, 1.03])
+    return figure
+
+
+def table(rows: Sequence[AttemptedRow], names: dict[str, str]) -> pd.DataFrame:
+    """Return one row an attempt."""
+    return pd.DataFrame(
+        {
+            "Run": [inert(names[row.run_id]) for row in rows],
+            "Model": [inert(row.model) for row in rows],
+            "Step": [row.step for row in rows],
+            "Correct": [f"{row.num_correct} of {row.num_rollouts}" for row in rows],
+            "Mean entropy": [round(row.mean_entropy, 4) for row in rows],
+            "Mean tokens": [round(row.mean_tokens, 1) for row in rows],
+            "With replay": ["yes" if row.is_replayed else "no" for row in rows],
+        }
+    )

@@ -1,0 +1,127 @@
+"""Checks of a step's selections against what is recorded of them, token by token."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.components.replay_buffer import what_if
+from app.components.replay_buffer.what_if import Candidate
+from db.rows.runs import CandidateRow
+from db.rows.selections import SelectionRow
+from exgrpo_core.config import TrajectorySelection
+
+FLOAT16_STEP = 2.0**-11
+"""Largest relative error of a number stored as float16, as token entropies are."""
+_FLOAT32_TOLERANCE = 2e-5
+
+Tokens = Mapping[str, Sequence[float] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check: whether it holds (None where what it needs is not recorded), and what it compared."""
+
+    name: str
+    is_good: bool | None
+    said: str
+
+
+def check_choice(
+    selection: SelectionRow, candidates: Sequence[CandidateRow], estimator: TrajectorySelection
+) -> list[Check]:
+    """Check that one candidate was chosen, that it is the one replayed, and that it is the estimator's argmin."""
+    chosen = [row.trajectory_id for row in candidates if row.is_chosen]
+    return [
+        Check("one choice", chosen == [selection.chosen_trajectory_id], f"chosen: {_listed(chosen)}"),
+        Check(
+            "replayed is the chosen",
+            selection.replayed_trajectory_id == selection.chosen_trajectory_id,
+            f"chosen {selection.chosen_trajectory_id}, replayed {selection.replayed_trajectory_id}",
+        ),
+        _argmin(selection, candidates, estimator),
+    ]
+
+
+def check_tokens(
+    selection: SelectionRow, chosen: CandidateRow | None, replayed: Tokens | None, born: Tokens | None
+) -> list[Check]:
+    """Check the replayed tokens: aligned, scored as recorded, and the same as when they were rolled out."""
+    if replayed is None or replayed["token_ids"] is None:
+        return [Check("tokens", False, "the step's file does not hold the replayed tokens")]
+    ids, entropies, log_probs, behavior = (
+        np.asarray(replayed[name] if replayed[name] is not None else (), dtype=np.float64)
+        for name in ("token_ids", "entropies", "log_probs", "behavior_log_probs")
+    )
+    sizes = {ids.size, entropies.size, log_probs.size, behavior.size, selection.num_tokens}
+    if chosen is not None:
+        sizes.add(chosen.num_tokens)
+    lengths = Check("aligned", len(sizes) == 1 and ids.size > 0, f"lengths: {_listed(sorted(sizes, key=str))}")
+    if not lengths.is_good:
+        return [lengths]
+    ratio = float(np.exp(log_probs - behavior).mean())
+    recorded = [("entropy", entropies.mean(), selection.mean_entropy, FLOAT16_STEP)]
+    recorded.append(("NLL", -log_probs.mean(), _negative(selection.mean_log_prob), _FLOAT32_TOLERANCE))
+    recorded.append(("importance ratio", ratio, selection.mean_ratio, _FLOAT32_TOLERANCE))
+    if chosen is not None:
+        recorded.append(("entropy that chose", entropies.mean(), chosen.entropy, FLOAT16_STEP))
+        recorded.append(("NLL that chose", -log_probs.mean(), chosen.nll, _FLOAT32_TOLERANCE))
+    checks = [lengths, _ranges(entropies, log_probs, behavior)]
+    checks += [_equal(name, float(value), own, tolerance) for name, value, own, tolerance in recorded]
+    return [*checks, *_as_born(ids, behavior, born)]
+
+
+def violations(checks: Sequence[Check]) -> list[Check]:
+    """Return the checks that do not hold; those that cannot be made are none."""
+    return [check for check in checks if check.is_good is False]
+
+
+def _argmin(selection: SelectionRow, candidates: Sequence[CandidateRow], estimator: TrajectorySelection) -> Check:
+    name = "argmin"
+    if estimator is TrajectorySelection.RANDOM:
+        return Check(name, None, "random choice has no scores")
+    if estimator in what_if.ESTIMATORS:
+        own = [Candidate(row.trajectory_id, row.step, row.entropy, row.nll) for row in candidates]
+        best = what_if.rechoose(own, estimator)
+        expected = None if best is None else best.trajectory_id
+    else:
+        expected = min(candidates, key=lambda row: row.score).trajectory_id if candidates else None
+    said = f"{estimator.value.replace('_', ' ')} of {len(candidates)} is trajectory {expected}"
+    return Check(name, expected == selection.chosen_trajectory_id, said)
+
+
+def _as_born(ids: np.ndarray, behavior: np.ndarray, born: Tokens | None) -> list[Check]:
+    if born is None or born["token_ids"] is None or born["log_probs"] is None:
+        return [Check("same as born", None, "its tokens at rollout were not kept, or are in another run")]
+    same_ids = np.array_equal(ids, np.asarray(born["token_ids"], dtype=np.float64))
+    own = np.asarray(born["log_probs"], dtype=np.float64)
+    same_probs = own.shape == behavior.shape and bool(np.array_equal(own, behavior))
+    return [
+        Check("same tokens as born", same_ids, f"{ids.size} tokens against {len(born['token_ids'])}"),
+        Check("same log-probs as born", same_probs, "log-probs of who wrote it, then and in the buffer"),
+    ]
+
+
+def _ranges(entropies: np.ndarray, log_probs: np.ndarray, behavior: np.ndarray) -> Check:
+    is_good = bool(
+        np.isfinite([*entropies, *log_probs, *behavior]).all()
+        and (entropies >= 0).all()
+        and (log_probs <= _FLOAT32_TOLERANCE).all()
+        and (behavior <= _FLOAT32_TOLERANCE).all()
+    )
+    return Check("ranges", is_good, "entropies at least 0, log-probs at most 0, all finite")
+
+
+def _equal(name: str, recomputed: float, recorded: float | None, tolerance: float) -> Check:
+    if recorded is None or np.isnan(recorded):
+        return Check(name, False, f"recomputed {recomputed:.6g}, recorded nothing")
+    is_good = abs(recomputed - recorded) <= tolerance * max(abs(recorded), 1e-3)
+    return Check(name, is_good, f"recomputed {recomputed:.6g}, recorded {recorded:.6g}")
+
+
+def _negative(value: float | None) -> float | None:
+    return None if value is None else -value
+
+
+def _listed(values: Sequence[object]) -> str:
+    return ", ".join(map(str, values)) or "none"

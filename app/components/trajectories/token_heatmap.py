@@ -1,0 +1,170 @@
+"""A trajectory token by token: coloured by entropy, surprise or importance ratio, as recorded."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import streamlit as st
+
+from app import theme
+from app.components.widgets import exports, figures, marked_text
+from app.components.widgets.marked_text import Part
+from app.formats import inert, number
+
+MAX_TOKENS = 1500
+MAX_LISTED = 50_000
+"""Of more tokens the table lists those of the sheet."""
+"""Tokens on one sheet; longer trajectories have several."""
+_STRONGEST = 0.62
+"""Opacity behind the token of the largest value: text stays readable on it in both themes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenValues:
+    """Per-token values of one trajectory under one policy; nats. An empty list was not recorded."""
+
+    token_ids: list[int]
+    texts: list[str]
+    entropies: list[float]
+    log_probs: list[float]
+    behavior_log_probs: list[float]
+
+    @property
+    def surprises(self) -> list[float]:
+        """Negative log-probs."""
+        return [-value for value in self.log_probs]
+
+    @property
+    def log_ratios(self) -> list[float]:
+        """Logarithms of the importance ratios pi_now / pi_then; none for a fresh trajectory."""
+        pairs = zip(self.log_probs, self.behavior_log_probs, strict=False)
+        return [now - then for now, then in pairs]
+
+
+_QUANTITIES = {
+    "Entropy": ("nats", lambda values: values.entropies),
+    "Surprise": ("negative log-likelihood, nats", lambda values: values.surprises),
+    "Ratio": ("log(π now / π then)", lambda values: values.log_ratios),
+}
+
+
+def from_recorded(data: dict[str, list | None] | None) -> TokenValues | None:
+    """Return what was recorded of each token, or None where tokens were not kept."""
+    if data is None or data["token_ids"] is None:
+        return None
+    ids = [int(value) for value in data["token_ids"]]
+    texts = data["texts"] or [f"⟨{number_}⟩ " for number_ in ids]
+    columns = ((data[name] or []) for name in ("entropies", "log_probs", "behavior_log_probs"))
+    return TokenValues(ids, [str(text) for text in texts], *([float(value) for value in own] for own in columns))
+
+
+def show(values: TokenValues, key: str) -> None:
+    """Show the tokens coloured by the chosen quantity, its course, and the raw numbers."""
+    offered = [name for name, (_, of) in _QUANTITIES.items() if of(values)]
+    if not offered:
+        st.markdown(":gray[Token ids were kept without entropies or log-probs.]")
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        chosen = st.segmented_control(
+            "Colour by",
+            offered,
+            default=offered[0],
+            required=True,
+            key="colour",
+            bind="query-params",
+            label_visibility="collapsed",
+        )
+        sheet = _sheet(len(values.token_ids), key)
+    unit, of = _QUANTITIES[chosen]
+    shown = np.asarray(of(values), dtype=np.float64)
+    span = slice(sheet * MAX_TOKENS, (sheet + 1) * MAX_TOKENS)
+    st.caption(_legend(chosen, unit, shown))
+    with st.container(border=True, key=f"tokens-{key}"):
+        marked_text.show(parts(values, chosen, shown, span))
+    figures.show_card(
+        f"{chosen} by position",
+        unit,
+        course(shown, chosen),
+        f"course-{key}-{chosen}",
+        f"{chosen} of each token by its position in the response",
+    )
+    with st.expander("Raw tokens", icon=":material/table_rows:", key=f"raw-{key}"):
+        listed = table(values, span if len(values.token_ids) > MAX_LISTED else slice(None))
+        st.dataframe(listed, hide_index=True, key=f"raw-table-{key}", height=320, alt="Tokens and their values")
+        exports.show(listed, "tokens", f"tokens-{key}")
+
+
+def parts(values: TokenValues, name: str, shown: np.ndarray, span: slice) -> list[Part]:
+    """Return the tokens of a sheet as coloured parts; colour grows with the value, ratios have two sides."""
+    colours = theme.palette()
+    top = float(np.nanmax(np.abs(shown), initial=0.0)) or 1.0
+    found = []
+    for position in range(*span.indices(len(values.token_ids))):
+        value = float(shown[position])
+        strength = 0.0 if math.isnan(value) else min(1.0, abs(value) / top) * _STRONGEST
+        colour = colours.fresh if name != "Ratio" or value < 0 else colours.held_out
+        text = values.texts[position].replace("\n", "↵\n")
+        found.append(Part(text, figures.faded(colour, strength) if strength > 0.01 else "", _note(values, position)))
+    return found
+
+
+def course(shown: np.ndarray, name: str) -> go.Figure | None:
+    """Return the values against positions; drawn by WebGL where there are many."""
+    if not shown.size:
+        return None
+    figure = figures.new_figure(height=150)
+    colour = theme.palette().held_out if name == "Ratio" else theme.palette().fresh
+    line = go.Scattergl if shown.size > MAX_TOKENS else go.Scatter
+    figure.add_trace(
+        line(
+            x=np.arange(1, shown.size + 1, dtype=np.int32),
+            y=shown.astype(np.float32),
+            mode="lines",
+            line={"color": colour, "width": 1},
+            hovertemplate="token %{x}: %{y:.4~g}<extra></extra>",
+        )
+    )
+    figure.update_xaxes(title={"text": "position, tokens"})
+    figure.update_yaxes(rangemode="normal" if name == "Ratio" else "tozero")
+    return figure
+
+
+def table(values: TokenValues, span: slice = slice(None)) -> pd.DataFrame:
+    """Return one row a token of the span."""
+    positions = range(1, len(values.token_ids) + 1)[span]
+    return pd.DataFrame(
+        {
+            "Position": positions,
+            "Token id": values.token_ids[span],
+            "Text": [inert(text).replace("\n", "↵") for text in values.texts[span]],
+            "Entropy": _column(values.entropies[span], len(positions)),
+            "Log-prob": _column(values.log_probs[span], len(positions)),
+            "Log-prob then": _column(values.behavior_log_probs[span], len(positions)),
+        }
+    )
+
+
+def _column(numbers: Sequence[float], size: int) -> list[float | None]:
+    return list(numbers) if numbers else [None] * size
+
+
+def _sheet(num_tokens: int, key: str) -> int:
+    num_sheets = max(1, math.ceil(num_tokens / MAX_TOKENS))
+    if num_sheets == 1:
+        return 0
+    return int(st.number_input("Sheet", 1, num_sheets, key=f"sheet-{key}", width=120)) - 1
+
+
+def _legend(name: str, unit: str, shown: np.ndarray) -> str:
+    mean, top = float(np.nanmean(shown)), float(np.nanmax(np.abs(shown)))
+    sides = "Blue: less likely now, orange: more likely now; " if name == "Ratio" else "The stronger, the larger; "
+    return f"{sides}mean {number(mean)}, largest {number(top)} ({unit}), {shown.size:,} tokens"
+
+
+def _note(values: TokenValues, position: int) -> str:
+    numbers = (("entropy", values.entropies), ("log π", values.log_probs), ("log π then", values.behavior_log_probs))
+    said = [f"{name} {number(own[position])}" for name, own in numbers if own]
+    return " · ".join([f"token {position + 1}, id {values.token_ids[position]}", *said])

@@ -1,0 +1,105 @@
+"""One trajectory: its question, text and figures, and the parts that look deeper."""
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from app import address, commands, queries
+from app.components.trajectories import group_view, lineage_view, question_view, token_heatmap, trajectory_marks
+from app.components.widgets import empty_state, long_text, mathematics
+from app.formats import NONE_SHOWN, inert, nats, number
+from db.rows.runs import TrajectoryRow
+from db.rows.trajectories import LineageRow
+
+PARTS = ["Text", "Tokens", "Lineage", "Group", "Question"]
+AT_BIRTH = "at rollout"
+
+
+def show(row: TrajectoryRow) -> None:
+    """Show the trajectory; the part that is open is in the address."""
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.subheader(f"Trajectory {row.trajectory_id}", anchor=False)
+        st.button("Close", icon=":material/close:", key="close-trajectory", on_click=_close, type="tertiary")
+    st.caption(
+        f"Question {row.question_index:,} · rolled out in step {row.step:,}"
+        + (" · superseded by a later attempt" if row.is_superseded else "")
+        + (" · cut at the length limit" if row.is_truncated else "")
+    )
+    trajectory_marks.show_of(row)
+    rows = queries.trajectory_lineage(row)
+    _tiles(row, rows)
+    views: list[Callable[[TrajectoryRow, list[LineageRow]], None]] = [
+        _text, _tokens, lineage_view.show, _group, _question,
+    ]  # fmt: skip
+    tabs = st.tabs(PARTS, key="part", bind="query-params", on_change="rerun")
+    for tab, view in zip(tabs, views, strict=True):
+        if tab.open:
+            with tab:
+                view(row, rows)
+
+
+def _tiles(row: TrajectoryRow, rows: list[LineageRow]) -> None:
+    replays = [entry for entry in rows if entry.kind == "replayed"]
+    last = replays[-1] if replays else None
+    figures = (
+        ("Verdict", row.verdict or NONE_SHOWN, f"reward {number(row.reward)}"),
+        ("Length", number(row.num_tokens), "tokens"),
+        ("Entropy", nats(row.mean_entropy), f"last {nats(last.entropy)}" if last else "nats a token"),
+        ("NLL", nats(-row.mean_log_prob), f"last {nats(last.nll)}" if last else "nats a token"),
+        ("Advantage", number(row.advantage), f"step {row.step:,}"),
+        ("Replays", f"{len(replays):,}", f"step {last.step:,}" if last else "never"),
+    )
+    for column, (label, value, below) in zip(st.columns(len(figures), gap="small"), figures, strict=True):
+        column.metric(label, value, below, delta_color="off", delta_arrow="off", border=True, height="stretch")
+
+
+def _text(row: TrajectoryRow, _rows: list[LineageRow]) -> None:
+    question = queries.get_question(row.run_id, row.question_index)
+    left, right = st.columns([2, 3], gap="medium")
+    with left:
+        st.markdown("**Prompt**")
+        st.code(inert(question.prompt_text) if question else NONE_SHOWN, language=None, wrap_lines=True)
+        st.markdown("**Answer**")
+        st.code(inert(question.answer) if question else NONE_SHOWN, language=None, wrap_lines=True)
+    with right:
+        with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+            st.markdown("**Response**", width="content")
+            is_rendered = st.toggle("Render mathematics", key="mathematics", bind="query-params")
+        if is_rendered and row.text:
+            mathematics.show(long_text.beginning(row.text))
+            long_text.show_bound(row.text)
+        else:
+            long_text.show(row.text)
+
+
+def _tokens(row: TrajectoryRow, rows: list[LineageRow]) -> None:
+    replays = {f"replayed in step {entry.step}": entry for entry in rows if entry.kind == "replayed"}
+    chosen = AT_BIRTH
+    if replays:
+        chosen = st.selectbox("Under the policy", [AT_BIRTH, *replays], key="under", bind="query-params", width=260)
+    entry = replays.get(chosen)
+    file = queries.trajectory_file(row.run_id, row.trajectory_id) if entry is None else entry.file
+    step = None if entry is None else entry.step
+    data = commands.token_data(row.run_id, file, row.trajectory_id, replayed_in=step) if file else None
+    values = token_heatmap.from_recorded(data)
+    if values is None:
+        empty_state.show(
+            "token",
+            "Tokens were not kept",
+            "The run's setting recording.token_data leaves out the tokens of trajectories like this one, or the file "
+            "is gone. Replayed ones always keep theirs.",
+        )
+    else:
+        token_heatmap.show(values, f"{row.trajectory_id}-{entry.step if entry else 0}")
+
+
+def _group(row: TrajectoryRow, _rows: list[LineageRow]) -> None:
+    group_view.show(queries.group_members(row.run_id, row.step, row.question_index), row.trajectory_id)
+
+
+def _question(row: TrajectoryRow, _rows: list[LineageRow]) -> None:
+    question_view.show(queries.attempts_at_question(row.question_id), row.run_id)
+
+
+def _close() -> None:
+    address.put({"trajectory": None})

@@ -1,0 +1,140 @@
+"""Marks on trajectories: those of the open one, a form for another, and everything that carries one of them."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+import streamlit as st
+
+from app import address, commands
+from app.components.widgets import empty_state, exports, notice
+from app.formats import NONE_SHOWN, inert, literal
+from app.queries import marks
+from db.rows.marks import MarkedRow, MarkedTrajectory
+from db.rows.runs import TrajectoryRow
+
+REFRESH_SECONDS = 3
+_ADDRESS = "marked"
+_SOON = "It shows here in a moment"
+
+
+def show_of(row: TrajectoryRow) -> None:
+    """Show the marks of a trajectory, each to take off, and a form that puts on another."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        _form(row)
+        _show_marks(row)
+
+
+def choose() -> str | None:
+    """Show a choice of marks, where there are any, and return the chosen one, which is in the address."""
+    counts = {count.mark: count for count in marks.list_marks()}
+    if not counts:
+        return None
+    wanted = st.query_params.get(_ADDRESS)
+    st.session_state["mark-choice"] = wanted if wanted in counts else None
+    st.selectbox(
+        "Marked trajectories",
+        list(counts),
+        index=None,
+        placeholder="Marked trajectories",
+        format_func=lambda name: f"{inert(name)} ({counts[name].num_trajectories:,})",
+        key="mark-choice",
+        on_change=_choose,
+        label_visibility="collapsed",
+        width=240,
+    )
+    return st.session_state["mark-choice"]
+
+
+def show_marked(mark: str) -> None:
+    """Show what carries a mark, over all runs, each row leading to its trajectory."""
+    rows = marks.marked_trajectories(mark)
+    with st.container(border=True, key="marked", gap="small"):
+        st.markdown(f"**Marked: {literal(mark)}**")
+        if not rows:
+            empty_state.show("bookmark", "Nothing carries this mark", "Open a trajectory and mark it.")
+            return
+        exports.show(_files(rows), "marked-trajectories")
+        event = st.dataframe(
+            _table(rows),
+            key=f"marked-{mark}",
+            hide_index=True,
+            on_select="rerun",
+            selection_mode="single-cell",
+            placeholder=NONE_SHOWN,
+            alt="Trajectories that carry the mark",
+        )
+    cells = event.selection.cells
+    if cells and cells[0][0] < len(rows):
+        marked = rows[cells[0][0]].marked
+        query = {"run": marked.run_id, "trajectory": str(marked.trajectory_id)}
+        st.switch_page("app_pages/trajectories.py", query_params=query)
+
+
+def _form(row: TrajectoryRow) -> None:
+    with (
+        st.popover("Mark", icon=":material/bookmark_add:", key="mark-menu"),
+        st.form("mark-form", border=False, enter_to_submit=False),
+    ):
+        name = st.text_input("Mark", key="mark-name", placeholder="e.g. odd reasoning", max_chars=60)
+        comment = st.text_area("Comment", key="mark-comment", height=90)
+        if not st.form_submit_button("Keep", key="keep-mark"):
+            return
+        try:
+            commands.mark_trajectory(MarkedTrajectory(row.run_id, row.attempt, row.trajectory_id, name, comment))
+        except commands.CommandError as error:
+            notice.show("error", "Not marked", str(error))
+            return
+    st.toast(_SOON, icon=":material/check:")
+
+
+@st.fragment(run_every=REFRESH_SECONDS)
+def _show_marks(row: TrajectoryRow) -> None:
+    with st.container(horizontal=True, gap="small"):
+        for mark in marks.marks_of(row.run_id, row.attempt, row.trajectory_id):
+            if st.button(
+                literal(mark.mark),
+                icon=":material/bookmark:",
+                key=f"unmark-{mark.mark}",
+                help=f"{literal(mark.comment) or 'No comment'}. Click to take the mark off.",
+            ):
+                _take_off(mark)
+
+
+def _take_off(mark: MarkedTrajectory) -> None:
+    try:
+        commands.mark_trajectory(mark, is_kept=False)
+    except commands.CommandError as error:
+        notice.show("error", "Not taken off", str(error))
+        return
+    st.toast(_SOON, icon=":material/check:")
+
+
+def _table(rows: Sequence[MarkedRow]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "Trajectory": [row.marked.trajectory_id for row in rows],
+            "Run": [inert(row.run_name) for row in rows],
+            "Step": [row.step for row in rows],
+            "Comment": [inert(row.marked.comment) for row in rows],
+            "Reward": [row.reward for row in rows],
+            "Entropy": [round(row.mean_entropy, 4) for row in rows],
+            "Tokens": [row.num_tokens for row in rows],
+            "Prompt": [inert(" ".join(row.prompt_text.split())[:200]) for row in rows],
+        }
+    )
+
+
+def _files(rows: Sequence[MarkedRow]) -> pd.DataFrame:
+    """Return what a downloaded file holds: the table's values with whole texts."""
+    texts = {
+        "Run id": [row.marked.run_id for row in rows],
+        "Question": [row.question_index for row in rows],
+        "Prompt": [row.prompt_text for row in rows],
+        "Answer": [row.answer for row in rows],
+        "Response": [row.text for row in rows],
+    }
+    return _table(rows).assign(**texts)
+
+
+def _choose() -> None:
+    address.put({_ADDRESS: st.session_state["mark-choice"]})

@@ -1,0 +1,83 @@
+"""A list of trajectories with the start of each text, that opens one on a click."""
+
+import hashlib
+from collections.abc import Sequence
+
+import pandas as pd
+import streamlit as st
+
+from app import address, theme
+from app.components.widgets import exports, table_selection
+from app.formats import NONE_SHOWN, inert
+from db.rows.trajectories import SnippetRow
+
+_SIGNS = {True: "yes", False: "no", None: NONE_SHOWN}
+
+
+def show(rows: Sequence[SnippetRow], opened: int | None) -> None:
+    """Show the rows; a click writes the trajectory into the address. Lower where one is open below."""
+    most = 6 if opened is not None else 15
+    key = f"trajectories-{hashlib.sha256(repr([row.trajectory_key for row in rows]).encode()).hexdigest()[:16]}"
+    shown = table(rows)
+    marked = next((number for number, row in enumerate(rows) if row.trajectory_id == opened), None)
+    table_selection.mark(key, marked, "Id")
+    st.dataframe(
+        shown,
+        key=key,
+        hide_index=True,
+        row_height=theme.ROW_HEIGHT,
+        height=theme.ROW_HEIGHT * (min(len(rows), most) + 1) + 2,
+        column_config=_columns(),
+        on_select=lambda: _open(key, rows),
+        selection_mode="single-cell",
+        placeholder=NONE_SHOWN,
+        alt="Table of trajectories: step, question, verdict, length, entropy, replays and the start of the text",
+    )
+    exports.show(shown, "trajectories")
+
+
+def table(rows: Sequence[SnippetRow]) -> pd.DataFrame:
+    """Return the trajectories as shown, one row each."""
+    return pd.DataFrame(
+        {
+            "Id": [row.trajectory_id for row in rows],
+            "Step": [row.step for row in rows],
+            "Question": [row.question_index for row in rows],
+            "Verdict": [[row.verdict] for row in rows],
+            "Tokens": [row.num_tokens for row in rows],
+            "Entropy": [row.mean_entropy for row in rows],
+            "Replays": [row.num_replays for row in rows],
+            "Valid": [_SIGNS[row.is_valid] for row in rows],
+            "Code": [_SIGNS[row.has_code] for row in rows],
+            "Text": [inert(row.snippet) for row in rows],
+        }
+    )
+
+
+def _columns() -> dict[str, object]:
+    config = st.column_config
+    verdicts = {
+        "correct": "#0072B2",
+        "wrong": "#C8553D",
+        "unparsed": "#8A6D10",
+        "timeout": "#7C4FB0",
+        "crash": "#64748B",
+    }
+    return {
+        "Id": config.NumberColumn(width=64, format="%d", help="Click a row to open the trajectory"),
+        "Step": config.NumberColumn(width=56, format="%d"),
+        "Question": config.NumberColumn(width=76, format="%d"),
+        "Verdict": config.MultiselectColumn(width=92, options=list(verdicts), color=list(verdicts.values())),
+        "Tokens": config.NumberColumn(width=64, format="%d"),
+        "Entropy": config.NumberColumn(width=70, format="%.3f", help="Mean token entropy at rollout, nats"),
+        "Replays": config.NumberColumn(width=68, format="%d", help="How often it was replayed since"),
+        "Valid": config.TextColumn(width=56, help="Whether the chain of thought is valid, by the task's oracle"),
+        "Code": config.TextColumn(width=56),
+        "Text": config.TextColumn(width="large"),
+    }
+
+
+def _open(key: str, rows: Sequence[SnippetRow]) -> None:
+    place = table_selection.clicked(key, len(rows))
+    if place is not None:
+        address.put({"trajectory": str(rows[place].trajectory_id)})

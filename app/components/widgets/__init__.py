@@ -1,0 +1,1 @@
+"""Pieces that pages of any topic use."""

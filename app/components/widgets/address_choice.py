@@ -1,0 +1,67 @@
+"""Choices that stand in the address by their own names, whatever they are shown as."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import streamlit as st
+
+from app import address
+from app.components.widgets import unknown_address
+from app.formats import inert
+
+_SEPARATOR = ","
+
+
+def select(
+    label: str,
+    names: Mapping[str, str],
+    parameter: str,
+    default: str,
+    drops: Sequence[str] = (),
+    width: int | Literal["stretch"] = "stretch",
+) -> str:
+    """Show a choice of one of `names`, which map what stands in the address to what is shown, and return it.
+
+    `drops` are further parameters of the address that mean something under the former choice only.
+    """
+    key = f"choose-{parameter}"
+    wanted = st.query_params.get(parameter)
+    st.session_state[key] = wanted if wanted in names else default
+    st.selectbox(
+        label,
+        list(names),
+        format_func=lambda own: inert(names[own]),
+        key=key,
+        on_change=_take,
+        args=(parameter, key, drops),
+        width=width,
+    )
+    if wanted and wanted not in names:
+        unknown_address.show(parameter, wanted, f"{names[default]} is shown")
+    return st.session_state[key]
+
+
+def select_several(
+    label: str, names: Mapping[str, str], parameter: str, default: Sequence[str], placeholder: str
+) -> list[str]:
+    """Show a choice of any of `names` and return those chosen, in the order of `names`."""
+    key = f"choose-{parameter}"
+    wanted = st.query_params.get(parameter)
+    chosen = default if wanted is None else wanted.split(_SEPARATOR)
+    st.session_state[key] = [name for name in names if name in chosen]
+    st.multiselect(
+        label,
+        list(names),
+        format_func=lambda own: inert(names[own]),
+        key=key,
+        on_change=_take,
+        args=(parameter, key),
+        placeholder=placeholder,
+    )
+    return list(st.session_state[key])
+
+
+def _take(parameter: str, key: str, drops: Sequence[str] = ()) -> None:
+    chosen = st.session_state[key]
+    said = chosen if isinstance(chosen, str) else _SEPARATOR.join(chosen)
+    address.put({parameter: said, **dict.fromkeys(drops)})

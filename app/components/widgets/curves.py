@@ -1,0 +1,221 @@
+"""A run's curves, grouped as in the paper."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+
+from app import theme
+from app.components.widgets import figures
+from app.theme import Palette
+from db.rows.display_names import BATCH_PASS_RATE, held_out_score
+from db.rows.runs import EvaluationRow, MetricPoint
+
+Series = dict[str, list[MetricPoint]]
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One metric in a chart; `colour` picks it from the palette by meaning."""
+
+    key: str
+    name: str
+    colour: Callable[[Palette], str]
+    dash: str = "solid"
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Curves of one unit on one pair of axes."""
+
+    title: str
+    unit: str
+    curves: tuple[Curve, ...]
+    has_log_axis: bool = False
+    is_stacked: bool = False
+    starts_at_zero: bool = True
+
+
+PASS_RATES = Chart(
+    "Scores",
+    "share; held out with 95 % interval",
+    (
+        Curve("reward/pass_at_k", "Batch Pass@K", lambda p: p.muted, "dot"),
+        Curve("reward/pass_at_1", BATCH_PASS_RATE, lambda p: p.fresh),
+    ),
+)
+BUFFER_GROUP, RATIO_GROUP = "Replay buffer and retired set", "Importance ratios"
+REPLAY_GROUPS = frozenset({BUFFER_GROUP, RATIO_GROUP})
+"""Groups that say nothing of a run without replay."""
+GROUPS: dict[str, tuple[Chart, ...]] = {
+    "Entropy and response length": (
+        Chart(
+            "Entropy",
+            "nats a token",
+            (
+                Curve("policy/entropy", "fresh rollouts", lambda p: p.fresh),
+                Curve("replay/entropy_chosen", "replayed: chosen", lambda p: p.replay),
+                Curve("replay/entropy_rejected", "candidates not chosen", lambda p: p.muted, "dot"),
+            ),
+        ),
+        Chart(
+            "Response length",
+            "tokens",
+            (
+                Curve("response/max_tokens", "longest", lambda p: p.warning, "dot"),
+                Curve("response/mean_tokens", "mean of fresh rollouts", lambda p: p.fresh),
+            ),
+        ),
+    ),
+    BUFFER_GROUP: (
+        Chart(
+            "Replay",
+            "trajectories a step",
+            (
+                Curve("replay/num_replayed", "replayed", lambda p: p.replay),
+                Curve("replay/deficit", "asked for, not available", lambda p: p.warning, "dot"),
+                Curve("experience/num_inserted", "added to the buffer", lambda p: p.muted),
+            ),
+        ),
+        Chart(
+            "Age of replayed trajectories",
+            "steps",
+            (
+                Curve("replay/age_max", "oldest", lambda p: p.warning, "dot"),
+                Curve("replay/age_mean", "mean", lambda p: p.replay),
+            ),
+        ),
+        Chart(
+            "Stored trajectories",
+            "trajectories of buffered questions",
+            (
+                Curve("buffer/num_trajectories", "stored", lambda p: p.replay),
+                Curve("replay/num_candidates", "candidates scored in the step", lambda p: p.muted, "dot"),
+            ),
+        ),
+    ),
+    RATIO_GROUP: (
+        Chart(
+            "Importance ratio of replayed tokens",
+            "π now / π then, logarithmic",
+            (
+                Curve("ratio/replayed_max", "largest", lambda p: p.warning, "dot"),
+                Curve("ratio/replayed_mean", "mean", lambda p: p.replay),
+                Curve("ratio/shaped_mean", "mean of f(w)", lambda p: p.retired),
+            ),
+            has_log_axis=True,
+        ),
+        Chart(
+            "Effective sample size",
+            "share of replayed tokens",
+            (Curve("ratio/replayed_ess", "effective sample size", lambda p: p.replay),),
+        ),
+        Chart(
+            "Importance ratio of fresh tokens",
+            "π now / π at rollout, logarithmic",
+            (
+                Curve("ratio/fresh_max", "largest", lambda p: p.warning, "dot"),
+                Curve("ratio/fresh_mean", "mean", lambda p: p.fresh),
+            ),
+            has_log_axis=True,
+        ),
+    ),
+    "Gradient and loss": (
+        Chart(
+            "Gradient norm",
+            "before clipping",
+            (Curve("optim/gradient_norm", "gradient norm", lambda p: p.fresh),),
+        ),
+        Chart(
+            "Loss",
+            "policy term and total",
+            (
+                Curve("loss/policy", "policy term", lambda p: p.fresh),
+                Curve("loss/total", "total", lambda p: p.muted, "dot"),
+                Curve("loss/sft", "of demonstrations (SFT)", lambda p: p.fresh),
+            ),
+            starts_at_zero=False,
+        ),
+        Chart(
+            "Clipped fresh tokens",
+            "share of fresh tokens",
+            (Curve("ratio/clip_share", "clipped", lambda p: p.fresh),),
+        ),
+        Chart(
+            "Updated tokens",
+            "response tokens in the backward pass, a step",
+            (Curve("optim/num_updated_tokens", "updated", lambda p: p.fresh),),
+        ),
+    ),
+    "Timing": (
+        Chart(
+            "Time by phase",
+            "seconds a step",
+            (
+                Curve("seconds/rollout", "rollout and grading", lambda p: p.fresh),
+                Curve("seconds/score", "scoring candidates", lambda p: p.replay),
+                Curve("seconds/update", "update", lambda p: p.held_out),
+                Curve("seconds/manage", "everything else", lambda p: p.muted),
+            ),
+            is_stacked=True,
+        ),
+        Chart(
+            "Generated tokens",
+            "tokens a step",
+            (Curve("tokens/generated", "generated", lambda p: p.fresh),),
+        ),
+    ),
+}
+"""Charts as the paper groups them, after the scores."""
+CHARTS = tuple(chart for charts in GROUPS.values() for chart in charts)
+KEYS = tuple(curve.key for chart in (PASS_RATES, *CHARTS) for curve in chart.curves)
+"""Every metric that these charts need, to be read at once."""
+
+
+def figure_of(chart: Chart, series: Series) -> go.Figure | None:
+    """Return the chart with the series that have values, or None if none has."""
+    drawn = [curve for curve in chart.curves if series.get(curve.key)]
+    if not drawn:
+        return None
+    colours = theme.palette()
+    figure = figures.new_figure()
+    for curve in drawn:
+        figures.add_line(figure, curve.name, series[curve.key], curve.colour(colours), dash=curve.dash)
+    if chart.is_stacked:
+        figure.update_traces(stackgroup="all", line={"width": 0.5})
+    if chart.has_log_axis:
+        figure.update_yaxes(type="log", rangemode="normal", dtick=1)
+    elif not chart.starts_at_zero:
+        figure.update_yaxes(rangemode="normal")
+    return figure
+
+
+def pass_rates(series: Series, evaluations: Sequence[EvaluationRow]) -> go.Figure | None:
+    """Return the scores of training batches and of held-out questions with their intervals."""
+    figure = figure_of(PASS_RATES, series)
+    held_out = [row for row in evaluations if row.question_set == "held_out"]
+    if held_out:
+        figure = figure or figures.new_figure()
+        colour = theme.palette().held_out
+        figure.add_trace(
+            go.Scatter(
+                x=[row.step for row in held_out],
+                y=[row.avg_at_n for row in held_out],
+                error_y={"array": [1.96 * row.standard_error for row in held_out], "thickness": 1, "width": 3},
+                name=held_out_score(held_out[-1].samples_per_question),
+                mode="lines+markers",
+                line={"color": colour, "width": 1.5},
+                marker={"color": colour, "size": 7, "symbol": "diamond"},
+                hovertemplate="%{y:.1%}",
+            )
+        )
+    if figure is not None:
+        figure.update_yaxes(tickformat=".0%")
+    return figure
+
+
+def card(chart: Chart, figure: go.Figure | None, key: str) -> None:
+    """Show a chart's figure in its frame."""
+    slug = chart.title.lower().replace(" ", "-")
+    names = ", ".join(curve.name for curve in chart.curves)
+    figures.show_card(chart.title, chart.unit, figure, f"{key}-{slug}", f"{chart.title} over steps: {names}")

@@ -1,0 +1,60 @@
+"""The run that a page looks into, chosen by name and kept in the address."""
+
+import streamlit as st
+
+from app import address, queries
+from app.components.widgets import empty_state, typed_run
+from app.formats import inert
+from db.rows.display_names import distinct_names
+from db.rows.runs import RunRow
+
+_KEY = "run-choice"
+_OF_A_RUN = ("trajectory", "question", "mark")
+"""What the address says that means something in one run only."""
+
+
+def show() -> RunRow | None:
+    """Show the choice and return the run: the one of the address, else the one seen last, else the newest.
+
+    Without runs, and for an address that names none, it shows why and returns None.
+    """
+    rows = queries.training_names()
+    said = st.query_params.get("run")
+    wanted = said or st.session_state.get("last-run")
+    found = queries.get_run(wanted) if wanted else None
+    if not said and (found is None or found.kind != "train"):
+        found = queries.get_run(rows[0].run_id) if rows else None
+    if found is not None and found.kind != "train":
+        empty_state.show("replay", "Not a training run", "This job has no buffer and no trajectories of its own.")
+        return None
+    if found is None:
+        if wanted and rows:
+            empty_state.show_no_such_run()
+        else:
+            empty_state.show("replay", "No runs yet", "Set up your first one under **New run**.", "exgrpo demo")
+        return None
+    st.query_params["run"] = st.session_state["last-run"] = found.run_id
+    names = distinct_names(({row.run_id: row.name for row in rows} | {found.run_id: found.name}).items())
+    ids = list(names)
+    st.session_state[_KEY] = found.run_id
+    st.selectbox(
+        "Run",
+        ids,
+        format_func=lambda run_id: inert(names.get(run_id, run_id)),
+        key=_KEY,
+        on_change=_choose,
+        args=(ids,),
+        accept_new_options=True,
+        placeholder=typed_run.PLACEHOLDER,
+        label_visibility="collapsed",
+        width=300,
+    )
+    return found
+
+
+def _choose(offered: list[str]) -> None:
+    chosen = typed_run.find(st.session_state[_KEY] or "", offered)
+    if chosen is None:
+        return
+    st.session_state["last-run"] = chosen
+    address.put({**dict.fromkeys(_OF_A_RUN), "run": chosen})

@@ -1,0 +1,59 @@
+"""States and health as coloured badges; colour never carries the meaning alone."""
+
+from typing import Literal
+
+import streamlit as st
+
+from db.rows.runs import RunRow
+
+Colour = Literal["red", "orange", "yellow", "blue", "green", "violet", "gray"]
+
+STATES: dict[str, tuple[str, Colour, str]] = {
+    "queued": ("queued", "gray", "schedule"),
+    "starting": ("starting", "blue", "rocket_launch"),
+    "running": ("running", "blue", "play_circle"),
+    "stopping": ("stopping", "orange", "pending"),
+    "stopped": ("stopped", "gray", "stop_circle"),
+    "succeeded": ("finished", "green", "check_circle"),
+    "failed": ("failed", "red", "error"),
+    "lost": ("lost", "violet", "help"),
+}
+"""Shown name, colour and icon of each state."""
+
+HEALTH: dict[str, tuple[str, Colour, str]] = {
+    "no_reward": ("no reward", "orange", "No rollout was correct for many steps, so there is nothing to learn from."),
+    "empty_buffer": (
+        "empty buffer",
+        "orange",
+        "The replay buffer holds no question, though questions are left to collect.",
+    ),
+    "entropy_collapse": ("entropy collapse", "orange", "Policy entropy fell close to zero: rollouts hardly differ."),
+    "stalled": ("stalled", "red", "Nothing was recorded for much longer than a step takes."),
+    "not_finite": ("not finite", "red", "A loss or gradient is not a finite number."),
+    "all_retired": (
+        "all retired",
+        "violet",
+        "Every training question is retired, so none is left to replay: the run has learned its data.",
+    ),
+}
+"""Shown name, colour and explanation of each health badge."""
+
+
+def show(row: RunRow) -> None:
+    """Show a run's state and its health badges side by side."""
+    name, colour, icon = STATES.get(row.status, ("unknown", "gray", "help"))
+    with st.container(horizontal=True, gap="xsmall", vertical_alignment="center", width="content"):
+        st.badge(name, icon=f":material/{icon}:", color=colour)
+        for key in row.health:
+            label, health_colour, explanation = HEALTH.get(key, ("see log", "orange", "The run reported trouble."))
+            st.badge(label, icon=":material/monitor_heart:", color=health_colour, help=explanation)
+
+
+def state_name(status: str) -> str:
+    """Return the word that a state is shown with."""
+    return STATES.get(status, ("unknown", "gray", "help"))[0]
+
+
+def health_names(health: tuple[str, ...]) -> list[str]:
+    """Return the words that health badges are shown with."""
+    return [HEALTH.get(key, ("see log", "orange", ""))[0] for key in health]

@@ -1,0 +1,1 @@
+"""The web server: gate, sign-in, the shell around pages, refreshes."""

@@ -1,0 +1,254 @@
+"""The door of the workbench: who may talk to it, and what a browser may load from it.
+
+A browser that launches processes is a remote shell, so every request passes four checks before Streamlit sees it:
+the Host must be an allowed name (a rebound foreign name is refused even when Origin agrees with it), an Origin must
+be this very server, other sites may not embed or fetch, and the caller must hold the token of the printed link or,
+where people sign in, be one who has a role.
+"""
+
+import hashlib
+import hmac
+import html
+import re
+from base64 import b64encode
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.serving.sign_in import PATHS as SIGN_IN_PATHS
+from app.serving.sign_in import SignIn
+
+LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
+HEALTH_PATH = "/_stcore/health"
+TOKEN_PARAMETER = "token"
+
+_HOST_PATTERN = re.compile(r"(?P<name>[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::(?P<port>\d{1,5}))?")
+_POLICY_VIOLATION = 1008
+
+_FIXED_HEADERS = {
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=(), payment=(), usb=()",
+}
+
+
+@dataclass(frozen=True)
+class GateSettings:
+    """What the gate checks against. `allowed_hosts` are names without a port, in lower case."""
+
+    token: str
+    port: int
+    allowed_hosts: frozenset[str] = LOOPBACK_NAMES
+    inline_script_hashes: tuple[str, ...] = field(default=())
+    """CSP hashes of the inline scripts that the page shell carries."""
+    sign_in: SignIn | None = None
+    """How people sign in; where they do, the token opens nothing."""
+
+    @cached_property
+    def cookie_name(self) -> str:
+        """Cookies are shared by all ports of a host, so the port is part of the name."""
+        return f"exgrpo_gate_{self.port}"
+
+    @cached_property
+    def cookie_value(self) -> str:
+        """A value that proves the token without being it."""
+        return hmac.new(self.token.encode(), b"exgrpo workbench cookie", hashlib.sha256).hexdigest()
+
+
+class Gate:
+    """ASGI middleware that lets a request through only when all four checks hold."""
+
+    def __init__(self, app: ASGIApp, settings: GateSettings) -> None:
+        self._app = app
+        self._settings = settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check one connection; pass it on, or answer it here."""
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await self._websocket(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        host = _allowed_host(headers, self._settings.allowed_hosts)
+        if host is None:
+            await _respond(send, 400, "text/plain", "This workbench does not answer under that host name.\n")
+            return
+        send = self._with_security_headers(send, host)
+        if not _is_same_origin(headers, host) or _is_foreign_fetch(headers):
+            await _respond(send, 403, "text/plain", "Requests from other sites are refused.\n")
+        elif self._settings.sign_in is None and self._has_query_token(scope):
+            await self._admit(scope, send)
+        elif scope["path"] == HEALTH_PATH or self._is_admitted(headers) or self._is_way_in(scope):
+            await self._app(scope, receive, send)
+        else:
+            await _respond(send, 403, "text/html", self._locked_page(headers))
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        host = _allowed_host(headers, self._settings.allowed_hosts)
+        is_ours = host is not None and "origin" in headers and _is_same_origin(headers, host)
+        if is_ours and self._is_admitted(headers):
+            await self._app(scope, receive, send)
+            return
+        await receive()
+        await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": "refused"})
+
+    def _is_admitted(self, headers: Headers) -> bool:
+        sign_in = self._settings.sign_in
+        return self._has_cookie(headers) if sign_in is None else sign_in.admits(_cookies(headers))
+
+    def _is_way_in(self, scope: Scope) -> bool:
+        return self._settings.sign_in is not None and scope["method"] == "GET" and scope["path"] in SIGN_IN_PATHS
+
+    def _locked_page(self, headers: Headers) -> str:
+        sign_in = self._settings.sign_in
+        return _LOCKED_PAGE.format(text=_USE_THE_LINK if sign_in is None else sign_in.page(_cookies(headers)))
+
+    async def _admit(self, scope: Scope, send: Send) -> None:
+        """Set the cookie and lead on to the same page without the token in its address.
+
+        The browser is led on by the page, not by a redirect: a strict cookie is not sent along a redirect that began
+        on another site, such as a link in a web terminal.
+        """
+        target = html.escape(_address_without_token(scope), quote=True)
+        cookie = f"{self._settings.cookie_name}={self._settings.cookie_value}; Path=/; HttpOnly; SameSite=Strict"
+        if scope.get("scheme") == "https":
+            cookie += "; Secure"
+        await _respond(send, 200, "text/html", _WELCOME_PAGE.format(target=target), [("set-cookie", cookie)])
+
+    def _has_query_token(self, scope: Scope) -> bool:
+        given = dict(parse_qsl(scope["query_string"].decode("latin-1"))).get(TOKEN_PARAMETER, "")
+        return hmac.compare_digest(given.encode(), self._settings.token.encode())
+
+    def _has_cookie(self, headers: Headers) -> bool:
+        given = _cookies(headers).get(self._settings.cookie_name, "")
+        return hmac.compare_digest(given.encode(), self._settings.cookie_value.encode())
+
+    def _with_security_headers(self, send: Send, host: str) -> Send:
+        policy = content_security_policy(host, self._settings.inline_script_hashes)
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _FIXED_HEADERS.items():
+                    headers[name] = value
+                headers["Content-Security-Policy"] = policy
+            await send(message)
+
+        return send_with_headers
+
+
+def content_security_policy(host: str, inline_script_hashes: Iterable[str]) -> str:
+    """Return a policy that allows nothing from anywhere but `host`; Streamlit styles its elements inline."""
+    scripts = " ".join(f"'{value}'" for value in inline_script_hashes)
+    return "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src 'self' 'wasm-unsafe-eval' {scripts}".strip(),
+            "style-src 'self' 'unsafe-inline'",
+            "img-src 'self' data: blob:",
+            "font-src 'self' data:",
+            "media-src 'self' blob:",
+            "worker-src 'self' blob:",
+            "manifest-src 'self'",
+            f"connect-src 'self' ws://{host} wss://{host}",
+            "frame-src 'none'",
+            "frame-ancestors 'none'",
+            "base-uri 'none'",
+            "form-action 'self'",
+            "object-src 'none'",
+        ]
+    )
+
+
+def script_hash(script: str) -> str:
+    """Return the CSP source that admits exactly this inline script."""
+    return "sha256-" + b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _allowed_host(headers: Headers, allowed_hosts: frozenset[str]) -> str | None:
+    """Return the Host with its port if its name is allowed. The port may differ (a tunnel), the name may not."""
+    values = headers.getlist("host")
+    match = _HOST_PATTERN.fullmatch(values[0].lower()) if len(values) == 1 else None
+    if match is None or match["name"].strip("[]") not in allowed_hosts:
+        return None
+    return match[0]
+
+
+def _is_same_origin(headers: Headers, host: str) -> bool:
+    """Whether there is no Origin, or one that is this server as the browser reached it."""
+    origins = headers.getlist("origin")
+    if not origins:
+        return True
+    parts = urlsplit(origins[0])
+    return len(origins) == 1 and parts.scheme in {"http", "https"} and parts.netloc.lower() == host
+
+
+def _cookies(headers: Headers) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for line in headers.getlist("cookie"):
+        try:
+            found |= {name: morsel.value for name, morsel in SimpleCookie(line).items()}
+        except CookieError:
+            continue
+    return found
+
+
+def _is_foreign_fetch(headers: Headers) -> bool:
+    """Whether another site, or another port of this host, loads something from here other than by a link."""
+    is_foreign = headers.get("sec-fetch-site", "none") in {"cross-site", "same-site"}
+    return is_foreign and headers.get("sec-fetch-mode") != "navigate"
+
+
+def _address_without_token(scope: Scope) -> str:
+    raw_path = scope.get("raw_path") or scope["path"].encode()
+    path = "/" + raw_path.decode("latin-1").lstrip("/\\")
+    pairs = [pair for pair in parse_qsl(scope["query_string"].decode("latin-1")) if pair[0] != TOKEN_PARAMETER]
+    return f"{path}?{urlencode(pairs)}" if pairs else path
+
+
+async def _respond(
+    send: Send, status: int, media_type: str, body: str, headers: Iterable[tuple[str, str]] = ()
+) -> None:
+    content = body.encode()
+    pairs = [
+        ("content-type", f"{media_type}; charset=utf-8"),
+        ("content-length", str(len(content))),
+        ("cache-control", "no-store"),
+        *headers,
+    ]
+    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in pairs]
+    await send({"type": "http.response.start", "status": status, "headers": raw})
+    await send({"type": "http.response.body", "body": content})
+
+
+_STYLE = (
+    "<style>:root{color-scheme:light dark}body{font:16px/1.6 system-ui,sans-serif;display:grid;min-height:90vh;"
+    "place-items:center;margin:0}main{max-width:34rem;padding:2rem}h1{font-size:1.4rem}code{font-size:.9em}</style>"
+)
+_LOCKED_PAGE = (
+    "<!doctype html><html lang=en><meta charset=utf-8><title>ExGRPO Workbench</title>"
+    + _STYLE.replace("{", "{{").replace("}", "}}")
+    + "<main>{text}</main></html>"
+)
+_USE_THE_LINK = (
+    "<h1>This workbench is locked</h1><p>Use the link that <code>exgrpo up</code> printed in your terminal. "
+    "It carries a token; once it was used, this browser stays signed in until the server stops.</p>"
+)
+_WELCOME_PAGE = (
+    "<!doctype html><html lang=en><meta charset=utf-8><title>ExGRPO Workbench</title>"
+    '<meta http-equiv="refresh" content="0;url={target}">'
+    '<p><a href="{target}">Open the workbench</a></p></html>'
+)

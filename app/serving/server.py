@@ -1,0 +1,196 @@
+"""Serves the workbench: Streamlit behind the gate, on one address, with a link that carries the token."""
+
+import argparse
+import ctypes
+import gc
+import ipaddress
+import logging
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+
+import streamlit
+import uvicorn
+from starlette.middleware import Middleware
+from streamlit.web import bootstrap
+
+from app import failures, settings, theme
+from app.serving import refreshes, shell
+from app.serving.gate import LOOPBACK_NAMES, TOKEN_PARAMETER, Gate, GateSettings
+from app.serving.sign_in import SignIn, SignInError, read_sign_in
+from db import DATABASE_URL_VARIABLE
+
+MAIN_SCRIPT = Path(__file__).parents[1] / "main.py"
+FIRST_PAGE = ("app.components.widgets.database_banner", "app.components.runs.run_table")
+"""What the first page loads beside the server, loaded before the server answers."""
+_CACHE_LOG = "streamlit.runtime.caching.cache_data_api"
+"""Where Streamlit warns of caches that are declared before its server runs, which is what loading early does."""
+_MAX_MEMORY_POOLS = 2
+_M_ARENA_MAX = -8
+DEFAULT_PORT = 8501
+TOKEN_VARIABLE = "EXGRPO_TOKEN"
+MIN_TOKEN_LENGTH = 16
+
+
+class ServerError(RuntimeError):
+    """The workbench cannot be served; the message is one sentence for the user."""
+
+
+class _AnnouncingServer(uvicorn.Server):
+    """Prints the link once the server answers."""
+
+    def __init__(self, config: uvicorn.Config, link: str) -> None:
+        super().__init__(config)
+        self._link = link
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            print(self._link, flush=True)  # noqa: T201 - the link is what the launcher waits for
+
+
+def serve(
+    place: settings.AppSettings,
+    host: str,
+    port: int,
+    token: str | None,
+    *,
+    allows_remote: bool = False,
+    allowed_hosts: Iterable[str] = (),
+    sign_in: SignIn | None = None,
+) -> None:
+    """Serve until a signal comes; prints `http://HOST:PORT/?token=...` as soon as the server answers.
+
+    With `sign_in` people sign in, the address is printed without a token, and none opens anything.
+
+    `port` 0 takes a free one, `token` None makes a new one. `allowed_hosts` are further names under which the server
+    may be addressed, for a reverse proxy.
+
+    Raises:
+        ServerError: The host is not loopback, the port is taken, the token is too short or the folder is missing.
+    """
+    if not place.runs_root.is_dir():
+        raise ServerError(f"runs root {place.runs_root}: expected a folder; create it or give another one.")
+    check_host(host, allows_remote)
+    token = secrets.token_urlsafe(32) if token is None else token
+    if len(token) < MIN_TOKEN_LENGTH:
+        raise ServerError(f"{TOKEN_VARIABLE}: expected at least {MIN_TOKEN_LENGTH} characters, got {len(token)}.")
+    listener = _listen(host, port)
+    port = listener.getsockname()[1]
+    settings.configure(place)
+    secret_files = [] if sign_in is None else [str(sign_in.path)]
+    bootstrap.load_config_options(theme.streamlit_options(host, port) | {"secrets.files": secret_files})
+    gate = GateSettings(
+        token=token,
+        port=port,
+        allowed_hosts=LOOPBACK_NAMES | {host.lower()} | {name.lower() for name in allowed_hosts},
+        inline_script_hashes=shell.inline_script_hashes(),
+        sign_in=sign_in,
+    )
+    application = streamlit.App(
+        MAIN_SCRIPT,
+        routes=shell.routes(),
+        middleware=[Middleware(Gate, settings=gate)],
+        on_script_error=failures.show,
+    )
+    config = uvicorn.Config(
+        application,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        ws="websockets-sansio",
+        timeout_graceful_shutdown=2,
+    )
+    shown_host = f"[{host}]" if ":" in host else host
+    query = f"?{TOKEN_PARAMETER}={token}" if sign_in is None else ""
+    _share_memory_pools()
+    refreshes.keep_what_fragments_follow()
+    refreshes.leave_out_those_of_other_pages()
+    logging.getLogger(_CACHE_LOG).setLevel(logging.ERROR)
+    logging.getLogger(failures.LOG).addFilter(failures.is_fault)
+    for name in FIRST_PAGE:
+        import_module(name)
+    # Modules stay: the collector would look through them again and again while pages are made.
+    gc.freeze()
+    _AnnouncingServer(config, f"http://{shown_host}:{port}/{query}").run([listener])
+
+
+def _share_memory_pools() -> None:
+    """Let all threads take memory from few pools where the C library is glibc.
+
+    It has up to eight pools a core, and Streamlit runs each script in a thread of its own: each pool grows to what the
+    largest script that it ever served took, and keeps that.
+    """
+    if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
+        mallopt(_M_ARENA_MAX, _MAX_MEMORY_POOLS)
+
+
+def check_host(host: str, allows_remote: bool) -> None:
+    """Refuse addresses beyond this machine unless they were asked for by name.
+
+    Raises:
+        ServerError: `host` is no loopback address and `allows_remote` is not set.
+    """
+    try:
+        is_loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = host == "localhost"
+    if not is_loopback and not allows_remote:
+        raise ServerError(
+            f"host {host}: would open the workbench, which starts processes, to other machines; "
+            "use 127.0.0.1 with an SSH tunnel, or pass --allow-remote."
+        )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise ServerError(f"host {host}: cannot be resolved ({error.strerror}); give an address.") from None
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise ServerError(f"port {port} on {host}: cannot be opened ({error.strerror}); give another --port.") from None
+    listener.set_inheritable(False)
+    return listener
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the server from a command line; the database URL and the token may come from the environment."""
+    parser = argparse.ArgumentParser(prog="python -m app.serving.server", description="Serve the ExGRPO Workbench.")
+    parser.add_argument("--runs-root", type=Path, required=True, help="folder that holds the run directories")
+    parser.add_argument("--database-url", help=f"database; {DATABASE_URL_VARIABLE} keeps passwords out of `ps`")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="port to listen on; 0 takes a free one")
+    parser.add_argument("--allow-remote", action="store_true", help="allow an address beyond this machine")
+    parser.add_argument("--allow-host", action="append", default=[], help="further Host name to answer under")
+    parser.add_argument("--sign-in", type=Path, help="file with an OpenID provider and roles; see docs/sign-in.md")
+    options = parser.parse_args(arguments)
+    try:
+        sign_in = None if options.sign_in is None else read_sign_in(options.sign_in)
+        roles = None if sign_in is None else sign_in.roles
+        database_url = options.database_url or os.environ.get(DATABASE_URL_VARIABLE)
+        serve(
+            settings.AppSettings(options.runs_root.absolute(), database_url, roles),
+            options.host,
+            options.port,
+            os.environ.get(TOKEN_VARIABLE),
+            allows_remote=options.allow_remote,
+            allowed_hosts=[*options.allow_host, *([] if sign_in is None else [sign_in.host])],
+            sign_in=sign_in,
+        )
+    except (ServerError, SignInError) as error:
+        print(error, file=sys.stderr)  # noqa: T201 - the one sentence a user sees
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""The page shell: Streamlit's own index page with the workbench's title and the server's address written into it."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import streamlit
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
+
+from app.serving.gate import script_hash
+
+PAGE_PATHS = (
+    "/",
+    "/new_run",
+    "/run",
+    "/compare",
+    "/replay_buffer",
+    "/trajectories",
+    "/selection_audit",
+    "/snowball",
+    "/entropy_and_judge",
+    "/benchmarks",
+    "/studies",
+    "/system",
+)
+TITLE = "ExGRPO Workbench"
+_ADDRESS_SCRIPT = "<script>window.__streamlit = {BACKEND_BASE_URL: window.location.origin}</script>"
+
+_HISTORY_SCRIPT = """<script>
+(() => {
+  const push = history.pushState.bind(history), replace = history.replaceState.bind(history);
+  let hasActed = false;
+  for (const kind of ["pointerdown", "keydown", "click"]) {
+    addEventListener(kind, () => { hasActed = true; }, true);
+  }
+  addEventListener("popstate", () => { hasActed = false; }, true);
+  const change = (state, title, url) => {
+    (hasActed ? push : replace)(state, title, url);
+    hasActed = false;
+  };
+  history.pushState = change;
+  history.replaceState = (state, title, url) => {
+    const isChoice = typeof url === "string" && url.startsWith(location.origin) && url !== location.href;
+    (isChoice ? change : replace)(state, title, url);
+  };
+})();
+</script>"""
+"""Makes one entry of the browser's history of what a user does once, so that the back button undoes it.
+
+Left to itself, Streamlit replaces the entry when a widget that is bound to the address changes (it gives the whole
+address then, and a path where scripts change it), and makes three to five of one change of pages.
+"""
+
+_RECOVERY_SCRIPT = """<script>
+addEventListener("error", ({message}) => {
+  const times = Number(sessionStorage.getItem("times-recovered"));
+  if (/delta path/.test(message) && times < 5) {
+    sessionStorage.setItem("times-recovered", times + 1);
+    location.reload();
+  }
+});
+</script>"""
+"""Loads the page again where Streamlit's front end lost count of the page's parts, which leaves it white for good.
+
+The known causes are mended in `app/serving/refreshes.py`; this is the net below them. What was chosen stands in the
+address; a text that was not sent yet is lost with the white page. A tab tries five times, not for ever.
+"""
+
+
+@cache
+def html() -> str:
+    """Return the shell; knowing the address, the browser need not guess it from the page's path, which fails once."""
+    text = (Path(streamlit.__file__).parent / "static" / "index.html").read_text(encoding="utf-8")
+    text = text.replace("<head>", f"<head>{_ADDRESS_SCRIPT}{_HISTORY_SCRIPT}{_RECOVERY_SCRIPT}", 1)
+    return text.replace("<title>Streamlit<", f"<title>{TITLE}<", 1)
+
+
+@cache
+def inline_script_hashes() -> tuple[str, ...]:
+    """Return the policy's hashes of the inline scripts in the shell, so that no other inline script runs."""
+    return tuple(script_hash(script) for script in re.findall(r"<script>(.*?)</script>", html(), re.DOTALL))
+
+
+def routes() -> list[Route]:
+    """Return the routes that serve the shell at every page's path."""
+    return [Route(path, _serve) for path in PAGE_PATHS]
+
+
+async def _serve(_request: Request) -> HTMLResponse:
+    return HTMLResponse(html(), headers={"Cache-Control": "no-cache"})

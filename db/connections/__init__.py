@@ -1,0 +1,1 @@
+"""Opening SQLite or PostgreSQL, with the schema brought up to date."""

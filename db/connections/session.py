@@ -1,0 +1,183 @@
+"""Opening the database: SQLite beside the runs by default, PostgreSQL by URL; writing with bounded retries."""
+
+import contextlib
+import random
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+
+from db.connections.sqlite_files import BUSY_SECONDS, begin_writing, is_log_long, shorten_log
+from db.tables.json_text import dump_json
+
+SQLITE_FILE = Path("workbench") / "workbench.db"
+MAX_TRIES = 8
+_FIRST_WAIT_SECONDS = 0.02
+_RETRYABLE_STATES = {"40001", "40P01", "55P03"}
+"""PostgreSQL: serialization failure, deadlock, lock not available."""
+_SECRET_PARAMETERS = ("password", "sslpassword", "passfile", "service")
+"""Of PostgreSQL's connection strings."""
+
+Result = TypeVar("Result")
+
+
+class DatabaseError(RuntimeError):
+    """The database cannot be opened or used; one sentence why and what to do."""
+
+
+AWAY_ERRORS = (DatabaseError, DBAPIError)
+"""What reading raises while a database is away: it cannot be opened, or a connection or statement failed."""
+
+
+def shown_place(url: URL) -> str:
+    """Return where a database is, without the password, wherever in the URL that stands."""
+    return url.difference_update_query(_SECRET_PARAMETERS).render_as_string(hide_password=True)
+
+
+@dataclass(frozen=True)
+class Database:
+    """An open database. Any thread may use it; each block is one transaction on a connection of its own."""
+
+    engine: Engine
+
+    @property
+    def is_sqlite(self) -> bool:
+        """Whether this is SQLite; else PostgreSQL."""
+        return self.engine.dialect.name == "sqlite"
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Give a connection that changes nothing.
+
+        On SQLite all of the block sees one state of the database; on PostgreSQL each statement sees the newest, with or
+        without a transaction around them, whose beginning and end would cost two more journeys to the server.
+        """
+        with self.engine.connect() as connection:
+            if not self.is_sqlite:
+                connection.execution_options(isolation_level="AUTOCOMMIT")
+            yield connection
+
+    def write(self, work: Callable[[Connection], Result]) -> Result:
+        """Run `work` in one transaction and return its result; up to `MAX_TRIES` times while others are in the way.
+
+        Raises:
+            DatabaseError: Others held the database all the time.
+        """
+        for attempt in range(MAX_TRIES):
+            try:
+                with self.engine.execution_options(is_write=True).begin() as connection:
+                    result = work(connection)
+                break
+            except DBAPIError as error:
+                if not _is_in_the_way(error):
+                    raise
+                time.sleep(_FIRST_WAIT_SECONDS * 2**attempt * random.uniform(0.5, 1.0))
+        else:
+            raise DatabaseError(
+                f"{shown_place(self.engine.url)}: other programs kept the database busy for too long; try again."
+            )
+        self._tidy()
+        return result
+
+    def _tidy(self) -> None:
+        """Empty a log that grew long; what was written stands, whether or not that succeeds."""
+        place = self.engine.url.database
+        if self.is_sqlite and place is not None and is_log_long(Path(place)):
+            with (
+                contextlib.suppress(DBAPIError, sqlite3.Error),
+                contextlib.closing(self.engine.raw_connection()) as connection,
+            ):
+                shorten_log(cast("sqlite3.Connection", connection.driver_connection))
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+
+def sqlite_path(url: str | None, runs_root: Path) -> Path | None:
+    """Return the file of the database at `url`, whether or not it is there; None for PostgreSQL.
+
+    Raises:
+        DatabaseError: `url` names no kind of database that this program knows.
+    """
+    if not url:
+        return runs_root / SQLITE_FILE
+    place = parse_url(url)
+    return Path(place.database or "") if place.get_backend_name() == "sqlite" else None
+
+
+def default_url(runs_root: Path) -> URL:
+    """Return the URL of the SQLite file of a runs root, whose folder is made."""
+    path = Path(runs_root).resolve() / SQLITE_FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return URL.create("sqlite", database=str(path))
+
+
+def parse_url(url: str) -> URL:
+    """Return a URL with the driver that this program uses.
+
+    Raises:
+        DatabaseError: It names no kind of database that this program knows.
+    """
+    try:
+        place = make_url(url)
+    except ArgumentError:
+        raise DatabaseError("database URL: expected sqlite:///FILE or postgresql://USER@HOST/NAME.") from None
+    backend = place.get_backend_name()
+    if backend in {"postgresql", "postgres"}:
+        return place.set(drivername="postgresql+psycopg")
+    if backend == "sqlite" and place.database:
+        return place.set(drivername="sqlite")
+    raise DatabaseError(f"database URL {shown_place(place)}: expected sqlite:///FILE or postgresql://USER@HOST/NAME.")
+
+
+def make_engine(url: URL) -> Engine:
+    """Return the engine of a database; nothing is connected yet."""
+    if url.get_backend_name() != "sqlite":
+        return _make_postgresql_engine(url)
+    waiting = {"timeout": BUSY_SECONDS, "check_same_thread": False}
+    engine = create_engine(url, connect_args=waiting, json_serializer=dump_json)
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _make_postgresql_engine(url: URL) -> Engine:
+    from db.connections.postgres_connections import make_patient
+
+    engine = create_engine(url, pool_pre_ping=True, json_serializer=dump_json)
+    make_patient(engine)
+    return engine
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    # Python's sqlite3 would start transactions by itself, and deferred ones: they fail when two upgrade to writing.
+    connection.isolation_level = None
+    for setting in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", "cache_size = -32000"):
+        connection.execute(f"PRAGMA {setting}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    is_write = connection.get_execution_options().get("is_write", False)
+    if is_write:
+        try:
+            begin_writing(cast("sqlite3.Connection", connection.connection.driver_connection))
+        except sqlite3.Error as error:
+            # SQLAlchemy gives its own form only to errors of statements that it was given itself.
+            raise OperationalError("BEGIN IMMEDIATE", None, error) from error
+    else:
+        connection.exec_driver_sql("BEGIN")
+
+
+def _is_in_the_way(error: DBAPIError) -> bool:
+    original: Any = error.orig
+    if isinstance(original, sqlite3.OperationalError):
+        return any(word in str(original) for word in ("locked", "busy"))
+    return getattr(original, "sqlstate", None) in _RETRYABLE_STATES

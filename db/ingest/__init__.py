@@ -1,0 +1,1 @@
+"""Writing recorded events into the database."""

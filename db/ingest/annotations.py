@@ -1,0 +1,66 @@
+"""What users said of runs: tags, notes, archiving. The journal is their truth; each change may come twice."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from sqlalchemy import Connection, delete, update
+
+from db.connections.session import Database
+from db.ingest.positions import forget_untold, save_position
+from db.ingest.upsert import insert_new
+from db.tables import models
+from db.tables.json_text import storable_text
+from db.tables.run_lookup import require_run_key
+
+JOURNAL_SOURCE = "journal"
+
+
+def add_tag(database: Database, run_id: str, tag: str) -> None:
+    """Give a run a tag."""
+
+    def work(connection: Connection) -> None:
+        row = {"run_key": require_run_key(connection, run_id), "tag": storable_text(tag)}
+        insert_new(connection, models.tags, [row])
+
+    database.write(work)
+
+
+def remove_tag(database: Database, run_id: str, tag: str) -> None:
+    """Take a tag from a run."""
+
+    def work(connection: Connection) -> None:
+        run_key = require_run_key(connection, run_id)
+        is_it = (models.tags.c.run_key == run_key, models.tags.c.tag == storable_text(tag))
+        connection.execute(delete(models.tags).where(*is_it))
+
+    database.write(work)
+
+
+def add_note(database: Database, run_id: str, at: datetime, text: str) -> None:
+    """Keep what a user noted on a run at a moment."""
+
+    def work(connection: Connection) -> None:
+        row = {"run_key": require_run_key(connection, run_id), "at": at, "text": storable_text(text)}
+        insert_new(connection, models.notes, [row])
+
+    database.write(work)
+
+
+def set_archived(database: Database, run_id: str, is_archived: bool) -> None:
+    """Hide a run from the list, or show it again."""
+
+    def work(connection: Connection) -> None:
+        run_key = require_run_key(connection, run_id)
+        connection.execute(update(models.runs).where(models.runs.c.run_key == run_key).values(is_archived=is_archived))
+
+    database.write(work)
+
+
+def save_journal_position(database: Database, position: str, told: Iterable[str] = ()) -> None:
+    """Keep how far the journal was read, and of which new runs all of it is in."""
+
+    def work(connection: Connection) -> None:
+        save_position(connection, JOURNAL_SOURCE, position)
+        forget_untold(connection, told)
+
+    database.write(work)

@@ -1,0 +1,56 @@
+"""From the event of a finished benchmark to rows of tables."""
+
+import math
+import statistics
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from db.tables.json_text import storable_text
+
+Row = dict[str, Any]
+
+
+def score_rows(run_key: int, event: Mapping[str, Any]) -> list[Row]:
+    """Return one row a scheme: the mean over questions, with its standard error clustered over them."""
+    num_samples = int(event["samples_per_question"])
+    return [
+        {
+            "run_key": run_key,
+            "benchmark": event["benchmark"],
+            "scheme": scheme,
+            "at": datetime.fromisoformat(event["at"]),
+            "title": event["title"],
+            "num_questions": len(num_correct),
+            "samples_per_question": num_samples,
+            **_score([count / num_samples for count in num_correct]),
+            "question_ids": list(event["question_ids"]),
+            "num_correct": list(num_correct),
+            "outcomes": dict(event["outcomes"][scheme]),
+            "comparability": dict(event["comparability"]),
+            "comparability_key": event["comparability_key"],
+            "model": event["model"],
+            "source_run_id": event["source_run_id"],
+            "source_step": event["source_step"],
+            "mean_tokens": float(event["mean_tokens"]),
+            "truncated_share": float(event["truncated_share"]),
+            "seconds": float(event["seconds"]),
+        }
+        for scheme, num_correct in event["num_correct"].items()
+    ]
+
+
+def disputed_rows(run_key: int, event: Mapping[str, Any]) -> list[Row]:
+    """Return one row an answer on which the schemes differ."""
+    names = ("question_id", "sample", "gold", "answer", "paper", "training", "corrected")
+    return [
+        {"run_key": run_key, "benchmark": event["benchmark"], "position": position}
+        | {name: storable_text(own[name]) if isinstance(own[name], str) else own[name] for name in names}
+        for position, own in enumerate(event["disputed"])
+    ]
+
+
+def _score(rates: list[float]) -> Row:
+    num_questions = len(rates)
+    error = statistics.stdev(rates) / math.sqrt(num_questions) if num_questions > 1 else math.nan
+    return {"score": statistics.fmean(rates), "standard_error": error}

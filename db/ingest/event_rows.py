@@ -1,0 +1,228 @@
+"""From events to rows of tables."""
+
+import json
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Table
+
+from db.ingest.benchmark_rows import disputed_rows, score_rows
+from db.ingest.judge_rows import judge_vote_row
+from db.ingest.trajectory_blocks import INSERTED, pack_facts, pack_ids
+from db.tables import models
+from db.tables.json_text import storable_text
+from db.tables.metric_values import pack_values, stored_names
+
+Row = dict[str, Any]
+
+EVENTS_WITHOUT_ROWS = frozenset({"status", "judging", "asked"})
+"""A status moves an attempt; what a judge is about to do and to pay is for its own resuming."""
+
+_TRAJECTORY_BITS, _ATTEMPT_BITS, _RUN_BITS = 32, 12, 19
+
+
+def trajectory_key(run_key: int, attempt: int, trajectory_id: int) -> int:
+    """Return the one number of a trajectory in the whole database; it grows with time within a run.
+
+    Raises:
+        ValueError: A part is too large for its bits.
+    """
+    parts = ((run_key, _RUN_BITS), (attempt, _ATTEMPT_BITS), (trajectory_id, _TRAJECTORY_BITS))
+    key = 0
+    for value, bits in parts:
+        if not 0 <= value < 1 << bits:
+            raise ValueError(f"trajectory {trajectory_id} of attempt {attempt}: {value} does not fit into {bits} bits.")
+        key = key << bits | value
+    return key
+
+
+class RowCollector:
+    """Gathers the rows of a batch of events by table, so that each table is written in one go."""
+
+    def __init__(self, run_key: int, is_superseded: Callable[[int, int], bool]) -> None:
+        self.rows: dict[Table, list[Row]] = {}
+        self._known_names: set[int] = set()
+        self._run_key = run_key
+        self._is_superseded = is_superseded
+
+    def add(self, event: Mapping[str, Any]) -> None:
+        """Gather the rows of one event; a status has none."""
+        kind = event["kind"]
+        if kind == "questions":
+            self._add_questions(event)
+        elif kind in {"step", "evaluation", "checkpoint"}:
+            attempt, step = int(event["attempt"]), int(event["step"])
+            self._place: Row = {
+                "run_key": self._run_key,
+                "attempt": attempt,
+                "step": step,
+                "is_superseded": self._is_superseded(attempt, step),
+            }
+            {"step": self._add_step, "evaluation": self._add_evaluation, "checkpoint": self._add_checkpoint}[kind](
+                event
+            )
+        elif kind == "benchmark":
+            self._add_benchmark(event)
+        elif kind == "votes":
+            for vote in event["votes"]:
+                self._put(models.judge_votes, judge_vote_row(self._run_key, vote))
+        elif kind not in EVENTS_WITHOUT_ROWS:
+            raise ValueError(f"unknown kind {kind!r}")
+
+    def _add_benchmark(self, event: Mapping[str, Any]) -> None:
+        for row in score_rows(self._run_key, event):
+            self._put(models.benchmark_scores, row)
+        for row in disputed_rows(self._run_key, event):
+            self._put(models.disputed_answers, row)
+
+    def _put(self, table: Table, row: Row) -> None:
+        self.rows.setdefault(table, []).append(row)
+
+    def _add_questions(self, event: Mapping[str, Any]) -> None:
+        for question in event["questions"]:
+            row = {
+                "run_key": self._run_key,
+                "question_set": event["question_set"],
+                "question_index": question["question_index"],
+                "question_id": question["question_id"],
+                "prompt_text": storable_text(question["prompt_text"]),
+                "answer": storable_text(question["answer"]),
+                "details": json.loads(question["details"]),
+            }
+            self._put(models.questions, row)
+
+    def _add_step(self, event: Mapping[str, Any]) -> None:
+        values = {key: float(event["metrics"][key]) for key in sorted(event["metrics"])}
+        row = {
+            "at": datetime.fromisoformat(event["at"]),
+            "is_started": bool(event["is_started"]),
+            "is_finite": all(map(math.isfinite, values.values())),
+            "notices": list(event["notices"]),
+            "names_key": self._names_key(tuple(values)),
+            "metric_values": pack_values(values.values()) if values else None,
+        }
+        self._put(models.steps, self._place | row)
+        self._add_buffer(event)
+        for selection in event["selections"]:
+            self._add_selection(selection)
+        if event["trajectories"] or event["replays"]:
+            self._add_block(event)
+        rates = _group_rates(event["trajectories"])
+        for trajectory in event["trajectories"]:
+            self._add_trajectory(trajectory, rates[trajectory["group_position"]], event["file"])
+        for replay in event["replays"]:
+            self._add_replay(replay, event["file"])
+
+    def _names_key(self, names: tuple[str, ...]) -> int | None:
+        if not names:
+            return None
+        key, stored = stored_names(names)
+        if key not in self._known_names:
+            self._known_names.add(key)
+            self._put(models.metric_names, {"run_key": self._run_key, "names_key": key, "names": stored})
+        return key
+
+    def _add_block(self, event: Mapping[str, Any]) -> None:
+        stored = [change for change in event["buffer_events"] if change[0] == INSERTED]
+        buckets = {trajectory_id: bucket for _, _, trajectory_id, _, bucket in stored}
+        own = (replay["trajectory_id"] for replay in event["replays"] if not replay["is_external"])
+        row = {"facts": pack_facts(event["trajectories"], buckets), "replayed": pack_ids(own)}
+        self._put(models.trajectory_blocks, self._place | row)
+
+    def _add_buffer(self, event: Mapping[str, Any]) -> None:
+        for bucket, num_questions, probability, num_drawn, deficit in event["buckets"]:
+            row = {
+                "bucket": bucket,
+                "num_questions": num_questions,
+                "probability": float(probability),
+                "num_drawn": num_drawn,
+                "deficit": deficit,
+            }
+            self._put(models.bucket_counts, self._place | row)
+        names = ("kind", "question_index", "trajectory_id", "bucket_from", "bucket_to")
+        for position, change in enumerate(event["buffer_events"]):
+            row = dict(zip(names, change, strict=True))
+            self._put(models.buffer_changes, self._place | row | {"position": position})
+
+    def _add_selection(self, selection: Mapping[str, Any]) -> None:
+        question_index, chosen = selection["question_index"], selection["chosen"]
+        trajectory_ids = selection["trajectory_ids"]
+        row = {
+            "question_index": question_index,
+            "bucket": selection["bucket"],
+            "chosen_trajectory_id": trajectory_ids[chosen],
+        }
+        self._put(models.selections, self._place | row)
+        for position, trajectory_id in enumerate(trajectory_ids):
+            candidate = {
+                "question_index": question_index,
+                "position": position,
+                "trajectory_id": trajectory_id,
+                "born_step": selection["born_steps"][position],
+                "num_tokens": selection["num_tokens"][position],
+                "entropy": float(selection["entropies"][position]),
+                "nll": float(selection["nlls"][position]),
+                "score": float(selection["scores"][position]),
+                "is_chosen": position == chosen,
+            }
+            self._put(models.candidates, self._place | candidate)
+
+    def _add_trajectory(self, trajectory: Mapping[str, Any], correctness_rate: float, file: str) -> None:
+        names = (
+            "trajectory_id", "question_index", "group_position", "group_slot", "reward", "verdict", "is_valid",
+            "has_code", "is_truncated", "num_tokens", "mean_entropy", "mean_log_prob", "advantage",
+        )  # fmt: skip
+        key = trajectory_key(self._run_key, self._place["attempt"], trajectory["trajectory_id"])
+        row = {name: trajectory[name] for name in names}
+        row |= {"trajectory_key": key, "file": file, "correctness_rate": correctness_rate}
+        row |= {name: trajectory.get(name) for name in ("code_rules", "has_python_block")}
+        self._put(models.trajectories, self._place | row)
+        text = {
+            "trajectory_key": key,
+            "run_key": self._run_key,
+            "facets": f"run{self._run_key}",
+            "text": storable_text(trajectory["text"]),
+        }
+        self._put(models.trajectory_texts, text)
+
+    def _add_replay(self, replay: Mapping[str, Any], file: str) -> None:
+        names = (
+            "group_position", "question_index", "trajectory_id", "born_step", "is_external", "reward", "advantage",
+            "num_tokens", "mean_entropy", "mean_log_prob", "mean_ratio", "max_ratio",
+        )  # fmt: skip
+        self._put(models.replays, self._place | {name: replay[name] for name in names} | {"file": file})
+
+    def _add_evaluation(self, event: Mapping[str, Any]) -> None:
+        num_correct, num_samples = list(event["num_correct"]), int(event["samples_per_question"])
+        rates = [count / num_samples for count in num_correct]
+        num_questions = len(rates)
+        spread = statistics.stdev(rates) / math.sqrt(num_questions) if num_questions > 1 else math.nan
+        row = {
+            "question_set": event["question_set"],
+            "at": datetime.fromisoformat(event["at"]),
+            "samples_per_question": num_samples,
+            "avg_at_n": statistics.fmean(rates) if rates else math.nan,
+            "standard_error": spread,
+            "pass_at_n": statistics.fmean(count > 0 for count in num_correct) if rates else math.nan,
+            "temperature": float(event["temperature"]),
+            "seconds": float(event["seconds"]),
+            "question_ids": list(event["question_ids"]),
+            "num_correct": num_correct,
+        }
+        self._put(models.evaluations, self._place | row)
+
+    def _add_checkpoint(self, event: Mapping[str, Any]) -> None:
+        at = datetime.fromisoformat(event["at"])
+        row = {"at": at, "path": event["path"], "num_bytes": int(event["num_bytes"])}
+        self._put(models.checkpoints, self._place | row)
+
+
+def _group_rates(trajectories: Sequence[Mapping[str, Any]]) -> dict[int, float]:
+    """Return the share of correct ones among the fresh trajectories of each group of a step."""
+    outcomes: dict[int, list[bool]] = {}
+    for trajectory in trajectories:
+        outcomes.setdefault(trajectory["group_position"], []).append(trajectory["reward"] >= 1.0)
+    return {place: statistics.fmean(found) for place, found in outcomes.items()}

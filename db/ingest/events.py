@@ -1,0 +1,221 @@
+"""Taking in what runs recorded: each event of a run's files exactly once, however often it is offered."""
+
+from collections.abc import Mapping, Sequence, Set
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Table, func, literal, select, update
+
+from db.connections.session import Database
+from db.ingest.event_rows import RowCollector
+from db.ingest.positions import note_untold, save_position
+from db.ingest.run_summary import refresh_summary
+from db.ingest.statuses import ENDED_STATUSES, status_rank
+from db.ingest.supersession import Supersession
+from db.ingest.upsert import insert_new
+from db.tables import models
+from db.tables.column_types import UtcDateTime
+from db.tables.json_text import storable_text
+from db.tables.run_lookup import require_run_key
+
+Event = Mapping[str, Any]
+"""One parsed event: seq, attempt, at, kind and the kind's own fields."""
+
+
+class IngestError(ValueError):
+    """An event that cannot be taken in; the message names run, attempt and sequence number."""
+
+
+def register_run(database: Database, run_info: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
+    """Make a run known by its `run.json` and `spec.json`; a run that is known already keeps its row."""
+
+    def work(connection: Connection) -> None:
+        row = {
+            "run_id": run_info["run_id"],
+            "name": run_info["name"],
+            "status": "queued",
+            "spec": dict(spec),
+            "summary": {},
+            "created_at": datetime.fromisoformat(run_info["created_at"]),
+            "parent_run_id": run_info.get("parent_run_id"),
+            "branched_from_step": run_info.get("branched_from_step"),
+        }
+        is_known = select(models.runs.c.run_key).where(models.runs.c.run_id == row["run_id"])
+        if connection.scalar(is_known) is None:
+            insert_new(connection, models.runs, [row])
+            note_untold(connection, row["run_id"])
+
+    database.write(work)
+
+
+def set_status(
+    database: Database,
+    run_id: str,
+    status: str,
+    reason: str = "",
+    *,
+    attempt: int | None = None,
+    at: datetime | None = None,
+) -> None:
+    """Set where a run stands, whatever its events said; with `attempt`, where that attempt stands too.
+
+    Raises:
+        UnknownRunError: There is no such run.
+    """
+
+    def work(connection: Connection) -> None:
+        run_key = require_run_key(connection, run_id)
+        runs, attempts = models.runs, models.attempts
+        values: dict[str, Any] = {"status": status, "status_reason": storable_text(reason)}
+        ended_at = _end(runs, status, at)
+        connection.execute(update(runs).where(runs.c.run_key == run_key).values(values | {"ended_at": ended_at}))
+        if attempt is None:
+            return
+        insert_new(connection, attempts, [{"run_key": run_key, "attempt": attempt}])
+        is_it = (attempts.c.run_key == run_key) & (attempts.c.attempt == attempt)
+        ended_at = _end(attempts, status, at)
+        connection.execute(update(attempts).where(is_it).values(values | {"ended_at": ended_at}))
+        is_older = (runs.c.run_key == run_key) & (runs.c.attempt < attempt)
+        connection.execute(update(runs).where(is_older).values(attempt=attempt))
+
+    database.write(work)
+
+
+def ingest_events(database: Database, run_id: str, events: Sequence[Event], position: str | None = None) -> int:
+    """Take events in and return how many were new; the reader's `position` is saved in the same transaction.
+
+    Events may come twice, in any order and in any batches: each (run, attempt, seq) counts once.
+
+    Raises:
+        UnknownRunError: There is no such run; `register_run` comes first.
+        IngestError: An event lacks a field.
+    """
+    return database.write(lambda connection: _ingest(connection, run_id, events, position))
+
+
+def _ingest(connection: Connection, run_id: str, events: Sequence[Event], position: str | None) -> int:
+    run_key = require_run_key(connection, run_id)
+    _lock_run(connection, run_key)
+    new = _unseen(connection, run_key, events)
+    if new:
+        _ensure_attempts(connection, run_key, new)
+        supersession = Supersession(connection, run_key)
+        supersession.note(new)
+        collector = RowCollector(run_key, supersession.is_superseded)
+        for event in _without_repeated_steps(connection, run_key, new):
+            try:
+                collector.add(event)
+            except (KeyError, TypeError, ValueError) as error:
+                place = f"{run_id}, attempt {event['attempt']}, event {event['seq']}"
+                raise IngestError(f"{place}: cannot be taken in ({type(error).__name__}: {error}).") from error
+        for table, rows in collector.rows.items():
+            insert_new(connection, table, rows)
+        _note_statuses(connection, run_key, new)
+        refresh_summary(connection, run_key)
+        seen = [{"run_key": run_key, "attempt": event["attempt"], "seq": event["seq"]} for event in new]
+        insert_new(connection, models.ingested_events, seen)
+    if position is not None:
+        save_position(connection, run_source(run_id), position)
+    return len(new)
+
+
+def run_source(run_id: str) -> str:
+    """Return the name under which a run's reading position is kept."""
+    return f"run:{run_id}"
+
+
+def _end(table: Table, status: str, at: datetime | None) -> ColumnElement[datetime | None]:
+    """Return when it ended: the moment that is known, which is its own word's, else the given one, else now."""
+    if status not in ENDED_STATUSES:
+        return literal(None, UtcDateTime)
+    return func.coalesce(table.c.ended_at, literal(at or datetime.now(UTC), UtcDateTime))
+
+
+def _lock_run(connection: Connection, run_key: int) -> None:
+    connection.execute(select(models.runs.c.run_key).where(models.runs.c.run_key == run_key).with_for_update())
+
+
+def _unseen(connection: Connection, run_key: int, events: Sequence[Event]) -> list[Event]:
+    offered = {(event["attempt"], event["seq"]): event for event in events}
+    if not offered:
+        return []
+    table = models.ingested_events
+    sequence_numbers = [seq for _, seq in offered]
+    seen = select(table.c.attempt, table.c.seq).where(
+        table.c.run_key == run_key, table.c.seq.between(min(sequence_numbers), max(sequence_numbers))
+    )
+    for attempt, seq in connection.execute(seen):
+        offered.pop((attempt, seq), None)
+    return [offered[key] for key in sorted(offered)]
+
+
+def _without_repeated_steps(connection: Connection, run_key: int, events: Sequence[Event]) -> list[Event]:
+    """Leave out steps that their attempt recorded before, lest rows of two records of a step be mixed."""
+    places = {(event["attempt"], event["step"]) for event in events if event["kind"] == "step"}
+    if not places:
+        return [*events]
+    steps = models.steps
+    numbers = [step for _, step in places]
+    query = select(steps.c.attempt, steps.c.step).where(
+        steps.c.run_key == run_key, steps.c.step.between(min(numbers), max(numbers))
+    )
+    known = {(attempt, step) for attempt, step in connection.execute(query)}
+    kept = []
+    for event in events:
+        if event["kind"] == "step":
+            place = (event["attempt"], event["step"])
+            if place in known:
+                continue
+            known.add(place)
+        kept.append(event)
+    return kept
+
+
+def _ensure_attempts(connection: Connection, run_key: int, events: Sequence[Event]) -> None:
+    attempts, runs = models.attempts, models.runs
+    by_attempt: dict[int, list[datetime]] = {}
+    for event in events:
+        by_attempt.setdefault(event["attempt"], []).append(datetime.fromisoformat(event["at"]))
+    insert_new(connection, attempts, [{"run_key": run_key, "attempt": attempt} for attempt in by_attempt])
+    for attempt, moments in by_attempt.items():
+        is_it = (attempts.c.run_key == run_key) & (attempts.c.attempt == attempt)
+        is_later = attempts.c.started_at.is_(None) | (attempts.c.started_at > min(moments))
+        connection.execute(update(attempts).where(is_it, is_later).values(started_at=min(moments)))
+    first, last = min(map(min, by_attempt.values())), max(map(max, by_attempt.values()))
+    is_run = runs.c.run_key == run_key
+    is_later = runs.c.started_at.is_(None) | (runs.c.started_at > first)
+    connection.execute(update(runs).where(is_run, is_later).values(started_at=first))
+    is_earlier = runs.c.last_event_at.is_(None) | (runs.c.last_event_at < last)
+    connection.execute(update(runs).where(is_run, is_earlier).values(last_event_at=last))
+
+
+def _note_statuses(connection: Connection, run_key: int, events: Sequence[Event]) -> None:
+    """Let status events move attempts forward, never back, and the run with its newest attempt."""
+    attempts = models.attempts
+    known = select(attempts.c.attempt, attempts.c.status).where(attempts.c.run_key == run_key)
+    ranks = {row.attempt: status_rank(row.status) for row in connection.execute(known)}
+    moved: set[int] = set()
+    for event in events:
+        attempt = event["attempt"]
+        if event["kind"] != "status" or status_rank(event["status"]) <= ranks[attempt]:
+            continue
+        ranks[attempt] = status_rank(event["status"])
+        moved.add(attempt)
+        ended_at = datetime.fromisoformat(event["at"]) if event["status"] in ENDED_STATUSES else None
+        reason = storable_text(event["reason"])
+        values = {"status": event["status"], "status_reason": reason, "ended_at": ended_at}
+        is_it = (attempts.c.run_key == run_key) & (attempts.c.attempt == attempt)
+        connection.execute(update(attempts).where(is_it).values(values))
+    _follow_newest_attempt(connection, run_key, moved)
+
+
+def _follow_newest_attempt(connection: Connection, run_key: int, moved: Set[int]) -> None:
+    runs, attempts = models.runs, models.attempts
+    run = connection.execute(select(runs.c.attempt, runs.c.status).where(runs.c.run_key == run_key)).one()
+    query = select(attempts).where(attempts.c.run_key == run_key).order_by(attempts.c.attempt.desc()).limit(1)
+    newest = connection.execute(query).one()
+    is_further = newest.attempt in moved and status_rank(newest.status) > status_rank(run.status)
+    if newest.attempt > run.attempt or is_further:
+        names = ("attempt", "status", "status_reason", "ended_at")
+        values = {name: newest._mapping[name] for name in names}
+        connection.execute(update(runs).where(runs.c.run_key == run_key).values(values))

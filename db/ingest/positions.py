@@ -1,0 +1,45 @@
+"""How far each source of files was read: saved in the same transaction as what was read."""
+
+from collections.abc import Iterable
+
+from sqlalchemy import Connection, delete, insert, select
+
+from db.connections.session import Database
+from db.tables import models
+
+_UNTOLD = "untold:"
+"""Source that stands for a run of which nothing that the journal says was taken in yet."""
+
+
+def read_position(database: Database, source: str) -> str | None:
+    """Return where reading of `source` goes on, None at its start."""
+    table = models.ingest_positions
+    with database.read() as connection:
+        return connection.scalar(select(table.c.position).where(table.c.source == source))
+
+
+def save_position(connection: Connection, source: str, position: str) -> None:
+    """Keep where reading of `source` goes on."""
+    table = models.ingest_positions
+    connection.execute(delete(table).where(table.c.source == source))
+    connection.execute(insert(table).values(source=source, position=position))
+
+
+def note_untold(connection: Connection, run_id: str) -> None:
+    """Keep that a run is new, so that what the journal said of it before comes in, however this program ends."""
+    save_position(connection, _UNTOLD + run_id, "")
+
+
+def untold_runs(database: Database) -> frozenset[str]:
+    """Return the runs of which nothing that the journal says was taken in yet."""
+    table = models.ingest_positions
+    with database.read() as connection:
+        sources = connection.scalars(select(table.c.source).where(table.c.source.startswith(_UNTOLD)))
+        return frozenset(source.removeprefix(_UNTOLD) for source in sources)
+
+
+def forget_untold(connection: Connection, run_ids: Iterable[str]) -> None:
+    """Keep that what the journal says of these runs is in."""
+    table = models.ingest_positions
+    for run_id in run_ids:
+        connection.execute(delete(table).where(table.c.source == _UNTOLD + run_id))

@@ -1,0 +1,100 @@
+"""The facts that lists of trajectories filter by, packed a step at a time.
+
+A list may be narrowed by any mixture of facts, and each value of each facet shows its count. No index serves all of
+that; going through the facts of a million trajectories does, where they lie side by side. A block never changes: what
+becomes of a trajectory later, its replays, is kept with the step in which it happened.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection, RowMapping, insert, select
+
+from db.tables import models
+
+INSERTED = "inserted"
+"""The kind of buffer change by which a trajectory is stored."""
+VERDICTS = ("correct", "wrong", "unparsed", "timeout", "crash")
+NONE = -1
+"""A fact that is not known: no verdict on validity, never stored."""
+FACTS = np.dtype(
+    [
+        ("trajectory_id", "<u4"),
+        ("question_index", "<i4"),
+        ("num_tokens", "<i4"),
+        ("mean_entropy", "<f8"),
+        ("bucket", "<i2"),
+        ("verdict", "i1"),
+        ("is_correct", "i1"),
+        ("is_valid", "i1"),
+        ("has_code", "i1"),
+    ]
+)
+"""One trajectory; `bucket` is its question's when it was stored, `verdict` a place in `VERDICTS`, flags are 0 or 1."""
+IDS = np.dtype("<u4")
+_CODES = {verdict: code for code, verdict in enumerate(VERDICTS)}
+_COLUMNS = (
+    "trajectory_id",
+    "question_index",
+    "num_tokens",
+    "mean_entropy",
+    "verdict",
+    "reward",
+    "is_valid",
+    "has_code",
+)
+
+
+def pack_facts(rows: Iterable[Mapping[str, Any] | RowMapping], buckets: Mapping[int, int]) -> bytes:
+    """Return the facts of trajectories, given as in their table; `buckets` says of stored ones where they went."""
+    return np.array(sorted(_facts(row, buckets) for row in rows), dtype=FACTS).tobytes()
+
+
+def pack_ids(trajectory_ids: Iterable[int]) -> bytes:
+    """Return ids of a run's own trajectories side by side; external ones are below 0 and stay outside."""
+    return np.fromiter(trajectory_ids, dtype=IDS).tobytes()
+
+
+def make_blocks(connection: Connection, run_keys: Sequence[int]) -> None:
+    """Pack what the other tables hold of these runs, which have no blocks yet."""
+    steps = models.steps
+    places = select(steps.c.run_key, steps.c.step, steps.c.attempt, steps.c.is_superseded)
+    for run_key in run_keys:
+        for row in connection.execute(places.where(steps.c.run_key == run_key)).mappings().all():
+            packed = _pack_step(connection, row)
+            if any(packed.values()):
+                connection.execute(insert(models.trajectory_blocks).values(dict(row) | packed))
+
+
+def _pack_step(connection: Connection, place: RowMapping) -> dict[str, bytes]:
+    own, changes, replays = models.trajectories, models.buffer_changes, models.replays
+    keys = ("run_key", "step", "attempt")
+    own_is_it, change_is_it, replay_is_it = (
+        [table.c[key] == place[key] for key in keys] for table in (own, changes, replays)
+    )
+    stored = select(changes.c.trajectory_id, changes.c.bucket_to).where(*change_is_it, changes.c.kind == INSERTED)
+    rows = select(*(own.c[name] for name in _COLUMNS)).where(*own_is_it).order_by(own.c.trajectory_key)
+    replayed = select(replays.c.trajectory_id).where(*replay_is_it, ~replays.c.is_external)
+    replayed = replayed.order_by(replays.c.group_position)
+    return {
+        "facts": pack_facts(
+            connection.execute(rows).mappings().all(), {row[0]: row[1] for row in connection.execute(stored)}
+        ),
+        "replayed": pack_ids(connection.scalars(replayed)),
+    }
+
+
+def _facts(row: Mapping[str, Any] | RowMapping, buckets: Mapping[int, int]) -> tuple[Any, ...]:
+    entropy = row["mean_entropy"]
+    return (
+        row["trajectory_id"],
+        row["question_index"],
+        row["num_tokens"],
+        np.nan if entropy is None else entropy,
+        buckets.get(row["trajectory_id"], NONE),
+        _CODES.get(row["verdict"], NONE),
+        row["reward"] >= 1.0,
+        NONE if row["is_valid"] is None else row["is_valid"],
+        NONE if row["has_code"] is None else row["has_code"],
+    )

@@ -1,0 +1,49 @@
+"""Inserting in bulk what may be there already."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Column, Connection, Float, String, Table
+from sqlalchemy.engine import Dialect
+
+from db.tables.column_types import Number
+
+
+def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows, all with the same columns; those whose key is taken are left out.
+
+    Values are converted a column at a time and the statement is written here, since SQLAlchemy's own way through each
+    row costs more than the database does. PostgreSQL is given whole columns: one statement, however many rows.
+    """
+    if not rows:
+        return
+    dialect = connection.dialect
+    columns = [table.c[name] for name in rows[0]]
+    values = [_values(column, rows, dialect) for column in columns]
+    names = ", ".join(map(dialect.identifier_preparer.format_column, columns))
+    target = f"INSERT INTO {dialect.identifier_preparer.format_table(table)} ({names})"
+    if dialect.name == "sqlite":
+        places = ", ".join("?" * len(columns))
+        statement = f"{target} VALUES ({places}) ON CONFLICT DO NOTHING"
+        connection.exec_driver_sql(statement, list(zip(*values, strict=True)))
+    else:
+        arrays = ", ".join(f"CAST(%s AS {_type_name(column, dialect)}[])" for column in columns)
+        connection.exec_driver_sql(f"{target} SELECT * FROM unnest({arrays}) ON CONFLICT DO NOTHING", tuple(values))
+
+
+def _values(column: Column[Any], rows: Sequence[Mapping[str, Any]], dialect: Dialect) -> list[Any]:
+    """Return a column's values as the driver takes them."""
+    name = column.name
+    values = [row[name] for row in rows]
+    convert = column.type.dialect_impl(dialect).bind_processor(dialect)
+    if convert is not None:
+        values = list(map(convert, values))
+    if isinstance(column.type, Float | Number):
+        # An array of PostgreSQL is of one type: no whole numbers among the others.
+        values = [None if value is None else float(value) for value in values]
+    return values
+
+
+def _type_name(column: Column[Any], dialect: Dialect) -> str:
+    # A cast to VARCHAR(n) would cut what is too long, where storing it is refused.
+    return "TEXT" if isinstance(column.type, String) else column.type.compile(dialect)

@@ -1,0 +1,1 @@
+"""What queries return: plain rows."""

@@ -1,0 +1,174 @@
+"""Plain rows that queries return and pages show. Times are UTC, lengths tokens, entropies nats."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+
+class UnknownRunError(LookupError):
+    """The database knows no run of this id."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One run as the runs list shows it."""
+
+    run_id: str
+    name: str
+    status: str
+    status_reason: str
+    method: str
+    """Short name of the algorithm: ExGRPO, Dr.GRPO, GRPO or masked GRPO."""
+    model: str
+    engine: str
+    dataset: str
+    preset: str | None
+    step: int
+    num_steps: int
+    attempt: int
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    last_event_at: datetime | None
+    seconds_per_step: float | None
+    last_pass_at_1: float | None
+    """Pass@1 of the last training batch."""
+    last_avg_at_n: float | None
+    """Newest held-out Avg@n."""
+    pass_at_1_curve: tuple[float, ...]
+    """At most 40 points of Pass@1, evenly spread over the steps."""
+    health: tuple[str, ...]
+    """Badges: no_reward, empty_buffer, entropy_collapse, stalled, not_finite, all_retired."""
+    tags: tuple[str, ...]
+    parent_run_id: str | None
+    kind: str = "train"
+    """What kind of job: train, or eval and others, which have no steps and no method of their own."""
+    is_archived: bool = False
+    """Whether a user hid it from the list."""
+    is_synthetic: bool = False
+    """Whether `exgrpo seed-demo` made it up."""
+
+
+class MetricPoint(NamedTuple):
+    """One value of one metric; a tuple, since pages keep copies of thousands."""
+
+    step: int
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class BucketRow:
+    """One bucket in one step; buckets are numbers of correct rollouts of K."""
+
+    step: int
+    bucket: int
+    num_questions: int
+    probability: float
+    num_drawn: int
+    deficit: int
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationRow:
+    """Scores of one evaluation: `question_set` is training or held_out; `avg_at_n` with its standard error."""
+
+    step: int
+    question_set: str
+    num_questions: int
+    samples_per_question: int
+    avg_at_n: float
+    standard_error: float
+    pass_at_n: float
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRow:
+    """A whole checkpoint; `path` is relative to the run directory."""
+
+    step: int
+    path: str
+    num_bytes: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRow:
+    """One attempt of a run; a resume opens a new one at `resumed_from_step` (None for the first)."""
+
+    attempt: int
+    resumed_from_step: int | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    status: str
+    status_reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrajectoryRow:
+    """One fresh trajectory of a run, without its tokens."""
+
+    run_id: str
+    trajectory_id: int
+    step: int
+    question_id: str
+    question_index: int
+    reward: float
+    verdict: str
+    is_valid: bool | None
+    has_code: bool | None
+    is_truncated: bool
+    num_tokens: int
+    mean_entropy: float
+    mean_log_prob: float
+    advantage: float
+    num_replays: int
+    is_superseded: bool
+    attempt: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class BufferChangeRow:
+    """One change of the buffer."""
+
+    step: int
+    kind: str
+    question_index: int
+    trajectory_id: int | None
+    bucket_from: int | None
+    bucket_to: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateRow:
+    """One candidate of a selection in one step."""
+
+    step: int
+    question_index: int
+    bucket: int
+    trajectory_id: int
+    born_step: int
+    num_tokens: int
+    entropy: float
+    nll: float
+    score: float
+    is_chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRow:
+    """One replay of a trajectory: its scores under the policy of `step`, ratios against the policy that wrote it."""
+
+    step: int
+    trajectory_id: int
+    question_index: int
+    born_step: int
+    is_external: bool
+    reward: float
+    advantage: float
+    num_tokens: int
+    mean_entropy: float
+    mean_log_prob: float
+    mean_ratio: float
+    max_ratio: float
+    file: str

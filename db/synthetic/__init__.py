@@ -1,0 +1,1 @@
+"""Made-up runs, marked as such, to try pages at scale."""

@@ -1,0 +1,159 @@
+"""Copies of a recorded run's trajectories and of all that happened to them, moved to other steps and questions."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from sqlalchemy import Connection, Table, text
+
+from db.ingest.bulk_load import BulkLoad
+from db.synthetic.text import NUM_SENTENCES
+from db.tables import models
+
+FIRST_SHARE = 0.7
+"""The part of all copies that the first run gets."""
+MAX_OTHER_RUNS = 19
+_SENTENCES_A_TEXT = 8
+_ATTEMPT = 1
+_KEY = f"(CAST(c.run_key AS bigint) << 44) + (CAST({_ATTEMPT} AS bigint) << 32) + o.trajectory_id + c.first_id"
+_TABLES = (
+    models.questions,
+    models.trajectories,
+    models.trajectory_texts,
+    models.replays,
+    models.buffer_changes,
+    models.selections,
+    models.candidates,
+    models.bucket_counts,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One copy of the recorded run: the number of copies before it in its run and in its steps."""
+
+    run_key: int
+    place: int
+    cycle: int
+    """The recorded run's steps come again and again; copies of one cycle share its steps."""
+    lane: int
+
+
+def plan_copies(keys: Sequence[int], num_copies: int, num_cycles: int) -> list[Copy]:
+    """Return which run gets which copies: most the first one, the rest a few others in turn."""
+    others = keys[1 : 1 + MAX_OTHER_RUNS]
+    num_first = max(1, round(FIRST_SHARE * num_copies)) if others else num_copies
+    counts = dict.fromkeys(keys[:1], num_first)
+    for place in range(num_copies - num_first):
+        key = others[place % len(others)]
+        counts[key] = counts.get(key, 0) + 1
+    return [copy for key, count in counts.items() for copy in _of_run(key, count, num_cycles)]
+
+
+def copy_trajectories(
+    load: BulkLoad, template: int, copies: Sequence[Copy], num_steps: int, *, has_texts: bool
+) -> None:
+    """Add the copies, with empty texts unless `has_texts`; what would lie after the last step is left out."""
+    values = {"template": template, "num_steps": num_steps}
+    with load.filling(()) as connection:
+        _note_copies(connection, template, copies)
+    for table in _TABLES:
+        with load.filling([table]) as connection:
+            connection.execute(text(_statement(table, has_texts=has_texts)), values)
+
+
+def _of_run(run_key: int, count: int, num_cycles: int) -> list[Copy]:
+    num_lanes = -(-count // num_cycles)
+    return [Copy(run_key, place, place // num_lanes, place % num_lanes) for place in range(count)]
+
+
+def _note_copies(connection: Connection, template: int, copies: Sequence[Copy]) -> None:
+    span = connection.execute(
+        text(
+            "SELECT (SELECT max(trajectory_id) + 1 FROM trajectories WHERE run_key = :run) AS num_ids,"
+            " (SELECT max(question_index) + 1 FROM questions WHERE run_key = :run) AS num_questions,"
+            " (SELECT max(group_position) + 1 FROM trajectories WHERE run_key = :run) AS num_groups,"
+            " (SELECT max(step) FROM steps WHERE run_key = :run) AS num_steps"
+        ),
+        {"run": template},
+    ).one()
+    connection.exec_driver_sql(
+        "CREATE TEMPORARY TABLE copies (run_key INTEGER, place INTEGER, cycle INTEGER, lane INTEGER,"
+        " first_step INTEGER, first_id INTEGER, first_question INTEGER, first_group INTEGER)"
+    )
+    rows = [
+        asdict(copy)
+        | {
+            "first_step": copy.cycle * span.num_steps,
+            "first_id": copy.place * span.num_ids,
+            "first_question": copy.place * span.num_questions,
+            "first_group": copy.lane * span.num_groups,
+        }
+        for copy in copies
+    ]
+    connection.execute(
+        text(
+            "INSERT INTO copies VALUES (:run_key, :place, :cycle, :lane,"
+            " :first_step, :first_id, :first_question, :first_group)"
+        ),
+        rows,
+    )
+
+
+def _statement(table: Table, *, has_texts: bool) -> str:
+    """Return the statement that copies a table; columns that count steps, questions and the like are moved."""
+    values = {column.name: _MOVED.get(column.name, f"o.{column.name}") for column in table.columns}
+    values |= _SPECIAL.get(table.name, {})
+    if table is models.trajectory_texts and not has_texts:
+        values["text"] = "''"
+    source, conditions = f"copies AS c CROSS JOIN {table.name} AS o", ["o.run_key = :template"]
+    if table is models.trajectory_texts:
+        # Its own rows do not say of which trajectory they are, but for the key.
+        source += " JOIN trajectories AS t ON t.trajectory_key = o.trajectory_key"
+        conditions += ["NOT t.is_superseded", "t.step + c.first_step <= :num_steps"]
+    elif table is models.questions:
+        conditions += ["o.question_set = 'training'", ":num_steps > 0"]
+    else:
+        conditions += ["NOT o.is_superseded", "o.step + c.first_step <= :num_steps"]
+    if table is models.bucket_counts:
+        conditions.append("c.lane = 0")
+    return (
+        f"INSERT INTO {table.name} ({', '.join(values)}) SELECT {', '.join(values.values())} FROM {source}"
+        f" WHERE {' AND '.join(conditions)}"
+    )
+
+
+def _with_sentences(identity: str) -> str:
+    """Return the SQL of a text with made-up sentences after it, other ones for each identity."""
+    parts = [
+        f"(SELECT sentence FROM sentences WHERE number = ({identity} * {7919 + 2 * place} + {place}) % {NUM_SENTENCES})"
+        for place in range(_SENTENCES_A_TEXT)
+    ]
+    return " || ' ' || ".join(["o.text", *parts])
+
+
+_ID = "(t.trajectory_id + c.first_id)"
+_MOVED = {
+    "run_key": "c.run_key",
+    "attempt": str(_ATTEMPT),
+    "step": "o.step + c.first_step",
+    "born_step": "o.born_step + c.first_step",
+    "question_index": "o.question_index + c.first_question",
+    "trajectory_id": "o.trajectory_id + c.first_id",
+    "chosen_trajectory_id": "o.chosen_trajectory_id + c.first_id",
+    "group_position": "o.group_position + c.first_group",
+}
+_SPECIAL = {
+    "trajectories": {
+        "trajectory_key": _KEY,
+        "num_tokens": "o.num_tokens + (o.trajectory_id * 31 + c.place * 17) % 97",
+        "mean_entropy": "o.mean_entropy * (1.0 + 0.2 * ((o.trajectory_id * 13 + c.place * 101) % 1009) / 1009.0)",
+    },
+    "trajectory_texts": {
+        "trajectory_key": _KEY.replace("o.trajectory_id", "t.trajectory_id"),
+        "facets": "'run' || c.run_key",
+        "text": _with_sentences(_ID),
+    },
+    "buffer_changes": {"position": "o.position + 100000 * c.lane"},
+    "candidates": {"position": "o.position"},
+    "questions": {"question_id": "o.question_id || '-' || c.run_key || '-' || c.place"},
+}

@@ -1,0 +1,343 @@
+"""The tables. Rows follow from run directories; what users said (tags, notes, cases, verdicts, marks) from a journal.
+
+`run_key` is a run's number inside this database; `run_id` is the name that users and files know. Rows that belong to
+a step carry the attempt that wrote them; `is_superseded` marks those that a later attempt did again.
+"""
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    false,
+)
+
+from db.tables.annotation_models import define_annotation_tables
+from db.tables.benchmark_models import define_benchmark_tables
+from db.tables.column_types import JsonDocument, LargeInteger, Number, UtcDateTime
+
+metadata = MetaData()
+
+
+def _run_key() -> Column[int]:
+    return Column("run_key", Integer, ForeignKey("runs.run_key", ondelete="CASCADE"), primary_key=True)
+
+
+def _key(name: str) -> Column[int]:
+    return Column(name, Integer, primary_key=True, autoincrement=False)
+
+
+def _is_superseded() -> Column[bool]:
+    return Column("is_superseded", Boolean, nullable=False, server_default=false())
+
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("run_key", Integer, primary_key=True),
+    Column("run_id", String(80), nullable=False, unique=True),
+    Column("name", String(80), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("status_reason", Text, nullable=False, server_default=""),
+    Column("spec", JsonDocument, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("started_at", UtcDateTime),
+    Column("ended_at", UtcDateTime),
+    Column("last_event_at", UtcDateTime),
+    Column("attempt", Integer, nullable=False, server_default="0"),
+    Column("step", Integer, nullable=False, server_default="0"),
+    Column("summary", JsonDocument, nullable=False),
+    Column("is_archived", Boolean, nullable=False, server_default=false()),
+    Column("parent_run_id", String(80)),
+    Column("branched_from_step", Integer),
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    _run_key(),
+    _key("attempt"),
+    Column("resumed_from_step", Integer),
+    Column("started_at", UtcDateTime),
+    Column("ended_at", UtcDateTime),
+    Column("status", String(16), nullable=False, server_default="starting"),
+    Column("status_reason", Text, nullable=False, server_default=""),
+)
+
+ingested_events = Table("ingested_events", metadata, _run_key(), _key("attempt"), _key("seq"), sqlite_with_rowid=False)
+
+ingest_positions = Table(
+    "ingest_positions",
+    metadata,
+    Column("source", String(100), primary_key=True),
+    Column("position", Text, nullable=False),
+)
+
+steps = Table(
+    "steps",
+    metadata,
+    _run_key(),
+    _key("step"),
+    _key("attempt"),
+    Column("at", UtcDateTime, nullable=False),
+    Column("is_started", Boolean, nullable=False),
+    Column("is_finite", Boolean, nullable=False),
+    Column("notices", JsonDocument, nullable=False),
+    Column("names_key", LargeInteger),
+    Column("metric_values", LargeBinary),
+    _is_superseded(),
+)
+"""`metric_values` holds the step's metrics side by side, packed by `db.tables.metric_values`; NULL where none."""
+
+metric_names = Table(
+    "metric_names",
+    metadata,
+    _run_key(),
+    Column("names_key", LargeInteger, primary_key=True, autoincrement=False),
+    Column("names", JsonDocument, nullable=False),
+)
+"""What the values of steps with this `names_key` are called, in their order."""
+
+questions = Table(
+    "questions",
+    metadata,
+    _run_key(),
+    Column("question_set", String(16), primary_key=True),
+    _key("question_index"),
+    Column("question_id", String(80), nullable=False),
+    Column("prompt_text", Text, nullable=False),
+    Column("answer", Text, nullable=False),
+    Column("details", JsonDocument, nullable=False),
+    Index("questions_by_id", "question_id"),
+)
+
+trajectories = Table(
+    "trajectories",
+    metadata,
+    Column("trajectory_key", LargeInteger, primary_key=True, autoincrement=False),
+    Column("run_key", Integer, ForeignKey("runs.run_key", ondelete="CASCADE"), nullable=False),
+    Column("trajectory_id", LargeInteger, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("question_index", Integer, nullable=False),
+    Column("group_position", Integer, nullable=False),
+    Column("group_slot", Integer, nullable=False),
+    Column("reward", Float, nullable=False),
+    Column("verdict", String(16), nullable=False),
+    Column("is_valid", Boolean),
+    Column("has_code", Boolean),
+    Column("is_truncated", Boolean, nullable=False),
+    Column("num_tokens", Integer, nullable=False),
+    Column("mean_entropy", Number),
+    Column("mean_log_prob", Number),
+    Column("advantage", Number),
+    Column("correctness_rate", Float),
+    Column("code_rules", Integer),
+    Column("has_python_block", Boolean),
+    Column("file", Text, nullable=False),
+    _is_superseded(),
+    Index("trajectories_by_id", "run_key", "trajectory_id"),
+    Index("trajectories_by_step", "run_key", "step", "trajectory_id"),
+    Index("trajectories_by_question", "run_key", "question_index", "step"),
+)
+"""`correctness_rate` is that of the group's fresh rollouts; `code_rules` has a bit for each rule, the first for R1."""
+
+trajectory_texts = Table(
+    "trajectory_texts",
+    metadata,
+    Column("trajectory_key", LargeInteger, primary_key=True, autoincrement=False),
+    Column("run_key", Integer, ForeignKey("runs.run_key", ondelete="CASCADE"), nullable=False),
+    Column("facets", String(20), nullable=False),
+    Column("text", Text, nullable=False),
+    Index("trajectory_texts_by_run", "run_key"),
+)
+"""Texts stand apart so that lists need not read them.
+
+`facets` holds `run<run_key>` and nothing reads it: the first schema's full-text index on SQLite has a column of it, and
+searches keep to a run by its range of keys.
+"""
+
+trajectory_blocks = Table(
+    "trajectory_blocks",
+    metadata,
+    _run_key(),
+    _key("step"),
+    _key("attempt"),
+    _is_superseded(),
+    Column("replayed", LargeBinary, nullable=False),
+    Column("facts", LargeBinary, nullable=False),
+)
+"""What lists filter by, of all trajectories of a step in one packed row; `db.ingest.trajectory_blocks` says how."""
+
+replays = Table(
+    "replays",
+    metadata,
+    _run_key(),
+    _key("step"),
+    _key("attempt"),
+    _key("group_position"),
+    Column("question_index", Integer, nullable=False),
+    Column("trajectory_id", LargeInteger, nullable=False),
+    Column("born_step", Integer, nullable=False),
+    Column("is_external", Boolean, nullable=False),
+    Column("reward", Float, nullable=False),
+    Column("advantage", Number),
+    Column("num_tokens", Integer, nullable=False),
+    Column("mean_entropy", Number),
+    Column("mean_log_prob", Number),
+    Column("mean_ratio", Number),
+    Column("max_ratio", Number),
+    Column("file", Text, nullable=False),
+    _is_superseded(),
+    Index("replays_by_trajectory", "run_key", "trajectory_id"),
+)
+
+buffer_changes = Table(
+    "buffer_changes",
+    metadata,
+    _run_key(),
+    _key("step"),
+    _key("attempt"),
+    _key("position"),
+    Column("kind", String(16), nullable=False),
+    Column("question_index", Integer, nullable=False),
+    Column("trajectory_id", LargeInteger),
+    Column("bucket_from", Integer),
+    Column("bucket_to", Integer),
+    _is_superseded(),
+    Index("buffer_changes_by_question", "run_key", "question_index", "step"),
+    sqlite_with_rowid=False,
+)
+
+selections = Table(
+    "selections",
+    metadata,
+    _run_key(),
+    _key("step"),
+    _key("attempt"),
+    _key("question_index"),
+    Column("bucket", Integer, nullable=False),
+    Column("chosen_trajectory_id", LargeInteger, nullable=False),
+    _is_superseded(),
+)
+
+candidates = Table(
+    "candidates",
+    metadata,
+    _run_key(),
+    _key("step"),
+    _key("attempt"),
+    _key("question_index"),
+    _key("position"),
+    Column("trajectory_id", LargeInteger, nullable=False),
+    Column("born_step", Integer, nullable=False),
+    Column("num_tokens", Integer, nullable=False),
+    Column("entropy", Number),
+    Column("nll", Number),
+    Column("score", Number),
+    Column("is_chosen", Boolean, nullable=False),
+    _is_superseded(),
+    sqlite_with_rowid=False,
+)
+
+bucket_counts = Table(
+    "bucket_counts",
+    metadata,
+    _run_key(),
+    _key("step"),
+    _key("attempt"),
+    _key("bucket"),
+    Column("num_questions", Integer, nullable=False),
+    Column("probability", Number),
+    Column("num_drawn", Integer, nullable=False),
+    Column("deficit", Integer, nullable=False),
+    _is_superseded(),
+    sqlite_with_rowid=False,
+)
+
+evaluations = Table(
+    "evaluations",
+    metadata,
+    _run_key(),
+    Column("question_set", String(16), primary_key=True),
+    _key("step"),
+    _key("attempt"),
+    Column("at", UtcDateTime, nullable=False),
+    Column("samples_per_question", Integer, nullable=False),
+    Column("avg_at_n", Number),
+    Column("standard_error", Number),
+    Column("pass_at_n", Number),
+    Column("temperature", Number),
+    Column("seconds", Number),
+    Column("question_ids", JsonDocument, nullable=False),
+    Column("num_correct", JsonDocument, nullable=False),
+    _is_superseded(),
+)
+
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    _run_key(),
+    _key("step"),
+    _key("attempt"),
+    Column("at", UtcDateTime, nullable=False),
+    Column("path", Text, nullable=False),
+    Column("num_bytes", LargeInteger, nullable=False),
+    _is_superseded(),
+)
+
+judge_votes = Table(
+    "judge_votes",
+    metadata,
+    _run_key(),
+    Column("item_id", Text, primary_key=True),
+    _key("vote"),
+    Column("source", String(200), nullable=False),
+    Column("source_attempt", Integer),
+    Column("trajectory_id", LargeInteger),
+    Column("outcome", String(16), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("issues", JsonDocument, nullable=False),
+    Column("label", Boolean),
+    Column("judge", Text, nullable=False),
+    Column("prompt", String(80), nullable=False),
+    Column("num_requests", Integer, nullable=False),
+    Column("num_tokens", Integer, nullable=False),
+    Column("answer", Text, nullable=False),
+    Index("judge_votes_by_trajectory", "source", "trajectory_id"),
+)
+"""Votes of a judge's job (`run_key`) on responses of a training run or of a labelled file (`source`)."""
+
+tags = Table("tags", metadata, _run_key(), Column("tag", String(80), primary_key=True))
+
+notes = Table(
+    "notes",
+    metadata,
+    _run_key(),
+    Column("at", UtcDateTime, primary_key=True),
+    Column("text", Text, nullable=False),
+)
+
+benchmark_scores, disputed_answers = define_benchmark_tables(metadata)
+saved_cases, verdict_overrides, trajectory_marks = define_annotation_tables(metadata)
+
+STEP_TABLES = (
+    steps,
+    trajectories,
+    trajectory_blocks,
+    replays,
+    buffer_changes,
+    selections,
+    candidates,
+    bucket_counts,
+    evaluations,
+    checkpoints,
+)
+"""Tables whose rows belong to a step of an attempt and may be superseded."""

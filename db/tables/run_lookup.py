@@ -1,0 +1,25 @@
+"""From the id that users know to the number inside the database."""
+
+from sqlalchemy import Connection, select
+
+from db.rows.runs import UnknownRunError
+from db.tables.models import runs
+
+
+def find_run_key(connection: Connection, run_id: str) -> int | None:
+    """Return the run's number, or None if there is no such run."""
+    if "\0" in run_id:  # which PostgreSQL takes in no text
+        return None
+    return connection.scalar(select(runs.c.run_key).where(runs.c.run_id == run_id))
+
+
+def require_run_key(connection: Connection, run_id: str) -> int:
+    """Return the run's number.
+
+    Raises:
+        UnknownRunError: There is no such run.
+    """
+    run_key = find_run_key(connection, run_id)
+    if run_key is None:
+        raise UnknownRunError(f"{run_id}: the database holds no such run; `exgrpo runs` lists those there are.")
+    return run_key

@@ -1,0 +1,1 @@
+"""How the replay buffer lies in memory and on disk."""

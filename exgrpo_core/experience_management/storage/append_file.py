@@ -1,0 +1,161 @@
+"""A file that only grows: nothing in it is ever rewritten or truncated."""
+
+import errno
+import mmap
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, wait
+from pathlib import Path
+
+from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
+
+# Without these (other systems than Linux) a file is synced as a whole and read without asking ahead.
+_sync_data = getattr(os, "fdatasync", os.fsync)
+_NO_WAIT = getattr(os, "RWF_NOWAIT", 0)
+_WILL_NEED = getattr(os, "POSIX_FADV_WILLNEED", None)
+
+
+class AppendFile:
+    """The first `num_bytes` of a file; what may lie behind them belongs to an attempt that was given up.
+
+    One process appends, one thread uses it. What it appends is written, and made durable, by `writer`, which does one
+    thing after the other; whoever reads waits for that, and is told there what failed.
+    """
+
+    def __init__(self, path: Path, descriptor: int, num_bytes: int, writer: Executor | None = None) -> None:
+        self.path = path
+        self.num_bytes = num_bytes
+        self._descriptor = descriptor
+        self._writer = writer
+        self._unfinished: deque[Future[None]] = deque()
+        self._view: memoryview | None = None
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether it may be appended to."""
+        return self._writer is not None
+
+    @classmethod
+    def create(cls, path: Path, writer: Executor) -> "AppendFile":
+        """Create the file for appending; it must not be there yet."""
+        return cls(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), 0, writer)
+
+    @classmethod
+    def open_sealed(cls, path: Path, num_bytes: int) -> "AppendFile":
+        """Open the first `num_bytes` of a file for reading.
+
+        Raises:
+            BufferCorruptionError: The file is missing or shorter.
+        """
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+            raise BufferCorruptionError(
+                f"{path}: cannot be read ({error.strerror}), but the buffer's snapshot needs it; use a complete copy "
+                "of the run."
+            ) from error
+        size = os.fstat(descriptor).st_size
+        if size < num_bytes:
+            os.close(descriptor)
+            raise BufferCorruptionError(
+                f"{path}: expected at least {num_bytes} bytes, got {size}; it was cut, use a complete copy of the run."
+            )
+        return cls(path, descriptor, num_bytes)
+
+    def append(self, content: bytes) -> None:
+        """Put `content` behind what is there.
+
+        Raises:
+            OSError: What was appended before could not be written.
+        """
+        self.settle()
+        self._hand_over(self._write, content, self.num_bytes)
+        self.num_bytes += len(content)
+
+    def sync(self) -> None:
+        """Begin to make everything appended so far durable; it is so after `settle`."""
+        self._hand_over(_sync_data, self._descriptor)
+
+    def settle(self) -> None:
+        """Wait until everything asked for is done.
+
+        Raises:
+            OSError: It could not be done, now or ever after.
+        """
+        while self._unfinished:
+            self._unfinished[0].result()
+            self._unfinished.popleft()
+
+    def seal(self) -> None:
+        """Refuse to append from now on; what was appended is written."""
+        self.settle()
+        self._writer = None
+
+    def read(self, start: int, length: int) -> bytearray:
+        """Return `length` bytes from `start` on, all of them inside `num_bytes`; zeros where the file was cut since."""
+        data = bytearray(length)
+        self.fill(start, memoryview(data))
+        return data
+
+    def read_ahead(self, starts: Sequence[int], parts: Sequence[memoryview]) -> list[int]:
+        """Fill parts with the bytes from their starts on where the system has them in memory; ask it for the others.
+
+        Returns the positions of the others, for `fill`.
+        """
+        self.settle()
+        read, descriptor = os.preadv, self._descriptor
+        others = []
+        for i, (start, part) in enumerate(zip(starts, parts, strict=True)):
+            try:
+                if read(descriptor, (part,), start, _NO_WAIT) == len(part):
+                    continue
+            except OSError as error:
+                if error.errno not in (errno.EAGAIN, errno.EOPNOTSUPP):
+                    raise
+            if _WILL_NEED is not None:
+                os.posix_fadvise(descriptor, start, len(part), _WILL_NEED)
+            others.append(i)
+        return others
+
+    def fill(self, start: int, part: memoryview) -> None:
+        """Fill a part with the bytes from `start` on, waiting for the disk; with zeros where the file was cut since."""
+        self.settle()
+        num_read = os.preadv(self._descriptor, [part], start)
+        part[num_read:] = bytes(len(part) - num_read)
+
+    def view(self) -> memoryview:
+        """Return all bytes, read-only: a memory map if the file is sealed, else a copy."""
+        if self.is_growing:
+            return memoryview(self.read(0, self.num_bytes))
+        if self._view is None:
+            self._view = memoryview(mmap.mmap(self._descriptor, self.num_bytes, access=mmap.ACCESS_READ))
+        return self._view
+
+    def close(self) -> None:
+        """Close the file once nothing is under way in it."""
+        wait(self._unfinished)
+        try:
+            self.settle()
+        finally:
+            os.close(self._descriptor)
+
+    def _hand_over(self, work: Callable[..., None], *arguments: object) -> None:
+        if self._writer is None:
+            raise ValueError(f"{self.path}: is sealed; nothing can be appended.")
+        self._unfinished.append(self._writer.submit(work, *arguments))
+
+    def _write(self, content: bytes, start: int) -> None:
+        rest = memoryview(content)
+        while rest:
+            num_written = os.pwrite(self._descriptor, rest, start)
+            rest, start = rest[num_written:], start + num_written
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

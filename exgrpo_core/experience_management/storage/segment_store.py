@@ -1,0 +1,144 @@
+"""All segments of a replay buffer's state, as one row of rows."""
+
+import os
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exgrpo_core.experience_management.storage.append_file import sync_directory
+from exgrpo_core.experience_management.storage.checksums import Checksums
+from exgrpo_core.experience_management.storage.segments import ROW, Segment, SegmentExtent, SegmentReading
+from exgrpo_core.types import Experience, Int64Array
+
+_NAME = re.compile(r"segment-(\d{6})\.(trajectories|rows)")
+
+
+class SegmentStore:
+    """All segments of a state: sealed ones, and one that grows from the first append after `seal` on."""
+
+    def __init__(self, directory: Path, segment_bytes: int, checksums: Checksums) -> None:
+        self.directory = directory
+        self._segment_bytes = segment_bytes
+        self._checksums = checksums
+        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="replay-buffer")
+        self._segments: list[Segment] = []
+        self._first_rows: list[int] = []
+        self._growing: Segment | None = None
+        self.num_rows = 0
+        directory.mkdir(parents=True, exist_ok=True)
+
+    @classmethod
+    def restore(
+        cls, directory: Path, extents: Sequence[SegmentExtent], segment_bytes: int, checksums: Checksums
+    ) -> "SegmentStore":
+        """Open the segments of a snapshot for reading; new rows go into a new one.
+
+        Raises:
+            BufferCorruptionError: A file is missing, too short or altered.
+        """
+        store = cls(directory, segment_bytes, checksums)
+        try:
+            for extent in extents:
+                store._add(Segment.open_sealed(directory, extent, store.num_rows))
+                store.num_rows += extent.num_rows
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    @property
+    def extents(self) -> list[SegmentExtent]:
+        """What a snapshot keeps of the segments."""
+        return [segment.extent for segment in self._segments]
+
+    def append(self, records: NDArray[np.void], payload: bytes) -> None:
+        """Append rows with what is stored of them to the growing segment; a full one is sealed first."""
+        if self._growing is not None and self._growing.trajectories.num_bytes >= self._segment_bytes:
+            self.seal()
+        if self._growing is None:
+            self._growing = Segment.create(self.directory, self._next_name(), self.num_rows, self._writer)
+            self._add(self._growing)
+        self._growing.append(records, payload)
+        self.num_rows += records.size
+
+    def token_bytes(self, rows: Int64Array) -> list[bytearray]:
+        """Return the token ids of these rows as they are stored, unchecked, to tell duplicates from others."""
+        found: list[Any] = [None] * rows.size
+        for segment, own in self._by_segment(rows):
+            for position, content in zip(own.tolist(), segment.token_bytes(rows[own]), strict=True):
+                found[position] = content
+        return found
+
+    def trajectory_ids(self, rows: Int64Array) -> Int64Array:
+        """Return the ids of the trajectories in these rows."""
+        ids = np.empty(rows.size, dtype=np.int64)
+        for segment, own in self._by_segment(rows):
+            ids[own] = segment.records_of(rows[own])["trajectory_id"]
+        return ids
+
+    def experiences(self, rows: Int64Array) -> list[Experience]:
+        """Read the trajectories of these rows, in their order; all are asked for before the first is waited for.
+
+        Raises:
+            BufferCorruptionError: A row does not match its checksum.
+        """
+        readings = [
+            (own, SegmentReading(segment, rows[own], self._checksums)) for segment, own in self._by_segment(rows)
+        ]
+        found: list[Any] = [None] * rows.size
+        for own, reading in readings:
+            for position, experience in zip(own.tolist(), reading.experiences(), strict=True):
+                found[position] = experience
+        return found
+
+    def columns(self, *names: str) -> list[NDArray[Any]]:
+        """Return columns of the records of all rows."""
+        records = [segment.records() for segment in self._segments]
+        return [np.concatenate([np.empty(0, ROW[name]), *(part[name] for part in records)]) for name in names]
+
+    def begin_sync(self) -> None:
+        """Begin to make the appended trajectories durable."""
+        if self._growing is not None:
+            self._growing.trajectories.sync()
+
+    def sync(self) -> None:
+        """Make the appended trajectories and their records durable."""
+        if self._growing is not None:
+            self._growing.sync()
+            sync_directory(self.directory)
+
+    def seal(self) -> None:
+        """Close the growing segment for writing; the next append creates another."""
+        if self._growing is not None:
+            self._growing.seal()
+            sync_directory(self.directory)
+            self._growing = None
+
+    def close(self) -> None:
+        """Close all files."""
+        with ExitStack() as at_end:
+            at_end.callback(self._writer.shutdown)
+            for segment in self._segments:
+                at_end.callback(segment.trajectories.close)
+                at_end.callback(segment.rows.close)
+        self._growing = None
+
+    def _add(self, segment: Segment) -> None:
+        self._segments.append(segment)
+        self._first_rows.append(segment.first_row)
+
+    def _by_segment(self, rows: Int64Array) -> list[tuple[Segment, Int64Array]]:
+        """Return each segment that has some of the rows, with their positions among them."""
+        owners = np.searchsorted(self._first_rows, rows, side="right") - 1
+        return [(self._segments[number], np.flatnonzero(owners == number)) for number in np.unique(owners)]
+
+    def _next_name(self) -> str:
+        """Return a name after every segment in the directory, those of other attempts included."""
+        numbers = [int(match[1]) for match in map(_NAME.fullmatch, os.listdir(self.directory)) if match]
+        return f"segment-{max(numbers, default=0) + 1:06d}"

@@ -1,0 +1,205 @@
+"""The replay buffer's segments: what was stored, in the order in which it was stored.
+
+A segment is a pair of files in the run directory:
+
+- `segment-000001.trajectories`: for each row its T token ids (int32) and then its T log-probs (float32);
+- `segment-000001.rows`: for each row one record of `ROW`.
+
+All numbers are little-endian. Rows are numbered over all segments of a state, from 0. Sealed rows are memory-mapped;
+trajectories are read where they lie, which costs less than the page faults of a map and cannot end the process when a
+file was cut meanwhile.
+"""
+
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import repeat
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exgrpo_core.experience_management.storage.append_file import AppendFile
+from exgrpo_core.experience_management.storage.checksums import Checksums
+from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
+from exgrpo_core.types import Experience, Float32Array, Int32Array, Int64Array
+
+ROW = np.dtype(
+    [
+        ("trajectory_id", "<i8"),
+        ("offset", "<i8"),
+        ("question_index", "<i4"),
+        ("num_tokens", "<i4"),
+        ("born_step", "<i4"),
+        ("previous_row", "<i4"),
+        ("token_checksum", "<u4"),
+        ("checksum", "<u4"),
+        ("reward", "<f4"),
+        ("unused", "<i4"),
+    ]
+)
+"""One stored trajectory, 48 bytes.
+
+`offset` is its first byte in the segment's trajectories, `previous_row` the row that its question had before it, -1 if
+none. `token_checksum` is of the token ids, and equal ones may be duplicates; `checksum` is of token ids and log-probs.
+"""
+
+TOKEN_BYTES = 8
+"""Bytes of one stored token: its id and its log-prob."""
+
+_NAME = re.compile(r"segment-\d+")
+_INT32 = np.dtype("<i4")
+_FLOAT32 = np.dtype("<f4")
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentExtent:
+    """How much of a segment belongs to a state: what a snapshot keeps of it."""
+
+    name: str
+    num_rows: int
+    num_bytes: int
+    rows_crc32: int
+
+    def __post_init__(self) -> None:
+        if _NAME.fullmatch(self.name) is None:
+            raise BufferCorruptionError(f"segment {self.name[:80]!r}: is no name of one; use another copy of the run.")
+
+
+class Segment:
+    """One pair of files and the number of its first row."""
+
+    def __init__(self, name: str, first_row: int, trajectories: AppendFile, rows: AppendFile) -> None:
+        self.name = name
+        self.first_row = first_row
+        self.trajectories = trajectories
+        self.rows = rows
+        self.rows_crc32 = 0
+        self._growing_records = bytearray() if rows.is_growing else None
+
+    @classmethod
+    def create(cls, directory: Path, name: str, first_row: int, writer: Executor) -> "Segment":
+        """Create an empty segment under a new name, for `writer` to write."""
+        trajectories = AppendFile.create(directory / f"{name}.trajectories", writer)
+        return cls(name, first_row, trajectories, AppendFile.create(directory / f"{name}.rows", writer))
+
+    @classmethod
+    def open_sealed(cls, directory: Path, extent: SegmentExtent, first_row: int) -> "Segment":
+        """Open what a snapshot names of a segment, for reading.
+
+        Raises:
+            BufferCorruptionError: A file is missing or too short, or the rows are not those that were written.
+        """
+        with ExitStack() as at_error:
+            trajectories = AppendFile.open_sealed(directory / f"{extent.name}.trajectories", extent.num_bytes)
+            at_error.callback(trajectories.close)
+            rows = AppendFile.open_sealed(directory / f"{extent.name}.rows", extent.num_rows * ROW.itemsize)
+            at_error.callback(rows.close)
+            segment = cls(extent.name, first_row, trajectories, rows)
+            segment.rows_crc32 = zlib.crc32(rows.view())
+            if segment.rows_crc32 != extent.rows_crc32:
+                raise BufferCorruptionError(
+                    f"{rows.path}: its rows are not those that were written (checksum); use another copy of the run."
+                )
+            at_error.pop_all()
+        return segment
+
+    @property
+    def extent(self) -> SegmentExtent:
+        """What a snapshot keeps of this segment."""
+        num_rows = self.rows.num_bytes // ROW.itemsize
+        return SegmentExtent(self.name, num_rows, self.trajectories.num_bytes, self.rows_crc32)
+
+    def records(self) -> NDArray[np.void]:
+        """Return the records of all rows, read-only."""
+        return np.frombuffer(self.rows.view(), dtype=ROW)
+
+    def records_of(self, rows: Int64Array) -> NDArray[np.void]:
+        """Return a copy of the records of some rows."""
+        records = self.records() if self._growing_records is None else np.frombuffer(self._growing_records, ROW)
+        return records[rows - self.first_row]
+
+    def append(self, records: NDArray[np.void], payload: bytes) -> None:
+        """Append rows, with what is stored of them in their order; fills in where each one begins.
+
+        Raises:
+            ValueError: The segment is sealed.
+        """
+        num_bytes = TOKEN_BYTES * records["num_tokens"].astype(np.int64)
+        records["offset"] = self.trajectories.num_bytes + np.cumsum(num_bytes) - num_bytes
+        self.trajectories.append(payload)
+        content = records.tobytes()
+        self.rows.append(content)
+        self.rows_crc32 = zlib.crc32(content, self.rows_crc32)
+        if self._growing_records is not None:
+            self._growing_records += content
+
+    def sync(self) -> None:
+        """Make trajectories and rows durable."""
+        for file in (self.trajectories, self.rows):
+            file.sync()
+            file.settle()
+
+    def seal(self) -> None:
+        """Make the segment durable and refuse to append from now on."""
+        self.sync()
+        self.trajectories.seal()
+        self.rows.seal()
+        self._growing_records = None
+
+    def token_bytes(self, rows: Int64Array) -> list[bytearray]:
+        """Return the token ids of some rows as they are stored, unchecked, to tell duplicates from others."""
+        records = self.records_of(rows)
+        places = zip(records["offset"].tolist(), records["num_tokens"].tolist(), strict=True)
+        return [self.trajectories.read(offset, _INT32.itemsize * num_tokens) for offset, num_tokens in places]
+
+
+class SegmentReading:
+    """Trajectories on their way from a segment into one array: asked for when made, waited for in `experiences`."""
+
+    def __init__(self, segment: Segment, rows: Int64Array, checksums: Checksums) -> None:
+        self._checksums = checksums
+        self._file = segment.trajectories
+        self._rows = rows
+        self._records = segment.records_of(rows)
+        self._num_tokens = self._records["num_tokens"].tolist()
+        ends = np.cumsum(2 * self._records["num_tokens"].astype(np.int64))
+        self._words: Int32Array = np.empty(ends[-1], _INT32)
+        self._ends = ends.tolist()
+        content = self._words.data.cast("B")
+        size = _INT32.itemsize
+        self._parts = [content[size * (end - 2 * length) : size * end] for end, length in self._spans()]
+        self._offsets = self._records["offset"].tolist()
+        self._missing = self._file.read_ahead(self._offsets, self._parts)
+
+    def experiences(self) -> list[Experience]:
+        """Return the trajectories, in the order of the rows.
+
+        Raises:
+            BufferCorruptionError: One is not what was written.
+        """
+        for i in self._missing:
+            self._file.fill(self._offsets[i], self._parts[i])
+        words, numbers = self._words, self._words.view(_FLOAT32)
+        token_ids = [words[end - 2 * length : end - length] for end, length in self._spans()]
+        log_probs = [numbers[end - length : end] for end, length in self._spans()]
+        self._check(token_ids, log_probs)
+        names = ("trajectory_id", "question_index", "born_step", "reward")
+        columns = (self._records[name].tolist() for name in names)
+        return list(map(Experience, self._rows.tolist(), *columns, token_ids, log_probs))
+
+    def _spans(self) -> Iterator[tuple[int, int]]:
+        """Yield where each trajectory ends in the array, and its number of tokens."""
+        return zip(self._ends, self._num_tokens, strict=True)
+
+    def _check(self, token_ids: Sequence[Int32Array], log_probs: Sequence[Float32Array]) -> None:
+        found = self._checksums(log_probs, self._checksums(token_ids, repeat(0)).tolist())
+        is_other = found != self._records["checksum"]
+        if is_other.any():
+            row = self._rows[is_other][0]
+            raise BufferCorruptionError(
+                f"{self._file.path}: row {row} is not what was written (checksum); use another copy of the run."
+            )

@@ -1,0 +1,1 @@
+"""The parts of one step of Algorithm 1."""

@@ -1,0 +1,1 @@
+"""What users do: each action writes files, never the database."""

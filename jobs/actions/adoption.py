@@ -1,0 +1,140 @@
+"""Adopting the rollout dumps of a stock verl run: a run directory whose samples can be browsed."""
+
+import tempfile
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from exgrpo_core.step_report import StepReport
+from exgrpo_core.types import Question, RolloutGroup, Trajectory
+from jobs.grading.outcomes import Outcome
+from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.verl_dump import DumpedRollout, DumpedStep, DumpError, read_dump
+from jobs.runs.attempts import write_outcome
+from jobs.runs.directory import RunDirectory
+from jobs.runs.journal import Journal, JournalKind
+from jobs.runs.status import RunStatus
+from jobs.specs.train import RecordingSpec, TrainSpec, parse_spec
+from jobs.tasks.questions import build_question, hash_question
+
+ADOPTED_TAG = "adopted"
+DATA_SOURCE = "verl"
+_BINARY_SCORES = frozenset({-1.0, 0.0, 1.0})
+_NO_TOKENS = np.empty(0, dtype=np.int32)
+_NO_LOG_PROBS = np.empty(0, dtype=np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """What came of it: the new run, what it holds, and a sentence on each line that was left out."""
+
+    run_id: str
+    num_steps: int
+    num_rollouts: int
+    bad_lines: list[str]
+
+
+def adopt(folder: Path, runs_root: Path, name: str, model: str = "unknown") -> Adoption:
+    """Write the dumps of `folder` as a run that has ended, marked with the tag `adopted`, and return what it holds.
+
+    Texts, scores and steps are kept; tokens, log-probs and entropies are not in verl's dumps. Lines that are no
+    rollouts are left out and named. The run appears in `runs_root` once it is whole.
+
+    Raises:
+        DumpError: There is no dump, a file cannot be read, or not one line is a rollout.
+        SpecError: The name cannot be a run's.
+    """
+    runs_root.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".adopting-", dir=runs_root) as staging:
+        run = RunDirectory.create(Path(staging), _spec(folder, name, model))
+        attempt = run.claim_attempt()
+        with closing(SpoolRecorder(run, attempt, RecordingSpec(token_data="none"))) as recorder:
+            adopted = _record(read_dump(folder), recorder, run.run_id)
+        if not adopted.num_rollouts:
+            raise DumpError(
+                f"{folder}: holds no rollouts; {'; '.join(adopted.bad_lines[:3]) or 'every file is empty.'}"
+            )
+        write_outcome(run.attempt_path(attempt), RunStatus.SUCCEEDED, "")
+        run.path.rename(runs_root / run.run_id)
+    journal = Journal(runs_root)
+    journal.append(JournalKind.IMPORTED, run.run_id, source=str(folder.resolve()))
+    journal.append(JournalKind.TAGGED, run.run_id, tag=ADOPTED_TAG)
+    return adopted
+
+
+def _spec(folder: Path, name: str, model: str) -> TrainSpec:
+    steps = [int(path.stem) for path in folder.glob("*.jsonl") if path.stem.isdigit()]
+    content = {
+        "name": name,
+        "engine": "verl",
+        "model": {"source": model},
+        "data": {"source": str(folder.resolve()), "num_questions": None, "num_held_out": 0},
+        "algorithm": {"experience_ratio": 0.0},
+        "num_steps": max(steps, default=0) or 1,
+        "recording": {"token_data": "none"},
+        "tags": [ADOPTED_TAG],
+    }
+    return parse_spec(content, "adopted run")
+
+
+@dataclass(slots=True)
+class _Bookkeeping:
+    """What numbers questions and trajectories over all steps."""
+
+    questions: dict[tuple[str, str], Question] = field(default_factory=dict)
+    num_rollouts: int = 0
+
+    def question(self, rollout: DumpedRollout) -> Question:
+        key = (rollout.prompt, rollout.answer)
+        if key not in self.questions:
+            question_id = hash_question(DATA_SOURCE, *key)
+            metadata = {"data_source": DATA_SOURCE}
+            index = len(self.questions)
+            self.questions[key] = build_question(index, question_id, rollout.prompt, rollout.answer, [], metadata)
+        return self.questions[key]
+
+    def trajectory(self, rollout: DumpedRollout, question: Question, step: int, is_binary: bool) -> Trajectory:
+        verdict = (Outcome.CORRECT if rollout.score >= 1.0 else Outcome.WRONG).value if is_binary else ""
+        self.num_rollouts += 1
+        return Trajectory(
+            question_index=question.index,
+            token_ids=_NO_TOKENS,
+            log_probs=_NO_LOG_PROBS,
+            reward=rollout.score,
+            text=rollout.response,
+            verdict=verdict,
+            trajectory_id=self.num_rollouts - 1,
+            born_step=step,
+        )
+
+
+def _record(steps: Iterable[DumpedStep], recorder: SpoolRecorder, run_id: str) -> Adoption:
+    books, bad_lines, num_steps = _Bookkeeping(), list[str](), 0
+    recorder.status(RunStatus.RUNNING)
+    for step in steps:
+        bad_lines += step.bad_lines
+        if step.rollouts:
+            num_steps += 1
+            recorder.step(_report(step, books))
+    recorder.questions(list(books.questions.values()), "training")
+    recorder.status(RunStatus.SUCCEEDED)
+    return Adoption(run_id, num_steps, books.num_rollouts, bad_lines)
+
+
+def _report(step: DumpedStep, books: _Bookkeeping) -> StepReport:
+    is_binary = all(rollout.score in _BINARY_SCORES for rollout in step.rollouts)
+    groups: dict[str, RolloutGroup] = {}
+    for rollout in step.rollouts:
+        question = books.question(rollout)
+        group = groups.setdefault(rollout.group, RolloutGroup(question, []))
+        group.trajectories.append(books.trajectory(rollout, question, step.step, is_binary))
+    scores = [rollout.score for rollout in step.rollouts]
+    metrics = {"reward/mean": float(np.mean(scores)), "rollouts/fresh_total": float(books.num_rollouts)}
+    if is_binary:
+        metrics["reward/pass_at_1"] = float(np.mean([score >= 1.0 for score in scores]))
+        metrics["reward/pass_at_k"] = float(np.mean([bool((group.rewards >= 1.0).any()) for group in groups.values()]))
+    notices = [f"{len(step.bad_lines)} lines of the dump are no rollouts."] if step.bad_lines else []
+    return StepReport(step.step, is_started=False, groups=list(groups.values()), metrics=metrics, notices=notices)

@@ -1,0 +1,71 @@
+"""What users say of trajectories, written to the journal: marks, cases worth keeping, and verdicts of their own."""
+
+from pathlib import Path
+
+from db.rows.cases import SavedCase
+from db.rows.marks import MarkedTrajectory
+from jobs.runs.journal import Journal, JournalKind
+from jobs.runs.lookup import CommandError, open_run
+
+MAX_NAME_CHARACTERS = 60
+MAX_COMMENT_CHARACTERS = 10_000
+
+
+def mark_case(runs_root: Path, case_set: str, case: SavedCase, is_kept: bool = True) -> None:
+    """Put a case into a named set, or take it out.
+
+    Raises:
+        CommandError: No such run, or no usable name.
+    """
+    run = open_run(runs_root, case.run_id)
+    name = _usable_name("set of cases", case_set)
+    Journal(runs_root).append(
+        JournalKind.CASE_MARKED if is_kept else JournalKind.CASE_UNMARKED,
+        run.run_id,
+        case_set=name,
+        attempt=case.attempt,
+        low_trajectory_id=case.low_trajectory_id,
+        high_trajectory_id=case.high_trajectory_id,
+    )
+
+
+def mark_trajectory(runs_root: Path, mark: MarkedTrajectory, is_kept: bool = True) -> None:
+    """Put a mark with a comment on a trajectory, or take it off.
+
+    Raises:
+        CommandError: No such run, no usable name, or too long a comment.
+    """
+    run = open_run(runs_root, mark.run_id)
+    name = _usable_name("mark", mark.mark)
+    if len(mark.comment) > MAX_COMMENT_CHARACTERS:
+        raise CommandError(
+            f"comment: expected at most {MAX_COMMENT_CHARACTERS:,} characters, got {len(mark.comment):,}."
+        )
+    place: dict[str, object] = {"attempt": mark.attempt, "trajectory_id": mark.trajectory_id, "mark": name}
+    if is_kept:
+        Journal(runs_root).append(JournalKind.TRAJECTORY_MARKED, run.run_id, **place, comment=mark.comment.strip())
+    else:
+        Journal(runs_root).append(JournalKind.TRAJECTORY_UNMARKED, run.run_id, **place)
+
+
+def set_verdict(runs_root: Path, run_id: str, attempt: int, trajectory_id: int, is_valid: bool | None) -> None:
+    """Say whether a trajectory's chain of thought is valid, over what any judge says; None takes that back.
+
+    Raises:
+        CommandError: There is no such run.
+    """
+    run = open_run(runs_root, run_id)
+    place = {"attempt": attempt, "trajectory_id": trajectory_id}
+    if is_valid is None:
+        Journal(runs_root).append(JournalKind.VERDICT_CLEARED, run.run_id, **place)
+    else:
+        Journal(runs_root).append(JournalKind.VERDICT_SET, run.run_id, **place, is_valid=is_valid)
+
+
+def _usable_name(what: str, given: str) -> str:
+    name = given.strip()
+    if not name or len(name) > MAX_NAME_CHARACTERS or not name.isprintable():
+        raise CommandError(
+            f"{what}: expected a name of 1 to {MAX_NAME_CHARACTERS} printable characters, got {name[:80]!r}."
+        )
+    return name

@@ -1,0 +1,221 @@
+"""A whole runs root as one file, taken while runs go on, and back again."""
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from db.connections.session import SQLITE_FILE, DatabaseError, sqlite_path
+from db.connections.sqlite_copy import copy_sqlite
+from jobs.actions.archive import ArchiveError
+from jobs.runs.directory import WORKBENCH_FOLDER, list_run_directories
+
+_OF_PROCESSES = frozenset({"lock", "supervisor.json", "workbench.json"})
+"""What holds only while a process lives. Heartbeats are kept: they name a process that does not work on the copy."""
+_SEAL = f"{WORKBENCH_FOLDER}/backup.json"
+"""The last member: how many stand before it. A tar file that ends early, or has a damaged header, is no error else."""
+_LEFT_OUT_ENDINGS = (".tmp", ".lock", "supervisor.log", ".db", ".db-wal", ".db-shm")
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """What was written or read: `has_database` tells whether SQLite's file was part of it."""
+
+    num_runs: int
+    num_bytes: int
+    has_database: bool
+
+
+def back_up(runs_root: Path, database_url: str | None, target: Path) -> Backup:
+    """Write the runs root to the tar file `target`; runs may go on meanwhile.
+
+    The order makes the copy whole. The database comes first, so that it never knows of more than the files hold; a
+    supervisor takes in the rest. Of each run the checkpoints come before the files that they refer to, which only grow.
+
+    Raises:
+        ArchiveError: There is no runs root, `target` exists or lies inside, or a file cannot be read or written.
+    """
+    if not runs_root.is_dir():
+        raise ArchiveError(f"{runs_root}: there is no such runs root; name it with --runs-root.")
+    if target.exists() or not target.parent.is_dir():
+        raise ArchiveError(f"{target}: expected a file that is not there yet, in a folder that is.")
+    if target.resolve().is_relative_to(runs_root.resolve()):
+        raise ArchiveError(f"{target}: lies inside the runs root that it would hold; name another place.")
+    unfinished = target.with_name(target.name + ".tmp")
+    try:
+        # Links among the files are told by `_Writer`; dereferencing keeps `tarfile` from telling them by inode alone.
+        with tarfile.open(unfinished, "w", dereference=True) as archive:
+            writer = _Writer(archive)
+            has_database = _add_database(writer, runs_root, database_url)
+            for path in _paths_in_order(runs_root):
+                writer.add(path, path.relative_to(runs_root))
+            writer.seal()
+        with unfinished.open("rb") as file:
+            os.fsync(file.fileno())
+        unfinished.rename(target)
+    except OSError as error:
+        culprit = target if error.filename in (None, str(unfinished)) else error.filename
+        raise ArchiveError(f"{culprit}: cannot be read or written ({error.strerror or error}).") from None
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return Backup(len(list_run_directories(runs_root)), target.stat().st_size, has_database)
+
+
+def restore(source: Path, runs_root: Path) -> Backup:
+    """Unpack a backup into a runs root that is not there or empty; it takes its name once it is whole.
+
+    Raises:
+        ArchiveError: The file is not there or no whole backup, holds anything but plain files, or the runs root holds
+            something.
+    """
+    if not source.is_file():
+        raise ArchiveError(f"{source}: is no file that is there; name what `exgrpo backup` wrote.")
+    if runs_root.exists() and (not runs_root.is_dir() or any(runs_root.iterdir())):
+        raise ArchiveError(f"{runs_root}: is not empty; restore into a new folder and name it with --runs-root.")
+    runs_root.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=".restoring-", dir=runs_root.parent))
+    try:
+        _unpack(source, staging)
+        if runs_root.exists():
+            runs_root.rmdir()
+        staging.rename(runs_root)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return Backup(len(list_run_directories(runs_root)), source.stat().st_size, (runs_root / SQLITE_FILE).is_file())
+
+
+class _Writer:
+    """Adds files to an archive; one that has several names is stored once."""
+
+    def __init__(self, archive: tarfile.TarFile) -> None:
+        self._archive = archive
+        self._names: dict[tuple[int, int, int, int], str] = {}
+        """By device, inode, time and size: the inode of a file that is removed meanwhile may be another's later."""
+
+    def add(self, path: Path, name: Path | str) -> None:
+        """Add a folder, or a file as long as it is now: it may grow meanwhile, and either be gone already."""
+        with contextlib.suppress(FileNotFoundError):
+            if path.is_dir():
+                self._archive.addfile(_anonymous(self._archive.gettarinfo(path, arcname=str(name))))
+                return
+            with path.open("rb") as file:
+                member = _anonymous(self._archive.gettarinfo(arcname=str(name), fileobj=file))
+                state = os.fstat(file.fileno())
+                first = self._names.setdefault(
+                    (state.st_dev, state.st_ino, state.st_mtime_ns, state.st_size), member.name
+                )
+                if state.st_nlink > 1 and first != member.name:
+                    member.type, member.linkname, member.size = tarfile.LNKTYPE, first, 0
+                self._archive.addfile(member, file if member.isreg() else None)
+
+    def seal(self) -> None:
+        """Say at the end how many members there are."""
+        content = _seal(len(self._archive.getmembers()))
+        member = tarfile.TarInfo(_SEAL)
+        member.size = len(content)
+        self._archive.addfile(member, io.BytesIO(content))
+
+
+def _seal(num_members: int) -> bytes:
+    return json.dumps({"num_members": num_members}).encode()
+
+
+def _add_database(writer: _Writer, runs_root: Path, database_url: str | None) -> bool:
+    path = sqlite_path(database_url, runs_root)
+    if path is None or not path.is_file():
+        return False
+    with tempfile.TemporaryDirectory(dir=runs_root / WORKBENCH_FOLDER, prefix=".backup-") as folder:
+        copy = Path(folder) / "copy.db"
+        try:
+            copy_sqlite(path, copy)
+        except DatabaseError as error:
+            raise ArchiveError(str(error)) from None
+        writer.add(copy, SQLITE_FILE)
+    return True
+
+
+def _paths_in_order(runs_root: Path) -> Iterator[Path]:
+    runs = [run.path for run in list_run_directories(runs_root)]
+    for run in runs:
+        yield from _checkpoints_in_order(run / "checkpoints")
+    for run in runs:
+        yield from (path for path in _paths_below(run) if not _is_of_checkpoints(path, run))
+    yield from _paths_below(runs_root / WORKBENCH_FOLDER)
+
+
+def _checkpoints_in_order(folder: Path) -> Iterator[Path]:
+    """Return checkpoints, newest first; where none outlasted its turn, go on with those written meanwhile.
+
+    A trainer removes old ones, so that what a list holds may all be gone before it is read.
+    """
+    yield folder
+    taken: set[Path] = set()
+    is_one_whole = False
+    while not is_one_whole and (new := [path for path in _folders_in(folder) if path not in taken]):
+        for checkpoint in new:
+            paths = list(_paths_below(checkpoint))
+            yield from paths
+            is_one_whole = is_one_whole or list(_paths_below(checkpoint)) == paths
+        taken.update(new)
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    found = (path for path in folder.glob("[!.]*") if path.is_dir() and not path.is_symlink())
+    return sorted((path for path in found if path.suffix != ".tmp"), reverse=True)
+
+
+def _is_of_checkpoints(path: Path, run: Path) -> bool:
+    parts = path.relative_to(run).parts
+    return parts[:1] == ("checkpoints",) and (len(parts) != 2 or path.is_dir())
+
+
+def _paths_below(folder: Path) -> Iterator[Path]:
+    """Return a folder with the folders and plain files below it; links are left out, since they may lead anywhere.
+
+    A folder that is removed meanwhile, as old checkpoints are, just ends.
+    """
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and not name.endswith(".tmp"))
+        yield Path(place)
+        for name in sorted(names):
+            path = Path(place) / name
+            is_left_out = name in _OF_PROCESSES or name.endswith(_LEFT_OUT_ENDINGS) or name.startswith(".")
+            if not is_left_out and path.is_file() and not path.is_symlink():
+                yield path
+
+
+def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member
+
+
+def _unpack(source: Path, folder: Path) -> None:
+    num_members, sealed = 0, b""
+    try:
+        with tarfile.open(source, "r:") as archive:
+            for member in archive:
+                if not (member.isreg() or member.isdir() or member.islnk()):
+                    raise ArchiveError(f"{source}: member {member.name!r} is no plain file; nothing restored.")
+                if member.name == _SEAL:
+                    sealed = _content(archive, member)
+                    continue
+                archive.extract(member, folder, filter="data")
+                num_members += 1
+    except OSError as error:
+        raise ArchiveError(f"{source}: cannot be restored ({error.strerror or error}).") from None
+    except tarfile.TarError as error:
+        raise ArchiveError(f"{source}: expected a whole file of `exgrpo backup` ({error}).") from None
+    if sealed != _seal(num_members):
+        raise ArchiveError(f"{source}: expected a whole file of `exgrpo backup`; take another copy; nothing restored.")
+
+
+def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    file = archive.extractfile(member)
+    return b"" if file is None else file.read(1024)

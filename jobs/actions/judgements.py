@@ -1,0 +1,31 @@
+"""Queueing a judge's job once it is sure that there is something that it can judge."""
+
+from pathlib import Path
+
+from jobs.actions import run_actions
+from jobs.runs.directory import RunDirectory
+from jobs.specs.judging import JudgeSpec
+from jobs.specs.train import CHAINS_SOURCE, SpecError
+
+
+def submit_judge(runs_root: Path, spec: JudgeSpec) -> str:
+    """Write and queue a judge's job and return its id.
+
+    Raises:
+        SpecError: The file is missing, the run is no training run, or the oracle is asked about other than chains.
+        RunDirectoryError: There is no such run.
+    """
+    if spec.judged.file is not None:
+        if not spec.judged.file.is_file():
+            raise SpecError(f"judged.file: {spec.judged.file} is not there; give a file of JSON lines.")
+        # The worker runs in another folder.
+        judged = spec.judged.model_copy(update={"file": spec.judged.file.resolve()})
+        spec = spec.model_copy(update={"judged": judged})
+    if spec.judged.run_id is not None:
+        trained = RunDirectory.open(runs_root, spec.judged.run_id).spec()
+        if spec.judge == "oracle" and trained.data.source != CHAINS_SOURCE:
+            raise SpecError(
+                f"judge: expected server, since {spec.judged.run_id} trains on {trained.data.source} and the oracle "
+                "knows chains only; give the address of a judge's server (docs/judging.md)."
+            )
+    return run_actions.submit(runs_root, spec)

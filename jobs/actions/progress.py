@@ -1,0 +1,35 @@
+"""How far a job of any kind is, told from its files."""
+
+import json
+
+from jobs.evaluation.recorded_answers import FOLDER, PLAN_FILE
+from jobs.judging.plan import read_plan
+from jobs.runs.attempts import read_heartbeat
+from jobs.runs.directory import RunDirectory
+from jobs.specs.judging import JudgeSpec
+from jobs.specs.train import SpecError, TrainSpec
+
+
+def count_pieces(run: RunDirectory) -> int | None:
+    """Return how many pieces of work a job has, steps, questions or votes; None while that is not known."""
+    spec = run.job_spec()
+    if isinstance(spec, TrainSpec):
+        return spec.num_steps
+    if isinstance(spec, JudgeSpec):
+        return read_plan(run)
+    try:
+        plan = json.loads((run.path / FOLDER / PLAN_FILE).read_text(encoding="utf-8"))
+        return sum(int(count) for count in plan["num_questions"].values())
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return None
+
+
+def job_progress(run: RunDirectory) -> tuple[int, int] | None:
+    """Return how many pieces of how many are done; None before they are counted."""
+    attempt = run.newest_attempt()
+    try:
+        total = count_pieces(run) if attempt else None
+    except SpecError:
+        return None
+    heartbeat = read_heartbeat(run.attempt_path(attempt))
+    return None if total is None else (heartbeat.step if heartbeat else 0, total)

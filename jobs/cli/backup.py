@@ -1,0 +1,37 @@
+"""Commands that keep a runs root safe."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jobs.cli.options import DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot, say, tell
+
+_POSTGRESQL = "The database is not in it: dump PostgreSQL with pg_dump before, or `exgrpo db rebuild` makes it anew."
+
+
+def backup(
+    out: Annotated[Path, typer.Argument(metavar="FILE", help="A tar file that is not there yet.")],
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Write all runs, the workbench's journal and SQLite's database to one file; runs may go on meanwhile."""
+    from jobs.actions.backup import back_up
+
+    written = back_up(runs_root, database_url, out)
+    say(f"{out}: {written.num_runs} runs, {written.num_bytes / 1e6:,.1f} MB.")
+    if not written.has_database:
+        tell(_POSTGRESQL)
+
+
+def restore(
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="What `exgrpo backup` wrote.")],
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+) -> None:
+    """Unpack a backup into a runs root that is empty or not there; `exgrpo resume` goes on with what ran."""
+    from jobs.actions.backup import restore as restore_backup
+
+    found = restore_backup(source, runs_root)
+    say(f"{runs_root}: {found.num_runs} runs.")
+    if not found.has_database:
+        tell("Restore PostgreSQL's dump with pg_restore, or build the database anew: `exgrpo db rebuild`.")

@@ -1,0 +1,80 @@
+"""Commands that move runs in and out, and look after the database."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jobs.cli.options import DEFAULT_RUNS_ROOT, DatabaseUrl, RunName, RunsRoot, say, tell
+
+MAX_BAD_LINES = 20
+"""Lines of a dump that are named one by one."""
+
+
+def import_(
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Folder or .tar.gz file of a run.")],
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    trusts_pickles: Annotated[
+        bool, typer.Option("--trust-pickles", help="Take files in that can run code when they are read (verl's).")
+    ] = False,
+) -> None:
+    """Copy a run from elsewhere into the runs root."""
+    from jobs.actions.archive import import_run
+
+    say(import_run(source, runs_root, trusts_pickles=trusts_pickles))
+
+
+def adopt(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder of rollout dumps: verl's trainer.rollout_data_dir.")
+    ],
+    name: Annotated[str, typer.Option(help="Shown name of the run.")] = "adopted verl run",
+    model: Annotated[str, typer.Option(help="The model that was trained, as a note.")] = "unknown",
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+) -> None:
+    """Make a run of a stock verl run's rollout dumps, so that its samples can be browsed."""
+    from jobs.actions.adoption import adopt as adopt_dump
+
+    found = adopt_dump(folder, runs_root, name, model)
+    for sentence in found.bad_lines[:MAX_BAD_LINES]:
+        tell(sentence)
+    if len(found.bad_lines) > MAX_BAD_LINES:
+        tell(f"... and {len(found.bad_lines) - MAX_BAD_LINES} more lines that are no rollouts.")
+    tell(f"{found.num_rollouts:,} rollouts of {found.num_steps:,} steps.")
+    say(found.run_id)
+
+
+def export(
+    run: RunName,
+    out: Annotated[
+        Path | None, typer.Argument(metavar="OUT", help="A .tar.gz file, or a folder to copy it into.")
+    ] = None,
+    overwrites: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+) -> None:
+    """Write a run as one .tar.gz file, or copy its folder; without OUT as RUN_ID.tar.gz here."""
+    from jobs.actions.archive import export_run
+    from jobs.runs.lookup import find_run_id, open_run
+
+    folder = open_run(runs_root, find_run_id(runs_root, run))
+    say(str(export_run(folder, out or Path(f"{folder.run_id}.tar.gz"), overwrites=overwrites)))
+
+
+def upgrade(runs_root: RunsRoot = DEFAULT_RUNS_ROOT, database_url: DatabaseUrl = None) -> None:
+    """Bring the database's schema up to date."""
+    from db.connections.opening import open_database
+    from db.connections.schema import current_revision
+
+    database = open_database(database_url, runs_root)
+    try:
+        say(f"The database has schema {current_revision(database)}.")
+    finally:
+        database.close()
+
+
+def rebuild(runs_root: RunsRoot = DEFAULT_RUNS_ROOT, database_url: DatabaseUrl = None) -> None:
+    """Drop the database and build it anew from the run folders and the journal."""
+    from jobs.supervisor.reading import rebuild_index
+
+    num_runs = rebuild_index(runs_root, database_url)
+    say(f"Built anew from {num_runs} runs.")

@@ -1,0 +1,133 @@
+"""The demo: one warm model trained with ExGRPO and with on-policy Dr.GRPO, side by side, for real."""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from jobs.actions.run_actions import submit
+from jobs.cli.options import DEFAULT_PORT, EXIT_FAILURE, say, tell
+from jobs.cli.workbench import Workbench
+from jobs.runs.lookup import open_run, state_of
+from jobs.runs.report import report_run
+from jobs.runs.state import RunState
+from jobs.runs.status import RunStatus
+from jobs.specs.train import load_preset
+from jobs.supervisor.indexing import DatabaseIndex
+from jobs.supervisor.loop import LOOP_SECONDS, Supervisor, SupervisorSettings
+from jobs.supervisor.reading import open_fresh_index
+
+PRESETS = ("chains-exgrpo", "chains-on-policy")
+TELL_SECONDS = 15.0
+
+
+def run_demo(runs_root: Path, is_headless: bool) -> int:
+    """Train both methods, print what came out and, unless headless, serve the workbench meanwhile and after.
+
+    Returns the exit code. The last line of the result is JSON.
+    """
+    _make_warm_model()
+    run_ids = [submit(runs_root, load_preset(name)) for name in PRESETS]
+    num_running = min(len(run_ids), os.cpu_count() or 1)
+    if is_headless:
+        return _train_headless(runs_root, run_ids, num_running)
+    threading.Thread(target=_tell_results, args=(runs_root, run_ids), daemon=True).start()
+    return Workbench(runs_root, None, DEFAULT_PORT, num_running).serve(opens_browser=True)
+
+
+def _make_warm_model() -> None:
+    from jobs.training.run_data import warm_chains_model
+
+    tell(
+        "Warm start: a 0.1 M-parameter model learns the task's format from noisy demonstrations. That takes some "
+        "minutes the first time, and the model is kept for later runs."
+    )
+    warm_chains_model(load_preset(PRESETS[0]).data)
+
+
+def _train_headless(runs_root: Path, run_ids: Sequence[str], num_running: int) -> int:
+    index = DatabaseIndex(None, runs_root)
+    supervisor = Supervisor(runs_root, index, settings=SupervisorSettings(max_running=num_running))
+    try:
+        states = _wait(runs_root, run_ids, supervisor.look)
+        while index.is_behind and index.is_reachable:
+            supervisor.look()
+    finally:
+        supervisor.close()
+    return _print_results(runs_root, run_ids, states)
+
+
+def _tell_results(runs_root: Path, run_ids: Sequence[str]) -> None:
+    states = _wait(runs_root, run_ids, lambda: None)
+    time.sleep(4 * LOOP_SECONDS)
+    _print_results(runs_root, run_ids, states)
+    tell("The workbench goes on; Ctrl-C ends it.")
+
+
+def _wait(runs_root: Path, run_ids: Sequence[str], look: Callable[[], None]) -> list[RunState]:
+    """Wait for all runs to end, telling how far they are."""
+    runs = [open_run(runs_root, run_id) for run_id in run_ids]
+    specs = [run.spec() for run in runs]
+    told_at = time.monotonic()
+    while True:
+        look()
+        states = [state_of(runs_root, run) for run in runs]
+        if all(state.is_ended for state in states):
+            return states
+        if time.monotonic() - told_at >= TELL_SECONDS:
+            told_at = time.monotonic()
+            steps = [state.heartbeat.step if state.heartbeat else 0 for state in states]
+            pairs = zip(specs, steps, strict=True)
+            tell(", ".join(f"{spec.name}: step {step} of {spec.num_steps}" for spec, step in pairs))
+        time.sleep(LOOP_SECONDS)
+
+
+def _print_results(runs_root: Path, run_ids: Sequence[str], states: Sequence[RunState]) -> int:
+    with open_fresh_index(runs_root, None) as database:
+        reports = [report_run(database, run_id) for run_id in run_ids]
+    Console().print(_table(reports))
+    say(json.dumps({report["method"]: _figures(report) for report in reports}))
+    for report, state in zip(reports, states, strict=True):
+        if state.status is not RunStatus.SUCCEEDED:
+            tell(f"{report['run_id']} is {state.status}: {state.reason}")
+    return 0 if all(state.status is RunStatus.SUCCEEDED for state in states) else EXIT_FAILURE
+
+
+def _figures(report: dict[str, Any]) -> dict[str, Any]:
+    scores = report["evaluations"].get("held_out", {})
+    before, after = scores.get("before"), scores.get("after")
+    return {
+        "run_id": report["run_id"],
+        "avg_at_8_before": round(before["avg"], 4) if before else None,
+        "avg_at_8_after": round(after["avg"], 4) if after else None,
+        "steps": report["steps"],
+        "seconds": report["seconds"],
+        "buckets": report["buckets"],
+        "retired": report["retired"],
+        "replays": report["replays"],
+    }
+
+
+def _table(reports: Sequence[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, title="Held-out questions, 8 samples each at temperature 0.6")
+    for heading in ("method", "Avg@8 before", "after", "steps", "seconds", "buffered", "retired", "replays"):
+        table.add_column(heading, justify="left" if heading == "method" else "right")
+    for report in reports:
+        figures = _figures(report)
+        scores = [figures["avg_at_8_before"], figures["avg_at_8_after"]]
+        table.add_row(
+            report["method"],
+            *("-" if score is None else f"{score:.3f}" for score in scores),
+            str(figures["steps"]),
+            f"{figures['seconds']:.0f}",
+            str(report["buffered"]),
+            str(figures["retired"]),
+            str(figures["replays"]),
+        )
+    return table

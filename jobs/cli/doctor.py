@@ -1,0 +1,213 @@
+"""Looks at this machine and says what is missing for which kind of work, and what to do about it."""
+
+import errno
+import fcntl
+import importlib.util
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from jobs.alerts.destinations import AlertError, read_destinations
+from jobs.cli.workbench_instance import read_workbench
+from jobs.machine.disk import GIB, MIN_FREE_GIB
+from jobs.machine.engine_environments import EngineEnvironmentError, engine_python, installed_versions, verl_pins
+from jobs.supervisor.instance import read_supervisor
+
+MIN_USABLE_GIB = 0.2
+"""Below it not even the database and a run's first records have room for long."""
+_PROBE_BYTES = 64 * 1024
+VERL_CHECK = "verl engine"
+
+
+class CheckResult(StrEnum):
+    """`warning` limits what can be done; `failure` stops the embedded engine or the workbench."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILURE = "failure"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding; `advice` is empty where nothing is to be done."""
+
+    name: str
+    result: CheckResult
+    detail: str
+    advice: str = ""
+
+
+def examine(runs_root: Path, database_url: str | None, port: int) -> list[Check]:
+    """Run every check; a check never raises, and leaves everything as it was."""
+    checks: list[tuple[str, Callable[[], Check]]] = [
+        ("Python", check_python),
+        ("PyTorch", check_torch),
+        ("GPU", check_gpu),
+        (VERL_CHECK, check_verl),
+        ("runs root", lambda: check_runs_root(runs_root)),
+        ("disk", lambda: check_disk(runs_root)),
+        ("temporary", check_temporary_folder),
+        ("database", lambda: check_database(database_url, runs_root)),
+        ("port", lambda: check_port(port, runs_root)),
+        ("supervisor", lambda: check_supervisor(runs_root)),
+        ("alerts", check_alerts),
+    ]
+    return [_guarded(name, check) for name, check in checks]
+
+
+def _guarded(name: str, check: Callable[[], Check]) -> Check:
+    try:
+        return check()
+    except Exception as error:  # noqa: BLE001 - whatever a broken installation raises is the finding
+        return Check(name, CheckResult.FAILURE, f"{type(error).__name__}: {error}", "Reinstall what this names.")
+
+
+def check_python() -> Check:
+    """Python 3.11 or 3.12."""
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    is_good = (3, 11) <= sys.version_info[:2] < (3, 13)
+    advice = "" if is_good else "Install Python 3.11 or 3.12 and make the environment anew."
+    return Check("Python", CheckResult.OK if is_good else CheckResult.FAILURE, version, advice)
+
+
+def check_torch() -> Check:
+    """PyTorch can be imported."""
+    if importlib.util.find_spec("torch") is None:
+        return Check("PyTorch", CheckResult.FAILURE, "not installed", "Run `make install`.")
+    import torch
+
+    return Check("PyTorch", CheckResult.OK, f"{torch.__version__}, {os.cpu_count()} cores")
+
+
+def check_gpu() -> Check:
+    """A CUDA device that PyTorch sees."""
+    if importlib.util.find_spec("torch") is None:
+        return Check("GPU", CheckResult.WARNING, "unknown without PyTorch", "Install PyTorch first.")
+    import torch
+
+    if not torch.cuda.is_available():
+        has_driver = shutil.which("nvidia-smi") is not None
+        advice = "Install a CUDA build of PyTorch." if has_driver else "Small models run on the CPU without one."
+        return Check("GPU", CheckResult.WARNING, "none that PyTorch can use", advice)
+    names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    return Check("GPU", CheckResult.OK, ", ".join(names))
+
+
+def check_verl() -> Check:
+    """The verl engine's environment has the versions that its constraints ask for."""
+    try:
+        python = engine_python("verl")
+        installed = installed_versions(python)
+    except EngineEnvironmentError as error:
+        return Check(VERL_CHECK, CheckResult.WARNING, "no environment", f"Needed for many GPUs only: {error}")
+    versions = ", ".join(f"{name} {version or 'missing'}" for name, version in installed.items())
+    pins = verl_pins()
+    found = min((pin.differences(installed) for pin in pins), key=len, default=[])
+    if not found and installed["verl"] is not None:
+        return Check(VERL_CHECK, CheckResult.OK, f"{versions} ({python})")
+    names = " or ".join(pin.name for pin in pins) or "constraints-verl-*.txt"
+    advice = f"Make it anew with `make verl-env` ({names}): {'; '.join(found) or 'verl is missing'}."
+    return Check(VERL_CHECK, CheckResult.WARNING, versions, advice)
+
+
+def check_runs_root(runs_root: Path) -> Check:
+    """The runs root can be written, or made, and its file system knows locks."""
+    folder = _existing(runs_root)
+    try:
+        with tempfile.TemporaryFile(dir=folder, prefix=".doctor-") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.write(bytes(_PROBE_BYTES))
+            file.flush()
+    except OSError as error:
+        return Check("runs root", CheckResult.FAILURE, f"{folder}: {error.strerror}", _write_advice(error, folder))
+    detail = str(runs_root) if runs_root.exists() else f"{runs_root}, not there yet; the first run makes it"
+    return Check("runs root", CheckResult.OK, detail)
+
+
+def _write_advice(error: OSError, folder: Path) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"Make room on the file system of {folder}, or choose another: --runs-root or EXGRPO_RUNS_ROOT."
+    return "Choose a folder you may write on a file system with locks: --runs-root or EXGRPO_RUNS_ROOT."
+
+
+def check_disk(runs_root: Path) -> Check:
+    """Room on the file system that the runs are, or will be, written to."""
+    folder = _existing(runs_root)
+    free = shutil.disk_usage(folder).free / GIB
+    if free >= MIN_FREE_GIB:
+        return Check("disk", CheckResult.OK, f"{free:.0f} GiB free")
+    result = CheckResult.WARNING if free >= MIN_USABLE_GIB else CheckResult.FAILURE
+    advice = f"A run needs up to 20 GB; make room or choose another runs root (at least {MIN_FREE_GIB:.0f} GiB)."
+    return Check("disk", result, f"{free:.2f} GiB free at {folder}", advice)
+
+
+def _existing(path: Path) -> Path:
+    """Return the nearest folder above `path` that is there, which tells the file system that it will be on."""
+    absolute = path.absolute()
+    return next(folder for folder in (absolute, *absolute.parents) if folder.is_dir())
+
+
+def check_temporary_folder() -> Check:
+    """Python has a folder for temporary files that can be written to."""
+    try:
+        folder = tempfile.gettempdir()
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(_PROBE_BYTES))
+            file.flush()
+    except OSError as error:
+        advice = "Make room there, or name a folder that can be written in TMPDIR."
+        return Check("temporary", CheckResult.FAILURE, error.strerror or str(error), advice)
+    return Check("temporary", CheckResult.OK, folder)
+
+
+def check_database(database_url: str | None, runs_root: Path) -> Check:
+    """The database opens, and this version knows its schema."""
+    from jobs.supervisor.reading import describe_database
+
+    is_good, detail = describe_database(database_url, runs_root)
+    advice = "" if is_good else "Check EXGRPO_DATABASE_URL, or run `exgrpo db upgrade` or `exgrpo db rebuild`."
+    return Check("database", CheckResult.OK if is_good else CheckResult.FAILURE, detail, advice)
+
+
+def check_port(port: int, runs_root: Path) -> Check:
+    """The port of the pages is free, or held by the workbench of this runs root."""
+    workbench = read_workbench(runs_root)
+    if workbench is not None and urlsplit(workbench.address).port == port:
+        return Check("port", CheckResult.OK, f"{port} is that of this runs root's workbench (pid {workbench.pid})")
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except PermissionError:
+            advice = "Ports below 1024 are the administrator's; choose another: `exgrpo up --port N`."
+            return Check("port", CheckResult.WARNING, f"{port} may not be opened by this user", advice)
+        except OSError:
+            advice = "Another program has it; choose another: `exgrpo up --port N`."
+            return Check("port", CheckResult.WARNING, f"{port} is in use", advice)
+    return Check("port", CheckResult.OK, f"{port} is free")
+
+
+def check_supervisor(runs_root: Path) -> Check:
+    """A supervisor looks after this runs root."""
+    supervisor = read_supervisor(runs_root)
+    if supervisor is not None:
+        return Check("supervisor", CheckResult.OK, f"runs (pid {supervisor.pid})")
+    return Check("supervisor", CheckResult.OK, "none runs here", "`exgrpo up` starts one; `exgrpo train` needs none.")
+
+
+def check_alerts() -> Check:
+    """The destinations of alerts can be read."""
+    try:
+        destinations = read_destinations(dict(os.environ))
+    except AlertError as error:
+        return Check("alerts", CheckResult.WARNING, "none are sent", str(error))
+    names = ", ".join(destination.name for destination in destinations)
+    advice = "" if names else "EXGRPO_ALERT_URLS or EXGRPO_ALERTS_FILE names where they go."
+    return Check("alerts", CheckResult.OK, names or "none are asked for", advice)

@@ -1,0 +1,74 @@
+"""The command that scores a checkpoint or any other model on benchmarks."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunsRoot, print_json, say
+
+if TYPE_CHECKING:
+    from jobs.specs.evaluation import EvalSpec
+
+
+def evaluate(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its signature
+    target: Annotated[str, typer.Argument(metavar="RUN@STEP", help="Checkpoint (RUN@last too), folder or hub name.")],
+    benchmarks: Annotated[
+        list[str],
+        typer.Option(
+            "--benchmark", "-b", help="NAME, or NAME=FILE for data of your own; all questions unless --num-questions."
+        ),
+    ],
+    num_questions: Annotated[int | None, typer.Option(help="Only the first questions of each.", min=1)] = None,
+    num_samples: Annotated[int | None, typer.Option(help="n of Avg@n; the protocol's if not given.", min=1)] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Another field: key=value.")] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score a model on benchmarks; Ctrl-C stops it, `exgrpo resume` goes on where it was."""
+    from jobs.actions.evaluations import submit_evaluation
+    from jobs.cli.train import exit_as, follow, leave_to_supervisor
+
+    spec = _make_spec(runs_root, target, benchmarks, (num_questions, num_samples), settings or [])
+    run_id = submit_evaluation(runs_root, spec)
+    if detach:
+        leave_to_supervisor(runs_root, database_url)
+        print_json({"run_id": run_id}) if as_json else say(run_id)
+        return
+    state = follow(runs_root, database_url, run_id)
+    _print_scores(runs_root, database_url, run_id, as_json)
+    exit_as(state)
+
+
+def _make_spec(
+    runs_root: Path, target: str, benchmarks: list[str], limits: tuple[int | None, int | None], settings: list[str]
+) -> "EvalSpec":
+    from jobs.actions.evaluations import plan_evaluation
+    from jobs.specs.settings import apply_settings
+
+    choices = []
+    for text in benchmarks:
+        name, _, source = text.partition("=")
+        fields = {"name": name, "source": source or None, "num_questions": limits[0], "samples_per_question": limits[1]}
+        choices.append(fields)
+    return apply_settings(plan_evaluation(runs_root, target, {"benchmarks": choices}, "eval"), settings)
+
+
+def _print_scores(runs_root: Path, database_url: str | None, run_id: str, as_json: bool) -> None:
+    import dataclasses
+
+    from db.queries.benchmarks import list_scores
+    from jobs.supervisor.reading import open_fresh_index
+
+    with open_fresh_index(runs_root, database_url) as database:
+        rows = list_scores(database, run_id=run_id)
+    if as_json:
+        print_json({"run_id": run_id, "scores": [dataclasses.asdict(row) for row in rows]})
+        return
+    for row in rows:
+        say(
+            f"{row.title:<14} {row.metric:<7} {row.scheme:<9} {row.score:.4f} ± {row.standard_error:.4f}  "
+            f"({row.num_questions} questions)"
+        )

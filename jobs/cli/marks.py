@@ -1,0 +1,63 @@
+"""The commands on marked trajectories."""
+
+from typing import Annotated
+
+import typer
+
+from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, counted, print_json, say, tell
+
+
+def mark(
+    run: RunName,
+    trajectory: Annotated[int, typer.Argument(metavar="TRAJECTORY", help="Number of the trajectory.")],
+    name: Annotated[str, typer.Argument(metavar="MARK", help="What to mark it with.")],
+    comment: Annotated[str, typer.Option(help="What to say of it.")] = "",
+    undo: Annotated[bool, typer.Option("--undo", help="Take the mark off.")] = False,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Mark a trajectory, with a comment; the workbench lists everything that carries a mark."""
+    from db.queries.trajectories import get_trajectory
+    from db.queries.trajectory_marks import marks_of
+    from db.rows.marks import MarkedTrajectory
+    from jobs.actions.annotations import mark_trajectory
+    from jobs.runs.lookup import CommandError, find_run_id
+    from jobs.supervisor.reading import open_fresh_index
+
+    run_id = find_run_id(runs_root, run)
+    with open_fresh_index(runs_root, database_url) as database:
+        row = get_trajectory(database, run_id, trajectory)
+        own = [] if row is None else marks_of(database, run_id, row.attempt, trajectory)
+    if row is None:
+        raise CommandError(f"{run_id}: has no trajectory {trajectory}.")
+    if undo and name not in {other.mark for other in own}:
+        raise CommandError(f"{run_id}: trajectory {trajectory} does not carry the mark {name!r}.")
+    mark_trajectory(runs_root, MarkedTrajectory(run_id, row.attempt, trajectory, name, comment), is_kept=not undo)
+
+
+def marks(
+    name: Annotated[str | None, typer.Argument(metavar="MARK", help="List what carries it; all marks without.")] = None,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the marks on trajectories, or the trajectories that carry one."""
+    from db.queries.trajectory_marks import list_marks, marked_trajectories
+    from jobs.supervisor.reading import open_fresh_index
+
+    with open_fresh_index(runs_root, database_url) as database:
+        counts = list_marks(database)
+        rows = [] if name is None else marked_trajectories(database, name)
+    if as_json:
+        print_json(counts if name is None else rows)
+        return
+    if not counts:
+        tell("No trajectory is marked yet; `exgrpo mark RUN TRAJECTORY MARK` marks one.")
+    elif name is not None and not rows:
+        tell(f"Nothing carries the mark {name!r}; the marks there are: {', '.join(count.mark for count in counts)}.")
+    for count in counts if name is None else []:
+        num_trajectories = counted(count.num_trajectories, "trajectory", "trajectories")
+        say(f"{count.mark}: {num_trajectories} of {counted(count.num_runs, 'run', 'runs')}")
+    for row in rows:
+        own = row.marked
+        say(f"{own.run_id}  {own.trajectory_id:>8}  step {row.step:>5}  reward {row.reward:g}  {own.comment}")

@@ -1,0 +1,131 @@
+"""Options that commands share, and how they print."""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from db import DATABASE_URL_VARIABLE
+from db.rows.display_names import inert
+
+RUNS_ROOT_VARIABLE = "EXGRPO_RUNS_ROOT"
+DEBUG_VARIABLE = "EXGRPO_DEBUG"
+EXIT_FAILURE = 1
+EXIT_BAD_INPUT = 2
+EXIT_STOPPED = 3
+DEFAULT_PORT = 8501
+
+RunsRoot = Annotated[
+    Path, typer.Option("--runs-root", envvar=RUNS_ROOT_VARIABLE, help="Folder that holds the runs.", file_okay=False)
+]
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option("--database-url", envvar=DATABASE_URL_VARIABLE, help="Database; by default SQLite in the runs root."),
+]
+RunName = Annotated[
+    str, typer.Argument(metavar="RUN", help="Run id, a unique beginning or its end, or the run's name.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+DEFAULT_RUNS_ROOT = Path("runs")
+
+
+def say(text: str) -> None:
+    """Print one line of a result; a terminal obeys nothing in it."""
+    typer.echo(inert(text))
+
+
+def counted(number: int, one: str, many: str) -> str:
+    """Return a number with its noun: `1 run`, `3 runs`."""
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def tell(text: str) -> None:
+    """Print one line about what is going on, beside the result."""
+    typer.echo(inert(text), err=True)
+
+
+def print_json(content: object) -> None:
+    """Print a result as JSON: dates in ISO form, data classes as mappings, null for what is no finite number."""
+    from pydantic_core import to_json
+
+    typer.echo(to_json(content, indent=2, inf_nan_mode="null", fallback=str))
+
+
+def explain(error: Exception) -> tuple[str, int]:
+    """Return one sentence on an error and the exit code that belongs to it: 2 for bad input, 1 for a failure."""
+    from db.connections.session import DatabaseError
+    from db.rows.runs import UnknownRunError
+    from jobs.actions.archive import ArchiveError
+    from jobs.alerts.destinations import AlertError
+    from jobs.cli.workbench_instance import WorkbenchRunningError
+    from jobs.launchers.local import LaunchError
+    from jobs.machine.engine_environments import EngineEnvironmentError
+    from jobs.recording.verl_dump import DumpError
+    from jobs.runs.control import TrainingError
+    from jobs.runs.directory import RunDirectoryError
+    from jobs.runs.lookup import CommandError
+    from jobs.specs.train import SpecError
+    from jobs.supervisor.instance import SupervisorRunningError
+
+    if isinstance(error, CommandError | SpecError | ArchiveError | DumpError | RunDirectoryError):
+        return str(error), EXIT_BAD_INPUT
+    if isinstance(error, SupervisorRunningError | WorkbenchRunningError | LaunchError | TrainingError):
+        return str(error), EXIT_FAILURE
+    if isinstance(error, DatabaseError | UnknownRunError | EngineEnvironmentError | AlertError):
+        return str(error), EXIT_FAILURE
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        place = f"{error.filename}: " if error.filename else ""
+        return f"{place}no space is left; make room there, or choose another --runs-root.", EXIT_FAILURE
+    if isinstance(error, OSError):
+        return f"{error.filename or 'A file'}: {error.strerror or error}.", EXIT_FAILURE
+    first_line = next(iter(str(error).splitlines()), "")
+    hint = f"Set {DEBUG_VARIABLE}=1 to see the traceback."
+    return f"Unexpected {type(error).__name__}: {first_line} {hint}", EXIT_FAILURE
+
+
+class FriendlyGroup(typer.core.TyperGroup):
+    """A group of commands that ends with one sentence where a command raises."""
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - the signature of typer's own class
+        """Run the chosen command; any error becomes one line on stderr and an exit code."""
+        if os.environ.get(DEBUG_VARIABLE):
+            return super().invoke(ctx)
+        return _guarded(lambda: super(FriendlyGroup, self).invoke(ctx))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - the signature of typer's own class
+        """List the commands with their first sentences whole."""
+        shown = {name: self.commands[name] for name in self.list_commands(ctx) if not self.commands[name].hidden}
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.get_short_help_str(limit=1000)) for name, command in shown.items()])
+
+
+def command_group(explanation: str, name: str | None = None) -> typer.Typer:
+    """Return a group of commands. Its help is plain: importing what draws it in boxes takes longer than all else."""
+    return typer.Typer(
+        name=name,
+        cls=FriendlyGroup,
+        help=explanation,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"max_content_width": 120},
+    )
+
+
+def _guarded(call: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever the command returns
+    try:
+        return call()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whoever read the output has enough of it
+        raise typer.Exit(0) from None
+    except Exception as error:
+        if type(error).__module__.split(".")[0] in {"typer", "click"}:
+            raise
+        sentence, code = explain(error)
+        tell(sentence)
+        raise typer.Exit(code) from None

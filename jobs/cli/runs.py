@@ -1,0 +1,248 @@
+"""Commands that list, show, stop, resume, clone and mark runs."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from db.rows.display_names import inert
+from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, print_json, say
+
+if TYPE_CHECKING:
+    from db.rows.runs import RunRow
+
+FOLLOW_SECONDS = 0.3
+
+
+def runs(
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+    includes_archived: Annotated[bool, typer.Option("--all", help="Archived runs too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List runs, newest first; archived ones with --all."""
+    from db.queries.run_filter import RunFilter
+    from db.queries.runs import list_runs
+    from jobs.supervisor.reading import open_fresh_index
+
+    with open_fresh_index(runs_root, database_url) as database:
+        rows = list_runs(database, RunFilter(is_archived=None), limit=None)
+    shown = [row for row in rows if includes_archived or not row.is_archived]
+    if as_json:
+        print_json([_without_curve(row) for row in shown])
+    elif shown:
+        _print_table(shown)
+    elif rows:
+        say(f"All {len(rows)} runs in {runs_root} are archived; --all lists them.")
+    else:
+        say(f"No runs in {runs_root} yet; `exgrpo train` starts one.")
+
+
+def show(
+    run: RunName, runs_root: RunsRoot = DEFAULT_RUNS_ROOT, database_url: DatabaseUrl = None, as_json: AsJson = False
+) -> None:
+    """Show one run: state, newest metrics, evaluations, attempts and checkpoints."""
+    from jobs.runs.lookup import find_run_id
+    from jobs.runs.report import summarize_run
+    from jobs.supervisor.reading import open_fresh_index
+
+    run_id = find_run_id(runs_root, run)
+    with open_fresh_index(runs_root, database_url) as database:
+        summary = summarize_run(database, run_id)
+    if as_json:
+        print_json(summary)
+    else:
+        _print_summary(summary)
+
+
+def logs(
+    run: RunName,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run ends.")] = False,
+) -> None:
+    """Print what a run's worker printed."""
+    from jobs.runs.lookup import find_run_id, open_run, state_of
+
+    folder = open_run(runs_root, find_run_id(runs_root, run))
+    offset = _print_from(folder.log_path, 0)
+    while follow:
+        is_over = state_of(runs_root, folder).is_ended
+        offset = _print_from(folder.log_path, offset)
+        if is_over:
+            return
+        time.sleep(FOLLOW_SECONDS)
+
+
+def stop(run: RunName, runs_root: RunsRoot = DEFAULT_RUNS_ROOT) -> None:
+    """Ask a run to stop at its next step, with a checkpoint."""
+    from jobs.actions import run_actions
+    from jobs.runs import lookup
+    from jobs.runs.lookup import find_run_id
+    from jobs.runs.status import RunStatus
+
+    run_id = find_run_id(runs_root, run)
+    is_queued = lookup.state_of(runs_root, lookup.open_run(runs_root, run_id)).status == RunStatus.QUEUED
+    run_actions.stop(runs_root, run_id)
+    say(f"{run_id} was queued and does not start." if is_queued else f"{run_id} stops at its next step.")
+
+
+def resume(run: RunName, runs_root: RunsRoot = DEFAULT_RUNS_ROOT) -> None:
+    """Queue a run again, to go on from its newest whole checkpoint."""
+    from jobs.actions import run_actions
+    from jobs.runs.lookup import find_run_id
+
+    run_id = find_run_id(runs_root, run)
+    run_actions.resume(runs_root, run_id)
+    _say_queued(runs_root, run_id)
+
+
+def clone(
+    run: RunName,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: key=value.")] = None,
+    submits: Annotated[bool, typer.Option("--submit", help="Queue the new run instead of printing it.")] = False,
+) -> None:
+    """Print a job's specification, of whatever kind it is, changed as asked for, or queue a new one of it."""
+    from jobs.actions.resubmission import read_job_spec, submit_job
+    from jobs.runs.lookup import find_run_id
+    from jobs.specs.settings import apply_settings
+    from jobs.specs.train import dump_spec
+
+    spec = apply_settings(read_job_spec(runs_root, find_run_id(runs_root, run)), settings or [])
+    if submits:
+        _say_queued(runs_root, submit_job(runs_root, spec))
+    else:
+        typer.echo(dump_spec(spec), nl=False)
+
+
+def branch(
+    run: RunName,
+    step: Annotated[int, typer.Option("--step", help="Step of the checkpoint to start from.")],
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    num_steps: Annotated[int | None, typer.Option("--num-steps", help="Last step; the parent's if not given.")] = None,
+) -> None:
+    """Queue a new run that goes on from a checkpoint of another."""
+    from jobs.actions import run_actions
+    from jobs.runs.lookup import find_run_id
+
+    _say_queued(runs_root, run_actions.branch(runs_root, find_run_id(runs_root, run), step, num_steps))
+
+
+def tag(
+    run: RunName,
+    name: Annotated[str, typer.Argument(metavar="TAG", help="The tag.")],
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    removes: Annotated[bool, typer.Option("--remove", help="Take the tag away.")] = False,
+) -> None:
+    """Give a run a tag, or take it away."""
+    from jobs.actions import run_actions
+    from jobs.runs.lookup import find_run_id
+
+    run_actions.tag(runs_root, find_run_id(runs_root, run), name, is_set=not removes)
+
+
+def note(
+    run: RunName,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The note.")],
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+) -> None:
+    """Add a note to a run."""
+    from jobs.actions import run_actions
+    from jobs.runs.lookup import find_run_id
+
+    run_actions.note(runs_root, find_run_id(runs_root, run), text)
+
+
+def archive(
+    run: RunName,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    undoes: Annotated[bool, typer.Option("--undo", help="Show it again.")] = False,
+) -> None:
+    """Hide a run that has ended from the list; its files stay."""
+    from jobs.actions import run_actions
+    from jobs.runs.lookup import find_run_id
+
+    run_id = find_run_id(runs_root, run)
+    run_actions.archive(runs_root, run_id, is_archived=not undoes)
+    say(f"{run_id} is listed again." if undoes else f"{run_id} is archived; `exgrpo runs --all` lists it.")
+
+
+def _say_queued(runs_root: Path, run_id: str) -> None:
+    from jobs.supervisor.instance import read_supervisor
+
+    say(run_id)
+    if read_supervisor(runs_root) is None:
+        typer.echo("It waits: no supervisor runs here; start one with `exgrpo up`.", err=True)
+
+
+def _print_from(path: Path, offset: int) -> int:
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            content = file.read()
+    except FileNotFoundError:
+        return offset
+    lines = content.decode("utf-8", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+    typer.echo(inert(lines), nl=False)
+    return offset + len(content)
+
+
+def _without_curve(row: "RunRow") -> dict[str, Any]:
+    import dataclasses
+
+    content = dataclasses.asdict(row)
+    content.pop("pass_at_1_curve")
+    return content
+
+
+def _print_table(rows: "list[RunRow]") -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from db.rows.display_names import BATCH_PASS_RATE, held_out_score
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("Run", "Name", "State", "Method", "Step", BATCH_PASS_RATE, held_out_score()):
+        table.add_column(heading, no_wrap=heading == "Run")
+    for row in rows:
+        table.add_row(
+            row.run_id,
+            escape(inert(row.name)),
+            f"{row.status}, archived" if row.is_archived else row.status,
+            row.method,
+            f"{row.step}/{row.num_steps}",
+            _rate(row.last_pass_at_1),
+            _rate(row.last_avg_at_n),
+        )
+    Console().print(table)
+
+
+def _print_summary(summary: dict[str, Any]) -> None:
+    row = summary["run"]
+    reason = f": {row['status_reason']}" if row["status_reason"] else ""
+    archived = ", archived" if row["is_archived"] else ""
+    say(f"{row['run_id']} {row['name']!r} {row['status']}{archived}{reason}")
+    say(f"{row['method']} on {row['model']}, {row['dataset']}; step {row['step']} of {row['num_steps']}")
+    for evaluation in summary["evaluations"]:
+        question_set = evaluation["question_set"].replace("_", "-").capitalize()
+        say(
+            f"step {evaluation['step']:>5} {question_set:<8} Avg@{evaluation['samples_per_question']} "
+            f"{evaluation['avg_at_n']:.3f} ± {evaluation['interval']:.3f}"
+        )
+    for score in summary["benchmarks"]:
+        say(
+            f"{score['title']:<14} {score['scheme']:<9} {score['score']:.4f} ± {score['standard_error']:.4f}, "
+            f"{score['num_questions']} questions x {score['samples_per_question']}"
+        )
+    for key, value in sorted(summary["metrics"].items()):
+        say(f"{key:<32} {value:.4g}")
+    for attempt in summary["attempts"]:
+        say(f"attempt {attempt['attempt']}: {attempt['status']} {attempt['status_reason']}".rstrip())
+    steps = [str(checkpoint["step"]) for checkpoint in summary["checkpoints"]]
+    say(f"checkpoints at steps: {', '.join(steps) or 'none'}")
+
+
+def _rate(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

@@ -1,0 +1,36 @@
+"""The command that makes a large database to try and to measure the pages with."""
+
+from typing import Annotated
+
+import typer
+
+from jobs.cli.options import DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot, say, tell
+
+
+def seed_demo(
+    num_runs: Annotated[int, typer.Option("--runs", min=1, help="Runs to make.")] = 100,
+    num_steps: Annotated[
+        int, typer.Option("--steps", min=1, help="Steps of each run, with about 47 metric points a step.")
+    ] = 500,
+    num_trajectories: Annotated[
+        int, typer.Option("--trajectories", min=1, help="Trajectories in all, about; most in the first run.")
+    ] = 100_000,
+    run: Annotated[
+        str | None, typer.Option("--from", metavar="RUN", help="Recorded run to start from; else the newest that fits.")
+    ] = None,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Add made-up runs to the database, to try pages at scale; they are called synthetic wherever they are shown.
+
+    They are made out of one recorded run: the newest ExGRPO run of the runs root, or a short one of the built-in task
+    that is trained first. Equal options and an equal recorded run give equal rows. They stand in the database alone,
+    without run folders: `exgrpo db rebuild` removes them.
+    """
+    from db.synthetic.runs import SyntheticSize
+    from jobs.cli.seeding import seed_demo as seed
+    from jobs.runs.lookup import find_run_id
+
+    template = None if run is None else find_run_id(runs_root, run)
+    seed(runs_root, database_url, SyntheticSize(num_runs, num_steps, num_trajectories), template, tell)
+    say(f"{num_runs:,} synthetic runs.")

@@ -1,0 +1,88 @@
+"""Fills a database with made-up runs, from a recorded run of the runs root or from one that is trained for it."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from db.connections.opening import open_database
+from db.connections.session import Database
+from db.queries.run_filter import RunFilter
+from db.queries.runs import list_runs
+from db.synthetic.runs import SyntheticSize, add_synthetic_runs, refuse_more
+from jobs.actions.run_actions import submit
+from jobs.cli.following import LOOK_SECONDS, RunFollower
+from jobs.runs.control import TrainingError
+from jobs.runs.directory import list_run_directories
+from jobs.runs.status import RunStatus
+from jobs.specs.train import load_preset
+from jobs.supervisor.reading import take_in_everything
+
+TEMPLATE_PRESET = "chains-exgrpo"
+TEMPLATE_STEPS = 60
+_MIN_STEPS = 20
+"""A shorter run has hardly replayed anything."""
+
+
+class SeedingError(TrainingError):
+    """The recorded run to start from could not be made."""
+
+
+def seed_demo(
+    runs_root: Path, database_url: str | None, size: SyntheticSize, run_id: str | None, tell: Callable[[str], None]
+) -> None:
+    """Add made-up runs to the database; without `run_id` out of the newest fitting run, which is trained if need be.
+
+    Raises:
+        SeedingError: The training of the run to start from failed.
+        SyntheticRunsError: The database holds made-up runs already, or the recorded run has no trajectories.
+    """
+    database = open_database(database_url, runs_root)
+    try:
+        refuse_more(database)
+        template = run_id or recorded_run(runs_root, database_url, tell)
+        take_in_everything(runs_root, database_url)
+        add_synthetic_runs(database, template, size, tell)
+    finally:
+        database.close()
+
+
+def recorded_run(runs_root: Path, database_url: str | None, tell: Callable[[str], None]) -> str:
+    """Return the newest run of the runs root that made-up ones can be made out of, trained now if there is none.
+
+    Raises:
+        SeedingError: Its training failed.
+    """
+    take_in_everything(runs_root, database_url)
+    database = open_database(database_url, runs_root)
+    try:
+        found = _fitting_run(database, runs_root)
+    finally:
+        database.close()
+    found = found or _train(runs_root, database_url, tell)
+    tell(f"Recorded run: {found}.")
+    return found
+
+
+def _fitting_run(database: Database, runs_root: Path) -> str | None:
+    """Return the newest run of ExGRPO that has ended well, None if there is none."""
+    recorded = {run.run_id for run in list_run_directories(runs_root)}
+    for row in list_runs(database, RunFilter(statuses=("succeeded",), is_archived=None), limit=None):
+        if row.run_id in recorded and row.method == "ExGRPO" and row.step >= _MIN_STEPS:
+            return row.run_id
+    return None
+
+
+def _train(runs_root: Path, database_url: str | None, tell: Callable[[str], None]) -> str:
+    tell(f"No recorded run fits; training {TEMPLATE_STEPS} steps of {TEMPLATE_PRESET}.")
+    spec = load_preset(TEMPLATE_PRESET).model_copy(update={"num_steps": TEMPLATE_STEPS})
+    run_id = submit(runs_root, spec)
+    follower = RunFollower(runs_root, database_url, run_id)
+    try:
+        while not (state := follower.look()).is_ended:
+            time.sleep(LOOK_SECONDS)
+        follower.finish()
+    finally:
+        follower.close()
+    if state.status is not RunStatus.SUCCEEDED:
+        raise SeedingError(f"{run_id}: the training of the run to start from is {state.status}: {state.reason}")
+    return run_id

@@ -1,0 +1,266 @@
+"""The commands on studies: the paper's tables as matrices of runs, and reports with both side by side."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from jobs.cli.options import (
+    DEFAULT_RUNS_ROOT,
+    EXIT_FAILURE,
+    EXIT_STOPPED,
+    AsJson,
+    DatabaseUrl,
+    RunsRoot,
+    command_group,
+    print_json,
+    say,
+    tell,
+)
+
+if TYPE_CHECKING:
+    from jobs.studies.definition import Scale, Study
+    from jobs.studies.intervals import MeanInterval
+    from jobs.studies.matrix import RunKey
+    from jobs.studies.running import PendingRun
+
+study_app = command_group("The paper's tables: what to run for them, and what they print.")
+
+StudyName = Annotated[str, typer.Argument(metavar="NAME", help="A study of `exgrpo study list`.")]
+ScaleName = Annotated[
+    str, typer.Option("--scale", help="chains (built-in task, embedded engine) or paper (its models and data, verl).")
+]
+NumSeeds = Annotated[int | None, typer.Option("--seeds", min=1, help="Seeds of each cell; the study's if not given.")]
+CellNames = Annotated[list[str] | None, typer.Option("--cells", help="Only these, comma-separated; all if not given.")]
+
+
+@study_app.command("list")
+def list_studies(as_json: AsJson = False) -> None:
+    """List the studies."""
+    from jobs.studies.definition import load_study, study_names
+
+    studies = [load_study(name) for name in study_names()]
+    if as_json:
+        print_json([_summary(study) for study in studies])
+        return
+    for study in studies:
+        say(f"{study.name:<20} {study.title}: {study.question}")
+
+
+@study_app.command("numbers")
+def numbers(name: StudyName, as_json: AsJson = False) -> None:
+    """Print every number that the paper prints of a study."""
+    from jobs.studies.definition import load_study
+    from jobs.studies.numbers import number_rows
+
+    rows = number_rows(load_study(name))
+    if as_json:
+        print_json(rows)
+        return
+    for row in rows:
+        place = " / ".join(part for part in (row.table, row.group, row.row, row.column) if part)
+        say(f"{place}: {row.printed}{f'  ({row.note})' if row.note else ''}")
+
+
+@study_app.command("run")
+def run(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arguments
+    name: StudyName,
+    scale: ScaleName = "chains",
+    num_seeds: NumSeeds = None,
+    cells: CellNames = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a field of every new run: key=value.")
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Queue everything and do not wait.")] = False,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Run what is missing of a study, one run after another; Ctrl-C stops, the same command goes on."""
+    from jobs.cli.train import follow, leave_to_supervisor
+    from jobs.runs.lookup import CommandError
+    from jobs.runs.status import RunStatus
+    from jobs.studies.running import pending_runs, start
+    from jobs.supervisor.reading import open_fresh_index
+
+    study, keys = _wanted(name, scale, num_seeds, cells)
+    with open_fresh_index(runs_root, database_url) as database:
+        pending = pending_runs(database, study, keys)
+    tell(f"Runs that are there: {len(keys) - len(pending)} of {len(keys)}.")
+    if detach:
+        num_queued = _queue(runs_root, study, pending, settings or [])
+        if num_queued:
+            leave_to_supervisor(runs_root, database_url)
+        if num_queued < len(pending):
+            raise typer.Exit(EXIT_FAILURE)
+        return
+    failed = []
+    for number, own in enumerate(pending, start=1):
+        tell(f"Run {number} of {len(pending)}: {own.key.cell}, seed {own.key.seed}")
+        try:
+            run_id = start(runs_root, study, own, settings or [])
+        except CommandError as error:
+            failed.append(own.key.cell)
+            tell(str(error))
+            continue
+        state = follow(runs_root, database_url, run_id)
+        if state.status is RunStatus.STOPPED:
+            tell(f"Runs left: {len(pending) - number} and this one; `exgrpo study run {name}` goes on.")
+            raise typer.Exit(EXIT_STOPPED)
+        if state.status is not RunStatus.SUCCEEDED:
+            failed.append(run_id)
+            tell(f"{run_id} is {state.status}: {state.reason}")
+    say(f"Runs done: {len(pending) - len(failed)}, failed: {len(failed)}; `exgrpo study report {name}` shows them.")
+    if failed:
+        raise typer.Exit(EXIT_FAILURE)
+
+
+def _queue(runs_root: Path, study: "Study", pending: "list[PendingRun]", settings: list[str]) -> int:
+    """Queue what can be, say why the rest cannot, and return how many runs are queued."""
+    from jobs.runs.lookup import CommandError
+    from jobs.studies.running import start
+
+    num_queued = 0
+    for own in pending:
+        try:
+            say(start(runs_root, study, own, settings))
+            num_queued += 1
+        except CommandError as error:
+            tell(str(error))
+    return num_queued
+
+
+@study_app.command("status")
+def status(
+    name: StudyName,
+    scale: ScaleName = "chains",
+    num_seeds: NumSeeds = None,
+    cells: CellNames = None,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what of a study is done, under way or missing."""
+    from jobs.studies.results import find_runs, state_of_keys
+    from jobs.supervisor.reading import open_fresh_index
+
+    study, keys = _wanted(name, scale, num_seeds, cells)
+    with open_fresh_index(runs_root, database_url) as database:
+        runs = find_runs(database, study)
+    states = state_of_keys(runs, keys)
+    if as_json:
+        lines = [
+            {"cell": key.cell, "seed": key.seed, "state": state, "run_id": runs[key].run_id if key in runs else None}
+            for key, state in states
+        ]
+        print_json({"study": study.name, "scale": scale, "runs": lines})
+        return
+    for cell in dict.fromkeys(key.cell for key in keys):
+        say(f"{cell:<32} {', '.join(f'{key.seed} {state}' for key, state in states if key.cell == cell)}")
+
+
+@study_app.command("results")
+def results(
+    name: StudyName,
+    scale: ScaleName = "chains",
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print what finished runs gave beside the paper's numbers: means over seeds with 95% intervals."""
+    from dataclasses import asdict
+
+    from jobs.studies.comparison import compare, reading
+    from jobs.studies.definition import load_study
+    from jobs.studies.report import interval_text
+    from jobs.studies.results import read_results
+    from jobs.supervisor.reading import open_fresh_index
+
+    study, own_scale = load_study(name), _scale(scale)
+    with open_fresh_index(runs_root, database_url) as database:
+        found = read_results(database, study, own_scale, [])
+    rows = compare(found)
+    if as_json:
+        figures = {
+            own.cell.name: {figure: _interval(value) for figure, value in own.figures.items()} for own in found.cells
+        }
+        lines = [asdict(row) | {"own": _interval(row.own), "difference": _interval(row.difference)} for row in rows]
+        print_json({"study": study.name, "scale": scale, "figures": figures, "beside_paper": lines})
+        return
+    for row in rows:
+        difference = f", difference {interval_text(row.difference, is_difference=True)}" if row.difference else ""
+        own = f"{interval_text(row.own)}{difference} ({row.num_seeds} seeds)"
+        say(f"{row.place} / {row.column}: paper {row.printed}, own {row.cell} {own}")
+    say(reading(found) if rows else "No run has finished yet.")
+
+
+@study_app.command("report")
+def report(
+    name: StudyName,
+    scale: ScaleName = "chains",
+    num_seeds: NumSeeds = None,
+    out: Annotated[Path | None, typer.Option("--out", help="File to write; NAME-SCALE.html if not given.")] = None,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Write a study's page: one HTML file with the paper's numbers beside those of the runs that are done."""
+    from jobs.studies.definition import load_study
+    from jobs.studies.matrix import wanted_keys
+    from jobs.studies.report import render_report
+    from jobs.studies.results import read_results
+    from jobs.supervisor.reading import open_fresh_index
+
+    study, own_scale = load_study(name), _scale(scale)
+    keys = wanted_keys(study, own_scale, study.cells, num_seeds)
+    with open_fresh_index(runs_root, database_url) as database:
+        results = read_results(database, study, own_scale, keys)
+    path = out or Path(f"{name}-{scale}.html")
+    path.write_text(render_report(results, len(keys)), encoding="utf-8")
+    say(str(path))
+
+
+def _wanted(name: str, scale: str, num_seeds: int | None, cells: list[str] | None) -> "tuple[Study, list[RunKey]]":
+    from jobs.specs.train import SpecError
+    from jobs.studies.definition import load_study
+    from jobs.studies.matrix import wanted_keys
+
+    study, own_scale = load_study(name), _scale(scale)
+    names = [word.strip() for words in cells or [] for word in words.split(",")]
+    chosen = [study.cell(own) for own in names] or study.cells
+    keys = wanted_keys(study, own_scale, chosen, num_seeds)
+    if not keys and not study.cells_at(own_scale):
+        raise SpecError(f"--scale: {name} cannot be run at the scale {scale}. {' '.join(study.notes)}")
+    if not keys:
+        raise SpecError(f"--cells: expected some of {', '.join(c.name for c in study.cells_at(own_scale))} at {scale}.")
+    return study, keys
+
+
+def _scale(text: str) -> "Scale":
+    from jobs.specs.train import SpecError
+    from jobs.studies.definition import Scale
+
+    if text not in {*Scale}:
+        raise SpecError(f"--scale: expected one of {', '.join(Scale)}, got {text!r}.")
+    return Scale(text)
+
+
+def _interval(own: "MeanInterval | None") -> dict[str, Any] | None:
+    """Return an interval as JSON has it, which knows no NaN: the half of a single seed's is null."""
+    if own is None:
+        return None
+    return {"mean": own.mean, "half": None if math.isnan(own.half) else own.half, "values": own.values}
+
+
+def _summary(study: "Study") -> dict[str, Any]:
+    from jobs.studies.definition import Scale
+
+    return {
+        "name": study.name,
+        "title": study.title,
+        "question": study.question,
+        "measure": study.measure,
+        "baseline": study.baseline,
+        "tables": [table.name for table in study.tables],
+        "cells": {scale.value: [cell.name for cell in study.cells_at(scale)] for scale in Scale},
+        "seeds": study.num_seeds,
+    }

@@ -1,0 +1,184 @@
+"""The command that trains, and the presets that it starts from."""
+
+import signal
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from jobs.cli.options import (
+    DEFAULT_RUNS_ROOT,
+    EXIT_FAILURE,
+    EXIT_STOPPED,
+    AsJson,
+    DatabaseUrl,
+    RunsRoot,
+    print_json,
+    say,
+    tell,
+)
+
+if TYPE_CHECKING:
+    from jobs.runs.state import RunState
+    from jobs.specs.train import TrainSpec
+
+DEFAULT_PRESETS = {"embedded": "chains-exgrpo", "verl": "qwen-0.5b"}
+"""For each engine, the preset to start from if none is named."""
+SETTLE_SECONDS = 10.0
+
+
+def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arguments
+    preset: Annotated[
+        str | None,
+        typer.Option(help=f"Preset to start from; if none: {' or, for verl, '.join(DEFAULT_PRESETS.values())}."),
+    ] = None,
+    spec: Annotated[Path | None, typer.Option(help="YAML or JSON file of a specification.")] = None,
+    engine: Annotated[str | None, typer.Option(help="embedded or verl; else what preset or file say.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: key=value.")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--override", help="Change a setting of verl's own configuration: key=value.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print settings, command, memory and disk; start nothing.")
+    ] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train a model; Ctrl-C stops the run at its next step with a checkpoint, a second one leaves it running."""
+    from jobs.actions import run_actions
+
+    chosen = _with_overrides(_read_spec(preset, spec, engine, settings or []), overrides or [])
+    if dry_run:
+        _print_plan(chosen, runs_root, as_json)
+        return
+    run_id = run_actions.submit(runs_root, chosen)
+    if detach:
+        leave_to_supervisor(runs_root, database_url)
+        print_json({"run_id": run_id}) if as_json else say(run_id)
+        return
+    state = follow(runs_root, database_url, run_id)
+    report = _report(runs_root, database_url, run_id)
+    if as_json:
+        print_json(report)
+    else:
+        from jobs.runs.report import describe_report
+
+        say(describe_report(report))
+    exit_as(state)
+
+
+def presets(as_json: AsJson = False) -> None:
+    """List the presets; with --json, with every field."""
+    from jobs.specs.train import load_preset, preset_description, preset_names
+
+    loaded = {name: load_preset(name) for name in preset_names()}
+    if as_json:
+        print_json({name: spec.model_dump(mode="json") for name, spec in loaded.items()})
+        return
+    for name in loaded:
+        say(f"{name:<40} {preset_description(name)}")
+
+
+def _read_spec(preset: str | None, path: Path | None, engine: str | None, settings: list[str]) -> "TrainSpec":
+    from jobs.specs.settings import apply_settings
+    from jobs.specs.train import SpecError, load_preset, load_spec
+
+    if preset is not None and path is not None:
+        raise SpecError("--preset, --spec: expected one of them; a file may name its preset in `extends`.")
+    default = DEFAULT_PRESETS.get(engine or "embedded", DEFAULT_PRESETS["embedded"])
+    spec = load_spec(path) if path is not None else load_preset(preset or default)
+    return apply_settings(spec, [*([f"engine={engine}"] if engine else []), *settings])
+
+
+def _with_overrides(spec: "TrainSpec", overrides: list[str]) -> "TrainSpec":
+    from jobs.specs.train import parse_spec
+
+    if not overrides:
+        return spec
+    content = spec.model_dump(mode="json")
+    content["verl"]["overrides"] += overrides
+    return parse_spec(content, "--override")
+
+
+def _print_plan(spec: "TrainSpec", runs_root: Path, as_json: bool) -> None:
+    from jobs.preflight.run_plan import describe_plan, plan_run
+
+    plan = plan_run(spec, runs_root)
+    print_json(asdict(plan)) if as_json else say(describe_plan(plan))
+
+
+def leave_to_supervisor(runs_root: Path, database_url: str | None) -> None:
+    """Start a supervisor that ends when nothing is left to do, unless somebody looks after the runs already."""
+    from jobs.supervisor.instance import read_supervisor
+    from jobs.supervisor.starting import start_supervisor
+
+    if read_supervisor(runs_root) is None:
+        start_supervisor(runs_root, database_url)
+
+
+def follow(runs_root: Path, database_url: str | None, run_id: str) -> "RunState":
+    """Show a run's progress until it has ended; Ctrl-C asks it to stop, a second one ends this command."""
+    from jobs.cli.following import LOOK_SECONDS, RunFollower
+    from jobs.cli.progress import RunProgress
+
+    tell(f"{run_id} (log: {runs_root / run_id / 'log.txt'})")
+    interrupts: list[float] = []
+    previous = signal.signal(signal.SIGINT, lambda _number, _frame: interrupts.append(time.monotonic()))
+    follower = RunFollower(runs_root, database_url, run_id)
+    has_asked = False
+    try:
+        with RunProgress(runs_root, run_id) as progress:
+            while not (state := follower.look()).is_ended:
+                progress.show(state, follower)
+                if interrupts and not has_asked:
+                    has_asked = True
+                    _ask_to_stop(runs_root, run_id)
+                if len(interrupts) > 1:
+                    tell(f"{run_id} goes on without this command; `exgrpo stop {run_id}` ends it.")
+                    raise typer.Exit(130)
+                time.sleep(LOOK_SECONDS)
+            progress.show(state, follower)
+        follower.finish()
+        return state
+    finally:
+        follower.close()
+        signal.signal(signal.SIGINT, previous)
+
+
+def _ask_to_stop(runs_root: Path, run_id: str) -> None:
+    from jobs.actions import run_actions
+    from jobs.runs import lookup
+
+    tell("Stopping after the step that is under way; Ctrl-C again leaves the run to itself.")
+    try:
+        run_actions.stop(runs_root, run_id)
+    except lookup.CommandError as error:
+        tell(str(error))
+
+
+def _report(runs_root: Path, database_url: str | None, run_id: str) -> dict[str, object]:
+    """Return the run's report once the database knows its end, which a supervisor elsewhere may still write."""
+    from jobs.runs.report import report_run
+    from jobs.runs.status import ENDED
+    from jobs.supervisor.reading import open_fresh_index
+
+    with open_fresh_index(runs_root, database_url) as database:
+        give_up_at = time.monotonic() + SETTLE_SECONDS
+        while (report := report_run(database, run_id))["status"] not in ENDED and time.monotonic() < give_up_at:
+            time.sleep(0.2)
+        return report
+
+
+def exit_as(state: "RunState") -> None:
+    """End this command with the exit code of the run: 0, 3 if it was stopped, 1 if it failed or was lost."""
+    from jobs.runs.status import RunStatus
+
+    if state.status is RunStatus.STOPPED:
+        raise typer.Exit(EXIT_STOPPED)
+    if state.status is not RunStatus.SUCCEEDED:
+        tell(f"The run is {state.status}: {state.reason}")
+        raise typer.Exit(EXIT_FAILURE)

@@ -1,0 +1,142 @@
+"""Supervisor and pages as two children of one process, which ends both when it ends."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import webbrowser
+from dataclasses import dataclass
+from pathlib import Path
+
+from db import DATABASE_URL_VARIABLE
+from jobs.cli.workbench_instance import WorkbenchInstance
+from jobs.launchers.bound import STARTER_VARIABLE
+from jobs.launchers.local import PROJECT_ROOT, start_detached
+from jobs.runs.directory import WORKBENCH_FOLDER
+from jobs.supervisor.instance import read_supervisor
+from jobs.supervisor.starting import LOG_FILE, supervisor_command
+
+logger = logging.getLogger(__name__)
+
+END_SECONDS = 10.0
+_LOOK_SECONDS = 0.2
+_RESTART_SECONDS = 2.0
+_BOUND = [sys.executable, "-P", "-m", "jobs.launchers.bound"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Where the pages listen, and the names that they answer under beside this machine's own.
+
+    Without `remote_host` they listen on this machine's loopback address alone. With a `sign_in` file people sign in.
+    """
+
+    remote_host: str | None = None
+    allowed_hosts: tuple[str, ...] = ()
+    sign_in: Path | None = None
+
+    def options(self) -> list[str]:
+        """Return this as options of the pages' server."""
+        place = ["--host", "127.0.0.1"] if self.remote_host is None else ["--host", self.remote_host, "--allow-remote"]
+        ways_in = [] if self.sign_in is None else ["--sign-in", str(self.sign_in.absolute())]
+        return [*place, *ways_in, *(option for name in self.allowed_hosts for option in ("--allow-host", name))]
+
+
+class Workbench:
+    """The supervisor and the pages of one runs root."""
+
+    def __init__(
+        self, runs_root: Path, database_url: str | None, port: int, max_running: int = 1, reach: Reach | None = None
+    ) -> None:
+        self._runs_root = runs_root.resolve()
+        self._folder = self._runs_root / WORKBENCH_FOLDER
+        self._port = port
+        self._max_running = max_running
+        self._reach = reach or Reach()
+        self._environment = {STARTER_VARIABLE: str(os.getpid())}
+        if database_url is not None:
+            self._environment[DATABASE_URL_VARIABLE] = database_url
+        self._wants_end = False
+
+    def serve(self, opens_browser: bool) -> int:
+        """Serve until SIGINT or SIGTERM, or until the pages end, and return the exit code.
+
+        Where a supervisor looks after the runs already, it goes on, and this workbench's own waits to take over.
+
+        Raises:
+            WorkbenchRunningError: Another workbench serves this runs root.
+        """
+        instance = WorkbenchInstance(self._runs_root)
+        self._tell_of_supervisor()
+        previous = {number: signal.signal(number, self._note_end) for number in (signal.SIGINT, signal.SIGTERM)}
+        supervisor = self._start_supervisor()
+        pages = self._start_pages()
+        threading.Thread(target=_pass_on, args=(pages, opens_browser, instance), daemon=True).start()
+        try:
+            while not self._wants_end and pages.poll() is None:
+                if supervisor.poll() is not None:
+                    logger.warning("The supervisor ended (exit code %s); starting it again.", supervisor.returncode)
+                    time.sleep(_RESTART_SECONDS)
+                    supervisor = self._start_supervisor()
+                time.sleep(_LOOK_SECONDS)
+        finally:
+            _end([pages, supervisor])
+            instance.release()
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+        return 0 if self._wants_end else pages.returncode
+
+    def _tell_of_supervisor(self) -> None:
+        supervisor = read_supervisor(self._runs_root)
+        if supervisor is not None:
+            logger.warning(
+                "A supervisor looks after %s already (pid %d, last seen %s UTC); it goes on, and this workbench's own "
+                "takes over when it ends.",
+                self._runs_root,
+                supervisor.pid,
+                f"{supervisor.at:%Y-%m-%d %H:%M:%S}",
+            )
+
+    def _note_end(self, _number: int, _frame: object) -> None:
+        self._wants_end = True
+
+    def _start_supervisor(self) -> "subprocess.Popen[bytes]":
+        command = _BOUND + supervisor_command(self._runs_root, self._max_running) + ["--wait"]
+        with (self._folder / LOG_FILE).open("ab") as log:
+            return start_detached(command, log.fileno(), self._folder, self._environment)
+
+    def _start_pages(self) -> "subprocess.Popen[bytes]":
+        command = [*_BOUND, sys.executable, "-P", "-m", "app.serving.server", "--runs-root", str(self._runs_root)]
+        command += ["--port", str(self._port), *self._reach.options()]
+        environment = dict(os.environ) | self._environment | {"PYTHONPATH": str(PROJECT_ROOT)}
+        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, start_new_session=True)
+
+
+def _pass_on(pages: "subprocess.Popen[bytes]", opens_browser: bool, instance: WorkbenchInstance) -> None:
+    """Print what the pages' server prints; its link is noted and opened in the browser."""
+    assert pages.stdout is not None
+    for line in pages.stdout:
+        text = line.decode(errors="replace").rstrip()
+        if text.startswith("http"):
+            instance.note_link(text)
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+        if opens_browser and text.startswith("http"):
+            opens_browser = False
+            webbrowser.open(text)
+
+
+def _end(processes: "list[subprocess.Popen[bytes]]") -> None:
+    for process in processes:
+        if process.poll() is None:
+            process.terminate()
+    give_up_at = time.monotonic() + END_SECONDS
+    for process in processes:
+        try:
+            process.wait(timeout=max(0.1, give_up_at - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -1,0 +1,84 @@
+"""At most one workbench serves a runs root, and a second one can tell where the first is."""
+
+import json
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from jobs.runs.directory import WORKBENCH_FOLDER
+from jobs.runs.file_lock import FileLock, is_locked
+
+LOCK_FILE = "workbench.lock"
+RECORD_FILE = "workbench.json"
+_PATIENCE_SECONDS = 0.2
+
+
+class WorkbenchRunningError(Exception):
+    """Another workbench serves this runs root already; one sentence says which and where."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkbenchRecord:
+    """The workbench that serves a runs root; it has no address until its pages answer."""
+
+    pid: int
+    since: datetime
+    address: str
+
+
+class WorkbenchInstance:
+    """The right to serve one runs root, for as long as the process lives or until `release`."""
+
+    def __init__(self, runs_root: Path) -> None:
+        """Take the right.
+
+        Raises:
+            WorkbenchRunningError: Somebody else has it.
+        """
+        folder = runs_root / WORKBENCH_FOLDER
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path = folder / RECORD_FILE
+        self._lock = FileLock(folder / LOCK_FILE)
+        self._since = datetime.now(UTC)
+        if not self._lock.acquire(patience_seconds=_PATIENCE_SECONDS):
+            raise WorkbenchRunningError(_describe(runs_root, _read(self._path)))
+        self._write("")
+
+    def note_link(self, link: str) -> None:
+        """Keep where the pages are; the token in `link` is not kept."""
+        self._write(link.partition("?")[0])
+
+    def release(self) -> None:
+        """Give the right back; a second time changes nothing."""
+        self._lock.release()
+
+    def _write(self, address: str) -> None:
+        content = {"pid": os.getpid(), "since": self._since.isoformat(timespec="seconds"), "address": address}
+        unfinished = self._path.with_suffix(".tmp")
+        unfinished.write_text(json.dumps(content), encoding="utf-8")
+        unfinished.replace(self._path)
+
+
+def read_workbench(runs_root: Path) -> WorkbenchRecord | None:
+    """Return the workbench that serves a runs root, None when none does."""
+    folder = runs_root / WORKBENCH_FOLDER
+    return _read(folder / RECORD_FILE) if is_locked(folder / LOCK_FILE) else None
+
+
+def _read(path: Path) -> WorkbenchRecord | None:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        since = datetime.fromisoformat(content["since"])
+        return WorkbenchRecord(int(content["pid"]), since, str(content["address"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _describe(runs_root: Path, record: WorkbenchRecord | None) -> str:
+    advice = "use the link that it printed, or end it first (Ctrl-C where it runs)"
+    if record is None:
+        return f"A workbench serves {runs_root} already; {advice}."
+    place = f" at {record.address}" if record.address else ""
+    since = f"{record.since:%Y-%m-%d %H:%M:%S} UTC"
+    return f"A workbench serves {runs_root} already{place} (pid {record.pid}, since {since}); {advice}."

@@ -1,0 +1,1 @@
+"""Finds code in responses."""

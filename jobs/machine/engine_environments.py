@@ -1,0 +1,106 @@
+"""Which interpreter runs which engine: the verl engine has an environment of its own."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT_ROOT = Path(__file__).resolve().parents[2]
+VERL_PYTHON_VARIABLE = "EXGRPO_VERL_PYTHON"
+VERL_ENVIRONMENT = ".venv-verl"
+VERL_LOOPS = frozenset({"verl", "verl sft"})
+"""Loops that only verl's environment can run, as `job_specs.loop_name` names them."""
+VERL_PACKAGES = ("torch", "verl", "ray", "vllm", "transformers")
+"""What decides whether an environment can run the verl engine."""
+OPTIONAL_PACKAGES = frozenset({"vllm"})
+"""Without it, `verl.rollout` has to be hf."""
+_PROBE_SECONDS = 60.0
+_PROBE = """
+import importlib.metadata, json, sys
+found = {}
+for name in sys.argv[1:]:
+    try:
+        found[name] = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        found[name] = None
+print(json.dumps(found))
+"""
+_PIN = re.compile(r"^([A-Za-z0-9][\w.-]*)==([^\s;#]+)")
+
+
+class EngineEnvironmentError(Exception):
+    """An engine's environment is missing or broken; one sentence with the command that makes it."""
+
+
+def engine_python(loop: str) -> str:
+    """Return the interpreter that runs a job's loop: this one, but for verl's loops that of verl's environment.
+
+    Raises:
+        EngineEnvironmentError: There is no environment for verl.
+    """
+    if loop not in VERL_LOOPS:
+        return sys.executable
+    named = os.environ.get(VERL_PYTHON_VARIABLE)
+    python = Path(named).absolute() if named else PROJECT_ROOT / VERL_ENVIRONMENT / "bin" / "python"
+    if not os.access(python, os.X_OK) or python.is_dir():
+        raise EngineEnvironmentError(
+            f"{python}: there is no interpreter for the verl engine; run `make verl-env`, or name one in "
+            f"{VERL_PYTHON_VARIABLE}."
+        )
+    return str(python)
+
+
+def installed_versions(python: str, packages: tuple[str, ...] = VERL_PACKAGES) -> dict[str, str | None]:
+    """Return the versions of packages in another interpreter's environment, None where one is missing.
+
+    Raises:
+        EngineEnvironmentError: The interpreter does not run.
+    """
+    try:
+        probe = subprocess.run(
+            [python, "-I", "-c", _PROBE, *packages], capture_output=True, timeout=_PROBE_SECONDS, check=True
+        )
+        found: dict[str, str | None] = json.loads(probe.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise EngineEnvironmentError(
+            f"{python}: does not run ({type(error).__name__}); make it anew: `make verl-env`."
+        ) from None
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Pins:
+    """The versions that one constraints file asks for."""
+
+    name: str
+    versions: Mapping[str, str]
+
+    def differences(self, installed: Mapping[str, str | None]) -> list[str]:
+        """Return what is missing or of another version, a phrase each; builds of one version (`+cpu`) are equal."""
+        found = []
+        for package, version in installed.items():
+            wanted = self.versions.get(package)
+            if version is None and package not in OPTIONAL_PACKAGES:
+                found.append(f"{package} is missing")
+            elif version is not None and wanted is not None and _release(version) != _release(wanted):
+                found.append(f"{package} is {version}, not {wanted}")
+        return found
+
+
+def verl_pins(folder: Path = PROJECT_ROOT / "requirements") -> list[Pins]:
+    """Return the pins of every `constraints-verl-*.txt`: the one of CPUs and the one of GPUs."""
+    return [Pins(path.name, _read_pins(path)) for path in sorted(folder.glob("constraints-verl-*.txt"))]
+
+
+def _read_pins(path: Path) -> dict[str, str]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    matches = [match for line in lines if (match := _PIN.match(line.strip()))]
+    return {match[1].lower().replace("_", "-"): match[2] for match in matches}
+
+
+def _release(version: str) -> str:
+    return version.partition("+")[0]

@@ -1,0 +1,59 @@
+"""What this machine can run, asked of a process of its own, so that whoever asks loads no PyTorch."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from db import DATABASE_URL_VARIABLE
+from jobs.machine.engine_environments import PROJECT_ROOT
+
+PACKAGES = (
+    "exgrpo-workbench", "streamlit", "plotly", "pandas", "numpy", "torch", "transformers", "tokenizers", "datasets",
+    "pyarrow", "pydantic", "SQLAlchemy", "alembic", "psycopg", "ray", "verl", "vllm",
+)  # fmt: skip
+_PATIENCE_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding of `exgrpo doctor`: `result` is ok, warning or failure."""
+
+    name: str
+    result: str
+    detail: str
+    advice: str
+
+
+def examine_machine(runs_root: Path, database_url: str | None) -> list[Finding]:
+    """Return what `exgrpo doctor --json` finds; one finding says so where it cannot be run."""
+    environment = dict(os.environ) | {"PYTHONPATH": str(PROJECT_ROOT)}
+    if database_url is not None:
+        environment[DATABASE_URL_VARIABLE] = database_url
+    command = [sys.executable, "-P", "-m", "jobs.cli", "doctor", "--json"]
+    try:
+        program = subprocess.run(
+            [*command, "--runs-root", str(runs_root)],
+            capture_output=True,
+            timeout=_PATIENCE_SECONDS,
+            env=environment,
+            check=False,
+        )
+        return [Finding(**finding) for finding in json.loads(program.stdout)]
+    except (OSError, subprocess.SubprocessError, ValueError, TypeError) as error:
+        return [Finding("exgrpo doctor", "failure", f"cannot be run ({type(error).__name__})", "Run it in a terminal.")]
+
+
+def package_versions() -> dict[str, str | None]:
+    """Return the versions of the packages that matter in this environment, None where one is not installed."""
+    return {name: _version(name) for name in PACKAGES}
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,90 @@
+"""What a specification's data looks like before anything starts: first prompts, and how long the questions are."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from jobs.preflight.model_shapes import model_file
+from jobs.specs.train import CHAINS_SOURCE, DataSpec, TrainSpec
+from jobs.tasks.chains.question_set import make_questions
+from jobs.training.data_rows import DataError, check_row, iterate_raw_rows
+from jobs.training.templates import TemplateName, render_prompt
+
+MAX_ROWS = 1000
+"""Rows that are read; the histogram is theirs."""
+TOKENIZER_FILE = "tokenizer.json"
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPreview:
+    """One question as the model will be asked it."""
+
+    prompt: str
+    answer: str
+    graded_as: str
+
+
+@dataclass(frozen=True, slots=True)
+class DataPreview:
+    """The first questions; `lengths` are of all that were read, in tokens where a tokenizer is at hand."""
+
+    shown: tuple[PromptPreview, ...]
+    lengths: tuple[int, ...]
+    is_in_tokens: bool
+    notice: str = ""
+
+
+class _Characters:
+    """Stands in for a tokenizer where only texts are wanted."""
+
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:  # noqa: ARG002 - as tokenizers have it
+        return list(map(ord, text))
+
+
+def preview_data(spec: TrainSpec, num_shown: int = 3) -> DataPreview:
+    """Return the first questions of a specification; of a data set on the hub only their rows are downloaded.
+
+    Raises:
+        DataError: The data cannot be read, or one of its first rows is bad; one sentence names file, row and field.
+    """
+    prompts = _chains(spec.data) if spec.data.source == CHAINS_SOURCE else _rows(spec.data)
+    texts = [own.prompt for own in prompts]
+    lengths = _token_lengths(texts, spec)
+    notice = ""
+    if spec.data.template == "chat":
+        notice = "The model's own chat template is put around these messages when the run starts."
+    return DataPreview(tuple(prompts[:num_shown]), lengths or tuple(map(len, texts)), lengths is not None, notice)
+
+
+def _chains(data: DataSpec) -> list[PromptPreview]:
+    num_questions = min(data.num_questions or MAX_ROWS, MAX_ROWS)
+    made = make_questions(
+        num_questions, data.seed, _Characters(), data.min_operations, data.max_operations, data.modulus
+    )
+    return [PromptPreview(own.prompt_text, own.answer, "number below the modulus") for own in made]
+
+
+def _rows(data: DataSpec) -> list[PromptPreview]:
+    origin, template = Path(data.source).name, TemplateName(data.template)
+    found = []
+    rows = iterate_raw_rows(data.source, data.split, streams=True)
+    for number, raw in islice(rows, min(data.num_questions or MAX_ROWS, MAX_ROWS)):
+        row = check_row(origin, number, raw, data.answer_kind)
+        if template is TemplateName.CHAT:
+            prompt = "\n\n".join(f"{message['role']}: {message['content']}" for message in row.messages)
+        else:
+            prompt = render_prompt(template, row.messages)
+        found.append(PromptPreview(prompt, row.answer, row.answer_kind))
+    if not found:
+        raise DataError(f"{origin}: holds no rows.")
+    return found
+
+
+def _token_lengths(texts: Sequence[str], spec: TrainSpec) -> tuple[int, ...] | None:
+    path = model_file(spec.model.source, TOKENIZER_FILE, spec.model.revision)
+    if path is None:
+        return None
+    from tokenizers import Tokenizer  # type: ignore[import-untyped]
+
+    return tuple(len(encoded.ids) for encoded in Tokenizer.from_file(str(path)).encode_batch(list(texts)))

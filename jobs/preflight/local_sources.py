@@ -1,0 +1,74 @@
+"""Local files that a specification names: found and named absolutely before a run is queued."""
+
+import os
+from pathlib import Path
+
+from jobs.preflight.remote_code import refuse_foreign_code
+from jobs.specs.evaluation import EvalSpec
+from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_SOURCE, CHAINS_WARM_MODEL, SpecError, TrainSpec
+
+_MADE_HERE = frozenset({CHAINS_SOURCE, CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL})
+"""Sources that are no files."""
+_PATH_BEGINNINGS = ("/", "./", "../", "~")
+_FILE_ENDINGS = (".parquet", ".jsonl", ".json", ".jsonl.gz", ".json.gz", ".csv", ".safetensors", "/")
+
+
+def with_absolute_sources(spec: TrainSpec) -> TrainSpec:
+    """Return `spec` with local files named absolutely, as seen from this process's folder; workers run in another.
+
+    Raises:
+        SpecError: A file is not there, or a model brings its own code; the sentence names the field.
+    """
+    changes: dict[str, object] = {
+        "model": spec.model.model_copy(update={"source": resolve_source("model.source", spec.model.source)}),
+        "data": spec.data.model_copy(update={"source": resolve_source("data.source", spec.data.source)}),
+    }
+    refuse_foreign_code("model.source", spec.model.source, spec.model.revision)
+    if spec.reward_model is not None:
+        refuse_foreign_code("reward_model.source", spec.reward_model.source)
+        source = resolve_source("reward_model.source", spec.reward_model.source)
+        changes["reward_model"] = spec.reward_model.model_copy(update={"source": source})
+    if spec.external_experience is not None:
+        changes["external_experience"] = _resolve_file("external_experience", str(spec.external_experience))
+    return spec.model_copy(update=changes)
+
+
+def with_model_source(spec: TrainSpec, source: str) -> TrainSpec:
+    """Return `spec` starting from another model."""
+    return spec.model_copy(update={"model": spec.model.model_copy(update={"source": source})})
+
+
+def with_absolute_benchmarks(spec: EvalSpec) -> EvalSpec:
+    """Return `spec` with the benchmarks' local files named absolutely.
+
+    Raises:
+        SpecError: A file is not there, or the model brings its own code; the sentence names benchmark or field.
+    """
+    refuse_foreign_code("model.source", spec.model.source, spec.model.revision)
+    choices = tuple(
+        choice
+        if choice.source is None
+        else choice.model_copy(update={"source": resolve_source(f"benchmarks.{choice.name}.source", choice.source)})
+        for choice in spec.benchmarks
+    )
+    return spec.model_copy(update={"benchmarks": choices})
+
+
+def resolve_source(field: str, source: str) -> str:
+    """Return an existing file or folder by its absolute path, a hub name or a source made here as it is.
+
+    Raises:
+        SpecError: `source` is written like a path, which no hub name is, and nothing is there.
+    """
+    if source in _MADE_HERE:
+        return source
+    is_path = source.startswith(_PATH_BEGINNINGS) or source.endswith(_FILE_ENDINGS) or source.count("/") > 1
+    return str(_resolve_file(field, source)) if is_path or os.path.exists(source) else source
+
+
+def _resolve_file(field: str, source: str) -> Path:
+    # These take any text, such as one too long for a name or a user that is none.
+    path = Path(os.path.expanduser(source)).absolute()
+    if not os.path.exists(path):
+        raise SpecError(f"{field}: expected a file or folder that is there, got {source} (looked at {path}).")
+    return path.resolve()

@@ -1,0 +1,127 @@
+"""How large a model is, from its config.json or a table of the presets' models, without loading it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_WARM_MODEL, SpecError, TrainSpec
+
+TABLE = Path(__file__).parent / "model_shapes.yaml"
+CONFIG_FILE = "config.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """The sizes of a decoder with grouped attention and a gated feed-forward part."""
+
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    kv_heads: int
+    vocabulary: int
+    is_tied: bool
+    context: int
+    head_size: int | None = None
+    """None is hidden / heads."""
+    extended: str | None = None
+    """The name of a copy with a longer context."""
+
+    @property
+    def layer_parameters(self) -> int:
+        """Parameters of one layer: attention, feed-forward part and two norms."""
+        size = self.head_size or self.hidden // self.heads
+        attention = 2 * self.hidden * size * (self.heads + self.kv_heads)
+        return attention + 3 * self.hidden * self.intermediate + 2 * self.hidden
+
+    @property
+    def embedding_parameters(self) -> int:
+        """Parameters of one vocabulary matrix."""
+        return self.vocabulary * self.hidden
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of the whole model; biases are left out."""
+        embeddings = self.embedding_parameters * (1 if self.is_tied else 2)
+        return embeddings + self.layers * self.layer_parameters + self.hidden
+
+    @property
+    def cache_values_per_token(self) -> int:
+        """Keys and values that one token adds to the cache."""
+        return 2 * self.layers * self.kv_heads * (self.head_size or self.hidden // self.heads)
+
+
+def model_shape(source: str, revision: str | None = None) -> ModelShape | None:
+    """Return a model's shape: of a local folder, of the table, or of a model downloaded before; else None."""
+    if not Path(source).is_dir() and source in _table():
+        return _table()[source]
+    path = model_file(source, CONFIG_FILE, revision)
+    return None if path is None else _read_config(path)
+
+
+def model_file(source: str, name: str, revision: str | None = None) -> Path | None:
+    """Return a file of a model in a local folder or downloaded before, None where it is not on this machine."""
+    folder = Path(source)
+    if folder.is_dir():
+        return folder / name if (folder / name).is_file() else None
+    if source in {CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL}:
+        return None
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        path = try_to_load_from_cache(source, name, revision=revision)
+    except HFValidationError:
+        return None
+    return Path(path) if isinstance(path, str) else None
+
+
+def check_context(spec: TrainSpec) -> None:
+    """Refuse a model whose context is known and too short.
+
+    Raises:
+        SpecError: The longest prompt with the longest response does not fit.
+    """
+    shape = model_shape(spec.model.source, spec.model.revision)
+    if shape is None or shape.context >= spec.sequence_tokens:
+        return
+    advice = (
+        f"use {shape.extended}, whose context was extended" if shape.extended else "choose a model with a longer one"
+    )
+    raise SpecError(
+        f"model.source: {spec.model.source} has a context of {shape.context:,} tokens, but the longest prompt with the "
+        f"longest response is {spec.sequence_tokens:,}; {advice}, or lower algorithm.max_response_tokens."
+    )
+
+
+@cache
+def _table() -> dict[str, ModelShape]:
+    content = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
+    rows = content["models"].items()
+    return {name: ModelShape(**content["families"][row.pop("family")], **row) for name, row in rows}
+
+
+def _read_config(path: Path) -> ModelShape | None:
+    try:
+        return _shape_of(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _shape_of(config: Mapping[str, Any]) -> ModelShape:
+    return ModelShape(
+        hidden=config["hidden_size"],
+        intermediate=config["intermediate_size"],
+        layers=config["num_hidden_layers"],
+        heads=config["num_attention_heads"],
+        kv_heads=config.get("num_key_value_heads") or config["num_attention_heads"],
+        vocabulary=config["vocab_size"],
+        is_tied=bool(config.get("tie_word_embeddings", True)),
+        context=config["max_position_embeddings"],
+        head_size=config.get("head_dim"),
+    )

@@ -1,0 +1,149 @@
+"""What a run would do, told before it starts: settings, command, memory of each GPU and disk."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from jobs.launchers.local import WORKER_MODULE
+from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
+from jobs.preflight.disk_estimate import checkpoint_bytes, estimate_disk_bytes
+from jobs.preflight.local_sources import with_absolute_sources, with_model_source
+from jobs.preflight.model_shapes import check_context, model_shape
+from jobs.preflight.verl_config import (
+    UNNAMED_RUN,
+    check_machine,
+    check_run_overrides,
+    checked_config,
+    config_name,
+    run_words,
+)
+from jobs.preflight.verl_memory import ASSUMED_GPU_BYTES, GIB, MemoryEstimate, estimate_memory
+from jobs.runs.checkpoint_names import starting_checkpoint
+from jobs.specs.train import SpecError, TrainSpec
+
+GB = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """A dry run's findings; what belongs to the verl engine is empty for the embedded one."""
+
+    spec: dict[str, Any]
+    settings: list[str]
+    """verl's settings that the engine and the specification decide."""
+    config: dict[str, Any] | None
+    """verl's whole configuration; None where it could not be composed on this machine."""
+    command: list[str]
+    memory: MemoryEstimate | None
+    """Of each GPU; None where the model's shape is not known."""
+    num_gpus: int
+    trajectory_bytes: int
+    checkpoint_bytes: int | None
+    notices: list[str]
+
+
+def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
+    """Return what a run would do; nothing is written.
+
+    Raises:
+        SpecError: It cannot run: the model's context is too short, or verl has no such setting.
+        CommandError: It starts from a checkpoint that is not there.
+    """
+    start = starting_checkpoint(runs_root, spec.model.source)
+    spec = spec if start is None else with_model_source(spec, str(start.policy))
+    check_context(spec)
+    notices = _missing_sources(spec)
+    run_path = runs_root.absolute() / UNNAMED_RUN
+    is_verl = spec.engine == "verl"
+    if is_verl:
+        check_run_overrides(spec)
+    settings = run_words(spec, run_path) if is_verl else []
+    config = _compose(settings, config_name(spec), notices) if is_verl else None
+    notices += _machine_notices(spec) if is_verl else []
+    shape = model_shape(spec.model.source, spec.model.revision)
+    if shape is None:
+        notices.append(f"{spec.model.source}: its config.json is not on this machine, so memory is not estimated.")
+    return RunPlan(
+        spec=spec.model_dump(mode="json"),
+        settings=settings,
+        config=config,
+        command=_command(spec, run_path, notices),
+        memory=estimate_memory(shape, spec) if shape is not None and is_verl and spec.sft is None else None,
+        num_gpus=spec.verl.num_gpus if is_verl else 1,
+        trajectory_bytes=estimate_disk_bytes(spec),
+        checkpoint_bytes=None if shape is None else checkpoint_bytes(shape.parameters, spec),
+        notices=notices,
+    )
+
+
+def describe_plan(plan: RunPlan) -> str:
+    """Return the plan as text for a terminal."""
+    parts = ["# Specification", yaml.safe_dump(plan.spec, sort_keys=False, allow_unicode=True).rstrip()]
+    if plan.settings:
+        parts += ["", "# verl's settings", *plan.settings]
+    parts += ["", "# Command", shlex.join(plan.command), "", "# Estimates"]
+    if plan.memory is not None:
+        parts += _describe_memory(plan.memory, plan.num_gpus)
+    parts.append(f"trajectories on disk   {plan.trajectory_bytes / GB:10.1f} GB over all steps")
+    if plan.checkpoint_bytes is not None:
+        parts.append(f"checkpoints on disk    {plan.checkpoint_bytes / GB:10.1f} GB")
+    return "\n".join([*parts, *(f"Note: {notice}" for notice in plan.notices)])
+
+
+def _missing_sources(spec: TrainSpec) -> list[str]:
+    try:
+        with_absolute_sources(spec)
+    except SpecError as error:
+        return [str(error)]
+    return []
+
+
+def _machine_notices(spec: TrainSpec) -> list[str]:
+    try:
+        check_machine(spec)
+    except SpecError as error:
+        return [str(error)]
+    return []
+
+
+def _compose(settings: list[str], name: str, notices: list[str]) -> dict[str, Any] | None:
+    try:
+        return checked_config(settings, name)
+    except EngineEnvironmentError as error:
+        notices.append(f"The settings were not checked against verl's configuration: {error}")
+        return None
+
+
+def _command(spec: TrainSpec, run_path: Path, notices: list[str]) -> list[str]:
+    if spec.engine == "verl" and spec.verl.ray.address is not None:
+        notices.append(f"The command runs as a job of the Ray cluster at {spec.verl.ray.address}.")
+        python = "python"
+    else:
+        try:
+            python = engine_python(spec.engine)
+        except EngineEnvironmentError as error:
+            notices.append(str(error))
+            python = "python"
+    return [python, "-P", "-m", WORKER_MODULE, str(run_path), "1"]
+
+
+def _describe_memory(memory: MemoryEstimate, num_gpus: int) -> list[str]:
+    rows = [
+        ("weights", memory.weights, "float32, sharded, and the layer under way"),
+        ("gradients", memory.gradients, ""),
+        ("optimizer", memory.optimizer, "AdamW's two moments"),
+        ("activations", memory.activations, "with gradient checkpointing"),
+        ("logits", memory.logits, "of one micro-batch"),
+        ("update, all together", memory.update, ""),
+        ("rollout weights", memory.rollout_weights, ""),
+        ("KV cache", memory.kv_cache, f"wanted; {memory.kv_cache_room / GIB:.1f} GiB of 80 are left for it"),
+        ("rollout, all together", memory.rollout, "with the cache that fits"),
+    ]
+    head = f"Memory of each of {num_gpus} GPUs, {memory.parameters / 1e9:.2f} billion parameters:"
+    lines = [f"  {name:<22} {size / GIB:8.1f} GiB  {note}".rstrip() for name, size, note in rows]
+    if max(memory.update, memory.rollout) > ASSUMED_GPU_BYTES:
+        lines.append("  More than a GPU of 80 GiB has: use more GPUs, or lower verl.max_tokens_per_gpu.")
+    return [head, *lines]

@@ -1,0 +1,123 @@
+"""Checks a run of the verl engine before anything starts: the model's context, and verl's own configuration."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from jobs.engines.verl_ray.overrides import check_own_overrides, engine_words, verl_overrides
+from jobs.engines.verl_ray.sft_overrides import SFT_CONFIG, check_sft_overrides, sft_words
+from jobs.machine.engine_environments import PROJECT_ROOT, EngineEnvironmentError, engine_python
+from jobs.preflight.model_shapes import check_context
+from jobs.specs.train import SpecError, TrainSpec
+
+RL_CONFIG = "ppo_trainer"
+"""Name of verl's configuration for reinforcement learning."""
+CHECK_MODULE = "jobs.engines.verl_ray.config_check"
+UNNAMED_RUN = Path("RUN")
+"""Stands for the run directory of a run that is not made yet."""
+CLUSTER_VARIABLE = "RAY_ADDRESS"
+"""Ray's own: where it is set, the run joins that cluster."""
+GPU_FOLDER = Path("/dev")
+_CHECK_SECONDS = 120.0
+
+
+def check_run(spec: TrainSpec) -> None:
+    """Refuse a run of the verl engine that cannot work.
+
+    A job for an existing Ray cluster needs no environment for verl on this machine; its settings are then checked
+    there.
+
+    Raises:
+        SpecError: The model's context is too short, verl has no such setting or none of this type, or this machine is
+            too small.
+        EngineEnvironmentError: The run is to start on this machine, which has no environment for verl.
+    """
+    check_context(spec)
+    check_run_overrides(spec)
+    try:
+        checked_config(run_words(spec, UNNAMED_RUN), config_name(spec))
+    except EngineEnvironmentError:
+        if spec.verl.ray.address is None:
+            raise
+    check_machine(spec)
+
+
+def check_run_overrides(spec: TrainSpec) -> None:
+    """Refuse overrides of what fields of the specification decide.
+
+    Raises:
+        SpecError: They decide it.
+    """
+    if spec.sft is None:
+        check_own_overrides(spec)
+    else:
+        check_sft_overrides(spec)
+
+
+def run_words(spec: TrainSpec, run_path: Path) -> list[str]:
+    """Return the settings of verl that a run is started with."""
+    if spec.sft is not None:
+        return sft_words(spec, run_path)
+    return [*engine_words(spec), *verl_overrides(spec, run_path)]
+
+
+def config_name(spec: TrainSpec) -> str:
+    """Return the name of verl's configuration that a run's settings belong to."""
+    return RL_CONFIG if spec.sft is None else SFT_CONFIG
+
+
+def check_machine(spec: TrainSpec) -> None:
+    """Refuse a run with a Ray of its own on a machine that is too small for it.
+
+    Raises:
+        SpecError: It asks for more machines than this one, or for more GPUs than this one has.
+    """
+    if spec.verl.ray.address is not None or CLUSTER_VARIABLE in os.environ:
+        return
+    if spec.verl.num_nodes > 1:
+        raise SpecError("verl.num_nodes: expected 1 without verl.ray.address, since a Ray of its own has one machine.")
+    if spec.model.device == "cpu":
+        return
+    num_wanted = spec.verl.gpus_per_node + (spec.reward_model.num_gpus if spec.reward_model else 0)
+    num_found = sum(1 for _ in GPU_FOLDER.glob("nvidia[0-9]*"))
+    if num_found < num_wanted:
+        raise SpecError(
+            f"verl.gpus_per_node: the run needs {num_wanted} NVIDIA GPUs and this machine has {num_found}; lower it, "
+            "name a cluster in verl.ray.address, or set model.device to cpu for a small model."
+        )
+
+
+def checked_config(words: list[str], name: str = RL_CONFIG) -> dict[str, Any]:
+    """Return verl's whole configuration of a name with `words` in it, as verl's own environment composes it.
+
+    Raises:
+        SpecError: A setting is unknown or of the wrong type; one sentence each, with the nearest name.
+        EngineEnvironmentError: There is no environment for verl, or it is broken.
+    """
+    python = engine_python("verl")
+    environment = dict(os.environ) | {"PYTHONPATH": str(PROJECT_ROOT)}
+    try:
+        program = subprocess.run(
+            [python, "-P", "-m", CHECK_MODULE, name],
+            input=json.dumps(words).encode(),
+            capture_output=True,
+            timeout=_CHECK_SECONDS,
+            env=environment,
+            check=True,
+        )
+        found: dict[str, Any] = json.loads(program.stdout)
+    except subprocess.CalledProcessError as error:
+        last_line = (error.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
+        raise EngineEnvironmentError(
+            f"{python}: cannot check verl's configuration ({last_line}); make it anew: `make verl-env`."
+        ) from None
+    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+        raise EngineEnvironmentError(
+            f"{python}: does not run ({type(error).__name__}); make it anew: `make verl-env`."
+        ) from None
+    if found["problems"]:
+        raise SpecError(" ".join(found["problems"]))
+    config: dict[str, Any] = found["config"]
+    return config

@@ -1,0 +1,85 @@
+"""How much memory a run of the verl engine takes on each GPU, from the model's shape and the specification."""
+
+from dataclasses import dataclass
+
+from jobs.preflight.model_shapes import ModelShape
+from jobs.specs.train import TrainSpec
+
+GIB = 1024**3
+ASSUMED_GPU_BYTES = 80 * GIB
+"""Memory of the paper's GPUs; vLLM's share is one of it."""
+MOST_SEQUENCES = 256
+"""verl's `max_num_seqs`: sequences that one copy of the model generates at once."""
+
+_MASTER_BYTES = 4
+_GRADIENT_BYTES = 4
+_MOMENTS_BYTES = 8
+_COMPUTE_BYTES = 2
+_LOGIT_BYTES = 8
+"""A logit in bfloat16, its gradient, and one float32 value while log-probs are computed."""
+_LIVE_VALUES = 10
+"""Values a token of width `hidden` that one layer holds while it is computed again, beside its feed-forward part."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """Bytes on one GPU by what they are for; updates and generation take turns."""
+
+    parameters: int
+    weights: int
+    gradients: int
+    optimizer: int
+    activations: int
+    logits: int
+    rollout_weights: int
+    kv_cache: int
+    """Of as many sequences of full length as one GPU generates at once; vLLM queues what does not fit."""
+    kv_cache_room: int
+    """What vLLM's share leaves for it on a GPU of 80 GiB."""
+
+    @property
+    def update(self) -> int:
+        """Peak of an update."""
+        return self.weights + self.gradients + self.optimizer + self.activations + self.logits
+
+    @property
+    def rollout(self) -> int:
+        """Peak of generation, with the cache that fits; the training state stays where it is."""
+        return self.weights + self.optimizer + self.rollout_weights + min(self.kv_cache, self.kv_cache_room)
+
+
+def estimate_memory(shape: ModelShape, spec: TrainSpec) -> MemoryEstimate:
+    """Return the bytes that a run takes on each GPU; a coarse upper bound, not a measurement."""
+    verl, parameters = spec.verl, shape.parameters
+    compute_bytes = 4 if spec.model.device == "cpu" else _COMPUTE_BYTES
+    num_shards = verl.num_gpus
+    num_model_shards = verl.tensor_parallel if verl.strategy == "megatron" else num_shards
+    num_copies = num_shards // verl.tensor_parallel
+    num_sequences = -(-spec.algorithm.batch_size * spec.algorithm.rollouts_per_question // num_copies)
+    rollout_weights = parameters * compute_bytes // verl.tensor_parallel
+    per_sequence = shape.cache_values_per_token * compute_bytes * spec.sequence_tokens // verl.tensor_parallel
+    return MemoryEstimate(
+        parameters=parameters,
+        weights=_weights(shape, spec, num_model_shards, compute_bytes),
+        gradients=parameters * _GRADIENT_BYTES // num_model_shards,
+        optimizer=parameters * _MOMENTS_BYTES // num_shards,
+        activations=_activations(shape, spec.tokens_per_gpu, compute_bytes),
+        logits=spec.tokens_per_gpu * shape.vocabulary * _LOGIT_BYTES,
+        rollout_weights=rollout_weights,
+        kv_cache=min(num_sequences, MOST_SEQUENCES) * per_sequence,
+        kv_cache_room=max(0, round(verl.gpu_memory_utilization * ASSUMED_GPU_BYTES) - rollout_weights),
+    )
+
+
+def _weights(shape: ModelShape, spec: TrainSpec, num_shards: int, compute_bytes: int) -> int:
+    """Return sharded master weights, those of the reference model if there is a KL penalty, and what is gathered."""
+    num_models = 2 if spec.algorithm.kl_coefficient > 0 else 1
+    gathered = max(2 * shape.layer_parameters, shape.embedding_parameters) * compute_bytes
+    return num_models * shape.parameters * _MASTER_BYTES // num_shards + gathered
+
+
+def _activations(shape: ModelShape, num_tokens: int, compute_bytes: int) -> int:
+    """Return one saved input a layer (gradient checkpointing) and the inside of the layer under way."""
+    saved = shape.layers * shape.hidden
+    live = _LIVE_VALUES * shape.hidden + 3 * shape.intermediate
+    return num_tokens * (saved + live) * compute_bytes

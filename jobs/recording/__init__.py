@@ -1,0 +1,1 @@
+"""What a running job writes down, and the reader of it."""

@@ -1,0 +1,150 @@
+"""Reads what a run recorded, from where the last reading ended."""
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from jobs.grading.code.marks import mark_code
+from jobs.recording.event_codec import decode_line, list_segments, segment_path
+from jobs.recording.trajectory_file import read_questions, read_trajectories, rows_of_step
+from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
+
+logger = logging.getLogger(__name__)
+
+MAX_STEPS = 16
+"""Steps with trajectories in one batch: their texts are in memory together."""
+MAX_BYTES = 4 << 20
+"""A batch ends with the event that goes over this size: some thousand steps without trajectories."""
+_Place = tuple[int, int]
+"""(segment, byte offset) inside one attempt."""
+_Rows = dict[str, list[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolBatch:
+    """Events in order of attempt and sequence, and the position after them.
+
+    `has_more` tells that more events were there already; `faults` are sentences on lines and files that are damaged.
+    """
+
+    events: list[dict[str, Any]]
+    position: str
+    has_more: bool = False
+    faults: list[str] = field(default_factory=list)
+
+
+class SpoolReader:
+    """Reads one run's events while it may be writing; any number of readers may read at once."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        self._run = run
+
+    def read(self, after: str | None = None, max_steps: int = MAX_STEPS) -> SpoolBatch:
+        """Return the events after a position (None: from the start), at most `max_steps` steps with trajectories.
+
+        A line that is still being written, or was torn by a kill, is left where it is. A whole line that is damaged
+        is passed over and reported.
+        """
+        places = _parse_position(after)
+        reading = _Reading(self._run, max_steps)
+        for attempt in self._run.attempts():
+            places[attempt] = reading.read_attempt(attempt, places.get(attempt, (1, 0)))
+            if reading.is_full:
+                break
+        return SpoolBatch(reading.events, _dump_position(places), reading.is_full, reading.faults)
+
+
+class _Reading:
+    """One call of `SpoolReader.read`."""
+
+    def __init__(self, run: RunDirectory, max_steps: int) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.faults: list[str] = []
+        self._run = run
+        self._num_steps_left = max_steps
+        self._num_bytes = 0
+        self._trajectories: tuple[Path, pa.Table] | None = None
+
+    @property
+    def is_full(self) -> bool:
+        return self._num_steps_left <= 0 or self._num_bytes >= MAX_BYTES
+
+    def read_attempt(self, attempt: int, place: _Place) -> _Place:
+        segment, offset = place
+        for number in list_segments(self._run.attempt_path(attempt)):
+            if number < segment:
+                continue
+            if number > segment:
+                segment, offset = number, 0
+            offset = self._read_segment(attempt, segment, offset)
+            if self.is_full:
+                break
+        return segment, offset
+
+    def _read_segment(self, attempt: int, segment: int, offset: int) -> int:
+        path = segment_path(self._run.attempt_path(attempt), segment)
+        with path.open("rb") as file:
+            file.seek(offset)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                offset += len(line)
+                self._num_bytes += len(line)
+                event = decode_line(line[:-1])
+                if event is None:
+                    self._report(f"{path}: the line that ends at byte {offset} is damaged and was passed over.")
+                    continue
+                self._add(event)
+                if self.is_full:
+                    break
+        return offset
+
+    def _add(self, event: dict[str, Any]) -> None:
+        self.events.append(event)
+        if event["kind"] == "step" and event["file"] is None:
+            event |= {"trajectories": [], "replays": []}
+        elif event["kind"] == "step":
+            self._num_steps_left -= 1
+            event |= self._read_file(event, partial(self._read_step, event["step"])) or {
+                "trajectories": [],
+                "replays": [],
+            }
+            mark_code(event["trajectories"])
+        elif event["kind"] == "votes":
+            self._num_steps_left -= 1  # as long as a step's texts, or many of them
+        elif event["kind"] == "questions":
+            event |= self._read_file(event, read_questions) or {"questions": []}
+
+    def _read_step(self, step: int, path: Path) -> _Rows:
+        if self._trajectories is None or self._trajectories[0] != path:
+            self._trajectories = path, read_trajectories(path)
+        return rows_of_step(self._trajectories[1], step)
+
+    def _read_file(self, event: Mapping[str, Any], read: Callable[[Path], _Rows]) -> _Rows | None:
+        name = event["file"]
+        try:
+            return read(inside(self._run.path, name))
+        except RunDirectoryError as error:
+            self._report(f"{error} Its rows are missing.")
+        except (OSError, pa.ArrowException, KeyError) as error:
+            self._report(f"{self._run.path / name}: cannot be read ({error}); its rows are missing.")
+        return None
+
+    def _report(self, fault: str) -> None:
+        logger.warning(fault)
+        self.faults.append(fault)
+
+
+def _parse_position(position: str | None) -> dict[int, _Place]:
+    content = json.loads(position) if position else {}
+    return {int(attempt): (int(place[0]), int(place[1])) for attempt, place in content.items()}
+
+
+def _dump_position(places: Mapping[int, _Place]) -> str:
+    return json.dumps({str(attempt): list(place) for attempt, place in sorted(places.items())})

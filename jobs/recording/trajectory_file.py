@@ -1,0 +1,190 @@
+"""The Parquet files of a run: trajectories of one step or of some that came fast, and one file a question set.
+
+A file of trajectories holds fresh ones and, marked `is_replayed`, the replayed ones. Fresh rows keep token ids (int32),
+entropies (float16) and log-probs (float32) where the retention setting says so. Replayed rows keep all per-token values
+under the policy that chose them, and log-probs of who wrote them.
+"""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from exgrpo_core.types import Experience, Question, RolloutGroup, Trajectory
+from jobs.recording.ragged import list_column, mean_of_each
+
+FILE_PREFIX = "step-"
+"""What the name of a file of trajectories begins with; its first step follows."""
+
+KeepsTokens = Callable[[Trajectory], bool]
+"""Whether a fresh trajectory's per-token values are kept."""
+
+_FRESH_COLUMNS = (
+    "trajectory_id", "question_index", "group_position", "group_slot", "reward", "verdict", "is_valid", "has_code",
+    "is_truncated", "num_tokens", "mean_entropy", "mean_log_prob", "advantage", "text",
+)  # fmt: skip
+_REPLAY_COLUMNS = (
+    "group_position", "question_index", "trajectory_id", "born_step", "is_external", "reward", "advantage",
+    "num_tokens", "mean_entropy", "mean_log_prob", "mean_ratio", "max_ratio",
+)  # fmt: skip
+_TOKEN_COLUMNS = ("token_ids", "entropies", "log_probs", "behavior_log_probs")
+
+
+def trajectory_table(steps: Sequence[tuple[int, Sequence[RolloutGroup]]], keeps_tokens: KeepsTokens) -> pa.Table:
+    """Return one row a fresh trajectory, in order of steps and groups, and then one row a replayed one."""
+    groups = [group for _, own in steps for group in own]
+    step_of = np.array([step for step, own in steps for _ in own], dtype=np.int32)
+    position_of = np.array([position for _, own in steps for position in range(len(own))], dtype=np.int32)
+    fresh = [trajectory for group in groups for trajectory in group.trajectories]
+    kept = [item if keeps_tokens(item) else None for item in fresh]
+    replays = [(place, group.replay) for place, group in enumerate(groups) if group.replay is not None]
+    num_fresh = np.array([len(group.trajectories) for group in groups])
+    fresh_places = np.repeat(np.arange(len(groups)), num_fresh)
+    replay_places = np.array([place for place, _ in replays], dtype=np.int64)
+    places = np.append(fresh_places, replay_places)
+    fresh_slots = np.arange(len(fresh)) - (np.cumsum(num_fresh) - num_fresh)[fresh_places]
+    slots = np.append(fresh_slots, num_fresh[replay_places])
+    replayed = [replay for _, replay in replays]
+    stored = [replay.experience for replay in replayed]
+    not_fresh: list[Any] = [None] * len(replayed)
+    not_replayed: list[Any] = [None] * len(fresh)
+    either: list[Trajectory | Experience] = [*fresh, *stored]
+    entropies = [*(item.entropies for item in fresh), *(replay.entropies for replay in replayed)]
+    log_probs = [*(item.log_probs for item in fresh), *(replay.old_log_probs for replay in replayed)]
+    kept_entropies = [None if item is None else item.entropies for item in kept]
+    kept_log_probs = [None if item is None else item.log_probs for item in kept]
+    behavior = [item.behavior_log_probs for item in stored]
+    ratios = [np.exp(replay.old_log_probs - own) for replay, own in zip(replayed, behavior, strict=True)]
+    return pa.table(
+        {
+            "is_replayed": pa.array([False] * len(fresh) + [True] * len(replayed), pa.bool_()),
+            "trajectory_id": pa.array([item.trajectory_id for item in either], pa.int64()),
+            "question_index": pa.array([item.question_index for item in either], pa.int32()),
+            "step": step_of[places],
+            "group_position": position_of[places],
+            "group_slot": slots.astype(np.int32),
+            "born_step": pa.array([item.born_step for item in either], pa.int32()),
+            "reward": pa.array([item.reward for item in either], pa.float32()),
+            "verdict": pa.array([*(item.verdict for item in fresh), *not_fresh], pa.string()),
+            "is_valid": pa.array([item.is_valid for item in fresh] + not_fresh, pa.bool_()),
+            "has_code": pa.array([item.has_code for item in fresh] + not_fresh, pa.bool_()),
+            "is_truncated": pa.array([item.is_truncated for item in fresh] + not_fresh, pa.bool_()),
+            "num_tokens": pa.array([item.token_ids.size for item in either], pa.int32()),
+            "mean_entropy": mean_of_each(entropies),
+            "mean_log_prob": mean_of_each(log_probs),
+            "advantage": _advantages(groups)[places, slots],
+            "text": _text_column([item.text for item in fresh] + not_fresh),
+            "is_external": pa.array(not_replayed + [replay.is_external for replay in replayed], pa.bool_()),
+            "mean_ratio": pa.array(not_replayed + mean_of_each(ratios).tolist(), pa.float32()),
+            "max_ratio": pa.array(not_replayed + [float(ratio.max(initial=0.0)) for ratio in ratios], pa.float32()),
+            "token_ids": list_column(
+                [None if item is None else item.token_ids for item in kept] + [item.token_ids for item in stored],
+                np.int32,
+            ),
+            "entropies": list_column(kept_entropies + [replay.entropies for replay in replayed], np.float16),
+            "log_probs": list_column(kept_log_probs + [replay.old_log_probs for replay in replayed], np.float32),
+            "behavior_log_probs": list_column(not_replayed + behavior, np.float32),
+        }
+    )
+
+
+def write_parquet(table: pa.Table, path: Path) -> None:
+    """Write a table; the file appears whole, with its content on disk.
+
+    Its name is on disk once the event that follows is: a journaling file system writes both in order. A folder sync of
+    its own would double what a step waits for the disk.
+    """
+    unfinished = path.with_name(path.name + ".tmp")
+    with unfinished.open("wb") as file:
+        pq.write_table(table, file, compression="zstd", use_dictionary=["verdict"], write_statistics=False)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)
+
+
+def read_trajectories(path: Path, columns: Sequence[str] = ()) -> pa.Table:
+    """Return these columns, by default all but per-token values, and the step of each row where the file names it."""
+    there = pq.read_schema(path).names
+    asked = {*columns, "step"} if columns else set(there).difference(_TOKEN_COLUMNS)
+    return pq.read_table(path, columns=[name for name in there if name in asked])
+
+
+def list_steps(path: Path) -> list[int]:
+    """Return the steps whose trajectories a file holds, in order."""
+    if "step" not in pq.read_schema(path).names:
+        return [int(path.stem.removeprefix(FILE_PREFIX))]
+    return sorted(pc.unique(pq.read_table(path, columns=["step"])["step"]).to_pylist())
+
+
+def select_step(table: pa.Table, step: int) -> pa.Table:
+    """Return a step's part of a file; an older file holds one step and does not name it."""
+    return table.filter(pc.field("step") == step) if "step" in table.column_names else table
+
+
+def rows_of_step(table: pa.Table, step: int) -> dict[str, list[dict[str, Any]]]:
+    """Return the `trajectories` and `replays` of a step."""
+    rows = select_step(table, step).to_pylist()
+    fresh = [{name: row[name] for name in _FRESH_COLUMNS} for row in rows if not row["is_replayed"]]
+    replays = [{name: row[name] for name in _REPLAY_COLUMNS} for row in rows if row["is_replayed"]]
+    return {"trajectories": fresh, "replays": replays}
+
+
+def read_token_data(path: Path, trajectory_id: int, replayed_in: int | None = None) -> dict[str, list[float] | None]:
+    """Return a trajectory's per-token values as it was born or replayed in a step; None for those that were not kept.
+
+    Raises:
+        KeyError: The file holds no such trajectory.
+    """
+    there = pq.read_schema(path).names
+    filters: list[tuple[str, str, object]] = [("trajectory_id", "=", trajectory_id)]
+    filters.append(("is_replayed", "=", replayed_in is not None))
+    if replayed_in is not None and "step" in there:
+        filters.append(("step", "=", replayed_in))
+    names = [name for name in _TOKEN_COLUMNS if name in there]
+    rows = pq.read_table(path, columns=names, filters=filters).to_pylist()
+    if not rows:
+        raise KeyError(f"{path}: holds no trajectory {trajectory_id}.")
+    return {name: rows[0].get(name) for name in _TOKEN_COLUMNS}
+
+
+def questions_table(questions: Sequence[Question]) -> pa.Table:
+    """Return one row a question."""
+    return pa.table(
+        {
+            "question_index": pa.array([question.index for question in questions], pa.int32()),
+            "question_id": pa.array([question.question_id for question in questions], pa.string()),
+            "prompt_text": _text_column([question.prompt_text for question in questions]),
+            "answer": _text_column([question.answer for question in questions]),
+            "details": pa.array([json.dumps(dict(question.metadata), default=str) for question in questions]),
+        }
+    )
+
+
+def read_questions(path: Path) -> dict[str, list[dict[str, Any]]]:
+    """Return the `questions` of a file."""
+    return {"questions": pq.read_table(path).to_pylist()}
+
+
+def _advantages(groups: Sequence[RolloutGroup]) -> NDArray[np.float32]:
+    """Return the advantage of each slot of each group, NaN where there is none."""
+    num_slots = max(len(group.trajectories) + (group.replay is not None) for group in groups)
+    advantages = np.full((len(groups), num_slots), np.nan, dtype=np.float32)
+    for place, group in enumerate(groups):
+        if group.advantages is not None:
+            advantages[place, : len(group.advantages)] = group.advantages
+    return advantages
+
+
+def _text_column(texts: Sequence[str | None]) -> pa.Array:
+    try:
+        return pa.array(texts, pa.string())
+    except UnicodeEncodeError:
+        # A lone surrogate, which UTF-8 has no bytes for.
+        return pa.array([text and text.encode("utf-8", "replace").decode() for text in texts], pa.string())

@@ -1,0 +1,126 @@
+"""The small files through which a worker and a supervisor know of each other, inside an attempt's folder.
+
+`lock` is held by the worker for as long as it lives; `heartbeat.json` is its sign of life; `outcome.json` is the last
+word on the attempt, written once, by the worker or, when that one is gone, by the supervisor.
+"""
+
+import contextlib
+import json
+import os
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from jobs.runs.processes import ProcessIdentity
+from jobs.runs.status import RunStatus
+from jobs.runs.clock import steady_now
+
+LOCK_FILE = "lock"
+HEARTBEAT_FILE = "heartbeat.json"
+OUTCOME_FILE = "outcome.json"
+OUTCOME_BYTES = 4096
+"""More than a last word takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A worker's sign of life: who it is, which step it is in, when it said so."""
+
+    worker: ProcessIdentity
+    status: RunStatus
+    step: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an attempt ended, with one sentence why where it is not the expected end."""
+
+    status: RunStatus
+    reason: str
+    at: datetime
+
+
+def write_heartbeat(attempt_path: Path, heartbeat: Heartbeat) -> None:
+    """Replace the sign of life; readers see the old or the new one, never a part."""
+    record = {
+        **asdict(heartbeat.worker),
+        "status": heartbeat.status.value,
+        "step": heartbeat.step,
+        "at": heartbeat.at.isoformat(timespec="milliseconds"),
+    }
+    _replace(attempt_path / HEARTBEAT_FILE, record)
+
+
+def read_heartbeat(attempt_path: Path) -> Heartbeat | None:
+    """Return the newest sign of life, None before the first."""
+    record = _read(attempt_path / HEARTBEAT_FILE)
+    try:
+        worker = ProcessIdentity(int(record["pid"]), float(record["started_seconds"]), str(record["boot_id"]))
+        at = datetime.fromisoformat(record["at"])
+        return Heartbeat(worker, RunStatus(record["status"]), int(record["step"]), at)
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
+def reserve_outcome(attempt_path: Path) -> None:
+    """Take the room that the last word needs, so that it can be said on a disk that is full by then."""
+    with contextlib.suppress(OSError):
+        (attempt_path / _unfinished(OUTCOME_FILE)).write_bytes(b" " * OUTCOME_BYTES)
+
+
+def write_outcome(attempt_path: Path, status: RunStatus, reason: str, at: datetime | None = None) -> Outcome:
+    """Write the last word on an attempt, which ended `at` or now, unless there is one; return the one that stands."""
+    existing = read_outcome(attempt_path)
+    if existing is not None:
+        return existing
+    outcome = Outcome(status, reason, at or steady_now())
+    _replace(
+        attempt_path / OUTCOME_FILE,
+        {"status": status.value, "reason": reason, "at": outcome.at.isoformat(timespec="milliseconds")},
+        is_durable=True,
+    )
+    return outcome
+
+
+def write_outcome_of_lost(attempt_path: Path, status: RunStatus, reason: str) -> Outcome:
+    """Write the last word for a worker that cannot; it ended at its last sign of life, by its own clock.
+
+    Without one it ended now by the system's clock: whoever writes this may have begun before that was set right.
+    """
+    heartbeat = read_heartbeat(attempt_path)
+    return write_outcome(attempt_path, status, reason, heartbeat.at if heartbeat else datetime.now(UTC))
+
+
+def read_outcome(attempt_path: Path) -> Outcome | None:
+    """Return the last word on an attempt, None while there is none."""
+    record = _read(attempt_path / OUTCOME_FILE)
+    try:
+        return Outcome(RunStatus(record["status"]), str(record["reason"]), datetime.fromisoformat(record["at"]))
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
+def _replace(path: Path, record: dict[str, Any], is_durable: bool = False) -> None:
+    unfinished = path.with_name(_unfinished(path.name))
+    # Written over what is there, which takes no new room.
+    with unfinished.open("r+b" if unfinished.exists() else "wb") as file:
+        file.write(json.dumps(record).encode())
+        file.truncate()
+        file.flush()
+        if is_durable:
+            os.fsync(file.fileno())
+    unfinished.replace(path)
+
+
+def _unfinished(name: str) -> str:
+    return f"{name}.tmp"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}

@@ -1,0 +1,38 @@
+"""Sharing a checkpoint between two runs: hard links, since nothing that is written is ever changed."""
+
+import os
+import shutil
+
+from exgrpo_core.experience_management.storage.snapshot import read_snapshot
+from exgrpo_core.state import BUFFER_FILE
+from jobs.runs.directory import RunDirectory, inside
+from jobs.runs.checkpoints import Checkpoint, checkpoint_path
+
+_SEGMENT_ENDINGS = (".trajectories", ".rows")
+
+
+def link_checkpoint(parent: RunDirectory, run: RunDirectory, step: int) -> None:
+    """Give `run` the parent's checkpoint at `step` and those segments of the buffer that it names, all sealed.
+
+    Raises:
+        OSError: A file is missing or cannot be written.
+        BufferCorruptionError: The checkpoint's buffer snapshot is damaged.
+        RunDirectoryError: It names a segment outside the buffer's folder.
+    """
+    checkpoint = Checkpoint(step, checkpoint_path(parent.checkpoints_path, step))
+    snapshot = checkpoint.experience / BUFFER_FILE
+    if snapshot.exists():
+        header, _ = read_snapshot(snapshot)
+        for segment in header["segments"]:
+            for ending in _SEGMENT_ENDINGS:
+                name = f"{segment['name']}{ending}"
+                _link_or_copy(str(inside(parent.buffer_path, name)), str(run.buffer_path / name))
+    shutil.copytree(checkpoint.path, checkpoint_path(run.checkpoints_path, step), copy_function=_link_or_copy)
+
+
+def _link_or_copy(source: str, target: str) -> str:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+    return target

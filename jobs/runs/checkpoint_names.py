@@ -1,0 +1,58 @@
+"""Checkpoints as users name them: RUN@STEP, or RUN@last."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobs.runs.lookup import CommandError, open_run
+from jobs.runs.lookup import find_run_id
+from jobs.runs.checkpoints import checkpoint_path, find_fault, list_checkpoints
+
+NEWEST = "last"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedCheckpoint:
+    """A whole checkpoint of a run."""
+
+    run_id: str
+    step: int
+    policy: Path
+    """Folder of its model."""
+
+
+def find_checkpoint(runs_root: Path, target: str) -> NamedCheckpoint | None:
+    """Return the checkpoint that `RUN@STEP` or `RUN@last` means, None for a folder or hub name.
+
+    Raises:
+        CommandError: There is no such run or checkpoint, or it is damaged.
+    """
+    run_text, at, step_text = target.rpartition("@")
+    if not at or os.path.exists(target):
+        return None
+    run = open_run(runs_root, find_run_id(runs_root, run_text))
+    steps = sorted(int(path.name.rpartition("-")[2]) for path in list_checkpoints(run.checkpoints_path))
+    wanted = steps[-1] if step_text == NEWEST and steps else int(step_text) if step_text.isdecimal() else None
+    if wanted not in steps:
+        there = ", ".join(map(str, steps)) or "none"
+        raise CommandError(f"{target}: {run.run_id} has no checkpoint at step {step_text}; there are: {there}.")
+    path = checkpoint_path(run.checkpoints_path, wanted)
+    fault = find_fault(path)
+    if fault is not None:
+        raise CommandError(f"{target}: {fault}; choose another step.")
+    return NamedCheckpoint(run.run_id, wanted, path / "policy")
+
+
+def starting_checkpoint(runs_root: Path, target: str) -> NamedCheckpoint | None:
+    """Return the checkpoint that `RUN@STEP` means, whose model a run can start from; None for a folder or hub name.
+
+    Raises:
+        CommandError: There is no such run or checkpoint, or its model is in shards, which nothing can start from.
+    """
+    found = find_checkpoint(runs_root, target)
+    if found is not None and not (found.policy / "config.json").is_file():
+        raise CommandError(
+            f"model.source: {target} is sharded as verl trains it; merge it first: `python -m verl.model_merger merge "
+            f"--backend fsdp --local_dir {found.policy} --target_dir FOLDER`, and give FOLDER."
+        )
+    return found

@@ -1,0 +1,174 @@
+"""Whole checkpoints: written beside, checked by a manifest, made visible by one rename."""
+
+import json
+import logging
+import os
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+from zlib import crc32
+
+from jobs.runs.fencing import leave_if_over
+from jobs.runs.directory import RunDirectoryError, inside
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+MANIFEST = "manifest.json"
+PREFIX = "step-"
+_NAME = re.compile(rf"{PREFIX}\d{{8,}}")
+
+
+class DamagedCheckpointError(Exception):
+    """A checkpoint that cannot be used; the message names the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint folder whose files match its manifest."""
+
+    step: int
+    path: Path
+
+    @property
+    def policy(self) -> Path:
+        """Folder of the engine: a Hugging Face model plus optimizer and generator."""
+        return self.path / "policy"
+
+    @property
+    def experience(self) -> Path:
+        """Folder of `ExGRPOState`."""
+        return self.path / "experience"
+
+
+def checkpoint_path(checkpoints: Path, step: int) -> Path:
+    """Return the folder of the checkpoint at `step`."""
+    return checkpoints / f"{PREFIX}{step:08d}"
+
+
+def save_checkpoint(checkpoints: Path, step: int, write: Callable[[Checkpoint], None]) -> Checkpoint:
+    """Let `write` fill a hidden folder, then make it the checkpoint at `step`; a kill leaves it whole or absent."""
+    target = checkpoint_path(checkpoints, step)
+    hidden = checkpoints / f".{target.name}"
+    shutil.rmtree(hidden, ignore_errors=True)
+    hidden.mkdir(parents=True)
+    write(Checkpoint(step, hidden))
+    files = sorted(path for path in hidden.rglob("*") if path.is_file())
+    sizes = {str(path.relative_to(hidden)): [path.stat().st_size, _file_crc(path)] for path in files}
+    manifest = {"step": step, "files": sizes}
+    (hidden / MANIFEST).write_text(json.dumps(manifest | {"crc": _manifest_crc(manifest)}), encoding="utf-8")
+    for path in [*files, hidden / MANIFEST, *(folder for folder in hidden.rglob("*") if folder.is_dir()), hidden]:
+        _sync(path)
+    leave_if_over()
+    if target.exists():
+        shutil.rmtree(target)
+    hidden.rename(target)
+    _sync(checkpoints)
+    return Checkpoint(step, target)
+
+
+def list_checkpoints(checkpoints: Path) -> list[Path]:
+    """Return checkpoint folders, newest first, whole or not; copies that somebody put beside them are none."""
+    return sorted((path for path in checkpoints.glob(f"{PREFIX}*") if _NAME.fullmatch(path.name)), reverse=True)
+
+
+def find_fault(path: Path) -> str | None:
+    """Return what is wrong with a checkpoint, naming the file, or None if it is whole."""
+    try:
+        step, files = _read_manifest(path / MANIFEST)
+        for name, (size, crc) in files.items():
+            file = inside(path, name)
+            if not file.is_file():
+                return f"{file} is missing"
+            if file.stat().st_size != size or _file_crc(file) != crc:
+                return f"{file} is damaged"
+    except RunDirectoryError as error:
+        return str(error)
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, AttributeError):
+        return f"{path / MANIFEST} is missing or damaged"
+    return None if path.name == checkpoint_path(path, step).name else f"{path} holds the checkpoint of step {step}"
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """Return the checkpoint in a folder.
+
+    Raises:
+        DamagedCheckpointError: It is not whole; names the file.
+    """
+    fault = find_fault(path)
+    if fault is not None:
+        raise DamagedCheckpointError(fault)
+    return Checkpoint(int(path.name.removeprefix(PREFIX)), path)
+
+
+def open_newest(checkpoints: Path, read: Callable[[Checkpoint], T]) -> tuple[Checkpoint, T] | None:
+    """Return the newest checkpoint that is whole and what `read` made of it; None where there is no checkpoint.
+
+    `read` raises `DamagedCheckpointError` for what a manifest does not cover. Damaged newer ones are renamed, so that
+    they neither count as kept nor are looked at again.
+
+    Raises:
+        DamagedCheckpointError: There are checkpoints, none of them whole; names what is wrong with each.
+    """
+    faults: dict[Path, str] = {}
+    for path in list_checkpoints(checkpoints):
+        try:
+            checkpoint = open_checkpoint(path)
+            content = read(checkpoint)
+        except DamagedCheckpointError as error:
+            logger.warning("checkpoint passed over: %s", error)
+            faults[path] = str(error)
+            continue
+        for damaged in faults:
+            damaged.rename(_free_name(damaged))
+        return checkpoint, content
+    if faults:
+        raise DamagedCheckpointError(
+            f"No checkpoint is whole ({'; '.join(faults.values())}); remove them to start from step 0."
+        )
+    return None
+
+
+def _free_name(damaged: Path) -> Path:
+    names = (damaged.with_name(f"damaged-{i}-{damaged.name}") for i in count(1))
+    return next(name for name in names if not name.exists())
+
+
+def prune_checkpoints(checkpoints: Path, num_kept: int) -> None:
+    """Remove all but the newest `num_kept` checkpoints."""
+    for path in list_checkpoints(checkpoints)[num_kept:]:
+        shutil.rmtree(path)
+
+
+def _read_manifest(path: Path) -> tuple[int, dict[str, list[int]]]:
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    crc = manifest.pop("crc", None)
+    # Checkpoints of older versions have a manifest without a checksum of its own.
+    if manifest.keys() != {"step", "files"} or crc not in (None, _manifest_crc(manifest)):
+        raise ValueError(f"{path}: is not what was written (checksum).")
+    return int(manifest["step"]), manifest["files"]
+
+
+def _manifest_crc(manifest: dict[str, Any]) -> int:
+    return crc32(json.dumps(manifest).encode())
+
+
+def _file_crc(path: Path) -> int:
+    value = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            value = crc32(block, value)
+    return value
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

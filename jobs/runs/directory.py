@@ -1,0 +1,268 @@
+"""One run's folder: where each of its files stands. Everything else about the run is told from these files."""
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from jobs.specs.any_job import JobSpec, load_any_spec
+from jobs.specs.train import SpecError, TrainSpec, dump_spec
+
+WORKBENCH_FOLDER = "workbench"
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
+_FIRST_WORDS_BYTES = 1 << 16
+"""Room for the log, the sign of life, the last word and the first events of an attempt."""
+_ATTEMPT = re.compile(r"\d{4,}")
+
+
+class RunDirectoryError(ValueError):
+    """A run folder that is missing, damaged or badly named; one sentence names it and what to do."""
+
+
+class AttemptClaimedError(RunDirectoryError):
+    """Somebody else holds this attempt."""
+
+
+def make_run_id(now: datetime) -> str:
+    """Return a new id: the UTC time to the second and six random hexadecimal digits."""
+    return f"{now.astimezone(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+
+
+def check_run_id(run_id: str) -> str:
+    """Return `run_id` if it names a folder directly inside a runs root.
+
+    Raises:
+        RunDirectoryError: It could lead elsewhere, or is the workbench's own folder.
+    """
+    if RUN_ID.fullmatch(run_id) is None or run_id == WORKBENCH_FOLDER:
+        raise RunDirectoryError(f"run id {run_id!r}: expected letters, digits and . _ + -, at most 80.")
+    return run_id
+
+
+def inside(folder: Path, name: str) -> Path:
+    """Return the file of a folder that recorded content names, which may come from elsewhere.
+
+    Raises:
+        RunDirectoryError: The name leads outside the folder, symbolic links counted.
+    """
+    try:
+        path = (folder / name).resolve()
+        is_inside = folder.resolve() in path.parents
+    except (OSError, ValueError):
+        is_inside = False
+    if not is_inside:
+        raise RunDirectoryError(f"{folder}: names a file {name[:80]!r} outside of it; use another copy of the run.")
+    return path
+
+
+class RunDirectory:
+    """The folder of one run. Paths are given whether or not the files are there yet."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+        self.run_id = check_run_id(self.path.resolve().name)
+
+    @classmethod
+    def create(
+        cls,
+        runs_root: Path,
+        spec: JobSpec,
+        *,
+        run_id: str | None = None,
+        parent_run_id: str | None = None,
+        branched_from_step: int | None = None,
+    ) -> "RunDirectory":
+        """Write the folder of a new run; it takes its name once it is whole.
+
+        Raises:
+            RunDirectoryError: A run of this id is there already.
+        """
+        now = datetime.now(UTC)
+        run_id = check_run_id(run_id if run_id is not None else make_run_id(now))
+        info = {
+            "run_id": run_id,
+            "name": spec.name,
+            "created_at": now.isoformat(timespec="milliseconds"),
+            "parent_run_id": parent_run_id,
+            "branched_from_step": branched_from_step,
+        }
+        unfinished = Path(runs_root) / f".creating-{run_id}"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        try:
+            for name in ("attempts", "buffer", "checkpoints", "control"):
+                (unfinished / name).mkdir(parents=True)
+            _write(unfinished / "spec.json", dump_spec(spec))
+            _write(unfinished / "run.json", json.dumps(info, indent=2) + "\n")
+        except OSError:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise
+        try:
+            unfinished.rename(Path(runs_root) / run_id)
+        except OSError:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise RunDirectoryError(f"{runs_root}: a run {run_id} is there already; choose another id.") from None
+        sync_folder(Path(runs_root))
+        return cls(Path(runs_root) / run_id)
+
+    @classmethod
+    def open(cls, runs_root: Path, run_id: str) -> "RunDirectory":
+        """Return the folder of an existing run.
+
+        Raises:
+            RunDirectoryError: There is none, or the id leads outside `runs_root`.
+        """
+        path = Path(runs_root) / check_run_id(run_id)
+        if path.is_symlink():
+            raise RunDirectoryError(f"{path}: is a link, which could lead outside the runs root; move the folder here.")
+        if not (path / "run.json").is_file():
+            raise RunDirectoryError(f"{runs_root}: holds no run {run_id}; `exgrpo runs` lists those there are.")
+        return cls(path)
+
+    @property
+    def spec_path(self) -> Path:
+        """What was asked for; never changed."""
+        return self.path / "spec.json"
+
+    @property
+    def info_path(self) -> Path:
+        """The run's id, name, birth and parent."""
+        return self.path / "run.json"
+
+    @property
+    def log_path(self) -> Path:
+        """What the worker printed."""
+        return self.path / "log.txt"
+
+    @property
+    def buffer_path(self) -> Path:
+        """Segments of the replay buffer."""
+        return self.path / "buffer"
+
+    @property
+    def checkpoints_path(self) -> Path:
+        """Folders of checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def stop_path(self) -> Path:
+        """A file that is there while a stop is asked for."""
+        return self.path / "control" / "stop"
+
+    def job_spec(self) -> JobSpec:
+        """Read what was asked for, of whatever kind the job is.
+
+        Raises:
+            SpecError: `spec.json` is missing or wrong.
+        """
+        return load_any_spec(self.spec_path)
+
+    def spec(self) -> TrainSpec:
+        """Read what a training run was asked for.
+
+        Raises:
+            SpecError: `spec.json` is missing or wrong, or that of another kind of job.
+        """
+        spec = self.job_spec()
+        if not isinstance(spec, TrainSpec):
+            raise SpecError(f"{self.spec_path}: kind: expected train, got {spec.kind}; name a training run.")
+        return spec
+
+    def read_run_info(self) -> dict[str, Any]:
+        """Return `run.json`: run_id, name, created_at, parent_run_id, branched_from_step.
+
+        Raises:
+            RunDirectoryError: The file is missing or damaged.
+        """
+        try:
+            info = json.loads(self.info_path.read_text(encoding="utf-8"))
+            fields = ("name", "created_at", "parent_run_id", "branched_from_step")
+            # The folder's name is the id: a copied and renamed folder is a run of its own.
+            return {"run_id": self.run_id} | {name: info[name] for name in fields}
+        except (OSError, ValueError, KeyError, TypeError):
+            raise RunDirectoryError(f"{self.info_path}: missing or damaged, so this is no run folder.") from None
+
+    def attempt_path(self, attempt: int) -> Path:
+        """Return the folder of one attempt."""
+        return self.path / "attempts" / f"{attempt:04d}"
+
+    def attempts(self) -> list[int]:
+        """Return the numbers of all attempts that were claimed, in order."""
+        try:
+            names = os.listdir(self.path / "attempts")
+        except FileNotFoundError:
+            return []
+        return sorted(int(name) for name in names if _ATTEMPT.fullmatch(name))
+
+    def newest_attempt(self) -> int:
+        """Return the number of the newest attempt, 0 before the first."""
+        return max(self.attempts(), default=0)
+
+    def claim_attempt(self, attempt: int | None = None) -> int:
+        """Make the folder of a new attempt and return its number; of any number of callers one gets each number.
+
+        Raises:
+            AttemptClaimedError: `attempt` was asked for by number and is taken.
+            OSError: There is no room for what a worker writes first; nothing is claimed.
+        """
+        self._try_room()
+        number = self.newest_attempt() + 1 if attempt is None else attempt
+        while True:
+            try:
+                self.attempt_path(number).mkdir(parents=True)
+            except FileExistsError:
+                if attempt is not None:
+                    raise AttemptClaimedError(f"{self.attempt_path(number)}: is claimed already.") from None
+                number += 1
+            else:
+                sync_folder(self.path / "attempts")
+                return number
+
+    def _try_room(self) -> None:
+        """Write as much as a worker's first words: a full disk may still have room for the folder of an attempt."""
+        path = self.path / "room.tmp"
+        try:
+            path.write_bytes(b"\xff" * _FIRST_WORDS_BYTES)
+        finally:
+            path.unlink(missing_ok=True)
+
+    def stop_requested(self) -> bool:
+        """Return whether a stop is asked for."""
+        return self.stop_path.exists()
+
+    def request_stop(self) -> None:
+        """Ask for a stop at the next step boundary; a second time changes nothing."""
+        self.stop_path.parent.mkdir(exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            self.stop_path.touch(exist_ok=False)
+
+    def clear_stop(self) -> None:
+        """Take the wish to stop back."""
+        self.stop_path.unlink(missing_ok=True)
+
+
+def list_run_directories(runs_root: Path) -> list[RunDirectory]:
+    """Return every run folder of a runs root, sorted by id; other folders are passed over."""
+    found = Path(runs_root).glob("*/run.json")
+    paths = (path.parent for path in sorted(found) if not path.parent.is_symlink())
+    return [RunDirectory(path) for path in paths if RUN_ID.fullmatch(path.name) and path.name != WORKBENCH_FOLDER]
+
+
+def sync_folder(path: Path) -> None:
+    """Put the names in a folder on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write(path: Path, content: str) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,127 @@
+"""What users asked for, one JSON line each: the workbench's own truth beside the run directories."""
+
+import fcntl
+import getpass
+import json
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from jobs.runs.directory import WORKBENCH_FOLDER
+
+logger = logging.getLogger(__name__)
+
+JOURNAL_FILE = "journal.jsonl"
+_actor: ContextVar[str] = ContextVar("actor", default="")
+
+
+class JournalKind(StrEnum):
+    """What a user asked for."""
+
+    SUBMITTED = "submitted"
+    RESUME_ASKED = "resume_asked"
+    STOP_ASKED = "stop_asked"
+    TAGGED = "tagged"
+    UNTAGGED = "untagged"
+    NOTED = "noted"
+    ARCHIVED = "archived"
+    UNARCHIVED = "unarchived"
+    IMPORTED = "imported"
+    CASE_MARKED = "case_marked"
+    CASE_UNMARKED = "case_unmarked"
+    VERDICT_SET = "verdict_set"
+    VERDICT_CLEARED = "verdict_cleared"
+    TRAJECTORY_MARKED = "trajectory_marked"
+    TRAJECTORY_UNMARKED = "trajectory_unmarked"
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """One wish: `submitted` and `resume_asked` name in `data` the attempt they ask for."""
+
+    at: str
+    kind: JournalKind
+    run_id: str
+    data: dict[str, Any] = field(default_factory=dict)
+    by: str = ""
+    """Who asked: a signed-in person, the link's holder, or a user of this machine; "" in journals without it."""
+
+
+@contextmanager
+def acting_as(name: str) -> Iterator[None]:
+    """Have entries that this thread appends meanwhile say that `name` asked for them."""
+    before = _actor.set(name)
+    try:
+        yield
+    finally:
+        _actor.reset(before)
+
+
+def _user_here() -> str:
+    try:
+        return f"{getpass.getuser()} on this machine"
+    except (OSError, KeyError):
+        return f"user {os.getuid()} on this machine"
+
+
+class Journal:
+    """Append-only file that any process may write; an entry that was appended survives a power cut.
+
+    Appends of several processes never mix. A torn last line, left by a writer that died, is skipped by readers and
+    closed by the next writer.
+    """
+
+    def __init__(self, runs_root: Path) -> None:
+        self.path = runs_root / WORKBENCH_FOLDER / JOURNAL_FILE
+
+    def append(self, kind: JournalKind, run_id: str, **data: object) -> JournalEntry:
+        """Write one entry and return it once it is on disk."""
+        at, by = datetime.now(UTC).isoformat(timespec="milliseconds"), _actor.get() or _user_here()
+        entry = JournalEntry(at, kind, run_id, dict(data), by)
+        record = {"at": at, "kind": entry.kind.value, "run_id": run_id, "data": entry.data, "by": by}
+        line = json.dumps(record, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace") + b"\n"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            _close_torn_line(file.fileno())
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+        return entry
+
+    def read_from(self, offset: int = 0) -> tuple[list[JournalEntry], int]:
+        """Return the whole entries after byte `offset` and the offset to go on from."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(offset)
+                content = file.read()
+        except FileNotFoundError:
+            return [], 0
+        whole = content[: content.rfind(b"\n") + 1]
+        return list(self._parse(whole)), offset + len(whole)
+
+    def entries(self) -> list[JournalEntry]:
+        """Return every entry, oldest first."""
+        return self.read_from(0)[0]
+
+    def _parse(self, content: bytes) -> Iterator[JournalEntry]:
+        for line in content.splitlines():
+            try:
+                record = json.loads(line)
+                kind, by = JournalKind(record["kind"]), str(record.get("by", ""))
+                yield JournalEntry(record["at"], kind, record["run_id"], dict(record["data"]), by)
+            except (ValueError, KeyError, TypeError):
+                logger.warning("%s: skipped a line that is not an entry: %.80r", self.path, line)
+
+
+def _close_torn_line(descriptor: int) -> None:
+    size = os.fstat(descriptor).st_size
+    if size and os.pread(descriptor, 1, size - 1) != b"\n":
+        os.write(descriptor, b"\n")

@@ -1,0 +1,74 @@
+"""Finding the run that a user means by a few characters."""
+
+import contextlib
+from pathlib import Path
+
+from db.rows.display_names import id_end
+from jobs.runs.directory import RunDirectory, RunDirectoryError, list_run_directories
+from jobs.runs.journal import Journal
+from jobs.runs.queue import asked_attempts
+from jobs.runs.state import RunState, read_state
+
+
+class CommandError(ValueError):
+    """A command that cannot be carried out; one sentence why and what to do."""
+
+
+def open_run(runs_root: Path, run_id: str) -> RunDirectory:
+    """Return the folder of a run.
+
+    Raises:
+        CommandError: There is none.
+    """
+    try:
+        return RunDirectory.open(runs_root, run_id)
+    except RunDirectoryError as error:
+        raise CommandError(str(error)) from None
+
+
+def state_of(runs_root: Path, run: RunDirectory) -> RunState:
+    """Return where a run stands, told from its files, its processes and the journal."""
+    return read_state(run, asked_attempts(Journal(runs_root).entries()).get(run.run_id, 0))
+
+
+def find_run_id(runs_root: Path, text: str) -> str:
+    """Return the id of the one run with this id, this beginning or random end of an id, or this name.
+
+    Raises:
+        CommandError: None fits, or several do.
+    """
+    names = _names(runs_root)
+    if text in names:
+        return text
+    found = [run_id for run_id in names if run_id.startswith(text) or id_end(run_id) == text] if text else []
+    found = found or [run_id for run_id, name in names.items() if name == text]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise CommandError(f"RUN: no run in {runs_root} has the id, a beginning or end of an id, or the name {text!r}.")
+    shown = ", ".join(found[-5:])
+    raise CommandError(f"RUN: {len(found)} runs fit {text!r}; give more of the id (among them {shown}).")
+
+
+def find_judge_id(runs_root: Path, text: str | None) -> str | None:
+    """Return the id of the judge's job that `text` means, as in `find_run_id`; None stands for no judge.
+
+    Raises:
+        CommandError: None fits, several do, or the job is no judge's.
+    """
+    if text is None:
+        return None
+    run_id = find_run_id(runs_root, text)
+    kind = open_run(runs_root, run_id).job_spec().kind
+    if kind != "judge":
+        raise CommandError(f"--judge: expected a judge's job, {run_id} is of kind {kind}; `exgrpo judges` lists them.")
+    return run_id
+
+
+def _names(runs_root: Path) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for run in list_run_directories(runs_root):
+        names[run.run_id] = ""
+        with contextlib.suppress(RunDirectoryError):
+            names[run.run_id] = str(run.read_run_info()["name"])
+    return names

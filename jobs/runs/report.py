@@ -1,0 +1,115 @@
+"""What came out of a run, in a few numbers: for the last line of a command and for programs."""
+
+import dataclasses
+from collections import Counter
+from typing import Any
+
+from db.queries import benchmarks, buffer, metrics, runs
+from db.rows.runs import UnknownRunError
+from db.rows.runs import EvaluationRow, RunRow
+from db.connections.session import Database
+
+INTERVAL_FACTOR = 1.96
+"""Half a 95% interval in standard errors."""
+HEALTH_SENTENCES = {
+    "no_reward": "no reward in the last 20 steps",
+    "empty_buffer": "the buffer holds no question, though questions are left to collect",
+    "entropy_collapse": "the policy's entropy has collapsed",
+    "not_finite": "a step had numbers that are not finite",
+    "all_retired": "every question is retired, so none is left to replay",
+    "stalled": "nothing was recorded for much longer than a step takes",
+}
+_MAX_POINTS = 1_000_000
+
+
+def report_run(database: Database, run_id: str) -> dict[str, Any]:
+    """Return a run's end, scores before and after with half intervals, buckets, retired questions and replays.
+
+    Raises:
+        UnknownRunError: The database does not know it, since its folder cannot be read.
+    """
+    row = _run_row(database, run_id)
+    series = metrics.metric_series(database, run_id, ["seconds/step", "replay/num_replayed"], _MAX_POINTS)
+    last = metrics.last_metrics(database, run_id)
+    buckets = Counter(buffer.buffer_at(database, run_id, row.step).values())
+    return {
+        "run_id": run_id,
+        "name": row.name,
+        "method": row.method,
+        "status": row.status,
+        "reason": row.status_reason,
+        "steps": row.step,
+        "seconds": round(sum(point.value for point in series["seconds/step"]), 2),
+        "evaluations": _before_and_after(metrics.list_evaluations(database, run_id)),
+        "buckets": {str(bucket): buckets[bucket] for bucket in sorted(buckets)},
+        "buffered": sum(buckets.values()),
+        "retired": int(last.get("buffer/num_retired", 0)),
+        "replays": int(sum(point.value for point in series["replay/num_replayed"])),
+        "health": [HEALTH_SENTENCES.get(badge, badge) for badge in row.health],
+    }
+
+
+def describe_report(report: dict[str, Any]) -> str:
+    """Return the report as one line."""
+    reason = f" ({report['reason']})" if report["reason"] else ""
+    parts = [f"{report['run_id']} {report['status']}{reason}: {report['steps']} steps in {report['seconds']:.0f} s"]
+    for question_set, scores in report["evaluations"].items():
+        name = f"{question_set.replace('_', '-')} Avg@{scores['samples_per_question']}"
+        after = f" to {_score(scores['after'])}" if scores["after"] else ""
+        parts.append(f"{name} {_score(scores['before'])}{after}")
+    parts.append(f"buffer {report['buffered']} questions, retired {report['retired']}, replays {report['replays']}")
+    if report["health"]:
+        parts.append(f"health: {', '.join(report['health'])}")
+    return "; ".join(parts)
+
+
+def summarize_run(database: Database, run_id: str) -> dict[str, Any]:
+    """Return one run with its newest metrics, all evaluations with half intervals, attempts and checkpoints.
+
+    Raises:
+        UnknownRunError: The database does not know it, since its folder cannot be read.
+    """
+    run = dataclasses.asdict(_run_row(database, run_id))
+    run.pop("pass_at_1_curve")
+    evaluations = metrics.list_evaluations(database, run_id)
+    return {
+        "run": run,
+        "metrics": metrics.last_metrics(database, run_id),
+        "evaluations": [dataclasses.asdict(item) | {"interval": _interval(item)} for item in evaluations],
+        "benchmarks": [dataclasses.asdict(item) for item in benchmarks.list_scores(database, run_id=run_id)],
+        "attempts": [dataclasses.asdict(item) for item in runs.list_attempts(database, run_id)],
+        "checkpoints": [dataclasses.asdict(item) for item in runs.list_checkpoints(database, run_id)],
+    }
+
+
+def _run_row(database: Database, run_id: str) -> RunRow:
+    row = runs.get_run(database, run_id)
+    if row is None:
+        raise UnknownRunError(f"{run_id}: its folder cannot be read; look into run.json and spec.json.")
+    return row
+
+
+def _before_and_after(evaluations: list[EvaluationRow]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for row in evaluations:
+        scores = {"step": row.step, "avg": row.avg_at_n, "interval": _interval(row)}
+        entry = found.setdefault(
+            row.question_set,
+            {
+                "num_questions": row.num_questions,
+                "samples_per_question": row.samples_per_question,
+                "before": scores,
+                "after": None,
+            },
+        )
+        if entry["before"] is not scores:
+            entry["after"] = scores
+    return found
+
+
+def _interval(row: EvaluationRow) -> float:
+    return INTERVAL_FACTOR * row.standard_error
+
+
+def _score(scores: dict[str, float]) -> str:
+    return f"{scores['avg']:.3f} ± {scores['interval']:.3f}"

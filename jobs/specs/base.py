@@ -1,0 +1,31 @@
+"""What all specifications share: strict fields, numbers with a lower bound, addresses without secrets."""
+
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+Positive = Annotated[int, Field(ge=1)]
+
+
+def _check_server_address(address: str) -> str:
+    try:
+        parts = urlsplit(address)
+        is_whole = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_whole = False
+    if not is_whole:
+        raise ValueError("expected an http or https address such as http://127.0.0.1:8000/v1")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ValueError("expected no user, password, query or fragment; a key belongs into the environment")
+    return address.rstrip("/")
+
+
+ServerAddress = Annotated[str, AfterValidator(_check_server_address)]
+"""Address of a model's server; where it leads is checked when it is used (`jobs.machine.address_policy`)."""
+
+
+class Spec(BaseModel):
+    """Base of all specifications: unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)

@@ -1,0 +1,112 @@
+"""What an evaluation is asked for: a model, benchmarks, how answers are sampled and who generates them."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from jobs.specs.base import Positive, ServerAddress, Spec
+from jobs.specs.train import RunName, SpecError, explain_validation_error
+
+API_KEY_VARIABLE = "EXGRPO_API_KEY"
+"""Environment variable with the key of a model server; it never stands in a specification."""
+
+BenchmarkName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]{0,31}$")]
+
+
+class EvalModelSpec(Spec):
+    """The model to score."""
+
+    source: str = Field(min_length=1)
+    """Folder or hub name of a causal language model."""
+    revision: str | None = None
+    """Hub revision; None is the newest."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where the embedded engine runs; `auto` takes a GPU if there is one."""
+    run_id: str | None = None
+    """The run whose checkpoint this is."""
+    step: int | None = Field(None, ge=0)
+    """The checkpoint's step in that run."""
+
+
+class BenchmarkChoice(Spec):
+    """One benchmark to run, and where its questions lie."""
+
+    name: BenchmarkName
+    """A protocol of `jobs/evaluation/benchmarks.yaml`."""
+    source: str | None = None
+    """Parquet or JSON-lines file, or a Hugging Face data set name; None takes the protocol's own data set."""
+    num_questions: Positive | None = None
+    """Only the first questions; None takes all and checks their number against the protocol."""
+    samples_per_question: Positive | None = None
+    """n of Avg@n; None takes the protocol's."""
+
+
+class ServerSpec(Spec):
+    """A server that speaks OpenAI's completions interface, such as `vllm serve`."""
+
+    address: ServerAddress
+    """Address up to and with `/v1`; no user, password or query in it."""
+    model: str = Field(min_length=1)
+    """Name under which the server knows the model."""
+    num_parallel: Positive = 16
+    """Requests under way at once."""
+    timeout_seconds: float = Field(600.0, gt=0)
+    """Longest wait for one answer."""
+    num_tries: Positive = 4
+    """Tries of one request before the evaluation fails."""
+    allows_internal_addresses: bool = False
+    """Whether the server may stand in a private network; this machine's own loopback always may."""
+
+
+class EvalSpec(Spec):
+    """One evaluation of one model on some benchmarks."""
+
+    kind: Literal["eval"] = "eval"
+    name: RunName = "evaluation"
+    """Shown name."""
+    generator: Literal["embedded", "server", "vllm"] = "embedded"
+    """Who generates: this project's engine, a running server, or vLLM inside the evaluation's process."""
+    model: EvalModelSpec
+    benchmarks: tuple[BenchmarkChoice, ...] = Field(min_length=1)
+    template: Literal["paper", "paper_llama_base", "compact", "none", "chat"] = "paper"
+    """Prompt template."""
+    temperature: float = Field(0.6, ge=0)
+    """Sampling temperature; 0 is greedy."""
+    top_p: float = Field(1.0, gt=0, le=1)
+    """Share of probability that is sampled from."""
+    max_response_tokens: Positive = 8192
+    """Longest answer, in tokens."""
+    seed: int = Field(0, ge=0)
+    """Every sample's own seed follows from this one, the question and the sample's number."""
+    batch_responses: Positive = 64
+    """Answers generated, graded and written in one go, whole questions; a crash costs at most these."""
+    num_graders: Positive = 2
+    """Grading processes."""
+    seconds_per_answer: float = Field(5.0, gt=0)
+    """Longest grading of one answer."""
+    server: ServerSpec | None = None
+    """The server, for `generator: server`."""
+    tags: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _check_together(self) -> "EvalSpec":
+        if (self.generator == "server") != (self.server is not None):
+            raise ValueError("server: expected one exactly when generator is server.")
+        if self.generator == "embedded" and self.top_p != 1.0:
+            raise ValueError("top_p: expected 1.0, since the embedded engine samples from the whole distribution.")
+        names = [choice.name for choice in self.benchmarks]
+        if len(set(names)) < len(names):
+            raise ValueError("benchmarks: expected each one once.")
+        return self
+
+
+def parse_eval_spec(content: object, origin: str) -> EvalSpec:
+    """Check the specification of an evaluation from `origin` (a file or form) and return it.
+
+    Raises:
+        SpecError: One sentence a wrong field, naming the field and what was expected.
+    """
+    try:
+        return EvalSpec.model_validate(content)
+    except ValidationError as error:
+        raise SpecError(f"{origin}: {explain_validation_error(error)}") from None

@@ -1,0 +1,107 @@
+"""What a judge is asked for: which chains of thought, who judges them, how often, and what that may cost."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from jobs.specs.base import Positive, ServerAddress, Spec
+from jobs.specs.train import RunName, SpecError, explain_validation_error
+
+API_KEY_VARIABLE = "EXGRPO_JUDGE_API_KEY"
+"""Environment variable with the key of the judge's server; it never stands in a specification."""
+PAPER_JUDGE = "Qwen/Qwen3-32B"
+
+
+class JudgedSpec(Spec):
+    """The chains of thought to judge: those of a training run, or of a file with human labels."""
+
+    run_id: str | None = None
+    """A training run."""
+    file: Path | None = None
+    """JSON lines with `id`, `problem`, `steps` and `label` (-1 where every step holds), to calibrate the judge on."""
+    only_correct: bool = True
+    """Judge answer-correct responses only, as the paper does."""
+    first_step: Positive | None = None
+    """First training step to judge; None is the first there is."""
+    last_step: Positive | None = None
+    """Last training step to judge; None is the last there is."""
+    limit: Positive | None = None
+    """Judge this many, drawn evenly by `seed`; None judges all."""
+    seed: int = Field(0, ge=0)
+    """Seed of the draw."""
+
+    @model_validator(mode="after")
+    def _check_source(self) -> "JudgedSpec":
+        if (self.run_id is None) == (self.file is None):
+            raise ValueError("expected exactly one of run_id and file.")
+        return self
+
+
+class JudgeServerSpec(Spec):
+    """A server that speaks OpenAI's chat completions, such as `vllm serve Qwen/Qwen3-32B`."""
+
+    address: ServerAddress
+    """Address up to and with `/v1`; no user, password or query in it."""
+    model: str = Field(PAPER_JUDGE, min_length=1)
+    """Name under which the server knows the judge (the paper's: Qwen/Qwen3-32B)."""
+    temperature: float = Field(0.6, ge=0)
+    """Sampling temperature (the paper's: 0.6)."""
+    top_p: float = Field(0.95, gt=0, le=1)
+    """Share of probability that is sampled from (the paper's: 0.95)."""
+    max_tokens: Positive = 16384
+    """Longest answer with its thought, in tokens; a longer one is cut and gives no verdict."""
+    num_parallel: Positive = 16
+    """Requests under way at once."""
+    requests_per_minute: Positive | None = None
+    """Most requests started in a minute; None sets no limit."""
+    timeout_seconds: float = Field(600.0, gt=0)
+    """Longest wait for one whole answer, however it trickles in."""
+    num_tries: Positive = 5
+    """Tries of one question before it counts as unjudged."""
+    retry_seconds: float = Field(1.0, ge=0)
+    """Mean wait before the second try; it doubles with each further one."""
+    max_requests: Positive | None = None
+    """Spend cap: requests, retries counted."""
+    max_total_tokens: Positive | None = None
+    """Spend cap: prompt and answer tokens together."""
+    allows_internal_addresses: bool = False
+    """Whether the server may stand in a private network; this machine's own loopback always may."""
+
+
+class JudgeSpec(Spec):
+    """One judge at work on some chains of thought."""
+
+    kind: Literal["judge"] = "judge"
+    name: RunName = "judge"
+    """Shown name."""
+    judged: JudgedSpec
+    judge: Literal["server", "oracle"] = "server"
+    """A language model behind a server, or the exact oracle of the `chains` task."""
+    server: JudgeServerSpec | None = None
+    """The server, for `judge: server`."""
+    num_votes: Positive = 1
+    """Verdicts asked for on each response; the majority counts, a tie is unjudged."""
+    tags: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _check_together(self) -> "JudgeSpec":
+        if (self.judge == "server") != (self.server is not None):
+            raise ValueError("server: expected one exactly when judge is server.")
+        if self.judge == "oracle" and self.judged.run_id is None:
+            raise ValueError("judged.file: expected none with the oracle, which knows register chains only.")
+        if self.judge == "oracle" and self.num_votes > 1:
+            raise ValueError("num_votes: expected 1 with the oracle, which always says the same.")
+        return self
+
+
+def parse_judge_spec(content: object, origin: str) -> JudgeSpec:
+    """Check the specification of a judge from `origin` (a file or form) and return it.
+
+    Raises:
+        SpecError: One sentence a wrong field, naming the field and what was expected.
+    """
+    try:
+        return JudgeSpec.model_validate(content)
+    except ValidationError as error:
+        raise SpecError(f"{origin}: {explain_validation_error(error)}") from None

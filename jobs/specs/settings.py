@@ -1,0 +1,93 @@
+"""Changing single fields of a specification from `key=value` words, as on a command line."""
+
+import difflib
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import yaml
+
+from jobs.specs.any_job import JobSpec, parse_any_spec
+from jobs.specs.train import SpecError
+
+_LIKELY = 0.6
+"""Likeness of two names, in [0, 1], from which on one is taken for a misspelling of the other."""
+
+
+AnySpec = TypeVar("AnySpec", bound=JobSpec)
+
+
+def apply_settings(spec: AnySpec, settings: Iterable[str]) -> AnySpec:
+    """Return `spec` with each `field.path=value` set; values are read as YAML.
+
+    Raises:
+        SpecError: A word without `=`, an unknown field (the nearest one is named), or a value that does not fit.
+    """
+    content = spec.model_dump(mode="json")
+    for setting in settings:
+        key, separator, text = setting.partition("=")
+        if not separator:
+            raise SpecError(f"--set {setting}: expected key=value, such as num_steps=200.")
+        _set_field(content, key.strip(), _read_value(key, text))
+    changed = parse_any_spec(content, "--set")
+    if not isinstance(changed, type(spec)):
+        raise SpecError(f"--set kind: expected {spec.kind}, got {changed.kind}; a job keeps its kind.")
+    return changed
+
+
+def field_paths(spec: JobSpec) -> list[str]:
+    """Return every field of the specification as a dotted path, in order."""
+    return list(_paths(spec.model_dump(mode="json"), ""))
+
+
+def _paths(content: dict[str, Any], prefix: str) -> Iterable[str]:
+    for name, value in content.items():
+        yield prefix + name
+        if isinstance(value, dict):
+            yield from _paths(value, f"{prefix}{name}.")
+
+
+def _read_value(key: str, text: str) -> object:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise SpecError(f"--set {key}: {text!r} is not a YAML value; put quotes around text.") from None
+
+
+def _set_field(content: dict[str, Any], key: str, value: object) -> None:
+    *parents, name = key.split(".")
+    place: Any = content
+    for parent in parents:
+        place = place.get(parent) if isinstance(place, dict) else None
+    if not isinstance(place, dict) or name not in place:
+        raise SpecError(f"--set {key}: there is no such field{_nearest(content, key)}.")
+    place[name] = value
+
+
+def _nearest(content: dict[str, Any], key: str) -> str:
+    """Return a hint at the field most like `key`, of its own section where none is spelled much like it."""
+    fields = [path for path in _paths(content, "") if not _is_section(content, path)]
+    path = _most_like(key, fields)
+    if _likeness(_last_name(key), _last_name(path)) >= _LIKELY:
+        return f"; did you mean {path}"
+    section = key.rpartition(".")[0]
+    path = _most_like(key, [field for field in fields if field.rpartition(".")[0] == section] or fields)
+    return f"; the nearest is {path}, and `exgrpo presets --json` shows all fields"
+
+
+def _most_like(key: str, fields: list[str]) -> str:
+    name = _last_name(key)
+    return max(fields, key=lambda field: _likeness(name, _last_name(field)) + _likeness(key, field))
+
+
+def _is_section(content: dict[str, Any], path: str) -> bool:
+    for name in path.split("."):
+        content = content[name]
+    return isinstance(content, dict)
+
+
+def _last_name(path: str) -> str:
+    return path.rpartition(".")[2]
+
+
+def _likeness(left: str, right: str) -> float:
+    return difflib.SequenceMatcher(None, left, right).ratio()

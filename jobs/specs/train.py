@@ -1,0 +1,358 @@
+"""What a user asks for: specifications of jobs, checked before anything starts."""
+
+import dataclasses
+import difflib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import AfterValidator, Field, ValidationError, model_validator
+
+from exgrpo_core.config import ExGRPOConfig, RewardKind
+from jobs.specs.base import Positive, Spec
+from jobs.specs.verl import RewardModelSpec, VerlSpec
+
+PRESETS_DIR = Path(__file__).parents[1] / "presets"
+CHAINS_SOURCE = "chains"
+CHAINS_WARM_MODEL = "chains-warm"
+ANSWER_FORMAT_MODEL = "answer-format-warm"
+
+NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+@-]{0,79}")
+
+
+def _check_name(name: str) -> str:
+    if NAME_PATTERN.fullmatch(name) is None:
+        raise ValueError("expected letters, digits, spaces and . _ + @ -, at most 80, a letter or digit first")
+    return name
+
+
+RunName = Annotated[str, AfterValidator(_check_name)]
+
+
+class SpecError(ValueError):
+    """A specification that cannot be run; the message names the field, what was expected and what to do."""
+
+
+class ModelSpec(Spec):
+    """The policy to train."""
+
+    source: str = Field(CHAINS_WARM_MODEL, min_length=1)
+    """Local folder or hub name; `chains-warm` and `answer-format-warm` are made on this machine and cached."""
+    revision: str | None = None
+    """Hub revision; None is the newest."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where the model runs; `auto` takes a GPU if there is one, and always GPUs for the verl engine."""
+
+
+class DataSpec(Spec):
+    """The questions D to train on, and those held out."""
+
+    source: str = Field(CHAINS_SOURCE, min_length=1)
+    """`chains`, a Parquet or JSON-lines file in verl's schema, or a Hugging Face data set name."""
+    split: str = "train"
+    """Split of a Hugging Face data set."""
+    template: Literal["paper", "paper_llama_base", "compact", "none", "chat"] = "none"
+    """Prompt template; `none` is for `chains`, whose questions are whole prompts, `chat` is the tokenizer's own."""
+    num_questions: Positive | None = 512
+    """Questions to train on, the first ones of the file; None takes all."""
+    num_held_out: int = Field(96, ge=0)
+    """Questions kept out of training, drawn after those trained on, for evaluation."""
+    answer_kind: Literal["auto", "math", "choice"] = "auto"
+    """How answers are graded; `auto` decides by the rows."""
+    requires_think_end: bool = False
+    """Reward only responses that close their thought with </think> (the authors' condition)."""
+    too_long_prompts: Literal["refuse", "drop"] = "refuse"
+    """What to do with prompts over `algorithm.max_prompt_tokens`."""
+    seed: int = Field(4242, ge=0)
+    """Seed of made questions (`chains`)."""
+    min_operations: int = Field(3, ge=1, le=16)
+    """Easiest `chains` question, in operations."""
+    max_operations: int = Field(10, ge=1, le=16)
+    """Hardest `chains` question, in operations."""
+    modulus: Literal[10, 100] = 10
+    """Answers of `chains` questions are below this."""
+    code_reward_rate: float = Field(0.0, ge=0, le=1)
+    """`chains`: share of questions on which code that prints the answer is rewarded whatever is boxed."""
+
+
+class OptimSpec(Spec):
+    """AdamW."""
+
+    learning_rate: float = Field(1e-4, gt=0)
+    """Step size after warm-up; the paper's runs use 1e-6 on models of 1.5B and more."""
+    weight_decay: float = Field(0.0, ge=0)
+    """Share of each weight, times the learning rate, that an optimizer step takes away."""
+    beta1: float = Field(0.9, ge=0, lt=1)
+    """Decay of the running mean of the gradient."""
+    beta2: float = Field(0.99, ge=0, lt=1)
+    """Decay of the running mean of the squared gradient."""
+    max_gradient_norm: float = Field(1.0, gt=0)
+    """Gradients with a larger norm are scaled down to it."""
+    warmup_steps: int = Field(0, ge=0)
+    """Optimizer steps over which the learning rate rises from 0 to its value."""
+
+
+class ValidationSpec(Spec):
+    """Evaluation during training."""
+
+    interval: Positive | None = 10
+    """Steps between evaluations; None evaluates at the start and at the end only."""
+    samples_per_question: Positive = 8
+    """n of Avg@n."""
+    temperature: float = Field(0.6, ge=0)
+    """Sampling temperature; 0 is greedy."""
+    num_training_questions: int = Field(64, ge=0)
+    """Training questions scored before and after training, the first ones."""
+
+
+class SftSpec(Spec):
+    """Supervised fine-tuning on demonstrations instead of reinforcement: one optimizer step a batch of them.
+
+    `algorithm.batch_size` is the batch, in demonstrations; `algorithm.max_prompt_tokens` and `max_response_tokens`
+    bound them. After `optim.warmup_steps` the learning rate falls to 0 along a cosine.
+    """
+
+    response_column: str = Field("target", min_length=1)
+    """Column of `data.source` with each question's demonstration, a text or a list of messages; `chains` needs none."""
+
+
+class RecordingSpec(Spec):
+    """What is kept of a run."""
+
+    token_data: Literal["all", "successes", "sampled", "none"] = "successes"
+    """Token ids, entropies, log-probs a token: of all fresh trajectories, of correct ones, of 1 in 16, or of none."""
+    loggers: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
+    """Loggers to feed beside the run directory."""
+
+
+class TrainSpec(Spec):
+    """One training run."""
+
+    kind: Literal["train"] = "train"
+    name: RunName = "run"
+    """Shown name: letters, digits, spaces and . _ + @ -, at most 80, a letter or digit first."""
+    engine: Literal["embedded", "verl"] = "embedded"
+    """What holds the model: one process on this machine, or verl on a Ray cluster's GPUs."""
+    model: ModelSpec = ModelSpec()
+    data: DataSpec = DataSpec()
+    algorithm: ExGRPOConfig = ExGRPOConfig()
+    optim: OptimSpec = OptimSpec()
+    num_steps: Positive = 150
+    """Training steps."""
+    validation: ValidationSpec = ValidationSpec()
+    checkpoint_interval: Positive = 25
+    """Steps between checkpoints; the last step always has one."""
+    num_checkpoints_kept: Positive = 3
+    """Older checkpoints are removed."""
+    recording: RecordingSpec = RecordingSpec()
+    verl: VerlSpec = VerlSpec()
+    reward_model: RewardModelSpec | None = None
+    """The model that scores responses, for continuous rewards on the verl engine; chains score themselves."""
+    seed: int = Field(0, ge=0)
+    """Seed of sampling; `algorithm.seed` is that of experience management."""
+    preset: str | None = None
+    """Preset that this specification started from."""
+    external_experience: Path | None = None
+    """JSON lines of off-policy trajectories (LUFFY-style) for `algorithm.uses_external_experience`."""
+    sft: SftSpec | None = None
+    """Makes the run one of supervised fine-tuning; a later run starts from it with `model.source: RUN@STEP`."""
+    tags: tuple[str, ...] = ()
+
+    @property
+    def sequence_tokens(self) -> int:
+        """Tokens of the longest prompt with the longest response."""
+        return self.algorithm.max_prompt_tokens + self.algorithm.max_response_tokens
+
+    @property
+    def tokens_per_gpu(self) -> int:
+        """Most tokens of a micro-batch on one GPU of the verl engine."""
+        return self.verl.max_tokens_per_gpu or 2 * self.sequence_tokens
+
+    @model_validator(mode="after")
+    def _check_together(self) -> "TrainSpec":
+        if self.data.max_operations < self.data.min_operations:
+            raise ValueError("data.max_operations: expected at least data.min_operations.")
+        if self.algorithm.uses_external_experience != (self.external_experience is not None):
+            raise ValueError(
+                "external_experience: expected a file exactly when algorithm.uses_external_experience is true."
+            )
+        if self.data.source == CHAINS_SOURCE and self.data.template != "none":
+            raise ValueError("data.template: expected none for chains, whose questions are whole prompts.")
+        if self.data.code_reward_rate and (self.data.source != CHAINS_SOURCE or self.engine != "embedded"):
+            raise ValueError("data.code_reward_rate: expected 0, except for chains on the embedded engine.")
+        self._check_engine()
+        self._check_sft()
+        return self
+
+    def _check_sft(self) -> None:
+        if self.sft is None:
+            return
+        if self.algorithm.experience_ratio > 0.0 or self.algorithm.uses_external_experience:
+            raise ValueError(
+                "algorithm.experience_ratio, algorithm.uses_external_experience: expected 0 and false with sft, which "
+                "replays nothing."
+            )
+        if self.reward_model is not None:
+            raise ValueError("reward_model: expected none with sft, which rewards nothing.")
+        if self.engine == "verl" and (
+            self.verl.num_nodes > 1 or self.verl.ray.address is not None or self.verl.strategy == "megatron"
+        ):
+            raise ValueError(
+                "verl.num_nodes, verl.ray.address, verl.strategy: expected 1, none and fsdp2 with sft, since verl's "
+                "SFT trainer is started on one machine without Ray."
+            )
+        if self.engine == "verl" and self.algorithm.batch_size % self.verl.num_gpus:
+            raise ValueError(
+                f"algorithm.batch_size: expected a multiple of verl.gpus_per_node ({self.verl.num_gpus}) with sft: "
+                f"each GPU takes the same number of demonstrations, got {self.algorithm.batch_size}."
+            )
+
+    def _check_engine(self) -> None:
+        is_continuous = self.algorithm.reward_kind is RewardKind.CONTINUOUS
+        if is_continuous and self.engine == "embedded" and self.data.source != CHAINS_SOURCE:
+            raise ValueError(
+                "algorithm.reward_kind: expected binary, since the embedded engine serves no reward model and only "
+                "chains have partly right answers; use engine: verl."
+            )
+        needs_model = is_continuous and self.engine == "verl"
+        if needs_model != (self.reward_model is not None):
+            raise ValueError(
+                "reward_model: expected one exactly when algorithm.reward_kind is continuous on the verl engine."
+            )
+        if needs_model and (self.data.num_held_out or self.validation.num_training_questions):
+            raise ValueError(
+                "validation.num_training_questions, data.num_held_out: expected 0 both, since evaluations count "
+                "correct answers, which continuous rewards do not tell."
+            )
+        if self.engine == "embedded" and self.verl.overrides:
+            raise ValueError("verl.overrides: expected none, since the embedded engine has no use for them.")
+        if self.engine == "verl" and self.model.device == "cpu" and self.verl.strategy == "megatron":
+            raise ValueError("verl.strategy: expected fsdp2 on the CPU, which Megatron cannot use.")
+        if self.engine == "verl" and self.model.revision is not None:
+            raise ValueError(
+                "model.revision: expected none, since verl takes a name's newest revision; download the one you want "
+                "and give its folder as model.source."
+            )
+        if self.engine == "verl" and self.tokens_per_gpu < self.sequence_tokens:
+            raise ValueError(
+                f"verl.max_tokens_per_gpu: expected at least {self.sequence_tokens}, the longest prompt and response."
+            )
+
+
+def parse_spec(content: object, origin: str) -> TrainSpec:
+    """Check a specification from `origin` (a file or form) and return it.
+
+    Raises:
+        SpecError: One sentence a wrong field, naming the field and what was expected.
+    """
+    try:
+        return TrainSpec.model_validate(content)
+    except ValidationError as error:
+        raise SpecError(f"{origin}: {explain_validation_error(error)}") from None
+
+
+def explain_validation_error(error: ValidationError) -> str:
+    """Turn pydantic's report into one line: `field: what was expected`, joined by semicolons."""
+    sentences = []
+    for item in error.errors():
+        message = item["msg"].removeprefix("Value error, ")
+        place = ".".join(str(part) for part in item["loc"])
+        if not place:
+            sentences.append(message)
+        elif re.match(r"[a-z_]+: expected", message):
+            sentences.append(f"{place}.{message}")
+        else:
+            sentences.append(f"{place}: {message} (got {_short(item.get('input'))})")
+    return "; ".join(sentences)
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """Return the fields that stand in a YAML or JSON file.
+
+    Raises:
+        SpecError: The file is missing, is not YAML or JSON, or holds no mapping.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be read ({error.strerror}); give a YAML or JSON file.") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path}: is not YAML or JSON ({' '.join(str(error).split())}).") from None
+    if not isinstance(content, dict):
+        raise SpecError(f"{path}: expected a mapping of fields at the top, got {type(content).__name__}.")
+    return content
+
+
+def load_spec(path: Path) -> TrainSpec:
+    """Read a specification from a YAML or JSON file; with `extends: PRESET` it holds only what differs.
+
+    Raises:
+        SpecError: The file is missing, is not YAML, or holds a wrong field.
+    """
+    content = read_mapping(path)
+    base = content.pop("extends", None)
+    if base is None:
+        return parse_spec(content, str(path))
+    spec = parse_spec(merge_settings(_preset_content(base), content), str(path))
+    return spec.model_copy(update={"preset": base})
+
+
+def preset_names() -> list[str]:
+    """Return the names of all presets, sorted."""
+    return sorted(path.stem for path in PRESETS_DIR.glob("*/*.yaml"))
+
+
+def load_preset(name: str) -> TrainSpec:
+    """Return a preset by name; a preset may extend another and hold only what differs.
+
+    Raises:
+        SpecError: No such preset; the message names the one most like it, if any is.
+    """
+    spec = parse_spec(_preset_content(name), f"preset {name}")
+    return spec.model_copy(update={"preset": name})
+
+
+def preset_description(name: str) -> str:
+    """Return the first comment line of a preset's file: one sentence on what it is."""
+    return _preset_file(name).read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
+
+
+def merge_settings(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `base` with `changes` laid over it, mapping by mapping."""
+    merged = dict(base)
+    for key, value in changes.items():
+        below = merged.get(key)
+        is_nested = isinstance(below, Mapping) and isinstance(value, Mapping)
+        merged[key] = merge_settings(below, value) if is_nested and below is not None else value
+    return merged
+
+
+def _preset_file(name: str) -> Path:
+    return next(PRESETS_DIR.glob(f"*/{name}.yaml"))
+
+
+def _preset_content(name: str) -> dict[str, Any]:
+    if name not in preset_names():
+        nearest = [f"the nearest is {known}, " for known in difflib.get_close_matches(str(name), preset_names(), n=1)]
+        raise SpecError(f"preset: there is no {name!r}; {''.join(nearest)}`exgrpo presets` lists all.")
+    content: dict[str, Any] = yaml.safe_load(_preset_file(name).read_text(encoding="utf-8"))
+    base = content.pop("extends", None)
+    return content if base is None else merge_settings(_preset_content(base), content)
+
+
+def dump_spec(spec: Spec) -> str:
+    """Return a specification of any kind as indented JSON that reads back unchanged."""
+    return json.dumps(spec.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
+
+
+def algorithm_field_names() -> list[str]:
+    """Return the names of all hyperparameters, in the order of `ExGRPOConfig`."""
+    return [field.name for field in dataclasses.fields(ExGRPOConfig)]
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,111 @@
+"""What only the verl engine needs to know: GPUs, Ray, free overrides; and the reward model of continuous rewards."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, model_validator
+
+from jobs.specs.base import Positive, Spec
+from jobs.specs.verl_override_rules import find_forbidden
+
+RAY_TOKEN_VARIABLE = "EXGRPO_RAY_TOKEN"
+"""Environment variable with the token of a Ray cluster; it never stands in a specification."""
+
+_OVERRIDE = re.compile(r"(?:\+{0,2}|~)[A-Za-z_][\w./@-]*=.*", re.DOTALL)
+_SECRET = re.compile(r"TOKEN(?!IZER)|SECRET|PASSW|CREDENTIAL|(^|_)(API_?)?KEY($|_)|DATABASE_URL", re.IGNORECASE)
+_HTTP_ADDRESS = re.compile(r"https?://[^/\s]+.*")
+
+
+def _check_override(word: str) -> str:
+    if _OVERRIDE.fullmatch(word) is None:
+        raise ValueError("expected KEY=VALUE, such as trainer.logger=[console]")
+    if problem := find_forbidden(word):
+        raise ValueError(problem)
+    return word
+
+
+def _check_variable(name: str) -> str:
+    if _SECRET.search(name):
+        raise ValueError(
+            "expected no secret, which would stand in the run's folder; set it where the cluster is started"
+        )
+    return name
+
+
+def _check_address(address: str) -> str:
+    if _HTTP_ADDRESS.fullmatch(address) is None or not _has_port(address):
+        raise ValueError("expected an address that begins with http:// or https://, such as http://127.0.0.1:8265")
+    return address
+
+
+def _has_port(address: str) -> bool:
+    """Tell whether host and port, if one is named, can be read."""
+    try:
+        parts = urlsplit(address)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+Override = Annotated[str, AfterValidator(_check_override)]
+VariableName = Annotated[str, AfterValidator(_check_variable)]
+HttpAddress = Annotated[str, AfterValidator(_check_address)]
+
+
+class RaySpec(Spec):
+    """The Ray cluster that a verl job runs on."""
+
+    address: HttpAddress | None = None
+    """Address of an existing cluster's Jobs API; none starts a local Ray that ends with the job."""
+    allow_unauthenticated: bool = False
+    """Use a cluster on another machine although it asks for no token; whoever reaches it can run programs on it."""
+    environment: dict[VariableName, str] = Field(default_factory=dict)
+    """Environment variables of the job on the cluster; they stand in the run's folder, so secrets are refused."""
+    working_dir: Path | None = None
+    """Folder of this project on the cluster's machines; none takes the folder of this installation."""
+
+
+class VerlSpec(Spec):
+    """How the verl engine spreads a run over GPUs."""
+
+    num_nodes: Positive = 1
+    """Machines of the Ray cluster to use."""
+    gpus_per_node: Positive = 8
+    """GPUs of each machine to use; without GPUs, the number of worker processes."""
+    tensor_parallel: Positive = 1
+    """GPUs that share one copy of the model while generating; divides the number of GPUs."""
+    strategy: Literal["fsdp2", "megatron"] = "fsdp2"
+    """What spreads model and optimizer over GPUs while training."""
+    rollout: Literal["vllm", "hf"] = "vllm"
+    """What generates; hf is for tests without vLLM."""
+    max_tokens_per_gpu: Positive | None = None
+    """Most tokens of a micro-batch on one GPU; none takes two longest prompts and responses."""
+    gpu_memory_utilization: float = Field(0.8, gt=0, lt=1)
+    """Share of a GPU's memory that generation may take; the paper's is 0.8."""
+    overrides: tuple[Override, ...] = ()
+    """Settings of verl's own configuration, KEY=VALUE, applied last."""
+    ray: RaySpec = RaySpec()
+
+    @property
+    def num_gpus(self) -> int:
+        """GPUs of the whole run."""
+        return self.num_nodes * self.gpus_per_node
+
+    @model_validator(mode="after")
+    def _check_together(self) -> "VerlSpec":
+        if self.num_gpus % self.tensor_parallel:
+            raise ValueError(f"tensor_parallel: expected a divisor of the {self.num_gpus} GPUs.")
+        return self
+
+
+class RewardModelSpec(Spec):
+    """The model that scores responses when `algorithm.reward_kind` is continuous; verl serves it beside the policy."""
+
+    source: str = Field(min_length=1)
+    """Local folder or hub name of a reward model with one score for a conversation."""
+    num_gpus: Positive = 1
+    """GPUs of one machine that only the reward model uses, beside those of `verl`."""
+    gpu_memory_utilization: float = Field(0.8, gt=0, lt=1)
+    """Share of these GPUs' memory that it may take."""

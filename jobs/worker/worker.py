@@ -1,0 +1,210 @@
+"""One attempt's process: takes the lock, beats, builds recorder and loop, and leaves a last word.
+
+Started as `python -m jobs.worker RUN_DIRECTORY ATTEMPT`. Whatever goes wrong becomes the status `failed` with one
+sentence; the traceback is in `log.txt`, where this process's output goes.
+"""
+
+import errno
+import logging
+import os
+import resource
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from jobs.machine.gc_tuning import collector_paused
+from jobs.recording.loggers import open_recorder
+from jobs.recording.recorder import RunRecorder
+from jobs.runs.attempts import LOCK_FILE, read_outcome, reserve_outcome, write_outcome
+from jobs.runs.control import Control, StoppedBeforeStartError, TrainingError
+from jobs.runs.directory import RunDirectory
+from jobs.runs.fencing import EXIT_NOT_MINE, hold, let_go
+from jobs.runs.file_lock import FileLock
+from jobs.runs.status import RunStatus
+from jobs.specs.any_job import loop_name
+from jobs.specs.train import SpecError
+from jobs.worker.control import WorkerControl
+
+logger = logging.getLogger("jobs.worker")
+
+THREADS_VARIABLE = "EXGRPO_NUM_THREADS"
+EXIT_FAILED = 1
+_LOCK_PATIENCE_SECONDS = 2.0
+MAX_OPEN_FILES = 65_536
+
+JobLoop = Callable[[Any, RunDirectory, RunRecorder, Control], RunStatus]
+"""Runs or resumes a specification of its own kind and returns how it ended: `succeeded` or `stopped`."""
+
+
+def load_embedded_loop() -> JobLoop:
+    """Return the loop of the embedded engine, with torch held to the number of threads that the user allows."""
+    _prepare_torch()
+    from jobs.training.composition import run_training
+
+    return run_training
+
+
+def load_embedded_sft_loop() -> JobLoop:
+    """Return the loop of supervised fine-tuning by the embedded engine."""
+    _prepare_torch()
+    from jobs.training.composition import run_sft
+
+    return run_sft
+
+
+def _prepare_torch() -> None:
+    num_threads = _num_threads()
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    import torch
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    torch.set_num_threads(num_threads)
+
+
+def load_evaluation_loop() -> JobLoop:
+    """Return the loop of an evaluation; torch, where the model is in this process, is held to the allowed threads."""
+    num_threads = _num_threads()
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    import torch
+
+    from jobs.evaluation.loop import run_evaluation
+
+    torch.set_num_threads(num_threads)
+    return run_evaluation
+
+
+def load_verl_loop() -> JobLoop:
+    """Return the loop of the verl engine, for an interpreter of verl's environment."""
+    from jobs.training.verl_composition import run_training
+
+    return run_training
+
+
+def load_verl_sft_loop() -> JobLoop:
+    """Return the loop of verl's SFT trainer, for an interpreter of verl's environment."""
+    from jobs.training.verl_sft import run_sft
+
+    return run_sft
+
+
+def load_judge_loop() -> JobLoop:
+    """Return the loop of a judge, which needs no engine."""
+    from jobs.judging.loop import run_judging
+
+    return run_judging
+
+
+LOOP_LOADERS: dict[str, Callable[[], JobLoop]] = {
+    "embedded": load_embedded_loop,
+    "embedded sft": load_embedded_sft_loop,
+    "verl": load_verl_loop,
+    "verl sft": load_verl_sft_loop,
+    "eval": load_evaluation_loop,
+    "judge": load_judge_loop,
+}
+"""What loads a job's loop: a training run's by its engine, another job's by its kind (`job_specs.loop_name`)."""
+
+
+def main(arguments: list[str], loaders: dict[str, Callable[[], JobLoop]] = LOOP_LOADERS) -> int:
+    """Run one attempt and return the exit code: 0 for an expected end, 1 for a failure, 3 for somebody else's run."""
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    run, attempt = RunDirectory(Path(arguments[0])), int(arguments[1])
+    attempt_path = run.attempt_path(attempt)
+    lock = FileLock(attempt_path / LOCK_FILE)
+    if not lock.acquire(_LOCK_PATIENCE_SECONDS) or read_outcome(attempt_path) is not None:
+        logger.error("Attempt %d of %s has a worker already or is over; this one leaves.", attempt, run.run_id)
+        return EXIT_NOT_MINE
+    allow_open_files()
+    reserve_outcome(attempt_path)
+    hold(attempt_path)
+    control = WorkerControl(run, attempt_path)
+    control.start()
+    try:
+        return _run_attempt(run, attempt, control, loaders)
+    finally:
+        control.end()
+        lock.release()
+
+
+def _run_attempt(
+    run: RunDirectory, attempt: int, control: WorkerControl, loaders: dict[str, Callable[[], JobLoop]]
+) -> int:
+    logger.info("Attempt %d of %s starts.", attempt, run.run_id)
+    status, reason = RunStatus.FAILED, ""
+    recorder: RunRecorder | None = None
+    try:
+        spec = run.job_spec()
+        recorder = open_recorder(run, attempt, spec)
+        with collector_paused():
+            loop = loaders[loop_name(spec)]()
+        control.enter(RunStatus.RUNNING)
+        recorder.status(RunStatus.RUNNING)
+        status = loop(spec, run, recorder, control)
+    except StoppedBeforeStartError:
+        status = RunStatus.STOPPED
+    except Exception as error:
+        logger.exception("Attempt %d of %s failed.", attempt, run.run_id)
+        status, reason = RunStatus.FAILED, explain(error)
+    reason = _record_end(recorder, status, reason)
+    let_go()  # the last word is its own
+    status = RunStatus.FAILED if reason else status
+    write_outcome(run.attempt_path(attempt), status, reason)
+    logger.info("Attempt %d of %s: %s. %s", attempt, run.run_id, status, reason)
+    return EXIT_FAILED if status is RunStatus.FAILED else 0
+
+
+def explain(error: BaseException) -> str:
+    """Return one sentence on why a run failed."""
+    if isinstance(error, SpecError | TrainingError):
+        return _first_line(error)
+    if is_for_want_of_space(error):
+        return "The disk is full; make room and resume the run."
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return "Memory ran out; choose a smaller batch, model or max_response_tokens."
+    return f"{type(error).__name__}: {_first_line(error)} The whole traceback is in log.txt."
+
+
+def is_for_want_of_space(error: BaseException) -> bool:
+    """Tell whether a full disk or quota is the reason; libraries that are not Python's say so in words only."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    return any(os.strerror(number) in str(error) for number in (errno.ENOSPC, errno.EDQUOT))
+
+
+def _record_end(recorder: RunRecorder | None, status: RunStatus, reason: str) -> str:
+    """Write the last status event and return the reason, that of a failed write where there was none."""
+    if recorder is None:
+        return reason
+    try:
+        recorder.settle()
+    except Exception as error:
+        logger.exception("The last step cannot be recorded.")
+        status, reason = RunStatus.FAILED, reason or explain(error)
+    try:
+        recorder.status(status, reason)
+        recorder.close()
+    except Exception as error:
+        logger.exception("The record of the run cannot be written.")
+        return reason or explain(error)
+    return reason
+
+
+def allow_open_files() -> None:
+    """Raise the limit of open files towards `MAX_OPEN_FILES`: every sealed segment of the replay buffer takes three."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_OPEN_FILES if most == resource.RLIM_INFINITY else min(most, MAX_OPEN_FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(now, wanted), most))
+
+
+def _first_line(error: BaseException) -> str:
+    line = next(iter(str(error).splitlines()), "").strip() or "no message."
+    return line if line.endswith((".", "!", "?")) else f"{line}."
+
+
+def _num_threads() -> int:
+    text = os.environ.get(THREADS_VARIABLE, "1")
+    if not text.isdigit() or int(text) < 1:
+        raise SpecError(f"{THREADS_VARIABLE}: expected a whole number of at least 1, got {text!r}.")
+    return int(text)

@@ -1,0 +1,161 @@
+import re
+
+import pytest
+
+from jobs.runs.directory import list_run_directories
+from tests.app import scored
+from tests.app.recorded import HOSTILE
+
+
+def texts(page):
+    return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
+
+
+def has_text(page, part):
+    return any(part in text for text in texts(page))
+
+
+def table_html(page):
+    (found,) = [element.proto.body for element in page.get("html") if "<table" in element.proto.body]
+    return found
+
+
+@pytest.fixture
+def scored_runs(runs_root):
+    scored.record_all(runs_root)
+    return runs_root
+
+
+def test_page_without_scores_shows_the_papers_and_says_how_to_begin(open_page):
+    page = open_page("benchmarks")
+    assert not page.exception
+    assert "No scores of your own yet" in texts(page)
+    assert "GPG-Zero" in table_html(page)
+    assert has_text(page, "the paper prints 41.6, but the mean of its cells is 53.73")
+
+
+@pytest.mark.usefixtures("scored_runs")
+def test_own_scores_stand_above_the_papers_with_marks(open_page):
+    page = open_page("benchmarks")
+    assert not page.exception
+    shown = table_html(page)
+    assert shown.index("ExGRPO: exgrpo whole, step 30") < shown.index("PRIME-Zero")
+    assert re.search(r'href="run\?run=run-finished"[^>]*>ExGRPO: exgrpo whole, step 30', shown)
+    assert has_text(page, "1 of 30 questions")
+    assert has_text(page, "AIME24: questions, template")
+    assert "<b>60.0</b>" in shown
+
+
+@pytest.mark.usefixtures("scored_runs")
+def test_text_of_a_model_is_obeyed_nowhere(open_page):
+    page = open_page("benchmarks", tables="")
+    shown = table_html(page)
+    assert "&lt;img src=x" in shown
+    assert "<img" not in shown
+    assert "PRIME-Zero" not in shown
+
+
+@pytest.mark.usefixtures("scored_runs")
+def test_scheme_tables_and_search_come_from_the_address(open_page):
+    page = open_page("benchmarks", scheme="corrected", tables="ablations", models="step 7310")
+    assert not page.exception
+    shown = table_html(page)
+    assert "w/o Shaping" in shown
+    assert "PRIME-Zero" not in shown
+    assert "step 30" not in shown
+    assert "0.0" in shown
+    assert "No own model matches" in texts(open_page("benchmarks", models="nothing like it"))
+
+
+@pytest.mark.usefixtures("scored_runs")
+def test_two_models_are_compared_with_intervals_and_items(open_page):
+    page = open_page("benchmarks", first="eval-early", second="eval-late", on="math500")
+    assert not page.exception
+    rows = {row["Benchmark"]: row for row in page.dataframe[0].value.to_dict("records")}
+    assert rows["MATH-500"]["Difference"] == pytest.approx(40.0)
+    assert rows["MATH-500"]["From"] < 40.0 < rows["MATH-500"]["To"]
+    assert (rows["MATH-500"]["Won"], rows["MATH-500"]["Lost"]) == (200, 0)
+    assert rows["ID Avg."]["Difference"] == pytest.approx(40.0, abs=0.3)
+    assert has_text(page, "200 won, 0 lost")
+
+
+@pytest.mark.usefixtures("scored_runs")
+def test_item_of_the_address_shows_both_answers_as_they_are(open_page):
+    page = open_page("benchmarks", first="eval-early", second="eval-late", on="math500", item="q100")
+    assert not page.exception
+    answers = [element.value for element in page.code]
+    assert "so \\boxed{1}" in answers
+    assert any(answer.startswith(HOSTILE[:20]) and "\x1b" not in answer for answer in answers)
+    assert "2+2?" in answers
+    assert "Gold answer: 4" in texts(page)
+    assert has_text(page, "paper wrong, training wrong, corrected wrong")
+    page.button(key="close-item").click().run()
+    assert "item" not in page.query_params
+
+
+@pytest.mark.usefixtures("scored_runs")
+def test_scores_that_were_not_made_alike_are_compared_with_a_warning(open_page):
+    page = open_page("benchmarks", first="eval-slice", second="eval-late")
+    assert has_text(page, "These scores were not made alike")
+    assert has_text(page, "AIME24: questions, template")
+
+
+@pytest.mark.usefixtures("scored_runs")
+def test_choosing_a_model_puts_it_into_the_address_and_closes_the_item(open_page):
+    page = open_page("benchmarks", first="eval-early", second="eval-late", on="math500", item="q100")
+    page.selectbox(key="choose-first").set_value("eval-slice").run()
+    assert page.query_params["first"] == ["eval-slice"] or page.query_params["first"] == "eval-slice"
+    assert "item" not in page.query_params
+
+
+def test_evaluations_under_way_show_progress_and_failed_ones_their_reason(runs_root, open_page):
+    scored.record_unfinished(runs_root)
+    page = open_page("benchmarks")
+    assert not page.exception
+    assert has_text(page, "1 under way")
+    assert scored.FAILURE in texts(page)
+    assert any("12 of 30 questions" in element.proto.text for element in page.get("progress"))
+
+
+def send(page, **values):
+    page.selectbox(key="evaluate-target").set_value(values.pop("target"))
+    for key, value in values.items():
+        page.number_input(key=f"evaluate-{key}").set_value(value)
+    (button,) = [own for own in page.button if own.label == "Start evaluation"]
+    return button.click().run()
+
+
+def test_evaluation_is_queued_as_the_command_line_does(runs_root, open_page):
+    page = send(open_page("benchmarks", start="true", target="owner/model"), target="owner/model", questions=5, n=2)
+    assert not page.exception
+    (run,) = list_run_directories(runs_root)
+    spec = run.job_spec()
+    assert (spec.kind, spec.model.source, spec.generator) == ("eval", "owner/model", "embedded")
+    (choice,) = spec.benchmarks
+    assert (choice.name, choice.num_questions, choice.samples_per_question) == ("math500", 5, 2)
+
+
+def test_wrong_target_is_refused_in_one_sentence(runs_root, open_page):
+    page = send(open_page("benchmarks", start="true", target="nobody@5"), target="nobody@5")
+    assert "**Not started**" in " ".join(texts(page))
+    assert has_text(page, "nobody")
+    assert list_run_directories(runs_root) == []
+
+
+@pytest.mark.usefixtures("scored_runs")
+def test_answers_on_which_the_schemes_differ_are_listed(open_page):
+    page = open_page("benchmarks", disputed="eval-disputed")
+    assert not page.exception
+    (row,) = page.dataframe[-1].value.to_dict("records")
+    assert (row["Gold"], row["Boxed"], row["Sample"]) == ("42", "6*7\N{REPLACEMENT CHARACTER}", 2)
+    assert (row["paper"], row["corrected"]) == ("correct", "wrong")
+    agreeing = open_page("benchmarks", disputed="eval-late")
+    assert has_text(agreeing, "The schemes agree on every recorded answer.")
+
+
+@pytest.mark.usefixtures("scored_runs")
+def test_run_leads_to_the_form_that_scores_its_newest_checkpoint(open_page):
+    page = open_page("run", run="run-finished")
+    page.button(key="run-score").click().run()
+    assert not page.exception
+    assert page.selectbox(key="evaluate-target").value == "run-finished@last"

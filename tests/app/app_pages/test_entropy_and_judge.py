@@ -1,0 +1,184 @@
+import pytest
+import streamlit as st
+
+from app.queries import judging
+from db.connections.opening import open_database
+from db.queries.judge_work import get_verdicts, list_judge_jobs
+from jobs.runs.directory import RunDirectory
+from jobs.runs.journal import Journal, JournalKind
+from jobs.supervisor.reading import rebuild_index, take_in_everything
+from tests.app import judged
+
+VIEWS = ["Entropy and validity", "Policy entropy", "Verdicts", "Judges"]
+STATES = ["thoughts-running", "thoughts-finished", "thoughts-failed"]
+
+
+def texts(page):
+    return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
+
+
+def has_text(page, part):
+    return any(part in text for text in texts(page))
+
+
+def test_page_without_runs_says_how_to_begin(open_page):
+    assert "No runs yet" in texts(open_page("entropy_and_judge"))
+
+
+@pytest.mark.usefixtures("judged_runs")
+@pytest.mark.parametrize(("run_id", "title"), [(judged.QUEUED, "No steps yet"), ("none", "No such run")])
+def test_runs_without_steps_are_designed_states(open_page, run_id, title):
+    page = open_page("entropy_and_judge", run=run_id)
+    assert not page.exception
+    assert title in texts(page)
+
+
+@pytest.mark.usefixtures("judged_runs")
+@pytest.mark.parametrize("run_id", STATES)
+def test_every_view_is_shown_for_runs_in_every_state(open_page, run_id):
+    for view in VIEWS:
+        page = open_page("entropy_and_judge", run=run_id, view=view)
+        assert not page.exception, view
+        if view == VIEWS[0]:
+            assert len(page.get("plotly_chart")) == 6
+
+
+@pytest.mark.usefixtures("judged_runs")
+def test_validity_is_measured_by_the_verdicts_of_the_chosen_judge(open_page):
+    oracle = open_page("entropy_and_judge", run=judged.JUDGED).dataframe[0].value.set_index("Questions")
+    assert (oracle.loc["easy", "Valid"], oracle.loc["medium", "Not valid"]) == (48, 24)
+    assert oracle.loc["medium", "Entropy AUC"] == 1.0
+    by_judge = open_page("entropy_and_judge", run=judged.JUDGED, judge="judge-voted").dataframe[0].value
+    # Of each of 11 steps the judge called one of 4 easy answers valid.
+    assert by_judge.set_index("Questions").loc["easy", "Valid"] == 11
+
+
+@pytest.mark.usefixtures("judged_runs")
+def test_the_queue_holds_what_is_unjudged_and_what_is_disputed(open_page):
+    page = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts", judge="judge-voted", which="disputed")
+    shown = page.dataframe[0].value
+    # The oracle says of every second success on the medium question that it is not valid; the judge says valid.
+    assert set(shown["Judge"]) == {"valid", "\N{EN DASH}"}
+    assert set(shown["Oracle"]) == {"valid", "not valid"}
+    page = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts", judge="judge-voted", which="unjudged")
+    assert set(page.dataframe[0].value["Judge"]) == {"\N{EN DASH}"}
+    assert "no_box" in set(page.dataframe[0].value["Why unjudged"])
+
+
+@pytest.mark.usefixtures("judged_runs")
+def test_more_verdicts_are_shown_on_request(open_page, monkeypatch):
+    monkeypatch.setattr(judging, "VERDICTS_PAGE_SIZE", 15)
+    st.cache_data.clear()  # answers are shared for a second
+    page = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts", judge="judge-voted")
+    assert len(page.dataframe[0].value) == 15
+    page.button(key="more-verdicts").click().run()
+    assert len(page.dataframe[0].value) == 30
+    st.cache_data.clear()
+
+
+@pytest.mark.usefixtures("judged_runs")
+def test_tiles_show_the_corrected_rate_only_for_a_calibrated_judge(open_page, judged_runs):
+    address = {"run": judged.JUDGED, "view": "Verdicts", "judge": "judge-voted"}
+    tiles = {tile.label: tile for tile in open_page("entropy_and_judge", **address).metric}
+    assert tiles["Corrected"].delta == "judge not calibrated"
+    # 33 valid (one vote of them taken back by a tie: 32) of 43 with a majority.
+    assert tiles["Judged"].value == "43"
+    assert tiles["Valid chains"].value == "74.4 %"
+    judged.calibrate(judged_runs)
+    st.cache_data.clear()  # answers are shared for a second
+    tiles = {tile.label: tile for tile in open_page("entropy_and_judge", **address).metric}
+    # Rogan-Gladen: (32 / 43 + 0.8 - 1) / (0.9 + 0.8 - 1) = 0.7774.
+    assert tiles["Corrected"].value == "77.7 %"
+
+
+@pytest.mark.usefixtures("judged_runs")
+def test_the_oracle_needs_no_correction(open_page):
+    page = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts")
+    assert {tile.label: tile.delta for tile in page.metric}["Corrected"] == "the oracle is exact"
+
+
+def test_a_users_verdict_goes_through_the_journal_and_survives_a_rebuild(open_page, judged_runs):
+    page = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts", judge="judge-voted", trajectory="6")
+    assert has_text(page, "Trajectory 6")
+    assert has_text(page, "judge, vote 1")
+    page.segmented_control(key=f"override-{judged.JUDGED}-1-6").set_value("not valid").run()
+    assert not page.exception
+    entry = Journal(judged_runs).entries()[-1]
+    assert (entry.kind, entry.data) == (
+        JournalKind.VERDICT_SET, {"attempt": 1, "trajectory_id": 6, "is_valid": False},
+    )  # fmt: skip
+    take_in_everything(judged_runs, None)
+    rebuild_index(judged_runs, None)
+    database = open_database(None, judged_runs)
+    row = get_verdicts(database, judged.JUDGED, 6, "judge-voted")
+    database.close()
+    assert (row.said, row.user) == (True, False)
+    page = open_page("entropy_and_judge", run=judged.JUDGED, view="Judges", judge="judge-voted")
+    agreement = page.dataframe[1].value.set_index("With")
+    assert agreement.loc["users", "Valid by the judge only"] == 1
+
+
+@pytest.mark.usefixtures("judged_runs")
+def test_a_trajectory_of_the_address_that_is_not_there_is_said(open_page):
+    page = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts", trajectory="99999")
+    assert not page.exception
+    assert "No such trajectory" in texts(page)
+
+
+@pytest.mark.parametrize("name", ["judge-calibration", "judge-prompts"])
+def test_tables_on_judges_can_be_downloaded(open_page, judged_runs, name):
+    judged.calibrate(judged_runs)
+    page = open_page("entropy_and_judge", run=judged.JUDGED, view="Judges", judge="judge-voted")
+    page.session_state[f"export-{name}"] = True
+    page.run()
+    assert not page.exception
+    assert page.download_button(key=f"export-{name}-csv").label == "CSV"
+
+
+@pytest.mark.usefixtures("judged_runs")
+def test_jobs_agreement_and_prompts_are_shown_with_their_cost(open_page):
+    page = open_page("entropy_and_judge", run=judged.JUDGED, view="Judges", judge="judge-voted")
+    jobs = page.dataframe[0].value
+    assert (jobs["Votes"][0], jobs["Tokens"][0], jobs["State"][0]) == ("66", "660", "finished")
+    agreement = page.dataframe[1].value.set_index("With")
+    assert agreement.loc["oracle", "Both valid"] == 21
+    assert has_text(page, "no_box 11")
+    assert any("cot-judge-1" in own.label for own in page.expander)
+
+
+def test_the_form_queues_a_judge_of_the_oracle_or_of_a_server(open_page, judged_runs):
+    page = open_page("entropy_and_judge", run="thoughts-running", view="Judges")
+    page.number_input(key="judge-limit").set_value(5)
+    next(own for own in page.button if own.label == "Start judge job").click().run()
+    assert not page.exception
+    job_id = Journal(judged_runs).entries()[-1].run_id
+    spec = RunDirectory.open(judged_runs, job_id).job_spec()
+    assert (spec.judge, spec.judged.run_id, spec.judged.limit) == ("oracle", "thoughts-running", 5)
+    page.segmented_control(key="judge-kind").set_value("language model behind a server").run()
+    page.text_input(key="judge-address").set_value("http://127.0.0.1:9/v1")
+    page.number_input(key="judge-tokens").set_value(4000)
+    next(own for own in page.button if own.label == "Start judge job").click().run()
+    assert not page.exception
+    spec = RunDirectory.open(judged_runs, Journal(judged_runs).entries()[-1].run_id).job_spec()
+    assert (spec.server.model, spec.server.max_total_tokens) == ("Qwen/Qwen3-32B", 4000)
+    take_in_everything(judged_runs, None)
+    database = open_database(None, judged_runs)
+    assert {job.max_total_tokens for job in list_judge_jobs(database, "thoughts-running")} == {None, 4000}
+    database.close()
+
+
+@pytest.mark.usefixtures("judged_runs")
+def test_a_wrong_endpoint_is_refused_in_one_sentence(open_page):
+    page = open_page("entropy_and_judge", run="thoughts-running", view="Judges")
+    page.segmented_control(key="judge-kind").set_value("language model behind a server").run()
+    page.text_input(key="judge-address").set_value("nowhere")
+    next(own for own in page.button if own.label == "Start judge job").click().run()
+    assert not page.exception
+    assert has_text(page, "server.address")
+
+
+@pytest.mark.usefixtures("judged_runs")
+def test_text_of_models_and_judges_is_never_markup(open_page):
+    for view in VIEWS:
+        page = open_page("entropy_and_judge", run=judged.JUDGED, view=view, judge="judge-voted", trajectory="10")
+        assert not any("<img" in element.value for element in [*page.markdown, *page.caption]), view

@@ -1,0 +1,216 @@
+import shutil
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from jobs.actions import run_actions
+from jobs.runs.attempts import write_outcome
+from jobs.runs.directory import RunDirectory
+from jobs.runs.journal import Journal, JournalKind
+from jobs.runs.status import RunStatus
+from jobs.specs.train import load_preset
+from tests.app import recorded
+
+
+def texts(page):
+    return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
+
+
+def labels(elements):
+    return [element.label for element in elements]
+
+
+def metric(page, label):
+    return next(element for element in page.metric if element.label == label)
+
+
+def has_text(page, part):
+    return any(part in text for text in texts(page))
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_running_run_shows_progress_pace_and_a_stop_button(open_page):
+    page = open_page("run", run="run-running")
+    assert not page.exception
+    assert "exgrpo live" in texts(page)
+    assert metric(page, "Time left").value == "3 s"
+    assert metric(page, "Time left").delta == "250 ms a step"
+    assert metric(page, "Replay buffer").value == "72"
+    assert metric(page, "Retired").value == "9"
+    assert {"Stop", "Clone"} <= set(labels(page.button))
+    assert "Resume" not in labels(page.button)
+
+
+def test_run_that_was_made_up_says_so(recorded_runs, open_page):
+    with closing(sqlite3.connect(recorded_runs / "workbench" / "workbench.db")) as connection, connection:
+        connection.execute(
+            "UPDATE runs SET spec = json_set(spec, '$.is_synthetic', json('true')) WHERE run_id = 'run-finished'"
+        )
+    assert has_text(open_page("run", run="run-finished"), "synthetic run")
+    assert not has_text(open_page("run", run="run-failed"), "synthetic run")
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_finished_run_shows_time_taken_and_gain(open_page):
+    page = open_page("run", run="run-finished")
+    assert metric(page, "Time taken").value == "48 s"
+    assert metric(page, "Held-out Avg@8").value == "56.2 %"
+    assert metric(page, "Held-out Avg@8").delta == "+18.8 points"
+    assert metric(page, "Batch Pass@1").delta == "step 30"
+    assert {"Clone", "Start branch"} <= set(labels(page.button))
+    assert not {"Stop", "Resume"} & set(labels(page.button))
+    assert len(page.get("plotly_chart")) == 13
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_failed_run_says_why_and_can_be_resumed(open_page):
+    page = open_page("run", run="run-failed")
+    assert recorded.FAILURE in texts(page)
+    assert {"Resume", "Clone"} <= set(labels(page.button))
+    assert has_text(page, "not finite")
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_queued_run_has_no_curves_yet(open_page):
+    page = open_page("run", run="run-queued")
+    assert not page.exception
+    assert "No steps yet" in texts(page)
+    assert not page.get("plotly_chart")
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_unknown_run_is_a_designed_state(open_page):
+    page = open_page("run", run="../../etc")
+    assert not page.exception
+    assert "No such run" in texts(page)
+
+
+def test_page_without_runs_says_how_to_begin(open_page):
+    assert "No runs yet" in texts(open_page("run"))
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_address_without_a_run_opens_the_newest_and_names_it(open_page):
+    page = open_page("run")
+    assert page.query_params["run"] == "run-running"
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_buffer_view_has_heatmap_and_area(open_page):
+    page = open_page("run", run="run-finished", view="Replay buffer")
+    assert not page.exception
+    assert len(page.get("plotly_chart")) == 2
+    page.segmented_control(key="buckets").set_value("Draws").run()
+    assert not page.exception
+    assert len(page.get("plotly_chart")) == 2
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_on_policy_run_has_no_buffer_view(open_page):
+    page = open_page("run", run="run-on-policy", view="Replay buffer")
+    assert "No replay buffer" in texts(page)
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_log_shows_the_last_lines_raw(open_page):
+    page = open_page("run", run="run-finished", view="Log")
+    lines = page.code[0].value.splitlines()
+    assert (len(lines), lines[0], lines[-1]) == (200, "step 101 of exgrpo whole", "step 300 of exgrpo whole")
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_configuration_shows_differences_from_the_preset(open_page):
+    page = open_page("run", run="run-finished", view="Configuration")
+    table = page.dataframe[0].value
+    assert list(table["Field"]) == ["num_steps"]
+    assert list(table["This run"]) == ["30"]
+    assert "batch_size" in page.code[0].value
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_attempts_and_checkpoints_are_listed(open_page):
+    page = open_page("run", run="run-failed", view="Attempts")
+    attempts, checkpoints = (element.value for element in page.dataframe)
+    assert list(attempts["Reason"]) == [recorded.FAILURE]
+    assert list(checkpoints["Size"]) == ["1.4 MB"]
+
+
+@pytest.mark.parametrize("view", ["Curves", "Log", "Configuration", "Attempts"])
+@pytest.mark.usefixtures("recorded_runs")
+def test_hostile_text_reaches_no_markdown(open_page, view):
+    page = open_page("run", run="run-hostile", view=view)
+    assert not page.exception
+    interpreted = [*page.markdown, *page.title, *page.subheader, *page.caption, *page.error, *page.warning]
+    assert not [element.value for element in interpreted if "onerror" in element.value]
+    assert has_text(page, "<img src=x onerror=alert(1)>")
+
+
+def test_stop_asks_the_run_to_stop(recorded_runs, open_page):
+    page = open_page("run", run="run-queued")
+    page.button(key="run-stop").click().run()
+    assert not page.exception
+    assert "stop" in page.toast[0].value
+    assert RunDirectory.open(recorded_runs, "run-queued").stop_requested()
+
+
+def test_resume_asks_for_a_new_attempt(recorded_runs, open_page):
+    page = open_page("run", run="run-failed")
+    page.button(key="run-resume").click().run()
+    assert not page.exception
+    entries, _ = Journal(recorded_runs).read_from()
+    assert (entries[-1].kind, entries[-1].run_id) == (JournalKind.RESUME_ASKED, "run-failed")
+
+
+def test_branch_starts_a_new_run_from_the_chosen_checkpoint_and_opens_it(recorded_runs, open_page):
+    page = open_page("run", run="run-finished")
+    assert page.selectbox(key="branch-step-run-finished").options == ["30", "20", "10"]
+    page.selectbox(key="branch-step-run-finished").set_value(20).run()
+    assert page.number_input(key="branch-until-run-finished-20").value == 30
+    page.number_input(key="branch-until-run-finished-20").set_value(45).run()
+    page.button(key="branch-start").click().run()
+    assert not page.exception
+    branched = RunDirectory.open(recorded_runs, page.query_params["run"])
+    info = branched.read_run_info()
+    assert (info["parent_run_id"], info["branched_from_step"]) == ("run-finished", 20)
+    assert branched.spec().num_steps == 45
+
+
+def test_branch_from_the_last_step_goes_as_far_again(recorded_runs, open_page):
+    page = open_page("run", run="run-finished")
+    assert page.number_input(key="branch-until-run-finished-30").value == 60
+    shutil.rmtree(RunDirectory.open(recorded_runs, "run-finished").checkpoints_path)
+    page.button(key="branch-start").click().run()
+    assert not page.exception
+    assert has_text(page, "has no checkpoint at step 30")
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_run_without_checkpoints_cannot_be_branched(open_page):
+    page = open_page("run", run="run-queued")
+    assert "Start branch" not in labels(page.button)
+
+
+def test_refused_command_is_one_sentence(recorded_runs, open_page):
+    write_outcome(RunDirectory.open(recorded_runs, "run-running").attempt_path(1), RunStatus.SUCCEEDED, "")
+    page = open_page("run", run="run-running")
+    page.button(key="run-stop").click().run()
+    assert not page.exception
+    assert has_text(page, "Could not stop")
+    assert has_text(page, "it is succeeded already")
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_clone_opens_the_form_with_the_runs_values(open_page):
+    page = open_page("run", run="run-finished")
+    page.button(key="run-clone").click().run()
+    assert not page.exception
+    assert [element.value for element in page.title] == ["New run"]
+    assert page.number_input(key="from-run-finished-num_steps").value == 30
+
+
+def test_run_that_the_database_does_not_know_yet_is_waited_for(open_page, runs_root):
+    run_id = run_actions.submit(runs_root, load_preset("chains-exgrpo"))
+    page = open_page("run", run=run_id)
+    assert not page.exception
+    assert "Queued" in texts(page)

@@ -1,0 +1,127 @@
+import pytest
+from sqlalchemy import update
+
+from db.connections.opening import open_database
+from db.queries.cases import list_case_sets, saved_cases
+from db.tables import models
+from jobs.runs.journal import Journal, JournalKind
+from jobs.supervisor.reading import rebuild_index, take_in_everything
+from tests.app import judged
+
+VIEWS = ["Code and entropy", "Over steps", "Cases", "Code rules", "Saved cases"]
+STATES = ["thoughts-running", "thoughts-finished", "thoughts-failed"]
+
+
+def texts(page):
+    return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
+
+
+def has_text(page, part):
+    return any(part in text for text in texts(page))
+
+
+def test_page_without_runs_says_how_to_begin(open_page):
+    assert "No runs yet" in texts(open_page("snowball"))
+
+
+@pytest.mark.usefixtures("judged_runs")
+@pytest.mark.parametrize(("run_id", "title"), [(judged.QUEUED, "No steps yet"), ("none", "No such run")])
+def test_runs_without_steps_are_designed_states(open_page, run_id, title):
+    page = open_page("snowball", run=run_id)
+    assert not page.exception
+    assert title in texts(page)
+
+
+@pytest.mark.usefixtures("judged_runs")
+@pytest.mark.parametrize("run_id", STATES)
+def test_every_view_is_shown_for_runs_in_every_state(open_page, run_id):
+    for view in VIEWS:
+        page = open_page("snowball", run=run_id, view=view)
+        assert not page.exception, view
+        if view in VIEWS[:2]:
+            assert len(page.get("plotly_chart")) == 2, view
+
+
+def test_the_mean_of_a_very_long_run_is_over_the_most_steps_there_may_be(open_page, judged_runs):
+    database = open_database(None, judged_runs)
+    long = update(models.runs).where(models.runs.c.run_id == judged.JUDGED).values(step=24_000)
+    database.write(lambda connection: connection.execute(long))
+    database.close()
+    page = open_page("snowball", run=judged.JUDGED, view="Over steps")
+    assert not page.exception
+    assert page.number_input(key="window").value == 1000
+
+
+@pytest.mark.usefixtures("judged_runs")
+def test_the_papers_numbers_stand_beside_the_runs(open_page):
+    shown = open_page("snowball", run=judged.JUDGED).dataframe[0].value
+    rows = {(row["Questions"], row["Source"]): row for _, row in shown.iterrows()}
+    assert rows["medium", "paper"]["Entropy, code"] == 0.14
+    assert rows["easy", "paper"]["Difference"] == -11.5
+    own = rows["medium", "this run"]
+    assert own["Entropy, code"] == pytest.approx(0.6, abs=1e-3)
+    assert (own["CoT %, no code"], own["CoT %, code"], own["Difference"]) == (50.0, 0.0, -50.0)
+    assert ("medium", "corrected") not in rows
+
+
+def test_rates_of_a_calibrated_judge_are_corrected_with_an_interval(open_page, judged_runs):
+    judged.calibrate(judged_runs)
+    shown = open_page("snowball", run=judged.JUDGED, judge="judge-voted").dataframe[0].value
+    rows = {(row["Questions"], row["Source"]): row for _, row in shown.iterrows()}
+    # The judge calls 21 of 21 valid; (1 + 0.8 - 1) / (0.9 + 0.8 - 1) is over 1 and held there.
+    assert rows["medium", "corrected"]["CoT %, no code"] == 100.0
+    # With code it calls 0 of 11 valid; (0 + 0.8 - 1) / 0.7 is held to 0.
+    assert rows["medium", "corrected"]["CoT %, code"] == 0.0
+    assert rows["medium", "corrected"]["Interval, code"].startswith("0.0 \N{EN DASH} ")
+
+
+@pytest.mark.usefixtures("judged_runs")
+def test_a_case_shows_question_truth_and_both_responses_with_their_verdicts(open_page):
+    page = open_page("snowball", run=judged.JUDGED, view="Cases")
+    assert has_text(page, "**Question 1**")
+    shown = [element.value for element in page.code]
+    assert shown[:2] == ["Q1", "9"]
+    assert "print(9)" in "".join(shown)
+    everything = len(page.get("code"))
+    page.toggle(key="telling").set_value(True).run()
+    assert not page.exception
+    assert len(page.get("code")) < everything
+
+
+def test_a_marked_case_is_kept_in_its_set_and_comes_back_after_a_rebuild(open_page, judged_runs):
+    page = open_page("snowball", run=judged.JUDGED, view="Cases")
+    next(own for own in page.text_input if own.key.startswith("set-found")).set_value("my set").run()
+    next(own for own in page.button if own.key.startswith("mark-found")).click().run()
+    assert not page.exception
+    entry = Journal(judged_runs).entries()[-1]
+    assert (entry.kind, entry.data["case_set"]) == (JournalKind.CASE_MARKED, "my set")
+    take_in_everything(judged_runs, None)
+    rebuild_index(judged_runs, None)
+    database = open_database(None, judged_runs)
+    assert [(row.name, row.num_cases) for row in list_case_sets(database)] == [("my set", 1)]
+    [case] = saved_cases(database, "my set")
+    database.close()
+    assert (case.run_id, case.low.is_valid, case.high.is_valid) == (judged.JUDGED, True, False)
+    shown = open_page("snowball", run=judged.JUDGED, view="Saved cases")
+    assert has_text(shown, "1 case of 1 run")
+    assert {own.label for own in shown.get("download_button")} == {"Markdown", "JSON"}
+
+
+@pytest.mark.usefixtures("judged_runs")
+def test_rules_are_counted_and_their_trajectories_listed(open_page):
+    page = open_page("snowball", run=judged.JUDGED, view="Code rules", rule="R7")
+    table = page.dataframe[0].value.set_index("Rule")["Trajectories"]
+    assert (table["R1"], table["R7"], table["parser"], table["R12"]) == (12, 12, 12, 0)
+    assert set(page.dataframe[1].value["Answer"]) == {"correct"}
+    assert has_text(page, "Rule R7")
+    page.session_state["export-code-rule-hits"] = True
+    page.run()
+    assert not page.exception
+    assert page.download_button(key="export-code-rule-hits-csv").label == "CSV"
+
+
+@pytest.mark.usefixtures("judged_runs")
+def test_text_of_models_is_never_markup(open_page):
+    for view in VIEWS:
+        page = open_page("snowball", run=judged.JUDGED, view=view)
+        assert not any("<img" in element.value for element in [*page.markdown, *page.caption]), view

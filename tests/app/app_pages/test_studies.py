@@ -1,0 +1,210 @@
+import shutil
+
+import pytest
+
+from app.components.studies import study_matrix, study_state
+from app.published import RunKey, Scale, load_study, wanted_keys
+from db.connections.opening import open_database
+from db.ingest import events
+from db.queries.run_filter import RunFilter
+from db.queries.runs import list_runs
+from jobs.actions import run_actions
+from jobs.runs.attempts import write_outcome
+from jobs.runs.directory import list_run_directories
+from jobs.runs.journal import Journal, JournalKind
+from jobs.runs.status import RunStatus
+from jobs.studies.matrix import key_from_tags
+from jobs.supervisor.reading import open_fresh_index
+from tests.app import recorded
+from tests.jobs.judging.chain_runs import record_chains
+from tests.jobs.studies.recorded import record_run
+
+
+def texts(page):
+    return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
+
+
+def has_text(page, part):
+    return any(part in text for text in texts(page))
+
+
+def key(cell, seed, study="repo"):
+    return RunKey(study, Scale.CHAINS, cell, seed)
+
+
+@pytest.fixture(scope="session")
+def study_root(tmp_path_factory):
+    """A runs root with two finished seeds of one cell of the RePO study, one of the other, and one that failed."""
+    root = tmp_path_factory.mktemp("study") / "runs"
+    study = load_study("repo")
+    for seed, (repo, exgrpo) in enumerate(((4, 6), (5, 8))):
+        record_run(root, study, key("repo", seed), repo)
+        record_run(root, study, key("exgrpo-re", seed), exgrpo, RunStatus.FAILED if seed else RunStatus.SUCCEEDED)
+    with open_fresh_index(root, None):
+        pass
+    return root
+
+
+@pytest.fixture
+def study_runs(runs_root, study_root):
+    shutil.copytree(study_root, runs_root, dirs_exist_ok=True)
+    recorded.beat(runs_root, recorded.datetime.now(recorded.UTC))
+    return runs_root
+
+
+def test_a_study_in_the_address_that_is_none_is_said(open_page):
+    page = open_page("studies", study="nonsense")
+    assert not page.exception
+    assert has_text(page, "The address asks for study=nonsense, which is not here: ")
+    assert not has_text(open_page("studies", study="repo"), "The address asks for")
+
+
+def test_every_study_is_shown_before_anything_ran(open_page):
+    page = open_page("studies")
+    assert not page.exception
+    states = page.dataframe[0].value
+    assert set(states["State"]) == {"missing"}
+    assert has_text(page, "sigma = 1 stands for two readings")
+    assert "No run has finished yet" in texts(open_page("studies", study="repo", view="Beside the paper"))
+
+
+def test_study_of_continuous_rewards_has_cells_on_chains(open_page):
+    page = open_page("studies", study="continuous-rewards")
+    assert not page.exception
+    assert list(page.dataframe[0].value["Cell"]) == ["grpo", "exgrpo"]
+
+
+@pytest.mark.usefixtures("study_runs")
+def test_matrix_has_the_state_of_every_seed(open_page):
+    page = open_page("studies", study="repo", **{"seeds-chains": "3"})
+    assert not page.exception
+    rows = page.dataframe[0].value.set_index("Cell").to_dict("index")
+    assert rows["repo"] | {"Stands for": ""} == {
+        "Stands for": "", "State": "missing, 2/3 seeds",
+        "Seed 0": ["done"], "Seed 1": ["done"], "Seed 2": ["missing"],
+    }  # fmt: skip
+    assert rows["exgrpo-re"]["State"] == "failed, 1/3 seeds"
+    assert rows["exgrpo-re"]["Seed 1"] == ["failed"]
+    assert page.get("progress")[0].proto.text.startswith("3 of 6 runs done")
+
+
+@pytest.mark.usefixtures("study_runs")
+def test_results_stand_beside_the_papers(open_page):
+    page = open_page("studies", study="repo", view="Beside the paper")
+    assert not page.exception
+    rows = page.dataframe[0].value.set_index("Cell").to_dict("index")
+    assert rows["repo"]["Own"].startswith("45.0 ± ")
+    assert rows["exgrpo-re"]["Own"] == "60.0"
+    assert rows["exgrpo-re"]["Own, difference"] == "+20.0"
+    assert page.get("plotly_chart")
+    assert [own for own in page.get("download_button") if own.proto.label == "Report as HTML"]
+
+
+def test_what_the_paper_prints_is_shown_with_what_does_not_agree(open_page):
+    page = open_page("studies", study="main-table", view="What the paper prints")
+    assert not page.exception
+    printed = page.dataframe[0].value
+    row = printed[printed["Row"] == "GPG-Zero"].iloc[0]
+    assert (row["OOD Avg."], row["Cells here"]) == ("41.6", "none")
+    assert has_text(page, "the mean of its cells is 53.73")
+
+
+def test_launch_queues_what_is_missing_once_and_resumes_what_failed(study_runs, open_page):
+    before = {run.run_id for run in list_run_directories(study_runs)}
+    page = open_page("studies", study="repo", **{"seeds-chains": "3"})
+    assert page.button(key="launch").label == "Launch 3 missing runs"
+    page.button(key="launch").click().run()
+    assert not page.exception
+    new = [run for run in list_run_directories(study_runs) if run.run_id not in before]
+    assert sorted(key_from_tags(run.job_spec().tags).cell for run in new) == ["exgrpo-re", "repo"]
+    resumed = [entry.run_id for entry in Journal(study_runs).entries() if entry.kind is JournalKind.RESUME_ASKED]
+    assert len(resumed) == 1
+    assert resumed[0] in before
+    page.run()
+    assert page.button(key="launch").label == "Nothing is missing"
+
+
+def test_only_chosen_cells_are_launched(study_runs, open_page):
+    page = open_page("studies", study="repo", cells="repo", **{"seeds-chains": "3"})
+    assert page.button(key="launch").label == "Launch 1 missing run"
+    assert study_runs.is_dir()
+
+
+def test_the_papers_scale_shows_its_command_and_no_button(open_page):
+    page = open_page("studies", study="ablations", scale="paper", cells="rho-25,rho-75")
+    assert not page.exception
+    assert page.code[0].value == "exgrpo study run ablations --scale paper --cells rho-25,rho-75"
+    assert not [button for button in page.button if button.key == "launch"]
+
+
+def test_state_of_a_cell_names_what_is_under_way_before_what_broke():
+    study = load_study("repo")
+    keys = wanted_keys(study, Scale.CHAINS, study.cells[:1], 3)
+
+    def state(*states):
+        cell = study_state.CellState("c", (), tuple(keys), states, (None,) * 3)
+        return cell.state, cell.words
+
+    assert state("succeeded", "running", "failed") == ("running", "running, 1/3 seeds")
+    assert state("succeeded", "failed", "missing") == ("failed", "failed, 1/3 seeds")
+    assert state("succeeded", "succeeded", "succeeded") == ("succeeded", "done")
+    assert state("queued", "missing", "missing") == ("queued", "queued")
+
+
+def test_gains_by_setting_end_with_their_mean(open_page):
+    page = open_page("studies", study="headline-gains", view="What the paper prints")
+    assert not page.exception
+    gains = page.dataframe[1].value.set_index("Setting")
+    assert len(gains) == 7
+    assert gains.loc["Qwen2.5-Math-7B", "ID gain"] == "+3.0"
+    assert gains.loc["Mean", "ID gain"] == "+3.48"
+
+
+@pytest.mark.parametrize(
+    ("column", "page_name", "address"),
+    [
+        ("Seed 1", "app_pages/run.py", "run"),
+        ("Cell", "app_pages/runs.py", {"q": "study:repo scale:chains cell:repo"}),
+    ],
+)
+def test_click_in_the_matrix_leads_to_a_seeds_run_or_to_the_cells_runs(monkeypatch, column, page_name, address):
+    keys = tuple(key("repo", seed) for seed in range(2))
+    run = type("Run", (), {"run_id": "run-of-seed-1"})()
+    cell = study_state.CellState("repo", (), keys, ("missing", "running"), (None, run))
+    asked = []
+
+    def lead_on(page, query_params):
+        asked.append((page, query_params))
+        raise StopIteration
+
+    monkeypatch.setattr(study_matrix.st, "switch_page", lead_on)
+    with pytest.raises(StopIteration):
+        study_matrix._open(cell, column)
+    assert asked == [(page_name, {"run": "run-of-seed-1"} if address == "run" else address)]
+
+
+def test_figures_of_a_run_stand_beside_the_columns_that_name_them(runs_root, open_page):
+    folder = record_chains(runs_root, [["valid", "lucky", "wrong", "code"], ["lucky", "wrong", "wrong", "wrong"]])
+    for tag in key("on-policy", 0, "code-analysis").tags:
+        run_actions.tag(runs_root, folder.run_id, tag)
+    write_outcome(folder.attempt_path(1), RunStatus.SUCCEEDED, "")
+    with open_fresh_index(runs_root, None):
+        pass
+    page = open_page("studies", study="code-analysis", view="Beside the paper")
+    assert not page.exception
+    rows = page.dataframe[0].value.set_index(["Paper's row", "Column"])
+    assert rows.loc[("Medium", "CoT correctness without code (%)"), ["Paper", "Own"]].tolist() == ["64.7", "50.0"]
+    assert "medium, without code: entropy" in list(page.dataframe[1].value["Figure"])
+
+
+def test_running_seed_is_shown_and_not_launched_again(study_runs, open_page):
+    database = open_database(None, study_runs)
+    (failed,) = list_runs(database, RunFilter(statuses=("failed",)))
+    events.set_status(database, failed.run_id, "running", "", attempt=1, at=recorded.datetime.now(recorded.UTC))
+    database.close()
+    page = open_page("studies", study="repo", **{"seeds-chains": "2"})
+    assert not page.exception
+    rows = page.dataframe[0].value.set_index("Cell").to_dict("index")
+    assert rows["exgrpo-re"]["State"] == "running, 1/2 seeds"
+    assert page.get("progress")[0].proto.text == "3 of 4 runs done · 1 running"
+    assert page.button(key="launch").label == "Nothing is missing"

@@ -1,0 +1,160 @@
+import numpy as np
+import pytest
+
+from app.components.trajectories import group_view, token_heatmap, trajectory_filter
+from app.components.widgets import marked_text
+from tests.app import recorded
+from tests.step_reports import make_report
+
+
+def texts(page):
+    return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
+
+
+def has_text(page, part):
+    return any(part in text for text in texts(page))
+
+
+def newest(step=30):
+    return [item for group in make_report(step).groups for item in group.trajectories][-1]
+
+
+def shown_ids(page):
+    return list(page.dataframe[0].value["Id"])
+
+
+def test_page_without_runs_says_how_to_begin(open_page):
+    assert "No runs yet" in texts(open_page("trajectories"))
+
+
+@pytest.mark.usefixtures("recorded_runs")
+@pytest.mark.parametrize(("run_id", "num_done"), [("run-running", 18), ("run-finished", 30), ("run-failed", 11)])
+def test_trajectories_of_runs_in_every_state_are_listed_newest_first(open_page, run_id, num_done):
+    page = open_page("trajectories", run=run_id)
+    assert not page.exception
+    assert shown_ids(page)[0] == newest(num_done).trajectory_id
+    assert shown_ids(page) == sorted(shown_ids(page), reverse=True)
+    assert len(shown_ids(page)) == 50
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_queued_run_has_no_trajectories_yet(open_page):
+    page = open_page("trajectories", run="run-queued")
+    assert not page.exception
+    assert "No trajectories yet" in texts(page)
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_unknown_run_is_a_designed_state(open_page):
+    assert "No such run" in texts(open_page("trajectories", run="../../etc"))
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_filters_come_from_the_address_and_are_named(open_page):
+    page = open_page("trajectories", run="run-finished", words="step7", outcome="correct")
+    expected = [i.trajectory_id for g in make_report(7).groups for i in g.trajectories if i.reward == 1.0]
+    assert shown_ids(page) == sorted(expected, reverse=True)
+    assert has_text(page, "correct")
+    assert has_text(page, f"{len(expected)} of {len(expected)} trajectories shown")
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_open_filters_count_what_each_value_would_leave(open_page):
+    page = open_page("trajectories", run="run-finished", facets="true", words="step7")
+    fresh = [i for g in make_report(7).groups for i in g.trajectories]
+    num_correct = sum(item.reward == 1.0 for item in fresh)
+    assert has_text(page, f"Outcome: correct {num_correct}, not correct {len(fresh) - num_correct}")
+    assert not has_text(open_page("trajectories", run="run-finished"), "Outcome: correct")
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_filters_can_be_cleared_and_what_fits_nothing_says_so(open_page):
+    page = open_page("trajectories", run="run-finished", step_from="29", verdict="timeout")
+    assert "No trajectory fits" in texts(page)
+    page.button(key="facets-clear").click().run()
+    assert not page.exception
+    assert len(shown_ids(page)) == 50
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_older_ones_are_shown_page_by_page(open_page):
+    page = open_page("trajectories", run="run-finished")
+    page.button(key="more-trajectories").click().run()
+    assert len(shown_ids(page)) == 100
+    assert len(set(shown_ids(page))) == 100
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_open_trajectory_shows_prompt_answer_and_text_raw(open_page):
+    item = newest()
+    page = open_page("trajectories", run="run-finished", trajectory=str(item.trajectory_id))
+    assert not page.exception
+    question = item.question_index
+    assert [code.value for code in page.code] == [f"Q{question}: 1+{question}=?", str(question + 1), item.text]
+
+
+@pytest.mark.usefixtures("played_runs")
+def test_mathematics_is_rendered_only_on_request(open_page):
+    address = {"run": "play-finished", "trajectory": "0"}
+    assert not open_page("trajectories", **address).latex
+    page = open_page("trajectories", mathematics="true", **address)
+    assert not page.exception
+    assert [formula.value for formula in page.latex] == ["$$\n\\boxed{7}\n$$"]
+
+
+@pytest.mark.usefixtures("played_runs")
+@pytest.mark.parametrize("part", ["Tokens", "Lineage", "Group", "Question"])
+def test_every_part_of_a_replayed_trajectory_is_shown(open_page, part):
+    number = shown_ids(open_page("trajectories", run="play-finished", replayed="replayed"))[0]
+    page = open_page("trajectories", run="play-finished", trajectory=str(number), part=part)
+    assert not page.exception
+    if part == "Lineage":
+        assert "replayed" in list(page.dataframe[1].value["Event"])
+    if part == "Tokens":
+        assert page.selectbox(key="under").options[0] == "at rollout"
+        page.selectbox(key="under").select_index(1).run()
+        assert not page.exception
+        assert "Ratio" in page.segmented_control(key="colour").options
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_unknown_trajectory_is_a_designed_state(open_page):
+    assert "No such trajectory" in texts(open_page("trajectories", run="run-finished", trajectory="999999"))
+    assert not open_page("trajectories", run="run-finished", trajectory="drop table").exception
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_close_leads_back_to_the_list(open_page):
+    page = open_page("trajectories", run="run-finished", trajectory=str(newest().trajectory_id))
+    page.button(key="close-trajectory").click().run()
+    assert "trajectory" not in page.query_params
+    assert len(page.code) == 0
+
+
+def test_marked_text_escapes_everything():
+    shown = marked_text.html([marked_text.Part(recorded.HOSTILE, "red", '"><script>')])
+    assert "<img" not in shown
+    assert "<script" not in shown
+    assert "&lt;img src=x onerror=alert(1)&gt;" in shown
+    assert "\x1b" not in shown
+
+
+def test_compared_texts_add_up_and_only_differences_are_marked():
+    parts = group_view.compare("6;a*2=3;b*9=8", "6;a*2=2;b*9=8")
+    assert "".join(part.text for part in parts) == "6;a*2=3;b*9=8"
+    assert [part.text for part in parts if part.is_underlined] == ["3"]
+
+
+def test_colour_grows_with_the_value_and_ratios_have_two_sides():
+    values = token_heatmap.TokenValues(
+        [1, 2, 3], ["a", "b\n", "c"], [0.0, 1.0, 2.0], [-1.0, -2.0, -3.0], [-2.0, -2.0, -1.0]
+    )
+    entropies = token_heatmap.parts(values, "Entropy", np.array(values.entropies), slice(0, 3))
+    assert [bool(part.background) for part in entropies] == [False, True, True]
+    assert entropies[1].text == "b↵\n"
+    assert values.log_ratios == [1.0, 0.0, -2.0]
+    assert token_heatmap.table(values)["Text"].tolist() == ["a", "b↵", "c"]
+
+
+def test_counts_are_exact_up_to_ten_thousand():
+    assert [trajectory_filter.count(value) for value in (12, 10_000, 10_001)] == ["12", "10,000", "10,000+"]

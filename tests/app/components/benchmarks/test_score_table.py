@@ -1,0 +1,134 @@
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from app.components.benchmarks import score_table
+from app.components.benchmarks.paper_layout import as_rows, as_table_latex, as_table_markdown
+from app.components.benchmarks.score_table import COLUMNS, Line, Score, own_lines, printed_lines, rank, remarks
+from app.published import load_protocols, load_study
+from db.rows.scores import BenchmarkScoreRow
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def row(benchmark, score, **changes):
+    protocol = load_protocols()[benchmark]
+    parts = {"data_hash": benchmark, "template": "paper", "grader_version": "g", "temperature": 0.6, "top_p": 1.0}
+    fields = {
+        "run_id": "eval-1", "run_name": "e", "benchmark": benchmark, "title": protocol.title, "scheme": "paper",
+        "score": score, "standard_error": 0.03, "num_questions": protocol.num_questions,
+        "samples_per_question": protocol.samples_per_question, "outcomes": {}, "comparability_key": "k",
+        "comparability": parts | {"max_response_tokens": 8192, "samples_per_question": protocol.samples_per_question},
+        "model": "policy", "source_run_id": "run-1", "source_step": 10, "source_name": "mine", "method": "ExGRPO",
+        "backbone": "base", "mean_tokens": 9.0, "truncated_share": 0.0, "at": NOW,
+    }  # fmt: skip
+    return BenchmarkScoreRow(**fields | changes)
+
+
+def line(name, **scores):
+    return Line(name, "g", name, {column: Score(value) for column, value in scores.items()})
+
+
+def test_columns_are_those_of_the_papers_main_table():
+    assert load_study("main-table").tables[0].columns == COLUMNS
+    assert (COLUMNS[6], COLUMNS[10]) == ("ID Avg.", "OOD Avg.")
+
+
+def test_evaluations_of_one_checkpoint_make_one_line_and_the_newest_score_counts():
+    rows = [row("aime24", 0.5, run_id="new"), row("aime24", 0.1, run_id="old"), row("amc", 0.3, run_id="old")]
+    (found,) = own_lines(rows)
+    assert {column: own.value for column, own in found.scores.items()} == {"AIME24": 50.0, "AMC": 30.0}
+    assert found.scored == (("aime24", "new"), ("amc", "old"))
+    assert (found.group, found.name, found.evaluations) == ("base", "ExGRPO: mine, step 10", ("new", "old"))
+
+
+def test_newer_score_of_a_slice_does_not_hide_that_of_the_whole():
+    (found,) = own_lines([row("aime24", 0.9, run_id="slice", num_questions=3), row("aime24", 0.1, run_id="whole")])
+    assert found.scored == (("aime24", "whole"),)
+    assert found.scores["AIME24"].protocol == ""
+
+
+def test_other_settings_and_steps_are_lines_of_their_own():
+    other = row("aime24", 0.1).comparability | {"temperature": 1.0}
+    rows = [row("aime24", 0.5), row("aime24", 0.2, comparability=other), row("aime24", 0.3, source_step=20)]
+    names = [found.name for found in own_lines(rows)]
+    assert [name[:21] for name in names] == ["ExGRPO: mine, step 10", "ExGRPO: mine, step 10", "ExGRPO: mine, step 20"]
+    assert names[0].endswith(" (temperature 0.6)")
+    assert names[1].endswith(" (temperature 1.0)")
+    assert names[2] == "ExGRPO: mine, step 20"
+
+
+def test_benchmark_that_is_not_declared_is_passed_over():
+    strange = replace(row("aime24", 0.5), benchmark="from_elsewhere")
+    assert own_lines([strange]) == []
+
+
+def test_average_needs_all_of_its_benchmarks_and_carries_their_error():
+    rows = [row(name, 0.3, standard_error=0.06) for name in ("arc_c", "gpqa_diamond", "mmlu_pro")]
+    assert "OOD Avg." not in own_lines(rows[:2])[0].scores
+    average = own_lines(rows)[0].scores["OOD Avg."]
+    assert average.value == pytest.approx(30.0)
+    # Three independent errors of 6 points: their mean has the error 6 / sqrt(3).
+    assert average.standard_error == pytest.approx(6.0 / 3**0.5)
+
+
+def test_score_off_the_protocol_says_how_and_takes_no_rank():
+    rows = [row("aime24", 0.9, num_questions=3, samples_per_question=4, source_run_id=None, model="/models/own")]
+    (own,) = rank(own_lines(rows))
+    assert own.scores["AIME24"].protocol == "3 of 30 questions, 4 instead of 32 samples"
+    assert (own.scores["AIME24"].rank, own.group, own.name) == (0, "Other models", "own")
+
+
+def test_scores_that_were_made_otherwise_than_the_newest_are_told():
+    other = row("aime24", 0.1).comparability | {"data_hash": "other", "template": "none"}
+    lines = own_lines([row("aime24", 0.5), row("aime24", 0.1, comparability=other, source_step=20)])
+    assert [own.scores["AIME24"].differing for own in lines] == ["", "questions, template"]
+    assert remarks(lines, lambda own: own.differing) == ["base, ExGRPO: mine, step 20, AIME24: questions, template"]
+
+
+def test_best_and_second_best_are_marked_and_equal_prints_share_a_mark():
+    lines = rank([line("a", AMC=10.04), line("b", AMC=10.01), line("c", AMC=9.0), line("d", AMC=8.0)])
+    assert [own.scores["AMC"].rank for own in lines] == [1, 1, 2, 0]
+
+
+def test_printed_lines_are_the_papers_with_what_does_not_add_up():
+    lines = {own.name: own for own in printed_lines(["main-table"]) if own.group == "Previous Zero RLVR Methods"}
+    assert lines["GPG-Zero"].scores["OOD Avg."].value == 41.6
+    assert "mean of its cells is 53.73" in lines["GPG-Zero"].scores["OOD Avg."].note
+    assert all(own.is_printed for own in lines.values())
+
+
+def test_row_that_the_paper_prints_in_two_tables_comes_once():
+    both = printed_lines(["main-table", "ablations"])
+    assert len([own for own in both if own.name == "w/ Highest Entropy T."]) == 1
+    exgrpo = [own for own in printed_lines(["ablations"]) if own.name == "ExGRPO"]
+    assert len(exgrpo) == 1
+    assert exgrpo[0].scores["ID Avg."].value == 48.3
+
+
+def test_tables_with_benchmarks_are_offered_and_others_are_not():
+    offered = score_table.printed_tables()
+    assert {"main-table", "model-extension", "ablations", "sensitivity"} <= offered.keys()
+    assert not {"replay-overhead", "code-analysis", "continuous-rewards"} & offered.keys()
+
+
+def test_latex_has_the_papers_columns_best_bold_second_underlined_and_obeys_no_name():
+    (first, *rest) = rank([line("a_b & c", AMC=3.0), line("d", AMC=2.0), line("e", AMC=1.0)])
+    with_error = replace(first, scores={"AMC": replace(first.scores["AMC"], standard_error=0.44)})
+    text = as_table_latex([with_error, *rest])
+    assert "\\multicolumn{7}{c}{In-Distribution} & \\multicolumn{4}{c}{Out-of-Distribution}" in text
+    assert " & ".join(["AIME24", "AIME25", "AMC", "MATH-500", "Minerva", "Olympiad", "ID Avg."]) in text
+    assert "a\\_b \\& c & -- & -- & \\textbf{3.0}$_{\\pm 0.4}$ & --" in text
+    assert "d & -- & -- & \\underline{2.0} & --" in text
+    assert text.count("\\toprule") == text.count("\\bottomrule") == 1
+    assert {row.count("&") for row in text.splitlines() if row.startswith(("d &", "e &"))} == {len(COLUMNS)}
+
+
+def test_markdown_marks_the_best_and_rows_hold_numbers_with_errors():
+    lines = rank([line("a|b", AMC=3.0), line("d", AMC=2.0)])
+    text = as_table_markdown(lines)
+    assert "| a\\|b | -- | -- | **3.0** | --" in text
+    assert "| <u>2.0</u> |" in text
+    first = as_rows(lines)[0]
+    assert (first["AMC"], first["AIME24"], first["From"]) == (3.0, None, "own")

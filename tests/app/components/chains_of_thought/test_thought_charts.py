@@ -1,0 +1,24 @@
+import pytest
+
+from app.components.chains_of_thought import thought_charts
+from db.rows.analysis import Difficulty, EntropyPoint, ShareLine
+
+LINES = [ShareLine(1, 0.2, None, None, None), ShareLine(2, 0.4, 1.0, None, None), ShareLine(4, 0.6, 0.0, 0.5, 1.0)]
+
+
+def test_shares_are_means_of_the_last_steps_and_gaps_are_left_out():
+    curves = {trace.name: trace for trace in thought_charts.shares(LINES).data}
+    assert list(curves["rollouts"].x) == [1, 2, 4]
+    assert list(curves["replays"].y) == [1.0]
+    means = {trace.name: trace for trace in thought_charts.shares(LINES, window=3).data}
+    # Step 4 averages steps 2 to 4.
+    assert list(means["rollouts"].y) == pytest.approx([0.2, 0.3, 0.5])
+    assert thought_charts.shares([]) is None
+
+
+def test_densities_tell_groups_apart_and_leave_out_those_of_too_few():
+    points = [EntropyPoint(Difficulty.EASY, False, True, 0.1 + 0.01 * place, -0.1) for place in range(9)]
+    points += [EntropyPoint(Difficulty.EASY, False, False, 0.5, -0.1)]
+    figure = thought_charts.entropy_densities(points, thought_charts.VALIDITY)
+    assert [trace.name for trace in figure.data] == ["valid (9)"]
+    assert thought_charts.entropy_densities([], thought_charts.VALIDITY) is None

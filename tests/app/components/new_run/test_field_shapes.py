@@ -1,0 +1,38 @@
+from app.commands import TrainSpec
+from app.components.new_run.field_shapes import HIDDEN, InputKind, sections, split_symbol
+from app.components.widgets.spec_text import flatten
+
+
+def shapes_by_path():
+    return {shape.path: shape for shapes in sections().values() for shape in shapes}
+
+
+def test_every_field_of_the_specification_is_in_the_form():
+    assert set(shapes_by_path()) == set(flatten(TrainSpec().model_dump(mode="json"))) - HIDDEN
+
+
+def test_every_hyperparameter_has_an_explanation():
+    assert [shape.path for shape in sections()["algorithm"] if not shape.explanation and shape.label != "Seed"] == []
+
+
+def test_paper_symbols_are_read_from_the_docstrings():
+    symbols = {path: shape.symbol for path, shape in shapes_by_path().items() if shape.symbol}
+    assert symbols["algorithm.experience_ratio"] == "\N{GREEK SMALL LETTER RHO}"
+    assert symbols["algorithm.bucket_center"] == "\N{GREEK SMALL LETTER MU}"
+    assert symbols["algorithm.bucket_spread"] == "\N{GREEK SMALL LETTER SIGMA}"
+    assert symbols["algorithm.shaping_beta"] == "\N{GREEK SMALL LETTER BETA}"
+    assert symbols["algorithm.rollouts_per_question"] == "K"
+    assert split_symbol("rho: share of groups.")[1] == "Share of groups."
+
+
+def test_types_choose_the_widgets():
+    kinds = {path: (shape.kind, shape.is_optional) for path, shape in shapes_by_path().items()}
+    assert kinds["num_steps"] == (InputKind.WHOLE_NUMBER, False)
+    assert kinds["validation.interval"] == (InputKind.WHOLE_NUMBER, True)
+    assert kinds["algorithm.start_pass_rate"] == (InputKind.NUMBER, True)
+    assert kinds["algorithm.shapes_policy"] == (InputKind.SWITCH, False)
+    assert kinds["algorithm.mask_range"] == (InputKind.CORRECTNESS_RANGE, True)
+    assert kinds["recording.loggers"] == (InputKind.CHOICES, False)
+    assert kinds["tags"] == (InputKind.WORDS, False)
+    assert kinds["external_experience"] == (InputKind.TEXT, True)
+    assert shapes_by_path()["algorithm.clipping"].options == ("before_start", "always", "never")

@@ -1,0 +1,78 @@
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from app.components.replay_buffer import what_if
+from app.components.replay_buffer.what_if import Candidate, RecordedDraw, Settings
+from exgrpo_core import bucket_probabilities
+from exgrpo_core.config import TrajectorySelection
+
+K, BATCH = 4, 8
+MEMBERS = {1: range(10), 2: range(10, 20), 3: range(20, 30), 4: range(30, 40)}
+OWN = Settings(0.5, 1.0, 0.5, TrajectorySelection.LOWEST_ENTROPY)
+
+
+def recorded(drawn=None, step=3):
+    rates = np.arange(1, K + 1) / K
+    probabilities = dict(enumerate(bucket_probabilities(rates, OWN.center, OWN.spread), start=1))
+    return RecordedDraw(step, BATCH, K, MEMBERS, drawn or {0: 1, 11: 2, 12: 2, 33: 4}, probabilities)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_settings_of_the_run_itself_change_nothing(seed):
+    draw = what_if.redraw(recorded(), OWN, seed)
+    assert draw.kept == {0: 1, 11: 2, 12: 2, 33: 4}
+    assert draw.added == draw.dropped == {}
+
+
+def test_other_ratio_adds_or_drops_and_keeps_the_rest():
+    more = what_if.redraw(recorded(), Settings(0.5, 1.0, 0.75, OWN.estimator), 0)
+    assert (len(more.kept), len(more.added), more.dropped) == (4, 2, {})
+    less = what_if.redraw(recorded(), Settings(0.5, 1.0, 0.25, OWN.estimator), 0)
+    assert (len(less.kept), less.added, len(less.dropped)) == (2, {}, 2)
+    assert less.kept.keys() | less.dropped.keys() == {0, 11, 12, 33}
+    none = what_if.redraw(recorded(), Settings(0.5, 1.0, 0.0, OWN.estimator), 0)
+    assert none.kept == none.added == {}
+
+
+def test_narrow_gaussian_draws_from_the_bucket_at_its_center():
+    draw = what_if.redraw(recorded(), Settings(0.75, 0.01, 0.5, OWN.estimator), 0)
+    assert set(draw.added.values()) == {3}
+    assert len(draw.kept) + len(draw.added) == 4
+    assert all(index in MEMBERS[bucket] for index, bucket in draw.added.items())
+
+
+def test_draws_follow_the_new_probabilities():
+    settings = Settings(1.0, 0.4, 0.5, OWN.estimator)
+    rng, counts = np.random.default_rng(0), Counter()
+    shares = list(recorded().probabilities.values())
+    for step in range(2000):
+        buckets = rng.choice(np.arange(1, K + 1), 4, p=shares)
+        drawn = {int(10 * (bucket - 1) + place): int(bucket) for place, bucket in enumerate(buckets)}
+        draw = what_if.redraw(recorded(drawn, step), settings, 0)
+        counts.update([*draw.kept.values(), *draw.added.values()])
+    expected = bucket_probabilities(np.arange(1, K + 1) / K, 1.0, 0.4)
+    assert [counts[bucket] / 8000 for bucket in range(1, K + 1)] == pytest.approx(expected, abs=0.02)
+
+
+def test_never_more_than_the_buffer_holds():
+    small = RecordedDraw(3, 100, K, {1: [0, 1], 2: [2]}, {0: 1}, {1: 0.5, 2: 0.5})
+    draw = what_if.redraw(small, OWN, 0)
+    assert draw.kept.keys() | draw.added.keys() == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("estimator", "expected"),
+    [("lowest_entropy", 1), ("highest_entropy", 2), ("lowest_nll", 3), ("lowest_perplexity", 3)],
+)
+def test_estimators_choose_by_recorded_scores(estimator, expected):
+    own = [
+        Candidate(1, 1, 0.1, 0.9),
+        Candidate(2, 1, 0.8, 0.5),
+        Candidate(3, 1, 0.4, 0.2),
+        Candidate(4, 1, math.nan, 0.0),
+    ]
+    assert what_if.rechoose(own, TrajectorySelection(estimator)).trajectory_id == expected
+    assert what_if.rechoose(own[3:], TrajectorySelection(estimator)) is None

@@ -1,0 +1,102 @@
+"""Choices of training runs hold them however many newer jobs of other kinds there are."""
+
+from dataclasses import replace
+
+import pytest
+
+from app.queries import benchmarks
+from app.queries import runs as run_queries
+from db.ingest import events
+from db.connections.opening import open_database
+from tests.app import played, recorded
+from tests.db.recorded_scores import record_scores
+
+
+@pytest.fixture
+def evaluated(played_runs, monkeypatch):
+    """Played runs below more evaluations than a page of runs holds."""
+    monkeypatch.setattr(run_queries, "RUNS_PAGE_SIZE", len(played.ALL))
+    database = open_database(None, played_runs)
+    for number in range(len(played.ALL)):
+        record_scores(database, played_runs, run_id=f"eval-{number}")
+    database.close()
+
+
+@pytest.mark.usefixtures("evaluated")
+@pytest.mark.parametrize(
+    ("page", "kind", "key"),
+    [
+        ("trajectories", "selectbox", "run-choice"),
+        ("compare", "multiselect", "runs-choice"),
+        ("new_run", "selectbox", "diff-choice"),
+        ("replay_buffer", "selectbox", f"against-{played.FINISHED.run_id}"),
+        ("benchmarks", "selectbox", "evaluate-target"),
+    ],
+)
+def test_runs_are_offered_below_many_newer_evaluations(open_page, page, kind, key):
+    opened = open_page(page, run=played.FINISHED.run_id, start="true")
+    assert not opened.exception
+    [choice] = [own for own in opened.get(kind) if own.key == key]
+    assert any(played.FAILED.name in option for option in choice.options)
+
+
+def test_evaluations_that_broke_are_found_below_newer_runs_of_that_name(runs_root, monkeypatch):
+    monkeypatch.setattr(run_queries, "RUNS_PAGE_SIZE", 1)
+    database = open_database(None, runs_root)
+    for run_id in ("eval-broken", "eval-named"):
+        record_scores(database, runs_root, run_id=run_id)
+        events.set_status(database, run_id, "failed", "no data", attempt=1)
+    database.close()
+    recorded.record(runs_root, replace(recorded.FAILED, name="evaluation"))
+    assert [row.run_id for row in benchmarks.broken_evaluations()] == ["eval-named"]
+
+
+@pytest.fixture
+def crowded(played_runs, monkeypatch):
+    """Played runs of which choices offer the newest alone."""
+    monkeypatch.setattr(run_queries, "RUNS_PAGE_SIZE", 1)
+    return played_runs
+
+
+def type_in(choice, words):
+    """Send what the browser sends of typed words; AppTest knows offered values alone."""
+    choice.options.append(words)
+    choice.set_value(words).run()
+
+
+@pytest.mark.usefixtures("crowded")
+@pytest.mark.parametrize("typed", [played.FAILED.run_id, "broken", "BROKEN replay"])
+@pytest.mark.parametrize(
+    ("page", "key", "parameter"),
+    [
+        ("trajectories", "run-choice", "run"),
+        ("new_run", "diff-choice", "against"),
+        ("replay_buffer", f"against-{played.FINISHED.run_id}", "against"),
+    ],
+)
+def test_any_run_is_found_by_typing(open_page, page, key, parameter, typed):
+    opened = open_page(page, run=played.FINISHED.run_id)
+    [choice] = [own for own in opened.selectbox if own.key == key]
+    assert not any(played.FAILED.name in option for option in choice.options)
+    type_in(choice, typed)
+    assert not opened.exception
+    assert opened.query_params[parameter] == played.FAILED.run_id
+    assert opened.selectbox(key=key).value == played.FAILED.run_id
+
+
+@pytest.mark.usefixtures("crowded")
+def test_older_runs_are_compared_by_typing(open_page):
+    opened = open_page("compare", runs=played.FINISHED.run_id)
+    choice = opened.multiselect(key="runs-choice")
+    choice.options.append("broken")
+    choice.set_value([played.FINISHED.run_id, "broken"]).run()
+    assert not opened.exception
+    assert opened.query_params["runs"] == f"{played.FINISHED.run_id},{played.FAILED.run_id}"
+
+
+@pytest.mark.usefixtures("crowded")
+def test_a_run_that_is_not_there_leaves_the_choice_as_it_was(open_page):
+    opened = open_page("trajectories", run=played.FINISHED.run_id)
+    type_in(opened.selectbox(key="run-choice"), "*nowhere*")
+    assert opened.query_params["run"] == played.FINISHED.run_id
+    assert r"\*nowhere\*" in opened.toast[0].value

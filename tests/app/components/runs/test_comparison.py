@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+
+from app.components.runs import comparison
+from app.components.runs.comparison import Group, Line
+from app.components.runs import comparison_charts
+from app.components.runs.comparison_charts import QUANTITIES
+from app.queries.comparison import Axis
+from db.rows.runs import MetricPoint
+from exgrpo_core.step_report import METRICS
+
+
+def points(*pairs):
+    return [MetricPoint(step, value) for step, value in pairs]
+
+
+def spec(rate=1e-4, seed=0, **fields):
+    return {"kind": "train", "name": f"run {seed}", "optim": {"learning_rate": rate}, "seed": seed, **fields}
+
+
+def test_runs_whose_settings_differ_by_seed_only_are_one_group():
+    names = {"a": "exgrpo seed 0", "b": "exgrpo seed 1", "c": "other"}
+    specs = {"a": spec(seed=0, algorithm={"seed": 1}), "b": spec(seed=1, algorithm={"seed": 2}), "c": spec(2e-4)}
+    specs["c"]["algorithm"] = {"seed": 1}
+    assert comparison.groups(names, specs) == [Group("exgrpo", ("a", "b")), Group("other", ("c",))]
+
+
+def test_groups_of_one_name_are_told_apart():
+    specs = {"a": spec(1e-4), "b": spec(2e-4)}
+    assert [group.name for group in comparison.groups({"a": "run", "b": "run"}, specs)] == ["run (1)", "run (2)"]
+
+
+def test_only_settings_that_differ_are_listed_and_names_are_none():
+    found = comparison.differing({"a": spec(1e-4, 0), "b": spec(2e-4, 0)})
+    assert found == {"optim.learning_rate": {"a": 1e-4, "b": 2e-4}}
+
+
+def test_curve_is_placed_by_what_the_axis_says_of_its_steps():
+    line = comparison.aligned(points((1, 0.5), (2, 0.6), (4, 0.8)), points((2, 100.0), (4, 300.0)))
+    assert line.x.tolist() == [50.0, 100.0, 300.0]
+    np.testing.assert_allclose(line.y, [0.5, 0.6, 0.8], rtol=1e-6)
+    assert comparison.aligned(points((3, 1.0)), None).x.tolist() == [3.0]
+
+
+def test_axis_without_records_places_nothing():
+    line = comparison.aligned(points((3, 1.0)), [])
+    assert (line.x.tolist(), line.y.tolist()) == ([], [])
+    assert comparison.mean_line([line]) is None
+
+
+def test_mean_goes_as_far_as_all_runs_do_and_holds_their_range():
+    one = Line(np.array([1, 2, 3], np.float32), np.array([0, 2, 4], np.float32))
+    two = Line(np.array([1, 3, 5], np.float32), np.array([2, 6, 9], np.float32))
+    mean = comparison.mean_line([one, two])
+    assert mean.x.tolist() == [1, 2, 3]
+    assert mean.y.tolist() == [1, 3, 5]
+    assert (mean.low.tolist(), mean.high.tolist()) == ([0, 2, 4], [2, 4, 6])
+    assert comparison.mean_line([]) is None
+    assert comparison.mean_line([one]) is one
+
+
+def test_spread_is_the_sample_deviation_and_leaves_out_what_is_not_there():
+    assert comparison.spread([1.0, 3.0, None]) == (2.0, pytest.approx(2**0.5))
+    assert comparison.spread([1.0]) == (1.0, None)
+    assert comparison.spread([None, float("nan")]) == (None, None)
+
+
+def test_every_quantity_is_a_declared_metric_or_the_held_out_score():
+    assert {quantity.key for quantity in QUANTITIES} - {comparison_charts.HELD_OUT} <= set(METRICS)
+    assert not set(comparison_charts.MORE) & {quantity.key for quantity in QUANTITIES}
+
+
+def test_twenty_runs_have_curves_of_their_own():
+    assert len({comparison_charts.style(place) for place in range(comparison.MAX_RUNS)}) == comparison.MAX_RUNS
+
+
+def test_chart_has_a_curve_a_name_and_a_band_for_a_mean():
+    mean = Line(*(np.array([1, 2], np.float32) for _ in range(4)))
+    figure = comparison_charts.figure_of(["<b>", "gone"], [mean, None], QUANTITIES[0], Axis.STEPS)
+    assert [trace.name for trace in figure.data] == ["&lt;b&gt;, least", "&lt;b&gt;, largest", "&lt;b&gt;"]
+    assert comparison_charts.figure_of(["a"], [None], QUANTITIES[0], Axis.STEPS) is None

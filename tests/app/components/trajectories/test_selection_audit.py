@@ -1,0 +1,85 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from app.components.trajectories import selection_audit
+from db.rows.runs import CandidateRow
+from db.rows.selections import SelectionRow
+from exgrpo_core.config import TrajectorySelection
+
+IDS = [5, 6, 7]
+ENTROPIES = [0.25, 0.5, 0.75]
+LOG_PROBS = [-0.5, -1.0, -1.5]
+BEHAVIOR = [-0.5, -1.0, -2.0]
+REPLAYED = {"token_ids": IDS, "entropies": ENTROPIES, "log_probs": LOG_PROBS, "behavior_log_probs": BEHAVIOR}
+BORN = {"token_ids": IDS, "entropies": ENTROPIES, "log_probs": BEHAVIOR, "behavior_log_probs": None}
+RATIO = float(np.mean(np.exp([0.0, 0.0, 0.5])))
+SELECTION = SelectionRow(4, 2, 11, 11, 3, 0.5, -1.0, RATIO, 1.6, "file", "birth")
+
+
+def candidate(number, entropy, nll, is_chosen):
+    return CandidateRow(3, 4, 2, number, 1, 3, entropy, nll, entropy, is_chosen)
+
+
+CANDIDATES = [candidate(10, 0.6, 0.4, is_chosen=False), candidate(11, 0.5, 1.0, is_chosen=True)]
+
+
+def broken(checks):
+    return [check.name for check in selection_audit.violations(checks)]
+
+
+def choice(selection=SELECTION, candidates=CANDIDATES, estimator=TrajectorySelection.LOWEST_ENTROPY):
+    return broken(selection_audit.check_choice(selection, candidates, estimator))
+
+
+def tokens(selection=SELECTION, chosen=CANDIDATES[1], replayed=REPLAYED, born=BORN):
+    return broken(selection_audit.check_tokens(selection, chosen, replayed, born))
+
+
+def test_consistent_selection_has_no_violation():
+    assert choice() == []
+    assert tokens() == []
+
+
+def test_choice_that_is_not_the_estimators_argmin_is_found():
+    assert choice(estimator=TrajectorySelection.LOWEST_NLL) == ["argmin"]
+    assert choice(estimator=TrajectorySelection.HIGHEST_ENTROPY) == ["argmin"]
+    assert choice(estimator=TrajectorySelection.RANDOM) == []
+
+
+def test_two_chosen_and_another_replayed_are_found():
+    both = [dataclasses.replace(row, is_chosen=True) for row in CANDIDATES]
+    assert choice(candidates=both) == ["one choice"]
+    assert choice(dataclasses.replace(SELECTION, replayed_trajectory_id=10)) == ["replayed is the chosen"]
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        ({"entropies": [0.25, 0.5, 0.7]}, ["entropy", "entropy that chose"]),
+        ({"log_probs": [-0.5, -1.0, -1.4]}, ["NLL", "importance ratio", "NLL that chose"]),
+        ({"behavior_log_probs": [-0.5, -1.0, -1.9]}, ["importance ratio", "same log-probs as born"]),
+        ({"token_ids": [5, 6, 8]}, ["same tokens as born"]),
+        ({"token_ids": [5, 6]}, ["aligned"]),
+        ({"entropies": None}, ["aligned"]),
+        ({"entropies": [-0.25, 0.5, 1.25]}, ["ranges"]),
+    ],
+)
+def test_tokens_that_contradict_the_record_are_found(change, names):
+    assert tokens(replayed=REPLAYED | change) == names
+
+
+def test_missing_tokens_are_a_violation_and_missing_births_are_not():
+    assert tokens(replayed=None) == ["tokens"]
+    assert tokens(born=None) == []
+    checks = selection_audit.check_tokens(SELECTION, CANDIDATES[1], REPLAYED, None)
+    assert [check.is_good for check in checks if check.name == "same as born"] == [None]
+
+
+def test_half_precision_of_stored_entropies_is_no_violation():
+    halved = np.array([0.1234567, 0.3456789, 0.5678901])
+    recorded = dataclasses.replace(SELECTION, mean_entropy=float(halved.mean()))
+    chosen = dataclasses.replace(CANDIDATES[1], entropy=float(halved.mean()))
+    stored = REPLAYED | {"entropies": halved.astype(np.float16).tolist()}
+    assert tokens(recorded, chosen, stored) == []

@@ -1,0 +1,93 @@
+import logging
+
+import numpy as np
+import pytest
+from streamlit import error_util
+from streamlit.testing.v1 import AppTest
+
+from app import failures, theme
+from app.components.replay_buffer import bucket_heatmap, buffer_area
+from app.components.runs import run_progress
+from app.components.widgets import curves, figures
+from app.components.widgets.status_badge import HEALTH, STATES
+from app.queries.last_answers import NoAnswerError
+from db.rows.runs import BucketRow, MetricPoint
+from exgrpo_core.step_report import METRICS
+from jobs.runs.status import ENDED, RunStatus
+
+
+def points(*values):
+    return [MetricPoint(step, value) for step, value in enumerate(values, start=1)]
+
+
+def test_every_curve_is_a_declared_metric():
+    assert set(curves.KEYS) | set(buffer_area.KEYS) <= set(METRICS)
+
+
+def test_chart_without_values_is_no_figure():
+    assert curves.figure_of(curves.CHARTS[0], {}) is None
+    assert buffer_area.area({"buffer/num_questions": []}) is None
+
+
+def test_chart_draws_the_series_that_have_values():
+    figure = curves.figure_of(curves.CHARTS[0], {"policy/entropy": points(0.5, float("nan"), 0.3)})
+    assert [trace.name for trace in figure.data] == ["fresh rollouts"]
+    np.testing.assert_allclose(figure.data[0].y, [0.5, np.nan, 0.3], rtol=1e-6)
+
+
+def test_heatmap_has_a_row_for_every_bucket_and_zero_where_nothing_was_recorded():
+    rows = [BucketRow(1, 2, 5, 0.5, 1, 0), BucketRow(3, 1, 7, 0.5, 2, 0)]
+    sizes = bucket_heatmap.heatmap(rows, 4, "Questions").data[0]
+    assert list(sizes.x) == [1, 3]
+    assert list(sizes.y) == ["0/4", "1/4", "2/4", "3/4"]
+    assert np.array(sizes.z).tolist() == [[0, 0], [0, 7], [5, 0], [0, 0]]
+    assert np.array(bucket_heatmap.heatmap(rows, 4, "Draws").data[0].z).max() == 2
+
+
+def test_heatmap_of_an_empty_buffer_is_no_figure():
+    assert bucket_heatmap.heatmap([BucketRow(1, 1, 0, 0.0, 0, 0)], 8, "Questions") is None
+    assert bucket_heatmap.heatmap([], 8, "Questions") is None
+
+
+@pytest.mark.parametrize(("last_step", "dtick"), [(1, 1), (6, 1), (13, 1), (14, None), (300, None)])
+def test_few_steps_are_ticked_one_by_one_and_never_between(last_step, dtick):
+    figure = curves.figure_of(curves.CHARTS[0], {"policy/entropy": points(*[0.5] * last_step)})
+    figures.mark_whole_steps(figure)
+    assert figure.layout.xaxis.dtick == dtick
+
+
+def test_long_runs_keep_the_last_step_in_the_heatmap():
+    rows = [BucketRow(step, 1, 1, 1.0, 0, 0) for step in range(1, 1001)]
+    steps = bucket_heatmap.heatmap(rows, 8, "Questions").data[0].x
+    assert len(steps) <= bucket_heatmap.MAX_COLUMNS
+    assert steps[-1] == 1000
+
+
+def test_every_state_has_a_name_and_live_states_are_those_that_have_not_ended():
+    assert set(STATES) == {status.value for status in RunStatus}
+    assert set(RunStatus) - ENDED == run_progress.LIVE_STATES
+    assert set(HEALTH) == {"no_reward", "empty_buffer", "entropy_collapse", "stalled", "not_finite", "all_retired"}
+
+
+@pytest.mark.parametrize("palette", [theme.LIGHT, theme.DARK])
+def test_colours_by_meaning_are_distinct(palette):
+    meanings = ("fresh", "held_out", "replay", "retired", "warning", "muted")
+    assert len({getattr(palette, name) for name in meanings}) == len(meanings)
+
+
+def test_failure_is_one_sentence_without_a_traceback():
+    def page():
+        from app import failures
+
+        failures.show(ValueError("the file is gone\n  File x, line 3"))
+
+    shown = AppTest.from_function(page).run()
+    assert not shown.exception
+    assert [element.value for element in shown.text] == ["the file is gone (The server's log has the details.)"]
+
+
+@pytest.mark.parametrize(("error", "is_fault"), [(NoAnswerError("away"), False), (ValueError("odd"), True)])
+def test_tracebacks_are_logged_but_not_of_a_database_that_is_away(error, is_fault):
+    record = logging.LogRecord(failures.LOG, logging.ERROR, __file__, 1, "", (), (type(error), error, None))
+    assert failures.is_fault(record) is is_fault
+    assert error_util._LOGGER.name == failures.LOG

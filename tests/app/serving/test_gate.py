@@ -1,0 +1,157 @@
+import http.client
+
+import httpx
+import pytest
+
+from tests.app import web_server
+
+
+@pytest.fixture(scope="module")
+def workbench(tmp_path_factory):
+    served = web_server.start(tmp_path_factory.mktemp("runs"))
+    yield served
+    served.stop()
+
+
+@pytest.fixture(scope="module")
+def cookie(workbench):
+    return workbench.cookie()
+
+
+def get(workbench, path="/", **headers):
+    return httpx.get(workbench.origin + path, headers=headers)
+
+
+def websocket_status(workbench, *, origin, cookie=None, host=None):
+    """Return the HTTP status that answers a web socket's handshake: 101 when it is accepted."""
+    headers = {
+        "Host": host or workbench.netloc,
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+        "Sec-WebSocket-Protocol": "streamlit",
+        "Origin": origin,
+        "Cookie": cookie,
+    }
+    connection = http.client.HTTPConnection(workbench.netloc)
+    connection.putrequest("GET", "/_stcore/stream", skip_host=True)
+    for name, value in headers.items():
+        if value is not None:
+            connection.putheader(name, value)
+    connection.endheaders()
+    status = connection.getresponse().status
+    connection.close()
+    return status
+
+
+def test_request_without_token_gets_a_page_that_says_to_use_the_printed_link(workbench):
+    response = get(workbench)
+    assert response.status_code == 403
+    assert "printed" in response.text
+    assert "set-cookie" not in response.headers
+
+
+@pytest.mark.parametrize(
+    "path", ["/static/js/index.js", "/_stcore/host-config", "/media/x", "/new_run", "/favicon.png"]
+)
+def test_nothing_but_the_health_check_answers_without_token(workbench, path):
+    assert get(workbench, path).status_code == 403
+
+
+def test_health_check_answers_without_token(workbench):
+    assert get(workbench, "/_stcore/health").text == "ok"
+
+
+def test_wrong_token_is_refused(workbench):
+    assert get(workbench, f"/?token={workbench.token}x").status_code == 403
+
+
+def test_token_sets_a_strict_http_only_cookie_and_leads_on_without_the_token(workbench):
+    response = get(workbench, f"/run?run=a%22b&token={workbench.token}")
+    assert response.status_code == 200
+    header = response.headers["set-cookie"]
+    assert "HttpOnly" in header
+    assert "SameSite=Strict" in header
+    assert workbench.token not in header
+    assert workbench.token not in response.text
+    assert 'content="0;url=/run?run=a%22b"' in response.text
+
+
+def test_link_cannot_lead_on_to_another_site(workbench):
+    response = httpx.get(f"{workbench.origin}//foreign.example/?token={workbench.token}")
+    assert 'url=/foreign.example/"' in response.text
+
+
+def test_cookie_opens_the_pages(workbench, cookie):
+    response = get(workbench, Cookie=cookie)
+    assert response.status_code == 200
+    assert "<title>ExGRPO Workbench</title>" in response.text
+
+
+def test_forged_cookie_is_refused(workbench, cookie):
+    name = cookie.partition("=")[0]
+    assert get(workbench, Cookie=f"{name}={'0' * 64}").status_code == 403
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "evil.example:8501", "127.0.0.1@evil", ""])
+def test_foreign_host_is_refused_even_with_the_cookie(workbench, cookie, host):
+    assert get(workbench, Host=host, Cookie=cookie).status_code == 400
+
+
+def test_two_host_headers_are_refused(workbench, cookie):
+    connection = http.client.HTTPConnection(workbench.netloc)
+    connection.putrequest("GET", "/", skip_host=True)
+    for value in (workbench.netloc, "evil.example"):
+        connection.putheader("Host", value)
+    connection.putheader("Cookie", cookie)
+    connection.endheaders()
+    assert connection.getresponse().status == 400
+    connection.close()
+
+
+def test_rebound_name_is_refused_although_origin_and_host_agree(workbench, cookie):
+    port = workbench.netloc.rpartition(":")[2]
+    name = f"rebound.example:{port}"
+    assert get(workbench, Host=name, Origin=f"http://{name}", Cookie=cookie).status_code == 400
+    assert websocket_status(workbench, origin=f"http://{name}", host=name, cookie=cookie) == 403
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1", "https://evil.example"])
+def test_foreign_origin_is_refused(workbench, cookie, origin):
+    assert get(workbench, Origin=origin, Cookie=cookie).status_code == 403
+    assert httpx.put(workbench.origin, headers={"Origin": origin, "Cookie": cookie}).status_code == 403
+    assert websocket_status(workbench, origin=origin, cookie=cookie) == 403
+
+
+def test_other_port_of_this_machine_may_not_load_from_here(workbench, cookie):
+    foreign = {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors", "Cookie": cookie}
+    assert get(workbench, **foreign).status_code == 403
+
+
+def test_web_socket_needs_cookie_and_origin(workbench, cookie):
+    assert websocket_status(workbench, origin=workbench.origin, cookie=cookie) == 101
+    assert websocket_status(workbench, origin=workbench.origin) == 403
+    assert websocket_status(workbench, origin=None, cookie=cookie) == 403
+
+
+def test_localhost_is_as_good_as_the_address(workbench, cookie):
+    name = f"localhost:{workbench.netloc.rpartition(':')[2]}"
+    assert get(workbench, Host=name, Origin=f"http://{name}", Cookie=cookie).status_code == 200
+
+
+@pytest.mark.parametrize("is_signed_in", [True, False])
+def test_every_answer_carries_the_security_headers(workbench, cookie, is_signed_in):
+    headers = get(workbench, **({"Cookie": cookie} if is_signed_in else {})).headers
+    assert headers["x-frame-options"] == "DENY"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+    policy = dict(part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";"))
+    assert policy["default-src"] == "'none'"
+    assert policy["frame-ancestors"] == "'none'"
+    assert "unsafe" not in policy["script-src"].replace("'wasm-unsafe-eval'", "")
+    assert all("http:" not in sources and "*" not in sources for sources in policy.values())
+
+
+def test_server_does_not_name_itself(workbench):
+    assert "server" not in get(workbench).headers

@@ -1,0 +1,78 @@
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import httpx
+import pytest
+
+from app import theme
+from app.serving import server
+from tests.app import web_server
+
+
+def test_address_beyond_this_machine_needs_the_explicit_flag():
+    for host in ("0.0.0.0", "::", "192.0.2.1", "example.org"):
+        with pytest.raises(server.ServerError, match="--allow-remote"):
+            server.check_host(host, allows_remote=False)
+    server.check_host("0.0.0.0", allows_remote=True)
+    for host in ("127.0.0.1", "127.0.0.2", "::1", "localhost"):
+        server.check_host(host, allows_remote=False)
+
+
+def test_missing_runs_root_is_one_sentence(tmp_path, capsys):
+    assert server.main(["--runs-root", str(tmp_path / "none")]) == 2
+    assert "expected a folder" in capsys.readouterr().err
+
+
+def test_taken_port_is_one_sentence(tmp_path, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert server.main(["--runs-root", str(tmp_path), "--port", str(port)]) == 2
+    assert f"port {port} on 127.0.0.1: cannot be opened" in capsys.readouterr().err
+
+
+def test_short_token_is_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("EXGRPO_TOKEN", "short")
+    assert server.main(["--runs-root", str(tmp_path), "--port", "0"]) == 2
+    assert "at least 16 characters" in capsys.readouterr().err
+
+
+def test_given_token_is_the_one_in_the_link_and_sigterm_ends_the_server(tmp_path):
+    served = web_server.start(tmp_path, token="a-token-of-my-own-choice")
+    assert served.link.endswith("/?token=a-token-of-my-own-choice")
+    assert served.link.startswith("http://127.0.0.1:")
+    served.process.send_signal(signal.SIGTERM)
+    assert served.process.wait(15) in {0, -signal.SIGTERM}
+
+
+def test_further_host_names_are_admitted_only_when_named(tmp_path):
+    served = web_server.start(tmp_path, "--allow-host", "workbench.example")
+    try:
+        named = httpx.get(served.origin, headers={"Host": "workbench.example"})
+        other = httpx.get(served.origin, headers={"Host": "other.example"})
+    finally:
+        served.stop()
+    assert (named.status_code, other.status_code) == (403, 400)
+
+
+def test_statistics_magic_and_tracebacks_are_off():
+    options = theme.streamlit_options("127.0.0.1", 1)
+    assert options["browser.gatherUsageStats"] is False
+    assert options["runner.magicEnabled"] is False
+    assert options["client.showErrorDetails"] == "none"
+    assert options["server.enableAgentApi"] is False
+    assert options["logger.enableRich"] is False
+
+
+def test_app_loads_no_engine_libraries():
+    program = (
+        "import sys, app.serving.server, app.commands, app.queries\n"
+        "import app.components.new_run.spec_form, app.components.replay_buffer.bucket_weights\n"
+        "print(sorted({'torch', 'ray', 'verl', 'vllm', 'transformers'} & set(sys.modules)))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=web_server.REPOSITORY, env=os.environ, capture_output=True, text=True
+    )
+    assert result.stdout.strip() == "[]", result.stderr

@@ -1,0 +1,78 @@
+"""Starts the real server in a process of its own and reads the link it prints."""
+
+import os
+import queue
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+
+START_SECONDS = 60
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class ServedWorkbench:
+    """A running server; `link` is what it printed."""
+
+    process: subprocess.Popen
+    link: str
+
+    @property
+    def origin(self) -> str:
+        parts = urlsplit(self.link)
+        return f"{parts.scheme}://{parts.netloc}"
+
+    @property
+    def netloc(self) -> str:
+        return urlsplit(self.link).netloc
+
+    @property
+    def token(self) -> str:
+        return parse_qs(urlsplit(self.link).query)["token"][0]
+
+    def cookie(self) -> str:
+        """Sign in and return the cookie as a request header holds it."""
+        return httpx.get(self.link).headers["set-cookie"].partition(";")[0]
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(15)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def start(runs_root: Path, *options: str, token: str | None = None) -> ServedWorkbench:
+    environment = {**os.environ, **({"EXGRPO_TOKEN": token} if token else {})}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "app.serving.server", "--runs-root", str(runs_root), "--port", "0", *options],
+        cwd=REPOSITORY,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    lines: queue.Queue[str] = queue.Queue()
+    threading.Thread(target=_pass_on, args=(process.stdout, lines), daemon=True).start()
+    try:
+        line = lines.get(timeout=START_SECONDS)
+    except queue.Empty:
+        process.kill()
+        process.wait()
+        raise AssertionError(f"the server printed no link within {START_SECONDS} s") from None
+    assert line.startswith("http"), f"expected a link, got {line!r}"
+    return ServedWorkbench(process, line.strip())
+
+
+def _pass_on(output: IO[str], lines: queue.Queue[str]) -> None:
+    """Read on to the end: a server whose output nobody takes would wait with its next line for ever."""
+    with output:
+        for line in output:
+            lines.put(line)
+    lines.put("")

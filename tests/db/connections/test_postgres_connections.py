@@ -1,0 +1,73 @@
+import signal
+import threading
+import time
+
+import pytest
+from sqlalchemy import text
+
+from db.connections.opening import open_database
+from db.connections.postgres_connections import gives_sign
+from db.connections.session import AWAY_ERRORS, DatabaseError
+from tests.jobs.supervisor.toy_bench import wait_until
+from tests.postgres import controlled_server
+
+SECONDS_AT_MOST = 30.0
+"""Half of what the statement would take; a machine that is busy takes several times the patience."""
+
+
+@pytest.fixture(scope="module")
+def server():
+    with controlled_server() as server:
+        yield server
+
+
+@pytest.fixture
+def database(server, tmp_path):
+    database = open_database(server.url, tmp_path)
+    yield database
+    database.close()
+
+
+def ask(database, statement="SELECT 1"):
+    with database.read() as connection:
+        return connection.scalar(text(statement))
+
+
+def test_a_statement_that_takes_long_is_waited_for(database):
+    assert ask(database, "SELECT 7 FROM pg_sleep(3.5)") == 7
+
+
+def test_a_server_that_is_frozen_is_given_up_within_seconds_and_answers_again_after(server, database, tmp_path):
+    assert ask(database) == 1
+    server.signal(signal.SIGSTOP)
+    try:
+        assert not gives_sign(str(server.folder), 5432)
+        began_at = time.monotonic()
+        with pytest.raises(AWAY_ERRORS):
+            ask(database)
+        with pytest.raises(DatabaseError, match="cannot be opened"):
+            open_database(server.url, tmp_path)
+        assert time.monotonic() - began_at < SECONDS_AT_MOST
+    finally:
+        server.signal(signal.SIGCONT)
+    wait_until(lambda: gives_sign(str(server.folder), 5432), "the server that goes on")
+    assert ask(database) == 1
+
+
+def test_a_statement_that_is_under_way_when_the_server_freezes_is_given_up(server, database):
+    freezing = threading.Timer(0.5, server.signal, [signal.SIGSTOP])
+    freezing.start()
+    try:
+        began_at = time.monotonic()
+        with pytest.raises(AWAY_ERRORS, match="does not answer"):
+            ask(database, "SELECT pg_sleep(60)")
+        assert time.monotonic() - began_at < SECONDS_AT_MOST
+    finally:
+        freezing.join()
+        server.signal(signal.SIGCONT)
+
+
+def test_a_server_gives_a_sign_by_address_and_none_where_nobody_listens(server, tmp_path):
+    assert gives_sign(str(server.folder), 5432)
+    assert not gives_sign(str(tmp_path), 5432)
+    assert not gives_sign("127.0.0.1", 1)

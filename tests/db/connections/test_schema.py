@@ -1,0 +1,104 @@
+import ast
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import inspect
+
+from db.connections.opening import open_database
+from db.connections.schema import NewerSchemaError, current_revision, newest_revision, reset, upgrade
+from db.queries.trajectories import search
+from db.tables import models
+from tests.db.recorded_runs import new_run, record_attempt, take_in
+from tests.db.table_contents import contents
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+OF_ONE_DIALECT = ("trajectory_search", "trajectory_texts_by_word", "search", "runs_by_kind")
+
+
+def is_ours(_object, name, _kind, _is_reflected, _other):
+    """What is one dialect's own, such as full-text search, stands in the revision alone."""
+    return not (name or "").startswith(OF_ONE_DIALECT)
+
+
+# Alembic's reflection meets the table of FTS5, which has no types.
+@pytest.mark.filterwarnings("ignore:.*reflect.*|Did not recognize type")
+def test_the_revisions_make_the_tables_of_the_models(database):
+    with database.read() as connection:
+        context = MigrationContext.configure(connection, opts={"include_object": is_ours})
+        assert compare_metadata(context, models.metadata) == []
+
+
+def test_a_new_database_has_the_newest_schema_and_upgrading_again_changes_nothing(database):
+    assert current_revision(database) == newest_revision()
+    assert upgrade(database) == newest_revision()
+
+
+def test_an_older_schema_is_brought_up_to_date(database_url, tmp_path):
+    database = open_database(database_url, tmp_path, upgrades=False)
+    assert current_revision(database) is None
+    assert upgrade(database) == newest_revision()
+    with database.read() as connection:
+        assert "runs" in inspect(connection).get_table_names()
+    database.close()
+
+
+def test_a_newer_schema_is_refused_with_a_sentence(database, tmp_path):
+    url = database.engine.url.render_as_string(hide_password=False)
+    database.write(lambda connection: connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(NewerSchemaError, match=r"schema 9999, newer than .* `exgrpo db rebuild`"):
+        open_database(url, tmp_path)
+    reset(database)
+    open_database(url, tmp_path).close()
+
+
+def test_a_reset_drops_everything_and_taking_in_again_gives_it_back(database, tmp_path):
+    run = new_run(tmp_path)
+    record_attempt(run, range(1, 6))
+    take_in(database, run)
+    before = contents(database)
+    reset(database)
+    assert not any(contents(database).values())
+    assert search(database, "trajectory") == []
+    take_in(database, run)
+    assert contents(database) == before
+    assert len(search(database, "trajectory", limit=100)) == len(before["trajectories"])
+
+
+@pytest.mark.slow
+def test_the_revisions_are_part_of_an_installed_wheel(tmp_path):
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(REPOSITORY / name, tmp_path)
+    for package in ("app", "jobs", "db", "exgrpo_core"):
+        shutil.copytree(REPOSITORY / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    program = "import sys, setuptools.build_meta as build; print(build.build_wheel(sys.argv[1]))"
+    built = tmp_path / "dist"
+    built.mkdir()
+    subprocess.run(
+        [sys.executable, "-c", program, str(built)], cwd=tmp_path, check=True, capture_output=True, timeout=300
+    )
+    installed = tmp_path / "installed"
+    shutil.unpack_archive(next(built.glob("*.whl")), installed, "zip")
+    imports = "from pathlib import Path; from db.connections.opening import open_database"
+    open_it = f"{imports}; open_database(None, Path(sys.argv[1]))"
+    subprocess.run(
+        [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(installed)!r}); {open_it}", str(tmp_path)],
+        cwd=installed,
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    assert (tmp_path / "workbench" / "workbench.db").is_file()
+
+
+def test_revisions_take_nothing_from_the_program_which_changes_after_them():
+    for path in (REPOSITORY / "db" / "migrations" / "versions").glob("*.py"):
+        parsed = [
+            node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)
+        ]
+        names = {getattr(node, "module", None) or alias.name for node in parsed for alias in node.names}
+        assert not [name for name in names if name.partition(".")[0] in {"db", "jobs", "exgrpo_core", "app"}], path.name

@@ -1,0 +1,191 @@
+import contextlib
+import resource
+import sqlite3
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from sqlalchemy import insert, select
+from sqlalchemy.exc import IntegrityError
+
+from db.connections.opening import open_database
+from db.connections.session import AWAY_ERRORS, Database, DatabaseError
+from db.tables import models
+
+
+def position(source: str, value: str = "0") -> dict[str, str]:
+    return {"source": source, "position": value}
+
+
+def count_positions(database: Database) -> int:
+    with database.read() as connection:
+        return len(connection.execute(select(models.ingest_positions)).all())
+
+
+def test_what_is_written_is_read(database):
+    database.write(lambda connection: connection.execute(insert(models.ingest_positions), [position("one")]))
+    assert count_positions(database) == 1
+
+
+def test_work_that_fails_leaves_nothing(database):
+    def work(connection):
+        connection.execute(insert(models.ingest_positions), [position("one")])
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError, match="no"):
+        database.write(work)
+    assert count_positions(database) == 0
+
+
+def test_an_error_that_no_waiting_mends_is_raised_at_once(database):
+    def work(connection):
+        connection.execute(insert(models.ingest_positions), [position("one"), position("one")])
+
+    began_at = time.monotonic()
+    with pytest.raises(IntegrityError):
+        database.write(work)
+    assert time.monotonic() - began_at < 2.0
+
+
+def test_writers_at_once_lose_no_update(database):
+    database.write(lambda connection: connection.execute(insert(models.ingest_positions), [position("sum")]))
+    table = models.ingest_positions
+
+    def add_one(connection):
+        row = connection.execute(select(table.c.position).where(table.c.source == "sum").with_for_update()).one()
+        connection.execute(table.update().values(position=str(int(row.position) + 1)))
+
+    threads = [threading.Thread(target=lambda: [database.write(add_one) for _ in range(25)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with database.read() as connection:
+        assert connection.scalar(select(table.c.position)) == "100"
+
+
+def test_the_default_is_a_sqlite_file_of_the_workbench_with_a_write_ahead_log(tmp_path):
+    database = open_database(None, tmp_path)
+    with database.read() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+    database.close()
+    assert (tmp_path / "workbench" / "workbench.db").is_file()
+
+
+def test_readers_see_a_state_while_a_writer_is_at_work(tmp_path):
+    database = open_database(None, tmp_path)
+
+    def work(connection):
+        connection.execute(insert(models.ingest_positions), [position("one")])
+        assert count_positions(database) == 0
+
+    database.write(work)
+    assert count_positions(database) == 1
+    database.close()
+
+
+def test_a_writer_that_never_lets_go_ends_in_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr("db.connections.sqlite_files.BUSY_SECONDS", 0.01)
+    database = open_database(None, tmp_path)
+    other = sqlite3.connect(tmp_path / "workbench" / "workbench.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(DatabaseError, match="kept the database busy"):
+        database.write(lambda connection: connection.execute(insert(models.ingest_positions), [position("one")]))
+    other.close()
+    database.write(lambda connection: connection.execute(insert(models.ingest_positions), [position("one")]))
+    database.close()
+
+
+def test_many_programs_that_open_a_new_database_at_once_find_one_schema(database_url, tmp_path):
+    errors: list[BaseException] = []
+
+    def open_it():
+        try:
+            open_database(database_url, tmp_path).close()
+        except BaseException as error:  # noqa: BLE001 - a thread hands its error to the test
+            errors.append(error)
+
+    threads = [threading.Thread(target=open_it) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+
+
+@pytest.mark.parametrize("url", ["nonsense", "mysql://host/name", "sqlite://"])
+def test_a_url_of_no_database_we_know_is_refused(url, tmp_path):
+    with pytest.raises(DatabaseError, match=r"expected sqlite:///FILE or postgresql://"):
+        open_database(url, tmp_path)
+
+
+def test_a_server_that_is_not_there_is_one_sentence_without_the_password(tmp_path):
+    with pytest.raises(DatabaseError, match="cannot be opened") as caught:
+        open_database(f"postgresql://me:secret@/nowhere?host={tmp_path}", tmp_path)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_file_that_is_no_database_is_one_sentence(tmp_path):
+    path = Path(tmp_path / "text.db")
+    path.write_text("this is no database, whatever its name says" * 40, encoding="utf-8")
+    with pytest.raises(DatabaseError, match="cannot be opened"):
+        open_database(f"sqlite:///{path}", tmp_path)
+
+
+def test_the_write_ahead_log_is_emptied_although_some_reader_is_always_there(tmp_path, monkeypatch):
+    monkeypatch.setattr("db.connections.sqlite_files.MAX_LOG_BYTES", 2 * 2**20)
+    database = open_database(None, tmp_path)
+    is_over = threading.Event()
+
+    def read_on():
+        while not is_over.is_set():
+            with database.read() as connection:
+                connection.execute(select(models.ingest_positions.c.source)).all()
+                time.sleep(0.03)
+
+    readers = [threading.Thread(target=read_on) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    sizes = []
+    for number in range(60):
+        row = position(str(number), "x" * 2**18)
+        database.write(lambda connection, row=row: connection.execute(insert(models.ingest_positions), [row]))
+        sizes.append((tmp_path / "workbench" / "workbench.db-wal").stat().st_size)
+    is_over.set()
+    for reader in readers:
+        reader.join()
+    database.close()
+    assert max(sizes) < 4 * 2**20
+    assert min(sizes[10:]) == 0
+
+
+def test_what_was_written_stands_where_there_is_no_room_to_empty_the_log(tmp_path, monkeypatch):
+    database = open_database(None, tmp_path)
+    monkeypatch.setattr("db.connections.sqlite_files.MAX_LOG_BYTES", 0)
+    large = [position(str(number), "x" * 2**18) for number in range(12)]
+    database.write(lambda connection: connection.execute(insert(models.ingest_positions), large[:8]))
+    size = (tmp_path / "workbench" / "workbench.db").stat().st_size
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 2**18, limits[1]))
+    try:
+        database.write(lambda connection: connection.execute(insert(models.ingest_positions), large[8:]))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (tmp_path / "workbench" / "workbench.db-wal").stat().st_size > 2**20
+    assert count_positions(database) == len(large)
+    database.close()
+
+
+def test_a_transaction_that_cannot_begin_is_an_error_that_readers_of_a_database_know(tmp_path):
+    database = open_database(None, tmp_path)
+    path = tmp_path / "workbench" / "workbench.db"
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE other (number INTEGER)")
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with path.open("r+b") as file:
+            file.write(b"x" * 4096)
+    with pytest.raises(AWAY_ERRORS, match="not a database"):
+        database.write(lambda connection: connection.execute(insert(models.ingest_positions), [position("one")]))
+    database.close()

@@ -1,0 +1,216 @@
+import random
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from db.ingest import events as ingest
+from db.ingest.positions import read_position
+from db.queries.metrics import list_evaluations, metric_series
+from db.queries.runs import get_run, list_attempts, list_checkpoints
+from db.queries.trajectories import TrajectoryFilter, get_trajectory, list_trajectories
+from db.rows.runs import UnknownRunError
+from jobs.recording.event_reader import SpoolReader
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from tests.db import recorded_runs
+from tests.db.recorded_runs import new_run, record_attempt, register, take_in
+from tests.db.table_contents import contents
+
+LAST_MOMENT = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+class RecordedRun(NamedTuple):
+    """A run directory with everything that is read from it."""
+
+    run: RunDirectory
+    events: list[dict]
+    position: str
+
+    def __repr__(self) -> str:
+        return f"{len(self.events)} events of {self.run.run_id}"
+
+
+@pytest.fixture(scope="module")
+def resumed(tmp_path_factory):
+    """A run of three attempts: 1 to 9, then 5 to 7 from the checkpoint at 4, then 7 to 10, and all its events."""
+    run = new_run(tmp_path_factory.mktemp("runs"))
+    record_attempt(run, range(1, 10))
+    record_attempt(run, range(5, 8), seed=1, end=RunStatus.STOPPED)
+    record_attempt(run, range(7, 11), seed=2, end=RunStatus.SUCCEEDED)
+    batch = SpoolReader(run).read(max_steps=1_000)
+    return RecordedRun(run, batch.events, batch.position)
+
+
+@pytest.fixture(scope="module")
+def contents_after(new_database, tmp_path_factory):
+    """Takes batches of events into a new database and returns everything that is in it then."""
+    folder = tmp_path_factory.mktemp("databases")
+
+    return lambda kind, run, batches: recorded_runs.contents_after(new_database(kind, folder), run, batches)
+
+
+def test_taking_in_twice_changes_nothing(database, resumed):
+    run, events, position = resumed
+    register(database, run)
+    assert ingest.ingest_events(database, run.run_id, events, position) == len(events)
+    before = contents(database)
+    assert ingest.ingest_events(database, run.run_id, events, position) == 0
+    register(database, run)
+    assert contents(database) == before
+    assert read_position(database, ingest.run_source(run.run_id)) == position
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 2**32), num_batches=st.integers(1, 9))
+def test_events_doubled_and_reordered_in_any_batches_give_the_same_database(resumed, contents_after, seed, num_batches):
+    run, events, _ = resumed
+    expected = contents_after("sqlite", run, [events])
+    chance = random.Random(seed)
+    offered = events + chance.choices(events, k=chance.randrange(len(events)))
+    chance.shuffle(offered)
+    cuts = sorted(chance.choices(range(len(offered)), k=num_batches - 1))
+    batches = [offered[start:end] for start, end in zip([0, *cuts], [*cuts, len(offered)], strict=True)]
+    assert contents_after("sqlite", run, batches) == expected
+
+
+def test_both_kinds_of_database_hold_the_same_in_whatever_order_events_came(resumed, contents_after):
+    run, events, _ = resumed
+    expected = contents_after("sqlite", run, [events])
+    assert contents_after("postgresql", run, [events]) == expected
+    assert contents_after("postgresql", run, [[event] for event in reversed(events)]) == expected
+
+
+def test_steps_that_a_resumed_attempt_did_again_count_once(database, resumed):
+    run, events, _ = resumed
+    register(database, run)
+    ingest.ingest_events(database, run.run_id, events)
+    points = metric_series(database, run.run_id, ["seconds/step"])["seconds/step"]
+    assert [point.step for point in points] == list(range(1, 11))
+    shown = list_trajectories(database, run.run_id, limit=1_000)
+    everything = list_trajectories(database, run.run_id, where=TrajectoryFilter(includes_superseded=True), limit=1_000)
+    by_step = {step: {row.text for row in shown if row.step == step} for step in range(1, 11)}
+    assert len(shown) == len({row.trajectory_id for row in shown}) == sum(map(len, by_step.values()))
+    # Steps 5 to 9 of the first attempt and 7 of the second were done again: 6 steps of 10 fresh trajectories.
+    assert len(everything) - len(shown) == 60
+    assert sum(row.is_superseded for row in everything) == 60
+    assert [row.resumed_from_step for row in list_attempts(database, run.run_id)] == [None, 4, 6]
+
+
+def test_an_older_attempt_that_is_read_late_is_superseded_all_the_same(database, tmp_path):
+    run = new_run(tmp_path)
+    record_attempt(run, range(1, 7))
+    record_attempt(run, range(5, 7), seed=1)
+    events = SpoolReader(run).read().events
+    register(database, run)
+    ingest.ingest_events(database, run.run_id, [event for event in events if event["attempt"] == 2])
+    ingest.ingest_events(database, run.run_id, [event for event in events if event["attempt"] == 1])
+    assert [len(list_trajectories(database, run.run_id, where=TrajectoryFilter(step=step))) for step in (4, 5, 6)] == [
+        10,
+        10,
+        10,
+    ]
+    assert get_trajectory(database, run.run_id, 12 * 4).is_superseded is False
+
+
+def test_an_attempt_from_the_start_supersedes_all_steps_and_repeats_the_first_evaluation(database, tmp_path):
+    run = new_run(tmp_path)
+    record_attempt(run, range(1, 6))
+    record_attempt(run, range(1, 5), seed=1)
+    take_in(database, run)
+    assert [point.step for point in metric_series(database, run.run_id, ["seconds/step"])["seconds/step"]] == [
+        1,
+        2,
+        3,
+        4,
+    ]
+    assert [row.step for row in list_evaluations(database, run.run_id)] == [4]
+    assert [row.step for row in list_checkpoints(database, run.run_id)] == [4]
+
+
+def test_a_batch_that_fails_leaves_nothing_and_names_the_event(database, resumed):
+    run, events, position = resumed
+    register(database, run)
+    broken = {key: value for key, value in events[4].items() if key != "metrics"}
+    before = contents(database)
+    with pytest.raises(ingest.IngestError, match=rf"{run.run_id}, attempt 1, event 5: .*metrics"):
+        ingest.ingest_events(database, run.run_id, [*events[:4], broken], position)
+    assert contents(database) == before
+
+
+def test_a_question_without_its_text_names_the_event(database, resumed):
+    run, events, position = resumed
+    register(database, run)
+    place, told = next((i, event) for i, event in enumerate(events) if event["kind"] == "questions")
+    broken = told | {"questions": [question | {"answer": None} for question in told["questions"]]}
+    with pytest.raises(ingest.IngestError, match=rf"{run.run_id}, attempt 1, event {told['seq']}: .*TypeError"):
+        ingest.ingest_events(database, run.run_id, [*events[:place], broken], position)
+
+
+def test_a_run_that_was_not_registered_is_refused(database, resumed):
+    run, events, _ = resumed
+    with pytest.raises(UnknownRunError, match=run.run_id):
+        ingest.ingest_events(database, run.run_id, events)
+    with pytest.raises(UnknownRunError, match="nothing"):
+        ingest.set_status(database, "nothing", "running")
+
+
+def test_events_move_the_status_forward_and_never_back(database, tmp_path):
+    run = new_run(tmp_path)
+    record_attempt(run, range(1, 3), end=RunStatus.FAILED)
+    events = SpoolReader(run).read().events
+    register(database, run)
+    assert get_run(database, run.run_id).status == "queued"
+    ingest.ingest_events(database, run.run_id, events[:3])
+    assert get_run(database, run.run_id).status == "running"
+    ingest.set_status(database, run.run_id, "stopping")
+    ingest.ingest_events(database, run.run_id, events[3:4])
+    assert get_run(database, run.run_id).status == "stopping"
+    ingest.ingest_events(database, run.run_id, events)
+    row = get_run(database, run.run_id)
+    assert (row.status, row.status_reason, row.attempt) == ("failed", "a reason", 1)
+    assert row.ended_at == datetime.fromisoformat(events[-1]["at"])
+    assert row.started_at == datetime.fromisoformat(events[0]["at"])
+
+
+def test_the_supervisor_has_the_last_word_on_the_status(database, tmp_path):
+    run = new_run(tmp_path)
+    record_attempt(run, range(1, 3))
+    take_in(database, run)
+    ingest.set_status(database, run.run_id, "lost", "It is gone.", attempt=1, at=LAST_MOMENT)
+    row = get_run(database, run.run_id)
+    assert (row.status, row.status_reason, row.ended_at) == ("lost", "It is gone.", LAST_MOMENT)
+    (attempt,) = list_attempts(database, run.run_id)
+    assert (attempt.status, attempt.status_reason, attempt.ended_at) == ("lost", "It is gone.", LAST_MOMENT)
+    assert attempt.started_at == row.started_at < LAST_MOMENT
+    ingest.set_status(database, run.run_id, "queued")
+    assert get_run(database, run.run_id).ended_at is None
+
+
+def test_saying_again_that_a_run_has_ended_keeps_its_end(database, tmp_path):
+    run = new_run(tmp_path)
+    record_attempt(run, range(1, 3), end=RunStatus.SUCCEEDED)
+    take_in(database, run)
+    ended_at = get_run(database, run.run_id).ended_at
+    ingest.set_status(database, run.run_id, "succeeded")
+    assert get_run(database, run.run_id).ended_at == ended_at
+
+
+def test_an_attempt_is_known_before_its_first_event(database, tmp_path):
+    run = new_run(tmp_path)
+    register(database, run)
+    ingest.set_status(database, run.run_id, "starting", attempt=1)
+    row = get_run(database, run.run_id)
+    assert (row.status, row.attempt, row.started_at) == ("starting", 1, None)
+
+
+def test_text_that_postgresql_cannot_store_is_stored_without_it(database, tmp_path):
+    def put_nul(report):
+        report.groups[0].trajectories[0].text = "before\x00after"
+
+    run = new_run(tmp_path)
+    record_attempt(run, [1], change=put_nul)
+    take_in(database, run)
+    assert get_trajectory(database, run.run_id, 0).text == "before\ufffdafter"

@@ -1,0 +1,68 @@
+import math
+from functools import partial
+
+import pytest
+
+from db.ingest import annotations, events
+from db.queries.benchmarks import list_disputed, list_scores
+from jobs.runs.directory import RunDirectory
+from jobs.specs.train import load_preset
+from tests.db.recorded_scores import event, record_scores
+
+
+@pytest.fixture
+def record(database, tmp_path):
+    """Records evaluations, each of some benchmarks' events, takes them in and gives their ids."""
+    return partial(record_scores, database, tmp_path / "runs")
+
+
+def test_score_is_the_mean_over_questions_with_an_error_clustered_over_them(database, record):
+    run_id = record(event([4, 0, 2]))
+    rows = {row.scheme: row for row in list_scores(database, run_id=run_id)}
+    assert rows["paper"].score == pytest.approx(0.5)
+    # Rates 1, 0, 0.5: standard deviation 0.5, over the root of three questions.
+    assert rows["paper"].standard_error == pytest.approx(0.5 / math.sqrt(3))
+    assert rows["corrected"].score == 0.0
+    assert (rows["paper"].metric, rows["paper"].num_questions, rows["paper"].source_step) == ("Avg@4", 3, 50)
+    assert rows["training"].outcomes == {"timeout": 1}
+
+
+def test_benchmark_recorded_by_two_attempts_counts_once(database, record):
+    run_id = record(event([4, 0, 2]), times=2)
+    assert len(list_scores(database, run_id=run_id)) == 3
+    assert len(list_disputed(database, run_id)) == 1
+
+
+def test_scores_are_found_by_the_run_that_they_are_of(database, record):
+    record(event([1]))
+    other = record(event([1], source_run_id="run-2"))
+    assert [row.run_id for row in list_scores(database, source_run_id="run-2", scheme="paper")] == [other]
+    assert len(list_scores(database, scheme="paper")) == 2
+
+
+def test_disputed_answers_are_plain_rows(database, record):
+    (row,) = list_disputed(database, record(event([1])), "aime24")
+    assert (row.question_id, row.sample, row.gold, row.answer) == ("q0", 1, "42", "6*7\N{REPLACEMENT CHARACTER}")
+    assert (row.paper, row.corrected) == ("correct", "wrong")
+
+
+def test_a_scored_checkpoint_names_its_run_and_method_and_another_model_itself(database, record, tmp_path):
+    source = RunDirectory.create(tmp_path / "runs", load_preset("chains-exgrpo"), run_id="run-1")
+    events.register_run(database, source.read_run_info(), source.job_spec().model_dump(mode="json"))
+    record(event([1]))
+    (row,) = list_scores(database, source_run_id="run-1", scheme="paper")
+    assert (row.source_name, row.method, row.backbone) == (
+        source.read_run_info()["name"],
+        "ExGRPO",
+        "chains-warm",
+    )
+    record(event([1], source_run_id=None, source_step=None))
+    row = list_scores(database, scheme="paper", limit=1)[0]
+    assert (row.source_name, row.method, row.backbone) == (None, "", "a-model")
+
+
+def test_archived_evaluation_is_left_out_unless_asked_for(database, record):
+    run_id = record(event([1]))
+    annotations.set_archived(database, run_id, True)
+    assert list_scores(database) == []
+    assert len(list_scores(database, run_id=run_id)) == 3

@@ -1,0 +1,88 @@
+from datetime import UTC, datetime
+
+import pytest
+
+from db.ingest.trajectory_annotations import remove_case, save_case
+from db.queries.cases import find_cases, list_case_sets, saved_cases, sets_of_run
+from db.rows.cases import CaseSetRow, SavedCase
+from db.rows.runs import UnknownRunError
+from tests.db.queries.test_judging import job_of_votes, take_in_job
+from tests.db.recorded_chains import CODE_TEXT, Response, Step, record_steps
+from tests.db.recorded_runs import take_in
+
+AT = datetime(2026, 11, 21, tzinfo=UTC)
+WRONG = Response(0.9, is_correct=False)
+
+
+def test_the_surest_and_the_least_sure_correct_response_of_a_step_are_set_side_by_side(database, tmp_path):
+    group = [
+        Response(0.2), Response(0.1, is_valid=True), WRONG, Response(0.5, is_valid=False, has_code=True),
+    ]  # fmt: skip
+    take_in(database, record_steps(tmp_path, [Step({2: group})]))
+    [case] = find_cases(database, "trained")
+    assert (case.low.trajectory_id, case.high.trajectory_id) == (1, 3)
+    assert case.high.text == CODE_TEXT
+    assert (case.low.is_valid, case.high.is_valid, case.high.reward, case.high.has_code) == (True, False, 1.0, True)
+    assert (case.question, case.truth, case.question_index, case.step, case.attempt) == ("Q2", "9", 2, 1, 1)
+    assert case.high.entropy == pytest.approx(0.5)
+
+
+def test_a_case_whose_verdicts_differ_comes_before_a_wider_gap_and_a_question_comes_once(database, tmp_path):
+    steps = [
+        Step({
+            1: [Response(0.1, is_valid=True), Response(0.9, is_valid=True)],
+            2: [Response(0.1, is_valid=True), Response(0.2, is_valid=False)],
+            3: [Response(0.3)],
+        }),
+        Step({2: [Response(0.1, is_valid=True), Response(0.8, is_valid=True)]}),
+    ]  # fmt: skip
+    take_in(database, record_steps(tmp_path, steps))
+    assert [(case.question_index, case.step) for case in find_cases(database, "trained", limit=5)] == [(2, 1), (1, 1)]
+    assert len(find_cases(database, "trained", limit=1)) == 1
+    assert [case.question_index for case in find_cases(database, "trained", limit=5, only_telling=True)] == [2]
+
+
+def test_a_judges_verdicts_tell_cases_apart_where_there_is_no_oracle(database, tmp_path):
+    take_in(database, record_steps(tmp_path, [Step({1: [Response(0.1), Response(0.4)]})]))
+    take_in_job(database, job_of_votes(tmp_path, [("1/0", 0, "valid", None), ("1/1", 1, "invalid", None)]))
+    [case] = find_cases(database, "trained", "voted", only_telling=True)
+    assert (case.low.is_valid, case.high.is_valid) == (True, False)
+    assert find_cases(database, "trained", only_telling=True) == []
+
+
+def test_saved_cases_come_back_in_their_set_with_the_newest_judges_verdicts(database, tmp_path):
+    take_in(database, record_steps(tmp_path, [Step({1: [Response(0.1), Response(0.4)]})]))
+    take_in_job(database, job_of_votes(tmp_path, [("1/1", 1, "invalid", None)]))
+    [case] = find_cases(database, "trained")
+    assert case.saved == SavedCase("trained", 1, 0, 1)
+    for _ in range(2):
+        save_case(database, "for the paper", case.saved, AT)
+    save_case(database, "odd ones", case.saved, AT)
+    assert list_case_sets(database) == [CaseSetRow("for the paper", 1, 1), CaseSetRow("odd ones", 1, 1)]
+    assert sets_of_run(database, "trained") == {case.saved: ("for the paper", "odd ones")}
+    [found] = saved_cases(database, "for the paper")
+    assert (found.saved, found.high.is_valid, found.low.is_valid) == (case.saved, False, None)
+    remove_case(database, "odd ones", case.saved)
+    assert [row.name for row in list_case_sets(database)] == ["for the paper"]
+
+
+def test_saved_cases_come_in_the_order_of_saving_whatever_their_runs(database, tmp_path):
+    for run_id in ("first", "second"):
+        groups = Step({1: [Response(0.1), Response(0.4)], 2: [Response(0.1), Response(0.5)]})
+        take_in(database, record_steps(tmp_path, [groups], run_id))
+    order = [("first", 0, 1), ("second", 2, 3), ("first", 2, 3), ("second", 0, 1)]
+    for minute, (run_id, low, high) in enumerate(order):
+        save_case(database, "set", SavedCase(run_id, 1, low, high), AT.replace(minute=minute))
+    found = [case.saved for case in saved_cases(database, "set")]
+    assert [(saved.run_id, saved.low_trajectory_id, saved.high_trajectory_id) for saved in found] == order
+
+
+def test_a_saved_case_whose_trajectories_are_gone_is_left_out(database, tmp_path):
+    take_in(database, record_steps(tmp_path, [Step({1: [Response(0.1), Response(0.4)]})]))
+    save_case(database, "set", SavedCase("trained", 1, 0, 77), AT)
+    assert saved_cases(database, "set") == []
+
+
+def test_a_run_that_is_not_there_is_an_error(database):
+    with pytest.raises(UnknownRunError):
+        save_case(database, "set", SavedCase("nobody", 1, 0, 1), AT)

@@ -1,0 +1,103 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from db.queries import lineage
+from exgrpo_core.step_report import BufferEvent, BufferEventKind
+from jobs.runs.status import RunStatus
+from tests.db.conftest import KINDS
+from tests.db.recorded_runs import new_run, record_attempt, take_in
+from tests.step_reports import make_questions, make_report
+
+STORED, QUESTION = 0, 4
+"""The first trajectory of the first step, and its question."""
+BEHAVIOR = -np.ones(3, dtype=np.float32)
+
+
+def tell_a_story(report):
+    """Store a trajectory in step 1, score it in 3, replay it in 5, and retire its question in 7."""
+    kind = BufferEventKind
+    own = {
+        1: [(kind.MOVED, None, None, 2), (kind.INSERTED, STORED, 2, 2)],
+        5: [(kind.REPLAYED, STORED, 2, 2), (kind.MOVED, None, 2, 5)],
+        7: [(kind.RETIRED, None, 5, None)],
+    }
+    report.buffer_events = [BufferEvent(k, QUESTION, t, a, b) for k, t, a, b in own.get(report.step, [])]
+    chosen = {3: 1, 5: 0}.get(report.step)
+    if chosen is not None:
+        selection = report.selections[0]
+        selection.trajectory_ids[:] = [STORED, 17]
+        object.__setattr__(selection, "question_index", QUESTION)
+        object.__setattr__(selection, "chosen", chosen)
+    if report.step == 5:
+        group = next(group for group in report.groups if group.replay)
+        group.question = make_questions()[QUESTION]
+        stored = group.replay.experience._replace(trajectory_id=STORED, question_index=QUESTION, born_step=1)
+        group.replay = replace(group.replay, experience=stored)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def told(request, new_database, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("told")
+    database, run = new_database(request.param, folder), new_run(folder)
+    record_attempt(run, range(1, 9), end=RunStatus.SUCCEEDED, change=tell_a_story)
+    take_in(database, run)
+    yield database, run.run_id
+    database.close()
+
+
+def test_lineage_tells_birth_moves_scores_replays_and_retirement_in_order(told):
+    database, run_id = told
+    rows = lineage.lineage(database, run_id, STORED, QUESTION, 1)
+    assert [(row.step, row.kind) for row in rows] == [
+        (1, "moved"), (1, "inserted"), (3, "scored"), (5, "replayed"), (5, "moved"), (7, "retired"),
+    ]  # fmt: skip
+    replay = rows[3]
+    expected = next(g for g in make_report(5).groups if g.replay)
+    assert replay.entropy == pytest.approx(float(expected.replay.entropies.mean()))
+    assert replay.nll == pytest.approx(-float(expected.replay.old_log_probs.mean()))
+    assert replay.num_candidates == 2
+    assert replay.file.endswith("step-00000005.parquet")
+    assert (rows[4].bucket_from, rows[4].bucket_to) == (2, 5)
+
+
+def test_what_happened_before_its_birth_is_not_told(told):
+    database, run_id = told
+    assert {row.step for row in lineage.lineage(database, run_id, STORED, QUESTION, 6)} == {3, 5, 7}
+
+
+def test_group_has_its_fresh_members_and_the_replayed_one_last(told):
+    database, run_id = told
+    members = lineage.group_members(database, run_id, 5, QUESTION)
+    assert [(member.trajectory_id, member.is_replayed) for member in members][-1] == (STORED, True)
+    assert members[-1].born_step == 1
+    assert members[-1].text.startswith("trajectory number0 of step1")
+    question = make_report(2).groups[0].question.index
+    plain = lineage.group_members(database, run_id, 2, question)
+    assert [member.text for member in plain] == [item.text for item in make_report(2).groups[0].trajectories]
+    assert [m.advantage for m in plain] == pytest.approx(list(make_report(2).groups[0].advantages[: len(plain)]))
+
+
+def test_question_is_read_and_its_attempts_are_counted_by_run_and_step(told):
+    database, run_id = told
+    row = lineage.get_question(database, run_id, QUESTION)
+    assert (row.question_id, row.answer) == ("id0004", "5")
+    attempted = lineage.attempts_at_question(database, row.question_id)
+    groups = [
+        (step, group)
+        for step in range(1, 9)
+        for group in make_report(step).groups
+        if group.trajectories[0].question_index == QUESTION
+    ]
+    assert [(row.step, row.num_rollouts, row.num_correct) for row in attempted] == [
+        (step, len(group.trajectories), sum(item.reward == 1 for item in group.trajectories)) for step, group in groups
+    ]
+    assert {row.model for row in attempted} == {"chains-warm"}
+
+
+def test_nothing_is_known_of_what_is_not_there(database):
+    assert lineage.lineage(database, "none", 1, 1, 1) == []
+    assert lineage.get_question(database, "none", 1) is None
+    assert lineage.group_members(database, "none", 1, 1) == []
+    assert lineage.attempts_at_question(database, "none") == []

@@ -1,0 +1,188 @@
+"""Lists and counts under any mixture of facets, against every row looked at one by one."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import delete, select
+
+from db.ingest.trajectory_blocks import make_blocks
+from db.queries import remembered_columns, trajectory_columns, trajectory_list
+from db.rows.trajectories import TrajectoryFacets
+from db.tables import models
+from exgrpo_core.step_report import BufferEvent, BufferEventKind
+from jobs.runs.status import RunStatus
+from tests.db.conftest import KINDS
+from tests.db.recorded_runs import new_run, record_attempt, take_in
+
+VERDICTS = ("correct", "wrong", "unparsed", "timeout", "crash")
+WORDS = ("", "", "", "trajectory", "step3 says", "number17", "absent")
+
+
+def vary(report):
+    """Give a report every verdict, code marks and stored and replayed trajectories, differently in each step."""
+    rng = random.Random(report.step)
+    report.buffer_events = [event for event in report.buffer_events if event.kind is not BufferEventKind.INSERTED]
+    for group in report.groups:
+        if group.replay is not None:
+            earlier = group.replay.experience._replace(trajectory_id=(report.step - 2) * 12 + rng.randrange(6))
+            group.replay = replace(group.replay, experience=earlier)
+        for item in group.trajectories:
+            item.has_code = rng.choice([None, True, False])
+            item.is_valid = rng.choice([None, True, False])
+            if item.reward < 1.0:
+                item.verdict = rng.choice(VERDICTS[1:])
+            elif rng.random() < 0.7:
+                bucket = rng.randint(1, 3)
+                kind = BufferEventKind.INSERTED
+                report.buffer_events.append(BufferEvent(kind, item.question_index, item.trajectory_id, bucket, bucket))
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def listed(request, new_database, tmp_path_factory):
+    """A database with two runs, one resumed so that steps 7 to 9 were done twice, and all that counts in it."""
+    folder = tmp_path_factory.mktemp("facets")
+    database = new_database(request.param, folder)
+    for seed, name in enumerate(("first", "second")):
+        run = new_run(folder, run_id=name)
+        record_attempt(run, range(1, 10), seed=seed, change=vary)
+        if name == "first":
+            record_attempt(run, range(7, 13), seed=5, end=RunStatus.SUCCEEDED, change=vary)
+        take_in(database, run)
+    yield database, everything(database)
+    database.close()
+
+
+def everything(database):
+    own, texts, runs = models.trajectories, models.trajectory_texts, models.runs
+    changes, replays = models.buffer_changes, models.replays
+    place = ("run_key", "trajectory_id")
+    with database.read() as connection:
+        query = (
+            select(own, runs.c.run_id, texts.c.text)
+            .join_from(own, runs)
+            .join(texts, texts.c.trajectory_key == own.c.trajectory_key)
+        )
+        rows = [dict(row) for row in connection.execute(query.where(~own.c.is_superseded)).mappings()]
+        stored = select(changes).where(changes.c.kind == "inserted", ~changes.c.is_superseded)
+        buckets = {
+            tuple(row[name] for name in place): row["bucket_to"] for row in connection.execute(stored).mappings()
+        }
+        again = select(replays.c.run_key, replays.c.trajectory_id).where(~replays.c.is_superseded)
+        replayed = {tuple(row) for row in connection.execute(again)}
+    for row in rows:
+        key = tuple(row[name] for name in place)
+        row |= {"bucket": buckets.get(key), "is_replayed": key in replayed, "is_correct": row["reward"] >= 1.0}
+    return sorted(rows, key=lambda row: -row["trajectory_key"])
+
+
+def fits(row, facets):
+    words = facets.words.split()
+    exact = ("run_id", "question_index", "bucket", "verdict", "is_correct", "is_replayed", "has_code", "is_valid")
+    ranges = [
+        (row["step"], facets.step_from, facets.step_to),
+        (row["mean_entropy"], facets.entropy_from, facets.entropy_to),
+        (row["num_tokens"], facets.tokens_from, facets.tokens_to),
+    ]
+    return (
+        all(word in row["text"].replace("\\", " ").replace("{", " ").split() for word in words)
+        and all(getattr(facets, name) in {None, row[name]} for name in exact)
+        and all((low is None or value >= low) and (high is None or value <= high) for value, low, high in ranges)
+    )
+
+
+def random_facets(rng):
+    choices = {
+        "run_id": ("first", "first", "second"),
+        "words": WORDS,
+        "step_from": (2, 6, 8),
+        "step_to": (5, 8, 11),
+        "question_index": range(16),
+        "bucket": (1, 2, 3, 7),
+        "is_correct": (True, False),
+        "verdict": VERDICTS,
+        "is_replayed": (True, False),
+        "has_code": (True, False),
+        "is_valid": (True, False),
+        "entropy_from": (0.3, 0.5),
+        "entropy_to": (0.5, 0.7),
+        "tokens_from": (3, 6),
+        "tokens_to": (6, 9),
+    }
+    names = rng.sample(list(choices), rng.randint(0, 5))
+    return TrajectoryFacets(**{name: rng.choice(tuple(choices[name])) for name in names})
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_any_mixture_of_facets_lists_and_counts_what_fits(listed, seed):
+    database, rows = listed
+    facets = random_facets(random.Random(seed))
+    expected = [row["trajectory_key"] for row in rows if fits(row, facets)]
+    found = trajectory_list.list_snippets(database, facets, limit=1000)
+    assert [row.trajectory_key for row in found] == expected
+    assert trajectory_list.count_trajectories(database, facets) == len(expected)
+    middle = expected[len(expected) // 2] if expected else None
+    page = trajectory_list.list_snippets(database, facets, before=middle, limit=3)
+    assert [row.trajectory_key for row in page] == [key for key in expected if middle is None or key < middle][:3]
+    for name, counts in trajectory_list.count_facets(database, facets).items():
+        for value, count in counts.items():
+            other = replace(facets, **{name: value})
+            assert count == sum(fits(row, other) for row in rows), (name, value)
+
+
+def test_the_rows_have_every_kind_of_fact(listed):
+    _, rows = listed
+    assert {row["attempt"] for row in rows} == {1, 2}
+    assert {row["verdict"] for row in rows} == set(VERDICTS)
+    assert {row["is_replayed"] for row in rows} == {True, False}
+    assert {row["bucket"] for row in rows} == {None, 1, 2, 3}
+
+
+def test_blocks_made_of_older_databases_are_those_of_an_ingest(database, tmp_path):
+    run = new_run(tmp_path)
+    record_attempt(run, range(1, 6), change=vary)
+    record_attempt(run, range(4, 8), seed=3, change=vary)
+    take_in(database, run)
+    before = blocks(database)
+    database.write(lambda connection: connection.execute(delete(models.trajectory_blocks)))
+    database.write(lambda connection: make_blocks(connection, [1]))
+    assert blocks(database) == before
+    assert len(before) == 9
+
+
+def blocks(database):
+    with database.read() as connection:
+        return sorted(map(tuple, connection.execute(select(models.trajectory_blocks))))
+
+
+def test_what_is_remembered_of_a_run_follows_what_comes_in(database, tmp_path):
+    run = new_run(tmp_path, run_id="first")
+    where = [TrajectoryFacets(run_id="first"), TrajectoryFacets(run_id="first", words="trajectory", is_replayed=True)]
+    for steps, seed in ((range(1, 5), 0), (range(3, 7), 1), (range(2, 3), 2)):
+        record_attempt(run, steps, seed=seed, change=vary)
+        take_in(database, run)
+        rows = everything(database)
+        for facets in where:
+            expected = [row["trajectory_key"] for row in rows if fits(row, facets)]
+            found = trajectory_list.list_snippets(database, facets, limit=1000)
+            assert [row.trajectory_key for row in found] == expected
+            assert trajectory_list.count_facets(database, facets)["verdict"]["correct"] == sum(
+                fits(row, replace(facets, verdict="correct")) for row in rows
+            )
+
+
+def test_the_runs_looked_at_last_are_remembered_and_no_more(database, tmp_path, monkeypatch):
+    read = []
+    monkeypatch.setattr(
+        remembered_columns,
+        "read_columns",
+        lambda connection, run_key: read.append(run_key) or trajectory_columns.read_columns(connection, run_key),
+    )
+    names = ["first", "second", "third", "fourth"]
+    for name in names:
+        run = new_run(tmp_path, run_id=name)
+        record_attempt(run, range(1, 3))
+        take_in(database, run)
+    for name in [*names, "fourth", "second", "first"]:
+        trajectory_list.count_facets(database, TrajectoryFacets(run_id=name))
+    assert read == [1, 2, 3, 4, 1]

@@ -1,0 +1,163 @@
+import pytest
+
+from db.queries import trajectory_list
+from db.rows.trajectories import TrajectoryFacets
+from exgrpo_core.step_report import BufferEvent, BufferEventKind
+from jobs.runs.status import RunStatus
+from tests.db.conftest import KINDS
+from tests.db.recorded_chains import Response, Step, record_steps
+from tests.db.recorded_runs import new_run, record_attempt, take_in
+from tests.step_reports import make_report
+
+NUM_STEPS = 8
+
+
+def store_first_correct(report):
+    """Say of one correct trajectory a step, and of nothing else, that it was stored, in bucket 3."""
+    report.buffer_events = []
+    fresh = [item for group in report.groups for item in group.trajectories if item.reward == 1.0]
+    if fresh:
+        index, number = fresh[0].question_index, fresh[0].trajectory_id
+        report.buffer_events.append(BufferEvent(BufferEventKind.INSERTED, index, number, 3, 3))
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def two_runs(request, new_database, tmp_path_factory):
+    """A database with two runs, and their ids; the second one is newer."""
+    folder = tmp_path_factory.mktemp("listed")
+    database, found = new_database(request.param, folder), []
+    for name in ("first", "second"):
+        run = new_run(folder, run_id=name)
+        record_attempt(run, range(1, NUM_STEPS + 1), end=RunStatus.SUCCEEDED, change=store_first_correct)
+        take_in(database, run)
+        found.append(name)
+    yield database, found
+    database.close()
+
+
+def recorded(run_id="first"):
+    rows = []
+    for step in range(1, NUM_STEPS + 1):
+        rows += [(run_id, item) for group in make_report(step).groups for item in group.trajectories]
+    return rows
+
+
+def ids(rows):
+    return [(row.run_id, row.trajectory_id) for row in rows]
+
+
+def expected_ids(holds, runs=("first",)):
+    kept = [(run, item.trajectory_id) for run in runs for _, item in recorded(run) if holds(item)]
+    return sorted(kept, key=lambda key: (runs.index(key[0]), key[1]), reverse=True)
+
+
+def mean_entropy(item):
+    return float(item.entropies.mean())
+
+
+@pytest.mark.parametrize(
+    ("facets", "holds"),
+    [
+        ({}, lambda item: True),  # noqa: ARG005 - every trajectory passes
+        ({"step_from": 3, "step_to": 5}, lambda item: 3 <= item.born_step <= 5),
+        ({"question_index": 2}, lambda item: item.question_index == 2),
+        ({"is_correct": True}, lambda item: item.reward == 1.0),
+        ({"verdict": "wrong"}, lambda item: item.verdict == "wrong"),
+        ({"is_valid": False}, lambda item: not item.is_valid),
+        ({"has_code": True}, lambda item: False),  # noqa: ARG005 - nothing was looked for
+        ({"tokens_from": 4, "tokens_to": 9}, lambda item: 4 <= item.token_ids.size <= 9),
+        ({"entropy_to": 0.5}, lambda item: mean_entropy(item) <= 0.5),
+        ({"words": "step5 says"}, lambda item: item.born_step == 5),
+        ({"words": "step5", "is_correct": False}, lambda item: item.born_step == 5 and item.reward < 1),
+        ({"words": "!?"}, lambda item: False),  # noqa: ARG005 - no word in it
+    ],
+)
+def test_what_is_listed_and_counted_is_what_was_recorded(two_runs, facets, holds):
+    database, _ = two_runs
+    where = TrajectoryFacets(run_id="first", **facets)
+    found = trajectory_list.list_snippets(database, where, limit=500)
+    assert ids(found) == expected_ids(holds)
+    assert trajectory_list.count_trajectories(database, where) == len(found)
+
+
+def test_replayed_and_stored_ones_are_found(two_runs):
+    database, _ = two_runs
+    drawn = {
+        group.replay.experience.trajectory_id
+        for step in range(1, NUM_STEPS + 1)
+        for group in make_report(step).groups
+        if group.replay
+    }
+    fresh = {item.trajectory_id for _, item in recorded()}
+    found = trajectory_list.list_snippets(database, TrajectoryFacets(run_id="first", is_replayed=True), limit=500)
+    assert {row.trajectory_id for row in found} == drawn & fresh
+    assert all(row.num_replays > 0 for row in found)
+    firsts = set()
+    for step in range(1, NUM_STEPS + 1):
+        correct = [i for group in make_report(step).groups for i in group.trajectories if i.reward == 1.0]
+        firsts |= {item.trajectory_id for item in correct[:1]}
+    stored = trajectory_list.list_snippets(database, TrajectoryFacets(run_id="first", bucket=3), limit=500)
+    assert {row.trajectory_id for row in stored} == firsts
+    assert trajectory_list.count_trajectories(database, TrajectoryFacets(run_id="first", bucket=7)) == 0
+
+
+@pytest.mark.parametrize("words", ["", "trajectory"])
+def test_pages_over_all_runs_go_through_everything_once_newest_first(two_runs, words):
+    database, runs = two_runs
+    where, found, before = TrajectoryFacets(words=words), [], None
+    while page := trajectory_list.list_snippets(database, where, before=before, limit=7):
+        found += page
+        before = page[-1].trajectory_key
+    assert ids(found) == expected_ids(lambda item: True, runs)  # noqa: ARG005 - every trajectory passes
+
+
+def test_a_page_is_filled_from_far_below_the_newest_ones_with_the_words(two_runs, monkeypatch):
+    database, _ = two_runs
+    monkeypatch.setattr(trajectory_list, "FEW_NEWEST", 1)
+    monkeypatch.setattr(trajectory_list, "NUM_NEWEST", 2)
+    where = TrajectoryFacets(run_id="first", words="trajectory", step_to=3)
+    found = trajectory_list.list_snippets(database, where, limit=3)
+    assert ids(found) == expected_ids(lambda item: item.born_step <= 3)[:3]
+
+
+def test_counts_stop_at_the_bound(two_runs, monkeypatch):
+    database, _ = two_runs
+    monkeypatch.setattr(trajectory_list, "MAX_COUNT", 10)
+    assert trajectory_list.count_trajectories(database, TrajectoryFacets()) == 11
+    assert trajectory_list.count_trajectories(database, TrajectoryFacets(words="trajectory")) == 11
+
+
+def test_facet_counts_replace_what_is_chosen_there_and_keep_the_rest(two_runs):
+    database, _ = two_runs
+    counts = trajectory_list.count_facets(database, TrajectoryFacets(run_id="first", is_correct=True, step_to=4))
+    early = [item for _, item in recorded() if item.born_step <= 4]
+    assert counts["is_correct"] == {
+        True: sum(item.reward == 1.0 for item in early),
+        False: sum(item.reward == 0.0 for item in early),
+    }
+    assert counts["verdict"]["wrong"] == 0
+    assert counts["has_code"][True] == 0
+
+
+def test_unknown_run_has_no_trajectories(two_runs):
+    database, _ = two_runs
+    where = TrajectoryFacets(run_id="none", words="step1")
+    assert trajectory_list.list_snippets(database, where) == []
+    assert trajectory_list.count_trajectories(database, where) == 0
+
+
+def test_snippet_is_one_line_around_the_first_word_found():
+    text = "begin " + "filler\n" * 100 + "needle end"
+    assert trajectory_list.snippet_of(text, "").startswith("begin filler filler")
+    assert trajectory_list.snippet_of(text, "").endswith("…")
+    assert trajectory_list.snippet_of(text, "NEEDLE").endswith("needle end")
+    assert trajectory_list.snippet_of("short", "nothing") == "short"
+
+
+def test_a_run_with_external_replays_is_taken_in_and_they_replay_no_trajectory_of_its_own(database, tmp_path):
+    external = Step({1: [Response()], 2: [Response()]}, replayed={1: (-2, 0), 2: (0, 1)})
+    take_in(database, record_steps(tmp_path, [Step({1: [Response(), Response()]}), external]))
+    of_run = TrajectoryFacets(run_id="trained")
+    replayed = trajectory_list.list_snippets(database, TrajectoryFacets(run_id="trained", is_replayed=True))
+    assert [row.trajectory_id for row in replayed] == [0]
+    assert trajectory_list.count_trajectories(database, of_run) == 4

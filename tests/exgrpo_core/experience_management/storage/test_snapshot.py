@@ -1,0 +1,290 @@
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+from exgrpo_core.experience_management.replay_buffer import BufferCorruptionError, ReplayBuffer
+from exgrpo_core.experience_management.storage.snapshot import read_snapshot, write_snapshot
+from tests.exgrpo_core.experience_management.buffers import (
+    NUM_QUESTIONS,
+    bookkeeping,
+    contents,
+    empty_buffer,
+    go_on,
+    success,
+)
+
+SNAPSHOT = "buffer.snapshot"
+
+
+def files_of(directory):
+    return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A buffer of ten steps with its snapshot, sealed half way."""
+    segments = tmp_path / "segments"
+    buffer = empty_buffer(segments)
+    go_on(buffer, np.random.default_rng(0), 1, 5)
+    buffer.seal()
+    go_on(buffer, np.random.default_rng(1), 6, 5)
+    buffer.snapshot(tmp_path / SNAPSHOT)
+    return buffer, segments, tmp_path / SNAPSHOT
+
+
+@pytest.mark.parametrize("num_steps", [0, 1, 7])
+@pytest.mark.parametrize("is_sealed", [True, False])
+def test_restored_buffer_goes_on_exactly_like_the_one_that_was_saved(tmp_path, num_steps, is_sealed):
+    segments = tmp_path / "segments"
+    buffer = empty_buffer(segments)
+    go_on(buffer, np.random.default_rng(0), 1, num_steps)
+    if is_sealed:
+        buffer.seal()
+    buffer.snapshot(tmp_path / SNAPSHOT)
+    shutil.copytree(segments, tmp_path / "copy")
+    uninterrupted = go_on(buffer, np.random.default_rng(2), num_steps + 1, 8)
+
+    restored = ReplayBuffer.restore(tmp_path / "copy", tmp_path / SNAPSHOT)
+    assert go_on(restored, np.random.default_rng(2), num_steps + 1, 8) == uninterrupted
+
+
+def test_state_goes_through_several_attempts(tmp_path):
+    plain = empty_buffer(tmp_path / "plain")
+    expected = [go_on(plain, np.random.default_rng(step), step, 1) for step in range(1, 13)]
+
+    segments = tmp_path / "segments"
+    seen = []
+    for attempt in range(4):
+        buffer = ReplayBuffer.restore(segments, tmp_path / SNAPSHOT) if attempt else empty_buffer(segments)
+        seen += [
+            go_on(buffer, np.random.default_rng(step), step, 1) for step in range(3 * attempt + 1, 3 * attempt + 4)
+        ]
+        buffer.snapshot(tmp_path / SNAPSHOT)
+        go_on(buffer, np.random.default_rng(99), 90, 2)
+        buffer.close()
+    assert seen == expected
+    assert len(list(segments.glob("*.rows"))) == 4
+
+
+def test_resumed_buffer_opens_a_new_segment_and_leaves_older_files_as_they_were(saved):
+    buffer, segments, snapshot = saved
+    go_on(buffer, np.random.default_rng(5), 11, 2)
+    buffer.close()
+    before = files_of(segments)
+    restored = ReplayBuffer.restore(segments, snapshot)
+    go_on(restored, np.random.default_rng(6), 11, 3)
+    restored.seal()
+    after = files_of(segments)
+    assert {name: after[name] for name in before} == before
+    assert set(after) - set(before) == {"segment-000003.rows", "segment-000003.trajectories"}
+
+
+def test_new_buffer_in_a_directory_with_segments_starts_behind_them(saved):
+    _, segments, _ = saved
+    before = files_of(segments)
+    fresh = empty_buffer(segments)
+    assert fresh.num_trajectories == 0
+    fresh.insert([success(1, [1, 2])])
+    fresh.sync()
+    after = files_of(segments)
+    assert {name: after[name] for name in before} == before
+    assert "segment-000003.rows" in after
+
+
+def test_seal_starts_a_new_segment_with_the_next_insert_only(tmp_path):
+    buffer = empty_buffer(tmp_path)
+    buffer.seal()
+    assert list(tmp_path.iterdir()) == []
+    buffer.insert([success(1, [1])])
+    buffer.seal()
+    buffer.seal()
+    assert len(list(tmp_path.glob("*.rows"))) == 1
+    buffer.insert([success(1, [2])])
+    assert len(list(tmp_path.glob("*.rows"))) == 2
+    assert len(buffer.experiences(buffer.rows_of(1))) == 2
+
+
+def test_branch_with_linked_segments_is_independent(saved, tmp_path):
+    buffer, segments, snapshot = saved
+    buffer.seal()
+    branch = tmp_path / "branch"
+    branch.mkdir()
+    for path in segments.iterdir():
+        os.link(path, branch / path.name)
+    expected = bookkeeping(buffer)
+    branched = ReplayBuffer.restore(branch, snapshot)
+    go_on(branched, np.random.default_rng(7), 11, 4)
+    go_on(buffer, np.random.default_rng(8), 11, 4)
+    assert bookkeeping(ReplayBuffer.restore(segments, snapshot)) == expected
+    assert bookkeeping(ReplayBuffer.restore(branch, snapshot)) == expected
+
+
+def test_snapshot_is_replaced_as_a_whole(saved, monkeypatch):
+    buffer, segments, snapshot = saved
+    before = snapshot.read_bytes()
+    go_on(buffer, np.random.default_rng(5), 11, 2)
+    buffer.seal()
+
+    def fail(_descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("exgrpo_core.experience_management.storage.snapshot.os.fsync", fail)
+    with pytest.raises(OSError, match="No space left"):
+        buffer.snapshot(snapshot)
+    monkeypatch.undo()
+    assert snapshot.read_bytes() == before
+    buffer.snapshot(snapshot)
+    assert bookkeeping(ReplayBuffer.restore(segments, snapshot)) == bookkeeping(buffer)
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_no_snapshot_names_what_could_not_be_made_durable(tmp_path, monkeypatch, nth):
+    calls = []
+
+    def fail_once(descriptor):
+        calls.append(descriptor)
+        if len(calls) == nth:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("exgrpo_core.experience_management.storage.append_file._sync_data", fail_once)
+    buffer = empty_buffer(tmp_path / "segments")
+    buffer.insert([success(1, [1, 2, 3])])
+    for attempt in (buffer.snapshot, lambda _: buffer.seal(), buffer.snapshot):
+        with pytest.raises(OSError, match="Input/output"):
+            attempt(tmp_path / SNAPSHOT)
+    assert not (tmp_path / SNAPSHOT).exists()
+
+
+def test_snapshot_makes_the_rows_durable_that_it_names(tmp_path):
+    buffer = empty_buffer(tmp_path / "segments")
+    buffer.insert([success(1, [1, 2, 3])])
+    buffer.snapshot(tmp_path / SNAPSHOT)
+    assert contents(ReplayBuffer.restore(tmp_path / "segments", tmp_path / SNAPSHOT), np.array([0])) == contents(
+        buffer, np.array([0])
+    )
+
+
+def test_snapshot_of_a_time_with_another_checksum_goes_on_with_that(tmp_path, monkeypatch):
+    monkeypatch.setattr("exgrpo_core.experience_management.replay_buffer.OF_NEW_BUFFERS", "crc32")
+    segments, snapshot = tmp_path / "segments", tmp_path / SNAPSHOT
+    buffer = empty_buffer(segments)
+    go_on(buffer, np.random.default_rng(0), 1, 5)
+    buffer.snapshot(snapshot)
+    header, columns = read_snapshot(snapshot)
+    assert header.pop("checksum") == "crc32"
+    write_snapshot(snapshot, header, columns)
+    monkeypatch.undo()
+    shutil.copytree(segments, tmp_path / "copy")
+    uninterrupted = go_on(buffer, np.random.default_rng(2), 6, 8)
+    restored = ReplayBuffer.restore(tmp_path / "copy", snapshot)
+    assert go_on(restored, np.random.default_rng(2), 6, 8) == uninterrupted
+    restored.snapshot(snapshot)
+    assert contents(ReplayBuffer.restore(tmp_path / "copy", snapshot), np.arange(9)) == contents(buffer, np.arange(9))
+
+
+def test_snapshot_with_an_unknown_checksum_is_refused(saved):
+    _, segments, snapshot = saved
+    header, columns = read_snapshot(snapshot)
+    write_snapshot(snapshot, header | {"checksum": "later"}, columns)
+    with pytest.raises(ValueError, match="written by a newer version"):
+        ReplayBuffer.restore(segments, snapshot)
+
+
+def test_snapshot_cut_anywhere_is_refused(saved):
+    _, segments, snapshot = saved
+    whole = snapshot.read_bytes()
+    for length in {0, 1, 7, 8, 19, 20, 24, 60, len(whole) // 2, len(whole) - 1}:
+        snapshot.write_bytes(whole[:length])
+        with pytest.raises(BufferCorruptionError, match=SNAPSHOT):
+            ReplayBuffer.restore(segments, snapshot)
+    snapshot.write_bytes(whole + b"x")
+    with pytest.raises(BufferCorruptionError, match=SNAPSHOT):
+        ReplayBuffer.restore(segments, snapshot)
+
+
+def test_flipped_bit_anywhere_in_a_snapshot_is_refused(saved):
+    _, segments, snapshot = saved
+    whole = snapshot.read_bytes()
+    for position in [*range(40), *range(40, len(whole), 97)]:
+        damaged = bytearray(whole)
+        damaged[position] ^= 4
+        snapshot.write_bytes(damaged)
+        with pytest.raises(BufferCorruptionError, match=SNAPSHOT):
+            ReplayBuffer.restore(segments, snapshot)
+
+
+def test_missing_snapshot_is_named(tmp_path):
+    with pytest.raises(BufferCorruptionError, match=rf"{SNAPSHOT}: cannot be read"):
+        ReplayBuffer.restore(tmp_path, tmp_path / SNAPSHOT)
+
+
+@pytest.mark.parametrize("kind", ["trajectories", "rows"])
+@pytest.mark.parametrize("number", [1, 2])
+def test_missing_or_cut_segment_is_named(saved, kind, number):
+    _, segments, snapshot = saved
+    path = segments / f"segment-{number:06d}.{kind}"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    with pytest.raises(BufferCorruptionError, match=rf"{path.name}: expected at least {len(whole)} bytes"):
+        ReplayBuffer.restore(segments, snapshot)
+    path.unlink()
+    with pytest.raises(BufferCorruptionError, match=rf"{path.name}: cannot be read"):
+        ReplayBuffer.restore(segments, snapshot)
+
+
+@pytest.mark.parametrize("kind", ["trajectories", "rows"])
+def test_damaged_segment_leaves_no_file_open(saved, kind):
+    _, segments, snapshot = saved
+    before = len(os.listdir("/proc/self/fd"))
+    path = segments / f"segment-000002.{kind}"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(BufferCorruptionError, match=path.name):
+        ReplayBuffer.restore(segments, snapshot)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_flipped_bit_in_the_rows_of_a_segment_is_found_at_restore(saved):
+    _, segments, snapshot = saved
+    path = segments / "segment-000001.rows"
+    whole = path.read_bytes()
+    for position in range(0, len(whole), 131):
+        damaged = bytearray(whole)
+        damaged[position] ^= 1
+        path.write_bytes(damaged)
+        with pytest.raises(BufferCorruptionError, match=r"segment-000001\.rows"):
+            ReplayBuffer.restore(segments, snapshot)
+
+
+def test_flipped_bit_in_stored_tokens_or_log_probs_is_found_at_use_and_the_row_named(tmp_path):
+    buffer = empty_buffer(tmp_path / "segments")
+    buffer.insert([success(1, [1, 2, 3], 10), success(2, [4, 5], 11), success(3, [6], 12)])
+    buffer.snapshot(tmp_path / SNAPSHOT)
+    buffer.close()
+    path = tmp_path / "segments" / "segment-000001.trajectories"
+    whole = path.read_bytes()
+    for position in range(24, 40):
+        damaged = bytearray(whole)
+        damaged[position] ^= 16
+        path.write_bytes(damaged)
+        restored = ReplayBuffer.restore(tmp_path / "segments", tmp_path / SNAPSHOT)
+        assert len(restored.experiences(np.array([0, 2]))) == 2
+        with pytest.raises(BufferCorruptionError, match=r"segment-000001\.trajectories: row 1 "):
+            restored.experiences(np.array([0, 1, 2]))
+
+
+def test_segment_that_is_cut_while_it_is_open_is_found_at_use(saved):
+    _, segments, snapshot = saved
+    restored = ReplayBuffer.restore(segments, snapshot)
+    os.truncate(segments / "segment-000001.trajectories", 10)
+    rows = np.concatenate([restored.rows_of(question) for question in range(NUM_QUESTIONS)])
+    with pytest.raises(BufferCorruptionError, match=r"segment-000001\.trajectories: row \d+ "):
+        restored.experiences(rows)
+
+
+def test_snapshot_size_follows_rows_and_questions_not_tokens(tmp_path):
+    buffer = empty_buffer(tmp_path / "segments")
+    buffer.insert([success(i, np.arange(2000), i) for i in range(NUM_QUESTIONS)])
+    buffer.snapshot(tmp_path / SNAPSHOT)
+    assert (tmp_path / SNAPSHOT).stat().st_size < 2000

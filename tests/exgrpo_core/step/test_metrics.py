@@ -1,0 +1,52 @@
+import numpy as np
+import pytest
+
+from exgrpo_core.state import ExGRPOState
+from exgrpo_core.step.metrics import step_metrics
+from exgrpo_core.step_report import Selection, StepReport
+from tests.exgrpo_core.builders import group, question, replay, small_config
+
+CONFIG = small_config()
+
+
+@pytest.fixture
+def metrics_of(tmp_path):
+    state = ExGRPOState.create(tmp_path, [question(index) for index in range(8)], CONFIG)
+
+    def metrics(groups, selections=()):
+        report = StepReport(step=5, is_started=True, groups=groups, selections=list(selections))
+        return step_metrics(state, CONFIG, report)
+
+    yield metrics
+    state.replay_buffer.close()
+
+
+def selection(index, entropies, chosen):
+    numbers = np.arange(len(entropies), dtype=np.int64)
+    values = np.asarray(entropies, dtype=np.float32)
+    return Selection(index, 1, numbers, numbers, numbers + 3, values, 2 * values, values, chosen)
+
+
+def test_rejected_entropy_is_the_mean_of_the_candidates_that_were_not_chosen(metrics_of):
+    groups = [group(0, [1.0, 0.0]), group(1, [0.0, 0.0])]
+    metrics = metrics_of(groups, [selection(0, [1.0, 2.0, 6.0], chosen=1), selection(1, [4.0], chosen=0)])
+    assert metrics["replay/entropy_rejected"] == pytest.approx(3.5)
+    assert metrics["replay/entropy_chosen"] == pytest.approx(3.0)
+    assert metrics["replay/nll_chosen"] == pytest.approx(6.0)
+
+
+def test_no_candidate_is_rejected_where_each_question_has_one(metrics_of):
+    metrics = metrics_of([group(0, [1.0]), group(1, [0.0])], [selection(0, [1.0], 0), selection(1, [4.0], 0)])
+    assert "replay/entropy_rejected" not in metrics
+
+
+def test_pass_at_k_counts_groups_with_one_correct_trajectory_the_replayed_one_included(metrics_of):
+    groups = [
+        group(0, [0.0, 1.0, 0.0]),
+        group(1, [0.0, 0.0, 0.0]),
+        group(2, [0.0, 0.0], replay(2, [9], [-1.0], [-1.0])),
+        group(3, [0.0, 0.0, 0.0]),
+    ]
+    metrics = metrics_of(groups)
+    assert metrics["reward/pass_at_k"] == 0.5
+    assert metrics["reward/pass_at_1"] == pytest.approx(1 / 11)

@@ -1,0 +1,138 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from db.queries import runs, trajectories
+from db.queries.trajectories import TrajectoryFilter
+from jobs.actions.adoption import adopt
+from jobs.cli.main import app
+from jobs.recording.event_reader import SpoolReader
+from jobs.recording.verl_dump import DumpError
+from jobs.runs.directory import RunDirectory
+from jobs.runs.journal import Journal, JournalKind
+from jobs.specs.train import SpecError
+from jobs.supervisor.reading import open_fresh_index
+
+
+def line(question: int, rollout: int, score: object, step: int = 1, **fields) -> str:
+    """One line as verl 0.9.1 writes it."""
+    row = {
+        "input": f"question {question}", "output": f"answer {rollout} of {question}", "gts": str(question),
+        "score": score, "step": step, "uid": f"q{question}_{rollout}_0",
+    }  # fmt: skip
+    return json.dumps(row | fields, ensure_ascii=False)
+
+
+@pytest.fixture
+def dump(tmp_path):
+    folder = tmp_path / "rollouts"
+    folder.mkdir()
+    (folder / "1.jsonl").write_text("\n".join([line(0, 0, 1.0), line(0, 1, 0.0), line(1, 0, 0.0), line(1, 1, 0.0)]))
+    (folder / "2.jsonl").write_text("\n".join([line(1, 0, 1.0, 2), line(2, 0, 1.0, 2)]) + "\n")
+    (folder / "10.jsonl").write_text(line(0, 0, 0.0, 10) + "\n")
+    (folder / "notes.txt").write_text("not a dump")
+    return folder
+
+
+def test_adopted_run_has_its_texts_rewards_and_steps_in_the_database(dump, tmp_path):
+    found = adopt(dump, tmp_path / "runs", "stock verl", "some/model")
+    assert (found.num_steps, found.num_rollouts, found.bad_lines) == (3, 7, [])
+    with open_fresh_index(tmp_path / "runs", None) as database:
+        run = runs.get_run(database, found.run_id)
+        assert run is not None
+        assert (run.status, run.engine, run.model) == ("succeeded", "verl", "some/model")
+        assert "adopted" in run.tags
+        (hit,) = [row for row in trajectories.search(database, "answer 1") if row.text == "answer 1 of 0"]
+        row = trajectories.get_trajectory(database, found.run_id, hit.trajectory_id)
+        assert row is not None
+        assert (row.text, row.reward, row.verdict, row.step) == ("answer 1 of 0", 0.0, "wrong", 1)
+        late = trajectories.list_trajectories(database, found.run_id, where=TrajectoryFilter(step=10))
+        assert [row.text for row in late] == ["answer 0 of 0"]
+
+
+def read_steps(run):
+    return [event for event in SpoolReader(run).read().events if event["kind"] == "step"]
+
+
+def test_rollouts_of_a_question_are_one_group_and_questions_keep_their_number_over_steps(dump, tmp_path):
+    found = adopt(dump, tmp_path / "runs", "stock verl")
+    run = RunDirectory.open(tmp_path / "runs", found.run_id)
+    first, second = (event["trajectories"] for event in read_steps(run)[:2])
+    assert [(row["question_index"], row["group_position"], row["group_slot"]) for row in first] == [
+        (0, 0, 0), (0, 0, 1), (1, 1, 0), (1, 1, 1),
+    ]  # fmt: skip
+    assert [row["question_index"] for row in second] == [1, 2]
+    assert [row["num_tokens"] for row in second] == [0, 0]
+
+
+def test_older_dumps_without_names_are_grouped_by_their_prompts(tmp_path):
+    rows = [{"input": "a", "output": str(number), "score": 0.5, "step": 1} for number in range(3)]
+    (tmp_path / "1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = adopt(tmp_path, tmp_path / "runs", "old")
+    (step,) = read_steps(RunDirectory.open(tmp_path / "runs", found.run_id))
+    read = step["trajectories"]
+    assert {row["group_position"] for row in read} == {0}
+    assert {row["verdict"] for row in read} == {""}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"input": "a", "outp', "is not a whole line of JSON"),
+        ("[1]", "expected a JSON object, got list"),
+        (line(0, 0, 1.0, output=None), "output: expected a text"),
+        (line(0, 0, "high"), "score: expected a number, got 'high'"),
+        (line(0, 0, float("nan")), "score: expected a number"),
+        (line(0, 0, 1.0, 7), "step: expected 1, as the file is named, got 7"),
+    ],
+)
+def test_bad_lines_are_left_out_and_named_by_file_and_line(dump, tmp_path, text, reason):
+    (dump / "1.jsonl").write_text(f"{line(0, 0, 1.0)}\n{text}\n")
+    found = adopt(dump, tmp_path / "runs", "with a bad line")
+    assert found.num_rollouts == 4
+    (sentence,) = found.bad_lines
+    assert sentence.startswith("1.jsonl, line 2: ")
+    assert reason in sentence
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({}, "holds no rollout dumps"),
+        ({"0.jsonl": line(0, 0, 1.0, 0)}, "step 0 has no rollouts of training"),
+        ({"1.jsonl": "{}"}, "holds no rollouts; 1.jsonl, line 1: input: expected a text"),
+        ({"1.jsonl": ""}, "every file is empty"),
+    ],
+)
+def test_what_is_no_dump_is_refused_and_leaves_no_run(tmp_path, files, reason):
+    folder = tmp_path / "dump"
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    with pytest.raises(DumpError, match=reason):
+        adopt(folder, tmp_path / "runs", "none")
+    assert [path for path in tmp_path.glob("runs/*") if path.is_dir()] == []
+
+
+def test_command_prints_the_run_and_names_what_it_left_out(dump, tmp_path):
+    (dump / "2.jsonl").write_text("broken\n" + line(1, 0, 1.0, 2))
+    words = ["adopt", str(dump), "--name", "mine", "--runs-root", str(tmp_path / "runs")]
+    found = CliRunner().invoke(app, words)
+    assert found.exit_code == 0
+    run_id = found.stdout.strip()
+    assert RunDirectory.open(tmp_path / "runs", run_id).spec().name == "mine"
+    assert "2.jsonl, line 1" in found.stderr
+    kinds = [entry.kind for entry in Journal(tmp_path / "runs").entries()]
+    assert kinds == [JournalKind.IMPORTED, JournalKind.TAGGED]
+
+
+def test_name_that_cannot_be_shown_is_refused(dump, tmp_path):
+    with pytest.raises(SpecError, match="name: expected letters"):
+        adopt(dump, tmp_path / "runs", "<b>")
+
+
+def test_command_refuses_a_folder_that_is_not_there(tmp_path):
+    found = CliRunner().invoke(app, ["adopt", str(tmp_path / "gone"), "--runs-root", str(tmp_path / "runs")])
+    assert found.exit_code == 2
+    assert "trainer.rollout_data_dir" in found.stderr

@@ -1,0 +1,281 @@
+import io
+import os
+import shutil
+import subprocess
+import tarfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import make_url
+from typer.testing import CliRunner
+
+from db.connections.opening import open_database
+from jobs.actions import backup, run_actions
+from jobs.actions.archive import ArchiveError
+from jobs.actions.backup import back_up, restore
+from jobs.cli.main import app
+from jobs.runs.directory import RunDirectory
+from jobs.runs.journal import Journal
+from jobs.runs.status import RunStatus
+from jobs.supervisor.reading import rebuild_index, take_in_everything
+from tests.db.table_contents import contents
+from tests.jobs.supervisor.toy_bench import Bench, toy_spec
+from tests.postgres import running_server
+from tests.tools import require_tool
+
+BOOKKEEPING = {"ingest_positions", "alembic_version"}
+
+
+def shown(runs_root, database_url=None) -> dict[str, list]:
+    with closing(open_database(database_url, runs_root)) as database:
+        return {name: rows for name, rows in contents(database).items() if name not in BOOKKEEPING}
+
+
+@pytest.fixture
+def used(bench: Bench) -> str:
+    """A run that ended, with a tag and a note, on a bench whose supervisor was closed."""
+    bench.start()
+    run_id = bench.submit(toy_spec(6, checkpoint_interval=2))
+    bench.look_until(run_id, RunStatus.SUCCEEDED)
+    run_actions.tag(bench.runs_root, run_id, "kept")
+    run_actions.note(bench.runs_root, run_id, "A note.")
+    bench.supervisor.look()
+    bench.supervisor.close()
+    bench.supervisor = None
+    return run_id
+
+
+@pytest.fixture
+def small(bench: Bench) -> Path:
+    """A runs root with one run that waits for its start."""
+    bench.submit(toy_spec())
+    return bench.runs_root
+
+
+def test_a_restored_workbench_holds_the_same_runs_journal_and_database(bench, used, tmp_path):
+    before = shown(bench.runs_root)
+    written = back_up(bench.runs_root, None, tmp_path / "runs.tar")
+    assert (written.num_runs, written.has_database) == (1, True)
+    again = tmp_path / "again"
+    assert restore(tmp_path / "runs.tar", again) == written
+    assert shown(again) == before
+    assert Journal(again).entries() == Journal(bench.runs_root).entries()
+    for path in (bench.runs_root / used).rglob("*"):
+        if path.is_file() and path.name != "lock":
+            assert (again / path.relative_to(bench.runs_root)).read_bytes() == path.read_bytes()
+
+
+def test_the_database_can_be_built_anew_from_a_backup_without_it(used, bench, tmp_path):
+    assert (bench.runs_root / used).is_dir()
+    before = shown(bench.runs_root)
+    nowhere = f"sqlite:///{tmp_path / 'other.db'}"
+    assert not back_up(bench.runs_root, nowhere, tmp_path / "runs.tar").has_database
+    restore(tmp_path / "runs.tar", tmp_path / "again")
+    assert rebuild_index(tmp_path / "again", None) == 1
+    assert shown(tmp_path / "again")["tags"] == before["tags"]
+    assert len(shown(tmp_path / "again")["steps"]) == len(before["steps"])
+
+
+@pytest.mark.slow
+def test_a_run_backed_up_while_it_trains_goes_on_from_the_copy(bench, tmp_path):
+    bench.start()
+    run_id = bench.submit(toy_spec(400, checkpoint_interval=1))
+    bench.look_until(run_id, RunStatus.RUNNING)
+    for number in range(3):
+        bench.wait_for_step(run_id, 8 * (number + 1))
+        bench.supervisor.look()
+        back_up(bench.runs_root, None, tmp_path / f"{number}.tar")
+    run_actions.stop(bench.runs_root, run_id)
+    bench.look_until(run_id, RunStatus.STOPPED)
+    for number in range(3):
+        copy = Bench(tmp_path / f"copy-{number}")
+        restore(tmp_path / f"{number}.tar", copy.runs_root)
+        copy.start()
+        try:
+            copy.look_until(run_id, RunStatus.LOST)
+            spec = RunDirectory(copy.runs_root / run_id).spec_path
+            spec.write_text(spec.read_text().replace('"num_steps": 400', '"num_steps": 60'))
+            run_actions.resume(copy.runs_root, run_id)
+            copy.look_until(run_id, RunStatus.SUCCEEDED)
+            copy.supervisor.look()
+        finally:
+            copy.supervisor.close()
+        steps = {row[1] for row in shown(copy.runs_root)["steps"]}
+        assert len(steps) == 60
+
+
+@pytest.mark.slow
+def test_postgresql_comes_back_from_its_dump_and_takes_in_what_came_later(bench, used, tmp_path):
+    pg_dump, pg_restore = require_tool("pg_dump"), require_tool("pg_restore")
+    with running_server() as url:
+        assert take_in_everything(bench.runs_root, url)
+        before = shown(bench.runs_root, url)
+        dump = tmp_path / "database.dump"
+        subprocess.run([pg_dump, "--format=custom", f"--file={dump}", f"--dbname={url}"], check=True)
+        assert not back_up(bench.runs_root, url, tmp_path / "runs.tar").has_database
+        restore(tmp_path / "runs.tar", tmp_path / "again")
+        subprocess.run([require_tool("createdb"), f"--maintenance-db={url}", "restored"], check=True)
+        place = make_url(url).set(database="restored").render_as_string(hide_password=False)
+        subprocess.run([pg_restore, "--exit-on-error", f"--dbname={place}", dump], check=True)
+        assert shown(tmp_path / "again", place) == before
+        run_actions.tag(tmp_path / "again", used, "later")
+        assert take_in_everything(tmp_path / "again", place)
+        assert len(shown(tmp_path / "again", place)["tags"]) == len(before["tags"]) + 1
+
+
+def test_links_and_files_of_processes_are_left_out(bench, used, tmp_path):
+    (bench.runs_root / used / "outside").symlink_to("/etc/hostname")
+    back_up(bench.runs_root, None, tmp_path / "runs.tar")
+    with tarfile.open(tmp_path / "runs.tar") as archive:
+        names = archive.getnames()
+        assert all(member.isreg() or member.isdir() for member in archive.getmembers())
+    assert not [name for name in names if name.endswith(("/lock", "supervisor.json", "outside", "-wal"))]
+    assert "workbench/journal.jsonl" in names
+
+
+def test_the_order_makes_a_copy_whole(used, bench, tmp_path):
+    back_up(bench.runs_root, None, tmp_path / "runs.tar")
+    with tarfile.open(tmp_path / "runs.tar") as archive:
+        names = archive.getnames()
+    checkpoints = [names.index(name) for name in names if name.startswith(f"{used}/checkpoints/")]
+    others = [names.index(name) for name in names if name.startswith(used) and "/checkpoints" not in name]
+    assert names[0] == "workbench/workbench.db"
+    assert checkpoints
+    assert max(checkpoints) < min(others)
+    assert max(others) < names.index("workbench/journal.jsonl")
+
+
+@pytest.mark.parametrize("kind", ["existing", "inside", "nowhere"])
+def test_a_bad_target_is_named(small, tmp_path, kind):
+    places = {
+        "existing": tmp_path / "there.tar",
+        "inside": small / "in.tar",
+        "nowhere": tmp_path / "no" / "x",
+    }
+    (tmp_path / "there.tar").write_text("mine")
+    with pytest.raises(ArchiveError, match=str(places[kind])):
+        back_up(small, None, places[kind])
+    assert (tmp_path / "there.tar").read_text() == "mine"
+
+
+def test_nothing_is_restored_over_runs(small, tmp_path):
+    back_up(small, None, tmp_path / "runs.tar")
+    with pytest.raises(ArchiveError, match="is not empty"):
+        restore(tmp_path / "runs.tar", small)
+
+
+def test_half_a_backup_restores_nothing(small, tmp_path):
+    back_up(small, None, tmp_path / "runs.tar")
+    content = (tmp_path / "runs.tar").read_bytes()
+    (tmp_path / "half.tar").write_bytes(content[: len(content) // 2])
+    with pytest.raises(ArchiveError, match=r"half\.tar"):
+        restore(tmp_path / "half.tar", tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+    assert not list(tmp_path.glob(".restoring-*"))
+
+
+def test_a_backup_cut_after_any_member_or_with_a_damaged_header_restores_nothing(used, bench, tmp_path):
+    assert (bench.runs_root / used).is_dir()
+    back_up(bench.runs_root, None, tmp_path / "runs.tar")
+    content = (tmp_path / "runs.tar").read_bytes()
+    with tarfile.open(tmp_path / "runs.tar") as archive:
+        places = [member.offset for member in archive.getmembers()]
+    assert len(places) > 10
+    # An octal digit of the second and of the last member's size.
+    damaged = [content[: place + 130] + b"9" + content[place + 131 :] for place in (places[1], places[-1])]
+    for spoiled in [*(content[:place] for place in places), *damaged]:
+        (tmp_path / "spoiled.tar").write_bytes(spoiled)
+        with pytest.raises(ArchiveError, match=r"spoiled\.tar"):
+            restore(tmp_path / "spoiled.tar", tmp_path / "again")
+        assert not (tmp_path / "again").exists()
+
+
+def save(checkpoints: Path, step: int) -> Path:
+    folder = checkpoints / f"step-{step:08d}"
+    folder.mkdir(parents=True)
+    for name in ("a.bin", "b.bin"):
+        (folder / name).write_text(f"{name} of step {step}")
+    return folder
+
+
+def test_a_checkpoint_written_while_the_only_one_is_removed_is_in_the_copy(small, tmp_path, monkeypatch):
+    """A trainer that keeps one checkpoint and is quicker than the copy: it goes on at every file that is added."""
+    (run,) = (path for path in small.iterdir() if (path / "spec.json").is_file())
+    checkpoints = run / "checkpoints"
+    save(checkpoints, 1)
+    add, num_written = backup._Writer.add, 1
+
+    def add_and_train(self, path, name):
+        nonlocal num_written
+        add(self, path, name)
+        if path.name == "a.bin" and num_written < 3:
+            num_written += 1
+            save(checkpoints, num_written)
+            shutil.rmtree(path.parent)
+
+    monkeypatch.setattr(backup._Writer, "add", add_and_train)
+    back_up(small, None, tmp_path / "runs.tar")
+    restore(tmp_path / "runs.tar", tmp_path / "again")
+    newest = tmp_path / "again" / run.name / "checkpoints" / "step-00000003"
+    assert sorted(path.name for path in newest.iterdir()) == ["a.bin", "b.bin"]
+
+
+def test_a_file_whose_inode_was_another_files_is_no_link_to_that_one(tmp_path):
+    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
+    first.write_text("old weights")
+    with tarfile.open(tmp_path / "runs.tar", "w", dereference=True) as archive:
+        writer = backup._Writer(archive)
+        writer.add(first, "first")
+        first.write_text("new weights")  # the same inode, as the file system may give it to a newer checkpoint
+        os.utime(first, ns=(1, 1))
+        os.link(first, second)
+        os.link(first, third)
+        writer.add(second, "second")
+        writer.add(third, "third")
+    with tarfile.open(tmp_path / "runs.tar") as archive:
+        assert archive.extractfile("second").read() == b"new weights"
+        assert archive.getmember("third").linkname == "second"
+
+
+def test_a_file_that_cannot_be_read_is_named_instead_of_the_target(small, tmp_path, monkeypatch):
+    log = small / "workbench" / "of-another.log"
+    log.write_text("x")
+    add = backup._Writer.add
+
+    def refuse(self, path, name):
+        if path == log:
+            raise PermissionError(13, "Permission denied", str(log))
+        add(self, path, name)
+
+    monkeypatch.setattr(backup._Writer, "add", refuse)
+    with pytest.raises(ArchiveError, match=r"of-another\.log: cannot be read or written"):
+        back_up(small, None, tmp_path / "runs.tar")
+
+
+def test_a_database_that_cannot_be_copied_is_named(small, tmp_path):
+    (small / "workbench" / "workbench.db").write_text("no database, but long enough to have a header" * 99)
+    with pytest.raises(ArchiveError, match=r"workbench\.db: cannot be copied"):
+        back_up(small, None, tmp_path / "runs.tar")
+    assert not list(tmp_path.glob("runs.tar*"))
+
+
+def test_a_backup_that_leads_out_of_its_folder_restores_nothing(tmp_path):
+    with tarfile.open(tmp_path / "evil.tar", "w") as archive:
+        member = tarfile.TarInfo("../outside")
+        member.size = 1
+        archive.addfile(member, io.BytesIO(b"x"))
+    with pytest.raises(ArchiveError):
+        restore(tmp_path / "evil.tar", tmp_path / "again")
+    assert not (tmp_path / "outside").exists()
+
+
+def test_the_commands_say_what_they_did(small, tmp_path):
+    runner = CliRunner()
+    out, again = tmp_path / "runs.tar", tmp_path / "again"
+    written = runner.invoke(app, ["backup", str(out), "--runs-root", str(small)])
+    assert written.output.startswith(f"{out}: 1 runs, ")
+    assert "exgrpo db rebuild" in written.stderr
+    restored = runner.invoke(app, ["restore", str(out), "--runs-root", str(again)])
+    assert restored.stdout == f"{again}: 1 runs.\n"
+    assert "exgrpo db rebuild" in restored.stderr

@@ -1,0 +1,100 @@
+from pathlib import Path
+
+import pytest
+
+from jobs.actions import run_actions
+from jobs.actions.evaluations import resolve_target, submit_evaluation
+from jobs.evaluation.model_folder import model_source
+from jobs.runs.checkpoints import checkpoint_path, save_checkpoint
+from jobs.runs.control import TrainingError
+from jobs.runs.directory import RunDirectory
+from jobs.runs.lookup import CommandError
+from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec
+from jobs.specs.train import SpecError, TrainSpec
+from tests.jobs.evaluation.tiny_evaluations import save_tiny_model, tiny_evaluation
+
+MATH = (BenchmarkChoice(name="math500"),)
+
+
+@pytest.fixture
+def run(tmp_path) -> RunDirectory:
+    """A training run with checkpoints at steps 5 and 10."""
+    run = RunDirectory.open(tmp_path / "runs", run_actions.submit(tmp_path / "runs", TrainSpec(name="mine")))
+    for step in (5, 10):
+        save_checkpoint(run.checkpoints_path, step, write_policy)
+    return run
+
+
+def write_policy(checkpoint) -> None:
+    save_tiny_model(checkpoint.policy)
+    (checkpoint.policy / "optimizer.safetensors").write_bytes(b"large")
+
+
+def write_shards(checkpoint) -> None:
+    folder = checkpoint.policy / "workers"
+    folder.mkdir(parents=True)
+    for name in ("model_world_size_1_rank_0.pt", "optim_world_size_1_rank_0.pt", "fsdp_config.json"):
+        (folder / name).write_bytes(b"shard")
+
+
+@pytest.mark.parametrize(("target", "step"), [("mine@5", 5), ("mine@last", 10)])
+def test_checkpoint_is_found_by_run_and_step(run, target, step):
+    model = resolve_target(run.path.parent, target)
+    assert (model.run_id, model.step) == (run.run_id, step)
+    assert Path(model.source) == checkpoint_path(run.checkpoints_path, step) / "policy"
+
+
+@pytest.mark.parametrize("target", ["mine@7", "mine@first"])
+def test_checkpoint_that_is_not_there_is_refused_with_those_that_are(run, target):
+    with pytest.raises(CommandError, match=r"no checkpoint at step .*; there are: 5, 10"):
+        resolve_target(run.path.parent, target)
+
+
+def test_damaged_checkpoint_is_refused(run):
+    (checkpoint_path(run.checkpoints_path, 5) / "policy" / "config.json").write_text("{}")
+    with pytest.raises(CommandError, match=r"config.json is damaged; choose another step"):
+        resolve_target(run.path.parent, "mine@5")
+
+
+def test_folder_and_hub_name_are_models_of_no_run(tmp_path):
+    assert resolve_target(tmp_path, str(tmp_path)) == EvalModelSpec(source=str(tmp_path))
+    assert resolve_target(tmp_path, "owner/model") == EvalModelSpec(source="owner/model")
+
+
+def test_evaluation_keeps_the_checkpoints_model_without_its_optimizer(run):
+    runs_root = run.path.parent
+    spec = tiny_evaluation("x", MATH).model_copy(update={"model": resolve_target(runs_root, "mine@5")})
+    evaluation = RunDirectory.open(runs_root, submit_evaluation(runs_root, spec))
+    names = {path.name for path in (evaluation.path / "model").iterdir()}
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= names
+    assert "optimizer.safetensors" not in names
+    assert model_source(spec, evaluation) == str(evaluation.path / "model")
+    assert evaluation.read_run_info()["parent_run_id"] == run.run_id
+
+
+def test_sharded_checkpoint_is_kept_for_verls_merger_whose_absence_is_said(run, monkeypatch, tmp_path):
+    save_checkpoint(run.checkpoints_path, 15, write_shards)
+    runs_root = run.path.parent
+    spec = tiny_evaluation("x", MATH).model_copy(update={"model": resolve_target(runs_root, "mine@15")})
+    evaluation = RunDirectory.open(runs_root, submit_evaluation(runs_root, spec))
+    names = {path.name for path in (evaluation.path / "shards").iterdir()}
+    assert names == {"model_world_size_1_rank_0.pt", "fsdp_config.json"}
+    monkeypatch.setenv("EXGRPO_VERL_PYTHON", str(tmp_path / "no-python"))
+    with pytest.raises(TrainingError, match="there is no interpreter for the verl engine"):
+        model_source(spec, evaluation)
+
+
+def test_checkpoint_without_a_model_leaves_no_evaluation_behind(run):
+    save_checkpoint(run.checkpoints_path, 15, lambda own: own.policy.mkdir() or (own.policy / "a").write_text("a"))
+    runs_root = run.path.parent
+    before = set(runs_root.iterdir())
+    spec = tiny_evaluation("x", MATH).model_copy(update={"model": resolve_target(runs_root, "mine@15")})
+    with pytest.raises(CommandError, match="holds no model"):
+        submit_evaluation(runs_root, spec)
+    assert set(runs_root.iterdir()) == before
+
+
+def test_unknown_benchmark_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(SpecError, match="benchmarks: expected some of"):
+        submit_evaluation(tmp_path, tiny_evaluation("x", (BenchmarkChoice(name="maths"),)))
+    assert not any(tmp_path.iterdir())

@@ -1,0 +1,53 @@
+import json
+import os
+from datetime import UTC, datetime
+
+from jobs.actions.progress import job_progress
+from jobs.judging.plan import write_plan
+from jobs.machine.gpus import Gpu, read_gpus
+from jobs.runs.attempts import Heartbeat, write_heartbeat
+from jobs.runs.directory import RunDirectory
+from jobs.runs.processes import identify
+from jobs.runs.status import RunStatus
+from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
+from jobs.specs.judging import JudgedSpec, JudgeSpec
+from jobs.specs.train import load_preset
+
+
+def beat(run, step):
+    path = run.attempt_path(run.claim_attempt())
+    worker = identify(os.getpid())
+    assert worker is not None
+    write_heartbeat(path, Heartbeat(worker, RunStatus.RUNNING, step, datetime.now(UTC)))
+
+
+def test_evaluation_is_as_far_as_its_questions(tmp_path):
+    spec = EvalSpec(model=EvalModelSpec(source="m"), benchmarks=(BenchmarkChoice(name="aime24"),))
+    run = RunDirectory.create(tmp_path, spec)
+    assert job_progress(run) is None
+    beat(run, 12)
+    assert job_progress(run) is None
+    (run.path / "evaluation").mkdir()
+    (run.path / "evaluation" / "plan.json").write_text(json.dumps({"num_questions": {"aime24": 30, "amc": 10}}))
+    assert job_progress(run) == (12, 40)
+
+
+def test_judge_is_as_far_as_its_votes(tmp_path):
+    run = RunDirectory.create(tmp_path, JudgeSpec(judged=JudgedSpec(run_id="a"), judge="oracle"))
+    beat(run, 5)
+    write_plan(run, 20)
+    assert job_progress(run) == (5, 20)
+
+
+def test_training_is_as_far_as_its_steps(tmp_path):
+    run = RunDirectory.create(tmp_path, load_preset("chains-exgrpo"))
+    beat(run, 3)
+    assert job_progress(run) == (3, 150)
+
+
+def test_gpus_are_read_from_the_drivers_lines_and_other_lines_left_out():
+    text = "0, NVIDIA H200, 37, 1024, 143771\n1, NVIDIA H200, [N/A], 0, 143771\nFailed to initialize NVML\n"
+    assert read_gpus(text) == [
+        Gpu(0, "NVIDIA H200", 37.0, 1024 * 1024**2, 143771 * 1024**2),
+        Gpu(1, "NVIDIA H200", None, 0, 143771 * 1024**2),
+    ]

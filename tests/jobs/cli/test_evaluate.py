@@ -1,0 +1,75 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from jobs.cli.main import app
+from jobs.runs.directory import list_run_directories
+from tests.jobs.evaluation.completion_server import completions, running
+
+CLI = CliRunner(env={"EXGRPO_RUNS_ROOT": "", "NO_COLOR": "1", "COLUMNS": "200"})
+
+
+@pytest.fixture
+def benchmark_file(tmp_path):
+    path = tmp_path / "sums.jsonl"
+    rows = [{"problem": f"What is {number}+{number}?", "answer": 2 * number} for number in range(30)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def evaluate(runs_root, *words):
+    return CLI.invoke(app, ["eval", *words, "--runs-root", str(runs_root)])
+
+
+def test_specification_holds_what_the_command_was_given(tmp_path, benchmark_file):
+    words = ["-b", f"aime24={benchmark_file}", "-b", "gpqa_diamond", "--num-questions", "3", "--num-samples", "2"]
+    settings = ["--set", "temperature=0", "--set", "name=first try"]
+    result = evaluate(tmp_path / "runs", "owner/model", *words, *settings, "--detach")
+    assert result.exit_code == 0, result.output
+    (run,) = list_run_directories(tmp_path / "runs")
+    spec = run.job_spec()
+    assert result.stdout.strip() == run.run_id
+    assert (spec.name, spec.temperature, spec.model.source) == ("first try", 0.0, "owner/model")
+    assert [(own.name, own.source) for own in spec.benchmarks] == [
+        ("aime24", str(benchmark_file)),
+        ("gpqa_diamond", None),
+    ]
+    assert {(own.num_questions, own.samples_per_question) for own in spec.benchmarks} == {(3, 2)}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nobody@5", "-b", "aime24"], "no run in"),
+        (["m", "-b", "aime23"], "benchmarks: expected some of aime24"),
+        (["m", "-b", "aime24", "--set", "temprature=1"], "did you mean temperature"),
+        (["m", "-b", "AIME 24"], "benchmarks"),
+    ],
+)
+def test_wrong_words_are_refused_in_one_sentence(tmp_path, words, message):
+    result = evaluate(tmp_path / "runs", *words)
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.slow
+def test_scores_are_printed_and_shown_again(tmp_path, benchmark_file):
+    def answer(body):
+        number = int(body["prompt"].split("What is ")[1].split("+")[0])
+        return completions(*[rf"\boxed{{{2 * number if number % 2 else f'{number}+{number}'}}}"] * body["n"])
+
+    with running(answer) as server:
+        settings = ["generator=server", f"server={{address: {server.address}, model: m}}"]
+        words = [word for setting in settings for word in ("--set", setting)]
+        result = evaluate(
+            tmp_path / "runs", "m", "-b", f"aime24={benchmark_file}", "--num-questions", "8", *words, "--json"
+        )
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    # A calculation for an even number is correct as published and as rewarded.
+    scores = {row["scheme"]: row["score"] for row in report["scores"]}
+    assert scores == {"paper": 1.0, "training": 1.0, "corrected": 0.5}
+    shown = CLI.invoke(app, ["show", report["run_id"], "--runs-root", str(tmp_path / "runs")])
+    assert "AIME 2024      corrected 0.5000 ± 0.1890, 8 questions x 32" in shown.stdout

@@ -1,0 +1,102 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from jobs.cli.main import app
+from tests.app import played
+
+
+@pytest.fixture(scope="module")
+def runs_root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    played.play(root, played.FINISHED)
+    return root
+
+
+def exgrpo(runs_root, *words, code=0):
+    result = CliRunner().invoke(app, [*words, "--runs-root", str(runs_root)])
+    assert result.exit_code == code, result.output
+    return result.stdout if code == 0 else result.stderr
+
+
+def answer(runs_root, *words):
+    return json.loads(exgrpo(runs_root, *words, "--json"))
+
+
+def test_buffer_is_printed_after_the_asked_step_or_the_newest(runs_root):
+    early, late = (
+        answer(runs_root, "buffer", "play-finished", "--step", "3"),
+        answer(runs_root, "buffer", "play-finished"),
+    )
+    assert (early["step"], late["step"]) == (3, 14)
+    assert len(late["retired"]) > len(early["retired"])
+    assert sum(late["trajectories_by_birth"].values()) == sum(late["trajectories_by_replays"].values()) > 0
+    assert f"{len(late['buckets'])} questions, {len(late['retired'])} retired" in exgrpo(
+        runs_root, "buffer", "play-finished"
+    )
+
+
+def test_step_that_a_run_does_not_have_is_refused(runs_root):
+    assert "--step: play-finished has 14 steps, got 15." in exgrpo(
+        runs_root, "buffer", "play-finished", "--step", "15", code=2
+    )
+    sentence = "--step: expected a step of play-finished that replayed; steps "
+    assert sentence in exgrpo(runs_root, "audit", "play-finished", "--step", "999", code=2)
+
+
+def test_audit_names_each_question_drawn_with_one_chosen_candidate(runs_root):
+    found = answer(runs_root, "audit", "play-finished")
+    assert found["selections"]
+    assert found["wrong_choices"] == []
+    chosen = {own["question_index"]: own["trajectory_id"] for own in found["candidates"] if own["is_chosen"]}
+    assert chosen == {own["question_index"]: own["chosen_trajectory_id"] for own in found["selections"]}
+    assert "0 choices contradict their own scores" in exgrpo(runs_root, "audit", "play-finished")
+
+
+def test_trajectories_are_listed_by_what_is_asked_and_one_is_shown_with_its_life(runs_root):
+    rows = answer(runs_root, "trajectories", "play-finished", "--replayed", "--correct", "--limit", "5")
+    assert 0 < len(rows) <= 5
+    assert all(row["num_replays"] and row["reward"] == 1.0 for row in rows)
+    found = answer(runs_root, "trajectory", "play-finished", str(rows[0]["trajectory_id"]))
+    assert found["trajectory"]["question_index"] == found["question"]["question_index"] == rows[0]["question_index"]
+    assert {"inserted", "replayed"} <= {event["kind"] for event in found["lineage"]}
+    assert "replayed" in exgrpo(runs_root, "trajectory", "play-finished", str(rows[0]["trajectory_id"]))
+    assert "has no trajectory 999999" in exgrpo(runs_root, "trajectory", "play-finished", "999999", code=2)
+    [of_step] = {row["step"] for row in answer(runs_root, "trajectories", "play-finished", "boxed", "--step", "2")}
+    assert of_step == 2
+
+
+def test_curves_of_runs_are_printed_by_metric(runs_root):
+    found = json.loads(exgrpo(runs_root, "curves", "play-finished", "-m", "reward/mean"))
+    assert [step for step, _ in found["play-finished"]["metrics"]["reward/mean"]] == list(range(1, 15))
+    assert len(json.loads(exgrpo(runs_root, "curves", "play-finished"))["play-finished"]["metrics"]) > 5
+
+
+def test_journal_lists_what_users_asked_for_newest_first(runs_root):
+    exgrpo(runs_root, "tag", "play-finished", "first")
+    exgrpo(runs_root, "tag", "play-finished", "second")
+    assert [entry["data"]["tag"] for entry in answer(runs_root, "journal", "--limit", "2")] == ["second", "first"]
+    assert "tagged" in exgrpo(runs_root, "journal")
+
+
+def test_a_search_without_a_hit_is_said_beside_the_result(runs_root):
+    words = ["trajectories", "play-finished", "nowherefound", "--runs-root", str(runs_root)]
+    result = CliRunner().invoke(app, words)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "No trajectory of play-finished fits.\n"
+    assert json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout) == []
+
+
+def test_an_unknown_metric_names_the_nearest(runs_root):
+    sentence = exgrpo(runs_root, "curves", "play-finished", "-m", "replay/num_replay", code=2)
+    assert sentence == (
+        "--metric: play-finished has recorded no 'replay/num_replay'; the nearest is replay/num_replayed.\n"
+    )
+
+
+def test_a_life_is_told_in_the_words_of_the_page(runs_root):
+    [row, *_] = answer(runs_root, "trajectories", "play-finished", "--replayed", "--limit", "1")
+    told = exgrpo(runs_root, "trajectory", "play-finished", str(row["trajectory_id"]))
+    assert "  stored in the buffer, bucket " in told
+    assert "  replayed" in told

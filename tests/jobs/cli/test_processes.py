@@ -1,0 +1,202 @@
+"""The command line as users run it: a process of its own."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import psutil
+import pytest
+
+from jobs.runs import lookup
+from jobs.runs.status import RunStatus
+from jobs.supervisor.instance import read_supervisor
+from tests.jobs.supervisor.toy_bench import Bench, processes_of, wait_until
+
+
+def start(runs_root: Path, *words: str, module: str = "tests.jobs.cli.toy_cli", **options) -> subprocess.Popen:
+    command = [sys.executable, "-m", module, *words, "--runs-root", str(runs_root)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+def run(runs_root: Path, *words: str) -> subprocess.CompletedProcess:
+    process = start(runs_root, *words)
+    output, errors = process.communicate(timeout=120)
+    return subprocess.CompletedProcess(words, process.returncode, output, errors)
+
+
+def only_run(runs_root: Path) -> str:
+    (path,) = runs_root.glob("*/run.json")
+    return path.parent.name
+
+
+def test_train_runs_to_the_end_and_its_last_line_tells_what_came_out(bench: Bench):
+    result = run(bench.runs_root, "train", "--set", "num_steps=3")
+    assert result.returncode == 0, result.stderr
+    assert re.search(r"succeeded: 3 steps in \d+ s; buffer 0 questions, retired 0", result.stdout.splitlines()[-1])
+    assert "Traceback" not in result.stderr
+
+
+def test_train_as_json_prints_nothing_else(bench: Bench):
+    result = run(bench.runs_root, "train", "--set", "num_steps=3", "--json")
+    report = json.loads(result.stdout)
+    assert (report["status"], report["steps"]) == ("succeeded", 3)
+
+
+def test_failed_training_exits_with_one_and_says_why(bench: Bench):
+    result = run(bench.runs_root, "train", "--set", "tags=[fails]")
+    assert result.returncode == 1
+    assert "data.source: the toy data are missing." in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_interrupted_training_stops_with_a_checkpoint(bench: Bench):
+    process = start(bench.runs_root, "train", "--set", "num_steps=2000")
+    wait_until(lambda: any(bench.runs_root.glob("*/attempts/0001/heartbeat.json")), "the worker")
+    run_id = only_run(bench.runs_root)
+    bench.wait_for_step(run_id, 2)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 3, errors
+    assert lookup.state_of(bench.runs_root, bench.run_of(run_id)).status is RunStatus.STOPPED
+    assert any(bench.run_of(run_id).checkpoints_path.glob("step-*"))
+
+
+def test_killed_training_command_leaves_its_run_going(bench: Bench):
+    process = start(bench.runs_root, "train", "--set", "num_steps=2000")
+    wait_until(lambda: any(bench.runs_root.glob("*/attempts/0001/heartbeat.json")), "the worker")
+    run_id = only_run(bench.runs_root)
+    process.kill()
+    process.communicate(timeout=60)
+    step = bench.step_of(run_id)
+    bench.wait_for_step(run_id, step + 3)
+
+
+def test_second_training_command_takes_over_when_the_first_has_ended(bench: Bench):
+    first = start(bench.runs_root, "train", "--set", "num_steps=60")
+    wait_until(lambda: read_supervisor(bench.runs_root) is not None, "the first command's supervisor")
+    second = run(bench.runs_root, "train", "--set", "num_steps=2", "--json")
+    assert json.loads(second.stdout)["status"] == "succeeded"
+    first.communicate(timeout=60)
+    assert first.returncode == 0
+
+
+def test_detached_training_is_looked_after_until_it_ends(bench: Bench, tmp_path):
+    (tmp_path / "empty.jsonl").write_text("{}")
+    source = f"data.source={tmp_path / 'empty.jsonl'}"
+    result = run(bench.runs_root, "train", "--detach", "--set", source, "--json")
+    run_id = json.loads(result.stdout)["run_id"]
+    wait_until(lambda: lookup.state_of(bench.runs_root, bench.run_of(run_id)).is_ended, "the run's end")
+    state = lookup.state_of(bench.runs_root, bench.run_of(run_id))
+    assert state.status is RunStatus.FAILED
+    wait_until(lambda: read_supervisor(bench.runs_root) is None, "the supervisor to end")
+
+
+def test_log_is_followed_to_the_run_s_end(bench: Bench):
+    training = start(bench.runs_root, "train", "--set", "num_steps=40")
+    wait_until(lambda: any(bench.runs_root.glob("*/attempts/0001/heartbeat.json")), "the worker")
+    result = run(bench.runs_root, "logs", "-f", only_run(bench.runs_root))
+    training.communicate(timeout=60)
+    assert "Attempt 1" in result.stdout
+    assert "succeeded" in result.stdout
+
+
+def test_exported_run_can_be_imported_elsewhere_with_all_its_numbers(bench: Bench, tmp_path):
+    run(bench.runs_root, "train", "--set", "num_steps=4")
+    run_id = only_run(bench.runs_root)
+    archive = tmp_path / "run.tar.gz"
+    assert run(bench.runs_root, "export", run_id, str(archive)).returncode == 0
+    elsewhere = tmp_path / "elsewhere"
+    assert run(elsewhere, "import", str(archive)).stdout.strip() == run_id
+    shown = json.loads(run(elsewhere, "show", run_id, "--json").stdout)
+    assert (shown["run"]["status"], shown["run"]["step"]) == ("succeeded", 4)
+    assert shown["metrics"]["reward/pass_at_1"] == 0.25
+
+
+def test_rebuilt_database_shows_the_same(bench: Bench):
+    run(bench.runs_root, "train", "--set", "num_steps=4")
+    before = run(bench.runs_root, "show", only_run(bench.runs_root), "--json").stdout
+    assert run(bench.runs_root, "db", "rebuild").returncode == 0
+    assert run(bench.runs_root, "show", only_run(bench.runs_root), "--json").stdout == before
+
+
+def test_help_comes_at_once():
+    began_at = time.monotonic()
+    command = [sys.executable, "-X", "importtime", "-m", "jobs.cli", "--help"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert time.monotonic() - began_at < 5.0
+    loaded = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
+    assert not loaded & {"torch", "numpy", "sqlalchemy", "pydantic", "transformers", "streamlit"}
+
+
+def test_up_serves_the_pages_and_a_supervisor_and_ends_both(bench: Bench):
+    process = start(bench.runs_root, "up", "--no-browser", "--port", "0", module="jobs.cli")
+    link = process.stdout.readline().strip()
+    assert urllib.request.urlopen(link, timeout=30).status == 200
+    with pytest.raises(urllib.error.HTTPError):
+        urllib.request.urlopen(link.partition("?")[0], timeout=30)
+    wait_until(lambda: read_supervisor(bench.runs_root) is not None, "the supervisor")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 0
+    wait_until(lambda: processes_of(bench.runs_root) == [], "both to end")
+
+
+def test_second_up_ends_and_tells_where_the_first_serves(bench: Bench):
+    first = start(bench.runs_root, "up", "--no-browser", "--port", "0", module="jobs.cli")
+    link = first.stdout.readline().strip()
+    second = start(bench.runs_root, "up", "--no-browser", "--port", "0", module="jobs.cli")
+    output, errors = second.communicate(timeout=30)
+    assert (second.returncode, output) == (1, "")
+    address, _, token = link.partition("?token=")
+    assert f"already at {address} (pid {first.pid}, since 2" in errors
+    assert errors.count("\n") == 1
+    assert token not in errors
+    assert token not in (bench.runs_root / "workbench" / "workbench.json").read_text()
+    assert urllib.request.urlopen(link, timeout=30).status == 200
+    first.send_signal(signal.SIGINT)
+    first.communicate(timeout=30)
+
+
+def test_up_says_that_a_supervisor_runs_already_and_leaves_the_runs_to_it(bench: Bench):
+    training = start(bench.runs_root, "train", "--set", "num_steps=2000")
+    wait_until(lambda: (read_supervisor(bench.runs_root) or NOBODY).pid == training.pid, "the command's supervisor")
+    process = start(bench.runs_root, "up", "--no-browser", "--port", "0", module="jobs.cli")
+    process.stdout.readline()
+    assert read_supervisor(bench.runs_root).pid == training.pid
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert f"A supervisor looks after {bench.runs_root} already (pid {training.pid}" in errors
+    training.kill()
+    training.communicate(timeout=30)
+
+
+def test_killed_up_leaves_neither_pages_nor_supervisor(bench: Bench):
+    process = start(bench.runs_root, "up", "--no-browser", "--port", "0", module="jobs.cli")
+    process.stdout.readline()
+    wait_until(lambda: read_supervisor(bench.runs_root) is not None, "the supervisor")
+    process.kill()
+    process.communicate(timeout=30)
+    wait_until(lambda: processes_of(bench.runs_root) == [], "both to end")
+
+
+def test_up_starts_a_supervisor_that_died_again(bench: Bench):
+    process = start(bench.runs_root, "up", "--no-browser", "--port", "0", module="jobs.cli")
+    process.stdout.readline()
+    wait_until(lambda: (read_supervisor(bench.runs_root) or NOBODY).pid > 0, "the supervisor")
+    first = read_supervisor(bench.runs_root).pid
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: (read_supervisor(bench.runs_root) or NOBODY).pid not in (0, first), "another supervisor")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert not psutil.pid_exists(first)
+
+
+class NOBODY:
+    pid = 0

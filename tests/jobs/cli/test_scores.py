@@ -1,0 +1,59 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from db.connections.opening import open_database
+from jobs.cli.main import app
+from tests.db.recorded_scores import PARTS, event, record_scores
+
+CLI = CliRunner(env={"EXGRPO_RUNS_ROOT": "", "NO_COLOR": "1", "COLUMNS": "200"})
+
+
+@pytest.fixture
+def runs_root(tmp_path):
+    """A runs root with two evaluations, of which the second is better and was asked with another template."""
+    database = open_database(None, tmp_path)
+    record_scores(database, tmp_path, event([0, 2, 4]), run_id="eval-first")
+    better = event([4, 2, 3], comparability=PARTS | {"template": "none"}, source_run_id=None, source_step=None)
+    record_scores(database, tmp_path, better, event([1], benchmark="amc"), run_id="eval-second")
+    database.close()
+    return tmp_path
+
+
+def call(runs_root, *words):
+    return CLI.invoke(app, ["scores", *words, "--runs-root", str(runs_root)])
+
+
+def test_scores_are_listed_with_their_errors(runs_root):
+    rows = json.loads(call(runs_root, "--json").stdout)
+    found = {(row["run_id"], row["benchmark"]): (row["score"], row["standard_error"]) for row in rows}
+    assert found["eval-first", "aime24"] == (0.5, pytest.approx(0.5 / 3**0.5))
+    assert found["eval-second", "amc"] == (0.25, None)
+    assert "75.0 ± 14.4  3 questions" in call(runs_root).stdout
+
+
+def test_two_evaluations_are_compared_with_a_warning_where_they_are_not_alike(runs_root):
+    (row,) = json.loads(call(runs_root, "eval-first", "eval-second", "--json").stdout)
+    assert (row["benchmark"], row["difference"], row["num_won"], row["num_lost"]) == ("aime24", 0.25, 1, 1)
+    shown = call(runs_root, "eval-first", "eval-second").stdout
+    assert "50.0  75.0  +25.0 [" in shown
+    assert "won 1, lost 1 of 3 questions  NOT ALIKE: template" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("eval-first",), "FIRST SECOND: expected two evaluations to compare"),
+        (("--scheme", "best"), "--scheme: expected one of paper, training, corrected, got 'best'."),
+        (("eval-first", "nobody"), "no run in"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_in_one_sentence(runs_root, words, sentence):
+    result = call(runs_root, *words)
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+
+
+def test_nothing_scored_yet_says_what_to_do(tmp_path):
+    assert "No scores yet; `exgrpo eval` makes some." in call(tmp_path).stdout

@@ -1,0 +1,139 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from jobs.cli.main import app
+from jobs.cli.options import EXIT_FAILURE
+from jobs.runs.attempts import read_heartbeat
+from jobs.runs.status import RunStatus
+from jobs.studies.definition import Scale, load_study, study_names
+from jobs.studies.matrix import RunKey
+from tests.jobs.studies.recorded import record_run
+from tests.jobs.supervisor.toy_bench import wait_until
+
+CLI = CliRunner(env={"EXGRPO_RUNS_ROOT": "", "NO_COLOR": "1", "COLUMNS": "200"})
+
+
+def call(*words: object) -> str:
+    result = CLI.invoke(app, [str(word) for word in words])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_list_names_every_study():
+    studies = json.loads(call("study", "list", "--json"))
+    assert [own["name"] for own in studies] == study_names()
+    assert len(studies) == 13
+    assert all(name in call("study", "list") for name in study_names())
+
+
+def test_numbers_are_rows_of_table_row_column_and_value():
+    rows = json.loads(call("study", "numbers", "main-table", "--json"))
+    found = [row for row in rows if (row["row"], row["column"]) == ("GPG-Zero", "OOD Avg.")]
+    assert [(row["table"], row["value"]) for row in found] == [("tab:main", 41.6)]
+    assert "mean of its cells is 53.73" in found[0]["note"]
+
+
+def test_numbers_as_text_carry_their_notes():
+    assert "Easy / Delta: 11.6  (the paper prints 11.6, but tab:code_analysis has 11.50)" in call(
+        "study", "numbers", "code-analysis"
+    )
+
+
+def test_status_tells_done_from_missing(tmp_path: Path):
+    run_id = record_run(tmp_path, load_study("repo"), RunKey("repo", Scale.CHAINS, "repo", 0), 5)
+    words = ("study", "status", "repo", "--seeds", 2, "--cells", "repo", "--runs-root", tmp_path)
+    lines = json.loads(call(*words, "--json"))["runs"]
+    assert [(line["state"], line["run_id"]) for line in lines] == [("succeeded", run_id), ("missing", None)]
+    assert call(*words).split() == ["repo", "0", "succeeded,", "1", "missing"]
+
+
+def test_results_stand_beside_the_papers_numbers(tmp_path: Path):
+    study = load_study("ablations")
+    record_run(tmp_path, study, RunKey("ablations", Scale.CHAINS, "on-policy", 0), 5)
+    record_run(tmp_path, study, RunKey("ablations", Scale.CHAINS, "exgrpo", 0), 8)
+    words = ("study", "results", "ablations", "--runs-root", tmp_path)
+    found = json.loads(call(*words, "--json"))
+    assert found["figures"]["exgrpo"]["Held-out Avg@8 (%)"] == {"mean": 80.0, "half": None, "values": [80.0]}
+    (row,) = [row for row in found["beside_paper"] if row["cell"] == "exgrpo"]
+    assert (row["printed"], row["difference"]["mean"]) == ("48.3", 30.0)
+    assert "ExGRPO / Avg.: paper 48.3, own exgrpo 80.0, difference +30.0 (1 seeds)" in call(*words)
+
+
+def test_results_before_any_run_say_so(tmp_path: Path):
+    assert call("study", "results", "repo", "--runs-root", tmp_path).strip() == "No run has finished yet."
+
+
+def test_report_writes_the_page(tmp_path: Path):
+    record_run(tmp_path, load_study("repo"), RunKey("repo", Scale.CHAINS, "repo", 0), 5)
+    page = tmp_path / "page.html"
+    assert call("study", "report", "repo", "--runs-root", tmp_path, "--out", page).strip() == str(page)
+    assert "Finished runs: 1, " in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("report", "ablation"), "NAME: expected one of ablations,"),
+        (("status", "repo", "--scale", "moon"), "--scale: expected one of chains, paper, got 'moon'."),
+        (("status", "repo", "--cells", "x"), "--cells: expected some of exgrpo-re, repo, got 'x'."),
+        (("run", "main-table", "--cells", "luffy-exgrpo"), "--cells: expected some of on-policy, exgrpo"),
+        (("run", "repo", "--set", "num_stepz=3"), "--set num_stepz: there is no such field; did you mean num_steps"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused_in_one_sentence(tmp_path, words, sentence):
+    result = CLI.invoke(app, ["study", *words, "--runs-root", str(tmp_path)])
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+
+
+def test_detached_run_fails_when_a_cell_is_refused(tmp_path: Path):
+    cell = next(own.name for own in load_study("main-table").cells_at(Scale.CHAINS) if own.starts_from is not None)
+    words = ["study", "run", "main-table", "--cells", cell, "--seeds", "1", "--detach", "--runs-root", str(tmp_path)]
+    result = CLI.invoke(app, words)
+    assert result.exit_code == EXIT_FAILURE
+    assert "of which no run of this seed has succeeded; run that first." in result.stderr
+    assert list(tmp_path.glob("*/run.json")) == []
+
+
+@pytest.mark.slow
+def test_run_makes_what_is_missing_once_and_resumes_what_failed(tmp_path: Path):
+    study, key = load_study("repo"), RunKey("repo", Scale.CHAINS, "repo", 0)
+    failed = record_run(tmp_path, study, key, 5, RunStatus.FAILED)
+    words = ["-m", "tests.jobs.cli.toy_cli", "study", "run", "repo", "--seeds", "1", "--runs-root", str(tmp_path)]
+    first = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=120, check=False)
+    assert first.returncode == 0, first.stderr
+    assert "Runs that are there: 0 of 2." in first.stderr
+    assert "Runs done: 2, failed: 0" in first.stdout
+    again = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=120, check=False)
+    assert "Runs that are there: 2 of 2." in again.stderr
+    runs = [name for name in os.listdir(tmp_path) if (tmp_path / name / "spec.json").is_file()]
+    assert len(runs) == 2
+    assert failed in runs
+    lines = json.loads(call("study", "status", "repo", "--seeds", 1, "--runs-root", tmp_path, "--json"))["runs"]
+    assert {line["state"] for line in lines} == {"succeeded"}
+
+
+@pytest.mark.slow
+def test_interrupted_study_stops_its_run_and_goes_on_later(tmp_path: Path):
+    words = [sys.executable, "-m", "tests.jobs.cli.toy_cli", "study", "run", "repo", "--seeds", "1", "--cells", "repo"]
+    words += ["--runs-root", str(tmp_path), "--set", "num_steps=2000"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: any(read_step(path) > 3 for path in tmp_path.glob("*/attempts/0001")), "the first steps")
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 3, errors
+    assert "Runs left: 0 and this one; `exgrpo study run repo` goes on." in errors
+    states = json.loads(call("study", "status", "repo", "--seeds", 1, "--runs-root", tmp_path, "--json"))["runs"]
+    assert [line["state"] for line in states] == ["missing", "stopped"]
+
+
+def read_step(attempt_path: Path) -> int:
+    heartbeat = read_heartbeat(attempt_path)
+    return heartbeat.step if heartbeat else 0

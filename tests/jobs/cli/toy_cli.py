@@ -1,0 +1,10 @@
+"""The `exgrpo` command with toy workers."""
+
+from jobs.cli.main import main
+from jobs.launchers import local
+from tests.jobs.supervisor.toy_bench import TOY_WORKER
+
+local.WORKER_MODULE = TOY_WORKER
+
+if __name__ == "__main__":
+    main()

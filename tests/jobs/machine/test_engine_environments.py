@@ -1,0 +1,90 @@
+import sys
+
+import pytest
+
+from jobs.launchers import local
+from jobs.launchers.local import LaunchError, LocalLauncher
+from jobs.machine.engine_environments import (
+    VERL_PYTHON_VARIABLE,
+    EngineEnvironmentError,
+    Pins,
+    engine_python,
+    installed_versions,
+    verl_pins,
+)
+from jobs.runs.directory import RunDirectory
+from jobs.specs.any_job import loop_name
+from jobs.specs.train import TrainSpec, load_preset
+
+
+@pytest.fixture
+def other_python(tmp_path, monkeypatch):
+    """An interpreter that says on its standard output who it is and goes on as this one."""
+    path = tmp_path / "other-python"
+    path.write_text(f'#!/bin/sh\necho "I am the other one"\nexec {sys.executable} "$@"\n')
+    path.chmod(0o755)
+    monkeypatch.setenv(VERL_PYTHON_VARIABLE, str(path))
+    return path
+
+
+def test_jobs_of_other_engines_run_with_this_interpreter(monkeypatch):
+    monkeypatch.setenv(VERL_PYTHON_VARIABLE, "/nowhere/python")
+    assert engine_python("embedded") == sys.executable
+    assert engine_python("eval") == sys.executable
+
+
+def test_verl_has_the_interpreter_that_the_variable_names(other_python):
+    assert engine_python("verl") == str(other_python)
+    assert engine_python(loop_name(load_preset("paper-sft").model_copy(update={"engine": "verl"}))) == str(other_python)
+    assert engine_python(loop_name(load_preset("paper-sft"))) == sys.executable
+
+
+def test_verl_has_the_environment_beside_the_project_by_default(tmp_path, monkeypatch):
+    monkeypatch.delenv(VERL_PYTHON_VARIABLE, raising=False)
+    monkeypatch.setattr("jobs.machine.engine_environments.PROJECT_ROOT", tmp_path)
+    python = tmp_path / ".venv-verl" / "bin" / "python"
+    with pytest.raises(EngineEnvironmentError, match=r"\.venv-verl/bin/python: .* run `make verl-env`"):
+        engine_python("verl")
+    python.parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    assert engine_python("verl") == str(python)
+
+
+def test_a_job_starts_with_the_interpreter_of_its_engine(tmp_path, other_python):
+    launcher = LocalLauncher("tests.jobs.supervisor.sleeper")
+    for engine, is_other in (("verl", True), ("embedded", False)):
+        run = RunDirectory.create(tmp_path / "runs", TrainSpec.model_validate({"engine": engine}))
+        worker = launcher.start(run, 1)
+        child = local._CHILDREN[worker.pid]
+        child.kill()
+        child.wait()
+        assert child.args[0] == (str(other_python) if is_other else sys.executable)
+
+
+def test_a_job_without_its_environment_is_a_launch_error(tmp_path, monkeypatch):
+    monkeypatch.setenv(VERL_PYTHON_VARIABLE, str(tmp_path / "gone"))
+    run = RunDirectory.create(tmp_path, TrainSpec(engine="verl"))
+    with pytest.raises(LaunchError, match="make verl-env"):
+        LocalLauncher().start(run, 1)
+
+
+def test_versions_are_those_of_the_other_interpreters_environment():
+    found = installed_versions(sys.executable, ("pytest", "no-such-package"))
+    assert found == {"pytest": pytest.__version__, "no-such-package": None}
+
+
+def test_an_interpreter_that_does_not_run_is_one_sentence(tmp_path):
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\nexit 3\n")
+    broken.chmod(0o755)
+    with pytest.raises(EngineEnvironmentError, match="does not run"):
+        installed_versions(str(broken))
+
+
+def test_pins_are_read_from_the_constraints_and_compared_by_release(tmp_path):
+    (tmp_path / "constraints-verl-cpu.txt").write_text("# why\ntorch==2.13.0\nverl==0.9.1\nray==2.60.0  # note\n")
+    (pins,) = verl_pins(tmp_path)
+    assert pins == Pins("constraints-verl-cpu.txt", {"torch": "2.13.0", "verl": "0.9.1", "ray": "2.60.0"})
+    assert pins.differences({"torch": "2.13.0+cpu", "verl": "0.9.1", "ray": "2.60.0", "vllm": None}) == []
+    found = pins.differences({"torch": "2.12.0", "verl": None, "ray": "2.60.0", "vllm": "0.1"})
+    assert found == ["torch is 2.12.0, not 2.13.0", "verl is missing"]

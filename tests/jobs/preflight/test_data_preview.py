@@ -1,0 +1,131 @@
+import json
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from jobs.preflight.data_preview import preview_data
+from jobs.preflight.disk_estimate import estimate_disk_bytes
+from jobs.preflight.resource_estimate import estimate_resources
+from jobs.specs.train import load_preset
+from jobs.training.data_rows import DataError, iterate_raw_rows
+
+CONFIG = {
+    "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100,
+    "max_position_embeddings": 4096,
+}  # fmt: skip
+
+
+def row(text, answer="4"):
+    return {
+        "data_source": "math",
+        "prompt": [{"role": "user", "content": text}],
+        "reward_model": {"ground_truth": answer},
+    }
+
+
+def spec_of(tmp_path, rows, template="compact", model=None):
+    path = tmp_path / "train.jsonl"
+    path.write_text("".join(f"{json.dumps(own)}\n" for own in rows))
+    spec = load_preset("chains-exgrpo")
+    data = spec.data.model_copy(update={"source": str(path), "template": template})
+    return spec.model_copy(
+        update={"data": data, "model": spec.model.model_copy(update={"source": str(model or "chains-warm")})}
+    )
+
+
+def test_chains_are_shown_as_they_will_be_asked():
+    found = preview_data(load_preset("chains-exgrpo"))
+    assert len(found.shown) == 3
+    assert found.shown[0].prompt.startswith("Q")
+    assert len(found.lengths) == 512
+    assert not found.is_in_tokens
+
+
+def test_rows_of_a_file_are_put_into_the_template(tmp_path):
+    found = preview_data(spec_of(tmp_path, [row("What is 2 + 2?"), row("1 + 1", "2")], "paper"))
+    assert "What is 2 + 2?" in found.shown[0].prompt
+    assert "<think>" in found.shown[0].prompt
+    assert (found.shown[0].answer, found.shown[0].graded_as) == ("4", "math")
+    assert found.lengths[0] == len(found.shown[0].prompt)
+
+
+def test_chat_messages_are_shown_with_their_roles_and_a_notice(tmp_path):
+    found = preview_data(spec_of(tmp_path, [row("2 + 2")], "chat"))
+    assert found.shown[0].prompt == "user: 2 + 2"
+    assert "chat template" in found.notice
+
+
+def test_lengths_are_tokens_where_the_model_has_its_tokenizer_here(tmp_path):
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    (tmp_path / "model").mkdir()
+    tokenizer.save(str(tmp_path / "model" / "tokenizer.json"))
+    found = preview_data(spec_of(tmp_path, [row("one two three")], model=tmp_path / "model"))
+    assert (found.lengths, found.is_in_tokens) == ((3,), True)
+
+
+@pytest.mark.parametrize("rows", [[], [{"prompt": "text"}]])
+def test_bad_data_is_one_sentence_that_names_the_file(tmp_path, rows):
+    with pytest.raises(DataError, match=r"train\.jsonl"):
+        preview_data(spec_of(tmp_path, rows))
+
+
+@pytest.mark.parametrize("ending", ["parquet", "jsonl"])
+def test_a_data_set_is_streamed_as_one_of_the_hub_is(tmp_path, ending):
+    rows = [row(f"question {number}") | {"unused": number} for number in range(5)]
+    (tmp_path / "set").mkdir()
+    place = tmp_path / "set" / f"train.{ending}"
+    if ending == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), place)
+    else:
+        place.write_text("".join(f"{json.dumps(own)}\n" for own in rows))
+    spec = load_preset("chains-exgrpo")
+    data = spec.data.model_copy(update={"source": str(tmp_path / "set"), "template": "compact", "num_questions": 4})
+    found = preview_data(spec.model_copy(update={"data": data}))
+    assert len(found.lengths) == 4
+    assert "question 0" in found.shown[0].prompt
+    assert found.shown[2].answer == "4"
+
+
+def test_a_data_set_that_cannot_be_reached_is_one_sentence():
+    spec = load_preset("paper-exgrpo")
+    remote = spec.model_copy(update={"data": spec.data.model_copy(update={"source": "some/dataset"})})
+    with pytest.raises(DataError, match="some/dataset: the data set or its split 'train' cannot be loaded"):
+        preview_data(remote)
+
+
+def test_memory_and_checkpoints_follow_from_the_models_size(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    spec = load_preset("chains-exgrpo")
+    spec = spec.model_copy(update={"model": spec.model.model_copy(update={"source": str(tmp_path)})})
+    found = estimate_resources(spec)
+    # 100 x 64 embeddings, 2 layers of 4 x 64^2 + 3 x 64 x 128 + 2 x 64, and a norm of 64.
+    assert found.memory == (6_400 + 2 * (16_384 + 24_576 + 128) + 64) * 16
+    assert found.recordings == estimate_disk_bytes(spec)
+    assert found.checkpoints is not None
+
+
+def test_size_that_is_not_known_is_not_guessed():
+    found = estimate_resources(load_preset("chains-exgrpo"))
+    assert (found.memory, found.checkpoints) == (None, None)
+
+
+def stream_of(folder, lines):
+    folder.mkdir()
+    (folder / "train.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    return iterate_raw_rows(str(folder), "train", streams=True)
+
+
+def test_a_stream_that_does_not_know_its_columns_may_lack_some(monkeypatch):
+    stream = datasets.IterableDataset.from_generator(lambda: iter([row("2 + 2")] * 2))
+    assert stream.column_names is None
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: stream)
+    assert [number for number, _ in iterate_raw_rows("org/set", "train", streams=True)] == [1, 2]
+
+
+def test_a_stream_that_breaks_off_is_bad_data(tmp_path):
+    with pytest.raises(DataError, match="cannot be loaded"):
+        list(stream_of(tmp_path / "set", ["{no row"]))

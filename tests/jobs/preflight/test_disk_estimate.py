@@ -1,0 +1,97 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from exgrpo_core.types import Experience, Replay, RolloutGroup, Trajectory
+from jobs.preflight.disk_estimate import checkpoint_bytes, estimate_disk, estimate_disk_bytes
+from jobs.recording.trajectory_file import trajectory_table, write_parquet
+from jobs.specs.train import TrainSpec, load_preset
+from tests.step_reports import make_questions
+
+PAPER_STEPS = 700
+LIMIT_BYTES = 20e9
+NUM_GROUPS, NUM_ROLLOUTS = 16, 8
+VOCABULARY = 150_000
+
+
+def paper_spec(token_data="successes") -> TrainSpec:
+    spec = load_preset("paper-exgrpo")
+    recording = spec.recording.model_copy(update={"token_data": token_data})
+    return spec.model_copy(update={"num_steps": PAPER_STEPS, "recording": recording})
+
+
+def long_trajectory(number: int, words: np.ndarray, chances: np.ndarray, rng: np.random.Generator) -> Trajectory:
+    """Return a response of about 2,000 tokens with word frequencies of a language; every second one is correct."""
+    length = int(np.clip(rng.lognormal(7.5, 0.5), 50, 8192))
+    ids = rng.choice(VOCABULARY, length, p=chances).astype(np.int32)
+    return Trajectory(
+        number // NUM_ROLLOUTS, ids, -rng.exponential(0.3, length).astype(np.float32), float(number % 2),
+        text=" ".join(words[ids % words.size]), verdict="correct",
+        entropies=rng.exponential(0.3, length).astype(np.float32), trajectory_id=number, born_step=1,
+    )  # fmt: skip
+
+
+def paper_like_groups(rng: np.random.Generator) -> list[RolloutGroup]:
+    """Return 1/8 of a step of the paper: half of the groups experiential."""
+    letters = list("etaoinshrdlcumwfgypbvk")
+    words = np.array(["".join(rng.choice(letters, int(rng.integers(2, 7)))) for _ in range(20_000)])
+    chances = 1 / np.arange(1, VOCABULARY + 1) ** 1.1
+    chances /= chances.sum()
+    groups = []
+    for place in range(NUM_GROUPS):
+        numbers = range(place * NUM_ROLLOUTS, (place + 1) * NUM_ROLLOUTS)
+        trajectories = [long_trajectory(number, words, chances, rng) for number in numbers]
+        replay = None
+        if place >= NUM_GROUPS // 2:
+            old = trajectories.pop()
+            stored = Experience(0, old.trajectory_id, place, 1, 1.0, old.token_ids, old.log_probs)
+            replay = Replay(stored, old.log_probs - np.float32(0.01), old.entropies)
+        advantages = np.zeros(NUM_ROLLOUTS, np.float32)
+        groups.append(RolloutGroup(make_questions()[place], trajectories, replay, advantages))
+    return groups
+
+
+def test_fine_tuning_stores_events_alone():
+    estimate = estimate_disk(load_preset("chains-sft"))
+    assert (estimate.texts, estimate.token_data, estimate.buffer_segments) == (0.0, 0.0, 0.0)
+    assert estimate.events > 0.0
+
+
+def test_a_paper_run_takes_less_than_20_gb_by_default():
+    spec = paper_spec()
+    assert spec.algorithm.batch_size * spec.algorithm.rollouts_per_question == 1024
+    assert 8e9 < estimate_disk_bytes(spec, mean_response_tokens=2_000) < LIMIT_BYTES
+
+
+def test_each_retention_setting_takes_less_than_the_one_that_keeps_more():
+    sizes = [estimate_disk_bytes(paper_spec(setting)) for setting in ("all", "successes", "sampled", "none")]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) == 4
+
+
+def test_an_on_policy_run_has_no_replays_and_no_segments():
+    estimate = estimate_disk(load_preset("paper-on-policy"))
+    assert (estimate.replays, estimate.buffer_segments) == (0.0, 0.0)
+
+
+def test_checkpoints_are_those_kept_and_the_one_being_written():
+    spec = TrainSpec(num_steps=100, checkpoint_interval=25, num_checkpoints_kept=2)
+    assert checkpoint_bytes(1_000, spec) == 1_000 * 12 * 3
+    assert checkpoint_bytes(1_000, spec.model_copy(update={"num_steps": 26})) == 1_000 * 12 * 2
+
+
+def test_the_estimate_is_what_a_recorded_step_takes(tmp_path):
+    groups = paper_like_groups(np.random.default_rng(0))
+    fresh = [trajectory for group in groups for trajectory in group.trajectories]
+    path = tmp_path / "step.parquet"
+    write_parquet(trajectory_table([(1, groups)], lambda trajectory: trajectory.reward >= 1.0), path)
+    spec = paper_spec()
+    small = {"batch_size": NUM_GROUPS, "mini_batch_size": NUM_GROUPS // 2}
+    algorithm = dataclasses.replace(spec.algorithm, **small)
+    step = spec.model_copy(update={"algorithm": algorithm, "num_steps": 1})
+    mean_tokens = sum(trajectory.token_ids.size for trajectory in fresh) / len(fresh)
+    estimate = estimate_disk(step, mean_tokens)
+    expected = estimate.texts + estimate.token_data + estimate.replays
+    assert path.stat().st_size == pytest.approx(expected, rel=0.15)
+    assert path.stat().st_size * 8 * PAPER_STEPS < LIMIT_BYTES

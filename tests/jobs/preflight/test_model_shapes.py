@@ -1,0 +1,67 @@
+import json
+
+import pytest
+
+from jobs.preflight.model_shapes import ModelShape, check_context, model_shape
+from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec, preset_names
+
+TINY = ModelShape(
+    hidden=4, intermediate=8, layers=2, heads=2, kv_heads=1, vocabulary=10, is_tied=True, context=32
+)  # fmt: skip
+
+
+def with_model(source: str, **algorithm: int) -> TrainSpec:
+    content = {"data": {"source": "x.parquet", "template": "paper"}, "model": {"source": source}}
+    return parse_spec(content | {"algorithm": algorithm}, "test")
+
+
+def test_parameters_are_counted_by_hand():
+    assert TINY.layer_parameters == 2 * 4 * 2 * 3 + 3 * 4 * 8 + 2 * 4
+    assert TINY.parameters == 10 * 4 + 2 * 152 + 4
+    assert TINY.cache_values_per_token == 2 * 2 * 1 * 2
+
+
+@pytest.mark.parametrize(
+    ("source", "billions"),
+    [
+        ("Qwen/Qwen2.5-0.5B", 0.494),
+        ("Qwen/Qwen2.5-Math-1.5B", 1.544),
+        ("Qwen/Qwen2.5-7B-Instruct", 7.615),
+        ("meta-llama/Llama-3.1-8B", 8.030),
+    ],
+)
+def test_the_tables_shapes_have_the_models_published_sizes(source, billions):
+    shape = model_shape(source)
+    assert shape is not None
+    assert shape.parameters / 1e9 == pytest.approx(billions, abs=0.001)
+
+
+def test_a_local_folder_is_read_from_its_config(tmp_path):
+    config = {
+        "hidden_size": 4, "intermediate_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
+        "num_key_value_heads": 1, "vocab_size": 10, "tie_word_embeddings": True, "max_position_embeddings": 32,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert model_shape(str(tmp_path)) == TINY
+
+
+def test_what_is_no_decoder_or_no_model_has_no_shape(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    assert model_shape(str(tmp_path)) is None
+    assert model_shape("no model of this name!") is None
+    assert model_shape("chains-warm") is None
+
+
+@pytest.mark.parametrize("name", [name for name in preset_names() if name.startswith(("paper-", "qwen-"))])
+def test_every_papers_preset_fits_into_its_models_context(name):
+    spec = load_preset(name)
+    assert model_shape(spec.model.source) is not None
+    check_context(spec)
+
+
+def test_a_context_that_is_too_short_names_the_checkpoint_that_is_not():
+    with pytest.raises(
+        SpecError, match=r"context of 4,096 tokens, .* is 9,216; use Elliott/Qwen2\.5-Math-7B-16k-think"
+    ):
+        check_context(with_model("Qwen/Qwen2.5-Math-7B"))
+    check_context(with_model("Qwen/Qwen2.5-Math-7B", max_response_tokens=3072))

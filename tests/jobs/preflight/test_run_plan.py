@@ -1,0 +1,163 @@
+import pytest
+
+from jobs.actions import run_actions
+from jobs.engines.verl_ray.sft_overrides import check_sft_overrides
+from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE, EngineEnvironmentError
+from jobs.preflight.run_plan import describe_plan, plan_run
+from jobs.preflight.verl_config import check_machine, check_run, checked_config
+from jobs.runs.lookup import CommandError
+from jobs.specs.settings import apply_settings
+from jobs.specs.train import ModelSpec, SpecError, TrainSpec, load_preset, parse_spec, preset_names
+
+PAPER_PRESETS = [name for name in preset_names() if name.startswith("paper-") and name != "paper-sft"]
+
+
+@pytest.fixture(autouse=True)
+def no_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv(VERL_PYTHON_VARIABLE, str(tmp_path / "gone"))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+
+
+@pytest.fixture
+def fake_environment(tmp_path, monkeypatch):
+    """Return a function that makes an interpreter for verl which answers every check with one text."""
+
+    def answer(text: str, exit_code: int = 0) -> None:
+        path = tmp_path / "fake-python"
+        path.write_text(f"#!/bin/sh\ncat > {tmp_path}/asked\ncat <<'END'\n{text}\nEND\nexit {exit_code}\n")
+        path.chmod(0o755)
+        monkeypatch.setenv(VERL_PYTHON_VARIABLE, str(path))
+
+    return answer
+
+
+def verl_spec(name: str) -> TrainSpec:
+    return load_preset(name).model_copy(update={"engine": "verl"})
+
+
+@pytest.mark.parametrize("name", [*PAPER_PRESETS, "qwen-0.5b"])
+def test_each_presets_dry_run_tells_settings_command_memory_and_disk(name, tmp_path):
+    plan = plan_run(verl_spec(name), tmp_path)
+    assert f"actor_rollout_ref.model.path={plan.spec['model']['source']}" in plan.settings
+    assert plan.memory is not None
+    assert plan.memory.update > 0
+    assert plan.trajectory_bytes > 0
+    assert plan.command[-3:] == ["jobs.worker", str(tmp_path / "RUN"), "1"]
+    text = describe_plan(plan)
+    for part in ("# verl's settings", "# Command", "Memory of each of", "trajectories on disk", "make verl-env"):
+        assert part in text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_dry_run_of_fine_tuning_tells_the_settings_of_verls_sft_trainer(tmp_path):
+    plan = plan_run(verl_spec("paper-sft"), tmp_path)
+    assert f"model.path={plan.spec['model']['source']}" in plan.settings
+    assert "optim.lr_scheduler_type=cosine" in plan.settings
+    assert plan.memory is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_overrides_of_what_fine_tuning_decides_are_refused(tmp_path):
+    spec = apply_settings(verl_spec("paper-sft"), ["verl.overrides=[optim.lr=1.0]"])
+    with pytest.raises(SpecError, match=r"verl.overrides: optim.lr cannot be set"):
+        plan_run(spec, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("word", "path"),
+    [
+        ("trainer={total_training_steps:5}", "trainer"),
+        ("engine.mixed_precision.param_dtype=bf16", "engine.mixed_precision.param_dtype"),
+        ("+engine.mixed_precision={}", "engine.mixed_precision"),
+        ("optim@optim=megatron", "optim"),
+    ],
+)
+def test_sections_around_and_settings_inside_what_fine_tuning_decides_are_refused(word, path):
+    settings = ["engine=verl", "model.device=cpu", f'verl.overrides=["{word}"]']
+    with pytest.raises(SpecError, match=rf"verl.overrides: {path} cannot be set"):
+        check_sft_overrides(apply_settings(load_preset("paper-sft"), settings))
+
+
+def test_setting_beside_what_fine_tuning_decides_is_left_to_the_user():
+    settings = ["engine=verl", 'verl.overrides=["optim.lr_scheduler_args={}", "model.use_liger=True"]']
+    check_sft_overrides(apply_settings(load_preset("paper-sft"), settings))
+
+
+def test_dry_run_of_the_embedded_engine_has_no_settings_of_verl(tmp_path):
+    plan = plan_run(load_preset("chains-exgrpo"), tmp_path)
+    assert (plan.settings, plan.config, plan.memory) == ([], None, None)
+    assert "# verl's settings" not in describe_plan(plan)
+
+
+def test_dry_run_names_a_missing_file_and_goes_on(tmp_path):
+    plan = plan_run(verl_spec("paper-wildchat-if"), tmp_path)
+    assert any("wildchat-if.parquet" in notice for notice in plan.notices)
+
+
+def test_a_run_on_a_cluster_is_started_there(tmp_path):
+    spec = parse_spec({"engine": "verl", "verl": {"ray": {"address": "http://127.0.0.1:8265"}}}, "test")
+    plan = plan_run(spec, tmp_path)
+    assert plan.command[0] == "python"
+    assert any("Ray cluster at http://127.0.0.1:8265" in notice for notice in plan.notices)
+
+
+def test_problems_that_verls_environment_finds_refuse_the_run(tmp_path, fake_environment):
+    fake_environment('{"problems": ["a.b: verl 0.9.1 has no such setting."], "config": null}')
+    spec = parse_spec({"engine": "verl"}, "test")
+    with pytest.raises(SpecError, match=r"a\.b: verl"):
+        plan_run(spec, tmp_path)
+    with pytest.raises(CommandError, match=r"a\.b: verl"):
+        run_actions.submit(tmp_path / "runs", spec)
+    assert not (tmp_path / "runs").exists()
+    assert "data.train_batch_size=128" in (tmp_path / "asked").read_text()
+
+
+def test_configuration_comes_back_whole(fake_environment):
+    fake_environment('{"problems": [], "config": {"trainer": {"nnodes": 1}}}')
+    assert checked_config(["trainer.nnodes=1"]) == {"trainer": {"nnodes": 1}}
+
+
+@pytest.mark.parametrize(("text", "exit_code", "reason"), [("no JSON", 0, "does not run"), ("", 3, "cannot check")])
+def test_a_broken_environment_is_one_sentence(fake_environment, text, exit_code, reason):
+    fake_environment(text, exit_code)
+    with pytest.raises(EngineEnvironmentError, match=f"{reason}.*make verl-env"):
+        checked_config([])
+
+
+def test_a_run_on_this_machine_needs_the_environment_and_one_on_a_cluster_does_not():
+    local = parse_spec({"engine": "verl"}, "test")
+    with pytest.raises(EngineEnvironmentError, match="make verl-env"):
+        check_run(local)
+    check_run(parse_spec({"engine": "verl", "verl": {"ray": {"address": "http://127.0.0.1:8265"}}}, "test"))
+
+
+def test_a_context_that_is_too_short_is_refused_before_anything_starts(tmp_path):
+    spec = verl_spec("paper-exgrpo")
+    short = spec.model_copy(update={"model": spec.model.model_copy(update={"source": "Qwen/Qwen2.5-Math-7B"})})
+    with pytest.raises(CommandError, match=r"use Elliott/Qwen2\.5-Math-7B-16k-think"):
+        run_actions.submit(tmp_path / "runs", short)
+
+
+def machine_spec(num_gpus: int, **verl: object) -> TrainSpec:
+    return parse_spec({"engine": "verl", "verl": {"gpus_per_node": num_gpus} | verl}, "test")
+
+
+def test_a_machine_with_too_few_gpus_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("jobs.preflight.verl_config.GPU_FOLDER", tmp_path)
+    for name in ("nvidia0", "nvidia1", "nvidiactl"):
+        (tmp_path / name).touch()
+    check_machine(machine_spec(2))
+    with pytest.raises(SpecError, match="needs 3 NVIDIA GPUs and this machine has 2"):
+        check_machine(machine_spec(3))
+    with pytest.raises(SpecError, match="needs 8 NVIDIA GPUs"):
+        check_machine(load_preset("paper-wildchat-if"))
+    check_machine(machine_spec(3).model_copy(update={"model": ModelSpec(device="cpu")}))
+    assert any("needs 3 NVIDIA GPUs" in notice for notice in plan_run(machine_spec(3), tmp_path).notices)
+
+
+def test_more_than_one_machine_needs_a_cluster(monkeypatch):
+    with pytest.raises(SpecError, match=r"verl\.num_nodes: expected 1 without verl\.ray\.address"):
+        check_machine(machine_spec(8, num_nodes=2))
+    check_machine(machine_spec(8, num_nodes=2, ray={"address": "http://127.0.0.1:8265"}))
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    check_machine(machine_spec(8, num_nodes=2))

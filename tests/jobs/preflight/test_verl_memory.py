@@ -1,0 +1,65 @@
+import dataclasses
+
+import pytest
+
+from jobs.preflight.model_shapes import ModelShape, model_shape
+from jobs.preflight.verl_memory import GIB, estimate_memory
+from jobs.specs.train import TrainSpec, load_preset, parse_spec
+
+TINY = ModelShape(
+    hidden=4, intermediate=8, layers=2, heads=2, kv_heads=1, vocabulary=10, is_tied=True, context=32
+)  # fmt: skip
+PARAMETERS = 348
+
+
+def tiny_spec(**verl) -> TrainSpec:
+    algorithm = {
+        "batch_size": 2, "mini_batch_size": 2, "rollouts_per_question": 4, "max_prompt_tokens": 8,
+        "max_response_tokens": 24,
+    }  # fmt: skip
+    return parse_spec({"engine": "verl", "algorithm": algorithm, "verl": {"gpus_per_node": 2} | verl}, "test")
+
+
+def test_a_tiny_model_by_hand():
+    found = estimate_memory(TINY, tiny_spec())
+    gathered = 2 * 152 * 2
+    assert found.weights == PARAMETERS * 4 // 2 + gathered
+    assert found.gradients == PARAMETERS * 4 // 2
+    assert found.optimizer == PARAMETERS * 8 // 2
+    assert found.activations == 64 * (2 * 4 + 10 * 4 + 3 * 8) * 2
+    assert found.logits == 64 * 10 * 8
+    assert found.rollout_weights == PARAMETERS * 2
+    assert found.kv_cache == 4 * 32 * 8 * 2
+    assert found.rollout == found.weights + found.optimizer + found.rollout_weights + found.kv_cache
+
+
+def test_megatron_divides_weights_by_the_parts_of_a_layer_only():
+    found = estimate_memory(TINY, tiny_spec(strategy="megatron", gpus_per_node=4, tensor_parallel=2))
+    assert found.gradients == PARAMETERS * 4 // 2
+    assert found.optimizer == PARAMETERS * 8 // 4
+    assert found.rollout_weights == PARAMETERS
+
+
+def test_a_kl_penalty_keeps_a_second_model():
+    spec = tiny_spec()
+    penalised = spec.model_copy(update={"algorithm": dataclasses.replace(spec.algorithm, kl_coefficient=0.1)})
+    more = estimate_memory(TINY, penalised).weights - estimate_memory(TINY, spec).weights
+    assert more == PARAMETERS * 4 // 2
+
+
+@pytest.mark.parametrize("name", ["paper-exgrpo", "paper-llama-base", "paper-qwen2.5-math-1.5b"])
+def test_the_papers_runs_fit_on_its_eight_gpus_of_80_gib(name):
+    spec = load_preset(name)
+    shape = model_shape(spec.model.source)
+    assert shape is not None
+    found = estimate_memory(shape, spec)
+    assert found.update < 80 * GIB
+    assert found.rollout < 80 * GIB
+
+
+def test_a_7b_model_does_not_fit_on_one_gpu_of_80_gib():
+    spec = load_preset("paper-exgrpo")
+    alone = spec.model_copy(update={"verl": spec.verl.model_copy(update={"gpus_per_node": 1})})
+    shape = model_shape(spec.model.source)
+    assert shape is not None
+    assert estimate_memory(shape, alone).update > 80 * GIB

@@ -1,0 +1,452 @@
+import dataclasses
+import math
+import shutil
+import time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from exgrpo_core.step_report import StepReport
+from jobs.recording import file_recorder
+from jobs.recording.event_codec import list_segments, segment_path
+from jobs.recording.event_reader import SpoolReader
+from jobs.recording.event_writer import SpoolWriter
+from jobs.recording.file_recorder import MAX_WAITING, SpoolRecorder
+from jobs.recording.recorder import EvaluationRecord, RunRecorder
+from jobs.recording.trajectory_file import list_steps, read_token_data, write_parquet
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.train import RecordingSpec, TrainSpec
+from tests.step_reports import make_questions, make_report
+
+
+def record(run: RunDirectory, steps: range, token_data="successes") -> SpoolRecorder:
+    """Record one attempt: status, questions, these steps. What the recorder gets after that goes to a second file."""
+    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec(token_data=token_data))
+    recorder.status(RunStatus.RUNNING)
+    recorder.questions(make_questions(), "training")
+    for step in steps:
+        recorder.step(make_report(step))
+        recorder.settle()
+    recorder.close()
+    return recorder
+
+
+def read_all(run: RunDirectory, max_steps: int) -> list[dict]:
+    events, position = [], None
+    while True:
+        batch = SpoolReader(run).read(position, max_steps)
+        events += batch.events
+        position = batch.position
+        if not batch.has_more:
+            return events
+
+
+def step_file(run: RunDirectory, step: int):
+    return run.attempt_path(1) / "trajectories" / f"step-{step:08d}.parquet"
+
+
+def test_what_is_recorded_is_read_in_order_and_whole(run):
+    recorder: RunRecorder = record(run, range(1, 4))
+    recorder.evaluation(EvaluationRecord(3, "held_out", ["a", "b"], [1, 2], 4, 0.6, 2.5))
+    checkpoint = run.checkpoints_path / "step-00000003"
+    checkpoint.mkdir()
+    (checkpoint / "weights").write_bytes(b"12345")
+    recorder.checkpoint(3, checkpoint)
+    recorder.status(RunStatus.SUCCEEDED, "done")
+    recorder.close()
+    events = SpoolReader(run).read().events
+    kinds = ["status", "questions", "step", "step", "step", "evaluation", "checkpoint", "status"]
+    assert [event["kind"] for event in events] == kinds
+    assert [event["seq"] for event in events] == list(range(1, 9))
+    assert {event["attempt"] for event in events} == {1}
+    assert [question["prompt_text"] for question in events[1]["questions"]][:2] == ["Q0: 1+0=?", "Q1: 1+1=?"]
+    assert events[5]["num_correct"] == [1, 2]
+    assert (events[6]["path"], events[6]["num_bytes"]) == ("checkpoints/step-00000003", 5)
+    assert (events[7]["status"], events[7]["reason"]) == ("succeeded", "done")
+
+
+def test_a_step_keeps_its_trajectories_and_replays(run):
+    record(run, range(2, 3))
+    event = SpoolReader(run).read().events[-1]
+    groups = make_report(2).groups
+    fresh = [(group, slot) for group in groups for slot in range(len(group.trajectories))]
+    assert len(event["trajectories"]) == len(fresh)
+    for row, (group, slot) in zip(event["trajectories"], fresh, strict=True):
+        made = group.trajectories[slot]
+        assert row["text"] == made.text
+        assert row["reward"] == made.reward
+        assert row["advantage"] == group.advantages[slot]
+        assert row["mean_entropy"] == pytest.approx(made.entropies.mean(), rel=1e-6)
+        assert row["mean_log_prob"] == pytest.approx(made.log_probs.mean(), rel=1e-6)
+        assert (row["num_tokens"], row["is_valid"], row["has_code"]) == (made.token_ids.size, made.is_valid, False)
+    replays = [group.replay for group in groups if group.replay]
+    assert len(event["replays"]) == len(replays) == 2
+    for row, replay in zip(event["replays"], replays, strict=True):
+        ratios = np.exp(replay.old_log_probs - replay.experience.behavior_log_probs)
+        assert row["trajectory_id"] == replay.experience.trajectory_id
+        assert row["mean_ratio"] == pytest.approx(ratios.mean(), rel=1e-5)
+        assert row["max_ratio"] == pytest.approx(ratios.max(), rel=1e-6)
+
+
+@pytest.mark.parametrize("token_data", ["all", "successes", "sampled", "none"])
+def test_tokens_are_kept_as_the_retention_setting_says(run, token_data):
+    record(run, range(2, 5), token_data)
+    for step in range(2, 5):
+        for group in make_report(step).groups:
+            for made in group.trajectories:
+                kept = read_token_data(step_file(run, step), made.trajectory_id)
+                is_kept = {
+                    "all": True,
+                    "successes": made.reward >= 1.0,
+                    "sampled": made.trajectory_id % 16 == 0,
+                    "none": False,
+                }[token_data]
+                assert (kept["token_ids"] is not None) == is_kept
+                if is_kept:
+                    assert kept["token_ids"] == made.token_ids.tolist()
+                    assert kept["entropies"] == made.entropies.astype(np.float16).tolist()
+
+
+@pytest.mark.parametrize("token_data", ["successes", "none"])
+def test_a_replayed_trajectory_keeps_all_its_token_values(run, token_data):
+    record(run, range(2, 3), token_data)
+    replay = make_report(2).groups[-1].replay
+    kept = read_token_data(step_file(run, 2), replay.experience.trajectory_id, 2)
+    assert kept["token_ids"] == replay.experience.token_ids.tolist()
+    assert kept["log_probs"] == replay.old_log_probs.tolist()
+    assert kept["behavior_log_probs"] == replay.experience.behavior_log_probs.tolist()
+    assert kept["entropies"] == replay.entropies.astype(np.float16).tolist()
+
+
+def test_a_trajectory_that_is_not_there_is_named(run):
+    record(run, range(2, 3))
+    with pytest.raises(KeyError, match="no trajectory 999"):
+        read_token_data(step_file(run, 2), 999)
+
+
+def test_odd_trajectories_are_recorded(run):
+    report = make_report(1)
+    first, second = report.groups[0].trajectories[:2]
+    first.entropies = None
+    first.text = "broken \ud800 half"
+    second.token_ids, second.log_probs = second.token_ids[:0], second.log_probs[:0]
+    second.entropies = second.entropies[:0]
+    report.groups[0].advantages = None
+    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec(token_data="all"))
+    recorder.step(report)
+    recorder.close()
+    rows = SpoolReader(run).read().events[-1]["trajectories"]
+    assert math.isnan(rows[0]["mean_entropy"])
+    assert rows[0]["text"] == "broken ? half"
+    assert math.isnan(rows[1]["mean_log_prob"])
+    assert math.isnan(rows[0]["advantage"])
+    assert rows[2]["mean_entropy"] == pytest.approx(report.groups[0].trajectories[2].entropies.mean(), rel=1e-6)
+
+
+def test_a_step_is_on_disk_once_it_is_settled(run):
+    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    for step in (1, 2):
+        recorder.step(make_report(step))
+        recorder.settle()
+        assert [event["step"] for event in SpoolReader(run).read().events] == [*range(1, step + 1)]
+    recorder.close()
+
+
+@pytest.mark.parametrize("call", ["settle", "status", "evaluation", "checkpoint", "record", "questions", "close"])
+def test_a_step_that_cannot_be_written_is_raised_by_the_next_call_and_once(run, call):
+    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder.status(RunStatus.RUNNING)
+    (run.attempt_path(1) / "trajectories").write_text("in the way")
+    recorder.step(make_report(1))
+    arguments = {
+        "settle": (),
+        "status": (RunStatus.SUCCEEDED,),
+        "evaluation": (EvaluationRecord(1, "held_out", ["a"], [1], 4, 0.6, 2.5),),
+        "checkpoint": (1, run.path),
+        "record": ("asked", {}),
+        "questions": (make_questions(), "training"),
+    }.get(call, ())
+    with pytest.raises(OSError, match="trajectories"):
+        getattr(recorder, call)(*arguments)
+    (run.attempt_path(1) / "trajectories").unlink()
+    recorder.step(make_report(3))
+    recorder.status(RunStatus.STOPPED)
+    recorder.close()
+    assert [event["kind"] for event in SpoolReader(run).read().events] == ["status", "step", "status"]
+
+
+def test_a_step_that_cannot_be_written_is_raised_when_a_later_one_comes(run):
+    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    (run.attempt_path(1) / "trajectories").write_text("in the way")
+    steps = iter(range(1, 1000))
+
+    def go_on():
+        for step in steps:
+            recorder.step(make_report(step))
+            time.sleep(0.01)
+
+    with pytest.raises(OSError, match="trajectories"):
+        go_on()
+    (run.attempt_path(1) / "trajectories").unlink()
+    recorder.close()
+    assert len(SpoolReader(run).read(max_steps=1000).events) < next(steps) - 1
+
+
+def replaying(step, replay):
+    """Return a report with one group more, which replays the same as others."""
+    report = make_report(step)
+    group = dataclasses.replace(report.groups[-1], trajectories=[], replay=replay, advantages=np.ones(1))
+    return dataclasses.replace(report, groups=[*report.groups, group])
+
+
+def record_fast(run, reports, monkeypatch):
+    """Record the first report alone and the others together, sixteen at a time."""
+    monkeypatch.setattr(file_recorder, "WRITE_EVERY_SECONDS", 3600.0)
+    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec(token_data="all"))
+    for number, report in enumerate(reports):
+        recorder.step(report)
+        if number == 0:
+            recorder.settle()
+    recorder.close()
+
+
+def test_steps_that_come_fast_are_written_together_and_read_as_if_they_were_not(tmp_path, monkeypatch):
+    slow, fast = (RunDirectory.create(tmp_path / name, TrainSpec()) for name in ("slow", "fast"))
+    stored = make_report(2).groups[-1].replay
+    replays = [
+        dataclasses.replace(stored, old_log_probs=np.full_like(stored.old_log_probs, -step)) for step in range(40)
+    ]
+    reports = [replaying(step, replays[step]) for step in range(1, 40)]
+    reports[7] = dataclasses.replace(reports[7], groups=[])
+    recorder = SpoolRecorder(slow, slow.claim_attempt(), RecordingSpec(token_data="all"))
+    for report in reports:
+        recorder.step(report)
+        recorder.settle()
+    recorder.close()
+    record_fast(fast, reports, monkeypatch)
+    slow_events, fast_events = (SpoolReader(run).read(max_steps=1000).events for run in (slow, fast))
+    for one, other in zip(slow_events, fast_events, strict=True):
+        np.testing.assert_equal({**one, "at": "", "file": ""}, {**other, "at": "", "file": ""})
+    assert fast_events[7]["file"] is None
+    sizes = Counter(event["file"] for event in fast_events if event["file"])
+    assert sorted(sizes.values()) == [1, 6, MAX_WAITING - 1, MAX_WAITING]
+    for event in fast_events[2:7]:
+        path, step = fast.path / event["file"], event["step"]
+        replayed = read_token_data(path, stored.experience.trajectory_id, step)
+        assert replayed["log_probs"] == replays[step].old_log_probs.tolist()
+        made = make_report(step).groups[0].trajectories[0]
+        assert read_token_data(path, made.trajectory_id)["token_ids"] == made.token_ids.tolist()
+
+
+def test_steps_that_are_written_together_keep_their_own_times(run, monkeypatch):
+    began_at = datetime(2026, 1, 1, tzinfo=UTC)
+    times = [began_at + timedelta(seconds=number) for number in range(5)]
+    clock = iter(times)
+    monkeypatch.setattr(file_recorder, "steady_now", lambda: next(clock))
+    record_fast(run, [make_report(step) for step in range(1, 6)], monkeypatch)
+    assert [datetime.fromisoformat(event["at"]) for event in SpoolReader(run).read().events] == times
+
+
+def test_of_a_step_that_comes_twice_the_first_record_stays_also_among_those_written_together(run, monkeypatch, caplog):
+    steps = [1, 2, 3, 2, 1]
+    record_fast(run, [make_report(step, seed) for seed, step in enumerate(steps)], monkeypatch)
+    events = SpoolReader(run).read().events
+    assert [event["step"] for event in events] == [1, 2, 3]
+    assert events[1]["trajectories"][0]["text"] == make_report(2, 1).groups[0].trajectories[0].text
+    assert caplog.text.count("recorded already") == 2
+
+
+def test_a_fast_step_waits_no_longer_than_it_should(run, monkeypatch):
+    monkeypatch.setattr(file_recorder, "WRITE_EVERY_SECONDS", 0.3)
+    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder.step(make_report(1))
+    recorder.settle()
+    for step in (2, 3):
+        recorder.step(make_report(step))
+    deadline = time.monotonic() + 20.0
+    while len(SpoolReader(run).read().events) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    recorder.close()
+
+
+def test_a_file_without_a_column_is_reported_and_the_reading_goes_on(run):
+    record(run, range(1, 4))
+    path = step_file(run, 2)
+    write_parquet(pq.read_table(path).drop_columns(["is_valid"]), path)
+    batch = SpoolReader(run).read()
+    assert [len(event["trajectories"]) > 0 for event in batch.events[2:]] == [True, False, True]
+    (fault,) = batch.faults
+    assert "step-00000002.parquet: cannot be read ('is_valid')" in fault
+
+
+def test_a_file_of_one_step_that_does_not_name_it_is_read(run):
+    record(run, range(2, 3), token_data="all")
+    path = step_file(run, 2)
+    before = SpoolReader(run).read().events[-1]
+    write_parquet(pq.read_table(path).drop_columns(["step"]), path)
+    assert list_steps(path) == [2]
+    np.testing.assert_equal(SpoolReader(run).read().events[-1], before)
+    replay = make_report(2).groups[-1].replay
+    kept = read_token_data(path, replay.experience.trajectory_id, 2)
+    assert kept["log_probs"] == replay.old_log_probs.tolist()
+
+
+@pytest.mark.parametrize("max_steps", [1, 2, 100])
+def test_reading_in_parts_gives_each_event_once(run, max_steps, monkeypatch):
+    record(run, range(1, 6))
+    record_fast(run, [make_report(step) for step in range(3, 10)], monkeypatch)
+    events = read_all(run, max_steps)
+    places = [(event["attempt"], event["seq"]) for event in events]
+    assert places == [(1, seq) for seq in range(1, 8)] + [(2, seq) for seq in range(1, 8)]
+    assert all(event["trajectories"] for event in events if event["kind"] == "step")
+
+
+def test_reading_goes_on_where_it_ended(run):
+    recorder = record(run, range(1, 3))
+    first = SpoolReader(run).read()
+    again = SpoolReader(run).read(first.position)
+    recorder.step(make_report(3))
+    recorder.close()
+    more = SpoolReader(run).read(first.position)
+    assert (again.events, again.position) == ([], first.position)
+    assert [event["step"] for event in more.events] == [3]
+
+
+def test_questions_are_recorded_once_a_run(run):
+    recorder = record(run, range(1, 2))
+    recorder.questions(make_questions(), "training")
+    recorder.questions(make_questions(2), "held_out")
+    recorder.close()
+    record(run, range(2, 3))
+    events = [event for event in read_all(run, 100) if event["kind"] == "questions"]
+    assert [(event["attempt"], event["question_set"], len(event["questions"])) for event in events] == [
+        (1, "training", 16),
+        (1, "held_out", 2),
+        (2, "training", 16),
+    ]
+    assert {event["file"] for event in events[::2]} == {"attempts/0001/questions-training.parquet"}
+    assert not list(run.attempt_path(2).glob("questions-*"))
+
+
+def test_a_torn_last_line_waits_until_it_is_whole(run):
+    record(run, range(1, 4))
+    path = segment_path(run.attempt_path(1), 1)
+    content = path.read_bytes()
+    whole_lines = content.splitlines(keepends=True)
+    last = len(whole_lines[-1])
+    for cut in (len(content) - last, *range(len(content) - last + 1, len(content), last // 20), len(content) - 1):
+        path.write_bytes(content[:cut])
+        batch = SpoolReader(run).read()
+        assert [event["seq"] for event in batch.events] == [1, 2, 3, 4]
+        assert batch.faults == []
+    path.write_bytes(content)
+    assert [event["seq"] for event in SpoolReader(run).read(batch.position).events] == [5]
+
+
+def test_a_torn_line_of_an_older_attempt_is_left_behind(run):
+    record(run, range(1, 4))
+    path = segment_path(run.attempt_path(1), 1)
+    path.write_bytes(path.read_bytes()[:-10])
+    record(run, range(3, 5))
+    events = read_all(run, 100)
+    assert [(event["attempt"], event["step"]) for event in events if event["kind"] == "step"] == [
+        (1, 1),
+        (1, 2),
+        (2, 3),
+        (2, 4),
+    ]
+
+
+def test_a_damaged_line_is_passed_over_and_named(run):
+    record(run, range(1, 4))
+    path = segment_path(run.attempt_path(1), 1)
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[3] = lines[3].replace(b'"step":2', b'"step":9')
+    path.write_bytes(b"".join(lines))
+    batch = SpoolReader(run).read()
+    assert [event["seq"] for event in batch.events] == [1, 2, 3, 5]
+    assert len(batch.faults) == 1
+    assert "damaged" in batch.faults[0]
+
+
+def test_a_missing_trajectory_file_costs_its_rows_only(run):
+    record(run, range(1, 3))
+    step_file(run, 1).unlink()
+    step_file(run, 2).write_bytes(b"PAR1 no")
+    batch = SpoolReader(run).read()
+    steps = [event for event in batch.events if event["kind"] == "step"]
+    assert [(event["trajectories"], event["replays"]) for event in steps] == [([], []), ([], [])]
+    assert len(batch.faults) == 2
+    assert steps[0]["metrics"]["seconds/step"] == 0.25
+
+
+def test_a_file_outside_the_run_is_not_read(run, tmp_path):
+    record(run, range(1, 2))
+    shutil.copy(step_file(run, 1), tmp_path / "other.parquet")
+    writer = SpoolWriter(run.attempt_path(run.claim_attempt()), 2)
+    writer.append("questions", {"question_set": "training", "file": "../../other.parquet"})
+    writer.close()
+    batch = SpoolReader(run).read()
+    assert batch.events[-1]["questions"] == []
+    assert "outside" in batch.faults[0]
+
+
+def test_segments_are_closed_at_their_size_and_read_in_order(run):
+    writer = SpoolWriter(run.attempt_path(run.claim_attempt()), 1, max_segment_bytes=300)
+    for number in range(20):
+        writer.append("status", {"status": "running", "reason": f"{number}"})
+    writer.close()
+    assert len(list_segments(run.attempt_path(1))) > 3
+    assert [event["reason"] for event in SpoolReader(run).read().events] == [str(number) for number in range(20)]
+
+
+def test_a_failed_write_is_raised_and_the_next_event_goes_to_a_new_file(run, monkeypatch):
+    writer = SpoolWriter(run.attempt_path(run.claim_attempt()), 1)
+    writer.append("status", {"status": "running", "reason": "one"})
+
+    def fail(_file, _line):
+        _file.write(_line[:10])
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("jobs.recording.event_writer._write_all", fail)
+        with pytest.raises(OSError, match="No space"):
+            writer.append("status", {"status": "running", "reason": "lost"})
+    writer.append("status", {"status": "stopped", "reason": "two"})
+    writer.close()
+    batch = SpoolReader(run).read()
+    assert [(event["seq"], event["reason"]) for event in batch.events] == [(1, "one"), (3, "two")]
+    assert batch.faults == []
+
+
+def test_an_attempt_has_one_writer(run):
+    record(run, range(1, 2))
+    with pytest.raises(FileExistsError, match="claim a new attempt"):
+        SpoolWriter(run.attempt_path(1), 1)
+
+
+def test_a_step_without_trajectories_has_no_file_and_is_read_like_any_other(run):
+    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder.step(StepReport(1, is_started=False, groups=[], metrics={"reward/mean": 0.5}))
+    recorder.close()
+    [event] = SpoolReader(run).read().events
+    assert not step_file(run, 1).exists()
+    assert (event["file"], event["trajectories"], event["replays"]) == (None, [], [])
+    assert event["metrics"] == {"reward/mean": 0.5}
+
+
+def test_many_steps_without_trajectories_come_in_one_batch_until_it_is_large(run, monkeypatch):
+    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    for step in range(1, 101):
+        recorder.step(StepReport(step, is_started=False, groups=[], metrics={"reward/mean": 0.5}))
+    recorder.close()
+    batch = SpoolReader(run).read()
+    assert (len(batch.events), batch.has_more) == (100, False)
+    monkeypatch.setattr("jobs.recording.event_reader.MAX_BYTES", 1000)
+    assert SpoolReader(run).read().has_more
+    assert [event["step"] for event in read_all(run, 16)] == list(range(1, 101))

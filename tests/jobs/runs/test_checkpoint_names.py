@@ -1,0 +1,75 @@
+from pathlib import Path
+
+import pytest
+
+from jobs.actions import run_actions
+from jobs.runs.checkpoint_names import find_checkpoint, starting_checkpoint
+from jobs.runs.lookup import CommandError
+from jobs.runs.directory import RunDirectory
+from jobs.preflight.run_plan import plan_run
+from jobs.specs.train import ModelSpec, TrainSpec
+from jobs.runs.checkpoints import checkpoint_path, prune_checkpoints, save_checkpoint
+
+
+def write_model(checkpoint):
+    checkpoint.policy.mkdir()
+    (checkpoint.policy / "config.json").write_text("{}")
+    (checkpoint.policy / "optimizer.safetensors").write_bytes(b"moments")
+
+
+def write_shards(checkpoint):
+    checkpoint.policy.mkdir()
+    (checkpoint.policy / "model_world_size_1_rank_0.pt").write_bytes(b"shard")
+
+
+@pytest.fixture
+def run(tmp_path) -> RunDirectory:
+    """A training run with a model at step 5 and verl's shards at step 10."""
+    run = RunDirectory.open(tmp_path, run_actions.submit(tmp_path, TrainSpec(name="mine")))
+    save_checkpoint(run.checkpoints_path, 5, write_model)
+    save_checkpoint(run.checkpoints_path, 10, write_shards)
+    return run
+
+
+def from_checkpoint(target: str) -> TrainSpec:
+    return TrainSpec(model=ModelSpec(source=target))
+
+
+def test_dry_run_shows_the_checkpoint_that_is_named_and_writes_nothing(run):
+    runs_root = run.path.parent
+    folder = checkpoint_path(run.checkpoints_path, 5) / "policy"
+    assert plan_run(from_checkpoint("mine@5"), runs_root).spec["model"]["source"] == str(folder)
+    assert len(list(runs_root.glob("*/run.json"))) == 1
+
+
+def test_run_keeps_the_model_it_starts_from_when_the_checkpoint_is_pruned(run):
+    runs_root = run.path.parent
+    started = RunDirectory.open(runs_root, run_actions.submit(runs_root, from_checkpoint("mine@5")))
+    source = Path(started.spec().model.source)
+    assert source == started.path / "model" / run.run_id / "step-00000005"
+    assert started.read_run_info()["parent_run_id"] == run.run_id
+    named = checkpoint_path(run.checkpoints_path, 5)
+    assert (source / "config.json").samefile(named / "policy" / "config.json")
+    prune_checkpoints(run.checkpoints_path, 1)
+    assert not named.exists()
+    assert [path.name for path in source.iterdir()] == ["config.json"]
+    again = run_actions.submit(runs_root, run_actions.clone(runs_root, started.run_id))
+    assert run_actions.clone(runs_root, again).model.source == str(source)
+
+
+def test_checkpoint_that_is_not_there_is_refused_before_a_run_is_made(run):
+    runs_root = run.path.parent
+    with pytest.raises(CommandError, match=r"no checkpoint at step 7; there are: 5, 10"):
+        run_actions.submit(runs_root, from_checkpoint("mine@7"))
+    assert len(list(runs_root.glob("*/run.json"))) == 1
+
+
+def test_sharded_checkpoint_is_refused_with_the_command_that_merges_it(run):
+    with pytest.raises(CommandError, match=r"model.source: mine@last is sharded .* verl.model_merger"):
+        starting_checkpoint(run.path.parent, "mine@last")
+
+
+@pytest.mark.parametrize("target", ["owner/model", "chains-warm"])
+def test_other_names_are_no_checkpoints(tmp_path, target):
+    assert find_checkpoint(tmp_path, target) is None
+    assert starting_checkpoint(tmp_path, target) is None

@@ -1,0 +1,127 @@
+import pytest
+
+from jobs.runs.checkpoints import DamagedCheckpointError, find_fault, list_checkpoints, open_newest, prune_checkpoints, save_checkpoint
+
+
+def save(folder, step, content=b"weights" * 100):
+    def write(checkpoint):
+        checkpoint.policy.mkdir()
+        checkpoint.experience.mkdir()
+        (checkpoint.policy / "model.safetensors").write_bytes(content)
+        (checkpoint.experience / "experience.json").write_text("{}")
+
+    return save_checkpoint(folder, step, write)
+
+
+def test_newest_checkpoint_is_found(tmp_path):
+    for step in (10, 9, 100):
+        save(tmp_path, step)
+    checkpoint, step = open_newest(tmp_path, lambda it: it.step)
+    assert checkpoint.step == step == 100
+    assert checkpoint.path.name == "step-00000100"
+
+
+def test_folder_without_checkpoints_has_none(tmp_path):
+    assert open_newest(tmp_path, lambda it: it.step) is None
+
+
+@pytest.mark.parametrize("offset", [0, 1, 350, 699])
+@pytest.mark.parametrize("damage", ["cut", "flip"])
+def test_damaged_checkpoint_is_named_and_the_previous_one_used(tmp_path, offset, damage, caplog):
+    save(tmp_path, 1)
+    path = save(tmp_path, 2).policy / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    if damage == "cut":
+        del content[offset:]
+    else:
+        content[offset] ^= 1
+    path.write_bytes(bytes(content))
+    checkpoint, _ = open_newest(tmp_path, lambda it: it.step)
+    assert checkpoint.step == 1
+    assert "model.safetensors is damaged" in caplog.text
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["damaged-1-step-00000002", "step-00000001"]
+
+
+def test_a_checkpoint_whose_reader_finds_damage_is_passed_over(tmp_path):
+    save(tmp_path, 1)
+    save(tmp_path, 2)
+
+    def read(checkpoint):
+        if checkpoint.step == 2:
+            raise DamagedCheckpointError("a segment is cut")
+        return "content"
+
+    checkpoint, content = open_newest(tmp_path, read)
+    assert (checkpoint.step, content) == (1, "content")
+
+
+def test_when_no_checkpoint_is_whole_each_fault_is_named_and_all_stay(tmp_path):
+    for step in (1, 2):
+        (save(tmp_path, step).policy / "model.safetensors").unlink()
+    with pytest.raises(
+        DamagedCheckpointError, match=r"00000002/policy/model.*00000001/policy/model.*start from step 0"
+    ):
+        open_newest(tmp_path, lambda it: it.step)
+    assert [path.name for path in list_checkpoints(tmp_path)] == ["step-00000002", "step-00000001"]
+
+
+@pytest.mark.parametrize("content", [None, "", "{", '{"files": []}', "[]"])
+def test_damaged_manifest_is_named(tmp_path, content):
+    path = save(tmp_path, 1).path / "manifest.json"
+    path.unlink() if content is None else path.write_text(content)
+    assert "manifest.json is missing or damaged" in find_fault(path.parent)
+
+
+def test_missing_file_is_named(tmp_path):
+    path = save(tmp_path, 1).experience / "experience.json"
+    path.unlink()
+    assert find_fault(path.parent.parent) == f"{path} is missing"
+
+
+def test_interrupted_save_leaves_no_checkpoint_and_the_next_save_is_whole(tmp_path):
+    def write(checkpoint):
+        checkpoint.policy.mkdir()
+        (checkpoint.policy / "model.safetensors").write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        save_checkpoint(tmp_path, 5, write)
+    assert list_checkpoints(tmp_path) == []
+    save(tmp_path, 5)
+    assert find_fault(tmp_path / "step-00000005") is None
+
+
+def test_saving_a_step_again_replaces_it(tmp_path):
+    save(tmp_path, 5, b"old")
+    save(tmp_path, 5, b"new")
+    assert (tmp_path / "step-00000005" / "policy" / "model.safetensors").read_bytes() == b"new"
+    assert find_fault(tmp_path / "step-00000005") is None
+
+
+def test_only_the_newest_are_kept(tmp_path):
+    for step in range(1, 6):
+        save(tmp_path, step)
+    prune_checkpoints(tmp_path, 2)
+    assert [path.name for path in list_checkpoints(tmp_path)] == ["step-00000005", "step-00000004"]
+
+
+def test_a_step_damaged_twice_is_set_aside_twice(tmp_path):
+    save(tmp_path, 1)
+    for _ in range(2):
+        (save(tmp_path, 2).policy / "model.safetensors").unlink()
+        checkpoint, _ = open_newest(tmp_path, lambda it: it.step)
+        assert checkpoint.step == 1
+    assert sorted(path.name for path in tmp_path.glob("damaged-*")) == [
+        "damaged-1-step-00000002", "damaged-2-step-00000002"
+    ]  # fmt: skip
+
+
+def test_a_disk_that_fails_is_not_taken_for_damage(tmp_path, monkeypatch):
+    save(tmp_path, 1)
+
+    def fail(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.read_text", fail)
+    with pytest.raises(PermissionError):
+        open_newest(tmp_path, lambda it: it.step)

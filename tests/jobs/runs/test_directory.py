@@ -1,0 +1,86 @@
+import os
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from jobs.runs.directory import AttemptClaimedError, RunDirectory, RunDirectoryError, list_run_directories, make_run_id, sync_folder
+from jobs.specs.train import TrainSpec
+
+
+def test_a_run_id_is_the_utc_time_and_six_random_digits():
+    now = datetime(2026, 11, 21, 12, 30, 0, tzinfo=timezone(timedelta(hours=1)))
+    first, second = make_run_id(now), make_run_id(now)
+    assert first.startswith("20261121-113000-")
+    assert len(first) == len("20261121-113000-ab12cd")
+    assert first != second
+
+
+def test_a_new_run_gives_back_what_it_was_made_from(tmp_path):
+    spec = TrainSpec(name="my run", num_steps=7)
+    made = RunDirectory.create(tmp_path, spec, parent_run_id="parent", branched_from_step=5)
+    opened = RunDirectory.open(tmp_path, made.run_id)
+    assert opened.spec() == spec
+    info = opened.read_run_info()
+    assert (info["run_id"], info["name"]) == (made.run_id, "my run")
+    assert (info["parent_run_id"], info["branched_from_step"]) == ("parent", 5)
+    assert datetime.fromisoformat(info["created_at"]).tzinfo == UTC
+    assert [run.run_id for run in list_run_directories(tmp_path)] == [made.run_id]
+
+
+def test_a_run_of_a_taken_id_is_refused_and_the_first_one_stays(tmp_path):
+    first = RunDirectory.create(tmp_path, TrainSpec(name="first"), run_id="one")
+    with pytest.raises(RunDirectoryError, match="there already"):
+        RunDirectory.create(tmp_path, TrainSpec(name="second"), run_id="one")
+    assert first.spec().name == "first"
+    assert os.listdir(tmp_path) == ["one"]
+
+
+@pytest.mark.parametrize("run_id", ["", ".", "..", "../x", "a/b", "/etc", "workbench", ".hidden", "x" * 81, "a\n"])
+def test_an_id_that_leads_elsewhere_is_refused(tmp_path, run_id):
+    with pytest.raises(RunDirectoryError, match="run id"):
+        RunDirectory.open(tmp_path, run_id)
+
+
+def test_a_missing_run_and_a_damaged_one_are_named(tmp_path, run):
+    with pytest.raises(RunDirectoryError, match="holds no run nothing"):
+        RunDirectory.open(tmp_path, "nothing")
+    run.info_path.write_text("{", encoding="utf-8")
+    with pytest.raises(RunDirectoryError, match=r"run\.json"):
+        run.read_run_info()
+
+
+def test_attempts_are_numbered_from_one(run):
+    assert (run.attempts(), run.newest_attempt()) == ([], 0)
+    assert [run.claim_attempt() for _ in range(3)] == [1, 2, 3]
+    assert run.attempts() == [1, 2, 3]
+    assert run.attempt_path(3).name == "0003"
+
+
+def test_an_attempt_asked_for_by_number_is_given_once(run):
+    assert run.claim_attempt(1) == 1
+    with pytest.raises(AttemptClaimedError, match="claimed"):
+        run.claim_attempt(1)
+
+
+def test_of_many_callers_each_gets_an_attempt_of_its_own(run):
+    with ThreadPoolExecutor(8) as pool:
+        numbers = list(pool.map(lambda _: run.claim_attempt(), range(40)))
+    assert sorted(numbers) == list(range(1, 41))
+
+
+def test_a_stop_is_asked_for_and_taken_back(run):
+    assert not run.stop_requested()
+    run.request_stop()
+    run.request_stop()
+    assert run.stop_requested()
+    run.clear_stop()
+    run.clear_stop()
+    assert not run.stop_requested()
+
+
+def test_a_copied_folder_is_a_run_of_its_own(run):
+    copy = run.path.with_name("copied")
+    run.path.rename(copy)
+    sync_folder(copy.parent)
+    assert RunDirectory(copy).read_run_info()["run_id"] == "copied"

@@ -1,0 +1,39 @@
+import pytest
+import yaml
+
+from jobs.runs.drafts import delete_draft, list_drafts, load_draft, save_draft
+from jobs.specs.train import SpecError, load_spec
+
+
+def test_draft_is_a_file_that_a_run_can_be_started_from(tmp_path):
+    path = save_draft(tmp_path, "my run", {"name": "my run", "num_steps": 7})
+    assert load_spec(path).num_steps == 7
+    assert list_drafts(tmp_path) == ["my run"]
+
+
+def test_draft_that_cannot_run_is_kept_and_filled_up_with_defaults(tmp_path):
+    save_draft(tmp_path, "a", {"num_steps": None, "optim": {"learning_rate": 2e-6}})
+    draft = load_draft(tmp_path, "a")
+    assert draft["num_steps"] is None
+    assert draft["optim"]["learning_rate"] == 2e-6
+    assert draft["optim"]["beta1"] == 0.9
+
+
+def test_saving_again_replaces_and_deleting_twice_is_no_error(tmp_path):
+    save_draft(tmp_path, "a", {"num_steps": 1})
+    path = save_draft(tmp_path, "a", {"num_steps": 2})
+    assert yaml.safe_load(path.read_text())["num_steps"] == 2
+    delete_draft(tmp_path, "a")
+    delete_draft(tmp_path, "a")
+    assert list_drafts(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", "x\n"])
+def test_name_that_is_no_name_is_refused(tmp_path, name):
+    with pytest.raises(SpecError, match="name: expected"):
+        save_draft(tmp_path, name, {})
+
+
+def test_missing_draft_is_one_sentence(tmp_path):
+    with pytest.raises(SpecError, match="cannot be read"):
+        load_draft(tmp_path, "gone")

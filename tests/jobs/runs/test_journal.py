@@ -1,0 +1,81 @@
+import multiprocessing
+
+from jobs.runs.journal import Journal, JournalKind
+from jobs.runs.queue import asked_attempts
+
+
+def append_many(runs_root, run_id):
+    for number in range(50):
+        Journal(runs_root).append(JournalKind.NOTED, run_id, text=f"{number} " + "x" * 5000)
+
+
+def test_entries_come_back_in_order(tmp_path):
+    journal = Journal(tmp_path)
+    journal.append(JournalKind.SUBMITTED, "a", attempt=1)
+    journal.append(JournalKind.NOTED, "a", text="line one\nline two \u2028 end")
+    first, second = journal.entries()
+    assert (first.kind, first.data) == (JournalKind.SUBMITTED, {"attempt": 1})
+    assert second.data["text"] == "line one\nline two \u2028 end"
+
+
+def test_text_that_is_half_a_character_comes_back_as_it_was(tmp_path):
+    journal = Journal(tmp_path)
+    journal.append(JournalKind.NOTED, "a", text="half \ud800 pair")
+    journal.append(JournalKind.NOTED, "a", text="whole")
+    assert [entry.data["text"] for entry in journal.entries()] == ["half \ud800 pair", "whole"]
+
+
+def test_reading_goes_on_where_it_ended(tmp_path):
+    journal = Journal(tmp_path)
+    journal.append(JournalKind.NOTED, "a", text="one")
+    entries, offset = journal.read_from(0)
+    assert len(entries) == 1
+    journal.append(JournalKind.NOTED, "a", text="two")
+    (entry,), end = journal.read_from(offset)
+    assert entry.data["text"] == "two"
+    assert journal.read_from(end) == ([], end)
+
+
+def test_missing_journal_is_empty(tmp_path):
+    assert Journal(tmp_path).entries() == []
+
+
+def test_torn_line_is_passed_over_and_the_next_entry_stands_alone(tmp_path):
+    journal = Journal(tmp_path)
+    journal.append(JournalKind.NOTED, "a", text="one")
+    with journal.path.open("ab") as file:
+        file.write(b'{"at": "2026-01-01", "kind": "no')
+    assert len(journal.entries()) == 1
+    journal.append(JournalKind.NOTED, "a", text="two")
+    assert [entry.data["text"] for entry in journal.entries()] == ["one", "two"]
+
+
+def test_entry_of_an_unknown_kind_is_passed_over(tmp_path):
+    journal = Journal(tmp_path)
+    journal.append(JournalKind.NOTED, "a", text="one")
+    with journal.path.open("ab") as file:
+        file.write(b'{"at": "2026-01-01", "kind": "from_the_future", "run_id": "a", "data": {}}\n')
+    assert len(journal.entries()) == 1
+
+
+def test_writers_of_several_processes_never_mix(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=append_many, args=(tmp_path, f"run-{number}")) for number in range(3)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    entries = Journal(tmp_path).entries()
+    assert len(entries) == 150
+    for run_id in ("run-0", "run-1", "run-2"):
+        numbers = [int(entry.data["text"].split()[0]) for entry in entries if entry.run_id == run_id]
+        assert numbers == list(range(50))
+
+
+def test_newest_asked_attempt_counts_and_runs_stand_in_the_order_of_asking(tmp_path):
+    journal = Journal(tmp_path)
+    journal.append(JournalKind.SUBMITTED, "a", attempt=1)
+    journal.append(JournalKind.SUBMITTED, "b", attempt=1)
+    journal.append(JournalKind.TAGGED, "c", tag="x")
+    journal.append(JournalKind.RESUME_ASKED, "a", attempt=2)
+    assert list(asked_attempts(journal.entries()).items()) == [("b", 1), ("a", 2)]

@@ -1,0 +1,64 @@
+import pytest
+
+from jobs.specs.settings import apply_settings, field_paths
+from jobs.specs.train import SpecError, TrainSpec
+
+
+def test_values_are_read_as_yaml():
+    spec = apply_settings(TrainSpec(), ["algorithm.experience_ratio=0.25", "validation.interval=null", "name=my run"])
+    assert spec.algorithm.experience_ratio == 0.25
+    assert spec.validation.interval is None
+    assert spec.name == "my run"
+
+
+def test_exponent_without_a_point_is_a_number():
+    assert apply_settings(TrainSpec(), ["optim.learning_rate=2e-4"]).optim.learning_rate == 2e-4
+
+
+def test_mapping_sets_a_field_that_is_null():
+    setting = "algorithm.mask_range={low: 0.25, high: 0.75, includes_low: false, includes_high: true}"
+    spec = apply_settings(TrainSpec(), ["algorithm.experience_ratio=0", setting])
+    assert spec.algorithm.mask_range is not None
+    assert spec.algorithm.mask_range.high == 0.75
+
+
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [
+        ("algorithm.experience_ration", "algorithm.experience_ratio"),
+        ("experience_ratio", "algorithm.experience_ratio"),
+        ("learning_rate", "optim.learning_rate"),
+        ("lerning_rate", "optim.learning_rate"),
+        ("algorithm.lerning_rate", "optim.learning_rate"),
+        ("algorithm.seeed", "algorithm.seed"),
+        ("num_step", "num_steps"),
+    ],
+)
+def test_unknown_key_is_answered_with_the_nearest_name(key, nearest):
+    with pytest.raises(SpecError, match=f"did you mean {nearest}\\."):
+        apply_settings(TrainSpec(), [f"{key}=1"])
+
+
+@pytest.mark.parametrize("key", ["algorithm.foo", "foo", "optim.lr", "model.path"])
+def test_key_that_is_like_nothing_is_still_answered_with_the_whole_path_of_a_field(key):
+    with pytest.raises(SpecError, match="the nearest is ") as refused:
+        apply_settings(TrainSpec(), [f"{key}=1"])
+    named = str(refused.value).partition("the nearest is ")[2].partition(",")[0]
+    sections = ["algorithm", "optim", "model", "data", "validation", "recording"]
+    assert named in set(field_paths(TrainSpec())) - set(sections)
+
+
+def test_wrong_value_names_the_field():
+    with pytest.raises(SpecError, match="experience_ratio: expected a share in"):
+        apply_settings(TrainSpec(), ["algorithm.experience_ratio=1.5"])
+
+
+def test_word_without_equals_sign_is_refused():
+    with pytest.raises(SpecError, match="expected key=value"):
+        apply_settings(TrainSpec(), ["num_steps"])
+
+
+def test_every_field_has_a_path():
+    paths = field_paths(TrainSpec())
+    assert "optim.beta2" in paths
+    assert "algorithm.bucket_center" in paths

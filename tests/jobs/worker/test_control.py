@@ -1,0 +1,27 @@
+import os
+
+from jobs.runs import fencing
+from jobs.runs.attempts import read_heartbeat
+from jobs.runs.directory import RunDirectory
+from jobs.worker.control import WorkerControl
+from tests.jobs.supervisor.toy_bench import toy_spec
+
+
+def test_a_worker_gives_signs_of_life_while_it_cannot_tell_whether_it_was_overtaken(tmp_path, monkeypatch):
+    run = RunDirectory.create(tmp_path, toy_spec())
+    attempt_path = run.attempt_path(run.claim_attempt())
+    control = WorkerControl(run, attempt_path)
+
+    def fail(_):
+        raise OSError(116, "Stale file handle")
+
+    fencing.hold(attempt_path)
+    try:
+        monkeypatch.setattr(os, "listdir", fail)
+        control.heartbeat(3)
+    finally:
+        monkeypatch.undo()
+        fencing.let_go()
+    heartbeat = read_heartbeat(attempt_path)
+    assert heartbeat is not None
+    assert heartbeat.step == 3

@@ -1,0 +1,84 @@
+import errno
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from jobs.recording.event_reader import SpoolReader
+from jobs.runs.attempts import read_outcome
+from jobs.runs.control import TrainingError
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.train import SpecError, load_preset
+from jobs.training.run_data import CACHE_VARIABLE
+from jobs.worker.worker import allow_open_files, explain, load_embedded_loop
+
+LAST_STEP_FAILS = """
+import sys
+from jobs.runs.status import RunStatus
+from jobs.worker import main
+from tests.step_reports import make_report
+
+def loop(spec, run, recorder, control):
+    (run.attempt_path(1) / "trajectories").write_text("in the way")
+    recorder.step(make_report(1))
+    return RunStatus.SUCCEEDED
+
+sys.exit(main(sys.argv[1:], {"embedded": lambda: loop}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (TrainingError("data.source: is missing.\nmore"), "data.source: is missing."),
+        (SpecError("num_steps: expected at least 1"), "num_steps: expected at least 1."),
+        (OSError(errno.ENOSPC, "No space left on device"), "The disk is full; make room and resume the run."),
+        (MemoryError(), "Memory ran out; choose a smaller batch, model or max_response_tokens."),
+        (ValueError("odd"), "ValueError: odd. The whole traceback is in log.txt."),
+        (AssertionError(), "AssertionError: no message. The whole traceback is in log.txt."),
+    ],
+)
+def test_failure_becomes_one_sentence(error, sentence):
+    assert explain(error) == sentence
+
+
+@pytest.mark.parametrize("value", ["0", "two", "-1"])
+def test_wrong_number_of_threads_is_refused_by_name(monkeypatch, value):
+    monkeypatch.setenv("EXGRPO_NUM_THREADS", value)
+    with pytest.raises(SpecError, match="EXGRPO_NUM_THREADS: expected a whole number"):
+        load_embedded_loop()
+
+
+def test_a_worker_may_open_as_many_files_as_its_user():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, hard), hard))
+        allow_open_files()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(hard, 65_536), hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_stop_is_heard_while_the_model_to_start_from_is_made(tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    monkeypatch.setenv(CACHE_VARIABLE, str(cache))
+    run = RunDirectory.create(tmp_path / "runs", load_preset("chains-exgrpo"))
+    run.request_stop()
+    command = [sys.executable, "-m", "jobs.worker", str(run.path), str(run.claim_attempt())]
+    assert subprocess.run(command, stderr=subprocess.DEVNULL, timeout=120, check=False).returncode == 0
+    assert read_outcome(run.attempt_path(1)).status is RunStatus.STOPPED
+    assert list(cache.iterdir()) == []
+
+
+def test_a_run_whose_last_step_cannot_be_written_failed_and_says_so_in_its_record(tmp_path):
+    run = RunDirectory.create(tmp_path / "runs", load_preset("chains-exgrpo"))
+    command = [sys.executable, "-c", LAST_STEP_FAILS, str(run.path), str(run.claim_attempt())]
+    assert subprocess.run(command, stderr=subprocess.DEVNULL, timeout=120, check=False).returncode != 0
+    outcome = read_outcome(run.attempt_path(1))
+    assert outcome.status is RunStatus.FAILED
+    assert "trajectories" in outcome.reason
+    events = SpoolReader(run).read().events
+    assert [event["status"] for event in events] == ["running", "failed"]
+    assert events[-1]["reason"] == outcome.reason
