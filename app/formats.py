@@ -4,7 +4,7 @@ import math
 import re
 from datetime import UTC, datetime
 
-from db.rows.display_names import inert
+from db.rows.display_names import escape_control_characters
 
 NONE_SHOWN = "\N{EN DASH}"
 _SECONDS_A_MINUTE, _SECONDS_AN_HOUR, _SECONDS_A_DAY = 60, 3600, 86400
@@ -87,7 +87,7 @@ def literal(text: str) -> str:
 
     Addresses become links even where their marks are escaped; a word joiner, which has no width, keeps them apart.
     """
-    apart = _LINK_STARTS.sub("\\g<0>\N{WORD JOINER}", inert(text))
+    apart = _LINK_STARTS.sub("\\g<0>\N{WORD JOINER}", escape_control_characters(text))
     return "".join(f"\\{mark}" if mark in r"\`*_{}[]<>#|$:~" else mark for mark in apart)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from bench.chains_run import open_chains_run
 from bench.report import report
-from exgrpo_core.experience_management.trajectory_selection import most_promising
+from exgrpo_core.experience_management.trajectory_selection import within_budget
 from exgrpo_core.step_report import Selection
 
 BUDGETS = (2, 3, 4, 6)
@@ -33,7 +33,7 @@ class BudgetedChoice:
         """Decide one selection under the budget and compare it with the one that was made."""
         ids = selection.trajectory_ids.tolist()
         last = np.array([self._known[trajectory_id] for trajectory_id in ids], dtype=np.float32)
-        scored = most_promising(last, self.budget)
+        scored = within_budget(last, self.budget)
         entropies = selection.entropies[scored]
         self._known |= zip([ids[i] for i in scored.tolist()], entropies.tolist(), strict=True)
         self.num_choices += 1

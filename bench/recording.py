@@ -44,7 +44,7 @@ from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.specs.train import RecordingSpec, TrainSpec
-from jobs.supervisor.reading import take_in_everything
+from jobs.supervisor.reading import ingest_all
 
 PAPER_STEP = StepSize(num_questions=128, mean_tokens=2000)
 INGESTED_STEP = StepSize(num_questions=128, mean_tokens=195)
@@ -180,7 +180,7 @@ def measure_ingest(database_url: str | None, size: StepSize, num_steps: int) -> 
         theirs.close()
         ours.recv()
         began_at = time.perf_counter()
-        take_in_everything(runs_root, database_url)
+        ingest_all(runs_root, database_url)
         seconds = time.perf_counter() - began_at
         ours.send("stop")
         figures = ours.recv()

@@ -143,10 +143,10 @@ def manage(
 ) -> int:
     """Do one step's experience management and return how many candidates were read."""
     draw = draw_questions(buffer, CONFIG, NUM_REPLAYED, step, rng)
-    buffer.note_draws(draw.question_indices)
+    buffer.record_draws(draw.question_indices)
     rows = np.concatenate([buffer.rows_of(question_index) for question_index in draw.question_indices.tolist()])
     num_candidates = len(buffer.experiences(rows))
-    buffer.note_entropies(rows, np.zeros(rows.size, dtype=np.float32))
+    buffer.record_entropies(rows, np.zeros(rows.size, dtype=np.float32))
     solved = [question_index for question_index, successes in groups if len(successes) == K]
     for question_index in solved:
         buffer.retire(question_index)

@@ -34,7 +34,7 @@ from jobs.specs.train import load_preset
 
 PRESET = "chains-exgrpo"
 LOOK_SECONDS = 0.01
-PATIENCE_SECONDS = 120.0
+TIMEOUT_SECONDS = 120.0
 TARGETS = {"help_s": "<= 0.3", "first_page_s": "<= 2", "first_step_s": "<= 5"}
 
 
@@ -74,7 +74,7 @@ def time_first_page(python: str) -> float:
         with served(Path(name), None, python) as link:
             began_at = time.perf_counter()
             page.goto(link)
-            page.locator("h1").first.wait_for(timeout=1e3 * PATIENCE_SECONDS)
+            page.locator("h1").first.wait_for(timeout=1e3 * TIMEOUT_SECONDS)
             seconds = time.perf_counter() - began_at
         browser.close()
     return seconds
@@ -90,7 +90,7 @@ def time_first_step(python: str) -> float:
         began_at = time.perf_counter()
         worker = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         while not (events.is_file() and b'"kind":"step"' in events.read_bytes()):
-            if worker.poll() is not None or time.perf_counter() - began_at > PATIENCE_SECONDS:
+            if worker.poll() is not None or time.perf_counter() - began_at > TIMEOUT_SECONDS:
                 worker.kill()
                 raise RuntimeError("The worker recorded no step; run it by hand to see why.")
             time.sleep(LOOK_SECONDS)

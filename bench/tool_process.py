@@ -22,7 +22,7 @@ REPEATS = 7
 START = 1_767_225_600.0
 """When every made-up run began, in seconds since 1970; a step takes one."""
 MLFLOW_BATCH = 1000
-PATIENCE_SECONDS = 300.0
+TIMEOUT_SECONDS = 300.0
 
 Asked = tuple[Callable[[], object], Callable[[], object], Callable[[], object]]
 """The list of runs as the tool gives it, every value of one metric in one run, and in all runs."""
@@ -76,7 +76,7 @@ class TensorBoard:
                 run_tag_filter=self._filter(runs=runs, tags=[KEY]),
             )
 
-        until = time.perf_counter() + PATIENCE_SECONDS
+        until = time.perf_counter() + TIMEOUT_SECONDS
         while True:
             found = read(None)
             if len(found) == num_runs and all(len(tags[KEY]) == num_steps for tags in found.values()):

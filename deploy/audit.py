@@ -22,7 +22,7 @@ KNOWN_BAD = "requests==2.19.1"
 EXIT_FOUND = 1
 EXIT_NOT_ASKED = 2
 _PIN = re.compile(r"^([A-Za-z0-9][\w.-]*==[^\s;\\]+)", re.MULTILINE)
-_PATIENCE_SECONDS = 600
+_TIMEOUT_SECONDS = 600
 
 
 class NotAskedError(Exception):
@@ -53,7 +53,7 @@ def ask(program: str, pins: list[str]) -> list[dict[str, Any]]:
         file.flush()
         command = [program, "--disable-pip", "--no-deps", "--progress-spinner=off", "--format=json", "-r", file.name]
         try:
-            finished = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=False)
+            finished = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)
             found: list[dict[str, Any]] = json.loads(finished.stdout)["dependencies"]
         except (OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
             raise NotAskedError(f"The advisory service cannot be reached from here ({type(error).__name__}).") from None

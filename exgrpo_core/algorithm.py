@@ -71,7 +71,7 @@ def _draw_experience(state: ExGRPOState, config: ExGRPOConfig, report: StepRepor
     num_wanted = config.num_experiential_wanted
     draw: QuestionDraw = draw_questions(state.replay_buffer, config, num_wanted, state.step, state.rng)
     report.buckets = draw.buckets
-    state.replay_buffer.note_draws(draw.question_indices)
+    state.replay_buffer.record_draws(draw.question_indices)
     return [int(index) for index in draw.question_indices]
 
 

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from app.components.chains_of_thought import (
-    entropy_courses,
+    entropy_over_tokens,
     evidence,
     judge_choice,
     judge_form,
@@ -56,7 +56,7 @@ def _entropy(row: RunRow, judge: str | None) -> None:
 
 
 def _courses(row: RunRow, _judge: str | None) -> None:
-    entropy_courses.show(row)
+    entropy_over_tokens.show(row)
 
 
 def _verdicts(row: RunRow, judge: str | None) -> None:

@@ -6,7 +6,7 @@ import streamlit as st
 from app import commands, queries
 from app.components.system import audit_log, machine_view
 from app.components.widgets import exports, person_line, status_badge, view_tabs
-from app.formats import ago, byte_size, duration, exact, inert
+from app.formats import ago, byte_size, duration, escape_control_characters, exact
 from app.queries import system, workbench
 
 REFRESH_SECONDS = 5
@@ -42,7 +42,7 @@ def _overview() -> None:
         f"{sum(num_runs.get(state, 0) for state in _UNDER_WAY[1:]):,} under way",
         delta_color="off", delta_arrow="off", border=True, height="stretch",
     )  # fmt: skip
-    st.text(inert(f"Runs root {queries.runs_root()}, database {facts.place}"))
+    st.text(escape_control_characters(f"Runs root {queries.runs_root()}, database {facts.place}"))
     if is_alive and sign and sign.since:
         st.caption(f"The supervisor has looked after these runs for {ago(sign.since).removesuffix(' ago')}.")
     _queue()
@@ -59,9 +59,9 @@ def _queue() -> None:
     shown = pd.DataFrame(
         {
             "State": [status_badge.state_name(row.status) for row in rows],
-            "Job": [inert(row.name) for row in rows],
+            "Job": [escape_control_characters(row.name) for row in rows],
             "Kind": [row.kind for row in rows],
-            "Engine": [inert(row.engine) for row in rows],
+            "Engine": [escape_control_characters(row.engine) for row in rows],
             "Created": [exact(row.created_at) for row in rows],
             "Last data": [ago(row.last_event_at) for row in rows],
         }

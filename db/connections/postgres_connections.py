@@ -12,7 +12,7 @@ import psycopg
 from sqlalchemy import Engine, event
 
 CONNECT_SECONDS = 2
-PATIENCE_SECONDS = 1.0
+TIMEOUT_SECONDS = 1.0
 """A server that is silent for so long is asked by the side whether it is there."""
 _SIGN_SECONDS = 1.0
 _SSL_REQUEST = struct.pack("!ii", 8, 80877103)
@@ -25,7 +25,7 @@ class _Silence:
     at = -math.inf
 
 
-class PatientConnection(psycopg.Connection[Any]):
+class LivenessCheckedConnection(psycopg.Connection[Any]):
     """A connection whose statements may take any time, as long as the server lives.
 
     The kernel of a machine whose server is stopped takes what is sent to it, so that no timeout of TCP tells.
@@ -49,7 +49,7 @@ class PatientConnection(psycopg.Connection[Any]):
                 ready = yield wanted
                 if ready:
                     heard_at = time.monotonic()
-                elif time.monotonic() - heard_at >= PATIENCE_SECONDS:
+                elif time.monotonic() - heard_at >= TIMEOUT_SECONDS:
                     self._check_server()
                     heard_at = time.monotonic()
                 wanted = gen.send(ready)
@@ -86,16 +86,18 @@ def _reach(host: str, port: int) -> socket.socket:
     return client
 
 
-def make_patient(engine: Engine) -> None:
+def check_liveness(engine: Engine) -> None:
     """Let an engine make such connections."""
     silence = _Silence()
 
     @event.listens_for(engine, "do_connect")
-    def connect(_dialect: object, _record: object, words: list[Any], options: dict[str, Any]) -> PatientConnection:
+    def connect(
+        _dialect: object, _record: object, words: list[Any], options: dict[str, Any]
+    ) -> LivenessCheckedConnection:
         # The pool makes a new connection as soon as one has failed: that would be a second wait for the same silence.
         if time.monotonic() - silence.at < _SIGN_SECONDS:
             raise psycopg.OperationalError("the server does not answer")
         options.setdefault("connect_timeout", CONNECT_SECONDS)
-        connection = PatientConnection.connect(*words, **options)
+        connection = LivenessCheckedConnection.connect(*words, **options)
         connection.silence = silence
         return connection

@@ -150,10 +150,10 @@ def make_engine(url: URL) -> Engine:
 
 
 def _make_postgresql_engine(url: URL) -> Engine:
-    from db.connections.postgres_connections import make_patient
+    from db.connections.postgres_connections import check_liveness
 
     engine = create_engine(url, pool_pre_ping=True, json_serializer=dump_json)
-    make_patient(engine)
+    check_liveness(engine)
     return engine
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy import Connection, delete, update
 
 from db.connections.session import Database
-from db.ingest.positions import forget_untold, save_position
+from db.ingest.positions import forget_unannounced, save_position
 from db.ingest.upsert import insert_new
 from db.tables import models
 from db.tables.json_text import storable_text
@@ -61,6 +61,6 @@ def save_journal_position(database: Database, position: str, told: Iterable[str]
 
     def work(connection: Connection) -> None:
         save_position(connection, JOURNAL_SOURCE, position)
-        forget_untold(connection, told)
+        forget_unannounced(connection, told)
 
     database.write(work)

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Connection, Table, func, literal, select, 
 
 from db.connections.session import Database
 from db.ingest.event_rows import RowCollector
-from db.ingest.positions import note_untold, save_position
+from db.ingest.positions import note_unannounced, save_position
 from db.ingest.run_summary import refresh_summary
 from db.ingest.statuses import ENDED_STATUSES, status_rank
 from db.ingest.supersession import Supersession
@@ -43,7 +43,7 @@ def register_run(database: Database, run_info: Mapping[str, Any], spec: Mapping[
         is_known = select(models.runs.c.run_key).where(models.runs.c.run_id == row["run_id"])
         if connection.scalar(is_known) is None:
             insert_new(connection, models.runs, [row])
-            note_untold(connection, row["run_id"])
+            note_unannounced(connection, row["run_id"])
 
     database.write(work)
 

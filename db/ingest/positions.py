@@ -25,12 +25,12 @@ def save_position(connection: Connection, source: str, position: str) -> None:
     connection.execute(insert(table).values(source=source, position=position))
 
 
-def note_untold(connection: Connection, run_id: str) -> None:
+def note_unannounced(connection: Connection, run_id: str) -> None:
     """Keep that a run is new, so that what the journal said of it before comes in, however this program ends."""
     save_position(connection, _UNTOLD + run_id, "")
 
 
-def untold_runs(database: Database) -> frozenset[str]:
+def unannounced_runs(database: Database) -> frozenset[str]:
     """Return the runs of which nothing that the journal says was taken in yet."""
     table = models.ingest_positions
     with database.read() as connection:
@@ -38,7 +38,7 @@ def untold_runs(database: Database) -> frozenset[str]:
         return frozenset(source.removeprefix(_UNTOLD) for source in sources)
 
 
-def forget_untold(connection: Connection, run_ids: Iterable[str]) -> None:
+def forget_unannounced(connection: Connection, run_ids: Iterable[str]) -> None:
     """Keep that what the journal says of these runs is in."""
     table = models.ingest_positions
     for run_id in run_ids:

@@ -41,7 +41,7 @@ def id_end(run_id: str) -> str:
     return run_id.rpartition("-")[2]
 
 
-def inert(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """Return text whose control characters (escape sequences, direction overrides) are visible instead of obeyed."""
     if text.replace("\n", "").replace("\t", "").isprintable():
         return text

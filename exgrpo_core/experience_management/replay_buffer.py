@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exgrpo_core.experience_management.storage.bucket_membership import BucketMembership
-from exgrpo_core.experience_management.storage.checksums import CHECKSUMS, OF_NEW_BUFFERS, WHERE_UNNAMED
+from exgrpo_core.experience_management.storage.checksums import CHECKSUMS, DEFAULT_CHECKSUM, LEGACY_CHECKSUM
 from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
 from exgrpo_core.experience_management.storage.row_index import RowIndex
 from exgrpo_core.experience_management.storage.segment_store import SegmentStore
@@ -57,8 +57,8 @@ class ReplayBuffer:
     ) -> None:
         self._num_all_questions = num_questions
         self._rollouts_per_question = rollouts_per_question
-        self._checksum_name = OF_NEW_BUFFERS
-        self._checksums = CHECKSUMS[OF_NEW_BUFFERS]
+        self._checksum_name = DEFAULT_CHECKSUM
+        self._checksums = CHECKSUMS[DEFAULT_CHECKSUM]
         self._store = SegmentStore(directory, segment_bytes, self._checksums)
         self._index = RowIndex(num_questions)
         self._membership = BucketMembership(num_questions, rollouts_per_question + 1)
@@ -167,7 +167,7 @@ class ReplayBuffer:
         self._check_rows(rows)
         return self._store.experiences(rows)
 
-    def note_draws(self, question_indices: Int64Array) -> None:
+    def record_draws(self, question_indices: Int64Array) -> None:
         """Count one more draw of each of these questions."""
         np.add.at(self._draw_counts, question_indices, 1)
 
@@ -175,7 +175,7 @@ class ReplayBuffer:
         """Return how often each question was drawn so far."""
         return self._draw_counts[question_indices].astype(np.int64)
 
-    def note_entropies(self, rows: Int64Array, values: Float32Array) -> None:
+    def record_entropies(self, rows: Int64Array, values: Float32Array) -> None:
         """Keep the mean entropy of rows under the policy that just scored them, nats."""
         self._check_rows(rows)
         self._index.entropies[rows] = values
@@ -234,7 +234,7 @@ class ReplayBuffer:
         header, columns = read_snapshot(path)
         buffer = cls(directory, header["num_questions"], header["rollouts_per_question"])
         extents = [SegmentExtent(**extent) for extent in header["segments"]]
-        buffer._checksum_name = header.get("checksum", WHERE_UNNAMED)
+        buffer._checksum_name = header.get("checksum", LEGACY_CHECKSUM)
         if buffer._checksum_name not in CHECKSUMS:
             raise ValueError(f"{path}: was written by a newer version; update the workbench first.")
         buffer._checksums = CHECKSUMS[buffer._checksum_name]

@@ -75,7 +75,7 @@ def choose(selection: TrajectorySelection, means: CandidateMeans, rng: np.random
     return int(np.argmin(scores)), scores
 
 
-def most_promising(last_entropies: Float32Array, budget: int | None) -> Int64Array:
+def within_budget(last_entropies: Float32Array, budget: int | None) -> Int64Array:
     """Return the positions of at most `budget` candidates, ascending; `last_entropies` are NaN where never scored.
 
     The surest one goes first, then those never scored, the newest of them first, then the others by sureness.

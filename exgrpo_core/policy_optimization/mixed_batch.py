@@ -42,7 +42,7 @@ class MiniBatch:
         return sum(row.token_ids.size for row in self.rows)
 
 
-def rows_that_count(mini_batch: MiniBatch, objective: ObjectiveSettings) -> list[TrainingRow]:
+def rows_with_gradient(mini_batch: MiniBatch, objective: ObjectiveSettings) -> list[TrainingRow]:
     """Return the rows that have a gradient: all with an entropy bonus or KL penalty, else those with an advantage."""
     if objective.entropy_coefficient > 0.0 or objective.kl_coefficient > 0.0:
         return mini_batch.rows

@@ -7,7 +7,7 @@ import numpy as np
 
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import PolicyEngine
-from exgrpo_core.experience_management.trajectory_selection import CandidateMeans, choose, mean_scores, most_promising
+from exgrpo_core.experience_management.trajectory_selection import CandidateMeans, choose, mean_scores, within_budget
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, Selection, StepReport
 from exgrpo_core.types import Experience, Int64Array, Replay, RolloutGroup, TrajectoryScores
@@ -37,7 +37,7 @@ def _promising_rows(state: ExGRPOState, config: ExGRPOConfig, question_index: in
     rows = state.replay_buffer.rows_of(question_index)
     if config.candidate_budget is None:
         return rows
-    return rows[most_promising(state.replay_buffer.last_entropies(rows), config.candidate_budget)]
+    return rows[within_budget(state.replay_buffer.last_entropies(rows), config.candidate_budget)]
 
 
 def score_candidates(
@@ -74,7 +74,7 @@ def choose_replays(
         return
     means = mean_scores(scores)
     rows = np.array([candidate.row for own in candidates for candidate in own], dtype=np.int64)
-    state.replay_buffer.note_entropies(rows[rows >= 0], means.entropies[rows >= 0])
+    state.replay_buffer.record_entropies(rows[rows >= 0], means.entropies[rows >= 0])
     start = 0
     for group, own in zip(report.groups, candidates, strict=True):
         if not own:

@@ -13,9 +13,9 @@ from db.connections.session import AWAY_ERRORS, Database
 from db.queries.run_filter import RunFilter
 from db.queries.runs import list_runs
 from db.rows.runs import RunRow
+from jobs.alerts.alert_events import MAX_AGE, AlertEvent, disk_alert_events, run_alert_events
 from jobs.alerts.destinations import FILE_VARIABLE, URLS_VARIABLE, AlertError, Destination, read_destinations
-from jobs.alerts.ledger import Ledger
-from jobs.alerts.occasions import MAX_AGE, Occasion, disk_occasions, run_occasions
+from jobs.alerts.sent_log import SentLog
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class AlertWatch:
         self._url = database_url
         self._environment = dict(environment)
         self._destinations: list[Destination] | None = None
-        self._ledger: Ledger | None = None
+        self._ledger: SentLog | None = None
         self._database: Database | None = None
         self._retry_at: dict[tuple[str, str], float] = {}
         self._trouble = ""
@@ -63,11 +63,11 @@ class AlertWatch:
         if self._destinations is None:
             self._destinations = read_destinations(dict(self._environment))
         if self._ledger is None:
-            self._ledger = Ledger(self._runs_root)
+            self._ledger = SentLog(self._runs_root)
         now = datetime.now(UTC)
-        for occasion in [*disk_occasions(self._runs_root, now), *run_occasions(self._rows(now), now)]:
+        for alert_event in [*disk_alert_events(self._runs_root, now), *run_alert_events(self._rows(now), now)]:
             for destination in self._destinations:
-                self._send(occasion, destination, self._ledger)
+                self._send(alert_event, destination, self._ledger)
 
     def _run(self) -> None:
         is_last = False
@@ -81,8 +81,8 @@ class AlertWatch:
                 return
             except Exception as error:  # noqa: BLE001 - alerts must never end the supervisor
                 self._tell(error)
-                self._let_go()
-        self._let_go()
+                self._clear_attempt()
+        self._clear_attempt()
 
     def _tell(self, error: Exception) -> None:
         """Log a trouble once; a database that is away is told by the supervisor itself."""
@@ -96,19 +96,19 @@ class AlertWatch:
             self._database = open_database(self._url, self._runs_root, upgrades=False)
         return list_runs(self._database, RunFilter(is_archived=None, ended_after=now - MAX_AGE), limit=None)
 
-    def _send(self, occasion: Occasion, destination: Destination, ledger: Ledger) -> None:
-        what = (occasion.key, destination.fingerprint)
-        if ledger.has(*what) or time.monotonic() < self._retry_at.get(what, 0.0):
+    def _send(self, alert_event: AlertEvent, destination: Destination, sent_log: SentLog) -> None:
+        what = (alert_event.key, destination.fingerprint)
+        if sent_log.has(*what) or time.monotonic() < self._retry_at.get(what, 0.0):
             return
-        if destination.send(occasion.title, occasion.body):
+        if destination.send(alert_event.title, alert_event.body):
             self._retry_at.pop(what, None)
-            ledger.add(*what)
+            sent_log.add(*what)
             return
         if what not in self._retry_at:
             logger.warning("Alert destination %s did not take a message; trying again every minute.", destination.name)
         self._retry_at[what] = time.monotonic() + RETRY_SECONDS
 
-    def _let_go(self) -> None:
+    def _clear_attempt(self) -> None:
         if self._database is not None:
             self._database.close()
             self._database = None

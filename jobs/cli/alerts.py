@@ -2,7 +2,7 @@
 
 import typer
 
-from jobs.cli.options import EXIT_FAILURE, command_group, say
+from jobs.cli.options import EXIT_FAILURE, command_group, print_result
 
 alerts_app = command_group("Messages to you when a run fails, stalls or collapses.")
 
@@ -27,7 +27,9 @@ def test() -> None:
     has_failed = False
     for destination in destinations:
         was_taken = destination.send("ExGRPO Workbench: a test", "Alerts of this workbench arrive here.")
-        say(f"{destination.name}: {'sent' if was_taken else 'not taken; check the URL and that it can be reached'}")
+        print_result(
+            f"{destination.name}: {'sent' if was_taken else 'not taken; check the URL and that it can be reached'}"
+        )
         has_failed |= not was_taken
     if has_failed:
         raise typer.Exit(EXIT_FAILURE)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli.options import DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot, say, tell
+from jobs.cli.options import DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot, print_result, print_status
 
 _POSTGRESQL = "The database is not in it: dump PostgreSQL with pg_dump before, or `exgrpo db rebuild` makes it anew."
 
@@ -19,9 +19,9 @@ def backup(
     from jobs.actions.backup import back_up
 
     written = back_up(runs_root, database_url, out)
-    say(f"{out}: {written.num_runs} runs, {written.num_bytes / 1e6:,.1f} MB.")
+    print_result(f"{out}: {written.num_runs} runs, {written.num_bytes / 1e6:,.1f} MB.")
     if not written.has_database:
-        tell(_POSTGRESQL)
+        print_status(_POSTGRESQL)
 
 
 def restore(
@@ -32,6 +32,6 @@ def restore(
     from jobs.actions.backup import restore as restore_backup
 
     found = restore_backup(source, runs_root)
-    say(f"{runs_root}: {found.num_runs} runs.")
+    print_result(f"{runs_root}: {found.num_runs} runs.")
     if not found.has_database:
-        tell("Restore PostgreSQL's dump with pg_restore, or build the database anew: `exgrpo db rebuild`.")
+        print_status("Restore PostgreSQL's dump with pg_restore, or build the database anew: `exgrpo db rebuild`.")

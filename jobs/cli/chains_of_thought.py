@@ -14,8 +14,8 @@ from jobs.cli.options import (
     command_group,
     counted,
     print_json,
-    say,
-    tell,
+    print_result,
+    print_status,
 )
 
 if TYPE_CHECKING:
@@ -52,19 +52,19 @@ def judges(
         print_json([{"job": job, "agreement": rows, "calibration": own} for job, rows, own in found])
         return
     if not jobs:
-        tell("No judge has worked on it yet; `exgrpo judge RUN` starts one." if run else
+        print_status("No judge has worked on it yet; `exgrpo judge RUN` starts one." if run else
              "No judge has worked here yet; `exgrpo judge RUN` starts one.")  # fmt: skip
     for job in jobs:
         calibration = calibrations[job.judge_run_id]
-        say(f"{job.judge_run_id}  {job.status:<10} {job.judge}, prompt {job.prompt or '-'}, on {job.source}: "
+        print_result(f"{job.judge_run_id}  {job.status:<10} {job.judge}, prompt {job.prompt or '-'}, on {job.source}: "
             f"{job.num_votes} votes, {job.num_requests} requests, {job.num_tokens} tokens")  # fmt: skip
         if calibration is not None:
             rates = (("sensitivity", calibration.sensitivity), ("specificity", calibration.specificity))
             said = ", ".join(f"{name} {rate.value:.3f}" for name, rate in rates)
-            say(f"    {said}, kappa {calibration.kappa:.3f} on {calibration.num_items} labelled items")
+            print_result(f"    {said}, kappa {calibration.kappa:.3f} on {calibration.num_items} labelled items")
         for row in agreed.get(job.judge_run_id, []):
             agree = (row.num_both_valid + row.num_both_invalid) / row.num_compared
-            say(f"    agrees with {row.other} on {agree:.3f} of {row.num_compared}")
+            print_result(f"    agrees with {row.other} on {agree:.3f} of {row.num_compared}")
 
 
 def verdicts(
@@ -92,7 +92,7 @@ def verdicts(
         print_json(rows)
         return
     if not rows:
-        tell(f"No answer-correct trajectory of {run_id} fits ({which}).")
+        print_status(f"No answer-correct trajectory of {run_id} fits ({which}).")
     _print_verdicts(rows, has_judge=judge_run_id is not None)
 
 
@@ -167,7 +167,7 @@ def find(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its a
     elif found:
         _print_cases("found", found)
     else:
-        tell(f"No case in {run_id}: no question has two correct responses in one step that fit.")
+        print_status(f"No case in {run_id}: no question has two correct responses in one step that fit.")
 
 
 @cases_app.command("sets")
@@ -182,9 +182,9 @@ def sets(runs_root: RunsRoot = DEFAULT_RUNS_ROOT, database_url: DatabaseUrl = No
         print_json(rows)
         return
     if not rows:
-        tell("No case is kept yet; `exgrpo cases find RUN --keep SET` keeps what it finds.")
+        print_status("No case is kept yet; `exgrpo cases find RUN --keep SET` keeps what it finds.")
     for row in rows:
-        say(f"{row.name}: {counted(row.num_cases, 'case', 'cases')} of {counted(row.num_runs, 'run', 'runs')}")
+        print_result(f"{row.name}: {counted(row.num_cases, 'case', 'cases')} of {counted(row.num_runs, 'run', 'runs')}")
 
 
 @cases_app.command("export")
@@ -210,7 +210,7 @@ def export(
     is_json = as_json or (out is not None and out.suffix == ".json")
     text = cases_as_json(case_set, found) if is_json else cases_as_markdown(case_set, found)
     if out is None:
-        say(text)
+        print_result(text)
     else:
         out.write_text(text, encoding="utf-8")
 
@@ -219,11 +219,11 @@ def _print_verdicts(rows: "list[JudgedRow]", has_judge: bool) -> None:
     for row in rows:
         votes = f"{row.num_valid}/{row.num_invalid}/{row.num_unjudged}"
         judged = f"judge {_SIGNS[row.said]:<8}votes {votes:<8} " if has_judge else ""
-        say(f"{row.trajectory_id:>8}  step {row.step:<6} entropy {row.mean_entropy:.4f}  {judged}"
+        print_result(f"{row.trajectory_id:>8}  step {row.step:<6} entropy {row.mean_entropy:.4f}  {judged}"
             f"oracle {_SIGNS[row.oracle]:<8} user {_SIGNS[row.user]:<8} {row.reason}")  # fmt: skip
 
 
 def _print_cases(name: str, found: "list[SnowballCase]") -> None:
     from jobs.analysis.case_text import cases_as_markdown
 
-    say(cases_as_markdown(name, found))
+    print_result(cases_as_markdown(name, found))

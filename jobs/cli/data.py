@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli.options import DEFAULT_RUNS_ROOT, DatabaseUrl, RunName, RunsRoot, say, tell
+from jobs.cli.options import DEFAULT_RUNS_ROOT, DatabaseUrl, RunName, RunsRoot, print_result, print_status
 
 MAX_BAD_LINES = 20
 """Lines of a dump that are named one by one."""
@@ -21,7 +21,7 @@ def import_(
     """Copy a run from elsewhere into the runs root."""
     from jobs.actions.archive import import_run
 
-    say(import_run(source, runs_root, trusts_pickles=trusts_pickles))
+    print_result(import_run(source, runs_root, trusts_pickles=trusts_pickles))
 
 
 def adopt(
@@ -37,11 +37,11 @@ def adopt(
 
     found = adopt_dump(folder, runs_root, name, model)
     for sentence in found.bad_lines[:MAX_BAD_LINES]:
-        tell(sentence)
+        print_status(sentence)
     if len(found.bad_lines) > MAX_BAD_LINES:
-        tell(f"... and {len(found.bad_lines) - MAX_BAD_LINES} more lines that are no rollouts.")
-    tell(f"{found.num_rollouts:,} rollouts of {found.num_steps:,} steps.")
-    say(found.run_id)
+        print_status(f"... and {len(found.bad_lines) - MAX_BAD_LINES} more lines that are no rollouts.")
+    print_status(f"{found.num_rollouts:,} rollouts of {found.num_steps:,} steps.")
+    print_result(found.run_id)
 
 
 def export(
@@ -57,7 +57,7 @@ def export(
     from jobs.runs.lookup import find_run_id, open_run
 
     folder = open_run(runs_root, find_run_id(runs_root, run))
-    say(str(export_run(folder, out or Path(f"{folder.run_id}.tar.gz"), overwrites=overwrites)))
+    print_result(str(export_run(folder, out or Path(f"{folder.run_id}.tar.gz"), overwrites=overwrites)))
 
 
 def upgrade(runs_root: RunsRoot = DEFAULT_RUNS_ROOT, database_url: DatabaseUrl = None) -> None:
@@ -67,7 +67,7 @@ def upgrade(runs_root: RunsRoot = DEFAULT_RUNS_ROOT, database_url: DatabaseUrl =
 
     database = open_database(database_url, runs_root)
     try:
-        say(f"The database has schema {current_revision(database)}.")
+        print_result(f"The database has schema {current_revision(database)}.")
     finally:
         database.close()
 
@@ -77,4 +77,4 @@ def rebuild(runs_root: RunsRoot = DEFAULT_RUNS_ROOT, database_url: DatabaseUrl =
     from jobs.supervisor.reading import rebuild_index
 
     num_runs = rebuild_index(runs_root, database_url)
-    say(f"Built anew from {num_runs} runs.")
+    print_result(f"Built anew from {num_runs} runs.")

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from jobs.actions.run_actions import submit
-from jobs.cli.options import DEFAULT_PORT, EXIT_FAILURE, say, tell
+from jobs.cli.options import DEFAULT_PORT, EXIT_FAILURE, print_result, print_status
 from jobs.cli.workbench import Workbench
 from jobs.runs.lookup import open_run, state_of
 from jobs.runs.report import report_run
@@ -44,7 +44,7 @@ def run_demo(runs_root: Path, is_headless: bool) -> int:
 def _make_warm_model() -> None:
     from jobs.training.run_data import warm_chains_model
 
-    tell(
+    print_status(
         "Warm start: a 0.1 M-parameter model learns the task's format from noisy demonstrations. That takes some "
         "minutes the first time, and the model is kept for later runs."
     )
@@ -67,7 +67,7 @@ def _tell_results(runs_root: Path, run_ids: Sequence[str]) -> None:
     states = _wait(runs_root, run_ids, lambda: None)
     time.sleep(4 * LOOP_SECONDS)
     _print_results(runs_root, run_ids, states)
-    tell("The workbench goes on; Ctrl-C ends it.")
+    print_status("The workbench goes on; Ctrl-C ends it.")
 
 
 def _wait(runs_root: Path, run_ids: Sequence[str], look: Callable[[], None]) -> list[RunState]:
@@ -84,7 +84,7 @@ def _wait(runs_root: Path, run_ids: Sequence[str], look: Callable[[], None]) -> 
             told_at = time.monotonic()
             steps = [state.heartbeat.step if state.heartbeat else 0 for state in states]
             pairs = zip(specs, steps, strict=True)
-            tell(", ".join(f"{spec.name}: step {step} of {spec.num_steps}" for spec, step in pairs))
+            print_status(", ".join(f"{spec.name}: step {step} of {spec.num_steps}" for spec, step in pairs))
         time.sleep(LOOP_SECONDS)
 
 
@@ -92,10 +92,10 @@ def _print_results(runs_root: Path, run_ids: Sequence[str], states: Sequence[Run
     with open_fresh_index(runs_root, None) as database:
         reports = [report_run(database, run_id) for run_id in run_ids]
     Console().print(_table(reports))
-    say(json.dumps({report["method"]: _figures(report) for report in reports}))
+    print_result(json.dumps({report["method"]: _figures(report) for report in reports}))
     for report, state in zip(reports, states, strict=True):
         if state.status is not RunStatus.SUCCEEDED:
-            tell(f"{report['run_id']} is {state.status}: {state.reason}")
+            print_status(f"{report['run_id']} is {state.status}: {state.reason}")
     return 0 if all(state.status is RunStatus.SUCCEEDED for state in states) else EXIT_FAILURE
 
 

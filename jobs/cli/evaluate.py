@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunsRoot, print_json, say
+from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunsRoot, print_json, print_result
 
 if TYPE_CHECKING:
     from jobs.specs.evaluation import EvalSpec
@@ -35,7 +35,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 - typer reads a command's options from i
     run_id = submit_evaluation(runs_root, spec)
     if detach:
         leave_to_supervisor(runs_root, database_url)
-        print_json({"run_id": run_id}) if as_json else say(run_id)
+        print_json({"run_id": run_id}) if as_json else print_result(run_id)
         return
     state = follow(runs_root, database_url, run_id)
     _print_scores(runs_root, database_url, run_id, as_json)
@@ -68,7 +68,7 @@ def _print_scores(runs_root: Path, database_url: str | None, run_id: str, as_jso
         print_json({"run_id": run_id, "scores": [dataclasses.asdict(row) for row in rows]})
         return
     for row in rows:
-        say(
+        print_result(
             f"{row.title:<14} {row.metric:<7} {row.scheme:<9} {row.score:.4f} ± {row.standard_error:.4f}  "
             f"({row.num_questions} questions)"
         )

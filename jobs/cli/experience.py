@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, print_json, say, tell
+from jobs.cli.options import (
+    DEFAULT_RUNS_ROOT,
+    AsJson,
+    DatabaseUrl,
+    RunName,
+    RunsRoot,
+    print_json,
+    print_result,
+    print_status,
+)
 
 if TYPE_CHECKING:
     from db.rows.trajectories import LineageRow
@@ -44,9 +53,9 @@ def buffer(
             "draws": drawn, "trajectories_by_birth": born, "trajectories_by_replays": replays,
         })  # fmt: skip
         return
-    say(f"{run_id} after step {at}: {len(state.buckets)} questions, {len(state.retired)} retired")
+    print_result(f"{run_id} after step {at}: {len(state.buckets)} questions, {len(state.retired)} retired")
     for bucket, number in sorted(Counter(state.buckets.values()).items()):
-        say(f"  bucket {bucket}: {number}")
+        print_result(f"  bucket {bucket}: {number}")
 
 
 def audit(
@@ -76,8 +85,8 @@ def audit(
             "run_id": run_id, "step": at, "selections": selected, "candidates": scored, "wrong_choices": wrong,
         })  # fmt: skip
         return
-    say(f"{run_id}, step {at}: {len(selected)} questions drawn, {len(scored)} candidates")
-    say(f"{len(steps)} steps replayed; {len(wrong)} choices contradict their own scores")
+    print_result(f"{run_id}, step {at}: {len(selected)} questions drawn, {len(scored)} candidates")
+    print_result(f"{len(steps)} steps replayed; {len(wrong)} choices contradict their own scores")
 
 
 def trajectories(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arguments
@@ -113,10 +122,10 @@ def trajectories(  # noqa: PLR0913, PLR0917 - typer reads a command's options fr
         print_json(rows)
         return
     if not rows:
-        tell(f"No trajectory of {facets.run_id} fits.")
+        print_status(f"No trajectory of {facets.run_id} fits.")
     for row in rows:
         place = f"{row.trajectory_id:>8}  step {row.step:>5}  question {row.question_index:>6}"
-        say(f"{place}  {row.verdict:<8} {row.snippet}")
+        print_result(f"{place}  {row.verdict:<8} {row.snippet}")
 
 
 def trajectory(
@@ -143,11 +152,13 @@ def trajectory(
     if as_json:
         print_json({"trajectory": row, "question": question, "lineage": life})
         return
-    say(f"{run_id}, trajectory {number}, step {row.step}, reward {row.reward:g}, entropy {row.mean_entropy:.4g}")
-    say(question.prompt_text if question else "")
-    say(row.text)
+    print_result(
+        f"{run_id}, trajectory {number}, step {row.step}, reward {row.reward:g}, entropy {row.mean_entropy:.4g}"
+    )
+    print_result(question.prompt_text if question else "")
+    print_result(row.text)
     for event in life:
-        say(f"  step {event.step:>5}  {LINEAGE_EVENTS.get(event.kind, event.kind)}{_moved(event)}")
+        print_result(f"  step {event.step:>5}  {LINEAGE_EVENTS.get(event.kind, event.kind)}{_moved(event)}")
 
 
 def _moved(event: "LineageRow") -> str:
@@ -204,4 +215,4 @@ def journal(
         print_json(entries)
         return
     for entry in entries:
-        say(f"{entry.at}  {entry.kind:<20} {entry.run_id}  {entry.by}")
+        print_result(f"{entry.at}  {entry.kind:<20} {entry.run_id}  {entry.by}")

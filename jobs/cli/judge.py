@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, command_group, print_json, say
+from jobs.cli.options import (
+    DEFAULT_RUNS_ROOT,
+    AsJson,
+    DatabaseUrl,
+    RunName,
+    RunsRoot,
+    command_group,
+    print_json,
+    print_result,
+)
 
 if TYPE_CHECKING:
     from jobs.analysis.code_detection import RuleTable
@@ -46,7 +55,7 @@ def judge(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
     job_id = submit_judge(runs_root, apply_settings(_make_spec(content), settings or []))
     if detach:
         leave_to_supervisor(runs_root, database_url)
-        print_json({"run_id": job_id}) if as_json else say(job_id)
+        print_json({"run_id": job_id}) if as_json else print_result(job_id)
         return
     state = follow(runs_root, database_url, job_id)
     _print_judgement(_summarize(runs_root, database_url, job_id), as_json)
@@ -70,9 +79,13 @@ def rules(
 def print_rules(table: "RuleTable") -> None:
     """Print a table of rules, one line a rule."""
     for line in table.rules:
-        say(f"{line.rule_id:<4} {line.num_texts:>6} {line.rate:>7.2%}  {line.kind:<10} {line.cue}; {line.form}")
-    say(f"any  {table.num_any:>6} {table.any_rate:>7.2%}  of {table.num_texts} texts")
-    say(f"     {table.num_python_blocks:>6} {table.python_block_rate:>7.2%}  hold a Python block by the parser")
+        print_result(
+            f"{line.rule_id:<4} {line.num_texts:>6} {line.rate:>7.2%}  {line.kind:<10} {line.cue}; {line.form}"
+        )
+    print_result(f"any  {table.num_any:>6} {table.any_rate:>7.2%}  of {table.num_texts} texts")
+    print_result(
+        f"     {table.num_python_blocks:>6} {table.python_block_rate:>7.2%}  hold a Python block by the parser"
+    )
 
 
 @analyse_app.command("run")
@@ -121,42 +134,45 @@ def _print_judgement(summary: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(summary)
         return
-    say(f"{summary['run_id']}: {summary['num_valid']} valid, {summary['num_invalid']} invalid, "
+    print_result(f"{summary['run_id']}: {summary['num_valid']} valid, {summary['num_invalid']} invalid, "
         f"{summary['num_unjudged']} unjudged of {summary['num_responses']} responses "
         f"({summary['num_votes']} votes, {summary['num_tokens']} tokens)")  # fmt: skip
     for name in ("reasons", "issues"):
         if summary[name]:
-            say(f"{name}: " + ", ".join(f"{key} {count}" for key, count in summary[name].items()))
+            print_result(f"{name}: " + ", ".join(f"{key} {count}" for key, count in summary[name].items()))
     calibration = summary["calibration"]
     if calibration is not None:
         for name in ("sensitivity", "specificity", "unjudged", "flips"):
             rate = getattr(calibration, name)
-            say(f"{name:<12} {rate.value:.3f}  [{rate.low:.3f}, {rate.high:.3f}]  of {rate.num_items}")
-        say(f"kappa        {calibration.kappa:.3f}")
+            print_result(f"{name:<12} {rate.value:.3f}  [{rate.low:.3f}, {rate.high:.3f}]  of {rate.num_items}")
+        print_result(f"kappa        {calibration.kappa:.3f}")
 
 
 def _print_analysis(found: "RunAnalysis") -> None:
-    say(f"{found.run_id}, verdicts by {found.judge}")
+    print_result(f"{found.run_id}, verdicts by {found.judge}")
     for code in found.code:
-        say(f"{code.group:<7} {'code' if code.has_code else 'no code':<8} {code.num_trajectories:>6} correct, entropy "
+        kind = "code" if code.has_code else "no code"
+        print_result(f"{code.group:<7} {kind:<8} {code.num_trajectories:>6} correct, entropy "
             f"{code.mean_entropy:.4f}, valid {code.cot_correctness:.3f} of {code.num_judged}")  # fmt: skip
     for corrected in found.corrected:
         rate = corrected.rate
-        say(f"{corrected.group:<7} {'code' if corrected.has_code else 'no code':<8} valid, corrected "
+        print_result(f"{corrected.group:<7} {'code' if corrected.has_code else 'no code':<8} valid, corrected "
             f"{rate.value:.3f} [{rate.low:.3f}, {rate.high:.3f}]")  # fmt: skip
     for line in found.validity:
-        say(f"{line.group:<7} valid {line.num_valid}, invalid {line.num_invalid}: entropy {line.entropy_valid:.4f} "
-            f"{line.entropy_invalid:.4f} AUC {line.entropy_auc:.3f}; perplexity {line.perplexity_valid:.4f} "
+        print_result(f"{line.group:<7} valid {line.num_valid}, invalid {line.num_invalid}: "
+            f"entropy {line.entropy_valid:.4f} {line.entropy_invalid:.4f} AUC {line.entropy_auc:.3f}; perplexity {line.perplexity_valid:.4f} "
             f"{line.perplexity_invalid:.4f} AUC {line.perplexity_auc:.3f}")  # fmt: skip
     if found.code_shares:
         first, last = found.code_shares[0], found.code_shares[-1]
-        say(f"code in rollouts {_share(first.rollouts)} -> {_share(last.rollouts)}, in the buffer "
+        print_result(f"code in rollouts {_share(first.rollouts)} -> {_share(last.rollouts)}, in the buffer "
             f"{_share(first.buffer)} -> {_share(last.buffer)}, in replays -> {_share(last.replays)}")  # fmt: skip
     for case in found.cases:
-        say(f"\nQuestion: {case.question}\nTruth: {case.truth}")
+        print_result(f"\nQuestion: {case.question}\nTruth: {case.truth}")
         for name, response in (("low", case.low), ("high", case.high)):
-            say(f"-- {name} entropy {response.entropy:.4f}, valid: {response.is_valid}, code: {response.has_code}")
-            say(response.text)
+            print_result(
+                f"-- {name} entropy {response.entropy:.4f}, valid: {response.is_valid}, code: {response.has_code}"
+            )
+            print_result(response.text)
 
 
 def _share(value: float | None) -> str:

@@ -4,7 +4,17 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, counted, print_json, say, tell
+from jobs.cli.options import (
+    DEFAULT_RUNS_ROOT,
+    AsJson,
+    DatabaseUrl,
+    RunName,
+    RunsRoot,
+    counted,
+    print_json,
+    print_result,
+    print_status,
+)
 
 
 def mark(
@@ -52,12 +62,14 @@ def marks(
         print_json(counts if name is None else rows)
         return
     if not counts:
-        tell("No trajectory is marked yet; `exgrpo mark RUN TRAJECTORY MARK` marks one.")
+        print_status("No trajectory is marked yet; `exgrpo mark RUN TRAJECTORY MARK` marks one.")
     elif name is not None and not rows:
-        tell(f"Nothing carries the mark {name!r}; the marks there are: {', '.join(count.mark for count in counts)}.")
+        print_status(
+            f"Nothing carries the mark {name!r}; the marks there are: {', '.join(count.mark for count in counts)}."
+        )
     for count in counts if name is None else []:
         num_trajectories = counted(count.num_trajectories, "trajectory", "trajectories")
-        say(f"{count.mark}: {num_trajectories} of {counted(count.num_runs, 'run', 'runs')}")
+        print_result(f"{count.mark}: {num_trajectories} of {counted(count.num_runs, 'run', 'runs')}")
     for row in rows:
         own = row.marked
-        say(f"{own.run_id}  {own.trajectory_id:>8}  step {row.step:>5}  reward {row.reward:g}  {own.comment}")
+        print_result(f"{own.run_id}  {own.trajectory_id:>8}  step {row.step:>5}  reward {row.reward:g}  {own.comment}")

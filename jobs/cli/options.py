@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from db import DATABASE_URL_VARIABLE
-from db.rows.display_names import inert
+from db.rows.display_names import escape_control_characters
 
 RUNS_ROOT_VARIABLE = "EXGRPO_RUNS_ROOT"
 DEBUG_VARIABLE = "EXGRPO_DEBUG"
@@ -33,9 +33,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs."
 DEFAULT_RUNS_ROOT = Path("runs")
 
 
-def say(text: str) -> None:
+def print_result(text: str) -> None:
     """Print one line of a result; a terminal obeys nothing in it."""
-    typer.echo(inert(text))
+    typer.echo(escape_control_characters(text))
 
 
 def counted(number: int, one: str, many: str) -> str:
@@ -43,9 +43,9 @@ def counted(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
 
 
-def tell(text: str) -> None:
+def print_status(text: str) -> None:
     """Print one line about what is going on, beside the result."""
-    typer.echo(inert(text), err=True)
+    typer.echo(escape_control_characters(text), err=True)
 
 
 def print_json(content: object) -> None:
@@ -55,7 +55,7 @@ def print_json(content: object) -> None:
     typer.echo(to_json(content, indent=2, inf_nan_mode="null", fallback=str))
 
 
-def explain(error: Exception) -> tuple[str, int]:
+def error_message(error: Exception) -> tuple[str, int]:
     """Return one sentence on an error and the exit code that belongs to it: 2 for bad input, 1 for a failure."""
     from db.connections.session import DatabaseError
     from db.rows.runs import UnknownRunError
@@ -126,6 +126,6 @@ def _guarded(call: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever the com
     except Exception as error:
         if type(error).__module__.split(".")[0] in {"typer", "click"}:
             raise
-        sentence, code = explain(error)
-        tell(sentence)
+        sentence, code = error_message(error)
+        print_status(sentence)
         raise typer.Exit(code) from None

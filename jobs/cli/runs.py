@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from db.rows.display_names import inert
-from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, print_json, say
+from db.rows.display_names import escape_control_characters
+from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, print_json, print_result
 
 if TYPE_CHECKING:
     from db.rows.runs import RunRow
@@ -34,9 +34,9 @@ def runs(
     elif shown:
         _print_table(shown)
     elif rows:
-        say(f"All {len(rows)} runs in {runs_root} are archived; --all lists them.")
+        print_result(f"All {len(rows)} runs in {runs_root} are archived; --all lists them.")
     else:
-        say(f"No runs in {runs_root} yet; `exgrpo train` starts one.")
+        print_result(f"No runs in {runs_root} yet; `exgrpo train` starts one.")
 
 
 def show(
@@ -84,7 +84,7 @@ def stop(run: RunName, runs_root: RunsRoot = DEFAULT_RUNS_ROOT) -> None:
     run_id = find_run_id(runs_root, run)
     is_queued = lookup.state_of(runs_root, lookup.open_run(runs_root, run_id)).status == RunStatus.QUEUED
     run_actions.stop(runs_root, run_id)
-    say(f"{run_id} was queued and does not start." if is_queued else f"{run_id} stops at its next step.")
+    print_result(f"{run_id} was queued and does not start." if is_queued else f"{run_id} stops at its next step.")
 
 
 def resume(run: RunName, runs_root: RunsRoot = DEFAULT_RUNS_ROOT) -> None:
@@ -165,13 +165,13 @@ def archive(
 
     run_id = find_run_id(runs_root, run)
     run_actions.archive(runs_root, run_id, is_archived=not undoes)
-    say(f"{run_id} is listed again." if undoes else f"{run_id} is archived; `exgrpo runs --all` lists it.")
+    print_result(f"{run_id} is listed again." if undoes else f"{run_id} is archived; `exgrpo runs --all` lists it.")
 
 
 def _say_queued(runs_root: Path, run_id: str) -> None:
     from jobs.supervisor.instance import read_supervisor
 
-    say(run_id)
+    print_result(run_id)
     if read_supervisor(runs_root) is None:
         typer.echo("It waits: no supervisor runs here; start one with `exgrpo up`.", err=True)
 
@@ -184,7 +184,7 @@ def _print_from(path: Path, offset: int) -> int:
     except FileNotFoundError:
         return offset
     lines = content.decode("utf-8", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
-    typer.echo(inert(lines), nl=False)
+    typer.echo(escape_control_characters(lines), nl=False)
     return offset + len(content)
 
 
@@ -209,7 +209,7 @@ def _print_table(rows: "list[RunRow]") -> None:
     for row in rows:
         table.add_row(
             row.run_id,
-            escape(inert(row.name)),
+            escape(escape_control_characters(row.name)),
             f"{row.status}, archived" if row.is_archived else row.status,
             row.method,
             f"{row.step}/{row.num_steps}",
@@ -223,25 +223,25 @@ def _print_summary(summary: dict[str, Any]) -> None:
     row = summary["run"]
     reason = f": {row['status_reason']}" if row["status_reason"] else ""
     archived = ", archived" if row["is_archived"] else ""
-    say(f"{row['run_id']} {row['name']!r} {row['status']}{archived}{reason}")
-    say(f"{row['method']} on {row['model']}, {row['dataset']}; step {row['step']} of {row['num_steps']}")
+    print_result(f"{row['run_id']} {row['name']!r} {row['status']}{archived}{reason}")
+    print_result(f"{row['method']} on {row['model']}, {row['dataset']}; step {row['step']} of {row['num_steps']}")
     for evaluation in summary["evaluations"]:
         question_set = evaluation["question_set"].replace("_", "-").capitalize()
-        say(
+        print_result(
             f"step {evaluation['step']:>5} {question_set:<8} Avg@{evaluation['samples_per_question']} "
             f"{evaluation['avg_at_n']:.3f} ± {evaluation['interval']:.3f}"
         )
     for score in summary["benchmarks"]:
-        say(
+        print_result(
             f"{score['title']:<14} {score['scheme']:<9} {score['score']:.4f} ± {score['standard_error']:.4f}, "
             f"{score['num_questions']} questions x {score['samples_per_question']}"
         )
     for key, value in sorted(summary["metrics"].items()):
-        say(f"{key:<32} {value:.4g}")
+        print_result(f"{key:<32} {value:.4g}")
     for attempt in summary["attempts"]:
-        say(f"attempt {attempt['attempt']}: {attempt['status']} {attempt['status_reason']}".rstrip())
+        print_result(f"attempt {attempt['attempt']}: {attempt['status']} {attempt['status_reason']}".rstrip())
     steps = [str(checkpoint["step"]) for checkpoint in summary["checkpoints"]]
-    say(f"checkpoints at steps: {', '.join(steps) or 'none'}")
+    print_result(f"checkpoints at steps: {', '.join(steps) or 'none'}")
 
 
 def _rate(value: float | None) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunsRoot, print_json, say
+from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunsRoot, print_json, print_result
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,9 +52,9 @@ def _list(database: "Database", scheme: str, as_json: bool) -> None:
     for row in rows:
         model = f"{row.source_name}@{row.source_step}" if row.source_name else row.model
         score = f"{100 * row.score:5.1f} ± {100 * row.standard_error:.1f}"
-        say(f"{row.run_id}  {model}  {row.title:<14} {row.metric:<7} {score}  {row.num_questions} questions")
+        print_result(f"{row.run_id}  {model}  {row.title:<14} {row.metric:<7} {score}  {row.num_questions} questions")
     if not rows:
-        say("No scores yet; `exgrpo eval` makes some.")
+        print_result("No scores yet; `exgrpo eval` makes some.")
 
 
 def _finite(value: float) -> float | None:
@@ -78,7 +78,9 @@ def _compare(database: "Database", runs_root: "Path", evaluations: tuple[str, st
         interval = f"{100 * row.difference:+.1f} [{100 * row.low:+.1f}, {100 * row.high:+.1f}]"
         warning = f"  NOT ALIKE: {', '.join(row.differing)}" if row.differing else ""
         counts = f"won {row.num_won}, lost {row.num_lost} of {row.num_questions} questions"
-        say(f"{row.benchmark:<16} {100 * row.first:5.1f} {100 * row.second:5.1f}  {interval}  {counts}{warning}")
+        print_result(
+            f"{row.benchmark:<16} {100 * row.first:5.1f} {100 * row.second:5.1f}  {interval}  {counts}{warning}"
+        )
 
 
 def _scored_runs(database: "Database", runs_root: "Path", name: str, scheme: str) -> "ScoredRuns":

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli.options import DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot, say, tell
+from jobs.cli.options import DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot, print_result, print_status
 
 
 def seed_demo(
@@ -32,5 +32,5 @@ def seed_demo(
     from jobs.runs.lookup import find_run_id
 
     template = None if run is None else find_run_id(runs_root, run)
-    seed(runs_root, database_url, SyntheticSize(num_runs, num_steps, num_trajectories), template, tell)
-    say(f"{num_runs:,} synthetic runs.")
+    seed(runs_root, database_url, SyntheticSize(num_runs, num_steps, num_trajectories), template, print_status)
+    print_result(f"{num_runs:,} synthetic runs.")

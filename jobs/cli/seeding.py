@@ -15,7 +15,7 @@ from jobs.runs.control import TrainingError
 from jobs.runs.directory import list_run_directories
 from jobs.runs.status import RunStatus
 from jobs.specs.train import load_preset
-from jobs.supervisor.reading import take_in_everything
+from jobs.supervisor.reading import ingest_all
 
 TEMPLATE_PRESET = "chains-exgrpo"
 TEMPLATE_STEPS = 60
@@ -28,7 +28,11 @@ class SeedingError(TrainingError):
 
 
 def seed_demo(
-    runs_root: Path, database_url: str | None, size: SyntheticSize, run_id: str | None, tell: Callable[[str], None]
+    runs_root: Path,
+    database_url: str | None,
+    size: SyntheticSize,
+    run_id: str | None,
+    print_status: Callable[[str], None],
 ) -> None:
     """Add made-up runs to the database; without `run_id` out of the newest fitting run, which is trained if need be.
 
@@ -39,27 +43,27 @@ def seed_demo(
     database = open_database(database_url, runs_root)
     try:
         refuse_more(database)
-        template = run_id or recorded_run(runs_root, database_url, tell)
-        take_in_everything(runs_root, database_url)
-        add_synthetic_runs(database, template, size, tell)
+        template = run_id or recorded_run(runs_root, database_url, print_status)
+        ingest_all(runs_root, database_url)
+        add_synthetic_runs(database, template, size, print_status)
     finally:
         database.close()
 
 
-def recorded_run(runs_root: Path, database_url: str | None, tell: Callable[[str], None]) -> str:
+def recorded_run(runs_root: Path, database_url: str | None, print_status: Callable[[str], None]) -> str:
     """Return the newest run of the runs root that made-up ones can be made out of, trained now if there is none.
 
     Raises:
         SeedingError: Its training failed.
     """
-    take_in_everything(runs_root, database_url)
+    ingest_all(runs_root, database_url)
     database = open_database(database_url, runs_root)
     try:
         found = _fitting_run(database, runs_root)
     finally:
         database.close()
-    found = found or _train(runs_root, database_url, tell)
-    tell(f"Recorded run: {found}.")
+    found = found or _train(runs_root, database_url, print_status)
+    print_status(f"Recorded run: {found}.")
     return found
 
 
@@ -72,8 +76,8 @@ def _fitting_run(database: Database, runs_root: Path) -> str | None:
     return None
 
 
-def _train(runs_root: Path, database_url: str | None, tell: Callable[[str], None]) -> str:
-    tell(f"No recorded run fits; training {TEMPLATE_STEPS} steps of {TEMPLATE_PRESET}.")
+def _train(runs_root: Path, database_url: str | None, print_status: Callable[[str], None]) -> str:
+    print_status(f"No recorded run fits; training {TEMPLATE_STEPS} steps of {TEMPLATE_PRESET}.")
     spec = load_preset(TEMPLATE_PRESET).model_copy(update={"num_steps": TEMPLATE_STEPS})
     run_id = submit(runs_root, spec)
     follower = RunFollower(runs_root, database_url, run_id)

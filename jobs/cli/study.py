@@ -15,8 +15,8 @@ from jobs.cli.options import (
     RunsRoot,
     command_group,
     print_json,
-    say,
-    tell,
+    print_result,
+    print_status,
 )
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def list_studies(as_json: AsJson = False) -> None:
         print_json([_summary(study) for study in studies])
         return
     for study in studies:
-        say(f"{study.name:<20} {study.title}: {study.question}")
+        print_result(f"{study.name:<20} {study.title}: {study.question}")
 
 
 @study_app.command("numbers")
@@ -60,7 +60,7 @@ def numbers(name: StudyName, as_json: AsJson = False) -> None:
         return
     for row in rows:
         place = " / ".join(part for part in (row.table, row.group, row.row, row.column) if part)
-        say(f"{place}: {row.printed}{f'  ({row.note})' if row.note else ''}")
+        print_result(f"{place}: {row.printed}{f'  ({row.note})' if row.note else ''}")
 
 
 @study_app.command("run")
@@ -86,7 +86,7 @@ def run(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its ar
     study, keys = _wanted(name, scale, num_seeds, cells)
     with open_fresh_index(runs_root, database_url) as database:
         pending = pending_runs(database, study, keys)
-    tell(f"Runs that are there: {len(keys) - len(pending)} of {len(keys)}.")
+    print_status(f"Runs that are there: {len(keys) - len(pending)} of {len(keys)}.")
     if detach:
         num_queued = _queue(runs_root, study, pending, settings or [])
         if num_queued:
@@ -96,21 +96,23 @@ def run(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its ar
         return
     failed = []
     for number, own in enumerate(pending, start=1):
-        tell(f"Run {number} of {len(pending)}: {own.key.cell}, seed {own.key.seed}")
+        print_status(f"Run {number} of {len(pending)}: {own.key.cell}, seed {own.key.seed}")
         try:
             run_id = start(runs_root, study, own, settings or [])
         except CommandError as error:
             failed.append(own.key.cell)
-            tell(str(error))
+            print_status(str(error))
             continue
         state = follow(runs_root, database_url, run_id)
         if state.status is RunStatus.STOPPED:
-            tell(f"Runs left: {len(pending) - number} and this one; `exgrpo study run {name}` goes on.")
+            print_status(f"Runs left: {len(pending) - number} and this one; `exgrpo study run {name}` goes on.")
             raise typer.Exit(EXIT_STOPPED)
         if state.status is not RunStatus.SUCCEEDED:
             failed.append(run_id)
-            tell(f"{run_id} is {state.status}: {state.reason}")
-    say(f"Runs done: {len(pending) - len(failed)}, failed: {len(failed)}; `exgrpo study report {name}` shows them.")
+            print_status(f"{run_id} is {state.status}: {state.reason}")
+    print_result(
+        f"Runs done: {len(pending) - len(failed)}, failed: {len(failed)}; `exgrpo study report {name}` shows them."
+    )
     if failed:
         raise typer.Exit(EXIT_FAILURE)
 
@@ -123,10 +125,10 @@ def _queue(runs_root: Path, study: "Study", pending: "list[PendingRun]", setting
     num_queued = 0
     for own in pending:
         try:
-            say(start(runs_root, study, own, settings))
+            print_result(start(runs_root, study, own, settings))
             num_queued += 1
         except CommandError as error:
-            tell(str(error))
+            print_status(str(error))
     return num_queued
 
 
@@ -156,7 +158,7 @@ def status(
         print_json({"study": study.name, "scale": scale, "runs": lines})
         return
     for cell in dict.fromkeys(key.cell for key in keys):
-        say(f"{cell:<32} {', '.join(f'{key.seed} {state}' for key, state in states if key.cell == cell)}")
+        print_result(f"{cell:<32} {', '.join(f'{key.seed} {state}' for key, state in states if key.cell == cell)}")
 
 
 @study_app.command("results")
@@ -190,8 +192,8 @@ def results(
     for row in rows:
         difference = f", difference {interval_text(row.difference, is_difference=True)}" if row.difference else ""
         own = f"{interval_text(row.own)}{difference} ({row.num_seeds} seeds)"
-        say(f"{row.place} / {row.column}: paper {row.printed}, own {row.cell} {own}")
-    say(reading(found) if rows else "No run has finished yet.")
+        print_result(f"{row.place} / {row.column}: paper {row.printed}, own {row.cell} {own}")
+    print_result(reading(found) if rows else "No run has finished yet.")
 
 
 @study_app.command("report")
@@ -216,7 +218,7 @@ def report(
         results = read_results(database, study, own_scale, keys)
     path = out or Path(f"{name}-{scale}.html")
     path.write_text(render_report(results, len(keys)), encoding="utf-8")
-    say(str(path))
+    print_result(str(path))
 
 
 def _wanted(name: str, scale: str, num_seeds: int | None, cells: list[str] | None) -> "tuple[Study, list[RunKey]]":

@@ -16,8 +16,8 @@ from jobs.cli.options import (
     DatabaseUrl,
     RunsRoot,
     print_json,
-    say,
-    tell,
+    print_result,
+    print_status,
 )
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
     run_id = run_actions.submit(runs_root, chosen)
     if detach:
         leave_to_supervisor(runs_root, database_url)
-        print_json({"run_id": run_id}) if as_json else say(run_id)
+        print_json({"run_id": run_id}) if as_json else print_result(run_id)
         return
     state = follow(runs_root, database_url, run_id)
     report = _report(runs_root, database_url, run_id)
@@ -67,7 +67,7 @@ def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
     else:
         from jobs.runs.report import describe_report
 
-        say(describe_report(report))
+        print_result(describe_report(report))
     exit_as(state)
 
 
@@ -80,7 +80,7 @@ def presets(as_json: AsJson = False) -> None:
         print_json({name: spec.model_dump(mode="json") for name, spec in loaded.items()})
         return
     for name in loaded:
-        say(f"{name:<40} {preset_description(name)}")
+        print_result(f"{name:<40} {preset_description(name)}")
 
 
 def _read_spec(preset: str | None, path: Path | None, engine: str | None, settings: list[str]) -> "TrainSpec":
@@ -108,7 +108,7 @@ def _print_plan(spec: "TrainSpec", runs_root: Path, as_json: bool) -> None:
     from jobs.preflight.run_plan import describe_plan, plan_run
 
     plan = plan_run(spec, runs_root)
-    print_json(asdict(plan)) if as_json else say(describe_plan(plan))
+    print_json(asdict(plan)) if as_json else print_result(describe_plan(plan))
 
 
 def leave_to_supervisor(runs_root: Path, database_url: str | None) -> None:
@@ -125,7 +125,7 @@ def follow(runs_root: Path, database_url: str | None, run_id: str) -> "RunState"
     from jobs.cli.following import LOOK_SECONDS, RunFollower
     from jobs.cli.progress import RunProgress
 
-    tell(f"{run_id} (log: {runs_root / run_id / 'log.txt'})")
+    print_status(f"{run_id} (log: {runs_root / run_id / 'log.txt'})")
     interrupts: list[float] = []
     previous = signal.signal(signal.SIGINT, lambda _number, _frame: interrupts.append(time.monotonic()))
     follower = RunFollower(runs_root, database_url, run_id)
@@ -138,7 +138,7 @@ def follow(runs_root: Path, database_url: str | None, run_id: str) -> "RunState"
                     has_asked = True
                     _ask_to_stop(runs_root, run_id)
                 if len(interrupts) > 1:
-                    tell(f"{run_id} goes on without this command; `exgrpo stop {run_id}` ends it.")
+                    print_status(f"{run_id} goes on without this command; `exgrpo stop {run_id}` ends it.")
                     raise typer.Exit(130)
                 time.sleep(LOOK_SECONDS)
             progress.show(state, follower)
@@ -153,11 +153,11 @@ def _ask_to_stop(runs_root: Path, run_id: str) -> None:
     from jobs.actions import run_actions
     from jobs.runs import lookup
 
-    tell("Stopping after the step that is under way; Ctrl-C again leaves the run to itself.")
+    print_status("Stopping after the step that is under way; Ctrl-C again leaves the run to itself.")
     try:
         run_actions.stop(runs_root, run_id)
     except lookup.CommandError as error:
-        tell(str(error))
+        print_status(str(error))
 
 
 def _report(runs_root: Path, database_url: str | None, run_id: str) -> dict[str, object]:
@@ -180,5 +180,5 @@ def exit_as(state: "RunState") -> None:
     if state.status is RunStatus.STOPPED:
         raise typer.Exit(EXIT_STOPPED)
     if state.status is not RunStatus.SUCCEEDED:
-        tell(f"The run is {state.status}: {state.reason}")
+        print_status(f"The run is {state.status}: {state.reason}")
         raise typer.Exit(EXIT_FAILURE)

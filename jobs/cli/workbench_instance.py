@@ -11,7 +11,7 @@ from jobs.runs.file_lock import FileLock, is_locked
 
 LOCK_FILE = "workbench.lock"
 RECORD_FILE = "workbench.json"
-_PATIENCE_SECONDS = 0.2
+_TIMEOUT_SECONDS = 0.2
 
 
 class WorkbenchRunningError(Exception):
@@ -41,7 +41,7 @@ class WorkbenchInstance:
         self._path = folder / RECORD_FILE
         self._lock = FileLock(folder / LOCK_FILE)
         self._since = datetime.now(UTC)
-        if not self._lock.acquire(patience_seconds=_PATIENCE_SECONDS):
+        if not self._lock.acquire(timeout_seconds=_TIMEOUT_SECONDS):
             raise WorkbenchRunningError(_describe(runs_root, _read(self._path)))
         self._write("")
 

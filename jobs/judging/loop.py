@@ -14,7 +14,7 @@ from jobs.judging.plan import write_plan
 from jobs.judging.polling import Poll, Task
 from jobs.judging.prompt import load_judge_prompt
 from jobs.judging.records import VoteRecords
-from jobs.judging.votes import Ledger, read_ledger
+from jobs.judging.votes import RecordedVotes, read_recorded_votes
 from jobs.machine.address_policy import AddressRefusedError
 from jobs.recording.recorder import RunRecorder
 from jobs.runs.control import Control, TrainingError
@@ -38,24 +38,26 @@ def run_judging(spec: JudgeSpec, run: RunDirectory, recorder: RunRecorder, contr
     """
     try:
         items = open_items(run.path.parent, spec.judged)
-        ledger = read_ledger(run)
-        logger.info("%s: %d responses, %d votes are in already.", items.source, len(items), len(ledger.votes))
+        recorded = read_recorded_votes(run)
+        logger.info("%s: %d responses, %d votes are in already.", items.source, len(items), len(recorded.votes))
         write_plan(run, len(items) * spec.num_votes)
         if spec.server is None:
-            return _ask_oracle(spec, items, ledger, recorder, control)
-        return asyncio.run(_ask_server(spec, spec.server, items, ledger, run.run_id, recorder, control))
+            return _ask_oracle(spec, items, recorded, recorder, control)
+        return asyncio.run(_ask_server(spec, spec.server, items, recorded, run.run_id, recorder, control))
     except (RunDirectoryError, AddressRefusedError) as error:
         raise TrainingError(str(error)) from error
     except ExceptionGroup as group:
         raise _first_error(group) from group
 
 
-def _ask_oracle(spec: JudgeSpec, items: Items, ledger: Ledger, recorder: RunRecorder, control: Control) -> RunStatus:
+def _ask_oracle(
+    spec: JudgeSpec, items: Items, recorded: RecordedVotes, recorder: RunRecorder, control: Control
+) -> RunStatus:
     records = VoteRecords(
         recorder, control, source=items.source, judge=ORACLE_MODEL, prompt=ORACLE_PROMPT, num_all=len(items)
     )
-    records.start(len(ledger.votes))
-    tasks = _tasks(spec, items, ledger)
+    records.start(len(recorded.votes))
+    tasks = _tasks(spec, items, recorded)
     while batch := list(islice(tasks, ORACLE_BATCH)):
         if control.stop_requested():
             return RunStatus.STOPPED
@@ -67,29 +69,29 @@ async def _ask_server(
     spec: JudgeSpec,
     server: JudgeServerSpec,
     items: Items,
-    ledger: Ledger,
+    recorded: RecordedVotes,
     job_id: str,
     recorder: RunRecorder,
     control: Control,
 ) -> RunStatus:
     endpoint = await check_endpoint(server.address, server.allows_internal_addresses)
     prompt = load_judge_prompt()
-    spending = Spending(server.max_requests, server.max_total_tokens, ledger.num_requests, ledger.num_tokens)
+    spending = Spending(server.max_requests, server.max_total_tokens, recorded.num_requests, recorded.num_tokens)
     num_all = len(items) * spec.num_votes
     records = VoteRecords(
         recorder, control, source=items.source, judge=server.model, prompt=prompt.version_name, num_all=num_all
     )
-    records.start(len(ledger.votes), spending)
+    records.start(len(recorded.votes), spending)
     async with JudgeClient(server, endpoint, spending) as client:
         poll = Poll(client, server, prompt, records, job_id)
-        is_done = await poll.run(_tasks(spec, items, ledger), control)
+        is_done = await poll.run(_tasks(spec, items, recorded), control)
     return RunStatus.SUCCEEDED if is_done else RunStatus.STOPPED
 
 
-def _tasks(spec: JudgeSpec, items: Items, ledger: Ledger) -> Iterator[Task]:
+def _tasks(spec: JudgeSpec, items: Items, recorded: RecordedVotes) -> Iterator[Task]:
     for item in items:
         for vote in range(spec.num_votes):
-            if (item.item_id, vote) not in ledger.votes:
+            if (item.item_id, vote) not in recorded.votes:
                 yield Task(item, vote)
 
 

@@ -52,7 +52,7 @@ class Vote:
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class RecordedVotes:
     """What earlier attempts of a judge left: votes, without the judge's words, and what was spent, lost answers too."""
 
     votes: dict[VoteKey, Vote]
@@ -60,7 +60,7 @@ class Ledger:
     num_tokens: int
 
 
-def read_ledger(run: RunDirectory) -> Ledger:
+def read_recorded_votes(run: RunDirectory) -> RecordedVotes:
     """Return what is on disk. A request without an answer, cut off by a kill, counts as one that cost all it could."""
     votes: dict[VoteKey, Vote] = {}
     unanswered: Counter[VoteKey] = Counter()
@@ -75,7 +75,7 @@ def read_ledger(run: RunDirectory) -> Ledger:
                 votes[vote.key] = replace(vote, answer="")
                 unanswered[vote.key] -= 1
     lost = {key: count for key, count in unanswered.items() if count > 0}
-    return Ledger(
+    return RecordedVotes(
         votes,
         sum(vote.num_requests for vote in votes.values()) + sum(lost.values()),
         sum(vote.num_tokens for vote in votes.values()) + sum(tokens[key] * count for key, count in lost.items()),

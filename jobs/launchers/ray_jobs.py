@@ -41,7 +41,7 @@ _POLL_SECONDS = 0.5
 _REPORT = re.compile(rb"^EXGRPO-PROBE (\[.*\])$", re.MULTILINE)
 
 
-class NotWantedError(Exception):
+class LaunchCancelledError(Exception):
     """A stop was asked for before the job was handed to Ray."""
 
 
@@ -108,7 +108,7 @@ class RayJobsLauncher:
 
         Raises:
             LaunchError: It cannot be reached, is another version, too small, or does not share the runs root.
-            NotWantedError: `is_wanted` turned false meanwhile.
+            LaunchCancelledError: `is_wanted` turned false meanwhile.
         """
         try:
             self._reach(is_wanted)
@@ -153,7 +153,7 @@ class RayJobsLauncher:
 
         Raises:
             RayJobsError: The cluster could not be asked.
-            NotWantedError: `is_wanted` turned false meanwhile.
+            LaunchCancelledError: `is_wanted` turned false meanwhile.
         """
         reports = self._probe("sweep", self.attempt_path, is_wanted)
         failed = [str(report["host"]) for report in reports if report.get("error") or report.get("num_left")]
@@ -276,7 +276,7 @@ def _open_cluster(address: str) -> str:
 
 def _wait(is_wanted: Callable[[], bool]) -> None:
     if not is_wanted():
-        raise NotWantedError
+        raise LaunchCancelledError
     time.sleep(_POLL_SECONDS)
 
 

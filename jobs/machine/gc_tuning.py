@@ -10,7 +10,7 @@ _PYTHONS_OWN = gc.get_threshold()
 
 
 @contextmanager
-def collector_paused() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Collect nothing meanwhile, and afterwards never look again at anything that is alive then."""
     was_on = gc.isenabled()
     gc.disable()

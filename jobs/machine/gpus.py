@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 _TOOL = "nvidia-smi"
 _FIELDS = ("index", "name", "utilization.gpu", "memory.used", "memory.total")
-_PATIENCE_SECONDS = 5.0
+_TIMEOUT_SECONDS = 5.0
 _MIB = 1024**2
 
 
@@ -30,7 +30,7 @@ def list_gpus() -> list[Gpu]:
         said = subprocess.run(
             [tool, f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader,nounits"],
             capture_output=True,
-            timeout=_PATIENCE_SECONDS,
+            timeout=_TIMEOUT_SECONDS,
             check=True,
             text=True,
         ).stdout

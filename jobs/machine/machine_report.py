@@ -15,7 +15,7 @@ PACKAGES = (
     "exgrpo-workbench", "streamlit", "plotly", "pandas", "numpy", "torch", "transformers", "tokenizers", "datasets",
     "pyarrow", "pydantic", "SQLAlchemy", "alembic", "psycopg", "ray", "verl", "vllm",
 )  # fmt: skip
-_PATIENCE_SECONDS = 120.0
+_TIMEOUT_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def examine_machine(runs_root: Path, database_url: str | None) -> list[Finding]:
         program = subprocess.run(
             [*command, "--runs-root", str(runs_root)],
             capture_output=True,
-            timeout=_PATIENCE_SECONDS,
+            timeout=_TIMEOUT_SECONDS,
             env=environment,
             check=False,
         )

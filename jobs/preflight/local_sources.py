@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from jobs.preflight.remote_code import refuse_foreign_code
+from jobs.preflight.remote_code import refuse_remote_code
 from jobs.specs.evaluation import EvalSpec
 from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_SOURCE, CHAINS_WARM_MODEL, SpecError, TrainSpec
 
@@ -23,9 +23,9 @@ def with_absolute_sources(spec: TrainSpec) -> TrainSpec:
         "model": spec.model.model_copy(update={"source": resolve_source("model.source", spec.model.source)}),
         "data": spec.data.model_copy(update={"source": resolve_source("data.source", spec.data.source)}),
     }
-    refuse_foreign_code("model.source", spec.model.source, spec.model.revision)
+    refuse_remote_code("model.source", spec.model.source, spec.model.revision)
     if spec.reward_model is not None:
-        refuse_foreign_code("reward_model.source", spec.reward_model.source)
+        refuse_remote_code("reward_model.source", spec.reward_model.source)
         source = resolve_source("reward_model.source", spec.reward_model.source)
         changes["reward_model"] = spec.reward_model.model_copy(update={"source": source})
     if spec.external_experience is not None:
@@ -44,7 +44,7 @@ def with_absolute_benchmarks(spec: EvalSpec) -> EvalSpec:
     Raises:
         SpecError: A file is not there, or the model brings its own code; the sentence names benchmark or field.
     """
-    refuse_foreign_code("model.source", spec.model.source, spec.model.revision)
+    refuse_remote_code("model.source", spec.model.source, spec.model.revision)
     choices = tuple(
         choice
         if choice.source is None

@@ -10,7 +10,7 @@ CONFIG_FILES = ("config.json", "tokenizer_config.json", "processor_config.json",
 _KEY = "auto_map"
 
 
-def refuse_foreign_code(field: str, source: str, revision: str | None = None) -> None:
+def refuse_remote_code(field: str, source: str, revision: str | None = None) -> None:
     """Refuse a model on this machine that brings its own code; that of one still to be downloaded is never run either.
 
     Raises:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from jobs.recording.event_codec import encode_event, list_segments, segment_path
-from jobs.runs.clock import steady_now
+from jobs.runs.clock import monotonic_utc_now
 from jobs.runs.directory import sync_folder
-from jobs.runs.fencing import leave_if_over
+from jobs.runs.fencing import exit_if_fenced
 
 MAX_SEGMENT_BYTES = 8 << 20
 
@@ -34,11 +34,11 @@ class SpoolWriter:
         Raises:
             OSError: It could not be written; the next event goes to a new file.
         """
-        self.append_all(kind, [(steady_now(), fields)])
+        self.append_all(kind, [(monotonic_utc_now(), fields)])
 
     def append_all(self, kind: str, events: Sequence[tuple[datetime, dict[str, Any]]]) -> None:
         """Write events of one kind with the times they happened at, as `append` does."""
-        leave_if_over()
+        exit_if_fenced()
         lines = b"".join(self._line(kind, at, fields) for at, fields in events)
         file = self._open_file()
         try:

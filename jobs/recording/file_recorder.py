@@ -14,7 +14,7 @@ from exgrpo_core.types import Question, Trajectory
 from jobs.recording.event_writer import SpoolWriter
 from jobs.recording.recorder import EvaluationRecord
 from jobs.recording.trajectory_file import FILE_PREFIX, questions_table, trajectory_table, write_parquet
-from jobs.runs.clock import steady_now
+from jobs.runs.clock import monotonic_utc_now
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.specs.train import RecordingSpec
@@ -85,7 +85,7 @@ class SpoolRecorder:
             self.settle()
         self._raise_failure()
         with self._lock:
-            self._waiting.append((steady_now(), report))
+            self._waiting.append((monotonic_utc_now(), report))
         self._start_writing()
 
     def settle(self) -> None:

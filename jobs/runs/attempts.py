@@ -14,7 +14,7 @@ from typing import Any
 
 from jobs.runs.processes import ProcessIdentity
 from jobs.runs.status import RunStatus
-from jobs.runs.clock import steady_now
+from jobs.runs.clock import monotonic_utc_now
 
 LOCK_FILE = "lock"
 HEARTBEAT_FILE = "heartbeat.json"
@@ -75,7 +75,7 @@ def write_outcome(attempt_path: Path, status: RunStatus, reason: str, at: dateti
     existing = read_outcome(attempt_path)
     if existing is not None:
         return existing
-    outcome = Outcome(status, reason, at or steady_now())
+    outcome = Outcome(status, reason, at or monotonic_utc_now())
     _replace(
         attempt_path / OUTCOME_FILE,
         {"status": status.value, "reason": reason, "at": outcome.at.isoformat(timespec="milliseconds")},

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from zlib import crc32
 
-from jobs.runs.fencing import leave_if_over
+from jobs.runs.fencing import exit_if_fenced
 from jobs.runs.directory import RunDirectoryError, inside
 
 logger = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ def save_checkpoint(checkpoints: Path, step: int, write: Callable[[Checkpoint], 
     (hidden / MANIFEST).write_text(json.dumps(manifest | {"crc": _manifest_crc(manifest)}), encoding="utf-8")
     for path in [*files, hidden / MANIFEST, *(folder for folder in hidden.rglob("*") if folder.is_dir()), hidden]:
         _sync(path)
-    leave_if_over()
+    exit_if_fenced()
     if target.exists():
         shutil.rmtree(target)
     hidden.rename(target)

@@ -11,6 +11,6 @@ _BEGAN_AT = datetime.now(UTC)
 _BEGAN_SECONDS = time.clock_gettime(_CLOCK)
 
 
-def steady_now() -> datetime:
+def monotonic_utc_now() -> datetime:
     """Return the current moment in UTC, as if the system's clock had not been set since this process began."""
     return _BEGAN_AT + timedelta(seconds=time.clock_gettime(_CLOCK) - _BEGAN_SECONDS)

@@ -17,12 +17,12 @@ _held: list[Path] = []
 """The folder of the attempt that this process works on, if it is a worker."""
 
 
-def hold(attempt_path: Path) -> None:
+def set_attempt(attempt_path: Path) -> None:
     """Say which attempt this process works on."""
     _held[:] = [attempt_path]
 
 
-def let_go() -> None:
+def clear_attempt() -> None:
     """Say that this process works on no attempt any more."""
     _held.clear()
 
@@ -34,7 +34,7 @@ def is_over(attempt_path: Path) -> bool:
     return any(name.isdigit() and int(name) > int(attempt_path.name) for name in os.listdir(attempt_path.parent))
 
 
-def leave_if_over() -> None:
+def exit_if_fenced() -> None:
     """End this process at once, and whatever it is about to write with it, if its attempt is over or overtaken."""
     for attempt_path in _held:
         if is_over(attempt_path):

@@ -15,13 +15,13 @@ class FileLock:
         self._path = path
         self._file: IO[bytes] | None = None
 
-    def acquire(self, patience_seconds: float = 0.0) -> bool:
+    def acquire(self, timeout_seconds: float = 0.0) -> bool:
         """Take the lock and return whether that worked within the given time.
 
         A little patience waits out the moment in which `is_locked` of another process looks.
         """
         file = self._path.open("ab")
-        give_up_at = time.monotonic() + patience_seconds
+        give_up_at = time.monotonic() + timeout_seconds
         while not _try(file, fcntl.LOCK_EX):
             if time.monotonic() >= give_up_at:
                 file.close()

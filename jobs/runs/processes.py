@@ -62,7 +62,7 @@ def group_members(identity: ProcessIdentity) -> list[int]:
     The kernel gives no pid away again while it names a session, so a stranger with the leader's pid means that the
     session is empty.
     """
-    if identity.boot_id != boot_id() or _is_stranger(identity):
+    if identity.boot_id != boot_id() or _pid_was_reused(identity):
         return []
     return [pid for pid in psutil.pids() if _session_of(pid) == identity.pid and not _is_zombie(pid)]
 
@@ -101,7 +101,7 @@ def signal_group(identity: ProcessIdentity, signal_number: signal.Signals) -> in
     return len(members)
 
 
-def _is_stranger(identity: ProcessIdentity) -> bool:
+def _pid_was_reused(identity: ProcessIdentity) -> bool:
     current = identify(identity.pid)
     return current is not None and abs(current.started_seconds - identity.started_seconds) > _TOLERANCE_SECONDS
 

@@ -28,7 +28,7 @@ class Watch(Protocol):
         """Do what is due now; return the outcome once the attempt is over and nothing of it is left."""
         ...
 
-    def close(self, patience_seconds: float = 0.0) -> None:
+    def close(self, timeout_seconds: float = 0.0) -> None:
         """Let the attempt go on by itself; wait so long for what is under way."""
         ...
 

@@ -13,9 +13,9 @@ from db.queries.runs import list_shown_ends
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal
 from jobs.runs.state import RunState
+from jobs.supervisor.journal_entries import apply_journal
 from jobs.supervisor.loop import BROKEN_RUN
 from jobs.supervisor.run_index import RunIndexing
-from jobs.supervisor.wishes import apply_wishes
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class DatabaseIndex:
             self._guarded(run_id, lambda work=work: work.advance(database, give_up_at))  # type: ignore[misc]
             if work.is_over and work.is_caught_up:
                 self._known[run_id] = work.key
-        apply_wishes(database, self._journal)
+        apply_journal(database, self._journal)
 
     def _guarded(self, run_id: str, action: Callable[[], None]) -> None:
         """Do something for one run; one whose files are broken is passed over and holds up no other."""

@@ -11,7 +11,7 @@ from jobs.runs.file_lock import FileLock, is_locked
 
 LOCK_FILE = "supervisor.lock"
 HEARTBEAT_FILE = "supervisor.json"
-_PATIENCE_SECONDS = 0.2
+_TIMEOUT_SECONDS = 0.2
 
 
 class SupervisorRunningError(Exception):
@@ -42,7 +42,7 @@ class SingleInstance:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._since = datetime.now(UTC)
         self._lock = FileLock(self._folder / LOCK_FILE)
-        if not self._lock.acquire(patience_seconds=_PATIENCE_SECONDS):
+        if not self._lock.acquire(timeout_seconds=_TIMEOUT_SECONDS):
             raise SupervisorRunningError(f"A supervisor looks after {runs_root} already.")
 
     def beat(self) -> None:

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 
 from jobs.launchers.local import LaunchError
-from jobs.launchers.ray_jobs import NotWantedError, RayJobsLauncher
+from jobs.launchers.ray_jobs import LaunchCancelledError, RayJobsLauncher
 from jobs.launchers.ray_jobs_api import RayJob, RayJobsError, RayJobStatus
 from jobs.runs.attempts import Outcome, read_heartbeat, read_outcome, write_outcome_of_lost
 from jobs.runs.directory import RunDirectory
@@ -79,11 +79,11 @@ class RayWatch:
             self._thread.start()
         return None
 
-    def close(self, patience_seconds: float = 0.0) -> None:
+    def close(self, timeout_seconds: float = 0.0) -> None:
         """Let the attempt go on by itself; wait so long for what the thread is in."""
         self._is_closed.set()
         if self._thread is not None:
-            self._thread.join(patience_seconds)
+            self._thread.join(timeout_seconds)
         if self._thread is None or not self._thread.is_alive():
             self._launcher.close()
 
@@ -97,7 +97,7 @@ class RayWatch:
                 self._is_closed.wait(POLL_SECONDS)
         except LaunchError as error:
             self._end(RunStatus.FAILED, str(error))
-        except NotWantedError:
+        except LaunchCancelledError:
             if not self._is_closed.is_set():
                 self._end(RunStatus.STOPPED, STOPPED_IN_QUEUE)
         except (OSError, ValueError, LookupError, TypeError) as error:
@@ -123,7 +123,7 @@ class RayWatch:
     def _launch(self) -> None:
         self._say(self._launcher.prepare(self._is_wanted))
         if not self._is_wanted():
-            raise NotWantedError
+            raise LaunchCancelledError
         self._note(is_submitted=True)
         self._launcher.submit()
         self._say(f"Handed to Ray as {self._launcher.submission_id}.")
@@ -143,10 +143,10 @@ class RayWatch:
             self._heard_at = time.monotonic()
             self._copy_log(job.is_over)
             if job.is_over:
-                self._bury(job)
+                self._finalize(job)
             else:
                 self._note(is_submitted=True, seen_at=time.time())
-                self._press()
+                self._escalate_stop()
         except RayJobsError as error:
             self._judge(str(error))
 
@@ -179,7 +179,7 @@ class RayWatch:
                 log.write(printed[begin:end])
             self._note(log_bytes=end)
 
-    def _press(self) -> None:
+    def _escalate_stop(self) -> None:
         """Make Ray end a job that was asked to stop and has not, or whose worker is stuck for good."""
         now = time.monotonic()
         is_due = self._stopped_at is None or now - self._stopped_at >= _STOP_AGAIN_SECONDS
@@ -189,7 +189,7 @@ class RayWatch:
             self._launcher.stop()
             self._stopped_at = now
 
-    def _bury(self, job: RayJob) -> None:
+    def _finalize(self, job: RayJob) -> None:
         """Give the last word on a job that is over, once nothing of it is left on any machine."""
         if job.exit_code in (0, 1):
             self._wait_for_outcome()

@@ -25,13 +25,13 @@ def open_fresh_index(runs_root: Path, database_url: str | None) -> Iterator[Data
     """Give the database; where no supervisor looks after it, everything recorded so far is taken in first."""
     database = open_database(database_url, runs_root)
     try:
-        take_in_everything(runs_root, database_url)
+        ingest_all(runs_root, database_url)
         yield database
     finally:
         database.close()
 
 
-def take_in_everything(runs_root: Path, database_url: str | None) -> bool:
+def ingest_all(runs_root: Path, database_url: str | None) -> bool:
     """Do a supervisor's reading, without starting anything; False where a supervisor does it already."""
     index = DatabaseIndex(database_url, runs_root)
     try:
@@ -67,7 +67,7 @@ def rebuild_index(runs_root: Path, database_url: str | None) -> int:
         reset(database)
     finally:
         database.close()
-    take_in_everything(runs_root, database_url)
+    ingest_all(runs_root, database_url)
     return len(list_run_directories(runs_root))
 
 

@@ -73,7 +73,7 @@ class AttemptWatch:
         """
         self._worker = self._launcher.start(self.run, self.attempt)
 
-    def close(self, patience_seconds: float = 0.0) -> None:
+    def close(self, timeout_seconds: float = 0.0) -> None:
         """Let the attempt go on by itself."""
 
     def look(self) -> Outcome | None:
@@ -81,11 +81,11 @@ class AttemptWatch:
         worker = self._know_worker()
         outcome = read_outcome(self._path)
         if outcome is not None:
-            return outcome if self._has_left(worker) else None
+            return outcome if self._is_process_group_gone(worker) else None
         if has_worker(self._path, worker):
-            self._press(worker)
+            self._escalate_stop(worker)
             return None
-        return self._bury(worker)
+        return self._finalize(worker)
 
     def _know_worker(self) -> ProcessIdentity | None:
         if self._worker is None:
@@ -93,7 +93,7 @@ class AttemptWatch:
             self._worker = heartbeat.worker if heartbeat else None
         return self._worker
 
-    def _has_left(self, worker: ProcessIdentity | None) -> bool:
+    def _is_process_group_gone(self, worker: ProcessIdentity | None) -> bool:
         """Tell whether the group is gone, ending what still runs some time after the last word."""
         if worker is None or not works_on(worker, self._path):
             return True
@@ -102,7 +102,7 @@ class AttemptWatch:
             signal_group(worker, signal.SIGKILL)
         return False
 
-    def _press(self, worker: ProcessIdentity | None) -> None:
+    def _escalate_stop(self, worker: ProcessIdentity | None) -> None:
         """Make a worker stop that was asked to and has not."""
         waited = self._stop_clock.seconds()
         if worker is None or waited < self._policy.grace_seconds or not works_on(worker, self._path):
@@ -114,7 +114,7 @@ class AttemptWatch:
             self._is_terminated = True
             signal_leader(worker, signal.SIGTERM)
 
-    def _bury(self, worker: ProcessIdentity | None) -> Outcome | None:
+    def _finalize(self, worker: ProcessIdentity | None) -> Outcome | None:
         """Write the last word for a worker that is gone, under its lock, once nothing of its group is left."""
         if worker is not None and works_on(worker, self._path):
             signal_group(worker, signal.SIGKILL)

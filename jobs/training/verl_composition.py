@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
 
 from exgrpo_core.types import Experience
-from jobs.engines.embedded.model import load_tokenizer, refuse_foreign_code
+from jobs.engines.embedded.model import load_tokenizer, refuse_remote_code
 from jobs.engines.errors import EngineError
 from jobs.recording.loggers import FanOutRecorder
 from jobs.recording.recorder import RunRecorder
@@ -94,7 +94,7 @@ def _open(spec: TrainSpec, data: RunData, config: "DictConfig") -> Iterator[RunP
     from jobs.engines.verl_ray.engine import VerlEngine
     from jobs.engines.verl_ray.session import open_trainer
 
-    refuse_foreign_code(data.model_source)
+    refuse_remote_code(data.model_source)
     with open_reward(spec) as reward, open_trainer(config) as trainer:
         # verl's own loader gives a plain tokenizer the rules of the model's family, which drop characters.
         tokenizer = load_tokenizer(data.model_source)

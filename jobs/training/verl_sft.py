@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from exgrpo_core.step_report import StepReport
-from jobs.engines.embedded.model import load_tokenizer, refuse_foreign_code
+from jobs.engines.embedded.model import load_tokenizer, refuse_remote_code
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.errors import EngineError
 from jobs.engines.verl_ray.overrides import VERL_FOLDER
@@ -63,7 +63,7 @@ def run_sft(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: 
     try:
         newest = open_newest(run.checkpoints_path, lambda checkpoint: checkpoint)
         data = open_data(spec, control.stop_requested)
-        refuse_foreign_code(data.model_source)
+        refuse_remote_code(data.model_source)
         tokenizer = load_tokenizer(data.model_source)
         questions, held_out = data.encode(tokenizer)
         write_demonstrations(read_demonstrations(spec, questions, tokenizer), folder / DEMONSTRATIONS_FILE)

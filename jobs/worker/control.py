@@ -8,9 +8,9 @@ from pathlib import Path
 from types import FrameType
 
 from jobs.runs.attempts import Heartbeat, write_heartbeat
-from jobs.runs.clock import steady_now
+from jobs.runs.clock import monotonic_utc_now
 from jobs.runs.directory import RunDirectory
-from jobs.runs.fencing import leave_if_over
+from jobs.runs.fencing import exit_if_fenced
 from jobs.runs.processes import identify
 from jobs.runs.status import RunStatus
 
@@ -74,7 +74,7 @@ class WorkerControl:
     def _beat(self) -> None:
         """Write a heartbeat; a disk that takes none is for the recorder to report, not for a sign of life."""
         with contextlib.suppress(OSError):
-            leave_if_over()
-        heartbeat = Heartbeat(self._identity, self._status, self._step, steady_now())
+            exit_if_fenced()
+        heartbeat = Heartbeat(self._identity, self._status, self._step, monotonic_utc_now())
         with self._writing, contextlib.suppress(OSError):
             write_heartbeat(self._attempt_path, heartbeat)

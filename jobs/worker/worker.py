@@ -13,13 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jobs.machine.gc_tuning import collector_paused
+from jobs.machine.gc_tuning import gc_paused
 from jobs.recording.loggers import open_recorder
 from jobs.recording.recorder import RunRecorder
 from jobs.runs.attempts import LOCK_FILE, read_outcome, reserve_outcome, write_outcome
 from jobs.runs.control import Control, StoppedBeforeStartError, TrainingError
 from jobs.runs.directory import RunDirectory
-from jobs.runs.fencing import EXIT_NOT_MINE, hold, let_go
+from jobs.runs.fencing import EXIT_NOT_MINE, clear_attempt, set_attempt
 from jobs.runs.file_lock import FileLock
 from jobs.runs.status import RunStatus
 from jobs.specs.any_job import loop_name
@@ -118,7 +118,7 @@ def main(arguments: list[str], loaders: dict[str, Callable[[], JobLoop]] = LOOP_
         return EXIT_NOT_MINE
     allow_open_files()
     reserve_outcome(attempt_path)
-    hold(attempt_path)
+    set_attempt(attempt_path)
     control = WorkerControl(run, attempt_path)
     control.start()
     try:
@@ -137,7 +137,7 @@ def _run_attempt(
     try:
         spec = run.job_spec()
         recorder = open_recorder(run, attempt, spec)
-        with collector_paused():
+        with gc_paused():
             loop = loaders[loop_name(spec)]()
         control.enter(RunStatus.RUNNING)
         recorder.status(RunStatus.RUNNING)
@@ -146,27 +146,27 @@ def _run_attempt(
         status = RunStatus.STOPPED
     except Exception as error:
         logger.exception("Attempt %d of %s failed.", attempt, run.run_id)
-        status, reason = RunStatus.FAILED, explain(error)
+        status, reason = RunStatus.FAILED, error_message(error)
     reason = _record_end(recorder, status, reason)
-    let_go()  # the last word is its own
+    clear_attempt()  # the last word is its own
     status = RunStatus.FAILED if reason else status
     write_outcome(run.attempt_path(attempt), status, reason)
     logger.info("Attempt %d of %s: %s. %s", attempt, run.run_id, status, reason)
     return EXIT_FAILED if status is RunStatus.FAILED else 0
 
 
-def explain(error: BaseException) -> str:
+def error_message(error: BaseException) -> str:
     """Return one sentence on why a run failed."""
     if isinstance(error, SpecError | TrainingError):
         return _first_line(error)
-    if is_for_want_of_space(error):
+    if is_disk_full(error):
         return "The disk is full; make room and resume the run."
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "Memory ran out; choose a smaller batch, model or max_response_tokens."
     return f"{type(error).__name__}: {_first_line(error)} The whole traceback is in log.txt."
 
 
-def is_for_want_of_space(error: BaseException) -> bool:
+def is_disk_full(error: BaseException) -> bool:
     """Tell whether a full disk or quota is the reason; libraries that are not Python's say so in words only."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return True
@@ -181,13 +181,13 @@ def _record_end(recorder: RunRecorder | None, status: RunStatus, reason: str) ->
         recorder.settle()
     except Exception as error:
         logger.exception("The last step cannot be recorded.")
-        status, reason = RunStatus.FAILED, reason or explain(error)
+        status, reason = RunStatus.FAILED, reason or error_message(error)
     try:
         recorder.status(status, reason)
         recorder.close()
     except Exception as error:
         logger.exception("The record of the run cannot be written.")
-        return reason or explain(error)
+        return reason or error_message(error)
     return reason
 
 

@@ -58,8 +58,8 @@ def test_time_without_a_zone_is_utc():
 
 
 def test_control_characters_are_shown_not_obeyed():
-    assert formats.inert("a\x1b[31mb\u202ec\td\n") == "a␛[31mb\\u202ec\td\n"
-    assert formats.inert("<b>*x*</b> $1$") == "<b>*x*</b> $1$"
+    assert formats.escape_control_characters("a\x1b[31mb\u202ec\td\n") == "a␛[31mb\\u202ec\td\n"
+    assert formats.escape_control_characters("<b>*x*</b> $1$") == "<b>*x*</b> $1$"
 
 
 def test_literal_text_keeps_addresses_from_becoming_links():

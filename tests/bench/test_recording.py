@@ -13,7 +13,7 @@ from db.queries.runs import list_runs
 from jobs.recording.event_reader import SpoolReader
 from jobs.runs.attempts import write_outcome
 from jobs.runs.status import RunStatus
-from jobs.supervisor.reading import take_in_everything
+from jobs.supervisor.reading import ingest_all
 
 
 def test_made_up_steps_have_their_size_and_are_the_same_each_time():
@@ -49,7 +49,7 @@ def test_readers_ask_for_a_curve_that_is_there(tmp_path, monkeypatch):
     record_all(recorder, StepMaker(StepSize(0, 0)).reports(3))
     recorder.close()
     write_outcome(run.attempt_path(1), RunStatus.SUCCEEDED, "")
-    assert take_in_everything(tmp_path, None)
+    assert ingest_all(tmp_path, None)
     charts = []
     monkeypatch.setattr(
         recording, "metric_series", lambda *asked: charts.append(metrics.metric_series(*asked)) or charts[-1]

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from jobs.supervisor.reading import take_in_everything
+from jobs.supervisor.reading import ingest_all
 from tests.app import judged, web_server
 from tests.browser.clicks import open_popover
 from tests.browser.downloads import download
@@ -44,7 +44,7 @@ def test_a_case_is_marked_and_found_again_in_its_set(open_page, judged_root):
     page.get_by_role("textbox", name="Set of cases").first.press("Enter")
     page.get_by_role("button", name="Keep in this set").first.click()
     page.get_by_text("The set shows it in a moment").wait_for()
-    assert take_in_everything(judged_root, None)
+    assert ingest_all(judged_root, None)
     again = open_page(f"/snowball?run={judged.JUDGED}&view=Saved+cases&set=from+the+browser")
     again.page.get_by_text("1 case of 1 run").wait_for()
     assert download(again.page, "Markdown")[0].startswith("# Snowball cases: from the browser")

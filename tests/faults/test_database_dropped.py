@@ -17,12 +17,12 @@ import pytest
 from db.connections.opening import open_database
 from db.connections.session import Database
 from db.ingest.annotations import save_journal_position
-from db.ingest.positions import untold_runs
+from db.ingest.positions import unannounced_runs
 from jobs.actions import run_actions
 from jobs.runs.journal import Journal
 from jobs.supervisor import indexing
 from jobs.supervisor.instance import SingleInstance, SupervisorRunningError
-from jobs.supervisor.reading import rebuild_index, take_in_everything
+from jobs.supervisor.reading import ingest_all, rebuild_index
 from tests.faults import used_workbench
 from tests.postgres import running_server
 
@@ -45,7 +45,7 @@ def database_url(request: pytest.FixtureRequest) -> Iterator[str | None]:
 def runs_root(tmp_path_factory: pytest.TempPathFactory, is_long: bool) -> Path:
     runs_root = tmp_path_factory.mktemp("used") / "runs"
     used_workbench.make(runs_root, NUM_RUNS[is_long])
-    take_in_everything(runs_root, None)
+    ingest_all(runs_root, None)
     return runs_root
 
 
@@ -54,7 +54,7 @@ def filled(runs_root: Path, tmp_path: Path) -> Path:
     """A copy of the used workbench whose SQLite database is taken in."""
     copy = tmp_path / "runs"
     shutil.copytree(runs_root, copy)
-    take_in_everything(copy, None)
+    ingest_all(copy, None)
     return copy
 
 
@@ -81,7 +81,7 @@ def drop(runs_root: Path, database_url: str | None) -> None:
 
 
 def test_rebuilt_database_answers_as_the_one_that_was_dropped(filled, database_url, figure):
-    take_in_everything(filled, database_url)
+    ingest_all(filled, database_url)
     rows, answers = content(filled, database_url)
     # Not one thing that users can say is missing, so that what is compared is there to be lost.
     said = ("tags", "notes", "saved_cases", "verdict_overrides", "trajectory_marks", "judge_votes", "benchmark_scores")
@@ -107,7 +107,7 @@ def test_rebuild_that_is_killed_anywhere_is_finished_by_the_next_supervisor(fill
     seconds = time_of_a_rebuild(filled, database_url)
     for _ in range(NUM_KILLS[is_long]):
         kill_a_rebuild_after(filled, database_url, rng.uniform(0.0, seconds))
-        take_in_everything(filled, database_url)
+        ingest_all(filled, database_url)
         assert content(filled, database_url) == expected
     kind = "SQLite" if database_url is None else "PostgreSQL"
     figure(f"rebuilds killed ({kind})", f"{NUM_KILLS[is_long]}, finished by the next start with the same rows")
@@ -138,17 +138,17 @@ def say_and_rebuild() -> None:
 def test_words_of_a_run_are_kept_when_the_database_goes_between_the_run_and_its_words(filled, monkeypatch):
     expected = content(filled, None)
     drop(filled, None)
-    monkeypatch.setattr(indexing, "apply_wishes", lambda *_: os._exit(9))
+    monkeypatch.setattr(indexing, "apply_journal", lambda *_: os._exit(9))
     child = os.fork()
     if child == 0:
-        take_in_everything(filled, None)
+        ingest_all(filled, None)
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
     monkeypatch.undo()
     with opened(filled, None) as database:
         save_journal_position(database, str(Journal(filled).read_from(0)[1]))
-        assert untold_runs(database)
-    take_in_everything(filled, None)
+        assert unannounced_runs(database)
+    ingest_all(filled, None)
     assert content(filled, None) == expected
 
 
@@ -166,8 +166,8 @@ def test_folder_that_comes_back_brings_its_words_with_it(filled, tmp_path):
     shutil.move(filled / "trained", tmp_path / "aside")
     rebuild_index(filled, None)
     run_actions.tag(filled, "resumed", "later")
-    take_in_everything(filled, None)
+    ingest_all(filled, None)
     run_actions.tag(filled, "resumed", "later", is_set=False)
     shutil.move(tmp_path / "aside", filled / "trained")
-    take_in_everything(filled, None)
+    ingest_all(filled, None)
     assert content(filled, None)[1] == expected[1]

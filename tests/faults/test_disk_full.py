@@ -24,8 +24,8 @@ from jobs.runs.journal import Journal
 from jobs.runs.state import read_state
 from jobs.runs.status import RunStatus
 from jobs.supervisor.indexing import DatabaseIndex
-from jobs.supervisor.reading import take_in_everything
-from jobs.worker.worker import explain
+from jobs.supervisor.reading import ingest_all
+from jobs.worker.worker import error_message
 from tests.db.recorded_runs import new_run, record_attempt
 from tests.faults import recorded
 from tests.faults.small_disk import SmallDisk, mounted
@@ -109,7 +109,7 @@ def test_a_checkpoint_without_room_leaves_the_older_ones_whole_and_the_run_ends_
     run = RunDirectory.create(disk.path / "runs", small_spec())
     with pytest.raises(Exception, match="No space left") as failure:
         train(run, StepControl(at_step=lambda step: disk.fill() if step == 3 * num_saves else None))
-    assert explain(failure.value) == DISK_FULL
+    assert error_message(failure.value) == DISK_FULL
     kept = list_checkpoints(run.checkpoints_path)
     assert len(kept) == num_saves - 1
     assert [find_fault(path) for path in kept] == [None] * len(kept)
@@ -125,8 +125,8 @@ def test_a_library_that_says_so_in_words_only_is_understood(disk):
     disk.fill()
     with pytest.raises(Exception, match="No space left") as failure:
         save_file({"weights": np.zeros(1 << 18)}, disk.path / "model.safetensors")
-    assert explain(failure.value) == DISK_FULL
-    assert explain(OSError(errno.EDQUOT, "Disk quota exceeded")) == DISK_FULL
+    assert error_message(failure.value) == DISK_FULL
+    assert error_message(OSError(errno.EDQUOT, "Disk quota exceeded")) == DISK_FULL
 
 
 def test_a_database_without_room_keeps_what_it_has_and_catches_up(disk, tmp_path, caplog, figure):
@@ -159,7 +159,7 @@ def test_an_end_that_the_database_had_no_room_for_is_shown_when_the_next_attempt
     for status, reason in ((RunStatus.FAILED, DISK_FULL), (RunStatus.LOST, "Gone."), (RunStatus.SUCCEEDED, "")):
         record_attempt(run, [1])
         write_outcome(run.attempt_path(run.newest_attempt()), status, reason)
-    take_in_everything(tmp_path, None)
+    ingest_all(tmp_path, None)
     database = open_database(None, tmp_path)
     shown = [(row.status, row.status_reason) for row in list_attempts(database, run.run_id)]
     row = get_run(database, run.run_id)

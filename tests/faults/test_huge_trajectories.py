@@ -20,7 +20,7 @@ from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.specs.train import RecordingSpec, TrainSpec
-from jobs.supervisor.reading import take_in_everything
+from jobs.supervisor.reading import ingest_all
 
 pytestmark = [pytest.mark.fault_row(11), pytest.mark.timeout(1200)]
 
@@ -70,7 +70,7 @@ def huge_root(tmp_path_factory: pytest.TempPathFactory, is_long: bool) -> Iterat
     record(root, "long", [[make_trajectory(1, line, NUM_TOKENS[is_long]), make_trajectory(2, "small")]])
     numbers = iter(range(NUM_ROLLOUTS[is_long]))
     record(root, "many", [[make_trajectory(number, f"text {number}") for number in numbers]])
-    assert take_in_everything(root, None)
+    assert ingest_all(root, None)
     yield root
     shutil.rmtree(root)
 

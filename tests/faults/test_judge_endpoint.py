@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from jobs.judging.client import MAX_BODY_BYTES
-from jobs.judging.votes import read_ledger
+from jobs.judging.votes import read_recorded_votes
 from jobs.runs.attempts import read_outcome
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
@@ -117,8 +117,8 @@ def test_every_fault_is_unjudged_and_a_killed_job_pays_nothing_twice(tmp_path: P
     assert len(asked) == num_items
     assert num_again <= num_kills
     assert max(asked.values()) <= 1 + num_kills
-    ledger = read_ledger(job)
-    assert sum(asked.values()) <= ledger.num_requests <= sum(asked.values()) + num_kills
+    recorded = read_recorded_votes(job)
+    assert sum(asked.values()) <= recorded.num_requests <= sum(asked.values()) + num_kills
     figure("requests", f"{sum(asked.values())} for {num_items} questions, {len(FAULTS) - 1} kinds of fault")
     figure("kills of the judge's job", f"{num_kills}, {num_again} requests cut off and asked again under their keys")
 

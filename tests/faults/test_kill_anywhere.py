@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 
 NUM_KILLS = {False: 8, True: 20}
 NUM_STEPS = 48
-PATIENCE_SECONDS = 400.0
+TIMEOUT_SECONDS = 400.0
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ class Driver:
         return self._supervisor.state_of(run_id)
 
     def look_until(self, run_id: str, *statuses: RunStatus) -> RunState:
-        give_up_at = time.monotonic() + PATIENCE_SECONDS
+        give_up_at = time.monotonic() + TIMEOUT_SECONDS
         while True:
             state = self.look(run_id)
             if state is not None and state.status in statuses:
@@ -99,7 +99,7 @@ def kill_at_a_random_moment(driver: Driver, run: RunDirectory, rng: random.Rando
         time.sleep(rng.uniform(0.0, 1.0))
     else:
         num_steps = rng.choice([0, 1, 2, 3])
-        give_up_at = time.monotonic() + PATIENCE_SECONDS
+        give_up_at = time.monotonic() + TIMEOUT_SECONDS
         while True:
             beat = lookup.state_of(driver.runs_root, run).heartbeat
             assert beat is not None

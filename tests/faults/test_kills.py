@@ -25,7 +25,7 @@ from jobs.runs.checkpoints import PREFIX, find_fault, list_checkpoints
 from jobs.runs.directory import RunDirectory
 from jobs.runs.state import RunState
 from jobs.runs.status import RunStatus
-from jobs.supervisor.reading import take_in_everything
+from jobs.supervisor.reading import ingest_all
 from tests.app import web_server
 from tests.faults import recorded
 from tests.faults.small_training import small_spec, train
@@ -156,7 +156,7 @@ def test_whatever_is_killed_nothing_is_lost_and_every_run_ends_the_same(
 def check_runs(workbench: KilledWorkbench, tmp_path: Path, figure: Callable[[str, object], None]) -> None:
     whole = RunDirectory.create(tmp_path / "whole", small_spec(NUM_STEPS, CHECKPOINT_INTERVAL))
     assert train(whole) is RunStatus.SUCCEEDED
-    assert take_in_everything(workbench.runs_root, None)
+    assert ingest_all(workbench.runs_root, None)
     for run in workbench.runs:
         assert recorded.policy_files(run, NUM_STEPS) == recorded.policy_files(whole, NUM_STEPS)
         assert recorded.buffer_content(run, NUM_STEPS) == recorded.buffer_content(whole, NUM_STEPS)

@@ -29,7 +29,7 @@ from jobs.supervisor import loop
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import SupervisorRunningError
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
-from jobs.supervisor.reading import take_in_everything
+from jobs.supervisor.reading import ingest_all
 from tests.jobs.supervisor.toy_bench import toy_spec, wait_until
 
 pytestmark = [pytest.mark.fault_row(7), pytest.mark.timeout(1200)]
@@ -178,7 +178,7 @@ def give_up_and_continue(runs_root: Path, pause_seconds: float) -> None:
     outcome = read_outcome(run.attempt_path(1))
     assert outcome is not None
     assert outcome.status is RunStatus.LOST
-    take_in_everything(runs_root, None)
+    ingest_all(runs_root, None)
     assert shown(runs_root, run) == ("stopped", list(range(1, step_of(runs_root, run) + 1)))
 
 

@@ -9,7 +9,7 @@ from db.rows.marks import MarkedTrajectory
 from exgrpo_core.types import Question
 from jobs.actions import annotations, run_actions
 from jobs.runs.directory import RunDirectory
-from jobs.supervisor.reading import take_in_everything
+from jobs.supervisor.reading import ingest_all
 from tests.app import judged, played, recorded, scored
 from tests.app.recorded import RecordedRun
 
@@ -111,7 +111,7 @@ def build(runs_root: Path, monkeypatch) -> None:
     recorded.record(runs_root, RecordedRun(RUN, ALL, "failed", 2, reason=ALL), *one_each)
     _name_files(runs_root)
     _annotate(runs_root)
-    take_in_everything(runs_root, None)
+    ingest_all(runs_root, None)
 
 
 def _name_files(runs_root: Path) -> None:

@@ -191,10 +191,10 @@ def served(tmp_path_factory, provider):
     port = free_port()
     path = write(folder / "sign-in.toml", port, provider.issuer)
     from db.connections.opening import open_database
-    from jobs.supervisor.reading import take_in_everything
+    from jobs.supervisor.reading import ingest_all
 
     open_database(None, root).close()
-    take_in_everything(root, None)
+    ingest_all(root, None)
     started = web_server.start(root, "--port", str(port), "--sign-in", str(path), token="a-token-that-must-not-help")
     yield started, root, f"http://localhost:{port}"
     started.stop()

@@ -4,7 +4,7 @@ import streamlit as st
 
 from app import address, commands
 from app.commands import RecordedQuestion
-from app.formats import inert, share
+from app.formats import escape_control_characters, share
 from db.rows.scores import ItemRow
 
 PARAMETER = "item"
@@ -21,22 +21,22 @@ def show(item: ItemRow, run_ids: tuple[str, str], names: tuple[str, str]) -> Non
     found = [commands.evaluation_answers(run_id, item.benchmark, item.question_id) for run_id in run_ids]
     with st.container(border=True, key="answers"):
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-            st.text(inert(f"Question {item.question_id}"))
+            st.text(escape_control_characters(f"Question {item.question_id}"))
             st.button("Close", icon=":material/close:", key="close-item", on_click=_close, type="tertiary")
         _asked(next((own for own in found if own is not None and own.text), None))
         sides = zip(st.columns(2, gap="medium"), run_ids, names, (item.first, item.second), found, strict=True)
         for column, run_id, name, rate, own in sides:
             with column:
                 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-                    st.text(inert(f"{name}: {share(rate)} right"))
+                    st.text(escape_control_characters(f"{name}: {share(rate)} right"))
                     st.page_link("app_pages/run.py", label="Evaluation", query_params={"run": run_id})
                 _answers(own, f"{run_id}-{item.question_id}")
 
 
 def _asked(question: RecordedQuestion | None) -> None:
     if question is not None:
-        st.code(inert(question.text), language=None, wrap_lines=True)
-        st.text(inert(f"Gold answer: {question.gold}"))
+        st.code(escape_control_characters(question.text), language=None, wrap_lines=True)
+        st.text(escape_control_characters(f"Gold answer: {question.gold}"))
 
 
 def _answers(question: RecordedQuestion | None, key: str) -> None:
@@ -49,7 +49,7 @@ def _answers(question: RecordedQuestion | None, key: str) -> None:
     answer = question.answers[int(number) - 1]
     outcomes = ", ".join(f"{scheme} {outcome}" for scheme, outcome in answer.outcomes.items())
     st.caption(f"{outcomes} · {answer.num_tokens:,} tokens" + (", cut at the limit" if answer.is_truncated else ""))
-    st.code(inert(answer.text), language=None, wrap_lines=True)
+    st.code(escape_control_characters(answer.text), language=None, wrap_lines=True)
 
 
 def _close() -> None:

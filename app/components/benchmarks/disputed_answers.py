@@ -7,7 +7,7 @@ import streamlit as st
 
 from app.components.benchmarks.score_table import Line
 from app.components.widgets import address_choice, exports
-from app.formats import inert
+from app.formats import escape_control_characters
 from app.queries import benchmarks
 from db.rows.scores import DisputedAnswerRow
 
@@ -40,9 +40,9 @@ def table(rows: Sequence[DisputedAnswerRow]) -> pd.DataFrame:
     """Return one row an answer: what was boxed, the gold answer, and the outcome by each scheme."""
     frame = {
         "Benchmark": [row.benchmark for row in rows],
-        "Question": [inert(row.question_id) for row in rows],
+        "Question": [escape_control_characters(row.question_id) for row in rows],
         "Sample": [row.sample + 1 for row in rows],
-        "Gold": [inert(row.gold) for row in rows],
-        "Boxed": [inert(row.answer) for row in rows],
+        "Gold": [escape_control_characters(row.gold) for row in rows],
+        "Boxed": [escape_control_characters(row.answer) for row in rows],
     }
     return pd.DataFrame(frame | {name: [getattr(row, name) for row in rows] for name in _OUTCOMES})

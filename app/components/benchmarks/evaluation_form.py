@@ -5,7 +5,7 @@ import streamlit as st
 from app import commands, queries
 from app.commands import CommandError, SpecError
 from app.components.widgets import notice
-from app.formats import inert
+from app.formats import escape_control_characters
 from app.published import load_protocols
 from db.rows.display_names import distinct_names
 
@@ -45,11 +45,14 @@ def _target() -> str | None:
     """Show the choice of what is scored: a run's newest checkpoint, or anything that is written."""
     rows = queries.training_names(has_steps=True)
     names = distinct_names((row.run_id, row.name) for row in rows)
-    offered = {f"{run_id}@last": f"{inert(name)}, newest checkpoint" for run_id, name in names.items()}
+    offered = {
+        f"{run_id}@last": f"{escape_control_characters(name)}, newest checkpoint" for run_id, name in names.items()
+    }
     wanted = st.query_params.get("target")
     options = list(dict.fromkeys([*([wanted] if wanted else []), *offered]))
     return st.selectbox(
-        "Model", options, index=0 if wanted else None, format_func=lambda own: offered.get(own, inert(own)),
+        "Model", options, index=0 if wanted else None,
+        format_func=lambda source: offered.get(source, escape_control_characters(source)),
         accept_new_options=True, placeholder="A run, RUN@STEP, a folder, or a hub name", key="evaluate-target",
         help="Choose a run for its newest checkpoint, or write RUN@STEP, a model's folder or its hub name",
     )  # fmt: skip

@@ -10,7 +10,7 @@ from app import address, theme
 from app.components.benchmarks import answer_pair
 from app.components.benchmarks.score_table import Line, part_names
 from app.components.widgets import address_choice, exports, figures, notice, table_selection
-from app.formats import NONE_SHOWN, inert
+from app.formats import NONE_SHOWN, escape_control_characters
 from app.published import BENCHMARK_COLUMNS
 from app.queries import benchmarks
 from db.rows.scores import ComparisonRow, ItemRow
@@ -147,7 +147,7 @@ def _item_table(items: Sequence[ItemRow], name: str, opened: str | None) -> None
     )
     frame = pd.DataFrame(
         {
-            "Question": [inert(item.question_id) for item in shown],
+            "Question": [escape_control_characters(item.question_id) for item in shown],
             "First": [100 * item.first for item in shown],
             "Second": [100 * item.second for item in shown],
             "Difference": [100 * item.difference for item in shown],

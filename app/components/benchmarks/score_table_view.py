@@ -10,7 +10,7 @@ from app import theme
 from app.components.benchmarks.paper_layout import FORMATS, grouped
 from app.components.benchmarks.score_table import BLOCKS, COLUMNS, Line, Score, remarks
 from app.components.widgets import exports, figures
-from app.formats import NONE_SHOWN, inert
+from app.formats import NONE_SHOWN, escape_control_characters
 
 OFF_PROTOCOL, DIFFERING, DISAGREEING = "†", "‡", "*"
 _BLOCK_TITLES = ("In-distribution", "Out-of-distribution")
@@ -55,7 +55,7 @@ def html(lines: Sequence[Line]) -> str:
         f"<thead><tr><td></td>{spans}</tr><tr><th></th>{heads}</tr></thead><tbody>"
     ]
     for group, members in grouped(lines):
-        title = escape(inert(group))
+        title = escape(escape_control_characters(group))
         parts.append(
             f'<tr><th colspan="{len(COLUMNS) + 1}" scope="rowgroup" style="{rule};padding:0.4rem 0.5rem 0.15rem;'
             f'text-align:left;font-style:italic;font-weight:500;color:{colours.muted}">{title}</th></tr>'
@@ -79,7 +79,7 @@ def _row(line: Line) -> str:
 
 
 def _named(line: Line) -> str:
-    name = escape(inert(line.name))
+    name = escape(escape_control_characters(line.name))
     run_id = line.source_run_id or (line.evaluations[0] if line.evaluations else None)
     if run_id is None:
         return name
@@ -97,7 +97,7 @@ def _cell(own: Score | None) -> str:
         if said
     )
     said = "; ".join(text for text in (own.protocol, own.differing and f"differs in {own.differing}", own.note) if text)
-    title = f' title="{escape(inert(said), quote=True)}"' if said else ""
+    title = f' title="{escape(escape_control_characters(said), quote=True)}"' if said else ""
     sup = f'<sup style="line-height:0;color:{theme.palette().warning}">{signs}</sup>' if signs else ""
     error = (
         f'<br><span style="color:{theme.palette().muted};font-size:0.72rem">±{own.standard_error:.1f}</span>'
@@ -110,4 +110,4 @@ def _cell(own: Score | None) -> str:
 def _remark(sign: str, title: str, lines: Sequence[str]) -> None:
     if lines:
         with st.expander(f"{sign} {title} ({len(lines):,})", key=f"remarks-{ord(sign)}"):
-            st.text(inert("\n".join(lines)))
+            st.text(escape_control_characters("\n".join(lines)))

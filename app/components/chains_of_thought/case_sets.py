@@ -7,7 +7,7 @@ import streamlit as st
 from app import address
 from app.components.chains_of_thought import case_view, evidence
 from app.components.widgets import empty_state, figures
-from app.formats import inert
+from app.formats import escape_control_characters
 from app.queries import thoughts
 from db.rows.cases import CaseSetRow, SnowballCase
 
@@ -38,7 +38,7 @@ def _choose(rows: Sequence[CaseSetRow]) -> str:
     st.selectbox(
         "Set",
         list(names),
-        format_func=lambda name: f"{inert(name)} ({names[name].num_cases})",
+        format_func=lambda name: f"{escape_control_characters(name)} ({names[name].num_cases})",
         key="case-set",
         on_change=lambda: address.put({"set": st.session_state["case-set"]}),
         width=320,

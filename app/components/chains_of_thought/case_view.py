@@ -6,7 +6,7 @@ import streamlit as st
 
 from app import commands
 from app.components.widgets import long_text, notice
-from app.formats import NONE_SHOWN, badge_label, inert, literal, nats
+from app.formats import NONE_SHOWN, badge_label, escape_control_characters, literal, nats
 from db.rows.cases import CaseResponse, SavedCase, SnowballCase
 
 _TEXT_HEIGHT = 420
@@ -25,10 +25,10 @@ def show(case: SnowballCase, sets: Sequence[str], key: str) -> None:
         left, right = st.columns([3, 1], gap="medium")
         with left:
             st.caption("Question")
-            st.code(inert(case.question) or NONE_SHOWN, language=None, wrap_lines=True)
+            st.code(escape_control_characters(case.question) or NONE_SHOWN, language=None, wrap_lines=True)
         with right:
             st.caption("Ground truth")
-            st.code(inert(case.truth) or NONE_SHOWN, language=None, wrap_lines=True)
+            st.code(escape_control_characters(case.truth) or NONE_SHOWN, language=None, wrap_lines=True)
         for column, end, response in zip(
             st.columns(2, gap="medium"), ("Low", "High"), (case.low, case.high), strict=True
         ):

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from app import address, queries
-from app.formats import inert
+from app.formats import escape_control_characters
 from app.queries import judging
 from db.rows.display_names import id_end
 from db.rows.runs import RunRow
@@ -27,7 +27,7 @@ def show(row: RunRow) -> str | None:
     st.selectbox(
         "Verdicts by",
         names,
-        format_func=lambda name: inert(_label(name, jobs, row.run_id)),
+        format_func=lambda name: escape_control_characters(_label(name, jobs, row.run_id)),
         key=key,
         on_change=_choose,
         args=(key,),

@@ -8,7 +8,7 @@ import streamlit as st
 from app import commands
 from app.components.chains_of_thought import evidence
 from app.components.widgets import empty_state, exports, status_badge
-from app.formats import NONE_SHOWN, ago, inert, number
+from app.formats import NONE_SHOWN, ago, escape_control_characters, number
 from db.rows.display_names import id_end
 from db.rows.judging import JudgeRow
 from db.rows.verdicts import JudgeJobRow
@@ -38,7 +38,7 @@ def show(jobs: Sequence[JudgeJobRow]) -> None:
     exports.show(shown, "judge-jobs")
     for job in jobs:
         if job.status in {"failed", "lost"} and job.status_reason:
-            st.text(inert(f"{id_end(job.judge_run_id)}: {job.status_reason}"))
+            st.text(escape_control_characters(f"{id_end(job.judge_run_id)}: {job.status_reason}"))
     cells = event.selection.cells
     if cells and cells[0][0] < len(jobs):
         st.switch_page("app_pages/run.py", query_params={"run": jobs[cells[0][0]].judge_run_id})
@@ -51,8 +51,8 @@ def table(jobs: Sequence[JudgeJobRow]) -> pd.DataFrame:
         {
             "Job": [id_end(job.judge_run_id) for job in jobs],
             "State": [status_badge.state_name(job.status) for job in jobs],
-            "Judge": [inert(job.judge) for job in jobs],
-            "Prompt": [inert(job.prompt) or None for job in jobs],
+            "Judge": [escape_control_characters(job.judge) for job in jobs],
+            "Prompt": [escape_control_characters(job.prompt) or None for job in jobs],
             "Progress": [_fraction(job, plan) for job, plan in zip(jobs, plans, strict=True)],
             "Votes": [_of(job.num_votes, plan) for job, plan in zip(jobs, plans, strict=True)],
             "Unjudged": [job.num_unjudged_votes for job in jobs],
@@ -78,8 +78,8 @@ def show_prompts(rows: Sequence[JudgeRow]) -> None:
     with st.expander(f"{prompt.version_name} in full", icon=":material/description:", key="prompt-words"):
         st.caption(prompt.source)
         st.caption("Before the paper's words stands a guard of the workbench's own:")
-        st.code(inert(prompt.guard), language=None, wrap_lines=True)
-        st.code(inert(prompt.template), language=None, wrap_lines=True)
+        st.code(escape_control_characters(prompt.guard), language=None, wrap_lines=True)
+        st.code(escape_control_characters(prompt.template), language=None, wrap_lines=True)
 
 
 def prompt_table(rows: Sequence[JudgeRow]) -> pd.DataFrame:
@@ -91,8 +91,8 @@ def prompt_table(rows: Sequence[JudgeRow]) -> pd.DataFrame:
             ("num_responses", "num_valid", "num_invalid", "num_unjudged", "num_tokens")]  # fmt: skip
     return pd.DataFrame(
         {
-            "Prompt": [inert(prompt) for prompt, _ in found],
-            "Judge": [inert(judge) for _, judge in found],
+            "Prompt": [escape_control_characters(prompt) for prompt, _ in found],
+            "Judge": [escape_control_characters(judge) for _, judge in found],
             "Jobs": [len({row.judge_run_id for row in own}) for own in found.values()],
             "Responses": sums[0],
             "Valid": sums[1],

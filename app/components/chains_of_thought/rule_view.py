@@ -9,7 +9,7 @@ from app import address, theme
 from app.components.chains_of_thought import evidence
 from app.components.chains_of_thought.evidence import RuleTable
 from app.components.widgets import empty_state, exports, table_selection
-from app.formats import NONE_SHOWN, inert, share
+from app.formats import NONE_SHOWN, escape_control_characters, share
 from app.queries import thoughts
 from db.rows.analysis import RuleHit
 
@@ -75,7 +75,7 @@ def hit_table(rows: Sequence[RuleHit]) -> pd.DataFrame:
             "Answer": ["correct" if row.is_correct else "not correct" for row in rows],
             "Chain": [_SIGNS[row.is_valid] for row in rows],
             "Entropy": [row.mean_entropy for row in rows],
-            "Text": [inert(row.snippet) for row in rows],
+            "Text": [escape_control_characters(row.snippet) for row in rows],
         }
     )
 

@@ -5,7 +5,7 @@ import streamlit as st
 from app import address, commands, queries
 from app.components.chains_of_thought import case_view
 from app.components.widgets import notice
-from app.formats import NONE_SHOWN, inert, nats
+from app.formats import NONE_SHOWN, escape_control_characters, nats
 from app.queries import judging
 from db.rows.judging import VoteRow
 from db.rows.verdicts import JudgedRow
@@ -44,10 +44,10 @@ def _text(row: JudgedRow) -> None:
     found = queries.get_trajectory(row.run_id, row.trajectory_id)
     question = queries.get_question(row.run_id, row.question_index)
     st.markdown("**Prompt**")
-    st.code(inert(question.prompt_text) if question else NONE_SHOWN, language=None, wrap_lines=True)
+    st.code(escape_control_characters(question.prompt_text) if question else NONE_SHOWN, language=None, wrap_lines=True)
     st.markdown("**Response**")
     with st.container(height=_TEXT_HEIGHT, border=False):
-        st.code((inert(found.text) if found else "") or NONE_SHOWN, language=None, wrap_lines=True)
+        st.code((escape_control_characters(found.text) if found else "") or NONE_SHOWN, language=None, wrap_lines=True)
 
 
 def _override(row: JudgedRow) -> None:
@@ -81,13 +81,13 @@ def _set(row: JudgedRow, key: str) -> None:
 def _vote(vote: VoteRow) -> None:
     with st.container(border=True, gap="xsmall", key=f"vote-{vote.judge_run_id}-{vote.item_id}-{vote.vote}"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            st.text(inert(f"{vote.judge}, vote {vote.vote + 1}"), width="content")
+            st.text(escape_control_characters(f"{vote.judge}, vote {vote.vote + 1}"), width="content")
             case_view.verdict_badge({"valid": True, "invalid": False}.get(vote.outcome))
         said = [f"prompt {vote.prompt}", f"{vote.num_tokens:,} tokens", *vote.issues]
-        st.text(inert(" \N{MIDDLE DOT} ".join([*said, vote.reason] if vote.reason else said)))
+        st.text(escape_control_characters(" \N{MIDDLE DOT} ".join([*said, vote.reason] if vote.reason else said)))
         if vote.answer:
             with st.expander("The judge's words", key=f"words-{vote.judge_run_id}-{vote.item_id}-{vote.vote}"):
-                st.code(inert(vote.answer), language=None, wrap_lines=True)
+                st.code(escape_control_characters(vote.answer), language=None, wrap_lines=True)
 
 
 def _close() -> None:

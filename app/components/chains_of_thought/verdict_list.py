@@ -8,7 +8,7 @@ import streamlit as st
 
 from app import address, theme
 from app.components.widgets import empty_state, exports, table_selection
-from app.formats import NONE_SHOWN, inert
+from app.formats import NONE_SHOWN, escape_control_characters
 from app.queries import judging
 from db.rows.verdicts import JudgedRow, VerdictFilter
 
@@ -81,7 +81,7 @@ def table(rows: Sequence[JudgedRow]) -> pd.DataFrame:
             "Votes": [_votes(row) for row in rows],
             "Oracle": [_SIGNS[row.oracle] for row in rows],
             "User": [_SIGNS[row.user] for row in rows],
-            "Why unjudged": [inert(row.reason) or None for row in rows],
+            "Why unjudged": [escape_control_characters(row.reason) or None for row in rows],
         }
     )
 

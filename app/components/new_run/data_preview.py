@@ -7,7 +7,7 @@ import streamlit as st
 from app import commands, theme
 from app.commands import DataError, DataPreview, TrainSpec
 from app.components.widgets import figures, notice
-from app.formats import inert, literal
+from app.formats import escape_control_characters, literal
 
 _SECONDS = 60
 
@@ -46,7 +46,7 @@ def _show(found: DataPreview, max_prompt_tokens: int) -> None:
         st.caption(found.notice)
     for place, own in enumerate(found.shown, start=1):
         st.caption(f"Question {place} · gold answer {literal(own.answer)} · graded as {own.graded_as}")
-        st.code(inert(own.prompt), language=None, wrap_lines=True)
+        st.code(escape_control_characters(own.prompt), language=None, wrap_lines=True)
 
 
 def histogram(found: DataPreview, max_prompt_tokens: int) -> go.Figure:

@@ -9,7 +9,7 @@ from app.components.replay_buffer import bucket_weights
 from app.components.runs import spec_diff
 from app.components.widgets import notice
 from app.components.widgets.spec_text import Difference, as_yaml, differences, shell_command
-from app.formats import byte_size, inert
+from app.formats import byte_size, escape_control_characters
 
 
 def show(spec: TrainSpec | None, content: dict[str, object]) -> TrainSpec | None:
@@ -93,9 +93,9 @@ def _as_text(spec: TrainSpec, preset: str | None, changes: list[Difference]) -> 
     text = as_yaml(spec.model_dump(mode="json"))
     with st.container(border=True, key="spec-text"):
         st.markdown("**The same from a shell**")
-        st.code(inert(shell_command(preset, changes)), language="bash", wrap_lines=True)
+        st.code(escape_control_characters(shell_command(preset, changes)), language="bash", wrap_lines=True)
         with st.expander("YAML"):
-            st.code(inert(text), language="yaml", height=360)
+            st.code(escape_control_characters(text), language="yaml", height=360)
         st.download_button(
             "Download run.yaml",
             text,

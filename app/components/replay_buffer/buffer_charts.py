@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from app import theme
 from app.components.replay_buffer.buffer_marks import OUTSIDE, RETIRED, View, place_name
 from app.components.widgets import figures
-from app.formats import inert
+from app.formats import escape_control_characters
 from db.rows.buffer import ScoredRow
 from db.rows.runs import BucketRow
 
@@ -31,7 +31,8 @@ def sizes(view: View, num_buckets: int) -> go.Figure:
     )  # fmt: skip
     figure.add_trace(
         go.Scatter(
-            x=buckets, y=then, name=inert(f"after {view.then}").replace("<", "&lt;"), mode="markers",
+            x=buckets, y=then, mode="markers",
+            name=escape_control_characters(f"after {view.then}").replace("<", "&lt;"),
             marker={"color": colours.text, "symbol": "line-ew-open", "size": 14, "line": {"width": 2}},
             hovertemplate="bucket %{x}: %{y:,} questions then<extra></extra>",
         )

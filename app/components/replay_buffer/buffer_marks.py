@@ -8,7 +8,7 @@ import streamlit as st
 
 from app import address, queries, theme
 from app.components.widgets import exports
-from app.formats import NONE_SHOWN, inert, literal
+from app.formats import NONE_SHOWN, escape_control_characters, literal
 from db.rows.buffer import BufferState
 
 MAX_QUESTIONS = 200
@@ -159,11 +159,15 @@ def _table(view: View, rows: Sequence) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "Question": [row.question_index for row in rows],
-            inert(f"After {view.then}"): [place_name(view.place(row.question_index, is_base=True)) for row in rows],
-            inert(f"After {view.now}"): [place_name(view.place(row.question_index, is_base=False)) for row in rows],
+            escape_control_characters(f"After {view.then}"): [
+                place_name(view.place(row.question_index, is_base=True)) for row in rows
+            ],
+            escape_control_characters(f"After {view.now}"): [
+                place_name(view.place(row.question_index, is_base=False)) for row in rows
+            ],
             "Stored": [row.num_stored for row in rows],
             "Replays": [row.num_replays for row in rows],
             "Last replayed": [row.last_replayed_step for row in rows],
-            "Prompt": [inert(" ".join(row.prompt_text.split())[:200]) for row in rows],
+            "Prompt": [escape_control_characters(" ".join(row.prompt_text.split())[:200]) for row in rows],
         }
     )

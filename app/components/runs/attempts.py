@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from app.components.widgets import empty_state, exports, status_badge
-from app.formats import byte_size, exact, inert
+from app.formats import byte_size, exact, escape_control_characters
 from db.rows.runs import AttemptRow, CheckpointRow
 
 
@@ -43,7 +43,7 @@ def attempt_table(attempts: Sequence[AttemptRow]) -> pd.DataFrame:
             ],
             "Started": [exact(row.started_at) for row in newest_first],
             "Ended": [exact(row.ended_at) for row in newest_first],
-            "Reason": [inert(row.status_reason) for row in newest_first],
+            "Reason": [escape_control_characters(row.status_reason) for row in newest_first],
         }
     )
 
@@ -55,6 +55,6 @@ def checkpoint_table(checkpoints: Sequence[CheckpointRow]) -> pd.DataFrame:
             "Step": [row.step for row in checkpoints],
             "Size": [byte_size(row.num_bytes) for row in checkpoints],
             "Written": [exact(row.at) for row in checkpoints],
-            "Path in the run directory": [inert(row.path) for row in checkpoints],
+            "Path in the run directory": [escape_control_characters(row.path) for row in checkpoints],
         }
     )

@@ -11,7 +11,7 @@ import streamlit as st
 from app import queries, theme
 from app.components.runs.comparison import Group, Line, aligned, mean_line
 from app.components.widgets import figures
-from app.formats import inert
+from app.formats import escape_control_characters
 from app.queries import comparison
 from app.queries.comparison import Axis
 from db.rows.runs import MetricPoint
@@ -108,7 +108,7 @@ def legend(names: Sequence[str]) -> None:
     for place, name in enumerate(names):
         own = style(place)
         line = f"display:inline-block;width:1.6rem;border-top:3px {own.border} {own.colour};vertical-align:middle"
-        marks.append(f'<span style="white-space:nowrap"><span style="{line}"></span>&ensp;{escape(inert(name))}</span>')
+        marks.append(f'<span style="white-space:nowrap"><span style="{line}"></span>&ensp;{escape(escape_control_characters(name))}</span>')
     st.html(f'<div style="display:flex;flex-wrap:wrap;gap:0.2rem 1.4rem;font-size:0.9rem">{"".join(marks)}</div>')
 
 
@@ -130,7 +130,7 @@ def figure_of(names: Sequence[str], lines: Sequence[Line | None], quantity: Quan
 
 def _add(figure: go.Figure, name: str, line: Line, own: Style, unit: float) -> None:
     x = line.x / np.float32(unit)
-    shown = escape(inert(name))
+    shown = escape(escape_control_characters(name))
     if line.low is not None and line.high is not None:
         edge = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
         figure.add_trace(go.Scatter(x=x, y=line.low, name=f"{shown}, least", **edge))

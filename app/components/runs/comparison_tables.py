@@ -9,7 +9,7 @@ from app import queries
 from app.components.runs.comparison import Group, differing, spread
 from app.components.widgets import exports, status_badge
 from app.components.widgets.spec_text import shown as shown_value
-from app.formats import NONE_SHOWN, inert
+from app.formats import NONE_SHOWN, escape_control_characters
 from app.queries import comparison
 from app.queries.comparison import Axis
 from db.rows.runs import RunRow
@@ -41,10 +41,10 @@ def show_differences(names: Mapping[str, str], specs: Mapping[str, Mapping[str, 
 def differences(names: Mapping[str, str], specs: Mapping[str, Mapping[str, object]]) -> pd.DataFrame:
     """Return one row a field whose values differ."""
     found = differing(specs)
-    columns = {inert(names[run_id]): run_id for run_id in specs}
+    columns = {escape_control_characters(names[run_id]): run_id for run_id in specs}
     return pd.DataFrame(
         [
-            {"Field": path} | {name: inert(shown_value(values[run_id])) for name, run_id in columns.items()}
+            {"Field": path} | {name: escape_control_characters(shown_value(values[run_id])) for name, run_id in columns.items()}
             for path, values in found.items()
         ]
     )
@@ -56,7 +56,7 @@ def show_results(shown: Sequence[Group], runs: Mapping[str, RunRow], is_by_group
     if is_by_group:
         rows = pd.DataFrame([group_result(group, single) for group in shown])
     else:
-        rows = pd.DataFrame([{"Run": inert(group.name)} | single[group.run_ids[0]] for group in shown])
+        rows = pd.DataFrame([{"Run": escape_control_characters(group.name)} | single[group.run_ids[0]] for group in shown])
     _head("Where they stand", rows, "comparison")
     percent = {name: st.column_config.NumberColumn(format="%.1f %%") for name in rows if name.startswith(_PERCENTS)}
     st.dataframe(
@@ -83,7 +83,7 @@ def result(row: RunRow) -> dict[str, object]:
     last = queries.last_metrics(row.run_id)
     spent = comparison.axis_points(row.run_id, Axis.TIME)
     return {
-        "Method": inert(row.method),
+        "Method": escape_control_characters(row.method),
         "State": status_badge.state_name(row.status),
         "Steps": row.step,
         BATCH_PASS_RATE: _percent(row.last_pass_at_1),
@@ -98,7 +98,7 @@ def result(row: RunRow) -> dict[str, object]:
 def group_result(group: Group, single: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
     """Return the means of a group's runs, and the standard deviation of its scores over seeds."""
     own = [single[run_id] for run_id in group.run_ids]
-    found: dict[str, object] = {"Runs of": inert(group.name), "Seeds": len(own), "Method": own[0]["Method"]}
+    found: dict[str, object] = {"Runs of": escape_control_characters(group.name), "Seeds": len(own), "Method": own[0]["Method"]}
     for name in own[0]:
         if name in {"Method", "State", _HALF}:
             continue

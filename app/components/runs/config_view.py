@@ -7,7 +7,7 @@ import streamlit as st
 
 from app.components.widgets import exports
 from app.components.widgets.spec_text import as_yaml, differences, shown
-from app.formats import inert
+from app.formats import escape_control_characters
 
 
 def show(spec: Mapping[str, object], base: Mapping[str, object], base_name: str) -> None:
@@ -18,8 +18,8 @@ def show(spec: Mapping[str, object], base: Mapping[str, object], base_name: str)
         rows = pd.DataFrame(
             {
                 "Field": [change.path for change in changes],
-                base_name.capitalize(): [inert(shown(change.before)) for change in changes],
-                "This run": [inert(shown(change.after)) for change in changes],
+                base_name.capitalize(): [escape_control_characters(shown(change.before)) for change in changes],
+                "This run": [escape_control_characters(shown(change.after)) for change in changes],
             }
         )
         st.dataframe(rows, hide_index=True, alt=f"Fields that differ from {base_name}")
@@ -43,4 +43,4 @@ def show_whole(spec: Mapping[str, object]) -> None:
             on_click="ignore",
             key="spec-download",
         )
-    st.code(inert(text), language="yaml", height=480)
+    st.code(escape_control_characters(text), language="yaml", height=480)

@@ -4,7 +4,7 @@ import streamlit as st
 
 from app import commands
 from app.components.widgets import status_badge
-from app.formats import ago, inert
+from app.formats import ago, escape_control_characters
 from app.queries import benchmarks
 from db.rows.runs import RunRow
 
@@ -28,7 +28,7 @@ def show(num_scores: int, scheme: str) -> None:
 def _row(row: RunRow) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         status_badge.show(row)
-        st.text(inert(f"{row.model}: {row.dataset}"), width="content")
+        st.text(escape_control_characters(f"{row.model}: {row.dataset}"), width="content")
         st.space("stretch")
         progress = commands.job_progress(row.run_id) if row.status == "running" else None
         if progress is not None:
@@ -38,4 +38,4 @@ def _row(row: RunRow) -> None:
             st.caption(ago(row.created_at), width="content")
         st.page_link("app_pages/run.py", label="Open", icon=":material/open_in_new:", query_params={"run": row.run_id})
     if row.status_reason:
-        st.text(inert(row.status_reason))
+        st.text(escape_control_characters(row.status_reason))

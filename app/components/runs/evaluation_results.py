@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from app.components.widgets import empty_state, exports
-from app.formats import inert
+from app.formats import escape_control_characters
 from db.rows.scores import BenchmarkScoreRow
 
 _INTERVAL_FACTOR = 1.96
@@ -39,7 +39,7 @@ def table(rows: Sequence[BenchmarkScoreRow]) -> pd.DataFrame:
     """Return one row a benchmark and scheme of scoring, scores in percent."""
     return pd.DataFrame(
         {
-            "Benchmark": [inert(row.title) for row in rows],
+            "Benchmark": [escape_control_characters(row.title) for row in rows],
             "Scored": [row.scheme for row in rows],
             "Measure": [row.metric for row in rows],
             "Score": [100 * row.score for row in rows],

@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from app.components.widgets import empty_state, exports
-from app.formats import inert, number, share
+from app.formats import escape_control_characters, number, share
 from db.rows.judging import JudgeRow
 
 _COUNTS = (("Valid", "num_valid"), ("Not valid", "num_invalid"), ("Unjudged", "num_unjudged"))
@@ -29,7 +29,7 @@ def show(rows: Sequence[JudgeRow], reasons: Mapping[str, int]) -> None:
             "Tokens", number(row.num_tokens), f"{number(row.num_votes)} votes", delta_color="off", delta_arrow="off",
             border=True, height="stretch", help="Prompt and answer tokens that the judge took",
         )  # fmt: skip
-        st.text(inert(f"Judge {row.judge}, prompt {row.prompt}, on {row.source}"))
+        st.text(escape_control_characters(f"Judge {row.judge}, prompt {row.prompt}, on {row.source}"))
     if reasons:
         shown = pd.DataFrame({"Why a vote gave no verdict": list(reasons), "Votes": list(reasons.values())})
         st.dataframe(shown, hide_index=True, alt="Reasons of votes without a verdict")

@@ -6,7 +6,7 @@ import streamlit as st
 
 from app.components.widgets import notice, status_badge
 from app.components.runs import run_progress
-from app.formats import NONE_SHOWN, ago, badge_label, duration, exact, inert, number, seconds, share
+from app.formats import NONE_SHOWN, ago, badge_label, duration, exact, escape_control_characters, number, seconds, share
 from db.rows.runs import EvaluationRow, RunRow
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score, id_end
 
@@ -19,7 +19,7 @@ def show_identity(row: RunRow) -> None:
     with st.container(key="run-identity", width="content"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             with st.container(key="run-title", width="content"):
-                st.text(inert(row.name))
+                st.text(escape_control_characters(row.name))
             status_badge.show(row)
             if row.is_synthetic:
                 st.badge(
@@ -32,7 +32,7 @@ def show_identity(row: RunRow) -> None:
                 st.badge(badge_label(tag), icon=":material/sell:", color="blue")
         with st.container(key="run-facts"):
             st.text(
-                inert(" · ".join([*(fact for fact in facts if fact), id_end(row.run_id)])),
+                escape_control_characters(" · ".join([*(fact for fact in facts if fact), id_end(row.run_id)])),
                 help=f"Run id `{row.run_id}`, attempt {row.attempt}, created {exact(row.created_at)}",
             )
 

@@ -7,7 +7,7 @@ import streamlit as st
 
 from app import commands
 from app.components.widgets import notice
-from app.formats import ago, exact, inert, literal
+from app.formats import ago, exact, escape_control_characters, literal
 from db.rows.runs import RunRow
 
 _SAVED = "Written down; the page shows it in a moment"
@@ -37,7 +37,7 @@ def show_notes(row: RunRow, notes: Sequence[tuple[datetime, str]]) -> None:
                 _do([row], lambda run_id: commands.note(run_id, text))
         for at, said in reversed(notes):
             st.caption(ago(at), help=exact(at))
-            st.text(inert(said))
+            st.text(escape_control_characters(said))
 
 
 def _tags(rows: Sequence[RunRow], key: str) -> None:

@@ -9,7 +9,7 @@ import streamlit as st
 
 from app.components.runs import run_progress
 from app.components.widgets import status_badge
-from app.formats import NONE_SHOWN, ago, duration, inert
+from app.formats import NONE_SHOWN, ago, duration, escape_control_characters
 from app.queries import RunOrder, RunSortKey
 from db.rows.runs import RunRow
 from db.rows.display_names import BATCH_PASS_RATE, distinct_names, held_out_score
@@ -78,19 +78,19 @@ def table(rows: Sequence[RunRow]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "State": [[status_badge.state_name(row.status)] for row in rows],
-            "Run": [inert(names[row.run_id]) for row in rows],
-            "Method": [inert(row.method) for row in rows],
+            "Run": [escape_control_characters(names[row.run_id]) for row in rows],
+            "Method": [escape_control_characters(row.method) for row in rows],
             "Progress": [100.0 * run_progress.fraction(row) for row in rows],
             "Time left": [duration(run_progress.seconds_left(row)) for row in rows],
             BATCH_PASS_RATE: [_percent(row.last_pass_at_1) for row in rows],
             "Curve": [[100.0 * value for value in row.pass_at_1_curve] for row in rows],
             held_out_score(): [_percent(row.last_avg_at_n) for row in rows],
             "Health": [status_badge.health_names(row.health) for row in rows],
-            "Tags": [list(map(inert, row.tags)) for row in rows],
+            "Tags": [list(map(escape_control_characters, row.tags)) for row in rows],
             "Created": [ago(row.created_at, now) for row in rows],
             "Started": [ago(row.started_at, now) for row in rows],
-            "Model": [inert(row.model) for row in rows],
-            "Engine": [inert(row.engine) or NONE_SHOWN for row in rows],
+            "Model": [escape_control_characters(row.model) for row in rows],
+            "Engine": [escape_control_characters(row.engine) or NONE_SHOWN for row in rows],
         }
     )
 

@@ -7,7 +7,7 @@ import streamlit as st
 from app import address, queries
 from app.components.runs.comparison import MAX_RUNS
 from app.components.widgets import notice, typed_run
-from app.formats import inert
+from app.formats import escape_control_characters
 from db.rows.runs import RunRow
 from db.rows.display_names import distinct_names
 
@@ -24,7 +24,7 @@ def show() -> dict[str, tuple[RunRow, str]]:
     st.multiselect(
         "Runs to compare",
         list(names),
-        format_func=lambda run_id: inert(names.get(run_id, run_id)),
+        format_func=lambda run_id: escape_control_characters(names.get(run_id, run_id)),
         max_selections=MAX_RUNS,
         key=_KEY,
         on_change=_choose,

@@ -7,7 +7,7 @@ from app import address, queries
 from app.commands import TrainSpec
 from app.components.widgets import exports, typed_run
 from app.components.widgets.spec_text import differences, shown
-from app.formats import inert
+from app.formats import escape_control_characters
 from db.rows.display_names import distinct_names
 
 _KEY = "diff-choice"
@@ -26,7 +26,7 @@ def show(spec: TrainSpec, base: TrainSpec, base_name: str) -> None:
     st.selectbox(
         "Differences from",
         list(names),
-        format_func=lambda run_id: inert(names.get(run_id, run_id)),
+        format_func=lambda run_id: escape_control_characters(names.get(run_id, run_id)),
         key=_KEY,
         on_change=_choose,
         args=(list(names),),
@@ -42,8 +42,8 @@ def show(spec: TrainSpec, base: TrainSpec, base_name: str) -> None:
     table = pd.DataFrame(
         {
             "Field": [change.path for change in changes],
-            "There": [inert(shown(change.before)) for change in changes],
-            "Here": [inert(shown(change.after)) for change in changes],
+            "There": [escape_control_characters(shown(change.before)) for change in changes],
+            "Here": [escape_control_characters(shown(change.after)) for change in changes],
         }
     )
     st.dataframe(table, hide_index=True, key="spec-differences", alt=f"Fields that differ from {names[chosen]}")

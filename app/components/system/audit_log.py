@@ -8,7 +8,7 @@ import streamlit as st
 
 from app.commands import JournalEntry
 from app.components.widgets import empty_state, exports
-from app.formats import inert
+from app.formats import escape_control_characters
 
 PAGE_SIZE = 50
 WORDS = {
@@ -52,11 +52,11 @@ def table(entries: Sequence[JournalEntry], names: Mapping[str, str]) -> pd.DataF
     return pd.DataFrame(
         {
             "When, UTC": [entry.at[:19].replace("T", " ") for entry in entries],
-            "Who": [inert(entry.by) for entry in entries],
+            "Who": [escape_control_characters(entry.by) for entry in entries],
             "What": [WORDS.get(str(entry.kind), str(entry.kind).replace("_", " ")) for entry in entries],
-            "Run": [inert(names.get(entry.run_id, entry.run_id)) for entry in entries],
-            "Run id": [inert(entry.run_id) for entry in entries],
-            "Details": [inert(_in_words(entry.data)) for entry in entries],
+            "Run": [escape_control_characters(names.get(entry.run_id, entry.run_id)) for entry in entries],
+            "Run id": [escape_control_characters(entry.run_id) for entry in entries],
+            "Details": [escape_control_characters(_in_words(entry.data)) for entry in entries],
         }
     )
 

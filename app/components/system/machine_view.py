@@ -7,7 +7,7 @@ import streamlit as st
 
 from app.commands import Finding, Gpu
 from app.components.widgets import exports
-from app.formats import NONE_SHOWN, byte_size, inert
+from app.formats import NONE_SHOWN, byte_size, escape_control_characters
 
 _RESULTS = {"ok": "ok", "warning": "note", "failure": "not working"}
 _COLOURS = ["#1F7A5A", "#8A6D10", "#B83A4B"]
@@ -19,8 +19,8 @@ def show_findings(findings: Sequence[Finding]) -> None:
         {
             "Checked": [finding.name for finding in findings],
             "Result": [[_RESULTS.get(finding.result, finding.result)] for finding in findings],
-            "Found": [inert(finding.detail) for finding in findings],
-            "What to do": [inert(finding.advice) or NONE_SHOWN for finding in findings],
+            "Found": [escape_control_characters(finding.detail) for finding in findings],
+            "What to do": [escape_control_characters(finding.advice) or NONE_SHOWN for finding in findings],
         }
     )
     st.dataframe(
@@ -49,7 +49,7 @@ def show_gpus(gpus: Sequence[Gpu]) -> None:
     rows = pd.DataFrame(
         {
             "GPU": [gpu.index for gpu in gpus],
-            "Name": [inert(gpu.name) for gpu in gpus],
+            "Name": [escape_control_characters(gpu.name) for gpu in gpus],
             "Busy": [gpu.busy_percent for gpu in gpus],
             "Memory in use": [100 * gpu.used_bytes / gpu.total_bytes for gpu in gpus],
             "Memory": [byte_size(gpu.total_bytes) for gpu in gpus],

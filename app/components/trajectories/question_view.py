@@ -9,7 +9,7 @@ import streamlit as st
 
 from app import theme
 from app.components.widgets import empty_state, exports, figures
-from app.formats import inert
+from app.formats import escape_control_characters
 from db.rows.display_names import distinct_names
 from db.rows.trajectories import AttemptedRow
 
@@ -46,7 +46,7 @@ def chart(rows: Sequence[AttemptedRow], names: dict[str, str], run_id: str) -> g
             go.Scatter(
                 x=np.array([row.step for row in points], dtype=np.int32),
                 y=np.array([row.num_correct / row.num_rollouts for row in points], dtype=np.float32),
-                name=inert(names[own]).replace("<", "&lt;"),
+                name=escape_control_characters(names[own]).replace("<", "&lt;"),
                 mode="lines+markers",
                 line={"color": colour, "width": 2 if own == run_id else 1.2},
                 marker={
@@ -66,8 +66,8 @@ def table(rows: Sequence[AttemptedRow], names: dict[str, str]) -> pd.DataFrame:
     """Return one row an attempt."""
     return pd.DataFrame(
         {
-            "Run": [inert(names[row.run_id]) for row in rows],
-            "Model": [inert(row.model) for row in rows],
+            "Run": [escape_control_characters(names[row.run_id]) for row in rows],
+            "Model": [escape_control_characters(row.model) for row in rows],
             "Step": [row.step for row in rows],
             "Correct": [f"{row.num_correct} of {row.num_rollouts}" for row in rows],
             "Mean entropy": [round(row.mean_entropy, 4) for row in rows],

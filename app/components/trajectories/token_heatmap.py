@@ -12,7 +12,7 @@ import streamlit as st
 from app import theme
 from app.components.widgets import exports, figures, marked_text
 from app.components.widgets.marked_text import Part
-from app.formats import inert, number
+from app.formats import escape_control_characters, number
 
 MAX_TOKENS = 1500
 MAX_LISTED = 50_000
@@ -139,7 +139,7 @@ def table(values: TokenValues, span: slice = slice(None)) -> pd.DataFrame:
         {
             "Position": positions,
             "Token id": values.token_ids[span],
-            "Text": [inert(text).replace("\n", "↵") for text in values.texts[span]],
+            "Text": [escape_control_characters(text).replace("\n", "↵") for text in values.texts[span]],
             "Entropy": _column(values.entropies[span], len(positions)),
             "Log-prob": _column(values.log_probs[span], len(positions)),
             "Log-prob then": _column(values.behavior_log_probs[span], len(positions)),

@@ -7,7 +7,7 @@ import streamlit as st
 from app import address, commands, queries
 from app.components.trajectories import group_view, lineage_view, question_view, token_heatmap, trajectory_marks
 from app.components.widgets import empty_state, long_text, mathematics
-from app.formats import NONE_SHOWN, inert, nats, number
+from app.formats import NONE_SHOWN, escape_control_characters, nats, number
 from db.rows.runs import TrajectoryRow
 from db.rows.trajectories import LineageRow
 
@@ -58,9 +58,11 @@ def _text(row: TrajectoryRow, _rows: list[LineageRow]) -> None:
     left, right = st.columns([2, 3], gap="medium")
     with left:
         st.markdown("**Prompt**")
-        st.code(inert(question.prompt_text) if question else NONE_SHOWN, language=None, wrap_lines=True)
+        st.code(
+            escape_control_characters(question.prompt_text) if question else NONE_SHOWN, language=None, wrap_lines=True
+        )
         st.markdown("**Answer**")
-        st.code(inert(question.answer) if question else NONE_SHOWN, language=None, wrap_lines=True)
+        st.code(escape_control_characters(question.answer) if question else NONE_SHOWN, language=None, wrap_lines=True)
     with right:
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             st.markdown("**Response**", width="content")

@@ -7,7 +7,7 @@ import streamlit as st
 
 from app import address, commands
 from app.components.widgets import empty_state, exports, notice
-from app.formats import NONE_SHOWN, inert, literal
+from app.formats import NONE_SHOWN, escape_control_characters, literal
 from app.queries import marks
 from db.rows.marks import MarkedRow, MarkedTrajectory
 from db.rows.runs import TrajectoryRow
@@ -36,7 +36,7 @@ def choose() -> str | None:
         list(counts),
         index=None,
         placeholder="Marked trajectories",
-        format_func=lambda name: f"{inert(name)} ({counts[name].num_trajectories:,})",
+        format_func=lambda name: f"{escape_control_characters(name)} ({counts[name].num_trajectories:,})",
         key="mark-choice",
         on_change=_choose,
         label_visibility="collapsed",
@@ -113,13 +113,13 @@ def _table(rows: Sequence[MarkedRow]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "Trajectory": [row.marked.trajectory_id for row in rows],
-            "Run": [inert(row.run_name) for row in rows],
+            "Run": [escape_control_characters(row.run_name) for row in rows],
             "Step": [row.step for row in rows],
-            "Comment": [inert(row.marked.comment) for row in rows],
+            "Comment": [escape_control_characters(row.marked.comment) for row in rows],
             "Reward": [row.reward for row in rows],
             "Entropy": [round(row.mean_entropy, 4) for row in rows],
             "Tokens": [row.num_tokens for row in rows],
-            "Prompt": [inert(" ".join(row.prompt_text.split())[:200]) for row in rows],
+            "Prompt": [escape_control_characters(" ".join(row.prompt_text.split())[:200]) for row in rows],
         }
     )
 

@@ -8,7 +8,7 @@ import streamlit as st
 
 from app import address, theme
 from app.components.widgets import exports, table_selection
-from app.formats import NONE_SHOWN, inert
+from app.formats import NONE_SHOWN, escape_control_characters
 from db.rows.trajectories import SnippetRow
 
 _SIGNS = {True: "yes", False: "no", None: NONE_SHOWN}
@@ -49,7 +49,7 @@ def table(rows: Sequence[SnippetRow]) -> pd.DataFrame:
             "Replays": [row.num_replays for row in rows],
             "Valid": [_SIGNS[row.is_valid] for row in rows],
             "Code": [_SIGNS[row.has_code] for row in rows],
-            "Text": [inert(row.snippet) for row in rows],
+            "Text": [escape_control_characters(row.snippet) for row in rows],
         }
     )
 

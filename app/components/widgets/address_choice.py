@@ -7,7 +7,7 @@ import streamlit as st
 
 from app import address
 from app.components.widgets import unknown_address
-from app.formats import inert
+from app.formats import escape_control_characters
 
 _SEPARATOR = ","
 
@@ -30,7 +30,7 @@ def select(
     st.selectbox(
         label,
         list(names),
-        format_func=lambda own: inert(names[own]),
+        format_func=lambda own: escape_control_characters(names[own]),
         key=key,
         on_change=_take,
         args=(parameter, key, drops),
@@ -52,7 +52,7 @@ def select_several(
     st.multiselect(
         label,
         list(names),
-        format_func=lambda own: inert(names[own]),
+        format_func=lambda own: escape_control_characters(names[own]),
         key=key,
         on_change=_take,
         args=(parameter, key),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from app.components.widgets import empty_state
-from app.formats import inert
+from app.formats import escape_control_characters
 
 NUM_LINES = 200
 NUM_LINES_IN_VIEW = 24
@@ -19,4 +19,4 @@ def show(lines: Sequence[str]) -> None:
         return
     st.caption(f"Last {len(lines)} lines of `log.txt`")
     with st.container(height=HEIGHT if len(lines) > NUM_LINES_IN_VIEW else "content", autoscroll=True, key="log-tail"):
-        st.code(inert("\n".join(lines)), language=None, wrap_lines=True)
+        st.code(escape_control_characters("\n".join(lines)), language=None, wrap_lines=True)

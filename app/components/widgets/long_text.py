@@ -2,14 +2,14 @@
 
 import streamlit as st
 
-from app.formats import NONE_SHOWN, inert
+from app.formats import NONE_SHOWN, escape_control_characters
 
 MAX_CHARACTERS = 100_000
 
 
 def show(text: str) -> None:
     """Show the text, of a longer one the beginning, and say so."""
-    st.code(inert(beginning(text)) or NONE_SHOWN, language=None, wrap_lines=True)
+    st.code(escape_control_characters(beginning(text)) or NONE_SHOWN, language=None, wrap_lines=True)
     show_bound(text)
 
 

@@ -6,7 +6,7 @@ from html import escape
 
 import streamlit as st
 
-from app.formats import inert
+from app.formats import escape_control_characters
 
 _FRAME = (
     "white-space:pre-wrap;overflow-wrap:anywhere;font-family:var(--font-mono,ui-monospace,monospace);"
@@ -35,7 +35,7 @@ def html(parts: Iterable[Part]) -> str:
 
 
 def _span(part: Part) -> str:
-    text = escape(inert(part.text))
+    text = escape(escape_control_characters(part.text))
     style = ";".join(
         rule
         for rule in (

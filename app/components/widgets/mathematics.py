@@ -6,7 +6,7 @@ from itertools import islice
 
 import streamlit as st
 
-from app.formats import inert
+from app.formats import escape_control_characters
 
 MAX_FORMULAS = 100
 """More than these are left as they were written: each is a part of the page of its own."""
@@ -25,9 +25,9 @@ def show(text: str) -> None:
     with st.container(border=True, gap="xxsmall"):
         for piece, is_formula in pieces(text):
             if is_formula:
-                st.latex(inert(piece), width="content")
+                st.latex(escape_control_characters(piece), width="content")
             else:
-                st.text(inert(piece))
+                st.text(escape_control_characters(piece))
 
 
 def pieces(text: str) -> Iterator[tuple[str, bool]]:

@@ -4,7 +4,7 @@ from typing import Literal
 
 import streamlit as st
 
-from app.formats import inert
+from app.formats import escape_control_characters
 
 Kind = Literal["error", "warning", "info"]
 
@@ -20,4 +20,4 @@ def show(kind: Kind, title: str, text: str) -> None:
     with st.container(border=True, key=f"notice-{kind}-{title.lower().replace(' ', '-')}", gap="xxsmall"):
         st.markdown(f"{_ICONS[kind]} **{title}**")
         if text:
-            st.text(inert(text))
+            st.text(escape_control_characters(text))

@@ -5,7 +5,7 @@ import streamlit as st
 from app import settings
 from app.access import current_person
 from app.components.widgets import notice
-from app.formats import inert
+from app.formats import escape_control_characters
 
 
 def show() -> None:
@@ -15,7 +15,7 @@ def show() -> None:
     person = current_person()
     with st.sidebar:
         if person is not None:
-            st.text(f"{inert(person.name)}, {person.role.name.lower()}")
+            st.text(f"{escape_control_characters(person.name)}, {person.role.name.lower()}")
         st.button("Sign out", icon=":material/logout:", key="sign-out", type="tertiary", on_click=st.logout)
     if person is None:
         notice.show("warning", "Nobody is signed in", "Sign out and in again under the address that you signed in at.")

@@ -10,7 +10,7 @@ from numbers import Real
 
 import pandas as pd
 
-from app.formats import exact, inert
+from app.formats import escape_control_characters, exact
 
 Rows = Sequence[Mapping[str, object]] | pd.DataFrame
 """A table: rows as mappings from column to value, or a frame, whose index is left out."""
@@ -103,10 +103,13 @@ def latex(text: str) -> str:
 
 def _read(rows: Rows) -> _Table:
     if isinstance(rows, pd.DataFrame):
-        columns = [inert(str(name)) for name in rows.columns]
+        columns = [escape_control_characters(str(name)) for name in rows.columns]
         return _Table(columns, [[_plain(value) for value in row] for row in rows.itertuples(index=False, name=None)])
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    return _Table([inert(name) for name in columns], [[_plain(row.get(name)) for name in columns] for row in rows])
+    return _Table(
+        [escape_control_characters(name) for name in columns],
+        [[_plain(row.get(name)) for name in columns] for row in rows],
+    )
 
 
 def _plain(value: object) -> object:
@@ -117,7 +120,7 @@ def _plain(value: object) -> object:
         return ", ".join(str(_plain(item)) for item in value)
     if isinstance(value, datetime):
         return exact(value)
-    return value if isinstance(value, Real) else inert(str(value))
+    return value if isinstance(value, Real) else escape_control_characters(str(value))
 
 
 def _csv_cell(value: object) -> object:

@@ -26,7 +26,7 @@ def _xxh3(arrays: Sequence[Any], starts: Iterable[int]) -> NDArray[np.uint32]:
 
 CHECKSUMS: dict[str, Checksums] = {"crc32": _crc32, "xxh3": _xxh3}
 """By the name that a snapshot keeps."""
-OF_NEW_BUFFERS = "xxh3"
+DEFAULT_CHECKSUM = "xxh3"
 """Takes less than half the time of crc32."""
-WHERE_UNNAMED = "crc32"
+LEGACY_CHECKSUM = "crc32"
 """What snapshots used that name none."""

@@ -10,7 +10,7 @@ from jobs.engines.embedded.decoder import Decoder
 from jobs.engines.embedded.packing import index_tensor
 from jobs.engines.embedded.prefill import distinct_prompts, prefill
 from jobs.engines.embedded.sampling import Draws, Sampler
-from jobs.engines.embedded.shared_histories import SharedHistories
+from jobs.engines.embedded.shared_prefixes import SharedPrefixes
 
 COMPACTION_SHARE = 0.75
 """Finished rows are dropped from memory once at most this share of the rows there is unfinished."""
@@ -78,7 +78,7 @@ def decode(
     packed = distinct_prompts(prompts, device)
     decoder.prepare_positions(packed.sources.shape[1] + max_new_tokens)
     cache, hidden = prefill(decoder, packed, max_new_tokens)
-    histories = SharedHistories(packed.rows, decoder.vocabulary_size)
+    histories = SharedPrefixes(packed.rows, decoder.vocabulary_size)
     is_done = torch.zeros(len(prompts), dtype=torch.bool, device=device)
     transcript = Transcript(len(prompts), max_new_tokens, device)
     for step in range(max_new_tokens):
@@ -90,7 +90,7 @@ def decode(
         num_live = is_done.numel() - int(is_done.sum())
         if num_live == 0 or step == max_new_tokens - 1:
             break
-        if num_live <= COMPACTION_SHARE * is_done.numel() or histories.has_parted:
+        if num_live <= COMPACTION_SHARE * is_done.numel() or histories.all_forked:
             kept, moves = histories.keep_rows((~is_done).nonzero()[:, 0].cpu().numpy())
             cache.copy_rows(moves)
             rows = index_tensor(kept, device)

@@ -4,7 +4,7 @@ import torch
 
 from jobs.engines.embedded.decoder_weights import HeadShape
 from jobs.engines.embedded.packing import index_tensor
-from jobs.engines.embedded.shared_histories import Moves
+from jobs.engines.embedded.shared_prefixes import RowCopies
 
 
 class KvCache:
@@ -74,14 +74,14 @@ class KvCache:
         """Go on to the next column once every layer has stored its token."""
         self.length += 1
 
-    def copy_rows(self, moves: Moves) -> None:
+    def copy_rows(self, moves: RowCopies) -> None:
         """Copy rows to others, and use as many as there are histories then."""
         if moves.sources.size:
             self._copy(moves)
         if self.num_rows != moves.num_histories:
             self._use_rows(moves.num_histories)
 
-    def _copy(self, moves: Moves) -> None:
+    def _copy(self, moves: RowCopies) -> None:
         sources, targets = (index_tensor(rows, self._prompt_lengths.device) for rows in (moves.sources, moves.targets))
         for layer in self._layers:
             if layer.device.type == "cpu":

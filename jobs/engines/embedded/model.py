@@ -72,7 +72,7 @@ def load_policy(source: str, device: torch.device, revision: str | None = None) 
         EngineError: The model brings its own code, has no safetensors weights, or cannot be found or read.
     """
     try:
-        refuse_foreign_code(source, revision)
+        refuse_remote_code(source, revision)
         options = {"revision": revision, "trust_remote_code": False}
         tokenizer = load_tokenizer(source, revision)
         transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call] # untyped in transformers
@@ -118,7 +118,7 @@ def wrap_model(
     )
 
 
-def refuse_foreign_code(source: str, revision: str | None = None) -> None:
+def refuse_remote_code(source: str, revision: str | None = None) -> None:
     """Refuse a model whose folder or hub repository says that it brings its own code.
 
     Raises:

@@ -20,7 +20,7 @@ class Draws:
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
+class SharedSampling:
     """Which of S distributions each of B rows draws from, and which of the `num_ranks` draws from it is its own.
 
     `draw_index` (B,), all different, are places in all draws (S, num_ranks), flattened.
@@ -40,7 +40,9 @@ class Sampler:
     temperature: float
     generator: torch.Generator
 
-    def draw(self, hidden: torch.Tensor, head: Head, vocabulary_size: int, sharing: Sharing | None = None) -> Draws:
+    def draw(
+        self, hidden: torch.Tensor, head: Head, vocabulary_size: int, sharing: SharedSampling | None = None
+    ) -> Draws:
         """Draw one token for each hidden state (S, d), or for each row that shares them, with few logits at a time."""
         num_rows = max(1, MAX_LOGITS // vocabulary_size)
         num_ranks = 1 if sharing is None else sharing.num_ranks

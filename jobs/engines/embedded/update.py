@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from exgrpo_core.config import ObjectiveSettings
-from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow, rows_that_count
+from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow, rows_with_gradient
 from exgrpo_core.policy_optimization.objective import LossInputs, LossOutputs, LossScale, exgrpo_loss, summarize_sums
 from jobs.engines.embedded.model import PolicyModel
 from jobs.engines.embedded.optimizer import PolicyOptimizer
@@ -114,7 +114,7 @@ class PolicyUpdater:
         return {"loss/sft": total, "optim/gradient_norm": norm, "optim/num_updated_tokens": float(num_tokens)}
 
     def _step(self, mini_batch: MiniBatch, objective: ObjectiveSettings, tally: UpdateTally, is_first: bool) -> None:
-        rows = rows_that_count(mini_batch, objective)
+        rows = rows_with_gradient(mini_batch, objective)
         sequences = [TokenSequence(row.prompt_ids, row.token_ids) for row in rows]
         scale = LossScale(mini_batch.num_trajectories, mini_batch.num_tokens)
         # Copies of the weights are stale after this step, and their memory is better used in it.

@@ -4,7 +4,7 @@ import signal
 import sys
 
 from jobs.launchers.bound import end_with_starter
-from jobs.machine.gc_tuning import collector_paused
+from jobs.machine.gc_tuning import gc_paused
 
 
 def main(words: list[str]) -> None:
@@ -16,7 +16,7 @@ def main(words: list[str]) -> None:
 
 
 def _train(words: list[str]) -> None:
-    with collector_paused():
+    with gc_paused():
         import torch.distributed
         from hydra import compose, initialize_config_module
         from verl.trainer.sft_trainer import SFTTrainer, run_sft

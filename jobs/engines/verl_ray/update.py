@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from exgrpo_core.config import ObjectiveSettings
-from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow, rows_that_count
+from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow, rows_with_gradient
 from exgrpo_core.policy_optimization.objective import summarize_sums
 from jobs.engines.errors import EngineError
 from jobs.engines.verl_ray.loss import BEHAVIOR_SUM
@@ -23,7 +23,7 @@ SUM_NAMES = (
 
 def update_rows(mini_batch: MiniBatch, objective: ObjectiveSettings) -> list[TokenRow]:
     """Return the rows that have a gradient, with the columns of the loss; at least one row, which may count nothing."""
-    rows = [_token_row(row) for row in rows_that_count(mini_batch, objective)]
+    rows = [_token_row(row) for row in rows_with_gradient(mini_batch, objective)]
     return rows or [_token_row(mini_batch.rows[0]).without_loss()]
 
 

@@ -6,7 +6,7 @@ from db.connections.opening import open_database
 from db.queries.judge_work import get_verdicts, list_judge_jobs
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
-from jobs.supervisor.reading import rebuild_index, take_in_everything
+from jobs.supervisor.reading import ingest_all, rebuild_index
 from tests.app import judged
 
 VIEWS = ["Entropy and validity", "Policy entropy", "Verdicts", "Judges"]
@@ -107,7 +107,7 @@ def test_a_users_verdict_goes_through_the_journal_and_survives_a_rebuild(open_pa
     assert (entry.kind, entry.data) == (
         JournalKind.VERDICT_SET, {"attempt": 1, "trajectory_id": 6, "is_valid": False},
     )  # fmt: skip
-    take_in_everything(judged_runs, None)
+    ingest_all(judged_runs, None)
     rebuild_index(judged_runs, None)
     database = open_database(None, judged_runs)
     row = get_verdicts(database, judged.JUDGED, 6, "judge-voted")
@@ -161,7 +161,7 @@ def test_the_form_queues_a_judge_of_the_oracle_or_of_a_server(open_page, judged_
     assert not page.exception
     spec = RunDirectory.open(judged_runs, Journal(judged_runs).entries()[-1].run_id).job_spec()
     assert (spec.server.model, spec.server.max_total_tokens) == ("Qwen/Qwen3-32B", 4000)
-    take_in_everything(judged_runs, None)
+    ingest_all(judged_runs, None)
     database = open_database(None, judged_runs)
     assert {job.max_total_tokens for job in list_judge_jobs(database, "thoughts-running")} == {None, 4000}
     database.close()

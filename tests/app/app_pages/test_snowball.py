@@ -5,7 +5,7 @@ from db.connections.opening import open_database
 from db.queries.cases import list_case_sets, saved_cases
 from db.tables import models
 from jobs.runs.journal import Journal, JournalKind
-from jobs.supervisor.reading import rebuild_index, take_in_everything
+from jobs.supervisor.reading import ingest_all, rebuild_index
 from tests.app import judged
 
 VIEWS = ["Code and entropy", "Over steps", "Cases", "Code rules", "Saved cases"]
@@ -95,7 +95,7 @@ def test_a_marked_case_is_kept_in_its_set_and_comes_back_after_a_rebuild(open_pa
     assert not page.exception
     entry = Journal(judged_runs).entries()[-1]
     assert (entry.kind, entry.data["case_set"]) == (JournalKind.CASE_MARKED, "my set")
-    take_in_everything(judged_runs, None)
+    ingest_all(judged_runs, None)
     rebuild_index(judged_runs, None)
     database = open_database(None, judged_runs)
     assert [(row.name, row.num_cases) for row in list_case_sets(database)] == [("my set", 1)]

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from exgrpo_core.experience_management.replay_buffer import InsertOutcome, ReplayBuffer
-from exgrpo_core.experience_management.storage.checksums import CHECKSUMS, OF_NEW_BUFFERS
+from exgrpo_core.experience_management.storage.checksums import CHECKSUMS, DEFAULT_CHECKSUM
 from tests.exgrpo_core.experience_management.buffers import (
     NUM_QUESTIONS,
     K,
@@ -88,14 +88,14 @@ def test_twins_inside_one_call_are_found(buffer):
 
 
 def test_equal_checksums_of_other_tokens_are_no_duplicates(tmp_path, monkeypatch):
-    monkeypatch.setitem(CHECKSUMS, OF_NEW_BUFFERS, lambda arrays, _: np.full(len(arrays), 7, dtype=np.uint32))
+    monkeypatch.setitem(CHECKSUMS, DEFAULT_CHECKSUM, lambda arrays, _: np.full(len(arrays), 7, dtype=np.uint32))
     buffer = empty_buffer(tmp_path)
     outcomes = buffer.insert([success(7, [1, 2], 10), success(7, [1, 3], 11), success(7, [1, 3], 12)])
     assert [(o.row, o.is_duplicate) for o in outcomes] == [(0, False), (1, False), (1, True)]
 
 
 def test_twins_are_told_apart_among_rows_of_one_checksum_in_several_segments(tmp_path, monkeypatch):
-    monkeypatch.setitem(CHECKSUMS, OF_NEW_BUFFERS, lambda arrays, _: np.full(len(arrays), 7, dtype=np.uint32))
+    monkeypatch.setitem(CHECKSUMS, DEFAULT_CHECKSUM, lambda arrays, _: np.full(len(arrays), 7, dtype=np.uint32))
     buffer = empty_buffer(tmp_path)
     buffer.insert([success(7, [1, 2], 10), success(7, [1, 3], 11)])
     buffer.seal()
@@ -194,14 +194,14 @@ def test_row_that_does_not_exist_is_refused(buffer, row):
 
 
 def test_draws_are_counted_by_question(buffer):
-    buffer.note_draws(np.array([3, 5]))
-    buffer.note_draws(np.array([5]))
+    buffer.record_draws(np.array([3, 5]))
+    buffer.record_draws(np.array([5]))
     assert buffer.draw_counts(np.array([3, 4, 5])).tolist() == [1, 0, 2]
 
 
 def test_last_entropies_are_unknown_until_noted(buffer):
     buffer.insert([success(7, [1]), success(7, [2])])
-    buffer.note_entropies(np.array([1]), np.array([0.5], dtype=np.float32))
+    buffer.record_entropies(np.array([1]), np.array([0.5], dtype=np.float32))
     assert np.isnan(buffer.last_entropies(np.array([0])))
     assert buffer.last_entropies(np.array([1])).tolist() == [0.5]
 

@@ -11,7 +11,7 @@ from exgrpo_core.experience_management.trajectory_selection import (
     CandidateMeans,
     choose,
     mean_scores,
-    most_promising,
+    within_budget,
 )
 from exgrpo_core.types import TrajectoryScores
 
@@ -140,4 +140,4 @@ def test_choice_equals_brute_force_on_ragged_lengths(lengths, seed):
     ],
 )
 def test_the_budget_goes_to_the_surest_then_to_those_never_scored(last_entropies, budget, expected):
-    assert most_promising(np.float32(last_entropies), budget).tolist() == expected
+    assert within_budget(np.float32(last_entropies), budget).tolist() == expected

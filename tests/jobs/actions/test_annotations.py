@@ -9,7 +9,7 @@ from db.rows.cases import SavedCase
 from jobs.actions import annotations
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.lookup import CommandError
-from jobs.supervisor.reading import rebuild_index, take_in_everything
+from jobs.supervisor.reading import ingest_all, rebuild_index
 from tests.jobs.judging.chain_runs import record_chains
 
 CASE = SavedCase("trained", 1, 0, 3)
@@ -35,12 +35,12 @@ def test_what_was_said_last_counts_also_after_a_rebuild(runs_root):
     annotations.mark_case(runs_root, "taken out", CASE, is_kept=False)
     annotations.set_verdict(runs_root, "trained", 1, 1, True)
     annotations.set_verdict(runs_root, "trained", 1, 1, False)
-    take_in_everything(runs_root, None)
+    ingest_all(runs_root, None)
     assert known(runs_root) == (("kept",), False)
     rebuild_index(runs_root, None)
     assert known(runs_root) == (("kept",), False)
     annotations.set_verdict(runs_root, "trained", 1, 1, None)
-    take_in_everything(runs_root, None)
+    ingest_all(runs_root, None)
     assert known(runs_root) == (("kept",), None)
 
 
@@ -49,7 +49,7 @@ def test_an_entry_that_cannot_be_read_is_passed_over(runs_root, caplog):
     Journal(runs_root).append(JournalKind.CASE_MARKED, "trained", case_set="kept", attempt=1)
     annotations.set_verdict(runs_root, "trained", 1, 1, True)
     with caplog.at_level(logging.WARNING):
-        take_in_everything(runs_root, None)
+        ingest_all(runs_root, None)
     assert caplog.text.count("A journal entry is passed over") == 2
     assert known(runs_root) == ((), True)
 

@@ -18,7 +18,7 @@ from jobs.cli.main import app
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal
 from jobs.runs.status import RunStatus
-from jobs.supervisor.reading import rebuild_index, take_in_everything
+from jobs.supervisor.reading import ingest_all, rebuild_index
 from tests.db.table_contents import contents
 from tests.jobs.supervisor.toy_bench import Bench, toy_spec
 from tests.postgres import running_server
@@ -109,7 +109,7 @@ def test_a_run_backed_up_while_it_trains_goes_on_from_the_copy(bench, tmp_path):
 def test_postgresql_comes_back_from_its_dump_and_takes_in_what_came_later(bench, used, tmp_path):
     pg_dump, pg_restore = require_tool("pg_dump"), require_tool("pg_restore")
     with running_server() as url:
-        assert take_in_everything(bench.runs_root, url)
+        assert ingest_all(bench.runs_root, url)
         before = shown(bench.runs_root, url)
         dump = tmp_path / "database.dump"
         subprocess.run([pg_dump, "--format=custom", f"--file={dump}", f"--dbname={url}"], check=True)
@@ -120,7 +120,7 @@ def test_postgresql_comes_back_from_its_dump_and_takes_in_what_came_later(bench,
         subprocess.run([pg_restore, "--exit-on-error", f"--dbname={place}", dump], check=True)
         assert shown(tmp_path / "again", place) == before
         run_actions.tag(tmp_path / "again", used, "later")
-        assert take_in_everything(tmp_path / "again", place)
+        assert ingest_all(tmp_path / "again", place)
         assert len(shown(tmp_path / "again", place)["tags"]) == len(before["tags"]) + 1
 
 

@@ -15,9 +15,9 @@ import pytest
 from db.connections.opening import open_database
 from db.ingest import events
 from jobs.actions import run_actions
-from jobs.alerts import occasions, watch
+from jobs.alerts import alert_events, watch
 from jobs.alerts.destinations import URLS_VARIABLE
-from jobs.alerts.ledger import LEDGER_FILE, Ledger
+from jobs.alerts.sent_log import SENT_LOG_FILE, SentLog
 from jobs.alerts.watch import AlertWatch, watch_from_environment
 from jobs.runs.status import RunStatus
 from tests.jobs.alerts.receiver import SECRET
@@ -26,7 +26,7 @@ from tests.jobs.supervisor.toy_bench import toy_spec, wait_until
 
 @pytest.fixture(autouse=True)
 def _room_on_the_disk(monkeypatch):
-    monkeypatch.setattr(occasions, "MIN_FREE_GIB", 0.0)
+    monkeypatch.setattr(alert_events, "MIN_FREE_GIB", 0.0)
 
 
 def watch_for(bench, *urls: str) -> AlertWatch:
@@ -78,8 +78,8 @@ def test_a_destination_that_moves_in_the_list_is_told_nothing_again_and_a_new_on
 def test_a_set_up_that_cannot_be_read_holds_up_no_supervisor_and_is_logged_once(bench, receiver, monkeypatch, caplog):
     monkeypatch.setattr(watch, "LOOK_SECONDS", 0.01)
     fail_a_run(bench)
-    ledger = bench.runs_root / "workbench" / LEDGER_FILE
-    ledger.mkdir()
+    sent_log = bench.runs_root / "workbench" / SENT_LOG_FILE
+    sent_log.mkdir()
     monkeypatch.setenv(URLS_VARIABLE, receiver.url)
     alerts = watch_from_environment(bench.runs_root, None)
     wait_until(lambda: bool(caplog.messages), "the log")
@@ -87,7 +87,7 @@ def test_a_set_up_that_cannot_be_read_holds_up_no_supervisor_and_is_logged_once(
     assert [record.getMessage() for record in caplog.records if record.name == watch.__name__] == [
         "Alerts are late: IsADirectoryError; trying again."
     ]
-    ledger.rmdir()
+    sent_log.rmdir()
     wait_until(lambda: bool(receiver.messages), "the message")
     alerts.close()
 
@@ -155,7 +155,7 @@ def test_a_destination_that_is_down_is_left_in_peace_for_a_minute(bench, receive
 
 
 def test_a_nearly_full_disk_is_told_before_there_is_any_run(bench, receiver, monkeypatch):
-    monkeypatch.setattr(occasions, "MIN_FREE_GIB", 1e9)
+    monkeypatch.setattr(alert_events, "MIN_FREE_GIB", 1e9)
     bench.start().look()
     watch_for(bench, receiver.url).look()
     assert receiver.titles == ["The disk of the runs is nearly full"]
@@ -183,12 +183,12 @@ def test_the_thread_outlives_whatever_a_look_raises(bench, receiver, monkeypatch
 
 
 def test_a_line_of_the_ledger_that_was_cut_short_spoils_no_other(tmp_path):
-    Ledger(tmp_path).add("run/1/failed", "0a1b2c3d")
-    path = tmp_path / "workbench" / LEDGER_FILE
+    SentLog(tmp_path).add("run/1/failed", "0a1b2c3d")
+    path = tmp_path / "workbench" / SENT_LOG_FILE
     with path.open("a") as file:
         file.write('{"at": "20')
-    Ledger(tmp_path).add("run/2/failed", "0a1b2c3d")
-    again = Ledger(tmp_path)
+    SentLog(tmp_path).add("run/2/failed", "0a1b2c3d")
+    again = SentLog(tmp_path)
     assert again.has("run/1/failed", "0a1b2c3d")
     assert again.has("run/2/failed", "0a1b2c3d")
     assert not again.has("run/2/failed", "4e5f6a7b")
@@ -219,9 +219,9 @@ def test_a_supervisor_sends_and_leaves_its_secret_nowhere(bench, receiver):
         supervisor.terminate()
         supervisor.wait(60)
     kept = [path for path in bench.runs_root.rglob("*") if path.is_file()]
-    assert any(path.name == LEDGER_FILE for path in kept)
+    assert any(path.name == SENT_LOG_FILE for path in kept)
     assert [path for path in kept if SECRET.encode() in path.read_bytes()] == []
-    entries = [json.loads(line) for line in (log.parent / LEDGER_FILE).read_text().splitlines()]
+    entries = [json.loads(line) for line in (log.parent / SENT_LOG_FILE).read_text().splitlines()]
     assert [entry["destination"] for entry in entries if entry["key"].endswith("/failed")] == [
         hashlib.sha256(receiver.url.encode()).hexdigest()[:8]
     ]

@@ -24,7 +24,7 @@ from jobs.specs.train import RecordingSpec
 from tests.jobs.evaluation.completion_server import completions, running
 from tests.jobs.evaluation.tiny_evaluations import BENCHMARKS, save_tiny_model, slices, tiny_evaluation
 
-PATIENCE_SECONDS = 240.0
+TIMEOUT_SECONDS = 240.0
 
 
 class Beats:
@@ -179,7 +179,7 @@ def test_prompt_that_does_not_fit_is_refused_with_numbers(tmp_path, benchmark_fi
 
 def follow(runs_root, run_id, is_over):
     follower = RunFollower(runs_root, None, run_id)
-    give_up_at = time.monotonic() + PATIENCE_SECONDS
+    give_up_at = time.monotonic() + TIMEOUT_SECONDS
     try:
         while not is_over(state := follower.look()):
             assert time.monotonic() < give_up_at

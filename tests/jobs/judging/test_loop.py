@@ -13,7 +13,7 @@ from jobs.judging.calibration import calibrate, group_votes
 from jobs.judging.items import counted_step_files, open_items
 from jobs.judging.plan import read_plan
 from jobs.judging.prompt import disarm
-from jobs.judging.votes import read_ledger
+from jobs.judging.votes import read_recorded_votes
 from jobs.recording import file_recorder
 from jobs.runs.attempts import read_outcome
 from jobs.runs.control import TrainingError
@@ -235,8 +235,8 @@ def test_a_killed_judge_pays_for_no_answer_twice(tmp_path):
             time.sleep(0.05)
         os.kill(worker.pid, signal.SIGKILL)
         worker.wait()
-        ledger = read_ledger(job)
-        assert (len(ledger.votes), ledger.num_requests) == (7, 9)
+        recorded = read_recorded_votes(job)
+        assert (len(recorded.votes), recorded.num_requests) == (7, 9)
         may_answer.release(1000)
         again = [sys.executable, "-m", "jobs.worker", str(job.path), str(job.claim_attempt())]
         assert subprocess.run(again, check=False, timeout=120).returncode == 0

@@ -14,7 +14,7 @@ from jobs.supervisor.watch import StopPolicy
 from tests.jobs.supervisor.toy_bench import Bench
 
 TOY_RAY_WORKER = "tests.jobs.launchers.toy_ray_worker"
-PATIENCE_SECONDS = 200.0
+TIMEOUT_SECONDS = 200.0
 LOOK_SECONDS = 0.5
 """Each look asks the cluster, whose dashboard and agents compute for it."""
 
@@ -49,12 +49,12 @@ class RayBench(Bench):
         self.supervisor = Supervisor(self.runs_root, DatabaseIndex(None, self.runs_root), launcher, settings)
         return self.supervisor
 
-    def look_until(self, run_id: str, *statuses: RunStatus, patience_seconds: float = PATIENCE_SECONDS) -> None:
-        self.look_while(lambda: self.status_of(run_id) not in statuses, f"{run_id} to be {statuses}", patience_seconds)
+    def look_until(self, run_id: str, *statuses: RunStatus, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self.look_while(lambda: self.status_of(run_id) not in statuses, f"{run_id} to be {statuses}", timeout_seconds)
 
-    def look_while(self, condition: Callable[[], bool], what: str, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    def look_while(self, condition: Callable[[], bool], what: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         assert self.supervisor is not None
-        give_up_at = time.monotonic() + patience_seconds
+        give_up_at = time.monotonic() + timeout_seconds
         self.supervisor.look()
         while condition():
             assert not self.supervisor.is_idle, f"ended before {what}: {self.supervisor._states}"

@@ -2,7 +2,7 @@ import gc
 
 import pytest
 
-from jobs.machine.gc_tuning import NEW_OBJECTS, collect_as_usual, collect_rarely, collector_paused
+from jobs.machine.gc_tuning import NEW_OBJECTS, collect_as_usual, collect_rarely, gc_paused
 
 
 @pytest.fixture(autouse=True)
@@ -15,7 +15,7 @@ def _collector():
 
 
 def test_nothing_is_collected_meanwhile_and_what_came_is_not_looked_at_again():
-    with collector_paused():
+    with gc_paused():
         assert not gc.isenabled()
         kept = [[] for _ in range(5)]
     assert gc.isenabled()
@@ -23,14 +23,14 @@ def test_nothing_is_collected_meanwhile_and_what_came_is_not_looked_at_again():
 
 
 def test_an_import_that_fails_leaves_the_collector_on():
-    with pytest.raises(ImportError), collector_paused():
+    with pytest.raises(ImportError), gc_paused():
         raise ImportError
     assert gc.isenabled()
 
 
 def test_a_collector_that_was_off_stays_off():
     gc.disable()
-    with collector_paused():
+    with gc_paused():
         pass
     assert not gc.isenabled()
 

@@ -246,7 +246,7 @@ def test_steps_that_are_written_together_keep_their_own_times(run, monkeypatch):
     began_at = datetime(2026, 1, 1, tzinfo=UTC)
     times = [began_at + timedelta(seconds=number) for number in range(5)]
     clock = iter(times)
-    monkeypatch.setattr(file_recorder, "steady_now", lambda: next(clock))
+    monkeypatch.setattr(file_recorder, "monotonic_utc_now", lambda: next(clock))
     record_fast(run, [make_report(step) for step in range(1, 6)], monkeypatch)
     assert [datetime.fromisoformat(event["at"]) for event in SpoolReader(run).read().events] == times
 

@@ -21,7 +21,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.specs.train import RecordingSpec, TrainSpec
 from jobs.supervisor import indexing, run_index
-from jobs.supervisor.reading import take_in_everything
+from jobs.supervisor.reading import ingest_all
 from tests.jobs.supervisor.toy_bench import Bench, toy_spec
 from tests.postgres import running_server
 from tests.step_reports import make_report
@@ -62,23 +62,23 @@ def shown_steps(runs_root: Path, database_url: str | None, run: RunDirectory) ->
 
 def test_copied_run_folder_is_taken_in(database_url, tmp_path):
     run = record(tmp_path / "runs", *range(1, 40))
-    assert take_in_everything(tmp_path / "runs", database_url)
+    assert ingest_all(tmp_path / "runs", database_url)
     assert shown_steps(tmp_path / "runs", database_url, run) == ("succeeded", list(range(1, 40)))
 
 
 def test_taking_in_again_changes_nothing(database_url, tmp_path):
     run = record(tmp_path / "runs", 1, 2, 3)
     for _ in range(3):
-        take_in_everything(tmp_path / "runs", database_url)
+        ingest_all(tmp_path / "runs", database_url)
     assert shown_steps(tmp_path / "runs", database_url, run) == ("succeeded", [1, 2, 3])
 
 
 def test_resumed_run_goes_on_where_the_index_ended(database_url, tmp_path):
     runs_root = tmp_path / "runs"
     run = record(runs_root, 1, 2, 3)
-    take_in_everything(runs_root, database_url)
+    ingest_all(runs_root, database_url)
     record(runs_root, 3, 4, run=run)
-    take_in_everything(runs_root, database_url)
+    ingest_all(runs_root, database_url)
     assert shown_steps(runs_root, database_url, run) == ("succeeded", [1, 2, 3, 4])
 
 
@@ -89,9 +89,9 @@ def test_end_of_an_earlier_attempt_is_shown_after_an_indexing_that_was_cut_off(d
     record(runs_root, 3, run=run)
     with monkeypatch.context() as patch:
         patch.setattr(run_index.RunIndexing, "_show", lambda *_: raise_unreachable())
-        take_in_everything(runs_root, database_url)
+        ingest_all(runs_root, database_url)
     assert shown_attempts(runs_root, database_url, run) == ["running", "succeeded"]
-    take_in_everything(runs_root, database_url)
+    ingest_all(runs_root, database_url)
     assert shown_attempts(runs_root, database_url, run) == ["lost", "succeeded"]
 
 
@@ -109,7 +109,7 @@ def test_run_of_a_worker_that_is_gone_is_shown_as_lost_with_all_it_recorded(data
     path = run.attempt_path(1)
     long_ago = path.stat().st_mtime - 3600
     os.utime(path, (long_ago, long_ago))
-    take_in_everything(tmp_path / "runs", database_url)
+    ingest_all(tmp_path / "runs", database_url)
     assert shown_steps(tmp_path / "runs", database_url, run) == ("lost", [1, 2])
 
 
@@ -119,9 +119,9 @@ def test_tags_and_notes_come_with_runs_that_are_taken_in_late(database_url, tmp_
     run_actions.tag(runs_root, run.run_id, "keep")
     run_actions.note(runs_root, run.run_id, "a note")
     shutil.move(run.path, tmp_path / "aside")
-    take_in_everything(runs_root, database_url)
+    ingest_all(runs_root, database_url)
     shutil.move(tmp_path / "aside", run.path)
-    take_in_everything(runs_root, database_url)
+    ingest_all(runs_root, database_url)
     database = open_database(database_url, runs_root)
     assert runs.get_run(database, run.run_id).tags == ("keep",)
     assert [text for _, text in runs.list_notes(database, run.run_id)] == ["a note"]
@@ -144,7 +144,7 @@ def test_runs_go_on_while_the_database_is_away_and_are_shown_when_it_is_back(ben
     path.rmdir()
     bench.supervisor.close()
     bench.supervisor = None
-    take_in_everything(bench.runs_root, None)
+    ingest_all(bench.runs_root, None)
     assert shown_steps(bench.runs_root, None, bench.run_of(run_id)) == ("succeeded", list(range(1, 101)))
 
 
@@ -177,6 +177,6 @@ def test_a_run_whose_data_the_database_refuses_holds_up_no_later_run(database_ur
     writer.append("checkpoint", {"step": 2**70, "path": "checkpoints/step"})
     writer.close()
     whole = record(runs_root, 1, 2, run=RunDirectory.create(runs_root, TrainSpec(), run_id="b-whole"))
-    assert take_in_everything(runs_root, database_url)
+    assert ingest_all(runs_root, database_url)
     assert shown_steps(runs_root, database_url, whole) == ("succeeded", [1, 2])
     assert f"{broken.run_id} is not shown whole" in caplog.text

@@ -19,7 +19,7 @@ from jobs.supervisor.loop import Supervisor, SupervisorSettings
 from jobs.supervisor.watch import StopPolicy
 
 TOY_WORKER = "tests.jobs.supervisor.toy_worker"
-PATIENCE_SECONDS = 120.0
+TIMEOUT_SECONDS = 120.0
 
 
 def toy_spec(num_steps: int = 3, *tags: str, checkpoint_interval: int = 1000, name: str = "toy") -> TrainSpec:
@@ -27,7 +27,7 @@ def toy_spec(num_steps: int = 3, *tags: str, checkpoint_interval: int = 1000, na
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:
-    give_up_at = time.monotonic() + PATIENCE_SECONDS
+    give_up_at = time.monotonic() + TIMEOUT_SECONDS
     while not condition():
         assert time.monotonic() < give_up_at, f"waited in vain: {what}"
         time.sleep(0.02)

@@ -15,13 +15,13 @@ def test_a_worker_gives_signs_of_life_while_it_cannot_tell_whether_it_was_overta
     def fail(_):
         raise OSError(116, "Stale file handle")
 
-    fencing.hold(attempt_path)
+    fencing.set_attempt(attempt_path)
     try:
         monkeypatch.setattr(os, "listdir", fail)
         control.heartbeat(3)
     finally:
         monkeypatch.undo()
-        fencing.let_go()
+        fencing.clear_attempt()
     heartbeat = read_heartbeat(attempt_path)
     assert heartbeat is not None
     assert heartbeat.step == 3

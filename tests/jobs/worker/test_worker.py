@@ -12,7 +12,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.specs.train import SpecError, load_preset
 from jobs.training.run_data import CACHE_VARIABLE
-from jobs.worker.worker import allow_open_files, explain, load_embedded_loop
+from jobs.worker.worker import allow_open_files, error_message, load_embedded_loop
 
 LAST_STEP_FAILS = """
 import sys
@@ -41,7 +41,7 @@ sys.exit(main(sys.argv[1:], {"embedded": lambda: loop}))
     ],
 )
 def test_failure_becomes_one_sentence(error, sentence):
-    assert explain(error) == sentence
+    assert error_message(error) == sentence
 
 
 @pytest.mark.parametrize("value", ["0", "two", "-1"])

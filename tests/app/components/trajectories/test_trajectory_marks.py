@@ -6,7 +6,7 @@ import streamlit as st
 from app import commands
 from db.rows.marks import MarkedTrajectory
 from jobs.runs.journal import Journal, JournalKind
-from jobs.supervisor.reading import rebuild_index, take_in_everything
+from jobs.supervisor.reading import ingest_all, rebuild_index
 
 
 def texts(page):
@@ -23,7 +23,7 @@ def test_a_mark_goes_through_the_journal_survives_a_rebuild_and_can_be_taken_off
     entry = Journal(played_runs).entries()[-1]
     place = {"attempt": 1, "trajectory_id": 3, "mark": "odd *reasoning*"}
     assert (entry.kind, entry.data) == (JournalKind.TRAJECTORY_MARKED, place | {"comment": "skips a step"})
-    take_in_everything(played_runs, None)
+    ingest_all(played_runs, None)
     rebuild_index(played_runs, None)
 
     st.cache_data.clear()  # answers are shared for a second
@@ -34,7 +34,7 @@ def test_a_mark_goes_through_the_journal_survives_a_rebuild_and_can_be_taken_off
     assert (list(shown["Trajectory"]), list(shown["Comment"])) == ([3], ["skips a step"])
     page.button(key="unmark-odd *reasoning*").click().run()
     assert Journal(played_runs).entries()[-1].kind is JournalKind.TRAJECTORY_UNMARKED
-    take_in_everything(played_runs, None)
+    ingest_all(played_runs, None)
     st.cache_data.clear()
     page = open_page("trajectories", marked="odd *reasoning*", **address)
     assert not page.exception
@@ -52,7 +52,7 @@ def test_a_mark_without_a_name_is_refused_by_name(open_page):
 def test_a_mark_that_cannot_be_taken_off_says_why(open_page, played_runs):
     place = MarkedTrajectory("play-finished", 1, 3, "odd", "")
     commands.mark_trajectory(place)
-    take_in_everything(played_runs, None)
+    ingest_all(played_runs, None)
     page = open_page("trajectories", run="play-finished", trajectory="3")
     shutil.rmtree(played_runs / "play-finished")
     page.button(key="unmark-odd").click().run()

@@ -167,7 +167,7 @@ def test_snapshot_makes_the_rows_durable_that_it_names(tmp_path):
 
 
 def test_snapshot_of_a_time_with_another_checksum_goes_on_with_that(tmp_path, monkeypatch):
-    monkeypatch.setattr("exgrpo_core.experience_management.replay_buffer.OF_NEW_BUFFERS", "crc32")
+    monkeypatch.setattr("exgrpo_core.experience_management.replay_buffer.DEFAULT_CHECKSUM", "crc32")
     segments, snapshot = tmp_path / "segments", tmp_path / SNAPSHOT
     buffer = empty_buffer(segments)
     go_on(buffer, np.random.default_rng(0), 1, 5)

@@ -4,7 +4,7 @@ import torch
 from scipy import stats
 
 from jobs.engines.embedded import sampling, vocabulary
-from jobs.engines.embedded.sampling import Sharing
+from jobs.engines.embedded.sampling import SharedSampling
 from jobs.engines.embedded.vocabulary import Scoring, entropies_of, score_targets
 from tests.jobs.engines.embedded.prompts import sampler
 
@@ -47,7 +47,7 @@ def test_a_large_vocabulary_is_drawn_in_float64_and_in_chunks(monkeypatch):
 
 def test_rows_that_share_a_distribution_draw_on_their_own():
     logits = torch.tensor([0.0, 1.0, 0.5, -1.0]).expand(5_000, -1)
-    draws = sampler().draw(logits, lambda hidden: hidden, 4, Sharing(torch.arange(10_000), num_ranks=2))
+    draws = sampler().draw(logits, lambda hidden: hidden, 4, SharedSampling(torch.arange(10_000), num_ranks=2))
     counts = np.zeros((4, 4))
     np.add.at(counts, tuple(draws.token_ids.view(5_000, 2).T.numpy()), 1)
     assert stats.chi2_contingency(counts).pvalue > 1e-3
@@ -59,7 +59,7 @@ def test_a_row_finds_its_draw_in_its_own_distribution_also_in_chunks(monkeypatch
     monkeypatch.setattr(sampling, "MAX_LOGITS", 9 * 4)
     logits = torch.randn(10, 9)
     draw_index = torch.tensor([29, 0, 14, 13])
-    draws = sampler(0.7).draw(logits, lambda hidden: hidden, 9, Sharing(draw_index, num_ranks=3))
+    draws = sampler(0.7).draw(logits, lambda hidden: hidden, 9, SharedSampling(draw_index, num_ranks=3))
     log_probs = (logits / 0.7).log_softmax(-1)[[9, 0, 4, 4]]
     torch.testing.assert_close(draws.log_probs, log_probs.gather(-1, draws.token_ids[:, None])[:, 0])
     torch.testing.assert_close(draws.entropies, entropies_of(log_probs, log_probs.exp()))

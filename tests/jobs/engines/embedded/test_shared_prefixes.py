@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from jobs.engines.embedded import decoding
 from jobs.engines.embedded.generation import generate
-from jobs.engines.embedded.shared_histories import SharedHistories
+from jobs.engines.embedded.shared_prefixes import SharedPrefixes
 from tests.jobs.engines.embedded.prompts import plain_scores, ragged_prompts, sampler
 from tests.jobs.engines.tiny_models import build_policy
 
@@ -29,7 +29,7 @@ def of(moves):
 
 
 def test_rows_part_by_hand():
-    histories = SharedHistories(whole(0, 0, 1, 0, 1), vocabulary_size=10)
+    histories = SharedPrefixes(whole(0, 0, 1, 0, 1), vocabulary_size=10)
     sharing = histories.locate_draws(CPU)
     assert (sharing.num_ranks, sharing.draw_index.tolist()) == (3, [0, 1, 3, 2, 4])
 
@@ -49,7 +49,7 @@ def test_rows_part_by_hand():
     next_ids, moves = histories.part(whole(9, 8, 2, 1), flags(False, False, False, False))
     assert next_ids.tolist() == [9, 8, 1, 2]
     assert of(moves) == ([2], [3], 4)
-    assert histories.has_parted
+    assert histories.all_forked
     order, moves = histories.keep_rows(whole(0, 1, 2, 3))
     assert order.tolist() == [0, 1, 3, 2]
     assert of(moves) == ([], [], 4)
@@ -69,7 +69,7 @@ def carry_out(cache, moves):
 @given(st.data(), st.lists(st.sampled_from("ab"), min_size=1, max_size=12))
 def test_each_row_continues_what_it_said_itself(data, said):
     prompts = list(dict.fromkeys(said))
-    histories = SharedHistories(np.array([prompts.index(own) for own in said]), vocabulary_size=3)
+    histories = SharedPrefixes(np.array([prompts.index(own) for own in said]), vocabulary_size=3)
     cache, is_done = prompts, np.zeros(len(said), dtype=np.bool_)
     for _ in range(6):
         is_done |= np.array(data.draw(st.lists(st.booleans(), min_size=len(said), max_size=len(said))))
@@ -94,7 +94,7 @@ def test_each_row_continues_what_it_said_itself(data, said):
         assert sharing.num_ranks == max(Counter(histories_of_rows).values())
         found = [cache[history] for history in histories_of_rows]
         assert [own for i, own in enumerate(found) if not is_done[i]] == live
-        assert histories.has_parted == (len(set(live)) == len(live))
+        assert histories.all_forked == (len(set(live)) == len(live))
 
 
 @pytest.mark.parametrize("architecture", ["qwen2_tied", "llama"])

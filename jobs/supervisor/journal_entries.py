@@ -5,7 +5,7 @@ from datetime import datetime
 
 from db.connections.session import Database
 from db.ingest import annotations, trajectory_annotations
-from db.ingest.positions import read_position, untold_runs
+from db.ingest.positions import read_position, unannounced_runs
 from db.rows.cases import SavedCase
 from db.rows.marks import MarkedTrajectory
 from db.rows.runs import UnknownRunError
@@ -24,12 +24,12 @@ _ABOUT_ONE = frozenset(
 )
 
 
-def apply_wishes(database: Database, journal: Journal) -> None:
+def apply_journal(database: Database, journal: Journal) -> None:
     """Bring tags, notes and what is archived up to date with the journal, from where the last reading ended.
 
     Of runs that the database has just come to know, everything ever said is taken in.
     """
-    new_run_ids = untold_runs(database)
+    new_run_ids = unannounced_runs(database)
     saved = int(read_position(database, annotations.JOURNAL_SOURCE) or 0)
     entries, position = journal.read_from(saved)
     if new_run_ids:

@@ -21,7 +21,7 @@ STALL_STEPS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Occasion:
+class AlertEvent:
     """Something that happened once: the same `key` never happens again."""
 
     key: str
@@ -29,36 +29,36 @@ class Occasion:
     body: str
 
 
-def run_occasions(rows: Iterable[RunRow], now: datetime) -> list[Occasion]:
+def run_alert_events(rows: Iterable[RunRow], now: datetime) -> list[AlertEvent]:
     """Return what runs give occasion to; made-up runs and what is older than a day give none."""
     return [
-        occasion
+        alert_event
         for row in rows
         if not row.is_synthetic and now - (row.ended_at or row.last_event_at or row.created_at) <= MAX_AGE
-        for occasion in _occasions_of(row, now)
+        for alert_event in _alert_events_of(row, now)
     ]
 
 
-def disk_occasions(runs_root: Path, now: datetime) -> list[Occasion]:
+def disk_alert_events(runs_root: Path, now: datetime) -> list[AlertEvent]:
     """Return that the runs' disk is nearly full, which happens once a day for as long as it is."""
     free = shutil.disk_usage(runs_root).free / GIB
     if free >= MIN_FREE_GIB:
         return []
     body = f"{free:.1f} GiB are free where runs are written ({runs_root}); make room before a run fails."
-    return [Occasion(f"disk_low/{now.astimezone(UTC):%Y-%m-%d}", "The disk of the runs is nearly full", body)]
+    return [AlertEvent(f"disk_low/{now.astimezone(UTC):%Y-%m-%d}", "The disk of the runs is nearly full", body)]
 
 
-def _occasions_of(row: RunRow, now: datetime) -> list[Occasion]:
+def _alert_events_of(row: RunRow, now: datetime) -> list[AlertEvent]:
     found = []
     if row.status in ALERTED_STATUSES:
         what = ALERTED_STATUSES[row.status]
-        found.append(_occasion(row, f"{row.attempt}/{row.status}", what, row.status_reason))
+        found.append(_alert_event(row, f"{row.attempt}/{row.status}", what, row.status_reason))
     for badge in row.health:
         if badge in ALERTED_BADGES and (badge != "stalled" or _is_long_stalled(row, now)):
             # A run that goes on after a stall may stall again, which is another occasion.
             moment = f"/{row.last_event_at}" if badge == "stalled" else ""
             key = f"{row.attempt}/{badge}{moment}"
-            found.append(_occasion(row, key, ALERTED_BADGES[badge], f"{HEALTH_SENTENCES[badge]}.".capitalize()))
+            found.append(_alert_event(row, key, ALERTED_BADGES[badge], f"{HEALTH_SENTENCES[badge]}.".capitalize()))
     return found
 
 
@@ -67,7 +67,7 @@ def _is_long_stalled(row: RunRow, now: datetime) -> bool:
     return row.last_event_at is not None and now - row.last_event_at > patience
 
 
-def _occasion(row: RunRow, key: str, what: str, sentence: str) -> Occasion:
+def _alert_event(row: RunRow, key: str, what: str, sentence: str) -> AlertEvent:
     steps = f"Step {row.step} of {row.num_steps}, attempt {row.attempt}."
     body = "\n".join(filter(None, [sentence, steps, f"Run {row.run_id}."]))
-    return Occasion(f"{row.run_id}/{key}", f"{row.name} {what}", body)
+    return AlertEvent(f"{row.run_id}/{key}", f"{row.name} {what}", body)

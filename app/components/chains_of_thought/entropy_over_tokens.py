@@ -8,7 +8,7 @@ import streamlit as st
 from app import queries
 from app.components.runs import comparison_charts, runs_choice
 from app.components.widgets import figures
-from app.formats import inert
+from app.formats import escape_control_characters
 from db.rows.runs import MetricPoint, RunRow
 
 KEY = "policy/entropy"
@@ -34,6 +34,8 @@ def chart(series: Mapping[str, Sequence[MetricPoint]]) -> go.Figure | None:
     figure = figures.new_figure(height=340)
     for place, (name, points) in enumerate(drawn.items()):
         look = comparison_charts.style(place)
-        figures.add_line(figure, inert(name).replace("<", "&lt;"), points, look.colour, dash=look.dash)
+        figures.add_line(
+            figure, escape_control_characters(name).replace("<", "&lt;"), points, look.colour, dash=look.dash
+        )
     figure.update_layout(showlegend=True)
     return figure

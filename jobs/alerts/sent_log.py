@@ -7,14 +7,14 @@ from pathlib import Path
 
 from jobs.runs.directory import WORKBENCH_FOLDER
 
-LEDGER_FILE = "alerts.jsonl"
+SENT_LOG_FILE = "alerts.jsonl"
 
 
-class Ledger:
+class SentLog:
     """Append-only; holds what happened and the fingerprint of the destination, never its URL."""
 
     def __init__(self, runs_root: Path) -> None:
-        self._path = runs_root / WORKBENCH_FOLDER / LEDGER_FILE
+        self._path = runs_root / WORKBENCH_FOLDER / SENT_LOG_FILE
         self._sent = self._read()
 
     def has(self, key: str, destination: str) -> bool:

@@ -10,7 +10,7 @@ from app import commands as page_commands
 from app import settings
 from jobs.actions import run_actions
 from jobs.actions.evaluations import plan_evaluation, submit_evaluation
-from jobs.engines.embedded.model import load_policy, load_tokenizer, refuse_foreign_code
+from jobs.engines.embedded.model import load_policy, load_tokenizer, refuse_remote_code
 from jobs.engines.errors import EngineError
 from jobs.preflight.remote_code import CONFIG_FILES
 from jobs.runs.directory import RunDirectory
@@ -164,7 +164,7 @@ def test_a_model_with_code_of_its_own_is_named_and_refused_before_a_job_is_queue
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
 def test_engines_refuse_it_again_when_they_load_it(model, tmp_path, name):
     plant(model, name)
-    for load in (refuse_foreign_code, lambda source: load_policy(source, torch.device("cpu"))):
+    for load in (refuse_remote_code, lambda source: load_policy(source, torch.device("cpu"))):
         with pytest.raises(EngineError, match=rf"auto_map in {name}"):
             load(str(model))
     load_tokenizer(str(model))
