@@ -159,9 +159,12 @@ def _print_analysis(found: "RunAnalysis") -> None:
         print_result(f"{corrected.group:<7} {'code' if corrected.has_code else 'no code':<8} valid, corrected "
             f"{rate.value:.3f} [{rate.low:.3f}, {rate.high:.3f}]")  # fmt: skip
     for line in found.validity:
-        counts = f"{line.group:<7} valid {line.num_valid}, invalid {line.num_invalid}"
-        print_result(f"{counts}: entropy {line.entropy_valid:.4f} {line.entropy_invalid:.4f} AUC {line.entropy_auc:.3f}; "
-            f"perplexity {line.perplexity_valid:.4f} {line.perplexity_invalid:.4f} AUC {line.perplexity_auc:.3f}")  # fmt: skip
+        entropy = f"entropy {line.entropy_valid:.4f} {line.entropy_invalid:.4f} AUC {line.entropy_auc:.3f}"
+        perplexity = (
+            f"perplexity {line.perplexity_valid:.4f} {line.perplexity_invalid:.4f} AUC {line.perplexity_auc:.3f}"
+        )
+        counts = f"valid {line.num_valid}, invalid {line.num_invalid}"
+        print_result(f"{line.group:<7} {counts}: {entropy}; {perplexity}")
     if found.code_shares:
         first, last = found.code_shares[0], found.code_shares[-1]
         print_result(f"code in rollouts {_share(first.rollouts)} -> {_share(last.rollouts)}, in the buffer "
