@@ -82,6 +82,8 @@ def test_the_command_says_where_to_set_destinations_where_none_is_set():
 
 
 def test_the_command_line_loads_apprise_only_to_send():
-    code = "import sys; import jobs.cli, jobs.supervisor.__main__, jobs.cli.doctor; print('apprise' in sys.modules)"
+    code = (
+        "import sys; import jobs.cli.main, jobs.supervisor.__main__, jobs.cli.doctor; print('apprise' in sys.modules)"
+    )
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, check=True)
     assert finished.stdout == "False\n"

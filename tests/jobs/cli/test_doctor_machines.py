@@ -14,7 +14,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 _WITHOUT_TORCH = (
     "import importlib.util, sys; find = importlib.util.find_spec; sys.modules['torch'] = None; "
     "importlib.util.find_spec = lambda name, package=None: None if name == 'torch' else find(name, package); "
-    "from jobs.cli import main; main()"
+    "from jobs.cli.main import main; main()"
 )
 SMALL_DISK_BYTES = 256 * 1024
 

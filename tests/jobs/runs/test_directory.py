@@ -8,6 +8,11 @@ from jobs.runs.directory import AttemptClaimedError, RunDirectory, RunDirectoryE
 from jobs.specs.train import TrainSpec
 
 
+@pytest.fixture
+def run(tmp_path) -> RunDirectory:
+    return RunDirectory.create(tmp_path / "runs", TrainSpec(name="a run"))
+
+
 def test_a_run_id_is_the_utc_time_and_six_random_digits():
     now = datetime(2026, 11, 21, 12, 30, 0, tzinfo=timezone(timedelta(hours=1)))
     first, second = make_run_id(now), make_run_id(now)

@@ -17,7 +17,7 @@ from jobs.worker.worker import allow_open_files, error_message, load_embedded_lo
 LAST_STEP_FAILS = """
 import sys
 from jobs.runs.status import RunStatus
-from jobs.worker import main
+from jobs.worker.worker import main
 from tests.step_reports import make_report
 
 def loop(spec, run, recorder, control):
