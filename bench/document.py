@@ -1,7 +1,8 @@
 """Puts the newest figures into docs/performance.md and draws how cost grows with work, from bench/results/*.json.
 
-In the document a table stands between `<!-- figures NAME -->` and `<!-- end -->`, NAME being a result's file; figures
-called `growth/CURVE/WORK` are drawn into docs/images/growth-NAME.svg, both axes logarithmic, and shown below it.
+In the document a table is between `<!-- figures NAME also FIGURE ... -->` and `<!-- end -->`, NAME being a result's file.
+It shows the figures with a target and those named after `also`; without either, all. Figures called
+`growth/CURVE/WORK` are drawn into docs/images/growth-NAME.svg, both axes logarithmic, and shown below it.
 
 Run `python -m bench.document` after `make bench LONG=1`.
 """
@@ -10,7 +11,7 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +24,17 @@ IMAGES = ROOT / "docs" / "images"
 QUIET_LOAD = 2.5
 """A result that was taken at a higher load average is marked: its times by the clock are ceilings."""
 GROWTH = "growth/"
-_PART = re.compile(r"(<!-- figures (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_PART = re.compile(r"(<!-- figures (\w+)(?: also ([^>]*))? -->\n).*?(<!-- end -->)", re.DOTALL)
 _COLOURS = ("#2a6fb0", "#c05a1c", "#3b8a4b", "#8a4b9c", "#6b6b6b")
 _WIDTH, _HEIGHT, _LEFT, _TOP, _PLOT_WIDTH, _PLOT_HEIGHT = 720, 300, 70, 20, 380, 220
 
 Curves = dict[str, list[tuple[float, float]]]
 
 
-def table(result: Mapping[str, Any]) -> str:
-    """Return a result's figures as Markdown, those with a target first."""
+def table(result: Mapping[str, Any], also: Sequence[str] = ()) -> str:
+    """Return as Markdown a result's figures with a target, then those named in `also`; without either, all."""
     figures, targets = result["figures"], result["targets"]
-    names = [*targets, *(name for name in figures if name not in targets and not name.startswith((GROWTH, LOAD)))]
+    names = [*targets, *also] or [name for name in figures if not name.startswith((GROWTH, LOAD))]
     rows = [_row(name, figures[name], targets.get(name)) for name in names]
     return f"{_note(figures.get(LOAD))}| Figure | Measured | Target | |\n|---|---|---|---|\n" + "".join(rows)
 
@@ -122,9 +123,9 @@ def main() -> None:
     def fill(match: re.Match[str]) -> str:
         result = results.get(match[2])
         if result is None:
-            return f"{match[1]}Not measured yet.\n{match[3]}"
+            return f"{match[1]}Not measured yet.\n{match[4]}"
         picture = f"\n![How cost grows with work](images/growth-{match[2]}.svg)\n" if growth(result["figures"]) else ""
-        return match[1] + table(result) + picture + match[3]
+        return match[1] + table(result, (match[3] or "").split()) + picture + match[4]
 
     DOCUMENT.write_text(_PART.sub(fill, DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
     for name, result in results.items():

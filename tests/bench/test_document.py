@@ -13,8 +13,9 @@ RESULT = {
 
 
 def test_a_table_shows_targets_first_and_what_was_missed():
-    rows = document.table(RESULT).splitlines()
+    rows = document.table(RESULT, ["num"]).splitlines()
     assert rows[2:] == ["| `step_ms` | 9 | <= 8 | **missed** |", "| `num` | 3 |  |  |"]
+    assert document.table(RESULT).splitlines()[2:] == rows[2:3]
 
 
 def test_large_figures_are_whole_numbers_and_small_ones_keep_their_digits():
@@ -44,12 +45,13 @@ def test_the_document_is_filled_from_the_results(tmp_path, monkeypatch):
     monkeypatch.setattr(document, "RESULTS", tmp_path)
     monkeypatch.setattr(document, "IMAGES", tmp_path)
     monkeypatch.setattr(document, "DOCUMENT", tmp_path / "performance.md")
-    (tmp_path / "performance.md").write_text("a\n<!-- figures x -->\nold\n<!-- end -->\nb\n", encoding="utf-8")
+    (tmp_path / "performance.md").write_text("a\n<!-- figures x also num -->\nold\n<!-- end -->\nb\n", encoding="utf-8")
     (tmp_path / "x.json").write_text(document.json.dumps(RESULT), encoding="utf-8")
     for _ in range(2):
         document.main()
     text = (tmp_path / "performance.md").read_text(encoding="utf-8")
-    assert text.startswith("a\n<!-- figures x -->\n| Figure")
+    assert text.startswith("a\n<!-- figures x also num -->\n| Figure")
     assert text.endswith("\n![How cost grows with work](images/growth-x.svg)\n<!-- end -->\nb\n")
     assert "old" not in text
+    assert "| `num` | 3 |" in text
     assert (tmp_path / "growth-x.svg").is_file()
