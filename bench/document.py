@@ -1,6 +1,6 @@
 """Puts the newest figures into docs/performance.md and draws how cost grows with work, from bench/results/*.json.
 
-In the document a table is between `<!-- figures NAME also FIGURE ... -->` and `<!-- end -->`, NAME being a result's file.
+In the document a table is between `<!-- figures NAME also FIGURE ... -->` and `<!-- end -->`; NAME is a result's file.
 It shows the figures with a target and those named after `also`; without either, all. Figures called
 `growth/CURVE/WORK` are drawn into docs/images/growth-NAME.svg, both axes logarithmic, and shown below it.
 

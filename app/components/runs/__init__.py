@@ -1,0 +1,1 @@
+"""Lists, headers, curves and controls of runs, and their comparison."""

@@ -1,0 +1,1 @@
+"""Run directories: states, attempts, journal, queue, checkpoints."""
