@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from jobs.runs.clock import monotonic_utc_now
 from jobs.runs.processes import ProcessIdentity
 from jobs.runs.status import RunStatus
-from jobs.runs.clock import monotonic_utc_now
 
 LOCK_FILE = "lock"
 HEARTBEAT_FILE = "heartbeat.json"

@@ -5,8 +5,8 @@ import shutil
 
 from exgrpo_core.experience_management.storage.snapshot import read_snapshot
 from exgrpo_core.state import BUFFER_FILE
-from jobs.runs.directory import RunDirectory, inside
 from jobs.runs.checkpoints import Checkpoint, checkpoint_path
+from jobs.runs.directory import RunDirectory, inside
 
 _SEGMENT_ENDINGS = (".trajectories", ".rows")
 

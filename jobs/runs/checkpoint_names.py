@@ -4,9 +4,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs.runs.lookup import CommandError, open_run
-from jobs.runs.lookup import find_run_id
 from jobs.runs.checkpoints import checkpoint_path, find_fault, list_checkpoints
+from jobs.runs.lookup import CommandError, find_run_id, open_run
 
 NEWEST = "last"
 

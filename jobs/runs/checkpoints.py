@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from zlib import crc32
 
-from jobs.runs.fencing import exit_if_fenced
 from jobs.runs.directory import RunDirectoryError, inside
+from jobs.runs.fencing import exit_if_fenced
 
 logger = logging.getLogger(__name__)
 

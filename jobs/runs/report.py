@@ -4,10 +4,9 @@ import dataclasses
 from collections import Counter
 from typing import Any
 
-from db.queries import benchmarks, buffer, metrics, runs
-from db.rows.runs import UnknownRunError
-from db.rows.runs import EvaluationRow, RunRow
 from db.connections.session import Database
+from db.queries import benchmarks, buffer, metrics, runs
+from db.rows.runs import EvaluationRow, RunRow, UnknownRunError
 
 INTERVAL_FACTOR = 1.96
 """Half a 95% interval in standard errors."""

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from jobs.runs.attempts import Heartbeat, LOCK_FILE, read_heartbeat, read_outcome
+from jobs.runs.attempts import LOCK_FILE, Heartbeat, read_heartbeat, read_outcome
+from jobs.runs.directory import RunDirectory
 from jobs.runs.file_lock import is_locked
 from jobs.runs.processes import ProcessIdentity, is_alive, works_on
 from jobs.runs.ray_contact import read_contact, was_heard_of
-from jobs.runs.directory import RunDirectory
 from jobs.runs.status import ENDED, RunStatus
 
 NEVER_QUEUED = "It was never queued; resume it to start it."

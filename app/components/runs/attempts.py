@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from app.components.widgets import empty_state, exports, status_badge
-from app.formats import byte_size, exact, escape_control_characters
+from app.formats import byte_size, escape_control_characters, exact
 from db.rows.runs import AttemptRow, CheckpointRow
 
 

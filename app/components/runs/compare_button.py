@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app.components.runs.comparison import MAX_RUNS
 from app.components.runs import runs_choice
+from app.components.runs.comparison import MAX_RUNS
 from db.rows.runs import RunRow
 
 

@@ -14,8 +14,8 @@ from app.components.widgets import figures
 from app.formats import escape_control_characters
 from app.queries import comparison
 from app.queries.comparison import Axis
-from db.rows.runs import MetricPoint
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score
+from db.rows.runs import MetricPoint
 from exgrpo_core.step_report import METRICS
 
 HELD_OUT = "held_out"
@@ -108,7 +108,8 @@ def legend(names: Sequence[str]) -> None:
     for place, name in enumerate(names):
         own = style(place)
         line = f"display:inline-block;width:1.6rem;border-top:3px {own.border} {own.colour};vertical-align:middle"
-        marks.append(f'<span style="white-space:nowrap"><span style="{line}"></span>&ensp;{escape(escape_control_characters(name))}</span>')
+        label = escape(escape_control_characters(name))
+        marks.append(f'<span style="white-space:nowrap"><span style="{line}"></span>&ensp;{label}</span>')
     st.html(f'<div style="display:flex;flex-wrap:wrap;gap:0.2rem 1.4rem;font-size:0.9rem">{"".join(marks)}</div>')
 
 

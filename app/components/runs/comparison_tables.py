@@ -12,8 +12,8 @@ from app.components.widgets.spec_text import shown as shown_value
 from app.formats import NONE_SHOWN, escape_control_characters
 from app.queries import comparison
 from app.queries.comparison import Axis
-from db.rows.runs import RunRow
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score
+from db.rows.runs import RunRow
 
 _LAST = {
     "Entropy": "policy/entropy",
@@ -44,7 +44,8 @@ def differences(names: Mapping[str, str], specs: Mapping[str, Mapping[str, objec
     columns = {escape_control_characters(names[run_id]): run_id for run_id in specs}
     return pd.DataFrame(
         [
-            {"Field": path} | {name: escape_control_characters(shown_value(values[run_id])) for name, run_id in columns.items()}
+            {"Field": path}
+            | {name: escape_control_characters(shown_value(values[run_id])) for name, run_id in columns.items()}
             for path, values in found.items()
         ]
     )
@@ -56,7 +57,9 @@ def show_results(shown: Sequence[Group], runs: Mapping[str, RunRow], is_by_group
     if is_by_group:
         rows = pd.DataFrame([group_result(group, single) for group in shown])
     else:
-        rows = pd.DataFrame([{"Run": escape_control_characters(group.name)} | single[group.run_ids[0]] for group in shown])
+        rows = pd.DataFrame(
+            [{"Run": escape_control_characters(group.name)} | single[group.run_ids[0]] for group in shown]
+        )
     _head("Where they stand", rows, "comparison")
     percent = {name: st.column_config.NumberColumn(format="%.1f %%") for name in rows if name.startswith(_PERCENTS)}
     st.dataframe(
@@ -98,7 +101,11 @@ def result(row: RunRow) -> dict[str, object]:
 def group_result(group: Group, single: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
     """Return the means of a group's runs, and the standard deviation of its scores over seeds."""
     own = [single[run_id] for run_id in group.run_ids]
-    found: dict[str, object] = {"Runs of": escape_control_characters(group.name), "Seeds": len(own), "Method": own[0]["Method"]}
+    found: dict[str, object] = {
+        "Runs of": escape_control_characters(group.name),
+        "Seeds": len(own),
+        "Method": own[0]["Method"],
+    }
     for name in own[0]:
         if name in {"Method", "State", _HALF}:
             continue

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from app.components.widgets import notice, status_badge
 from app.components.runs import run_progress
-from app.formats import NONE_SHOWN, ago, badge_label, duration, exact, escape_control_characters, number, seconds, share
-from db.rows.runs import EvaluationRow, RunRow
+from app.components.widgets import notice, status_badge
+from app.formats import NONE_SHOWN, ago, badge_label, duration, escape_control_characters, exact, number, seconds, share
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score, id_end
+from db.rows.runs import EvaluationRow, RunRow
 
 
 def show_identity(row: RunRow) -> None:

@@ -7,7 +7,7 @@ import streamlit as st
 
 from app import commands
 from app.components.widgets import notice
-from app.formats import ago, exact, escape_control_characters, literal
+from app.formats import ago, escape_control_characters, exact, literal
 from db.rows.runs import RunRow
 
 _SAVED = "Written down; the page shows it in a moment"

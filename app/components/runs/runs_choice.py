@@ -8,8 +8,8 @@ from app import address, queries
 from app.components.runs.comparison import MAX_RUNS
 from app.components.widgets import notice, typed_run
 from app.formats import escape_control_characters
-from db.rows.runs import RunRow
 from db.rows.display_names import distinct_names
+from db.rows.runs import RunRow
 
 _KEY = "runs-choice"
 _ADDRESS = "runs"

@@ -3,12 +3,12 @@ from pathlib import Path
 import pytest
 
 from jobs.actions import run_actions
-from jobs.runs.checkpoint_names import find_checkpoint, starting_checkpoint
-from jobs.runs.lookup import CommandError
-from jobs.runs.directory import RunDirectory
 from jobs.preflight.run_plan import plan_run
-from jobs.specs.train import ModelSpec, TrainSpec
+from jobs.runs.checkpoint_names import find_checkpoint, starting_checkpoint
 from jobs.runs.checkpoints import checkpoint_path, prune_checkpoints, save_checkpoint
+from jobs.runs.directory import RunDirectory
+from jobs.runs.lookup import CommandError
+from jobs.specs.train import ModelSpec, TrainSpec
 
 
 def write_model(checkpoint):

@@ -1,6 +1,13 @@
 import pytest
 
-from jobs.runs.checkpoints import DamagedCheckpointError, find_fault, list_checkpoints, open_newest, prune_checkpoints, save_checkpoint
+from jobs.runs.checkpoints import (
+    DamagedCheckpointError,
+    find_fault,
+    list_checkpoints,
+    open_newest,
+    prune_checkpoints,
+    save_checkpoint,
+)
 
 
 def save(folder, step, content=b"weights" * 100):

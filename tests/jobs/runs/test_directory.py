@@ -4,7 +4,14 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from jobs.runs.directory import AttemptClaimedError, RunDirectory, RunDirectoryError, list_run_directories, make_run_id, sync_folder
+from jobs.runs.directory import (
+    AttemptClaimedError,
+    RunDirectory,
+    RunDirectoryError,
+    list_run_directories,
+    make_run_id,
+    sync_folder,
+)
 from jobs.specs.train import TrainSpec
 
 

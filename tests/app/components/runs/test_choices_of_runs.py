@@ -6,8 +6,8 @@ import pytest
 
 from app.queries import benchmarks
 from app.queries import runs as run_queries
-from db.ingest import events
 from db.connections.opening import open_database
+from db.ingest import events
 from tests.app import played, recorded
 from tests.db.recorded_scores import record_scores
 

@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 
-from app.components.runs import comparison
+from app.components.runs import comparison, comparison_charts
 from app.components.runs.comparison import Group, Line
-from app.components.runs import comparison_charts
 from app.components.runs.comparison_charts import QUANTITIES
 from app.queries.comparison import Axis
 from db.rows.runs import MetricPoint
