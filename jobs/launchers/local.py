@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
 from jobs.runs.directory import RunDirectory
-from jobs.runs.processes import ATTEMPT_VARIABLE, ProcessIdentity, identify
+from jobs.runs.processes import ATTEMPT_VARIABLE, ProcessIdentity, has_pid, identify
 from jobs.specs.any_job import loop_name
 from jobs.specs.train import SpecError
 
@@ -65,6 +65,14 @@ class LocalLauncher:
         """Return how a worker of this launcher ended, negative for a signal; None if it runs or another started it."""
         child = _CHILDREN.get(worker.pid)
         return None if child is None else child.poll()
+
+    def awaits_exit(self, worker: ProcessIdentity) -> bool:
+        """Tell whether a worker of this launcher has no exit code yet.
+
+        A process that is being killed gives back its memory and its lock before the kernel has an exit code for it.
+        """
+        child = _CHILDREN.get(worker.pid)
+        return child is not None and child.poll() is None and has_pid(worker)
 
     def reap(self) -> None:
         """Collect the exit codes of workers that ended, so that none stays a zombie."""

@@ -45,15 +45,18 @@ def identify(pid: int) -> ProcessIdentity | None:
 
 def is_alive(identity: ProcessIdentity) -> bool:
     """Tell whether this very process runs: same pid, start and boot, and not a zombie that nobody reaped."""
-    if identity.boot_id != boot_id():
-        return False
-    current = identify(identity.pid)
-    if current is None or abs(current.started_seconds - identity.started_seconds) > _TOLERANCE_SECONDS:
+    if not has_pid(identity):
         return False
     try:
         return psutil.Process(identity.pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def has_pid(identity: ProcessIdentity) -> bool:
+    """Tell whether the pid still belongs to this very process, which may have ended and not been reaped yet."""
+    current = identify(identity.pid) if identity.boot_id == boot_id() else None
+    return current is not None and abs(current.started_seconds - identity.started_seconds) <= _TOLERANCE_SECONDS
 
 
 def group_members(identity: ProcessIdentity) -> list[int]:

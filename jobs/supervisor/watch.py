@@ -115,9 +115,15 @@ class AttemptWatch:
             signal_leader(worker, signal.SIGTERM)
 
     def _finalize(self, worker: ProcessIdentity | None) -> Outcome | None:
-        """Write the last word for a worker that is gone, under its lock, once nothing of its group is left."""
+        """Write the outcome for a worker that is gone, under its lock, once nothing of its group is left.
+
+        A child's outcome waits for its exit code, so that the reason never depends on which of the two came first; the
+        exit code of an adopted worker is not known to anyone here.
+        """
         if worker is not None and works_on(worker, self._path):
             signal_group(worker, signal.SIGKILL)
+            return None
+        if worker is not None and self._launcher.awaits_exit(worker):
             return None
         lock = FileLock(self._path / LOCK_FILE)
         if not lock.acquire():

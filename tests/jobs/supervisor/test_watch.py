@@ -1,0 +1,38 @@
+"""One attempt whose worker ends: what is written of it, whatever the supervisor sees first."""
+
+import os
+import signal
+
+import pytest
+
+from jobs.launchers.local import LocalLauncher
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.supervisor import watch
+from jobs.supervisor.watch import AttemptWatch, StopPolicy
+from tests.jobs.supervisor.toy_bench import toy_spec
+
+
+@pytest.mark.parametrize("looks_before_the_exit_code", [True, False])
+def test_a_killed_childs_reason_names_the_signal_whichever_comes_first(
+    tmp_path, monkeypatch, looks_before_the_exit_code
+):
+    run = RunDirectory.create(tmp_path, toy_spec(1))
+    run.claim_attempt(1)
+    launcher = LocalLauncher("tests.jobs.supervisor.sleeper")
+    attempt = AttemptWatch(run, 1, StopPolicy(), launcher)
+    attempt.start()
+    worker = attempt._know_worker()
+    if looks_before_the_exit_code:
+        # As while the kernel ends a process: environment and lock are gone, the exit code is not there yet.
+        monkeypatch.setattr(watch, "works_on", lambda *_: False)
+        monkeypatch.setattr(watch, "has_worker", lambda *_: False)
+        assert attempt.look() is None
+        assert not attempt.has_outcome
+    os.kill(worker.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)
+    if not looks_before_the_exit_code:
+        launcher.reap()
+    outcome = attempt.look()
+    assert outcome.status is RunStatus.LOST
+    assert "SIGKILL" in outcome.reason
