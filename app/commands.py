@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from app import settings
 from app.access import current_person
@@ -269,7 +269,7 @@ def examine_machine() -> list[Finding]:
 
 def token_data(
     run_id: str, file: str, trajectory_id: int, *, replayed_in: int | None, has_texts: bool = True
-) -> dict[str, list[object] | None] | None:
+) -> dict[str, list[Any] | None] | None:
     """Return the per-token values recorded of a trajectory, as it was born or replayed in a step.
 
     Under `texts`, if asked for, stands what each token says.

@@ -4,7 +4,7 @@ import math
 import re
 from datetime import UTC, datetime
 
-from db.rows.display_names import escape_control_characters
+from db.rows.display_names import escape_control_characters as escape_control_characters
 
 NONE_SHOWN = "\N{EN DASH}"
 _SECONDS_A_MINUTE, _SECONDS_AN_HOUR, _SECONDS_A_DAY = 60, 3600, 86400

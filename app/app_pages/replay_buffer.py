@@ -10,7 +10,7 @@ from app.components.replay_buffer.buffer_marks import View
 from app.components.runs import run_progress
 from app.components.widgets import empty_state, figures, notice, run_choice, step_slider, typed_run, view_tabs
 from app.components.widgets.curves import Chart, Curve, figure_of
-from app.formats import escape_control_characters, literal
+from app.formats import literal
 from db.rows.display_names import distinct_names
 from db.rows.runs import BucketRow, RunRow
 
@@ -59,7 +59,7 @@ def _other(row: RunRow) -> RunRow:
             address.put({"against": chosen})
 
     st.selectbox(
-        "of", list(names), format_func=lambda run_id: escape_control_characters(names.get(run_id, run_id)),
+        "of", list(names), format_func=typed_run.shown_as(names),
         key=key, on_change=take, accept_new_options=True, placeholder=typed_run.PLACEHOLDER,
     )  # fmt: skip
     return other

@@ -3,8 +3,8 @@
 from app.queries.answers import ask
 from db.connections.session import Database
 from db.queries import benchmarks, judging
-from db.queries.benchmarks import BenchmarkScoreRow
 from db.rows.judging import JudgeRow
+from db.rows.scores import BenchmarkScoreRow
 
 
 def evaluation_scores(run_id: str) -> list[BenchmarkScoreRow]:

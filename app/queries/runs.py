@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from app.queries import last_answers
 from app.queries.answers import ask
@@ -54,7 +55,7 @@ def get_run(run_id: str) -> RunRow | None:
     return ask(runs.get_run, run_id)
 
 
-def run_spec(run_id: str) -> dict[str, object]:
+def run_spec(run_id: str) -> dict[str, Any]:
     """Return the specification that a run was started with."""
     return ask(runs.run_spec, run_id)
 

@@ -25,7 +25,7 @@ def keep_what_fragments_follow() -> None:
         else:
             clear(queue, retain_lifecycle_msgs, fragment_ids_this_run)
 
-    ForwardMsgQueue.clear = clear_unless_a_fragment_begins  # type: ignore[method-assign]
+    ForwardMsgQueue.clear = clear_unless_a_fragment_begins  # type: ignore[assignment, method-assign]
 
 
 def leave_out_those_of_other_pages() -> None:
@@ -47,5 +47,5 @@ def leave_out_those_of_other_pages() -> None:
         if not is_of_fragments or asked.page_script_hash == shown.get(runner._pages_manager, asked.page_script_hash):
             run_script(runner, asked)
 
-    ScriptRunContext.set_mpa_v2_page = set_and_remember  # type: ignore[method-assign]
-    ScriptRunner._run_script = run_unless_of_another_page  # type: ignore[method-assign]
+    ScriptRunContext.set_mpa_v2_page = set_and_remember  # type: ignore[assignment, method-assign]
+    ScriptRunner._run_script = run_unless_of_another_page  # type: ignore[assignment, method-assign]

@@ -29,15 +29,15 @@ def show() -> None:
             "Benchmarks", list(protocols), ["math500"], key="evaluate-benchmarks", placeholder="Choose some",
             format_func=lambda name: protocols[name].title,
         )  # fmt: skip
-        fields = _fields()
+        limits, fields = _fields()
         with st.expander("Server", icon=":material/dns:", key="evaluate-server"):
             address = st.text_input("Address", key="evaluate-address", placeholder="http://HOST:8000/v1")
             model = st.text_input("Name of the model there", key="evaluate-model")
         is_sent = st.form_submit_button("Start evaluation", type="primary", icon=":material/play_arrow:")
     if is_sent:
-        limits = {"source": source.strip() or None, **fields.pop("limits")}
         server = {"address": address.strip(), "model": model.strip()} if fields["generator"] == "server" else None
-        content = {**fields, "benchmarks": [{"name": name, **limits} for name in chosen], "server": server}
+        benchmarks = [{"name": name, "source": source.strip() or None, **limits} for name in chosen]
+        content = {**fields, "benchmarks": benchmarks, "server": server}
         _submit((target or "").strip(), content)
 
 
@@ -58,7 +58,7 @@ def _target() -> str | None:
     )  # fmt: skip
 
 
-def _fields() -> dict:
+def _fields() -> tuple[dict[str, int | None], dict[str, object]]:
     upper, lower = st.columns(3, gap="medium"), st.columns(3, gap="medium")
     num_questions = upper[0].number_input("Questions", 1, value=None, placeholder="all", key="evaluate-questions")
     num_samples = upper[1].number_input(
@@ -68,8 +68,7 @@ def _fields() -> dict:
     temperature = lower[0].number_input("Temperature", 0.0, value=0.6, step=0.1, key="evaluate-temperature")
     longest = lower[1].number_input("Longest answer, tokens", 1, value=8192, key="evaluate-tokens")
     template = lower[2].selectbox("Template", TEMPLATES, key="evaluate-template")
-    return {
-        "limits": {"num_questions": num_questions, "samples_per_question": num_samples},
+    return {"num_questions": num_questions, "samples_per_question": num_samples}, {
         "generator": generator,
         "temperature": temperature,
         "template": template,
@@ -77,7 +76,7 @@ def _fields() -> dict:
     }
 
 
-def _submit(target: str, content: dict) -> None:
+def _submit(target: str, content: dict[str, object]) -> None:
     if not target:
         notice.show("error", "Not started", "Model: expected a run, RUN@STEP, a folder or a hub name, got nothing.")
         return

@@ -19,6 +19,6 @@ def show(frame: pd.DataFrame, words: Collection[str], alt: str) -> None:
         placeholder=NONE_SHOWN,
         row_height=_ROW_HEIGHT,
         height=_ROW_HEIGHT * (min(len(frame), _MAX_ROWS_SHOWN) + 1) + 3,
-        column_config={name: st.column_config.Column(alignment="right") for name in frame if name not in words},
+        column_config={str(name): st.column_config.Column(alignment="right") for name in frame if name not in words},
         alt=alt,
     )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
+from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import address, theme
 from app.components.benchmarks import answer_pair
@@ -182,7 +183,7 @@ def _open(key: str, items: Sequence[ItemRow]) -> None:
         address.put({answer_pair.PARAMETER: items[place].question_id})
 
 
-def _columns() -> dict[str, object]:
+def _columns() -> dict[str, ColumnConfig]:
     number = st.column_config.NumberColumn
     points = number(format="%+.1f")
     return {

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 import streamlit as st
+from streamlit.elements.lib.column_types import ColumnConfig
 
 from app.components.chains_of_thought import evidence
 from app.components.chains_of_thought.evidence import Calibration, PaperCodeLine
@@ -92,7 +93,7 @@ def _paper_row(row: PaperCodeLine) -> dict[str, object]:
     }
 
 
-def _columns() -> dict[str, object]:
+def _columns() -> dict[str, ColumnConfig]:
     config = st.column_config
     numbers = {
         "Entropy": config.NumberColumn(format="%.4f", help="Mean token entropy, nats", width=104),

@@ -36,13 +36,14 @@ def densities(samples: Mapping[str, Sequence[float]]) -> tuple[Floats, dict[str,
 
 def _finite(values: Sequence[float]) -> Floats:
     array = np.asarray(values, dtype=np.float64)
-    return array[np.isfinite(array)]
+    finite: Floats = array[np.isfinite(array)]
+    return finite
 
 
 def _width(values: Floats) -> float:
     quarters = np.percentile(values, [25, 75])
     spread = min(float(values.std()), float(quarters[1] - quarters[0]) / 1.349) or float(values.std())
-    return max(0.9 * spread * values.size**-0.2, _LEAST_WIDTH, 1e-3 * float(abs(values).max()))
+    return max(0.9 * spread * float(values.size**-0.2), _LEAST_WIDTH, 1e-3 * float(abs(values).max()))
 
 
 def _smooth(values: Floats, edges: Floats, width: float) -> Floats:

@@ -39,7 +39,7 @@ def show(row: RunRow) -> str | None:
 
 def has_oracle(run_id: str) -> bool:
     """Return whether the run's task has an exact oracle."""
-    return queries.run_spec(run_id).get("data", {}).get("source") == CHAINS_SOURCE
+    return bool(queries.run_spec(run_id).get("data", {}).get("source") == CHAINS_SOURCE)
 
 
 def _label(name: str, jobs: dict[str, JudgeJobRow], run_id: str) -> str:

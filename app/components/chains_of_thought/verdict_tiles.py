@@ -31,8 +31,8 @@ def _corrected(lines: Sequence[CodeLine], calibration: Calibration | None, *, is
         return NONE_SHOWN, "the oracle is exact"
     if calibration is None:
         return NONE_SHOWN, "judge not calibrated"
-    counts = [sum(getattr(line, name) for line in lines) for name in ("num_valid_by_judge", "num_by_judge")]
-    rate = evidence.correct_rate(*counts, calibration)
+    num_valid, num_judged = sum(line.num_valid_by_judge for line in lines), sum(line.num_by_judge for line in lines)
+    rate = evidence.correct_rate(num_valid, num_judged, calibration)
     if not rate.is_informative:
         return NONE_SHOWN, "judge tells nothing"
     return share(rate.value), judge_trust.interval(rate)

@@ -102,6 +102,7 @@ def _section(cls: type, prefix: str) -> tuple[FieldShape, ...]:
 def _field_names(cls: type) -> list[str]:
     if issubclass(cls, BaseModel):
         return list(cls.model_fields)
+    assert dataclasses.is_dataclass(cls)
     return [field.name for field in dataclasses.fields(cls)]
 
 
@@ -144,7 +145,7 @@ def _kind(annotation: object) -> tuple[InputKind, tuple[str, ...]]:
         return (InputKind.CHOICES, tuple(map(str, options))) if options else (InputKind.WORDS, ())
     if isinstance(annotation, type) and issubclass(annotation, StrEnum):
         return InputKind.CHOICE, tuple(member.value for member in annotation)
-    simple = {bool: InputKind.SWITCH, int: InputKind.WHOLE_NUMBER, float: InputKind.NUMBER}
+    simple: dict[object, InputKind] = {bool: InputKind.SWITCH, int: InputKind.WHOLE_NUMBER, float: InputKind.NUMBER}
     if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
         return InputKind.CORRECTNESS_RANGE, ()
     if annotation in {str, Path}:

@@ -85,8 +85,9 @@ def resources(spec: TrainSpec) -> str:
 
 def _base(spec: TrainSpec) -> tuple[str | None, TrainSpec]:
     """Return the preset that the specification started from with its name, or the paper's defaults."""
-    is_known = spec.preset is not None and spec.preset in commands.preset_names()
-    return (spec.preset, commands.load_preset(spec.preset)) if is_known else (None, TrainSpec())
+    if spec.preset is None or spec.preset not in commands.preset_names():
+        return None, TrainSpec()
+    return spec.preset, commands.load_preset(spec.preset)
 
 
 def _as_text(spec: TrainSpec, preset: str | None, changes: list[Difference]) -> None:

@@ -9,7 +9,7 @@ import streamlit as st
 from app import address, queries, theme
 from app.components.widgets import exports
 from app.formats import NONE_SHOWN, escape_control_characters, literal
-from db.rows.buffer import BufferState
+from db.rows.buffer import BufferedQuestionRow, BufferState
 
 MAX_QUESTIONS = 200
 OUTSIDE, RETIRED = "outside", "retired"
@@ -155,7 +155,7 @@ def _take(key: str) -> None:
     address.put({"mark": st.session_state[key]})
 
 
-def _table(view: View, rows: Sequence) -> pd.DataFrame:
+def _table(view: View, rows: Sequence[BufferedQuestionRow]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "Question": [row.question_index for row in rows],

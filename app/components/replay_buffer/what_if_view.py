@@ -1,6 +1,7 @@
 """What a step would have replayed with another mu, sigma, rho or estimator."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -26,7 +27,7 @@ class _Outcome:
     choice: Candidate | None
 
 
-def show(run_id: str, step: int, buckets: list[BucketRow], algorithm: dict) -> None:
+def show(run_id: str, step: int, buckets: list[BucketRow], algorithm: dict[str, Any]) -> None:
     """Show the controls and what changes; all of it from recorded scores."""
     rows = queries.candidates(run_id, step)
     if not rows:
@@ -95,7 +96,7 @@ def table(outcomes: list[_Outcome], step: int) -> pd.DataFrame:
     )
 
 
-def _settings(algorithm: dict) -> Settings:
+def _settings(algorithm: dict[str, Any]) -> Settings:
     own = algorithm.get("trajectory_selection", "lowest_entropy")
     names = list(_NAMES)
     columns = st.columns(4, gap="medium")
@@ -120,7 +121,7 @@ def _settings(algorithm: dict) -> Settings:
 
 
 def _recorded(
-    run_id: str, step: int, buckets: list[BucketRow], rows: list[CandidateRow], algorithm: dict
+    run_id: str, step: int, buckets: list[BucketRow], rows: list[CandidateRow], algorithm: dict[str, Any]
 ) -> RecordedDraw:
     members: dict[int, list[int]] = {}
     for index, bucket in sorted(queries.buffer_state(run_id, step - 1).buckets.items()):

@@ -61,7 +61,9 @@ def show_results(shown: Sequence[Group], runs: Mapping[str, RunRow], is_by_group
             [{"Run": escape_control_characters(group.name)} | single[group.run_ids[0]] for group in shown]
         )
     _head("Where they stand", rows, "comparison")
-    percent = {name: st.column_config.NumberColumn(format="%.1f %%") for name in rows if name.startswith(_PERCENTS)}
+    percent = {
+        name: st.column_config.NumberColumn(format="%.1f %%") for name in map(str, rows) if name.startswith(_PERCENTS)
+    }
     st.dataframe(
         rows,
         hide_index=True,

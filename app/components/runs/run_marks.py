@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 
 import streamlit as st
 
@@ -44,7 +45,7 @@ def _tags(rows: Sequence[RunRow], key: str) -> None:
     for tag in sorted({tag for row in rows for tag in row.tags}):
         own = [row for row in rows if tag in row.tags]
         if st.button(literal(tag), icon=":material/close:", key=f"{key}-untag-{tag}", help="Take this tag away"):
-            _do(own, lambda run_id, tag=tag: commands.tag(run_id, tag, is_set=False))
+            _do(own, partial(commands.tag, name=tag, is_set=False))
     with st.form(f"{key}-tag-form", clear_on_submit=True, border=False):
         name = st.text_input("New tag", max_chars=40, key=f"{key}-new-tag", placeholder="baseline")
         if st.form_submit_button("Add tag", icon=":material/add:") and name.strip():

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pandas as pd
 import streamlit as st
+from streamlit.elements.lib.column_types import ColumnConfig
 
 from app.components.runs import run_progress
 from app.components.widgets import status_badge
@@ -99,11 +100,11 @@ def _percent(value: float | None) -> float | None:
     return None if value is None else 100.0 * value
 
 
-def _columns(order: RunOrder) -> dict[str, object]:
+def _columns(order: RunOrder) -> dict[str, ColumnConfig]:
     config = st.column_config
     states = list(status_badge.STATES.values())
     health = list(status_badge.HEALTH.values())
-    columns: dict[str, dict[str, object]] = {
+    columns: dict[str, ColumnConfig] = {
         "State": config.MultiselectColumn(
             width=86,
             options=[name for name, _, _ in states],
@@ -132,7 +133,7 @@ def _columns(order: RunOrder) -> dict[str, object]:
         "Engine": config.TextColumn(width=86),
     }
     sorted_by = next(name for name, key in SORT_KEYS.items() if key is order.key)
-    columns[sorted_by] = columns[sorted_by] | {"label": f"{sorted_by} {'↓' if order.is_descending else '↑'}"}
+    columns[sorted_by]["label"] = f"{sorted_by} {'↓' if order.is_descending else '↑'}"
     return columns
 
 

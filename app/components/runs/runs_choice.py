@@ -7,7 +7,6 @@ import streamlit as st
 from app import address, queries
 from app.components.runs.comparison import MAX_RUNS
 from app.components.widgets import notice, typed_run
-from app.formats import escape_control_characters
 from db.rows.display_names import distinct_names
 from db.rows.runs import RunRow
 
@@ -18,13 +17,13 @@ _ADDRESS = "runs"
 def show() -> dict[str, tuple[RunRow, str]]:
     """Show the choice and return the chosen training runs by id, in their order, each with the name to show."""
     chosen = _chosen()
-    offered = {row.run_id: row.name for row in (*queries.training_names(), *chosen)}
+    offered = {row.run_id: row.name for row in queries.training_names()} | {row.run_id: row.name for row in chosen}
     names = distinct_names(offered.items())
     st.session_state[_KEY] = [row.run_id for row in chosen]
     st.multiselect(
         "Runs to compare",
         list(names),
-        format_func=lambda run_id: escape_control_characters(names.get(run_id, run_id)),
+        format_func=typed_run.shown_as(names),
         max_selections=MAX_RUNS,
         key=_KEY,
         on_change=_choose,

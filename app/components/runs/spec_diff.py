@@ -26,7 +26,7 @@ def show(spec: TrainSpec, base: TrainSpec, base_name: str) -> None:
     st.selectbox(
         "Differences from",
         list(names),
-        format_func=lambda run_id: escape_control_characters(names.get(run_id, run_id)),
+        format_func=typed_run.shown_as(names),
         key=_KEY,
         on_change=_choose,
         args=(list(names),),

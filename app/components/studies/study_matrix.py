@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 import streamlit as st
+from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import theme
 from app.components.runs.run_table import STATE_COLOURS
@@ -46,7 +47,7 @@ def table(cells: Sequence[CellState]) -> pd.DataFrame:
 
     All cells of a study have the same seeds.
     """
-    frame = {
+    frame: dict[str, Sequence[object]] = {
         "Cell": [cell.cell for cell in cells],
         "Stands for": [" / ".join(cell.paper_rows) or "no row of the paper" for cell in cells],
         "State": [cell.words for cell in cells],
@@ -67,7 +68,7 @@ def _open(cell: CellState, column: str) -> None:
         st.switch_page("app_pages/run.py", query_params={"run": run.run_id})
 
 
-def _columns(cells: Sequence[CellState]) -> dict[str, object]:
+def _columns(cells: Sequence[CellState]) -> dict[str, ColumnConfig]:
     config = st.column_config
     options = list(dict.fromkeys(_NAMES.values()))
     missing = theme.palette().grid

@@ -30,7 +30,7 @@ def show(results: StudyResults) -> None:
         said = [published.differences_sentence(results.study, results), "" if by_column else published.reading(results)]
         st.caption(f"{' '.join(said)} Own figures are means over seeds with 95 % intervals of Student's t.".strip())
     figure = chart(results)
-    if figure is not None:
+    if figure is not None and results.main_figure is not None:
         figures.show_card(
             results.main_figure, "orange: each seed; blue: mean and 95% interval; dotted: the baseline's mean", figure,
             "study-cells", "Means and intervals of each cell",
@@ -42,7 +42,10 @@ def show(results: StudyResults) -> None:
 
 def beside_table(rows: Sequence[ComparedRow], *, by_column: bool) -> pd.DataFrame:
     """Return one row a printed number and the cell that stands for it."""
-    frame = {"Paper's row": [row.place if by_column else row.row for row in rows], "Cell": [row.cell for row in rows]}
+    frame: dict[str, Sequence[object]] = {
+        "Paper's row": [row.place if by_column else row.row for row in rows],
+        "Cell": [row.cell for row in rows],
+    }
     if by_column:
         frame["Column"] = [row.column for row in rows]
         frame["Paper"] = [row.printed for row in rows]

@@ -180,7 +180,9 @@ def _token_checks(
     return selection_audit.check_tokens(_selection, _chosen, replayed, born)
 
 
-def _tokens(run_id: str, file: str | None, trajectory_id: int, replayed_in: int | None) -> dict | None:
+def _tokens(
+    run_id: str, file: str | None, trajectory_id: int, replayed_in: int | None
+) -> selection_audit.Tokens | None:
     if file is None:
         return None
     return commands.token_data(run_id, file, trajectory_id, replayed_in=replayed_in, has_texts=False)

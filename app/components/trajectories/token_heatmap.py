@@ -1,8 +1,9 @@
 """A trajectory token by token: coloured by entropy, surprise or importance ratio, as recorded."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -44,14 +45,14 @@ class TokenValues:
         return [now - then for now, then in pairs]
 
 
-_QUANTITIES = {
+_QUANTITIES: dict[str, tuple[str, Callable[[TokenValues], list[float]]]] = {
     "Entropy": ("nats", lambda values: values.entropies),
     "Surprise": ("negative log-likelihood, nats", lambda values: values.surprises),
     "Ratio": ("log(π now / π then)", lambda values: values.log_ratios),
 }
 
 
-def from_recorded(data: dict[str, list | None] | None) -> TokenValues | None:
+def from_recorded(data: Mapping[str, list[Any] | None] | None) -> TokenValues | None:
     """Return what was recorded of each token, or None where tokens were not kept."""
     if data is None or data["token_ids"] is None:
         return None

@@ -1,7 +1,5 @@
 """Search and facets of the trajectories page; every one of them is in the address."""
 
-from collections.abc import Callable
-
 import streamlit as st
 
 from app import queries
@@ -143,26 +141,18 @@ def _flag(key: str) -> bool | None:
 
 
 def _summary(where: TrajectoryFacets) -> str:
-    fields: list[tuple[bool, Callable[[], str]]] = [
-        (_chosen(key) is not None, lambda key=key: str(_chosen(key))) for key in (*_FLAGS, "verdict")
-    ]
-    fields += [
-        (where.bucket is not None, lambda: f"bucket {where.bucket}"),
-        (where.question_index is not None, lambda: f"question {where.question_index}"),
-        *(
-            (getattr(where, f"{name}_from") is not None or getattr(where, f"{name}_to") is not None,
-             lambda name=name: f"{name} {_bounds(where, name)}")
-            for name in ("step", "entropy", "tokens")
-        ),
-    ]  # fmt: skip
-    said = [of() for is_set, of in fields if is_set]
-    return ", ".join(said)
+    parts = [str(chosen) for key in (*_FLAGS, "verdict") if (chosen := _chosen(key)) is not None]
+    if where.bucket is not None:
+        parts.append(f"bucket {where.bucket}")
+    if where.question_index is not None:
+        parts.append(f"question {where.question_index}")
+    bounds = {name: _bounds(where, name) for name in ("step", "entropy", "tokens")}
+    return ", ".join(parts + [f"{name} {text}" for name, text in bounds.items() if text])
 
 
 def _bounds(where: TrajectoryFacets, name: str) -> str:
     low, high = getattr(where, f"{name}_from"), getattr(where, f"{name}_to")
-    said = [f"from {low}"] if low is not None else []
-    return " ".join([*said, f"to {high}"] if high is not None else said)
+    return " ".join(f"{word} {value}" for word, value in (("from", low), ("to", high)) if value is not None)
 
 
 def _clear() -> None:

@@ -30,7 +30,8 @@ def choose() -> str | None:
     if not counts:
         return None
     wanted = st.query_params.get(_ADDRESS)
-    st.session_state["mark-choice"] = wanted if wanted in counts else None
+    chosen = wanted if wanted in counts else None
+    st.session_state["mark-choice"] = chosen
     st.selectbox(
         "Marked trajectories",
         list(counts),
@@ -42,7 +43,7 @@ def choose() -> str | None:
         label_visibility="collapsed",
         width=240,
     )
-    return st.session_state["mark-choice"]
+    return chosen
 
 
 def show_marked(mark: str) -> None:
@@ -126,7 +127,7 @@ def _table(rows: Sequence[MarkedRow]) -> pd.DataFrame:
 
 def _files(rows: Sequence[MarkedRow]) -> pd.DataFrame:
     """Return what a downloaded file holds: the table's values with whole texts."""
-    texts = {
+    texts: dict[str, list[str | int]] = {
         "Run id": [row.marked.run_id for row in rows],
         "Question": [row.question_index for row in rows],
         "Prompt": [row.prompt_text for row in rows],

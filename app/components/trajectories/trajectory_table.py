@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 import streamlit as st
+from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import address, theme
 from app.components.widgets import exports, table_selection
@@ -54,7 +55,7 @@ def table(rows: Sequence[SnippetRow]) -> pd.DataFrame:
     )
 
 
-def _columns() -> dict[str, object]:
+def _columns() -> dict[str, ColumnConfig]:
     config = st.column_config
     verdicts = {
         "correct": "#0072B2",

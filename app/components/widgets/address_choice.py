@@ -26,7 +26,8 @@ def select(
     """
     key = f"choose-{parameter}"
     wanted = st.query_params.get(parameter)
-    st.session_state[key] = wanted if wanted in names else default
+    chosen = wanted if wanted is not None and wanted in names else default
+    st.session_state[key] = chosen
     st.selectbox(
         label,
         list(names),
@@ -38,7 +39,7 @@ def select(
     )
     if wanted and wanted not in names:
         unknown_address.show(parameter, wanted, f"{names[default]} is shown")
-    return st.session_state[key]
+    return chosen
 
 
 def select_several(

@@ -67,9 +67,7 @@ def _joined(curves: Iterable[_Curve]) -> list[Row]:
         for position, place in enumerate(curve.places):
             row = rows.setdefault(place, {curve.title: place})
             row |= {column: found[position] for column, found in columns.items()}
-    return (
-        sorted(rows.values(), key=lambda row: next(iter(row.values()))) if _are_numbers(rows) else list(rows.values())
-    )
+    return [row for _, row in sorted(rows.items())] if _are_numbers(rows) else list(rows.values())
 
 
 def _points(curve: _Curve) -> list[Row]:

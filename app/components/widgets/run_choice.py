@@ -4,7 +4,6 @@ import streamlit as st
 
 from app import address, queries
 from app.components.widgets import empty_state, typed_run
-from app.formats import escape_control_characters
 from db.rows.display_names import distinct_names
 from db.rows.runs import RunRow
 
@@ -40,7 +39,7 @@ def show() -> RunRow | None:
     st.selectbox(
         "Run",
         ids,
-        format_func=lambda run_id: escape_control_characters(names.get(run_id, run_id)),
+        format_func=typed_run.shown_as(names),
         key=_KEY,
         on_change=_choose,
         args=(ids,),

@@ -148,8 +148,9 @@ def _shown(value: object) -> str:
         return "\N{EN DASH}"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    is_fraction = isinstance(value, Real) and (not math.isfinite(value) or value != int(value))
-    return f"{float(value):.4g}" if isinstance(value, Real) and is_fraction else str(value)
+    if isinstance(value, Real) and not float(value).is_integer():
+        return f"{float(value):.4g}"
+    return str(value)
 
 
 def _latex_line(cells: Sequence[str]) -> str:

@@ -1,13 +1,18 @@
 """Any training run by typing: choices of runs offer the newest ones, and look up what is typed among all of them."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 
 import streamlit as st
 
 from app import queries
-from app.formats import literal
+from app.formats import escape_control_characters, literal
 
 PLACEHOLDER = "Choose a run, or type to find an older one"
+
+
+def shown_as(names: Mapping[str, str]) -> Callable[[str | None], str]:
+    """Return how a choice of runs shows a run's id: by its name, and what was typed as it is."""
+    return lambda run_id: escape_control_characters(names.get(run_id or "", run_id or ""))
 
 
 def find(said: str, offered: Collection[str], *, has_steps: bool = False) -> str | None:

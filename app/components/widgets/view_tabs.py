@@ -18,7 +18,7 @@ def show(names: Sequence[str]) -> tuple[str, AbstractContextManager[object]]:
     another page that binds the same name.
     """
     wanted = st.query_params.get(_ADDRESS)
-    opened = wanted if wanted in names else names[0]
+    opened = wanted if wanted is not None and wanted in names else names[0]
     st.session_state[_KEY] = opened
     tabs = st.tabs(names, key=_KEY, on_change=_take, args=(names[0],))
     return opened, tabs[names.index(opened)]
