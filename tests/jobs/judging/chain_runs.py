@@ -10,6 +10,7 @@ from jobs.judging.loop import run_judging
 from jobs.judging.votes import VOTES_EVENT, Vote
 from jobs.recording.event_reader import SpoolReader
 from jobs.recording.file_recorder import SpoolRecorder
+from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.specs.judging import JudgeSpec, parse_judge_spec
@@ -62,12 +63,13 @@ def chain_trajectory(kind: str, trajectory_id: int, step: int) -> Trajectory:
 def record_chains(
     runs_root: Path, steps: list[list[str]], run_id: str = "trained", *, first_step: int = 1
 ) -> RunDirectory:
-    """Record one attempt whose steps each hold one group of these kinds of response; ids count from 0."""
+    """Record one finished attempt whose steps each hold one group of these kinds of response; ids count from 0."""
     try:
         run = RunDirectory.open(runs_root, run_id)
     except ValueError:
         run = RunDirectory.create(runs_root, TrainSpec(name="chains"), run_id=run_id)
-    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    attempt = run.claim_attempt()
+    recorder = SpoolRecorder(run, attempt, RecordingSpec())
     recorder.status(RunStatus.RUNNING)
     recorder.questions([chain_question()], "training")
     number = 4 * (first_step - 1)
@@ -77,6 +79,8 @@ def record_chains(
         group = RolloutGroup(chain_question(), trajectories, None, np.zeros(len(kinds), np.float32))
         recorder.step(StepReport(step, False, [group]))
     recorder.close()
+    # Without it a supervisor that starts gives the attempt's worker half a minute to appear.
+    write_outcome(run.attempt_path(attempt), RunStatus.SUCCEEDED, "")
     return run
 
 
