@@ -27,7 +27,7 @@ def number(value: float | None) -> str:
 
 
 def nats(value: float | None) -> str:
-    """Return an entropy or a negative log-likelihood in nats a token: `0.110`."""
+    """Return an entropy or a negative log-likelihood in nats per token: `0.110`."""
     return NONE_SHOWN if value is None or not math.isfinite(value) else f"{value:.3f}".replace("-0.000", "0.000")
 
 

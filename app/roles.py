@@ -27,7 +27,7 @@ class Person:
     role: Role
 
 
-LINK_HOLDER = Person("holder of the link", Role.ADMIN)
+LINK_HOLDER = Person("link user", Role.ADMIN)
 """Where nobody signs in, whoever has the printed link may do everything."""
 
 

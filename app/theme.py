@@ -34,7 +34,7 @@ class Palette:
     with_code: str
     """Trajectories with code."""
     easy: str
-    """Questions by how often they are solved; the three stand in order of lightness."""
+    """Questions by how often they are solved; the three are in order of lightness."""
     medium: str
     """Between easy and hard."""
     hard: str

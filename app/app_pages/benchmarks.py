@@ -16,7 +16,7 @@ MAX_LINES = 60
 
 
 def _controls() -> tuple[str, list[str], str]:
-    """Show scheme, the paper's tables and the search for own models, and return them."""
+    """Show scheme, the paper's tables and the search for the user's models, and return them."""
     titles = score_table.printed_tables()
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         scheme = st.segmented_control(
@@ -25,7 +25,7 @@ def _controls() -> tuple[str, list[str], str]:
         )  # fmt: skip
         tables = address_choice.select_several("The paper's tables", titles, "tables", ["main-table"], "None")
         words = st.text_input(
-            "Own models", key="models", bind="query-params", placeholder="Search name, method, backbone",
+            "Your models", key="models", bind="query-params", placeholder="Search name, method, backbone",
             icon=":material/search:", width=260,
         )  # fmt: skip
     return scheme, tables, words.strip().lower()
@@ -38,26 +38,26 @@ def _fits(line: score_table.Line, words: str) -> bool:
 
 def _scores(scheme: str, tables: list[str], words: str) -> None:
     rows = benchmarks.list_scores(scheme)
-    own = [line for line in score_table.own_lines(rows) if _fits(line, words)]
-    lines = score_table.rank([*own[:MAX_LINES], *score_table.printed_lines(tables)])
+    own_lines = [line for line in score_table.own_lines(rows) if _fits(line, words)]
+    lines = score_table.rank([*own_lines[:MAX_LINES], *score_table.printed_lines(tables)])
     if not rows:
         empty_state.show(
             "leaderboard", "No scores of your own yet",
             "Switch on **Score a model** above, or score a checkpoint from a terminal. Below are the paper's numbers.",
             "exgrpo eval RUN@last -b math500",
         )  # fmt: skip
-    elif not own:
-        empty_state.show("filter_alt_off", "No own model matches", "Clear the search.")
+    elif not own_lines:
+        empty_state.show("filter_alt_off", "No model matches", "Clear the search.")
     if lines:
         score_table_view.show(lines, "scores")
-    if len(own) > MAX_LINES:
-        st.caption(f"The newest {MAX_LINES} of {len(own):,} own models; search for others.")
-    if len(own) > 1:
+    if len(own_lines) > MAX_LINES:
+        st.caption(f"The newest {MAX_LINES} of {len(own_lines):,} of your models; search for others.")
+    if len(own_lines) > 1:
         st.subheader("Compare two", anchor=False)
-        score_comparison.show(own, scheme)
-    if own:
+        score_comparison.show(own_lines, scheme)
+    if own_lines:
         st.subheader("Where the schemes differ", anchor=False)
-        disputed_answers.show(own)
+        disputed_answers.show(own_lines)
 
 
 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):

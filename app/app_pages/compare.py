@@ -35,11 +35,11 @@ def _choices() -> tuple[str, str, Sequence[str]]:
 def _show(run_ids: Sequence[str], names: dict[str, str], axis: str, by: str, more: Sequence[str]) -> None:
     rows = {run_id: row for run_id in run_ids if (row := queries.get_run(run_id)) is not None}
     specs = {run_id: queries.run_spec(run_id) for run_id in rows}
-    found = comparison.groups({run_id: names[run_id] for run_id in rows}, specs)
+    groups = comparison.groups({run_id: names[run_id] for run_id in rows}, specs)
     is_by_group = by == BY_GROUP
-    shown = found if is_by_group else [Group(names[run_id], (run_id,)) for run_id in rows]
-    comparison_charts.show(shown, comparison_charts.AXES[axis], more)
-    comparison_tables.show_results(shown, rows, is_by_group)
+    curves = groups if is_by_group else [Group(names[run_id], (run_id,)) for run_id in rows]
+    comparison_charts.show(curves, comparison_charts.AXES[axis], more)
+    comparison_tables.show_results(curves, rows, is_by_group)
     comparison_tables.show_differences(names, specs)
 
 

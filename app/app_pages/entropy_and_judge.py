@@ -25,33 +25,33 @@ REFRESH_SECONDS = 4
 
 
 def _entropy(row: RunRow, judge: str | None) -> None:
-    found = thoughts.entropy_points(row.run_id, judge)
-    lines = evidence.tabulate_validity(found.points)
+    sample = thoughts.entropy_points(row.run_id, judge)
+    lines = evidence.tabulate_validity(sample.points)
     if not any(line.num_valid or line.num_invalid for line in lines):
         empty_state.show("gavel", "No verdict yet", "Start a judge under **Judges**; on chains the oracle needs none.")
         return
-    thought_charts.say_part(found)
+    thought_charts.show_sampling(sample)
     cards = (
         ("Entropy by validity", "density", "entropy-validity",
-         thought_charts.entropy_densities(found.points, thought_charts.VALIDITY),
+         thought_charts.entropy_densities(sample.points, thought_charts.VALIDITY),
          "Densities of mean token entropy of valid and of invalid chains of thought"),
         ("Entropy of valid chains", "density", "entropy-difficulty",
-         thought_charts.entropy_densities(found.points, thought_charts.VALID_BY_DIFFICULTY),
+         thought_charts.entropy_densities(sample.points, thought_charts.VALID_BY_DIFFICULTY),
          "Densities of mean token entropy of valid chains on easy, medium and hard questions"),
         ("Signal strength", "AUC, 0.5: none", "signal-auc", thought_charts.signal_strength(lines),
          "Area under the curve of entropy and of perplexity by difficulty of the question"),
         ("Perplexity by validity", "density", "perplexity-validity",
-         thought_charts.perplexity_densities(found.points, thought_charts.VALIDITY),
+         thought_charts.perplexity_densities(sample.points, thought_charts.VALIDITY),
          "Densities of perplexity of valid and of invalid chains of thought"),
-        ("Mean entropy", "nats a token", "mean-entropy", thought_charts.mean_signals(lines, "entropy"),
+        ("Mean entropy", "nats per token", "mean-entropy", thought_charts.mean_signals(lines, "entropy"),
          "Mean entropy of valid and invalid chains by difficulty"),
         ("Mean perplexity", "exp of the mean NLL", "mean-perplexity", thought_charts.mean_signals(lines, "perplexity"),
          "Mean perplexity of valid and invalid chains by difficulty"),
     )  # fmt: skip
     columns = st.columns(2, gap="small")
-    for place, (title, said, key, figure, alt) in enumerate(cards):
-        with columns[place % 2]:
-            figures.show_card(title, said, figure, key, alt)
+    for index, (title, subtitle, key, figure, alt) in enumerate(cards):
+        with columns[index % 2]:
+            figures.show_card(title, subtitle, figure, key, alt)
     validity_table.show(lines)
 
 
@@ -69,11 +69,13 @@ def _verdicts(row: RunRow, judge: str | None) -> None:
     verdict_list.show(row.run_id, judge, opened)
     if opened is None:
         return
-    found = judging.get_verdicts(row.run_id, opened, judge)
-    if found is None:
-        empty_state.show("search_off", "No such trajectory", "This run has none with the number in the address.")
+    verdicts = judging.get_verdicts(row.run_id, opened, judge)
+    if verdicts is None:
+        empty_state.show(
+            "search_off", "No such trajectory", "This run has no trajectory with the number in the address."
+        )
     else:
-        verdict_detail.show(found)
+        verdict_detail.show(verdicts)
 
 
 def _jobs(row: RunRow) -> None:
@@ -115,10 +117,10 @@ def _show(row: RunRow, judge: str | None) -> None:
 with st.container(horizontal=True, vertical_alignment="center", gap="small"):
     st.title("Entropy and judge", anchor=False, width="content")
     st.space("stretch")
-    place = st.container(width="content")
+    progress = st.container(width="content")
     run = run_choice.show()
 if run is not None:
-    with place:
+    with progress:
         chosen = judge_choice.show(run)
     if run.step:
         _show(run, chosen)

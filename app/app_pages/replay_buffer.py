@@ -18,11 +18,11 @@ VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "What if"]
 ENTROPY_STEPS = 10
 REFRESH_SECONDS = 3
 DEFICITS = Chart(
-    "Replays asked for and done",
+    "Replays planned and done",
     "trajectories a step",
     (
         Curve("replay/num_replayed", "replayed", lambda p: p.replay),
-        Curve("replay/deficit", "asked for, not available", lambda p: p.warning, "dot"),
+        Curve("replay/deficit", "replay shortfall", lambda p: p.warning, "dot"),
     ),
 )
 _KEYS = (*buffer_area.KEYS, *(curve.key for curve in DEFICITS.curves))
@@ -45,9 +45,9 @@ def _steps(row: RunRow) -> tuple[int, int, RunRow]:
 def _other(row: RunRow) -> RunRow:
     """Show the choice of the run to compare with, this one by default, and return it."""
     wanted = st.query_params.get("against")
-    found = queries.get_run(wanted) if wanted else None
-    other = found if found is not None and found.kind == "train" and found.step else row
-    offered = {own.run_id: own.name for own in queries.training_names(has_steps=True)}
+    chosen = queries.get_run(wanted) if wanted else None
+    other = chosen if chosen is not None and chosen.kind == "train" and chosen.step else row
+    offered = {run_name.run_id: run_name.name for run_name in queries.training_names(has_steps=True)}
     names = {row.run_id: "this run"} | distinct_names((offered | {other.run_id: other.name}).items())
     names[row.run_id] = "this run"
     key = f"against-{row.run_id}"
@@ -59,14 +59,14 @@ def _other(row: RunRow) -> RunRow:
             address.put({"against": chosen})
 
     st.selectbox(
-        "of", list(names), format_func=typed_run.shown_as(names),
+        "of", list(names), format_func=typed_run.label_by(names),
         key=key, on_change=take, accept_new_options=True, placeholder=typed_run.PLACEHOLDER,
     )  # fmt: skip
     return other
 
 
 def _newer(run_id: str, seen: int) -> None:
-    """Say that a live run went on, without moving what one looks at."""
+    """Show that a live run has newer steps, without changing the displayed step."""
     row = queries.get_run(run_id)
     if (
         row is not None
@@ -86,7 +86,7 @@ def _buckets(view: View, algorithm: dict[str, Any], rows: list[BucketRow]) -> No
         )  # fmt: skip
         figures.show_card(
             "Entropy by bucket",
-            f"nats a token, candidates of the last {ENTROPY_STEPS} steps",
+            f"nats per token, candidates of the last {ENTROPY_STEPS} steps",
             buffer_charts.entropies(
                 queries.scores_by_bucket(view.run_id, max(1, view.step - ENTROPY_STEPS + 1), view.step)
             ),
@@ -149,7 +149,7 @@ def _over_time(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) ->
     with right:
         figures.show_card(
             DEFICITS.title, DEFICITS.unit, figure_of(DEFICITS, series), "deficits",
-            "Curves: replayed trajectories and those asked for but not available, over steps",
+            "Curves: replayed trajectories and the replay shortfall, over steps",
         )  # fmt: skip
 
 

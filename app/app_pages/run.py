@@ -130,8 +130,8 @@ def _notes(row: RunRow) -> None:
 
 
 def _views(row: RunRow) -> dict[str, Callable[[RunRow], None]]:
-    own = {"Curves": _curves, "Replay buffer": _buffer} if row.kind == TRAIN else {"Results": _results}
-    return {**own, "Log": _log, "Configuration": _configuration, "Attempts": _attempts}
+    views = {"Curves": _curves, "Replay buffer": _buffer} if row.kind == TRAIN else {"Results": _results}
+    return {**views, "Log": _log, "Configuration": _configuration, "Attempts": _attempts}
 
 
 def _show(row: RunRow) -> None:
@@ -156,13 +156,13 @@ def _show(row: RunRow) -> None:
 
 
 run_id = _run_id()
-found = queries.get_run(run_id) if run_id else None
-if found is not None:
-    _show(found)
+row = queries.get_run(run_id) if run_id else None
+if row is not None:
+    _show(row)
 elif run_id is None:
     empty_state.show("replay", "No runs yet", "Set up your first one under **New run**.", "exgrpo demo")
 elif queries.has_folder(run_id):
-    empty_state.show("hourglass_empty", "Queued", "The supervisor takes the run in; this page shows it in a moment.")
+    empty_state.show("hourglass_empty", "Queued", "The run starts shortly.")
     _wait_for(run_id)
 else:
     empty_state.show_no_such_run()

@@ -20,7 +20,7 @@ KINDS = {"All jobs": (), "Training": ("train",), "Evaluations": ("eval",), "Judg
 
 
 def _chosen() -> RunFilter:
-    """Show search and states, and return what they stand for."""
+    """Show search and states, and return the filter that they make."""
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         words = st.text_input(
             "Search runs",
@@ -47,7 +47,7 @@ def _chosen() -> RunFilter:
 
 
 def _pages() -> dict[RunFilter, int]:
-    """Return how many pages this session shows of a list, more than the first where the reader asked for older runs."""
+    """Return how many pages of each list this session displays."""
     pages: dict[RunFilter, int] = st.session_state.setdefault("runs-pages", {})
     return pages
 
@@ -76,7 +76,7 @@ def _list() -> None:
         return
     num_active = sum(num_runs.get(state, 0) for state in run_progress.LIVE_STATES)
     above = st.container(horizontal=True, vertical_alignment="center", gap="small")
-    above.caption(f"{len(rows):,} of {sum(num_runs.values()):,} runs shown, {num_active:,} active", width="content")
+    above.caption(f"{len(rows):,} of {sum(num_runs.values()):,} runs, {num_active:,} active", width="content")
     opened, ticked = run_table.show(rows, "runs-table", order)
     with above:
         compare_button.show(ticked)

@@ -14,8 +14,8 @@ def _step(steps: list[int]) -> int:
     if len(steps) == 1:
         st.caption(f"Step {steps[0]:,}, the only one that replayed")
         return steps[0]
-    said = st.query_params.get("step", "")
-    st.session_state["audited-step"] = int(said) if said in map(str, steps) else steps[-1]
+    wanted = st.query_params.get("step", "")
+    st.session_state["audited-step"] = int(wanted) if wanted in map(str, steps) else steps[-1]
     return st.select_slider("Step", steps, key="audited-step", on_change=_take)
 
 
@@ -33,7 +33,7 @@ def _show(row: RunRow, estimator: TrajectorySelection) -> None:
         rows = audit_view.audit(row.run_id, step, estimator)
     audit_view.show_verdict(rows, queries.wrong_choices(row.run_id), step)
     wanted = st.query_params.get("question")
-    opened = next((own for own in rows if str(own.selection.question_index) == wanted), None)
+    opened = next((row for row in rows if str(row.selection.question_index) == wanted), None)
     audit_view.show_table(rows, step, opened)
     if opened is not None:
         audit_view.show_one(opened)

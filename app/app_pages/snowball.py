@@ -30,19 +30,19 @@ def _code(row: RunRow, judge: str | None) -> None:
         empty_state.show("code_off", "No correct answer yet", "The table is over answer-correct trajectories.")
         return
     code_table.show(lines, judge_trust.calibration_of(row.run_id, judge))
-    found = thoughts.entropy_points(row.run_id, judge)
-    thought_charts.say_part(found)
+    sample = thoughts.entropy_points(row.run_id, judge)
+    thought_charts.show_sampling(sample)
     left, right = st.columns(2, gap="small")
     with left:
         figures.show_card(
             "Entropy by code", "density",
-            thought_charts.entropy_densities(found.points, thought_charts.CODE), "entropy-code",
+            thought_charts.entropy_densities(sample.points, thought_charts.CODE), "entropy-code",
             "Densities of mean token entropy of correct answers without and with code",
         )  # fmt: skip
     with right:
         figures.show_card(
             "Entropy by code and verdict", "density",
-            thought_charts.entropy_densities(found.points, thought_charts.CODE_AND_VALIDITY), "entropy-code-valid",
+            thought_charts.entropy_densities(sample.points, thought_charts.CODE_AND_VALIDITY), "entropy-code-valid",
             "Densities of mean token entropy by code and by verdict on the chain of thought",
         )  # fmt: skip
 
@@ -82,7 +82,7 @@ def _cases(row: RunRow, judge: str | None) -> None:
             + (", the surer one valid and the other not." if only_telling else "."),
         )  # fmt: skip
         return
-    st.caption("Most telling first: verdicts that differ, then code in the less sure answer alone, then the gap.")
+    st.caption("Sorted by verdict disagreement, code in the high-entropy answer only, entropy gap.")
     case_view.show_all(cases, thoughts.sets_of_run(row.run_id), "found")
     if len(cases) == limit and st.button("Show more", icon=":material/expand_more:", key="more-cases"):
         st.session_state[key] = limit + CASES_PAGE_SIZE
@@ -109,10 +109,10 @@ def _show(row: RunRow, judge: str | None) -> None:
 with st.container(horizontal=True, vertical_alignment="center", gap="small"):
     st.title("Snowball", anchor=False, width="content")
     st.space("stretch")
-    place = st.container(width="content")
+    header = st.container(width="content")
     run = run_choice.show()
 if run is not None:
-    with place:
+    with header:
         chosen = judge_choice.show(run)
     if run.step:
         _show(run, chosen)

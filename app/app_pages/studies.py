@@ -22,7 +22,7 @@ DEFAULT_STUDY = "main-table"
 def _choices() -> tuple[Study, Scale, int]:
     """Show which study, at which scale, with how many seeds, and return it."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        titles = {own: published.load_study(own).title for own in published.study_names()}
+        titles = {name: published.load_study(name).title for name in published.study_names()}
         name = address_choice.select("Study", titles, "study", DEFAULT_STUDY, ["cells"], 380)
         scale = st.segmented_control(
             "Scale", [scale.value for scale in Scale], default=Scale.CHAINS.value, required=True, key="scale",
@@ -35,7 +35,7 @@ def _choices() -> tuple[Study, Scale, int]:
 def _finished(study: Study, scale: Scale) -> tuple[str, ...]:
     runs = studies.study_runs(study.name)
     return tuple(
-        sorted(run.run_id for key, run in runs.items() if key.scale is scale and run.status == study_state.DONE)
+        sorted(run.run_id for key, run in runs.items() if key.scale is scale and run.status == study_state.FINISHED)
     )
 
 
@@ -43,9 +43,11 @@ def _runs(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
     """Show progress, matrix and launch."""
     cells = study_state.cell_states(study, keys, studies.study_runs(study.name))
     counts = study_state.count_states(cells)
-    done = counts.pop(study_state.DONE, 0)
+    finished = counts.pop(study_state.FINISHED, 0)
     rest = ", ".join(f"{count:,} {state}" for state, count in sorted(counts.items()))
-    st.progress(done / len(keys), text=f"{done:,} of {len(keys):,} runs done" + (f" · {rest}" if rest else ""))
+    st.progress(
+        finished / len(keys), text=f"{finished:,} of {len(keys):,} runs finished" + (f" · {rest}" if rest else "")
+    )
     study_matrix.show(cells, study.name)
     study_launch.show(study, scale, cells)
 

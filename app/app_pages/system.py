@@ -1,4 +1,4 @@
-"""The workbench itself: supervisor, queue, machine, database, versions, and what users asked for."""
+"""The workbench itself: supervisor, queue, machine, database, versions, and the audit log."""
 
 import pandas as pd
 import streamlit as st
@@ -12,7 +12,7 @@ from app.queries import system, workbench
 REFRESH_SECONDS = 5
 CHECK_SECONDS = 600
 VIEWS = ["Overview", "Machine", "Audit log"]
-_UNDER_WAY = ("queued", "starting", "running", "stopping")
+_LIVE_STATES = ("queued", "starting", "running", "stopping")
 
 
 def _overview() -> None:
@@ -23,7 +23,7 @@ def _overview() -> None:
     tiles[0].metric(
         "Supervisor",
         "alive" if is_alive else "away" if sign else "never ran",
-        f"last sign {duration(age)} ago" if age is not None else None,
+        f"heartbeat {duration(age)} ago" if age is not None else None,
         delta_color="off", delta_arrow="off", border=True, height="stretch",
         help=f"Process {sign.pid}, started {exact(sign.since)}" if sign else "Start it with: exgrpo up",
     )  # fmt: skip
@@ -38,25 +38,25 @@ def _overview() -> None:
     )  # fmt: skip
     num_runs = queries.count_runs(queries.RunFilter(is_archived=None))
     tiles[3].metric(
-        "Queue", f"{num_runs.get('queued', 0):,} waiting",
-        f"{sum(num_runs.get(state, 0) for state in _UNDER_WAY[1:]):,} under way",
+        "Queue", f"{num_runs.get('queued', 0):,} queued",
+        f"{sum(num_runs.get(state, 0) for state in _LIVE_STATES[1:]):,} running",
         delta_color="off", delta_arrow="off", border=True, height="stretch",
     )  # fmt: skip
     st.text(escape_control_characters(f"Runs root {queries.runs_root()}, database {facts.place}"))
     if is_alive and sign and sign.since:
-        st.caption(f"The supervisor has looked after these runs for {ago(sign.since).removesuffix(' ago')}.")
+        st.caption(f"The supervisor has been running for {ago(sign.since).removesuffix(' ago')}.")
     _queue()
     st.subheader("Users", anchor=False)
-    st.caption(person_line.explain())
+    st.caption(person_line.access_sentence())
 
 
 def _queue() -> None:
-    st.subheader("Under way and waiting", anchor=False)
-    rows = queries.list_runs(queries.RunFilter(statuses=_UNDER_WAY))
+    st.subheader("Running and queued", anchor=False)
+    rows = queries.list_runs(queries.RunFilter(statuses=_LIVE_STATES))
     if not rows:
-        st.caption("No job waits or is under way.")
+        st.caption("No job is running or queued.")
         return
-    shown = pd.DataFrame(
+    frame = pd.DataFrame(
         {
             "State": [status_badge.state_name(row.status) for row in rows],
             "Job": [escape_control_characters(row.name) for row in rows],
@@ -66,12 +66,12 @@ def _queue() -> None:
             "Last data": [ago(row.last_event_at) for row in rows],
         }
     )
-    st.dataframe(shown, hide_index=True, key="queue", alt="Jobs that wait or are under way")
-    exports.show(shown, "queue")
+    st.dataframe(frame, hide_index=True, key="queue", alt="Running and queued jobs")
+    exports.show(frame, "queue")
 
 
 @st.cache_data(ttl=CHECK_SECONDS, show_spinner="Looking at this machine and its engines")
-def _findings(runs_root: str) -> list[commands.Finding]:  # noqa: ARG001 - each runs root has findings of its own
+def _findings(runs_root: str) -> list[commands.Finding]:  # noqa: ARG001 - the findings of each runs root are cached apart
     return commands.examine_machine()
 
 

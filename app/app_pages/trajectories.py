@@ -28,17 +28,15 @@ def _opened() -> int | None:
 
 
 def _count(where: TrajectoryFacets, num_shown: int, newest: int | None) -> None:
-    """Say how many there are; where newer ones came since, offer them, so that the list never moves by itself."""
+    """Say how many there are; where newer ones exist, offer them, so that the list never moves by itself."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         total = queries.count_trajectories(where)
-        st.caption(
-            f"{num_shown:,} of {trajectory_filter.count(total)} trajectories shown, newest first", width="content"
-        )
+        st.caption(f"{num_shown:,} of {trajectory_filter.count(total)} trajectories, newest first", width="content")
         first = queries.list_snippets(where)[:1]
         if (
             first
             and first[0].trajectory_key != newest
-            and st.button("Newer ones came", icon=":material/refresh:", key="newer", type="tertiary")
+            and st.button("Show newer ones", icon=":material/refresh:", key="newer", type="tertiary")
         ):
             st.rerun(scope="app")
 
@@ -49,7 +47,7 @@ def _list(row: RunRow, where: TrajectoryFacets, opened: int | None) -> None:
         if where == TrajectoryFacets(run_id=row.run_id):
             empty_state.show("article", "No trajectories yet", "They come with the first step of the run.")
         else:
-            empty_state.show("filter_alt_off", "No trajectory fits", "Clear the search or a filter.")
+            empty_state.show("filter_alt_off", "No trajectory matches", "Clear the search or a filter.")
         return
     refresh = REFRESH_SECONDS if run_progress.is_live(row) else None
     st.fragment(_count, run_every=refresh)(where, len(rows), rows[0].trajectory_key)
@@ -63,7 +61,9 @@ def _list(row: RunRow, where: TrajectoryFacets, opened: int | None) -> None:
 def _detail(run_id: str, trajectory_id: int) -> None:
     row = queries.get_trajectory(run_id, trajectory_id)
     if row is None:
-        empty_state.show("search_off", "No such trajectory", "This run has none with the number in the address.")
+        empty_state.show(
+            "search_off", "No such trajectory", "This run has no trajectory with the number in the address."
+        )
     else:
         trajectory_detail.show(row)
 

@@ -63,7 +63,7 @@ def test_an_order_by_a_columns_head_stands_in_the_address_and_is_undone(open_pag
 def test_facets_an_open_trajectory_and_its_parts_are_undone_one_by_one(open_page):
     watched = open_page("/trajectories?run=play-finished&facets=true")
     page = watched.page
-    counted = page.get_by_text(re.compile("trajectories shown"))
+    counted = page.get_by_text(re.compile("trajectories, newest first"))
     counted.wait_for()
     everything = counted.inner_text()
     page.get_by_label("Replayed").first.click()
@@ -72,9 +72,9 @@ def test_facets_an_open_trajectory_and_its_parts_are_undone_one_by_one(open_page
     click_until(page, 90, 50, r"trajectory=\d+")
     page.get_by_role("tab", name="Lineage").click()
     page.wait_for_url(re.compile("part=Lineage"))
-    shows(page, "^Born in step")
+    shows(page, "^Generated in step")
     page.go_back()
-    page.get_by_text(re.compile("^Born in step")).wait_for(state="detached")
+    page.get_by_text(re.compile("^Generated in step")).wait_for(state="detached")
     assert page.get_by_role("tab", name="Text").get_attribute("aria-selected") == "true"
     page.go_back()
     page.get_by_role("tab", name="Text").wait_for(state="detached")

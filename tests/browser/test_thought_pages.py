@@ -43,7 +43,7 @@ def test_a_case_is_marked_and_found_again_in_its_set(open_page, judged_root):
     page.get_by_role("textbox", name="Set of cases").first.fill("from the browser")
     page.get_by_role("textbox", name="Set of cases").first.press("Enter")
     page.get_by_role("button", name="Keep in this set").first.click()
-    page.get_by_text("The set shows it in a moment").wait_for()
+    page.get_by_text("Saved", exact=True).wait_for()
     assert ingest_all(judged_root, None)
     again = open_page(f"/snowball?run={judged.JUDGED}&view=Saved+cases&set=from+the+browser")
     again.page.get_by_text("1 case of 1 run").wait_for()

@@ -4,7 +4,7 @@ import pytest
 
 from tests.browser.clicks import click_until
 
-STORY = re.compile(r"^Born in step")
+STORY = re.compile(r"^Generated in step")
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -100,7 +100,7 @@ def test_the_journal_says_who_asked(root, monkeypatch):
     for person in (Person(OPERATOR, Role.OPERATOR), LINK_HOLDER):
         sign_in_as(monkeypatch, person)
         commands.note(RUN, "x")
-    assert [entry.by for entry in Journal(root).entries()][1:] == [OPERATOR, "holder of the link"]
+    assert [entry.by for entry in Journal(root).entries()][1:] == [OPERATOR, "link user"]
     assert Journal(root).entries()[0].by.endswith("on this machine")
 
 
@@ -242,7 +242,7 @@ def test_an_operator_signs_in_and_their_note_carries_their_name(browser, provide
     assert set(provider.redirects) == {f"{origin}/oauth2callback"}
     page.goto(f"{origin}/run?run={RUN}")
     page.get_by_test_id("stMainBlockContainer").get_by_role("button", name="Stop").click()
-    page.get_by_text("Asked the supervisor to stop the run").wait_for()
+    page.get_by_text("Stopping").wait_for()
     asked = [entry for entry in Journal(root).entries() if entry.kind is JournalKind.STOP_ASKED]
     assert [entry.by for entry in asked] == [OPERATOR]
     page.get_by_role("button", name="Sign out").click()

@@ -18,22 +18,22 @@ def wanted() -> str | None:
 
 def show(item: ItemRow, run_ids: tuple[str, str], names: tuple[str, str]) -> None:
     """Show the question and what each model answered, one sample at a time, with its outcome by every scheme."""
-    found = [commands.evaluation_answers(run_id, item.benchmark, item.question_id) for run_id in run_ids]
+    recorded = [commands.evaluation_answers(run_id, item.benchmark, item.question_id) for run_id in run_ids]
     with st.container(border=True, key="answers"):
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             st.text(escape_control_characters(f"Question {item.question_id}"))
             st.button("Close", icon=":material/close:", key="close-item", on_click=_close, type="tertiary")
-        _asked(next((own for own in found if own is not None and own.text), None))
-        sides = zip(st.columns(2, gap="medium"), run_ids, names, (item.first, item.second), found, strict=True)
-        for column, run_id, name, rate, own in sides:
+        _show_question(next((question for question in recorded if question is not None and question.text), None))
+        sides = zip(st.columns(2, gap="medium"), run_ids, names, (item.first, item.second), recorded, strict=True)
+        for column, run_id, name, rate, question in sides:
             with column:
                 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-                    st.text(escape_control_characters(f"{name}: {share(rate)} right"))
+                    st.text(escape_control_characters(f"{name}: {share(rate)} correct"))
                     st.page_link("app_pages/run.py", label="Evaluation", query_params={"run": run_id})
-                _answers(own, f"{run_id}-{item.question_id}")
+                _answers(question, f"{run_id}-{item.question_id}")
 
 
-def _asked(question: RecordedQuestion | None) -> None:
+def _show_question(question: RecordedQuestion | None) -> None:
     if question is not None:
         st.code(escape_control_characters(question.text), language=None, wrap_lines=True)
         st.text(escape_control_characters(f"Gold answer: {question.gold}"))

@@ -18,7 +18,7 @@ def show(lines: Sequence[Line]) -> None:
     """Show the choice of a model and its disputed answers; which model is in the address."""
     names = {line.key: f"{line.name} ({line.group})" for line in lines}
     chosen = address_choice.select("Model", names, "disputed", lines[0].key, width=420)
-    line = next(own for own in lines if own.key == chosen)
+    line = next(line for line in lines if line.key == chosen)
     counting = {(run_id, name) for name, run_id in line.scored}
     rows = [
         row

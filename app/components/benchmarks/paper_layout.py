@@ -14,9 +14,9 @@ def as_rows(lines: Sequence[Line]) -> list[dict[str, object]]:
     for line in lines:
         row: dict[str, object] = {"Group": line.group, "Line": line.name, "From": "paper" if line.is_printed else "own"}
         for column in COLUMNS:
-            own = line.scores.get(column)
-            row[column] = None if own is None else round(own.value, 3)
-            row[f"{column}, standard error"] = None if own is None else own.standard_error
+            score = line.scores.get(column)
+            row[column] = None if score is None else round(score.value, 3)
+            row[f"{column}, standard error"] = None if score is None else score.standard_error
         rows.append(row)
     return rows
 
@@ -33,20 +33,22 @@ def as_table_markdown(lines: Sequence[Line]) -> str:
     texts = [head, rules]
     for group, members in grouped(lines):
         texts.append([f"**{markdown(group)}**", *[""] * len(COLUMNS)])
-        texts += [[markdown(line.name), *(_markdown_cell(line.scores.get(own)) for own in COLUMNS)] for line in members]
+        texts += [
+            [markdown(line.name), *(_markdown_cell(line.scores.get(column)) for column in COLUMNS)] for line in members
+        ]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in texts)
 
 
 def as_table_latex(lines: Sequence[Line]) -> str:
     """Return a `tabular` as the paper's: groups as headings, the best bold, the second best underlined."""
     sizes = [len(block) for block in BLOCKS.values()]
-    places = "l" + "".join("c" * (size - 1) + "|c" + ("|" if size != sizes[-1] else "") for size in sizes)
+    alignment = "l" + "".join("c" * (size - 1) + "|c" + ("|" if size != sizes[-1] else "") for size in sizes)
     blocks = ("In-Distribution", "Out-of-Distribution")
     spans = " & ".join(f"\\multicolumn{{{size}}}{{c}}{{{name}}}" for size, name in zip(sizes, blocks, strict=True))
     names = " & ".join(latex(column) for column in COLUMNS)
     parts = [
         "% needs \\usepackage{booktabs}\n",
-        f"\\begin{{tabular}}{{{places}}}\n\\toprule\n & {spans} \\\\\n & {names} \\\\\n",
+        f"\\begin{{tabular}}{{{alignment}}}\n\\toprule\n & {spans} \\\\\n & {names} \\\\\n",
     ]
     for group, members in grouped(lines):
         parts.append(f"\\midrule\n\\multicolumn{{{len(COLUMNS) + 1}}}{{c}}{{\\textit{{{latex(group)}}}}} \\\\\n")
@@ -65,25 +67,25 @@ FORMATS: dict[str, tuple[str, str, Callable[[Sequence[Line]], str]]] = {
 
 
 def grouped(lines: Sequence[Line]) -> list[tuple[str, list[Line]]]:
-    """Return the lines under their headings, in order; a heading comes again where others stand between its lines."""
-    found: list[tuple[str, list[Line]]] = []
+    """Return the lines under their headings, in order; a heading repeats where another group separates its lines."""
+    sections: list[tuple[str, list[Line]]] = []
     for line in lines:
-        if not found or found[-1][0] != line.group:
-            found.append((line.group, []))
-        found[-1][1].append(line)
-    return found
+        if not sections or sections[-1][0] != line.group:
+            sections.append((line.group, []))
+        sections[-1][1].append(line)
+    return sections
 
 
-def _markdown_cell(own: Score | None) -> str:
-    if own is None:
+def _markdown_cell(score: Score | None) -> str:
+    if score is None:
         return _DASH
-    error = "" if own.standard_error is None else f" ± {own.standard_error:.1f}"
-    return {1: f"**{own.text}**", 2: f"<u>{own.text}</u>"}.get(own.rank, own.text) + error
+    error = "" if score.standard_error is None else f" ± {score.standard_error:.1f}"
+    return {1: f"**{score.text}**", 2: f"<u>{score.text}</u>"}.get(score.rank, score.text) + error
 
 
-def _latex_cell(own: Score | None) -> str:
-    if own is None:
+def _latex_cell(score: Score | None) -> str:
+    if score is None:
         return _DASH
-    error = "" if own.standard_error is None else f"$_{{\\pm {own.standard_error:.1f}}}$"
-    marked = {1: f"\\textbf{{{own.text}}}", 2: f"\\underline{{{own.text}}}"}
-    return marked.get(own.rank, own.text) + error
+    error = "" if score.standard_error is None else f"$_{{\\pm {score.standard_error:.1f}}}$"
+    marked = {1: f"\\textbf{{{score.text}}}", 2: f"\\underline{{{score.text}}}"}
+    return marked.get(score.rank, score.text) + error

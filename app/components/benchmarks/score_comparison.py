@@ -82,20 +82,20 @@ def chart(rows: Sequence[ComparisonRow]) -> go.Figure:
     """Return the differences with their intervals, the first benchmark on top."""
     colours = theme.palette()
     figure = figures.new_figure(height=max(figures.HEIGHT, _BAR_HEIGHT * len(rows) + 60))
-    shown = list(rows)[::-1]
-    values = [100 * row.difference for row in shown]
+    drawn = list(rows)[::-1]
+    values = [100 * row.difference for row in drawn]
     figure.add_vline(x=0, line={"color": colours.muted, "width": 1, "dash": "dot"})
     figure.add_trace(
         go.Scatter(
             x=values,
-            y=[BENCHMARK_COLUMNS.get(row.benchmark, row.benchmark) for row in shown],
+            y=[BENCHMARK_COLUMNS.get(row.benchmark, row.benchmark) for row in drawn],
             mode="markers",
             marker={"color": colours.fresh, "size": 8},
             error_x={
                 "type": "data",
                 "symmetric": False,
-                "array": [100 * row.high - value for row, value in zip(shown, values, strict=True)],
-                "arrayminus": [value - 100 * row.low for row, value in zip(shown, values, strict=True)],
+                "array": [100 * row.high - value for row, value in zip(drawn, values, strict=True)],
+                "arrayminus": [value - 100 * row.low for row, value in zip(drawn, values, strict=True)],
                 "color": colours.fresh,
                 "thickness": 1.5,
             },
@@ -109,11 +109,11 @@ def chart(rows: Sequence[ComparisonRow]) -> go.Figure:
 
 
 def _choose(label: str, parameter: str, lines: Sequence[Line], default: int) -> Line:
-    """Show the choice of a model, which stands in the address by one of its evaluations."""
+    """Show the choice of a model; the address names it by one of its evaluations."""
     wanted = st.query_params.get(parameter)
-    found = next((line for line in lines if wanted in line.evaluations), None)
-    if found is not None:
-        st.query_params[parameter] = found.key  # an older evaluation of the same model may be named
+    line = next((line for line in lines if wanted in line.evaluations), None)
+    if line is not None:
+        st.query_params[parameter] = line.key  # an older evaluation of the same model may be named
     names = {line.key: f"{line.name} ({line.group})" for line in lines}
     chosen = address_choice.select(label, names, parameter, lines[default].key, drops=[answer_pair.PARAMETER])
     return next(line for line in lines if line.key == chosen)
@@ -128,45 +128,45 @@ def _warn(rows: Sequence[ComparisonRow]) -> None:
 
 def _items(first: Line, second: Line, scheme: str, names: Sequence[str]) -> None:
     st.subheader("Questions won and lost", anchor=False)
-    shown = {name: BENCHMARK_COLUMNS[name] for name in names}
-    benchmark = address_choice.select("Benchmark", shown, "on", names[0], [answer_pair.PARAMETER], 240)
+    titles = {name: BENCHMARK_COLUMNS[name] for name in names}
+    benchmark = address_choice.select("Benchmark", titles, "on", names[0], [answer_pair.PARAMETER], 240)
     items = benchmarks.list_items(first.scored, second.scored, scheme, benchmark)
     if not items:
         st.markdown(":gray[Both answer every question equally often right.]")
         return
     opened = answer_pair.wanted()
     _item_table(items, f"{first.key}-{second.key}-{scheme}-{benchmark}", opened)
-    found = next((item for item in items if item.question_id == opened), None)
-    if found is not None:
+    item = next((item for item in items if item.question_id == opened), None)
+    if item is not None:
         runs = dict(first.scored)[benchmark], dict(second.scored)[benchmark]
-        answer_pair.show(found, runs, (first.name, second.name))
+        answer_pair.show(item, runs, (first.name, second.name))
 
 
 def _item_table(items: Sequence[ItemRow], name: str, opened: str | None) -> None:
-    shown = (
+    listed = (
         [*items[: _MAX_ITEMS_SHOWN // 2], *items[-_MAX_ITEMS_SHOWN // 2 :]] if len(items) > _MAX_ITEMS_SHOWN else items
     )
     frame = pd.DataFrame(
         {
-            "Question": [escape_control_characters(item.question_id) for item in shown],
-            "First": [100 * item.first for item in shown],
-            "Second": [100 * item.second for item in shown],
-            "Difference": [100 * item.difference for item in shown],
+            "Question": [escape_control_characters(item.question_id) for item in listed],
+            "First": [100 * item.first for item in listed],
+            "Second": [100 * item.second for item in listed],
+            "Difference": [100 * item.difference for item in listed],
         }
     )
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         won = sum(item.difference > 0 for item in items)
-        cut = f", the {_MAX_ITEMS_SHOWN} largest differences shown" if len(shown) < len(items) else ""
+        cut = f", the {_MAX_ITEMS_SHOWN} largest differences shown" if len(listed) < len(items) else ""
         st.caption(f"{won:,} won, {len(items) - won:,} lost{cut}; click one for both answers", width="content")
         exports.show(frame, "questions-won-and-lost")
     percent = st.column_config.NumberColumn(format="%.0f %%", help="Share of its samples that are right")
     key = f"items-{name}"
-    marked = next((number for number, own in enumerate(shown) if own.question_id == opened), None)
+    marked = next((number for number, item in enumerate(listed) if item.question_id == opened), None)
     table_selection.mark(key, marked, "Question")
     most = 10 if opened is None else 5
     st.dataframe(
-        frame, hide_index=True, key=key, on_select=lambda: _open(key, shown),
-        selection_mode="single-cell", height=theme.ROW_HEIGHT * (min(len(shown), most) + 1) + 3,
+        frame, hide_index=True, key=key, on_select=lambda: _open(key, listed),
+        selection_mode="single-cell", height=theme.ROW_HEIGHT * (min(len(listed), most) + 1) + 3,
         row_height=theme.ROW_HEIGHT,
         column_config={
             "First": percent,
@@ -178,9 +178,9 @@ def _item_table(items: Sequence[ItemRow], name: str, opened: str | None) -> None
 
 
 def _open(key: str, items: Sequence[ItemRow]) -> None:
-    place = table_selection.clicked(key, len(items))
-    if place is not None:
-        address.put({answer_pair.PARAMETER: items[place].question_id})
+    index = table_selection.clicked(key, len(items))
+    if index is not None:
+        address.put({answer_pair.PARAMETER: items[index].question_id})
 
 
 def _columns() -> dict[str, ColumnConfig]:

@@ -1,4 +1,4 @@
-"""Scores in the layout of the paper's tables: own and printed lines, ranked, and marked where they are not alike."""
+"""Scores in the layout of the paper's tables: own and printed lines, ranked, with marks where not comparable."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -84,18 +84,18 @@ def own_lines(rows: Sequence[BenchmarkScoreRow]) -> list[Line]:
     comparability key holds but the data and the number of samples, which benchmarks differ in.
     """
     known = [row for row in rows if row.benchmark in BENCHMARK_COLUMNS]
-    found: dict[Target, dict[Setting, list[BenchmarkScoreRow]]] = {}
+    by_target: dict[Target, dict[Setting, list[BenchmarkScoreRow]]] = {}
     for row in known:
         setting = tuple(row.comparability.get(part) for part in _SETTING_PARTS)
         target = (row.model, row.source_run_id, row.source_step)
-        found.setdefault(target, {}).setdefault(setting, []).append(row)
+        by_target.setdefault(target, {}).setdefault(setting, []).append(row)
     newest: dict[str, BenchmarkScoreRow] = {}
     for row in sorted(known, key=lambda row: bool(_off_protocol(row))):
         newest.setdefault(row.benchmark, row)
     lines = [
-        _own_line(own, newest, _told_apart(setting, settings))
-        for settings in found.values()
-        for setting, own in settings.items()
+        _own_line(members, newest, _told_apart(setting, settings))
+        for settings in by_target.values()
+        for setting, members in settings.items()
     ]
     order = list(dict.fromkeys(line.group for line in lines))
     return sorted(lines, key=lambda line: order.index(line.group))
@@ -107,11 +107,11 @@ def printed_tables() -> dict[str, str]:
 
 
 def printed_lines(studies: Iterable[str]) -> list[Line]:
-    """Return the rows that the paper prints in the tables of studies; one that stands in several tables comes once."""
-    found: dict[tuple[object, ...], Line] = {}
+    """Return the rows that the paper prints in the tables of studies; a row of several tables is returned once."""
+    printed: dict[tuple[object, ...], Line] = {}
     for name in studies:
         study = load_study(name)
-        notes = {(own.table, own.group, own.row, own.column): own for own in disagreements(study)}
+        notes = {(fault.table, fault.group, fault.row, fault.column): fault for fault in disagreements(study)}
         for table in study.tables:
             columns = _columns_of(table)
             for row in table.rows if columns else ():
@@ -122,26 +122,26 @@ def printed_lines(studies: Iterable[str]) -> list[Line]:
                     fault = notes.get((table.name, row.group, row.row, printed_column))
                     if value is not None:
                         scores[column] = Score(value, note="" if fault is None else fault.sentence)
-                identity = (row.row, tuple(sorted((column, own.value) for column, own in scores.items())))
+                identity = (row.row, tuple(sorted((column, score.value) for column, score in scores.items())))
                 key = f"{name}:{row.group}:{row.row}"
                 line = Line(key, row.group or study.title, row.row, scores, is_printed=True)
-                found.setdefault(identity, line)
-    return list(found.values())
+                printed.setdefault(identity, line)
+    return list(printed.values())
 
 
 def rank(lines: Sequence[Line]) -> list[Line]:
     """Mark the best and the second best of each column, as printed; scores off the protocol take no part."""
     ranks: dict[tuple[str, str], int] = {}
     for column in COLUMNS:
-        values = {own.text for line in lines if (own := line.scores.get(column)) is not None and not own.protocol}
-        for place, text in enumerate(sorted(values, key=float, reverse=True)[:2], start=1):
-            ranks[column, text] = place
+        values = {score.text for line in lines if (score := line.scores.get(column)) is not None and not score.protocol}
+        for position, text in enumerate(sorted(values, key=float, reverse=True)[:2], start=1):
+            ranks[column, text] = position
     return [
         replace(
             line,
             scores={
-                column: own if own.protocol else replace(own, rank=ranks.get((column, own.text), 0))
-                for column, own in line.scores.items()
+                column: score if score.protocol else replace(score, rank=ranks.get((column, score.text), 0))
+                for column, score in line.scores.items()
             },
         )
         for line in lines
@@ -150,13 +150,13 @@ def rank(lines: Sequence[Line]) -> list[Line]:
 
 def remarks(lines: Sequence[Line], of: Callable[[Score], str]) -> list[str]:
     """Return what `of` says of scores, one sentence a line and text."""
-    said: dict[tuple[str, str], list[str]] = {}
+    columns_of_remark: dict[tuple[str, str], list[str]] = {}
     for line in lines:
         for column in COLUMNS:
-            own = line.scores.get(column)
-            if own is not None and of(own):
-                said.setdefault((f"{line.group}, {line.name}", of(own)), []).append(column)
-    return [f"{name}, {', '.join(columns)}: {text}" for (name, text), columns in said.items()]
+            score = line.scores.get(column)
+            if score is not None and of(score):
+                columns_of_remark.setdefault((f"{line.group}, {line.name}", of(score)), []).append(column)
+    return [f"{name}, {', '.join(columns)}: {text}" for (name, text), columns in columns_of_remark.items()]
 
 
 def part_names(parts: Iterable[str]) -> str:
@@ -167,8 +167,8 @@ def part_names(parts: Iterable[str]) -> str:
 def _told_apart(setting: Setting, settings: Iterable[Setting]) -> str:
     """Return what tells a setting from the others of the same model, nothing where there is one only."""
     values = zip(_SETTING_PARTS, setting, zip(*settings, strict=True), strict=True)
-    said = [f"{_PART_NAMES[part]} {own}" for part, own, all_values in values if len({*all_values}) > 1]
-    return f" ({', '.join(said)})" if said else ""
+    parts = [f"{_PART_NAMES[part]} {value}" for part, value, all_values in values if len({*all_values}) > 1]
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _own_line(rows: Sequence[BenchmarkScoreRow], newest: Mapping[str, BenchmarkScoreRow], setting: str) -> Line:
@@ -178,7 +178,7 @@ def _own_line(rows: Sequence[BenchmarkScoreRow], newest: Mapping[str, BenchmarkS
     scores = {BENCHMARK_COLUMNS[name]: _score(row, newest[name]) for name, row in counted.items()}
     for average, benchmarks in AVERAGES.items():
         parts = [scores.get(BENCHMARK_COLUMNS[name]) for name in benchmarks]
-        whole = [own for own in parts if own is not None]
+        whole = [part for part in parts if part is not None]
         if len(whole) == len(parts):
             scores[average] = _mean(whole)
     first = rows[0]
@@ -202,28 +202,28 @@ def _score(row: BenchmarkScoreRow, newest: BenchmarkScoreRow) -> Score:
 
 def _off_protocol(row: BenchmarkScoreRow) -> str:
     protocol = load_protocols()[row.benchmark]
-    said = []
+    deviations = []
     if row.num_questions != protocol.num_questions:
-        said.append(f"{row.num_questions:,} of {protocol.num_questions:,} questions")
+        deviations.append(f"{row.num_questions:,} of {protocol.num_questions:,} questions")
     if row.samples_per_question != protocol.samples_per_question:
-        said.append(f"{row.samples_per_question} instead of {protocol.samples_per_question} samples")
+        deviations.append(f"{row.samples_per_question} instead of {protocol.samples_per_question} samples")
     for part, wanted in _PROTOCOL_SAMPLING.items():
         value = row.comparability.get(part, wanted)
         if value != wanted:
-            said.append(f"{_PART_NAMES[part]} {value} instead of {wanted}")
-    return ", ".join(said)
+            deviations.append(f"{_PART_NAMES[part]} {value} instead of {wanted}")
+    return ", ".join(deviations)
 
 
 def _mean(scores: Sequence[Score]) -> Score:
     """Return the mean of benchmarks, whose errors are independent of each other."""
-    errors = [own.standard_error for own in scores]
+    errors = [score.standard_error for score in scores]
     known = [error for error in errors if error is not None]
     whole = math.sqrt(sum(error * error for error in known)) / len(scores) if len(known) == len(errors) else None
     return Score(
-        sum(own.value for own in scores) / len(scores),
+        sum(score.value for score in scores) / len(scores),
         whole,
-        protocol="of scores that are off the protocol" if any(own.protocol for own in scores) else "",
-        differing="of scores that differ" if any(own.differing for own in scores) else "",
+        protocol="of scores that are off the protocol" if any(score.protocol for score in scores) else "",
+        differing="of scores that differ" if any(score.differing for score in scores) else "",
     )
 
 
@@ -235,7 +235,7 @@ def _name(row: BenchmarkScoreRow) -> str:
 
 
 def _columns_of(table: PaperTable) -> dict[str, str]:
-    """Return the printed column of each column that a table has; averages are told by their parts."""
+    """Return the printed column of each column that a table has; averages are recognised by their parts."""
     averages = {BLOCKS[name][:-1]: name for name in BLOCKS}
     named = {column: column for column in table.columns if column in BENCHMARK_COLUMNS.values()}
     return named | {averages[parts]: column for column, parts in table.averages.items() if parts in averages}

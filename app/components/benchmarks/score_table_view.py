@@ -29,13 +29,15 @@ def show(lines: Sequence[Line], name: str) -> None:
         )
         exports.show(lambda: lines, name, formats=FORMATS)
     st.html(html(lines))
-    _remark(OFF_PROTOCOL, "Not by the paper's protocol, so without a rank", remarks(lines, lambda own: own.protocol))
+    _remark(
+        OFF_PROTOCOL, "Not by the paper's protocol, so without a rank", remarks(lines, lambda score: score.protocol)
+    )
     _remark(
         DIFFERING,
-        "Not comparable with the newest own score by protocol of its column: differs in what stands here",
-        remarks(lines, lambda own: own.differing),
+        "Not comparable with the newest of your scores by protocol in its column; it differs in",
+        remarks(lines, lambda score: score.differing),
     )
-    _remark(DISAGREEING, "Printed numbers that do not agree with each other", remarks(lines, lambda own: own.note))
+    _remark(DISAGREEING, "Printed numbers that do not agree with each other", remarks(lines, lambda score: score.note))
 
 
 def html(lines: Sequence[Line]) -> str:
@@ -87,21 +89,22 @@ def _named(line: Line) -> str:
     return f'<a href="{address}" target="_self" style="color:inherit;text-decoration:underline dotted">{name}</a>'
 
 
-def _cell(own: Score | None) -> str:
-    if own is None:
+def _cell(score: Score | None) -> str:
+    if score is None:
         return f'<span style="color:{theme.palette().muted}">{NONE_SHOWN}</span>'
-    marked = {1: f"<b>{own.text}</b>", 2: f"<u>{own.text}</u>"}.get(own.rank, own.text)
+    marked = {1: f"<b>{score.text}</b>", 2: f"<u>{score.text}</u>"}.get(score.rank, score.text)
     signs = "".join(
         sign
-        for sign, said in ((OFF_PROTOCOL, own.protocol), (DIFFERING, own.differing), (DISAGREEING, own.note))
-        if said
+        for sign, reason in ((OFF_PROTOCOL, score.protocol), (DIFFERING, score.differing), (DISAGREEING, score.note))
+        if reason
     )
-    said = "; ".join(text for text in (own.protocol, own.differing and f"differs in {own.differing}", own.note) if text)
-    title = f' title="{escape(escape_control_characters(said), quote=True)}"' if said else ""
+    reasons = (score.protocol, score.differing and f"differs in {score.differing}", score.note)
+    explanation = "; ".join(filter(None, reasons))
+    title = f' title="{escape(escape_control_characters(explanation), quote=True)}"' if explanation else ""
     sup = f'<sup style="line-height:0;color:{theme.palette().warning}">{signs}</sup>' if signs else ""
     error = (
-        f'<br><span style="color:{theme.palette().muted};font-size:0.72rem">±{own.standard_error:.1f}</span>'
-        if own.standard_error is not None
+        f'<br><span style="color:{theme.palette().muted};font-size:0.72rem">±{score.standard_error:.1f}</span>'
+        if score.standard_error is not None
         else ""
     )
     return f"<span{title}>{marked}{sup}</span>{error}"

@@ -22,8 +22,8 @@ def show() -> None:
     cases = thoughts.saved_cases(name)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         runs = len({case.run_id for case in cases})
-        said = f"{len(cases):,} case{_s(len(cases))} of {runs:,} run{_s(runs)}"
-        st.caption(said, width="content")
+        caption = f"{len(cases):,} case{_s(len(cases))} of {runs:,} run{_s(runs)}"
+        st.caption(caption, width="content")
         st.space("stretch")
         _downloads(name, cases)
     case_view.show_all(cases, {case.saved: (name,) for case in cases}, "saved")

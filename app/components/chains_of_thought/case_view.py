@@ -14,7 +14,7 @@ _LONG_TEXT, _LONG_LINES = 1_200, 16
 
 
 def show(case: SnowballCase, sets: Sequence[str], key: str) -> None:
-    """Show one case with what keeps it in a set or takes it out."""
+    """Show one case with the buttons that add it to a set or remove it."""
     with st.container(border=True, gap="small", key=f"case-{key}"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.markdown(f"**Question {case.question_index:,}**, step {case.step:,}", width="content")
@@ -40,8 +40,8 @@ def show_all(cases: Sequence[SnowballCase], sets: Mapping[SavedCase, Sequence[st
     """Show cases one under the other."""
     for case in cases:
         saved = case.saved
-        place = f"{saved.run_id}-{saved.attempt}-{saved.low_trajectory_id}-{saved.high_trajectory_id}"
-        show(case, sets.get(saved, ()), f"{key}-{place}")
+        case_key = f"{saved.run_id}-{saved.attempt}-{saved.low_trajectory_id}-{saved.high_trajectory_id}"
+        show(case, sets.get(saved, ()), f"{key}-{case_key}")
 
 
 def _response(case: SnowballCase, end: str, response: CaseResponse, key: str) -> None:
@@ -76,13 +76,13 @@ def _keep(saved: SavedCase, sets: Sequence[str], key: str) -> None:
     with st.popover("Keep", icon=":material/bookmark_add:", type="tertiary", key=f"keep-{key}", help="Mark this case"):
         name = st.text_input(
             "Set of cases", st.session_state.get("last-case-set", "snowball"), max_chars=60, key=f"set-{key}",
-            help="A name of yours; a set may hold cases of several runs",
+            help="Choose any name; a set may hold cases of several runs",
         )  # fmt: skip
         if st.button("Keep in this set", icon=":material/bookmark_add:", type="primary", key=f"mark-{key}"):
             st.session_state["last-case-set"] = name
             _mark(name, saved, is_kept=True)
         for kept in sets:
-            if st.button(f"Take out of {literal(kept)}", icon=":material/bookmark_remove:", key=f"unmark-{key}-{kept}"):
+            if st.button(f"Remove from {literal(kept)}", icon=":material/bookmark_remove:", key=f"unmark-{key}-{kept}"):
                 _mark(kept, saved, is_kept=False)
 
 
@@ -90,6 +90,6 @@ def _mark(name: str, saved: SavedCase, *, is_kept: bool) -> None:
     try:
         commands.mark_case(name, saved, is_kept)
     except commands.CommandError as error:
-        notice.show("error", "Not kept", str(error))
+        notice.show("error", "Not saved", str(error))
         return
-    st.toast("The set shows it in a moment", icon=":material/check:")
+    st.toast("Saved", icon=":material/check:")

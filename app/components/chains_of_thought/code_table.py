@@ -19,18 +19,18 @@ _ROW_HEIGHT = 33
 
 def show(lines: Sequence[CodeLine], calibration: Calibration | None) -> None:
     """Show one row of the run and one of the paper for each difficulty, and what the numbers are over."""
-    shown = table(lines, evidence.paper_code_lines(), calibration)
+    frame = table(lines, evidence.paper_code_lines(), calibration)
     with st.container(border=True, gap="xxsmall", key="code-table"):
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             st.markdown("**Entropy and CoT correctness, code off and on** &nbsp; :gray[:small[correct answers]]")
-            exports.show(shown, "code-table")
+            exports.show(frame, "code-table")
         st.dataframe(
-            shown,
+            frame,
             hide_index=True,
             placeholder=NONE_SHOWN,
             column_config=_columns(),
             row_height=_ROW_HEIGHT,
-            height=_ROW_HEIGHT * (len(shown) + 1) + 2,
+            height=_ROW_HEIGHT * (len(frame) + 1) + 2,
             alt="Entropy and share of valid chains of thought without and with code, this run beside the paper",
         )
         st.caption(_note(lines, calibration))
@@ -38,11 +38,11 @@ def show(lines: Sequence[CodeLine], calibration: Calibration | None) -> None:
 
 def table(lines: Sequence[CodeLine], paper: Sequence[PaperCodeLine], calibration: Calibration | None) -> pd.DataFrame:
     """Return the rows: this run, the paper's where it prints one, and all questions together."""
-    own = {(line.group, line.has_code): line for line in lines}
+    lines_of_run = {(line.group, line.has_code): line for line in lines}
     printed = {row.group: row for row in paper}
     rows = []
     for group in dict.fromkeys(line.group for line in lines):
-        off, on = own[group, False], own[group, True]
+        off, on = lines_of_run[group, False], lines_of_run[group, True]
         rows.append(_own_row(group, off, on))
         if calibration is not None:
             rows.append(_corrected_row(group, off, on, calibration))
@@ -103,25 +103,25 @@ def _columns() -> dict[str, ColumnConfig]:
         "Answers": config.NumberColumn(format="localized", help="Correct answers, judged or not", width=116),
     }
     pairs = {f"{name}, {end}": column for name, column in numbers.items() for end in ("no code", "code")}
-    own = {
+    others = {
         "Questions": config.TextColumn(width=84),
         "Source": config.TextColumn(width=84),
         "Difference": config.NumberColumn(format="%+.1f", help="With code minus without, in points", width=88),
     }
-    return pairs | own
+    return pairs | others
 
 
 def _note(lines: Sequence[CodeLine], calibration: Calibration | None) -> str:
     num_judged = sum(line.num_judged for line in lines if line.group == "all")
     num_all = sum(line.num_trajectories for line in lines if line.group == "all")
-    said = f"{num_judged:,} of {num_all:,} correct answers have a verdict; intervals are 95 %. The paper's rows are "
-    said += "on-policy rollouts judged by Qwen3-32B."
+    note = f"{num_judged:,} of {num_all:,} correct answers have a verdict; intervals are 95 %. The paper's rows are "
+    note += "on-policy rollouts judged by Qwen3-32B."
     if calibration is not None:
-        said += (
+        note += (
             f" Corrected for the judge's errors: sensitivity {share(calibration.sensitivity.value)}, specificity "
             f"{share(calibration.specificity.value)} on {calibration.num_items:,} labelled items."
         )
-    return said
+    return note
 
 
 def _valid(line: CodeLine) -> float:

@@ -20,17 +20,17 @@ def densities(samples: Mapping[str, Sequence[float]]) -> tuple[Floats, dict[str,
 
     The kernel's width is Silverman's rule of thumb, taken of each sample. The grid ends above 98% of each.
     """
-    found = {name: _finite(values) for name, values in samples.items()}
-    found = {name: values for name, values in found.items() if values.size >= MIN_SAMPLES}
-    if not found:
+    known = {name: _finite(values) for name, values in samples.items()}
+    known = {name: values for name, values in known.items() if values.size >= MIN_SAMPLES}
+    if not known:
         return np.zeros(0), {}
-    widths = {name: _width(values) for name, values in found.items()}
+    widths = {name: _width(values) for name, values in known.items()}
     reach = 2 * max(widths.values())
-    low = min(values.min() for values in found.values()) - reach
-    high = max(float(np.percentile(values, _SHOWN_PERCENT)) for values in found.values()) + reach
+    low = min(values.min() for values in known.values()) - reach
+    high = max(float(np.percentile(values, _SHOWN_PERCENT)) for values in known.values()) + reach
     edges = np.linspace(max(low, 0.0), high, NUM_PLACES * _FINE + 1)
     centres = (edges[:-1] + edges[1:]) / 2
-    curves = {name: _smooth(values, edges, widths[name]) for name, values in found.items()}
+    curves = {name: _smooth(values, edges, widths[name]) for name, values in known.items()}
     return centres[_FINE // 2 :: _FINE], {name: curve[_FINE // 2 :: _FINE] for name, curve in curves.items()}
 
 

@@ -21,19 +21,19 @@ def show(row: RunRow) -> None:
     names = {row.run_id: row.name} | {run_id: name for run_id, (_, name) in others.items()}
     series = {names[run_id]: queries.metric_series(run_id, (KEY,))[KEY] for run_id in names}
     figures.show_card(
-        "Policy entropy", "nats a token, mean of fresh rollouts", chart(series), "policy-entropy",
+        "Policy entropy", "nats per token, mean of fresh rollouts", chart(series), "policy-entropy",
         f"Entropy of the policy over steps, one line each of {len(names)} runs",
     )  # fmt: skip
 
 
 def chart(series: Mapping[str, Sequence[MetricPoint]]) -> go.Figure | None:
-    """Return one line a run, told apart by colour and beyond six by dashes."""
+    """Return one line per run, distinguished by colour and, beyond six runs, by dashes."""
     drawn = {name: points for name, points in series.items() if points}
     if not drawn:
         return None
     figure = figures.new_figure(height=340)
-    for place, (name, points) in enumerate(drawn.items()):
-        look = comparison_charts.style(place)
+    for index, (name, points) in enumerate(drawn.items()):
+        look = comparison_charts.style(index)
         figures.add_line(
             figure, escape_control_characters(name).replace("<", "&lt;"), points, look.colour, dash=look.dash
         )

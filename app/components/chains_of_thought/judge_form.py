@@ -23,7 +23,7 @@ def show(run_id: str, *, has_oracle: bool) -> None:
 
 
 def _oracle_fields() -> dict[str, object]:
-    st.caption("Walks every step of each correct answer; free, and never wrong.")
+    st.caption("Checks every step of each correct answer: exact, no cost.")
     return {"judge": "oracle"}
 
 
@@ -43,7 +43,7 @@ def _server_fields() -> dict[str, object]:
         "Spend cap, tokens", 1, value=None, placeholder="none", key="judge-tokens", help="Prompt and answer together"
     )
     parallel = columns[2].number_input("Requests at once", 1, value=16, key="judge-parallel")
-    rate = columns[3].number_input("Requests a minute", 1, value=None, placeholder="no limit", key="judge-rate")
+    rate = columns[3].number_input("Requests per minute", 1, value=None, placeholder="no limit", key="judge-rate")
     st.caption("A key of the server is read from EXGRPO_JUDGE_API_KEY where the supervisor runs, never from here.")
     server = {
         "address": address.strip(),
@@ -73,4 +73,4 @@ def _submit(content: dict[str, object]) -> None:
     except (commands.SpecError, commands.CommandError) as error:
         notice.show("error", "Not started", str(error))
         return
-    st.success(f"Queued as {job_id}; the table above shows it in a moment.", icon=":material/check:")
+    st.success(f"Queued as {job_id}.", icon=":material/check:")

@@ -17,11 +17,11 @@ from db.rows.verdicts import JudgeJobRow
 def show(jobs: Sequence[JudgeJobRow]) -> None:
     """Show one row a job; a click opens it as a run."""
     if not jobs:
-        empty_state.show("gavel", "No judge has been asked", "Start one below; the paper's judge is Qwen3-32B.")
+        empty_state.show("gavel", "No judge jobs yet", "Start one below; the paper's judge is Qwen3-32B.")
         return
-    shown = table(jobs)
+    frame = table(jobs)
     event = st.dataframe(
-        shown,
+        frame,
         key=f"judge-jobs-{len(jobs)}",
         hide_index=True,
         placeholder=NONE_SHOWN,
@@ -35,7 +35,7 @@ def show(jobs: Sequence[JudgeJobRow]) -> None:
         selection_mode="single-cell",
         alt="Jobs of judges with state, progress, votes, requests and tokens",
     )
-    exports.show(shown, "judge-jobs")
+    exports.show(frame, "judge-jobs")
     for job in jobs:
         if job.status in {"failed", "lost"} and job.status_reason:
             st.text(escape_control_characters(f"{id_end(job.judge_run_id)}: {job.status_reason}"))
@@ -58,7 +58,7 @@ def table(jobs: Sequence[JudgeJobRow]) -> pd.DataFrame:
             "Unjudged": [job.num_unjudged_votes for job in jobs],
             "Requests": [_of(job.num_requests, job.max_requests) for job in jobs],
             "Tokens": [_of(job.num_tokens, job.max_total_tokens) for job in jobs],
-            "Asked": [ago(job.created_at) for job in jobs],
+            "Created": [ago(job.created_at) for job in jobs],
         }
     )
 
@@ -67,33 +67,33 @@ def show_prompts(rows: Sequence[JudgeRow]) -> None:
     """Show which judge voted with which version of the prompt, and the words of the newest version."""
     st.markdown("**Prompt versions**")
     if rows:
-        shown = prompt_table(rows)
+        frame = prompt_table(rows)
         st.dataframe(
-            shown, hide_index=True, key="prompt-versions", placeholder=NONE_SHOWN,
+            frame, hide_index=True, key="prompt-versions", placeholder=NONE_SHOWN,
             column_config={"Tokens": st.column_config.NumberColumn(format="localized")},
             alt="Judges and prompt versions with the number of jobs, responses and tokens",
         )  # fmt: skip
-        exports.show(shown, "judge-prompts")
+        exports.show(frame, "judge-prompts")
     prompt = evidence.load_judge_prompt()
-    with st.expander(f"{prompt.version_name} in full", icon=":material/description:", key="prompt-words"):
+    with st.expander(f"Full text of {prompt.version_name}", icon=":material/description:", key="prompt-words"):
         st.caption(prompt.source)
-        st.caption("Before the paper's words stands a guard of the workbench's own:")
+        st.caption("The workbench puts this guard before the paper's prompt:")
         st.code(escape_control_characters(prompt.guard), language=None, wrap_lines=True)
         st.code(escape_control_characters(prompt.template), language=None, wrap_lines=True)
 
 
 def prompt_table(rows: Sequence[JudgeRow]) -> pd.DataFrame:
     """Return one row for each judge and prompt over all runs of the workbench."""
-    found: dict[tuple[str, str], list[JudgeRow]] = {}
+    by_prompt: dict[tuple[str, str], list[JudgeRow]] = {}
     for row in rows:
-        found.setdefault((row.prompt, row.judge), []).append(row)
-    sums = [[sum(getattr(row, name) for row in own) for own in found.values()] for name in
+        by_prompt.setdefault((row.prompt, row.judge), []).append(row)
+    sums = [[sum(getattr(row, name) for row in members) for members in by_prompt.values()] for name in
             ("num_responses", "num_valid", "num_invalid", "num_unjudged", "num_tokens")]  # fmt: skip
     return pd.DataFrame(
         {
-            "Prompt": [escape_control_characters(prompt) for prompt, _ in found],
-            "Judge": [escape_control_characters(judge) for _, judge in found],
-            "Jobs": [len({row.judge_run_id for row in own}) for own in found.values()],
+            "Prompt": [escape_control_characters(prompt) for prompt, _ in by_prompt],
+            "Judge": [escape_control_characters(judge) for _, judge in by_prompt],
+            "Jobs": [len({row.judge_run_id for row in members}) for members in by_prompt.values()],
             "Responses": sums[0],
             "Valid": sums[1],
             "Not valid": sums[2],

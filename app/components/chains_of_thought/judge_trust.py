@@ -21,23 +21,24 @@ def calibration_of(run_id: str, judge_run_id: str | None) -> Calibration | None:
     return evidence.calibrate(judging.calibration_votes(job.judge, job.prompt))
 
 
-def show_calibration(found: Calibration | None) -> None:
+def show_calibration(calibration: Calibration | None) -> None:
     """Show the rates against human labels with their intervals, or how to get them."""
     st.markdown("**Calibration on labelled solutions**")
-    if found is None:
+    if calibration is None:
         st.caption("None for this judge and prompt. Rates are shown as the judge sees them. To calibrate it:")
         st.code("exgrpo judge --labelled processbench.jsonl --server http://127.0.0.1:8000/v1", language="bash")
         return
-    shown = calibration_table(found)
+    frame = calibration_table(calibration)
     st.dataframe(
-        shown, hide_index=True, placeholder=NONE_SHOWN, key="calibration",
+        frame, hide_index=True, placeholder=NONE_SHOWN, key="calibration",
         alt="Sensitivity, specificity, unjudged share and flips with 95 % intervals",
     )  # fmt: skip
-    st.caption(f"Cohen's kappa {number(found.kappa)}, accuracy {share(found.accuracy)}, {found.num_items:,} items.")
-    exports.show(shown, "judge-calibration")
+    accuracy = share(calibration.accuracy)
+    st.caption(f"Cohen's kappa {number(calibration.kappa)}, accuracy {accuracy}, {calibration.num_items:,} items.")
+    exports.show(frame, "judge-calibration")
 
 
-def calibration_table(found: Calibration) -> pd.DataFrame:
+def calibration_table(calibration: Calibration) -> pd.DataFrame:
     """Return one row a rate."""
     names = {
         "sensitivity": "valid chains called valid",
@@ -45,7 +46,7 @@ def calibration_table(found: Calibration) -> pd.DataFrame:
         "unjudged": "items without a verdict",
         "flips": "items whose votes contradict each other",
     }
-    rates = [getattr(found, name) for name in names]
+    rates = [getattr(calibration, name) for name in names]
     return pd.DataFrame(
         {
             "Rate": [name.capitalize() for name in names],
@@ -66,12 +67,12 @@ def show_agreement(rows: Sequence[AgreementRow]) -> None:
             "**Verdicts**, against either."
         )
         return
-    shown = agreement_table(rows)
+    frame = agreement_table(rows)
     st.dataframe(
-        shown, hide_index=True, placeholder=NONE_SHOWN, key="agreement",
+        frame, hide_index=True, placeholder=NONE_SHOWN, key="agreement",
         alt="Agreement of the judge with the oracle and with users: share, kappa and the four counts",
     )  # fmt: skip
-    exports.show(shown, "judge-agreement")
+    exports.show(frame, "judge-agreement")
 
 
 def agreement_table(rows: Sequence[AgreementRow]) -> pd.DataFrame:

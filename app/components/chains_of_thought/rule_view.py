@@ -23,24 +23,24 @@ def show(run_id: str) -> None:
     counts = thoughts.rule_counts(run_id)
     if not counts:
         empty_state.show(
-            "code_off", "No rules applied yet", "Older databases hold no marks of code; build them anew.",
+            "code_off", "No rules applied yet", "Older databases have no code marks; rebuild the database.",
             "exgrpo db rebuild",
         )  # fmt: skip
         return
     only_correct = st.toggle("Correct answers only", key="only-correct", bind="query-params")
-    found = evidence.tabulate_counts(counts, only_correct=only_correct)
-    _say(found)
-    shown = table(found)
-    names = [PARSER, *(rule.rule_id for rule in found.rules)]
+    rules = evidence.tabulate_counts(counts, only_correct=only_correct)
+    _say(rules)
+    frame = table(rules)
+    names = [PARSER, *(rule.rule_id for rule in rules.rules)]
     address.restore()
     wanted = st.query_params.get("rule")
     table_selection.mark(_KEY, names.index(wanted) if wanted in names else None, "Rule")
     st.dataframe(
-        shown,
+        frame,
         key=_KEY,
         hide_index=True,
         row_height=theme.ROW_HEIGHT,
-        height=theme.ROW_HEIGHT * (len(shown) + 1) + 2,
+        height=theme.ROW_HEIGHT * (len(frame) + 1) + 2,
         column_config={
             "Rule": st.column_config.TextColumn(width=72, help="Click a row for its trajectories"),
             "Trajectories": st.column_config.NumberColumn(format="localized", width=110),
@@ -51,17 +51,17 @@ def show(run_id: str) -> None:
         selection_mode="single-cell",
         alt="The paper's rules for code with the number and share of trajectories that fit each",
     )
-    exports.show(shown, "code-rules")
+    exports.show(frame, "code-rules")
     if wanted in names:
         _hits(run_id, wanted)
 
 
-def table(found: RuleTable) -> pd.DataFrame:
+def table(rules: RuleTable) -> pd.DataFrame:
     """Return one row a rule, the parser first."""
     rows = [
-        (PARSER, found.num_python_blocks, 100 * found.python_block_rate, "parser", "fence that holds Python", "parsed")
+        (PARSER, rules.num_python_blocks, 100 * rules.python_block_rate, "parser", "fence that holds Python", "parsed")
     ]
-    rows += [(rule.rule_id, rule.num_texts, 100 * rule.rate, rule.kind, rule.cue, rule.form) for rule in found.rules]
+    rows += [(rule.rule_id, rule.num_texts, 100 * rule.rate, rule.kind, rule.cue, rule.form) for rule in rules.rules]
     return pd.DataFrame(rows, columns=["Rule", "Trajectories", "Share", "Kind", "Cue of the paper", "Held to"])
 
 
@@ -80,10 +80,10 @@ def hit_table(rows: Sequence[RuleHit]) -> pd.DataFrame:
     )
 
 
-def _say(found: RuleTable) -> None:
+def _say(rules: RuleTable) -> None:
     st.markdown(
-        f"**{found.num_any:,}** of {found.num_texts:,} trajectories fit at least one rule ({share(found.any_rate)}), "
-        f"**{found.num_python_blocks:,}** hold a Python block by the parser ({share(found.python_block_rate)})."
+        f"**{rules.num_any:,}** of {rules.num_texts:,} trajectories fit at least one rule ({share(rules.any_rate)}), "
+        f"**{rules.num_python_blocks:,}** hold a Python block by the parser ({share(rules.python_block_rate)})."
     )
 
 
@@ -91,12 +91,12 @@ def _hits(run_id: str, wanted: str) -> None:
     rows = thoughts.rule_hits(run_id, None if wanted == PARSER else evidence.rules_to_bits([wanted]))
     st.subheader("Python block by the parser" if wanted == PARSER else f"Rule {wanted}", anchor=False)
     if not rows:
-        empty_state.show("search_off", "No trajectory fits", "Choose another rule.")
+        empty_state.show("search_off", "No trajectory matches", "Choose another rule.")
         return
     st.caption(f"The newest {len(rows):,}; a click opens one")
-    shown = hit_table(rows)
+    frame = hit_table(rows)
     event = st.dataframe(
-        shown,
+        frame,
         key=f"rule-hits-{run_id}-{wanted}",
         hide_index=True,
         row_height=theme.ROW_HEIGHT,
@@ -109,7 +109,7 @@ def _hits(run_id: str, wanted: str) -> None:
         selection_mode="single-cell",
         alt="Trajectories that fit the rule, newest first",
     )
-    exports.show(shown, f"code-rule-{wanted}".lower(), "code-rule-hits")
+    exports.show(frame, f"code-rule-{wanted}".lower(), "code-rule-hits")
     cells = event.selection.cells
     if cells and cells[0][0] < len(rows):
         query = {"run": run_id, "trajectory": str(rows[cells[0][0]].trajectory_id)}
@@ -117,6 +117,6 @@ def _hits(run_id: str, wanted: str) -> None:
 
 
 def _choose(names: Sequence[str]) -> None:
-    place = table_selection.clicked(_KEY, len(names))
-    if place is not None:
-        address.put({"rule": names[place]})
+    index = table_selection.clicked(_KEY, len(names))
+    if index is not None:
+        address.put({"rule": names[index]})

@@ -36,35 +36,41 @@ CODE = (
     Group("with code", lambda point: point.has_code is True, lambda p: p.with_code, "dash"),
 )
 CODE_AND_VALIDITY = (
-    Group("no code, valid", lambda own: own.has_code is False and own.is_valid is True, lambda p: p.valid),
-    Group("no code, not valid", lambda own: own.has_code is False and own.is_valid is False, lambda p: p.invalid),
-    Group("code, valid", lambda own: own.has_code is True and own.is_valid is True, lambda p: p.valid, "dash"),
-    Group("code, not valid", lambda own: own.has_code is True and own.is_valid is False, lambda p: p.invalid, "dash"),
+    Group("no code, valid", lambda point: _is(point, has_code=False, is_valid=True), lambda p: p.valid),
+    Group("no code, not valid", lambda point: _is(point, has_code=False, is_valid=False), lambda p: p.invalid),
+    Group("code, valid", lambda point: _is(point, has_code=True, is_valid=True), lambda p: p.valid, "dash"),
+    Group("code, not valid", lambda point: _is(point, has_code=True, is_valid=False), lambda p: p.invalid, "dash"),
 )
 VALID_BY_DIFFICULTY = (
-    Group("easy", lambda own: own.is_valid is True and own.difficulty is Difficulty.EASY, lambda p: p.easy),
-    Group(
-        "medium", lambda own: own.is_valid is True and own.difficulty is Difficulty.MEDIUM, lambda p: p.medium, "dash"
-    ),
-    Group("hard", lambda own: own.is_valid is True and own.difficulty is Difficulty.HARD, lambda p: p.hard, "dot"),
+    Group("easy", lambda point: _is_valid(point, Difficulty.EASY), lambda p: p.easy),
+    Group("medium", lambda point: _is_valid(point, Difficulty.MEDIUM), lambda p: p.medium, "dash"),
+    Group("hard", lambda point: _is_valid(point, Difficulty.HARD), lambda p: p.hard, "dot"),
 )
 
 
-def say_part(found: EntropyPoints) -> None:
-    """Say which correct answers the charts show, where not all."""
-    if found.stride > 1:
-        st.caption(f"Charts show one in every {found.stride:,} correct answers, {len(found.points):,} in all.")
+def _is(point: EntropyPoint, *, has_code: bool, is_valid: bool) -> bool:
+    return point.has_code is has_code and point.is_valid is is_valid
+
+
+def _is_valid(point: EntropyPoint, difficulty: Difficulty) -> bool:
+    return point.is_valid is True and point.difficulty is difficulty
+
+
+def show_sampling(sample: EntropyPoints) -> None:
+    """Show which share of the correct answers the charts use, unless they use all."""
+    if sample.stride > 1:
+        st.caption(f"Charts show one in every {sample.stride:,} correct answers, {len(sample.points):,} in all.")
 
 
 def entropy_densities(points: Sequence[EntropyPoint], groups: Sequence[Group]) -> go.Figure | None:
     """Return one density of entropy for each group of points; None where no group has enough."""
-    samples = {group.name: [own.mean_entropy for own in points if group.holds(own)] for group in groups}
-    return _densities(samples, groups, "entropy, nats a token")
+    samples = {group.name: [point.mean_entropy for point in points if group.holds(point)] for group in groups}
+    return _densities(samples, groups, "entropy, nats per token")
 
 
 def perplexity_densities(points: Sequence[EntropyPoint], groups: Sequence[Group]) -> go.Figure | None:
     """Return one density of perplexity for each group of points; None where no group has enough."""
-    samples = {group.name: [own.perplexity for own in points if group.holds(own)] for group in groups}
+    samples = {group.name: [point.perplexity for point in points if group.holds(point)] for group in groups}
     return _densities(samples, groups, "perplexity")
 
 
@@ -155,14 +161,14 @@ def shares(lines: Sequence[ShareLine], window: int = 1) -> go.Figure | None:
 
 def _running_mean(points: Sequence[tuple[int, float]], window: int) -> list[tuple[int, float]]:
     """Return the mean of each value and those of the steps up to `window` - 1 before it."""
-    found, start, total = [], 0, 0.0
-    for place, (step, value) in enumerate(points):
+    means, start, total = [], 0, 0.0
+    for index, (step, value) in enumerate(points):
         total += value
         while points[start][0] <= step - window:
             total -= points[start][1]
             start += 1
-        found.append((step, total / (place - start + 1)))
-    return found
+        means.append((step, total / (index - start + 1)))
+    return means
 
 
 def _densities(samples: Mapping[str, Sequence[float]], groups: Sequence[Group], title: str) -> go.Figure | None:

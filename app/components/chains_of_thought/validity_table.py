@@ -12,21 +12,21 @@ from app.formats import NONE_SHOWN
 
 def show(lines: Sequence[ValidityLine]) -> None:
     """Show one row for each group of questions."""
-    shown = table(lines)
+    frame = table(lines)
     with st.container(border=True, gap="xxsmall", key="validity-table"):
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             st.markdown("**Valid against invalid chains** &nbsp; :gray[:small[correct answers with a verdict]]")
-            exports.show(shown, "entropy-validity-table")
+            exports.show(frame, "entropy-validity-table")
         st.dataframe(
-            shown, hide_index=True, placeholder=NONE_SHOWN,
-            column_config={name: st.column_config.NumberColumn(format=_format(name)) for name in shown.columns[1:]},
+            frame, hide_index=True, placeholder=NONE_SHOWN,
+            column_config={name: st.column_config.NumberColumn(format=_format(name)) for name in frame.columns[1:]},
             alt="Entropy and perplexity of valid and invalid chains with the AUC of each, by difficulty",
         )  # fmt: skip
-        st.caption("An AUC is the chance that an invalid chain scores higher than a valid one: 1 tells all apart.")
+        st.caption("An AUC is the chance that an invalid chain scores higher than a valid one: 1 = perfect separation.")
 
 
 def table(lines: Sequence[ValidityLine]) -> pd.DataFrame:
-    """Return one row a group; what cannot be told is left empty."""
+    """Return one row a group; a value that cannot be computed is left empty."""
     names = {
         "Valid": "num_valid",
         "Not valid": "num_invalid",

@@ -27,7 +27,7 @@ def show(row: JudgedRow) -> None:
             query = {"run": row.run_id, "trajectory": str(row.trajectory_id)}
             st.switch_page("app_pages/trajectories.py", query_params=query)
         st.button("Close", icon=":material/close:", key="close-verdict", on_click=_close, type="tertiary")
-    st.caption(f"Question {row.question_index:,}, step {row.step:,}, entropy {nats(row.mean_entropy)} nats a token")
+    st.caption(f"Question {row.question_index:,}, step {row.step:,}, entropy {nats(row.mean_entropy)} nats per token")
     left, right = st.columns(2, gap="medium")
     with left:
         _text(row)
@@ -41,13 +41,14 @@ def show(row: JudgedRow) -> None:
 
 
 def _text(row: JudgedRow) -> None:
-    found = queries.get_trajectory(row.run_id, row.trajectory_id)
+    trajectory = queries.get_trajectory(row.run_id, row.trajectory_id)
     question = queries.get_question(row.run_id, row.question_index)
     st.markdown("**Prompt**")
     st.code(escape_control_characters(question.prompt_text) if question else NONE_SHOWN, language=None, wrap_lines=True)
     st.markdown("**Response**")
     with st.container(height=_TEXT_HEIGHT, border=False):
-        st.code((escape_control_characters(found.text) if found else "") or NONE_SHOWN, language=None, wrap_lines=True)
+        text = escape_control_characters(trajectory.text) if trajectory else ""
+        st.code(text or NONE_SHOWN, language=None, wrap_lines=True)
 
 
 def _override(row: JudgedRow) -> None:
@@ -62,7 +63,7 @@ def _override(row: JudgedRow) -> None:
             required=True,
             on_change=_set,
             args=(row, key),
-            help="It stands above every judge's, in all tables; judges are compared with it",
+            help="It replaces every judge's verdict in all tables; judges are compared with it",
         )
 
 
@@ -75,7 +76,7 @@ def _set(row: JudgedRow, key: str) -> None:
     except commands.CommandError as error:
         notice.show("error", "Not saved", str(error))
         return
-    st.toast("Your verdict counts in a moment", icon=":material/check:")
+    st.toast("Verdict saved", icon=":material/check:")
 
 
 def _vote(vote: VoteRow) -> None:
@@ -83,8 +84,8 @@ def _vote(vote: VoteRow) -> None:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.text(escape_control_characters(f"{vote.judge}, vote {vote.vote + 1}"), width="content")
             case_view.verdict_badge({"valid": True, "invalid": False}.get(vote.outcome))
-        said = [f"prompt {vote.prompt}", f"{vote.num_tokens:,} tokens", *vote.issues]
-        st.text(escape_control_characters(" \N{MIDDLE DOT} ".join([*said, vote.reason] if vote.reason else said)))
+        facts = [f"prompt {vote.prompt}", f"{vote.num_tokens:,} tokens", *vote.issues]
+        st.text(escape_control_characters(" \N{MIDDLE DOT} ".join([*facts, vote.reason] if vote.reason else facts)))
         if vote.answer:
             with st.expander("The judge's words", key=f"words-{vote.judge_run_id}-{vote.item_id}-{vote.vote}"):
                 st.code(escape_control_characters(vote.answer), language=None, wrap_lines=True)

@@ -27,21 +27,21 @@ def show(run_id: str, judge_run_id: str | None, opened: int | None) -> None:
     counts = judging.count_verdicts(run_id, judge_run_id)
     which = _choose(counts)
     pages = st.session_state.setdefault("verdict-pages", {})
-    place = (run_id, judge_run_id, which)
-    rows = judging.list_verdicts(run_id, judge_run_id, which, pages.get(place, 1))
+    page_key = (run_id, judge_run_id, which)
+    rows = judging.list_verdicts(run_id, judge_run_id, which, pages.get(page_key, 1))
     if not rows:
         title = "No correct answer yet" if which is VerdictFilter.ALL else f"None {_NAMES[which].lower()}"
         empty_state.show("gavel", title, _why(which))
         return
-    shown = table(rows)
+    frame = table(rows)
     if judge_run_id is None:
-        shown = shown.drop(columns=["Judge", "Votes", "Why unjudged"])  # what stands there is the oracle's
+        frame = frame.drop(columns=["Judge", "Votes", "Why unjudged"])  # these columns describe judges only
     most = 6 if opened is not None else 14
     key = f"verdicts-{hashlib.sha256(repr([row.trajectory_key for row in rows]).encode()).hexdigest()[:16]}"
     marked = next((number for number, row in enumerate(rows) if row.trajectory_id == opened), None)
     table_selection.mark(key, marked, "Id")
     st.dataframe(
-        shown,
+        frame,
         key=key,
         hide_index=True,
         row_height=theme.ROW_HEIGHT,
@@ -60,11 +60,11 @@ def show(run_id: str, judge_run_id: str | None, opened: int | None) -> None:
         alt="Correct answers with the verdicts of judge, oracle and users",
     )
     with st.container(horizontal=True, gap="small"):
-        exports.show(shown, "verdicts")
-        if len(rows) >= judging.VERDICTS_PAGE_SIZE * pages.get(place, 1) and st.button(
+        exports.show(frame, "verdicts")
+        if len(rows) >= judging.VERDICTS_PAGE_SIZE * pages.get(page_key, 1) and st.button(
             "Show more", icon=":material/expand_more:", key="more-verdicts", type="tertiary"
         ):
-            pages[place] = pages.get(place, 1) + 1
+            pages[page_key] = pages.get(page_key, 1) + 1
             st.rerun()
 
 
@@ -121,6 +121,6 @@ def _why(which: VerdictFilter) -> str:
 
 
 def _open(key: str, rows: Sequence[JudgedRow]) -> None:
-    place = table_selection.clicked(key, len(rows))
-    if place is not None:
-        address.put({"trajectory": str(rows[place].trajectory_id)})
+    index = table_selection.clicked(key, len(rows))
+    if index is not None:
+        address.put({"trajectory": str(rows[index].trajectory_id)})

@@ -12,15 +12,15 @@ from db.rows.analysis import ALL, CodeLine
 
 def show(lines: Sequence[CodeLine], calibration: Calibration | None, *, is_oracle: bool) -> None:
     """Show how many answers are judged, the share of valid ones, and the corrected share."""
-    own = [line for line in lines if line.group == ALL]
-    num_all, num_judged = sum(line.num_trajectories for line in own), sum(line.num_judged for line in own)
-    num_valid = sum(round(line.cot_correctness * line.num_judged) for line in own if line.num_judged)
+    all_lines = [line for line in lines if line.group == ALL]
+    num_all, num_judged = sum(line.num_trajectories for line in all_lines), sum(line.num_judged for line in all_lines)
+    num_valid = sum(round(line.cot_correctness * line.num_judged) for line in all_lines if line.num_judged)
     rate = evidence.wilson(num_valid, num_judged)
     figures = [
         ("Correct answers", f"{num_all:,}", "fresh rollouts"),
         ("Judged", f"{num_judged:,}", share(num_judged / num_all) if num_all else NONE_SHOWN),
         ("Valid chains", share(rate.value), judge_trust.interval(rate) if num_judged else "no verdict yet"),
-        ("Corrected", *_corrected(own, calibration, is_oracle=is_oracle)),
+        ("Corrected", *_corrected(all_lines, calibration, is_oracle=is_oracle)),
     ]
     for column, (label, value, below) in zip(st.columns(len(figures), gap="small"), figures, strict=True):
         column.metric(label, value, below, delta_color="off", delta_arrow="off", border=True, height="stretch")
@@ -34,5 +34,5 @@ def _corrected(lines: Sequence[CodeLine], calibration: Calibration | None, *, is
     num_valid, num_judged = sum(line.num_valid_by_judge for line in lines), sum(line.num_by_judge for line in lines)
     rate = evidence.correct_rate(num_valid, num_judged, calibration)
     if not rate.is_informative:
-        return NONE_SHOWN, "judge tells nothing"
+        return NONE_SHOWN, "judge no better than chance"
     return share(rate.value), judge_trust.interval(rate)

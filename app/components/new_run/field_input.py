@@ -5,7 +5,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from app.components.new_run.field_shapes import FieldShape, InputKind
-from app.components.widgets.spec_text import shown
+from app.components.widgets.spec_text import option_text
 from app.formats import literal
 
 NOT_SET = "not set"
@@ -33,7 +33,7 @@ def _label(shape: FieldShape, start: object, is_changed: bool) -> None:
     symbol = f" &nbsp; :gray[*{shape.symbol}*]" if shape.symbol else ""
     mark = " &nbsp; :primary-badge[changed]" if is_changed else ""
     st.markdown(f"**{shape.label}**{symbol}{mark}")
-    before = f" Was {shown(start)}." if is_changed and start not in ("", None, []) else ""
+    before = f" Was {option_text(start)}." if is_changed and start not in ("", None, []) else ""
     if shape.explanation or before:
         st.caption(f"{shape.explanation}{literal(before)}")
 

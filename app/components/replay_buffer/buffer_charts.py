@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from app import theme
-from app.components.replay_buffer.buffer_marks import OUTSIDE, RETIRED, View, place_name
+from app.components.replay_buffer.buffer_marks import OUTSIDE, RETIRED, View, location_name
 from app.components.widgets import figures
 from app.formats import escape_control_characters
 from db.rows.buffer import ScoredRow
@@ -83,11 +83,11 @@ def entropies(rows: Sequence[ScoredRow]) -> go.Figure | None:
     colours = theme.palette()
     figure = _bars("bucket when drawn")
     for is_chosen, name, colour in ((True, "chosen", colours.replay), (False, "not chosen", colours.muted)):
-        own = [row for row in rows if row.is_chosen is is_chosen]
+        group = [row for row in rows if row.is_chosen is is_chosen]
         figure.add_trace(
             go.Box(
-                x=np.array([row.bucket for row in own], dtype=np.int32),
-                y=np.array([row.entropy for row in own], dtype=np.float32),
+                x=np.array([row.bucket for row in group], dtype=np.int32),
+                y=np.array([row.entropy for row in group], dtype=np.float32),
                 name=name, marker={"color": colour, "size": 3}, line={"width": 1.5}, boxpoints="outliers",
             )
         )  # fmt: skip
@@ -102,15 +102,15 @@ def flow(view: View, num_buckets: int) -> go.Figure | None:
         return None
     colours = theme.palette()
     order = [OUTSIDE, *map(str, range(num_buckets + 1)), RETIRED]
-    starts = [place for place in order if any(way[0] == place for way in counts)]
-    ends = [place for place in order if any(way[1] == place for way in counts)]
+    starts = [location for location in order if any(way[0] == location for way in counts)]
+    ends = [location for location in order if any(way[1] == location for way in counts)]
     ways = sorted(counts, key=lambda way: (order.index(way[0]), order.index(way[1])))
-    outgoing, incoming = (dict.fromkeys(own, 0) for own in (starts, ends))
+    outgoing, incoming = (dict.fromkeys(ends_of_ways, 0) for ends_of_ways in (starts, ends))
     for (was, now), count in counts.items():
         outgoing[was] += count
         incoming[now] += count
     tints = {OUTSIDE: colours.muted, RETIRED: colours.retired}
-    nodes = [tints.get(place, colours.replay) for place in (*starts, *ends)]
+    nodes = [tints.get(location, colours.replay) for location in (*starts, *ends)]
     figure = figures.new_figure(height=130 + 38 * max(len(starts), len(ends)))
     figure.update_layout(margin={"l": 8, "r": 8, "t": 12, "b": 56})
     figure.add_trace(
@@ -119,7 +119,7 @@ def flow(view: View, num_buckets: int) -> go.Figure | None:
             node={
                 "x": [0.001] * len(starts) + [0.999] * len(ends),
                 "y": [*_heights(starts, outgoing), *_heights(ends, incoming)],
-                "label": [place_name(place) for place in (*starts, *ends)], "color": nodes, "pad": 14, "thickness": 14,
+                "label": list(map(location_name, (*starts, *ends))), "color": nodes, "pad": 14, "thickness": 14,
                 "line": {"width": 0}, "hovertemplate": "%{label}: %{value:,} questions<extra></extra>",
             },
             link={
@@ -171,7 +171,7 @@ def _way_colour(was: str, now: str) -> str:
 def _heights(places: Sequence[str], counts: Mapping[str, int]) -> list[float]:
     """Return the centres of nodes from top to bottom in their order, with room for a label each."""
     least = 0.04 * sum(counts.values())
-    shares = [max(counts[place], least) for place in places]
+    shares = [max(counts[location], least) for location in places]
     total, above, centres = sum(shares), 0.0, []
     for share in shares:
         centres.append((above + share / 2) / total)

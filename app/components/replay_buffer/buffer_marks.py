@@ -1,4 +1,4 @@
-"""What a mark of the replay buffer's charts stands for, as the address says it, and the questions behind it."""
+"""A chosen bar of the replay buffer's charts, as the address names it, and the questions behind it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class View:
         """What it is compared with, in words."""
         return f"step {self.base:,}" + (f" of {self.other}" if self.other else "")
 
-    def place(self, question_index: int, *, is_base: bool) -> str:
+    def location(self, question_index: int, *, is_base: bool) -> str:
         """Return the bucket of a question, or that it is retired or outside."""
         state = self.base_state if is_base else self.state
         if question_index in state.retired:
@@ -53,32 +53,33 @@ class View:
         return View(self.run_id, self.base, self.step, self.base_state, self.state)
 
     def flows(self) -> dict[tuple[str, str], int]:
-        """Return how many questions went from which place to which between the two steps."""
+        """Return how many questions moved from where to where between the two steps."""
         states = (self.state, self.base_state)
         seen = {index for state in states for index in (*state.buckets, *state.retired)}
         counts: dict[tuple[str, str], int] = {}
         for index in seen:
-            way = self.place(index, is_base=True), self.place(index, is_base=False)
+            way = self.location(index, is_base=True), self.location(index, is_base=False)
             counts[way] = counts.get(way, 0) + 1
         return counts
 
 
 def show(view: View, mark: str) -> None:
-    """Show the questions behind a mark, each leading to its trajectories."""
-    found = questions(view, mark)
+    """Show the questions behind a chosen bar, each with a link to its trajectories."""
+    indices = questions(view, mark)
     with st.container(border=True, key="behind"):
         st.markdown(f"**Questions: {literal(describe(mark))}**")
-        if not found:
+        if not indices:
             st.markdown(":gray[None at this step.]")
             return
-        shown = found[:MAX_QUESTIONS]
+        listed = indices[:MAX_QUESTIONS]
         st.caption(
-            f"{len(found):,} questions" + (f", the first {MAX_QUESTIONS} shown" if len(found) > len(shown) else "")
+            f"{len(indices):,} questions"
+            + (f", the first {MAX_QUESTIONS} listed" if len(indices) > len(listed) else "")
         )
-        rows = queries.buffered_questions(view.run_id, view.step, shown)
-        listed = _table(view, rows)
+        rows = queries.buffered_questions(view.run_id, view.step, listed)
+        frame = _table(view, rows)
         event = st.dataframe(
-            listed,
+            frame,
             key=f"behind-{mark}-{view.step}-{view.base}",
             hide_index=True,
             on_select="rerun",
@@ -88,7 +89,7 @@ def show(view: View, mark: str) -> None:
             placeholder=NONE_SHOWN,
             alt="Questions behind the chosen mark",
         )
-        exports.show(listed, f"questions-after-step-{view.step}", "behind")
+        exports.show(frame, f"questions-after-step-{view.step}", "behind")
     cells = event.selection.cells
     if cells and cells[0][0] < len(rows):
         question = rows[cells[0][0]].question_index
@@ -106,7 +107,7 @@ def questions(view: View, mark: str) -> list[int]:
     if kind == "flow":
         start, _, end = value.partition(":")
         seen = {*view.state.buckets, *view.state.retired, *view.base_state.buckets, *view.base_state.retired}
-        places = ((index, view.place(index, is_base=True), view.place(index, is_base=False)) for index in seen)
+        places = ((index, view.location(index, is_base=True), view.location(index, is_base=False)) for index in seen)
         return sorted(index for index, was, now in places if (was, now) == (start, end))
     if kind in {"born", "replays"} and value.isascii() and value.isdigit() and len(value) < _MAX_DIGITS:
         of = queries.questions_born if kind == "born" else queries.questions_replayed
@@ -115,29 +116,29 @@ def questions(view: View, mark: str) -> list[int]:
 
 
 def describe(mark: str) -> str:
-    """Return what a mark stands for, in words."""
+    """Return what a chosen bar means, in words."""
     kind, _, value = mark.partition(":")
     if kind == "flow":
         start, _, end = value.partition(":")
-        return f"{place_name(start)} → {place_name(end)}"
+        return f"{location_name(start)} → {location_name(end)}"
     names = {
         "bucket": f"in bucket {value}",
         RETIRED: "retired",
-        "born": f"with a trajectory born in step {value}",
+        "born": f"with a trajectory generated in step {value}",
         "replays": f"with a trajectory replayed {value} times",
     }
-    return names.get(kind, "unknown mark")
+    return names.get(kind, "unknown bar")
 
 
 def choose(label: str, marks: Sequence[str], key: str) -> None:
-    """Show a choice among marks; what is chosen goes into the address."""
+    """Show a choice among bars; the chosen one is kept in the address."""
     current = st.query_params.get("mark")
     st.session_state[key] = current if current in marks else None
     st.selectbox(
         label,
         marks,
         index=None,
-        placeholder="Choose a mark",
+        placeholder="Choose a bar",
         format_func=describe,
         key=key,
         on_change=_take,
@@ -146,9 +147,9 @@ def choose(label: str, marks: Sequence[str], key: str) -> None:
     )
 
 
-def place_name(place: str) -> str:
-    """Return the name of a place a question can be in."""
-    return {OUTSIDE: "not stored", RETIRED: "retired"}.get(place, f"bucket {place}")
+def location_name(location: str) -> str:
+    """Return the displayed name of a bucket, of the retired set, or of neither."""
+    return {OUTSIDE: "not stored", RETIRED: "retired"}.get(location, f"bucket {location}")
 
 
 def _take(key: str) -> None:
@@ -160,10 +161,10 @@ def _table(view: View, rows: Sequence[BufferedQuestionRow]) -> pd.DataFrame:
         {
             "Question": [row.question_index for row in rows],
             escape_control_characters(f"After {view.then}"): [
-                place_name(view.place(row.question_index, is_base=True)) for row in rows
+                location_name(view.location(row.question_index, is_base=True)) for row in rows
             ],
             escape_control_characters(f"After {view.now}"): [
-                place_name(view.place(row.question_index, is_base=False)) for row in rows
+                location_name(view.location(row.question_index, is_base=False)) for row in rows
             ],
             "Stored": [row.num_stored for row in rows],
             "Replays": [row.num_replays for row in rows],

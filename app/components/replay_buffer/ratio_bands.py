@@ -24,7 +24,7 @@ def show(ratios: Mapping[int, Sequence[float]], key: str) -> None:
 
 def bands(ratios: Mapping[int, Sequence[float]]) -> go.Figure | None:
     """Return median, middle half and range; None where nothing was replayed."""
-    steps = [step for step, own in ratios.items() if len(own)]
+    steps = [step for step, values in ratios.items() if len(values)]
     if not steps:
         return None
     colour = theme.palette().replay

@@ -10,7 +10,7 @@ from db.rows.runs import RunRow
 
 
 def show(rows: Sequence[RunRow]) -> None:
-    """Show the button for the ticked runs and do what it says; it waits for ticks without any."""
+    """Show the button that archives or lists the ticked runs; it is disabled without any."""
     is_back = bool(rows) and all(row.is_archived for row in rows)
     noun = "1 run" if len(rows) == 1 else f"{len(rows):,} runs"
     if st.button(
@@ -33,4 +33,4 @@ def _archive(rows: Sequence[RunRow], is_archived: bool) -> None:
     if refused:
         notice.show("error", "Not archived", "\n".join(refused))
     if len(refused) < len(rows):
-        st.toast("The list shows it in a moment", icon=":material/check:")
+        st.toast("Saved", icon=":material/check:")

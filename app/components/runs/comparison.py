@@ -19,7 +19,7 @@ _GRID_POINTS = 200
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One curve: `low` and `high` are the least and largest of its runs where it stands for several."""
+    """One curve: `low` and `high` are the least and largest of its runs where it is the mean of several."""
 
     x: Float32Array
     y: Float32Array
@@ -37,14 +37,14 @@ class Group:
 
 def groups(names: Mapping[str, str], specs: Mapping[str, Mapping[str, object]]) -> list[Group]:
     """Return the runs of `names` (by id) in groups of equal settings, seeds aside, in order of their first run."""
-    found: dict[str, list[str]] = {}
+    by_settings: dict[str, list[str]] = {}
     for run_id in names:
-        found.setdefault(_settings(specs[run_id]), []).append(run_id)
-    members = list(found.values())
-    shown = [_shared_name([names[run_id] for run_id in own]) for own in members]
+        by_settings.setdefault(_settings(specs[run_id]), []).append(run_id)
+    members = list(by_settings.values())
+    names_of_groups = [_shared_name([names[run_id] for run_id in run_ids]) for run_ids in members]
     return [
-        Group(name if shown.count(name) == 1 else f"{name} ({place})", tuple(own))
-        for place, (name, own) in enumerate(zip(shown, members, strict=True), start=1)
+        Group(name if names_of_groups.count(name) == 1 else f"{name} ({number})", tuple(run_ids))
+        for number, (name, run_ids) in enumerate(zip(names_of_groups, members, strict=True), start=1)
     ]
 
 
@@ -52,12 +52,12 @@ def differing(specs: Mapping[str, Mapping[str, object]]) -> dict[str, dict[str, 
     """Return the fields in which specifications differ, each with its value in every run that has it."""
     flat = {run_id: flatten(spec) for run_id, spec in specs.items()}
     paths = dict.fromkeys(path for fields in flat.values() for path in fields if path not in _NOT_SETTINGS)
-    found: dict[str, dict[str, object]] = {}
+    values_by_path: dict[str, dict[str, object]] = {}
     for path in paths:
         values = {run_id: fields.get(path) for run_id, fields in flat.items()}
         if len({repr(value) for value in values.values()}) > 1:
-            found[path] = values
-    return found
+            values_by_path[path] = values
+    return values_by_path
 
 
 def aligned(points: Sequence[MetricPoint], axis: Sequence[MetricPoint] | None) -> Line:

@@ -19,7 +19,7 @@ from db.rows.runs import MetricPoint
 from exgrpo_core.step_report import METRICS
 
 HELD_OUT = "held_out"
-"""Stands for the held-out score among the keys of metrics."""
+"""The held-out score among the keys of metrics."""
 AXES = {
     "Steps": Axis.STEPS,
     "Fresh rollouts": Axis.ROLLOUTS,
@@ -50,7 +50,7 @@ class Quantity:
 QUANTITIES = (
     Quantity("reward/pass_at_1", BATCH_PASS_RATE, "share of fresh rollouts", is_share=True),
     Quantity(HELD_OUT, held_out_score(), "share", is_share=True),
-    Quantity("policy/entropy", "Entropy", "nats a token, fresh rollouts"),
+    Quantity("policy/entropy", "Entropy", "nats per token, fresh rollouts"),
     Quantity("response/mean_tokens", "Response length", "tokens, fresh rollouts"),
     Quantity("buffer/num_questions", "Replay buffer", "questions"),
     Quantity("buffer/num_retired", "Retired set", "questions"),
@@ -63,40 +63,40 @@ MORE = tuple(sorted(set(METRICS) - {quantity.key for quantity in QUANTITIES}))
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How a curve is told from the others: by colour and, beyond six, by dashes."""
+    """How a curve differs from the others: by colour and, beyond six curves, by dashes."""
 
     colour: str
     dash: str
     border: str
 
 
-def style(place: int) -> Style:
-    """Return the look of the curve at a place in the list, the same in every chart."""
+def style(index: int) -> Style:
+    """Return the style of the curve with this index in the list, the same in every chart."""
     colours = theme.palette()
     wheel = (colours.fresh, colours.held_out, colours.replay, colours.retired, colours.warning, colours.muted)
-    round_ = place // len(wheel) % len(_DASHES)
-    return Style(wheel[place % len(wheel)], _DASHES[round_], _BORDERS[round_])
+    round_ = index // len(wheel) % len(_DASHES)
+    return Style(wheel[index % len(wheel)], _DASHES[round_], _BORDERS[round_])
 
 
-def show(shown: Sequence[Group], axis: Axis, more: Sequence[str]) -> None:
+def show(drawn: Sequence[Group], axis: Axis, more: Sequence[str]) -> None:
     """Show the legend and a chart a quantity in two columns; a group of several runs is a mean within its range."""
-    legend([group.name for group in shown])
+    legend([group.name for group in drawn])
     extra = [Quantity(key, key, METRICS[key]) for key in more]
-    run_ids = [run_id for group in shown for run_id in group.run_ids]
+    run_ids = [run_id for group in drawn for run_id in group.run_ids]
     quantities = (*QUANTITIES, *extra)
     axes = {run_id: comparison.axis_points(run_id, axis) for run_id in run_ids}
     series = {run_id: _series(run_id, quantities) for run_id in run_ids}
     columns = st.columns(2, gap="small")
-    for place, quantity in enumerate(quantities):
+    for index, quantity in enumerate(quantities):
         lines = [
             mean_line([aligned(series[run_id][quantity.key], axes[run_id]) for run_id in group.run_ids])
-            for group in shown
+            for group in drawn
         ]
-        with columns[place % 2]:
+        with columns[index % 2]:
             figures.show_card(
                 quantity.title,
                 quantity.unit,
-                figure_of([group.name for group in shown], lines, quantity, axis),
+                figure_of([group.name for group in drawn], lines, quantity, axis),
                 f"compare-{quantity.key.replace('/', '-')}-{axis}",
                 f"{quantity.title} of every run against {_TITLES[axis]}",
             )
@@ -105,23 +105,23 @@ def show(shown: Sequence[Group], axis: Axis, more: Sequence[str]) -> None:
 def legend(names: Sequence[str]) -> None:
     """Show each name after a piece of its curve."""
     marks = []
-    for place, name in enumerate(names):
-        own = style(place)
-        line = f"display:inline-block;width:1.6rem;border-top:3px {own.border} {own.colour};vertical-align:middle"
+    for index, name in enumerate(names):
+        look = style(index)
+        line = f"display:inline-block;width:1.6rem;border-top:3px {look.border} {look.colour};vertical-align:middle"
         label = escape(escape_control_characters(name))
         marks.append(f'<span style="white-space:nowrap"><span style="{line}"></span>&ensp;{label}</span>')
     st.html(f'<div style="display:flex;flex-wrap:wrap;gap:0.2rem 1.4rem;font-size:0.9rem">{"".join(marks)}</div>')
 
 
 def figure_of(names: Sequence[str], lines: Sequence[Line | None], quantity: Quantity, axis: Axis) -> go.Figure | None:
-    """Return one curve a name, with its range where it stands for several runs; None without any value."""
+    """Return one curve per name, with its range where it is a mean of several runs; None without any value."""
     if not any(line is not None for line in lines):
         return None
     figure = figures.new_figure()
     unit = _SECONDS_A_MINUTE if axis is Axis.TIME else 1.0
-    for place, (name, line) in enumerate(zip(names, lines, strict=True)):
+    for index, (name, line) in enumerate(zip(names, lines, strict=True)):
         if line is not None:
-            _add(figure, name, line, style(place), unit)
+            _add(figure, name, line, style(index), unit)
     figure.update_layout(showlegend=False, hovermode="x unified" if axis is Axis.STEPS else "closest")
     figure.update_xaxes(title={"text": _TITLES[axis]})
     if quantity.is_share:
@@ -129,22 +129,22 @@ def figure_of(names: Sequence[str], lines: Sequence[Line | None], quantity: Quan
     return figure
 
 
-def _add(figure: go.Figure, name: str, line: Line, own: Style, unit: float) -> None:
+def _add(figure: go.Figure, name: str, line: Line, look: Style, unit: float) -> None:
     x = line.x / np.float32(unit)
-    shown = escape(escape_control_characters(name))
+    label = escape(escape_control_characters(name))
     if line.low is not None and line.high is not None:
         edge = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
-        figure.add_trace(go.Scatter(x=x, y=line.low, name=f"{shown}, least", **edge))
-        filled = {"fill": "tonexty", "fillcolor": figures.faded(own.colour, 0.16)}
-        figure.add_trace(go.Scatter(x=x, y=line.high, name=f"{shown}, largest", **edge, **filled))
+        figure.add_trace(go.Scatter(x=x, y=line.low, name=f"{label}, least", **edge))
+        filled = {"fill": "tonexty", "fillcolor": figures.faded(look.colour, 0.16)}
+        figure.add_trace(go.Scatter(x=x, y=line.high, name=f"{label}, largest", **edge, **filled))
     figure.add_trace(
         go.Scatter(
             x=x,
             y=line.y,
-            name=shown,
+            name=label,
             mode="lines" if x.size > 1 else "markers",
-            line={"color": own.colour, "width": 2, "dash": own.dash},
-            marker={"color": own.colour},
+            line={"color": look.colour, "width": 2, "dash": look.dash},
+            marker={"color": look.colour},
             hovertemplate="%{y:.4~g}",
         )
     )

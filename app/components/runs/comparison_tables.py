@@ -8,7 +8,7 @@ import streamlit as st
 from app import queries
 from app.components.runs.comparison import Group, differing, spread
 from app.components.widgets import exports, status_badge
-from app.components.widgets.spec_text import shown as shown_value
+from app.components.widgets.spec_text import option_text
 from app.formats import NONE_SHOWN, escape_control_characters
 from app.queries import comparison
 from app.queries.comparison import Axis
@@ -33,34 +33,34 @@ def show_differences(names: Mapping[str, str], specs: Mapping[str, Mapping[str, 
     rows = differences(names, specs)
     _head("Settings that differ", rows, "settings-that-differ")
     if rows.empty:
-        st.caption("None: these runs were asked for the same.")
+        st.caption("None: these runs have the same settings.")
     else:
         st.dataframe(rows, hide_index=True, placeholder=NONE_SHOWN, alt="Settings in which the runs differ")
 
 
 def differences(names: Mapping[str, str], specs: Mapping[str, Mapping[str, object]]) -> pd.DataFrame:
     """Return one row a field whose values differ."""
-    found = differing(specs)
+    fields = differing(specs)
     columns = {escape_control_characters(names[run_id]): run_id for run_id in specs}
     return pd.DataFrame(
         [
             {"Field": path}
-            | {name: escape_control_characters(shown_value(values[run_id])) for name, run_id in columns.items()}
-            for path, values in found.items()
+            | {name: escape_control_characters(option_text(values[run_id])) for name, run_id in columns.items()}
+            for path, values in fields.items()
         ]
     )
 
 
-def show_results(shown: Sequence[Group], runs: Mapping[str, RunRow], is_by_group: bool) -> None:
-    """Show where every run, or the mean of every group of seeds, stands."""
+def show_results(drawn: Sequence[Group], runs: Mapping[str, RunRow], is_by_group: bool) -> None:
+    """Show the final metrics of every run, or the means of every group of seeds."""
     single = {run_id: result(row) for run_id, row in runs.items()}
     if is_by_group:
-        rows = pd.DataFrame([group_result(group, single) for group in shown])
+        rows = pd.DataFrame([group_result(group, single) for group in drawn])
     else:
         rows = pd.DataFrame(
-            [{"Run": escape_control_characters(group.name)} | single[group.run_ids[0]] for group in shown]
+            [{"Run": escape_control_characters(group.name)} | single[group.run_ids[0]] for group in drawn]
         )
-    _head("Where they stand", rows, "comparison")
+    _head("Final metrics", rows, "comparison")
     percent = {
         name: st.column_config.NumberColumn(format="%.1f %%") for name in map(str, rows) if name.startswith(_PERCENTS)
     }
@@ -72,7 +72,7 @@ def show_results(shown: Sequence[Group], runs: Mapping[str, RunRow], is_by_group
         column_config={
             **percent,
             "Gain": st.column_config.NumberColumn(format="%+.1f points", help="Since the first evaluation"),
-            "Entropy": st.column_config.NumberColumn(format="%.3f", help="Nats a token"),
+            "Entropy": st.column_config.NumberColumn(format="%.3f", help="Nats per token"),
             "Mean tokens": st.column_config.NumberColumn(format="%.1f"),
             "Buffer": st.column_config.NumberColumn(format="%.4g", help="Questions in the replay buffer"),
             "Fresh rollouts": st.column_config.NumberColumn(format="localized"),
@@ -83,8 +83,9 @@ def show_results(shown: Sequence[Group], runs: Mapping[str, RunRow], is_by_group
 
 
 def result(row: RunRow) -> dict[str, object]:
-    """Return where a run stands: shares in percent, gain in points since its first evaluation."""
-    held_out = [own for own in queries.list_evaluations(row.run_id) if own.question_set == "held_out"]
+    """Return the final metrics of a run: shares in percent, gain in points since its first evaluation."""
+    evaluations = queries.list_evaluations(row.run_id)
+    held_out = [evaluation for evaluation in evaluations if evaluation.question_set == "held_out"]
     last = queries.last_metrics(row.run_id)
     spent = comparison.axis_points(row.run_id, Axis.TIME)
     return {
@@ -102,19 +103,19 @@ def result(row: RunRow) -> dict[str, object]:
 
 def group_result(group: Group, single: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
     """Return the means of a group's runs, and the standard deviation of its scores over seeds."""
-    own = [single[run_id] for run_id in group.run_ids]
-    found: dict[str, object] = {
+    rows = [single[run_id] for run_id in group.run_ids]
+    means: dict[str, object] = {
         "Runs of": escape_control_characters(group.name),
-        "Seeds": len(own),
-        "Method": own[0]["Method"],
+        "Seeds": len(rows),
+        "Method": rows[0]["Method"],
     }
-    for name in own[0]:
+    for name in rows[0]:
         if name in {"Method", "State", _HALF}:
             continue
-        found[name], deviation = spread([_number(values[name]) for values in own])
+        means[name], deviation = spread([_number(values[name]) for values in rows])
         if name in {BATCH_PASS_RATE, _SCORE}:
-            found[f"{name}, deviation"] = deviation
-    return found
+            means[f"{name}, deviation"] = deviation
+    return means
 
 
 def _head(title: str, rows: pd.DataFrame, name: str) -> None:

@@ -1,4 +1,4 @@
-"""What a run was asked to do."""
+"""The configuration of a run."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from app.components.widgets import exports
-from app.components.widgets.spec_text import as_yaml, differences, shown
+from app.components.widgets.spec_text import as_yaml, differences, option_text
 from app.formats import escape_control_characters
 
 
@@ -18,14 +18,14 @@ def show(spec: Mapping[str, object], base: Mapping[str, object], base_name: str)
         rows = pd.DataFrame(
             {
                 "Field": [change.path for change in changes],
-                base_name.capitalize(): [escape_control_characters(shown(change.before)) for change in changes],
-                "This run": [escape_control_characters(shown(change.after)) for change in changes],
+                base_name.capitalize(): [escape_control_characters(option_text(change.before)) for change in changes],
+                "This run": [escape_control_characters(option_text(change.after)) for change in changes],
             }
         )
         st.dataframe(rows, hide_index=True, alt=f"Fields that differ from {base_name}")
         exports.show(rows, "configuration-differences")
     else:
-        st.caption("None: the run uses it as it is.")
+        st.caption("None: the run uses it unchanged.")
     show_whole(spec)
 
 

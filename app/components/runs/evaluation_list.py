@@ -20,7 +20,7 @@ def show(num_scores: int, scheme: str) -> None:
     if not live and not broken:
         return
     with st.container(border=True, gap="xsmall", key="evaluations"):
-        st.markdown(f"**Evaluations** &nbsp; :gray[:small[{len(live):,} under way]]")
+        st.markdown(f"**Evaluations** &nbsp; :gray[:small[{len(live):,} running]]")
         for row in [*live, *broken]:
             _row(row)
 

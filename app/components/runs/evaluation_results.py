@@ -17,13 +17,13 @@ def show(rows: Sequence[BenchmarkScoreRow]) -> None:
     if not rows:
         empty_state.show("leaderboard", "No score yet", "A benchmark's score comes when its last question is answered.")
         return
-    shown = table(rows)
+    frame = table(rows)
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.subheader("Scores", anchor=False, width="content")
-        exports.show(shown, "scores")
+        exports.show(frame, "scores")
     percent = st.column_config.NumberColumn(format="%.1f %%")
     st.dataframe(
-        shown,
+        frame,
         hide_index=True,
         column_config={
             "Score": percent,

@@ -15,7 +15,7 @@ _COUNTS = (("Valid", "num_valid"), ("Not valid", "num_invalid"), ("Unjudged", "n
 def show(rows: Sequence[JudgeRow], reasons: Mapping[str, int]) -> None:
     """Show counts of verdicts over responses, what they cost, and why votes gave no verdict."""
     if not rows:
-        empty_state.show("gavel", "No verdict yet", "Verdicts stand here as soon as the judge's first votes are in.")
+        empty_state.show("gavel", "No verdict yet", "Verdicts appear after the judge's first votes.")
         return
     for row in rows:
         tiles = st.columns(4, gap="small")
@@ -31,6 +31,6 @@ def show(rows: Sequence[JudgeRow], reasons: Mapping[str, int]) -> None:
         )  # fmt: skip
         st.text(escape_control_characters(f"Judge {row.judge}, prompt {row.prompt}, on {row.source}"))
     if reasons:
-        shown = pd.DataFrame({"Why a vote gave no verdict": list(reasons), "Votes": list(reasons.values())})
-        st.dataframe(shown, hide_index=True, alt="Reasons of votes without a verdict")
-        exports.show(shown, "unjudged-votes")
+        frame = pd.DataFrame({"Why a vote gave no verdict": list(reasons), "Votes": list(reasons.values())})
+        st.dataframe(frame, hide_index=True, alt="Reasons of votes without a verdict")
+        exports.show(frame, "unjudged-votes")

@@ -1,4 +1,4 @@
-"""What can be done to a run in the state it is in."""
+"""The buttons that the state of a run allows."""
 
 import streamlit as st
 
@@ -18,13 +18,13 @@ def show(row: RunRow) -> str | None:
         notice.show("error", *refusal)
     if row.status in _STOPPABLE:
         st.button(
-            "Stop", icon=":material/stop_circle:", key="run-stop", help="Stop after what it is at; resume goes on",
-            on_click=_do, args=("stop", row.run_id),
+            "Stop", icon=":material/stop_circle:", key="run-stop",
+            help="Stop after the current step; Resume continues from there", on_click=_do, args=("stop", row.run_id),
         )  # fmt: skip
     if row.status in commands.RESUMABLE:
         st.button(
             "Resume", icon=":material/play_arrow:", type="primary", key="run-resume",
-            help="Go on from the newest whole checkpoint", on_click=_do, args=("resume", row.run_id),
+            help="Resume from the latest complete checkpoint", on_click=_do, args=("resume", row.run_id),
         )  # fmt: skip
     if (
         row.kind == "train"
@@ -43,10 +43,10 @@ def show(row: RunRow) -> str | None:
 
 
 def _do(action: str, run_id: str) -> None:
-    """Do it as a callback: those are called before anything else, so that no refresh comes between click and deed."""
+    """Stop or resume as a callback, which runs before the page, so that no refresh comes between click and action."""
     try:
         {"stop": commands.stop, "resume": commands.resume}[action](run_id)
     except commands.CommandError as error:
         st.session_state[_REFUSAL] = (f"Could not {action}", str(error))
         return
-    st.toast(f"Asked the supervisor to {action} the run", icon=":material/check:")
+    st.toast({"stop": "Stopping", "resume": "Resuming"}[action], icon=":material/check:")

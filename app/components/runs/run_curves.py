@@ -43,6 +43,6 @@ def _card(chart: Chart, series: Series, key: str) -> None:
 def _group(title: str, cards: Sequence[Callable[[], None]]) -> None:
     st.subheader(title, anchor=False)
     columns = st.columns(2, gap="small")
-    for place, card in enumerate(cards):
-        with columns[place % 2]:
+    for index, card in enumerate(cards):
+        with columns[index % 2]:
             card()

@@ -43,7 +43,9 @@ def show_reason(row: RunRow) -> None:
         notice.show("error", "The run failed", row.status_reason or "It gave no reason; see the log.")
     elif row.status == "lost":
         notice.show(
-            "warning", "The run was lost", row.status_reason or "Its process ended without a word; resume goes on."
+            "warning",
+            "The run was lost",
+            row.status_reason or "Its process ended without an outcome. Resume continues from the latest checkpoint.",
         )
     elif row.status_reason and row.status in {"queued", "stopped"}:
         notice.show("info", status_badge.state_name(row.status).capitalize(), row.status_reason)
@@ -84,7 +86,7 @@ def show_figures(row: RunRow, last: Mapping[str, float], evaluations: Sequence[E
             delta_arrow="off",
             border=True,
             height="stretch",
-            help="Questions that were solved in all K rollouts, which an on-policy run counts and goes on drawing; "
+            help="Questions that were solved in all K rollouts, which an on-policy run counts and keeps drawing; "
             "below, trajectories replayed in the last step",
         )
 

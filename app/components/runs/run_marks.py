@@ -1,4 +1,4 @@
-"""What users say of runs: tags on one or several, notes on one."""
+"""Tags of one or several runs, and notes on one."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -11,11 +11,11 @@ from app.components.widgets import notice
 from app.formats import ago, escape_control_characters, exact, literal
 from db.rows.runs import RunRow
 
-_SAVED = "Written down; the page shows it in a moment"
+_SAVED = "Saved"
 
 
 def show_tags(rows: Sequence[RunRow], key: str) -> None:
-    """Show a menu that gives the runs a tag or takes one away; it waits for runs without any."""
+    """Show a menu that adds a tag to the runs or removes one; it is disabled without runs."""
     with st.popover(
         "Tags" if len(rows) < 2 else f"Tag {len(rows):,} runs",
         icon=":material/sell:",
@@ -36,16 +36,16 @@ def show_notes(row: RunRow, notes: Sequence[tuple[datetime, str]]) -> None:
             text = st.text_area("New note", key="new-note", height=90, max_chars=20_000)
             if st.form_submit_button("Add note", icon=":material/add:") and text.strip():
                 _do([row], lambda run_id: commands.note(run_id, text))
-        for at, said in reversed(notes):
+        for at, text in reversed(notes):
             st.caption(ago(at), help=exact(at))
-            st.text(escape_control_characters(said))
+            st.text(escape_control_characters(text))
 
 
 def _tags(rows: Sequence[RunRow], key: str) -> None:
     for tag in sorted({tag for row in rows for tag in row.tags}):
-        own = [row for row in rows if tag in row.tags]
-        if st.button(literal(tag), icon=":material/close:", key=f"{key}-untag-{tag}", help="Take this tag away"):
-            _do(own, partial(commands.tag, name=tag, is_set=False))
+        tagged = [row for row in rows if tag in row.tags]
+        if st.button(literal(tag), icon=":material/close:", key=f"{key}-untag-{tag}", help="Remove this tag"):
+            _do(tagged, partial(commands.tag, name=tag, is_set=False))
     with st.form(f"{key}-tag-form", clear_on_submit=True, border=False):
         name = st.text_input("New tag", max_chars=40, key=f"{key}-new-tag", placeholder="baseline")
         if st.form_submit_button("Add tag", icon=":material/add:") and name.strip():
@@ -57,6 +57,6 @@ def _do(rows: Sequence[RunRow], action: Callable[[str], None]) -> None:
         for row in rows:
             action(row.run_id)
     except commands.CommandError as error:
-        notice.show("error", "Not written down", str(error))
+        notice.show("error", "Not saved", str(error))
     else:
         st.toast(_SAVED, icon=":material/check:")

@@ -26,7 +26,7 @@ STATE_COLOURS = {
     "violet": "#7C4FB0",
     "yellow": "#8A6D10",
 }
-"""What stands in tables for the colours of states and health badges."""
+"""The colours of states and health badges in tables, by the names that badges use."""
 
 SORT_KEYS = {
     "State": RunSortKey.STATE,
@@ -53,8 +53,8 @@ def show(rows: Sequence[RunRow], key: str, order: RunOrder) -> tuple[str | None,
     So is the table after a click on a head: a browser that steps back to the former one would send that click again.
     """
     clicks = st.session_state.get(_CLICKS, 0)
-    said = "\n".join([repr(order), str(clicks), *(row.run_id for row in rows)])
-    widget = f"{key}-{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+    identity = "\n".join([repr(order), str(clicks), *(row.run_id for row in rows)])
+    widget = f"{key}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
     event = st.dataframe(
         table(rows),
         key=widget,
@@ -139,9 +139,9 @@ def _columns(order: RunOrder) -> dict[str, ColumnConfig]:
 
 def order_of_address() -> RunOrder:
     """Return the order that the address asks for: a key, with `-` before it the greatest first; else newest first."""
-    said = st.query_params.get(_ADDRESS, "")
+    wanted = st.query_params.get(_ADDRESS, "")
     try:
-        return RunOrder(RunSortKey(said.removeprefix("-")), said.startswith("-"))
+        return RunOrder(RunSortKey(wanted.removeprefix("-")), wanted.startswith("-"))
     except ValueError:
         return RunOrder()
 

@@ -23,7 +23,7 @@ def show() -> dict[str, tuple[RunRow, str]]:
     st.multiselect(
         "Runs to compare",
         list(names),
-        format_func=typed_run.shown_as(names),
+        format_func=typed_run.label_by(names),
         max_selections=MAX_RUNS,
         key=_KEY,
         on_change=_choose,
@@ -41,14 +41,14 @@ def parameters(run_ids: Sequence[str]) -> dict[str, str]:
 
 
 def _chosen() -> list[RunRow]:
-    said = st.query_params.get(_ADDRESS)
-    wanted = list(dict.fromkeys(word for word in (said or "").split(",") if word))
-    if said is None:
+    named = st.query_params.get(_ADDRESS)
+    wanted = list(dict.fromkeys(word for word in (named or "").split(",") if word))
+    if named is None:
         wanted = st.session_state.get("last-compared", [])
         st.query_params.update(parameters(wanted) if wanted else {})
-    found = [(run_id, queries.get_run(run_id)) for run_id in wanted]
-    rows = [row for _, row in found if row is not None and row.kind == "train"]
-    left_out = [run_id for run_id, row in found if row is None or row.kind != "train"]
+    looked_up = [(run_id, queries.get_run(run_id)) for run_id in wanted]
+    rows = [row for _, row in looked_up if row is not None and row.kind == "train"]
+    left_out = [run_id for run_id, row in looked_up if row is None or row.kind != "train"]
     if left_out:
         notice.show("warning", "Left out", f"No training run of this workbench: {', '.join(left_out)}")
     if len(rows) > MAX_RUNS:
@@ -58,6 +58,6 @@ def _chosen() -> list[RunRow]:
 
 
 def _choose(offered: Sequence[str]) -> None:
-    found = [typed_run.find(said, offered) for said in st.session_state[_KEY]]
-    st.session_state["last-compared"] = list(dict.fromkeys(run_id for run_id in found if run_id))
+    run_ids = [typed_run.find(chosen, offered) for chosen in st.session_state[_KEY]]
+    st.session_state["last-compared"] = list(dict.fromkeys(run_id for run_id in run_ids if run_id))
     address.put(parameters(st.session_state["last-compared"]))

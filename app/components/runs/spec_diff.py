@@ -6,7 +6,7 @@ import streamlit as st
 from app import address, queries
 from app.commands import TrainSpec
 from app.components.widgets import exports, typed_run
-from app.components.widgets.spec_text import differences, shown
+from app.components.widgets.spec_text import differences, option_text
 from app.formats import escape_control_characters
 from db.rows.display_names import distinct_names
 
@@ -17,16 +17,16 @@ _ADDRESS = "against"
 def show(spec: TrainSpec, base: TrainSpec, base_name: str) -> None:
     """Show the fields that differ from the chosen one; the choice is in the address."""
     wanted = st.query_params.get(_ADDRESS, "")
-    found = queries.get_run(wanted) if wanted else None
+    other = queries.get_run(wanted) if wanted else None
     rows = {row.run_id: row.name for row in queries.training_names()}
-    if found is not None and found.kind == "train":
-        rows.setdefault(found.run_id, found.name)
+    if other is not None and other.kind == "train":
+        rows.setdefault(other.run_id, other.name)
     names = {"": base_name} | {run_id: f"run {name}" for run_id, name in distinct_names(rows.items()).items()}
     st.session_state[_KEY] = wanted if wanted in names else ""
     st.selectbox(
         "Differences from",
         list(names),
-        format_func=typed_run.shown_as(names),
+        format_func=typed_run.label_by(names),
         key=_KEY,
         on_change=_choose,
         args=(list(names),),
@@ -42,8 +42,10 @@ def show(spec: TrainSpec, base: TrainSpec, base_name: str) -> None:
     table = pd.DataFrame(
         {
             "Field": [change.path for change in changes],
-            "There": [escape_control_characters(shown(change.before)) for change in changes],
-            "Here": [escape_control_characters(shown(change.after)) for change in changes],
+            "Other run" if chosen else "Preset": [
+                escape_control_characters(option_text(change.before)) for change in changes
+            ],
+            "This run": [escape_control_characters(option_text(change.after)) for change in changes],
         }
     )
     st.dataframe(table, hide_index=True, key="spec-differences", alt=f"Fields that differ from {names[chosen]}")

@@ -16,7 +16,7 @@ _LAUNCHED = "study-launched"
 def seeds(study: Study, scale: Scale) -> int:
     """Show how many seeds of each cell are wanted and return it."""
     default = study.num_seeds if scale is Scale.CHAINS else 1
-    return int(st.number_input("Seeds a cell", 1, 64, default, key=f"seeds-{scale}", bind="query-params", width=130))
+    return int(st.number_input("Seeds per cell", 1, 64, default, key=f"seeds-{scale}", bind="query-params", width=130))
 
 
 def show(study: Study, scale: Scale, cells: Sequence[CellState]) -> None:
@@ -29,11 +29,11 @@ def show(study: Study, scale: Scale, cells: Sequence[CellState]) -> None:
     if scale is Scale.PAPER:
         _say_command(study, [cell.cell for cell in wanted] if chosen else [], max(len(cell.keys) for cell in cells))
         return
-    open_runs = [own for own in pending(wanted) if not _was_launched(own)]
+    open_runs = [pending_run for pending_run in pending(wanted) if not _was_launched(pending_run)]
     label = f"Launch {len(open_runs):,} missing {'run' if len(open_runs) == 1 else 'runs'}"
     if st.button(
         label if open_runs else "Nothing is missing", icon=":material/rocket_launch:", type="primary", key="launch",
-        disabled=not open_runs, help="Queued seed by seed; runs that stopped, failed or were lost go on",
+        disabled=not open_runs, help="Queued seed by seed; runs that stopped, failed or were lost are resumed",
     ):  # fmt: skip
         _launch(open_runs)
 
@@ -42,24 +42,24 @@ def _launch(open_runs: Sequence[PendingRun]) -> None:
     launched: dict[RunKey, int] = st.session_state.setdefault(_LAUNCHED, {})
     refused: dict[str, None] = {}
     num_queued = 0
-    for own in open_runs:
+    for pending_run in open_runs:
         try:
-            commands.start_study_run(own)
+            commands.start_study_run(pending_run)
         except (CommandError, SpecError) as error:
             refused[str(error)] = None
         else:
-            launched[own.key] = own.run.attempt if own.run else 0
+            launched[pending_run.key] = pending_run.run.attempt if pending_run.run else 0
             num_queued += 1
     if num_queued:
-        st.toast(f"Queued {num_queued:,}; the matrix shows them in a moment", icon=":material/check:")
+        st.toast(f"Queued {num_queued:,} runs", icon=":material/check:")
     if refused:
         notice.show("warning", f"Not queued: {len(refused):,}", "\n".join(refused))
 
 
-def _was_launched(own: PendingRun) -> bool:
+def _was_launched(pending_run: PendingRun) -> bool:
     """Whether this session started it already, which the database may not know yet."""
-    attempt = st.session_state.get(_LAUNCHED, {}).get(own.key)
-    return attempt is not None and (own.run.attempt if own.run else 0) <= attempt
+    attempt = st.session_state.get(_LAUNCHED, {}).get(pending_run.key)
+    return attempt is not None and (pending_run.run.attempt if pending_run.run else 0) <= attempt
 
 
 def _say_command(study: Study, names: Sequence[str], num_seeds: int) -> None:

@@ -9,11 +9,11 @@ from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import theme
 from app.components.runs.run_table import STATE_COLOURS
-from app.components.studies.study_state import DONE, MISSING, CellState
+from app.components.studies.study_state import MISSING, CellState
 from app.components.widgets import exports, status_badge
 
 _ROW_HEIGHT = 35
-_NAMES = {state: name for state, (name, _, _) in status_badge.STATES.items()} | {MISSING: MISSING, DONE: "done"}
+_NAMES = {state: name for state, (name, _, _) in status_badge.STATES.items()} | {MISSING: MISSING}
 _COLOURS = {state: STATE_COLOURS[colour] for state, (_, colour, _) in status_badge.STATES.items()}
 
 
@@ -21,10 +21,12 @@ def show(cells: Sequence[CellState], name: str) -> None:
     """Show the matrix; a click on a seed leads to its run."""
     frame = table(cells)
     opened = hashlib.sha256(
-        repr([(cell.states, [own and own.run_id for own in cell.runs]) for cell in cells]).encode()
+        repr([(cell.states, [run and run.run_id for run in cell.runs]) for cell in cells]).encode()
     ).hexdigest()[:16]
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.caption("One column a seed; click a state to open its run, a cell for the list of its runs", width="content")
+        st.caption(
+            "One column per seed; click a state to open its run, a cell for the list of its runs", width="content"
+        )
         exports.show(lambda: frame, f"{name}-matrix")
     event = st.dataframe(
         frame,
@@ -43,17 +45,17 @@ def show(cells: Sequence[CellState], name: str) -> None:
 
 
 def table(cells: Sequence[CellState]) -> pd.DataFrame:
-    """Return one row a cell: the paper's rows it stands for, how far it is, and each seed's state.
+    """Return one row a cell: the paper's rows that it reproduces, how far it is, and each seed's state.
 
     All cells of a study have the same seeds.
     """
     frame: dict[str, Sequence[object]] = {
         "Cell": [cell.cell for cell in cells],
-        "Stands for": [" / ".join(cell.paper_rows) or "no row of the paper" for cell in cells],
+        "Paper's row": [" / ".join(cell.paper_rows) or "no row of the paper" for cell in cells],
         "State": [cell.words for cell in cells],
     }
-    for place, key in enumerate(cells[0].keys):
-        frame[f"Seed {key.seed}"] = [[_NAMES.get(cell.states[place], "unknown")] for cell in cells]
+    for index, key in enumerate(cells[0].keys):
+        frame[f"Seed {key.seed}"] = [[_NAMES.get(cell.states[index], "unknown")] for cell in cells]
     return pd.DataFrame(frame)
 
 
@@ -75,13 +77,13 @@ def _columns(cells: Sequence[CellState]) -> dict[str, ColumnConfig]:
     colours = {_NAMES[state]: _COLOURS.get(state, missing) for state in _NAMES}
     seeds = {
         f"Seed {key.seed}": config.MultiselectColumn(
-            width=78, options=options, color=[colours[own] for own in options], help=f"Runs with seed {key.seed}"
+            width=78, options=options, color=[colours[name] for name in options], help=f"Runs with seed {key.seed}"
         )
         for key in cells[0].keys
     }
     return {
         "Cell": config.TextColumn(width=204, pinned=True),
-        "Stands for": config.TextColumn("Paper's row", width=150),
+        "Paper's row": config.TextColumn(width=150),
         "State": config.TextColumn(width=136),
         **seeds,
     }

@@ -20,11 +20,11 @@ def show(study: Study) -> None:
         frame = printed_table(table)
         _head(f"Table labelled {table.name}", frame, f"{study.name}-{table.name.replace(':', '-')}")
         printed_numbers.show(frame, _WORDS, f"The paper's table {table.name}")
-    texts = [own for own in published.number_rows(study) if own.table == _TEXT]
+    texts = [row for row in published.number_rows(study) if row.table == _TEXT]
     if texts:
         frame = pd.DataFrame(
-            {"What": [own.row for own in texts], "Column": [own.column for own in texts],
-             "Number": [own.printed for own in texts]}
+            {"What": [row.row for row in texts], "Column": [row.column for row in texts],
+             "Number": [row.printed for row in texts]}
         )  # fmt: skip
         _head("In the text", frame, f"{study.name}-text")
         printed_numbers.show(frame, _WORDS, "Numbers in the paper's text")
@@ -37,7 +37,7 @@ def show(study: Study) -> None:
     faults = published.disagreements(study)
     if faults:
         st.subheader("Printed numbers that do not agree with each other", anchor=False)
-        st.text("\n".join(f"{own.place}: {own.sentence}." for own in faults))
+        st.text("\n".join(f"{fault.place}: {fault.sentence}." for fault in faults))
 
 
 def printed_table(table: PaperTable) -> pd.DataFrame:
@@ -55,8 +55,8 @@ def printed_table(table: PaperTable) -> pd.DataFrame:
 def gains_table(study: Study) -> pd.DataFrame:
     """Return what the method gains in each setting by the printed tables, and the mean over settings."""
     gains, columns = published.setting_gains(study), list(study.gain_columns)
-    rows = [{"Setting": own.setting} | {name: f"{own.gains[name]:+.1f}" for name in columns} for own in gains]
-    means = {name: f"{fmean(own.gains[name] for own in gains):+.2f}" for name in columns}
+    rows = [{"Setting": gain.setting} | {name: f"{gain.gains[name]:+.1f}" for name in columns} for gain in gains]
+    means = {name: f"{fmean(gain.gains[name] for gain in gains):+.2f}" for name in columns}
     return pd.DataFrame([*rows, {"Setting": "Mean", **means}])
 
 

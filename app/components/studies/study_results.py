@@ -20,15 +20,20 @@ def show(results: StudyResults) -> None:
     """Show own figures beside the paper's, what the intervals tell, and every figure of every cell."""
     rows = published.compare(results)
     if not any(result.seeds for result in results.cells):
-        empty_state.show("science", "No run has finished yet", "Results stand here from the first finished run on.")
+        empty_state.show("science", "No run has finished yet", "Results appear here after the first finished run.")
         return
     if rows:
         by_column = published.is_by_column(results.study)
         frame = beside_table(rows, by_column=by_column)
         _head("Beside the paper", frame, f"{results.study.name}-beside-the-paper")
         printed_numbers.show(frame, _WORDS, "The paper's numbers beside own ones")
-        said = [published.differences_sentence(results.study, results), "" if by_column else published.reading(results)]
-        st.caption(f"{' '.join(said)} Own figures are means over seeds with 95 % intervals of Student's t.".strip())
+        sentences = [
+            published.differences_sentence(results.study, results),
+            "" if by_column else published.reading(results),
+        ]
+        st.caption(
+            f"{' '.join(sentences)} Own figures are means over seeds with 95 % intervals of Student's t.".strip()
+        )
     figure = chart(results)
     if figure is not None and results.main_figure is not None:
         figures.show_card(
@@ -41,7 +46,7 @@ def show(results: StudyResults) -> None:
 
 
 def beside_table(rows: Sequence[ComparedRow], *, by_column: bool) -> pd.DataFrame:
-    """Return one row a printed number and the cell that stands for it."""
+    """Return one row for each printed number with the cell that reproduces it."""
     frame: dict[str, Sequence[object]] = {
         "Paper's row": [row.place if by_column else row.row for row in rows],
         "Cell": [row.cell for row in rows],
@@ -72,16 +77,20 @@ def own_table(results: StudyResults) -> pd.DataFrame:
 def chart(results: StudyResults) -> go.Figure | None:
     """Return the main figure of each cell: seeds, mean and interval; None without any."""
     name = results.main_figure
-    rows = [(own.cell.name, own.figures[name]) for own in results.cells if name is not None and name in own.figures]
+    rows = [
+        (result.cell.name, result.figures[name])
+        for result in results.cells
+        if name is not None and name in result.figures
+    ]
     if not rows:
         return None
-    colours, shown = theme.palette(), rows[::-1]
+    colours, drawn = theme.palette(), rows[::-1]
     figure = figures.new_figure(height=_PER_CELL * len(rows) + 70)
     baseline = results.result_of(results.study.baseline)
     if baseline is not None and name in baseline.figures:
         figure.add_vline(x=baseline.figures[name].mean, line={"color": colours.muted, "width": 1, "dash": "dot"})
-    figure.add_trace(_means(shown, colours.fresh))
-    seeds = [(value, cell) for cell, own in shown for value in own.values]
+    figure.add_trace(_means(drawn, colours.fresh))
+    seeds = [(value, cell) for cell, interval in drawn for value in interval.values]
     figure.add_trace(
         go.Scatter(
             x=[value for value, _ in seeds], y=[cell for _, cell in seeds], mode="markers", name="seed",
@@ -97,7 +106,7 @@ def chart(results: StudyResults) -> go.Figure | None:
 
 def report(results: StudyResults, wanted: Sequence[RunKey]) -> None:
     """Show the button that hands out the study's HTML page; it is written at the click."""
-    done = {(result.cell.name, own.seed) for result in results.cells for own in result.seeds}
+    done = {(result.cell.name, seed.seed) for result in results.cells for seed in result.seeds}
     states = dict(results.unfinished)
     unfinished = tuple((key, states.get(key, "missing")) for key in wanted if (key.cell, key.seed) not in done)
     whole = replace(results, unfinished=unfinished)
@@ -108,8 +117,8 @@ def report(results: StudyResults, wanted: Sequence[RunKey]) -> None:
     )  # fmt: skip
 
 
-def _text(own: MeanInterval | None, *, is_difference: bool = False) -> str | None:
-    return None if own is None else published.interval_text(own, is_difference)
+def _text(interval: MeanInterval | None, *, is_difference: bool = False) -> str | None:
+    return None if interval is None else published.interval_text(interval, is_difference)
 
 
 def _by_cell(results: StudyResults, names: Sequence[str]) -> pd.DataFrame:
@@ -124,14 +133,14 @@ def _by_cell(results: StudyResults, names: Sequence[str]) -> pd.DataFrame:
 
 def _means(rows: Sequence[tuple[str, MeanInterval]], colour: str) -> go.Scatter:
     return go.Scatter(
-        x=[own.mean for _, own in rows],
+        x=[interval.mean for _, interval in rows],
         y=[cell for cell, _ in rows],
         mode="markers",
         name="mean",
         marker={"color": colour, "size": 9, "symbol": "diamond"},
         error_x={
             "type": "data",
-            "array": [None if own.half != own.half else own.half for _, own in rows],
+            "array": [None if interval.half != interval.half else interval.half for _, interval in rows],
             "color": colour,
         },
         hovertemplate="%{y}: %{x:.1f}<extra>mean</extra>",

@@ -1,4 +1,4 @@
-"""Where a study stands: the state of each cell from those of its runs, and what is still to be started."""
+"""How far a study is: the state of each cell, computed from its runs, and the runs that are still to be started."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from app.published import PendingRun, RunKey, Study
 from db.rows.runs import RunRow
 
-MISSING, DONE = "missing", "succeeded"
+MISSING, FINISHED = "missing", "succeeded"
 _LIVE = ("running", "starting", "stopping", "queued")
 _BROKEN = ("failed", "lost", "stopped")
 
@@ -23,24 +23,28 @@ class CellState:
     runs: tuple[RunRow | None, ...]
 
     @property
-    def num_done(self) -> int:
-        """Seeds whose run has succeeded."""
-        return self.states.count(DONE)
+    def num_finished(self) -> int:
+        """Seeds whose run is finished."""
+        return self.states.count(FINISHED)
 
     @property
     def state(self) -> str:
-        """The state that stands for the cell: what is under way, else what broke, else whether all is there."""
+        """The state of the cell: that of a live run, else of a broken one, else finished or missing."""
         present = {*self.states}
         for state in (*_LIVE, *_BROKEN):
             if state in present:
                 return state
-        return DONE if present == {DONE} else MISSING
+        return FINISHED if present == {FINISHED} else MISSING
 
     @property
     def words(self) -> str:
-        """The state in words, with how many seeds are done."""
-        name = {DONE: "done", "starting": "running", "stopping": "running"}.get(self.state, self.state)
-        return name if self.num_done in {0, len(self.states)} else f"{name}, {self.num_done}/{len(self.states)} seeds"
+        """The state in words, with how many seeds are finished."""
+        name = {FINISHED: "finished", "starting": "running", "stopping": "running"}.get(self.state, self.state)
+        return (
+            name
+            if self.num_finished in {0, len(self.states)}
+            else f"{name}, {self.num_finished}/{len(self.states)} seeds"
+        )
 
 
 def cell_states(study: Study, keys: Sequence[RunKey], runs: Mapping[RunKey, RunRow]) -> list[CellState]:
@@ -50,24 +54,24 @@ def cell_states(study: Study, keys: Sequence[RunKey], runs: Mapping[RunKey, RunR
         for row in table.rows:
             for cell in row.cells:
                 rows.setdefault(cell, {})[row.row] = None
-    found = []
+    states_of_cells = []
     for name in dict.fromkeys(key.cell for key in keys):
-        own = tuple(key for key in keys if key.cell == name)
-        known = tuple(runs.get(key) for key in own)
+        cell_keys = tuple(key for key in keys if key.cell == name)
+        known = tuple(runs.get(key) for key in cell_keys)
         states = tuple(MISSING if run is None else run.status for run in known)
-        found.append(CellState(name, tuple(rows.get(name, {})), own, states, known))
-    return found
+        states_of_cells.append(CellState(name, tuple(rows.get(name, {})), cell_keys, states, known))
+    return states_of_cells
 
 
 def pending(cells: Sequence[CellState]) -> list[PendingRun]:
     """Return the runs that are missing or broke off, seed by seed, so that a matrix cut short has even cells."""
-    found = [
+    open_runs = [
         PendingRun(key, run)
         for cell in cells
         for key, run, state in zip(cell.keys, cell.runs, cell.states, strict=True)
         if state == MISSING or state in _BROKEN
     ]
-    return sorted(found, key=lambda own: own.key.seed)
+    return sorted(open_runs, key=lambda pending_run: pending_run.key.seed)
 
 
 def count_states(cells: Sequence[CellState]) -> Counter[str]:

@@ -1,1 +1,1 @@
-"""The machine, the supervisor and what users asked for."""
+"""The machine, the supervisor and the audit log of what users did."""

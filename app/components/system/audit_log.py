@@ -1,4 +1,4 @@
-"""What users asked for, newest first, as the journal has it."""
+"""What users did, newest first, as recorded in the journal."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,27 +13,27 @@ from app.formats import escape_control_characters
 PAGE_SIZE = 50
 WORDS = {
     "submitted": "queued a job",
-    "resume_asked": "asked to resume",
-    "stop_asked": "asked to stop",
-    "tagged": "gave a tag",
-    "untagged": "took a tag away",
+    "resume_asked": "requested resume",
+    "stop_asked": "requested stop",
+    "tagged": "tagged",
+    "untagged": "untagged",
     "noted": "wrote a note",
     "archived": "archived",
-    "unarchived": "listed again",
+    "unarchived": "unarchived",
     "imported": "imported",
-    "case_marked": "kept a case",
-    "case_unmarked": "took a case out",
+    "case_marked": "saved a case",
+    "case_unmarked": "removed a case",
     "verdict_set": "gave a verdict",
-    "verdict_cleared": "took a verdict back",
+    "verdict_cleared": "removed a verdict",
     "trajectory_marked": "marked a trajectory",
-    "trajectory_unmarked": "took a mark off",
+    "trajectory_unmarked": "removed a mark",
 }
 
 
 def show(entries: Sequence[JournalEntry], names: Mapping[str, str]) -> None:
     """Show a page of the entries, given oldest first; the page's number is in the address."""
     if not entries:
-        empty_state.show("history", "Nothing was asked for yet", "Every launch, stop, tag and note is written here.")
+        empty_state.show("history", "No entries yet", "Every launch, stop, tag and note is recorded here.")
         return
     num_pages = -(-len(entries) // PAGE_SIZE)
     page = 1
@@ -42,13 +42,13 @@ def show(entries: Sequence[JournalEntry], names: Mapping[str, str]) -> None:
             st.number_input(f"Page of {num_pages:,}", 1, num_pages, key="log-page", bind="query-params", width=140)
         )
     newest_first = list(reversed(entries))
-    shown = table(newest_first[(page - 1) * PAGE_SIZE : page * PAGE_SIZE], names)
-    st.dataframe(shown, hide_index=True, key="audit-log", alt="What users asked for, newest first")
+    frame = table(newest_first[(page - 1) * PAGE_SIZE : page * PAGE_SIZE], names)
+    st.dataframe(frame, hide_index=True, key="audit-log", alt="What users did, newest first")
     exports.show(lambda: table(newest_first, names), "audit-log")
 
 
 def table(entries: Sequence[JournalEntry], names: Mapping[str, str]) -> pd.DataFrame:
-    """Return one row an entry; a run that the database does not know has its id for a name."""
+    """Return one row per entry; a run that the database does not know is named by its id."""
     return pd.DataFrame(
         {
             "When, UTC": [entry.at[:19].replace("T", " ") for entry in entries],

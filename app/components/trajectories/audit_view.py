@@ -1,4 +1,4 @@
-"""The audit of a step's selections: each question with its checks, one of them in full."""
+"""The audit of a step's selections: each question with its checks, and the details of one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Audited:
 
     @property
     def violations(self) -> list[Check]:
-        """The checks that do not hold."""
+        """The checks that fail."""
         return selection_audit.violations(self.checks)
 
 
@@ -39,15 +39,15 @@ def audit(run_id: str, step: int, estimator: TrajectorySelection) -> list[Audite
     candidates: dict[int, list[CandidateRow]] = {}
     for row in queries.candidates(run_id, step):
         candidates.setdefault(row.question_index, []).append(row)
-    found = []
+    audited = []
     for selection in queries.list_selections(run_id, step):
-        own = candidates.get(selection.question_index, [])
-        chosen = next((row for row in own if row.trajectory_id == selection.chosen_trajectory_id), None)
-        checks = selection_audit.check_choice(selection, own, estimator)
+        scored = candidates.get(selection.question_index, [])
+        chosen = next((row for row in scored if row.trajectory_id == selection.chosen_trajectory_id), None)
+        checks = selection_audit.check_choice(selection, scored, estimator)
         question = repr((queries.runs_root(), run_id, step, selection, chosen))
         checks += _token_checks(question, run_id, step, selection, chosen)
-        found.append(Audited(selection, tuple(own), tuple(checks)))
-    return found
+        audited.append(Audited(selection, tuple(scored), tuple(checks)))
+    return audited
 
 
 def show_verdict(rows: Sequence[Audited], wrong: Sequence[WrongChoiceRow], step: int) -> None:
@@ -61,26 +61,26 @@ def show_verdict(rows: Sequence[Audited], wrong: Sequence[WrongChoiceRow], step:
     if not bad and not wrong:
         num_checks = sum(check.is_good is True for row in rows for check in row.checks)
         num_open = sum(check.is_good is None for row in rows for check in row.checks)
-        text = f":green[:material/verified:] **{num_checks:,} checks of step {step:,} hold**, and no choice of the run "
+        text = f":green[:material/verified:] **{num_checks:,} checks of step {step:,} pass**, and no choice of the run "
         text += "contradicts its scores"
-        st.markdown(text + (f"; {num_open:,} could not be made, since tokens were not kept." if num_open else "."))
+        st.markdown(text + (f"; {num_open:,} were skipped, because tokens were not stored." if num_open else "."))
 
 
 def show_table(rows: Sequence[Audited], step: int, opened: Audited | None) -> None:
     """Show one row a selection; a click puts its question into the address."""
     key = f"audit-{step}-{len(rows)}"
-    shown = table(rows)
+    frame = table(rows)
     table_selection.mark(key, None if opened is None else rows.index(opened), "Question")
     st.dataframe(
-        shown,
+        frame,
         key=key,
         hide_index=True,
         row_height=theme.ROW_HEIGHT,
         height=theme.ROW_HEIGHT * (min(len(rows), 12) + 1) + 2,
         column_config={
-            "Entropy": st.column_config.NumberColumn(format="%.4f", help="As recorded, nats a token"),
-            "Entropy recomputed": st.column_config.NumberColumn(format="%.4f", help="From the tokens, nats a token"),
-            "NLL recomputed": st.column_config.NumberColumn(format="%.4f", help="From the tokens, nats a token"),
+            "Entropy": st.column_config.NumberColumn(format="%.4f", help="As recorded, nats per token"),
+            "Entropy recomputed": st.column_config.NumberColumn(format="%.4f", help="From the tokens, nats per token"),
+            "NLL recomputed": st.column_config.NumberColumn(format="%.4f", help="From the tokens, nats per token"),
             "Mean ratio": st.column_config.NumberColumn(format="%.3f"),
         },
         on_select=lambda: _open(key, rows),
@@ -88,7 +88,7 @@ def show_table(rows: Sequence[Audited], step: int, opened: Audited | None) -> No
         placeholder=NONE_SHOWN,
         alt="Selections of the step with recorded and recomputed scores and the result of the checks",
     )
-    exports.show(shown, f"selections-step-{step}", "selections")
+    exports.show(frame, f"selections-step-{step}", "selections")
 
 
 def table(rows: Sequence[Audited]) -> pd.DataFrame:
@@ -111,28 +111,28 @@ def table(rows: Sequence[Audited]) -> pd.DataFrame:
 
 
 def show_one(row: Audited) -> None:
-    """Show one selection in full: its candidates and every check."""
+    """Show one selection: its candidates and every check."""
     st.subheader(f"Question {row.selection.question_index:,}", anchor=False)
     left, right = st.columns(2, gap="small")
     with left:
         figures.show_card(
-            "Candidates", "entropy in nats a token, oldest first", chart(row.candidates), "audit-candidates",
+            "Candidates", "entropy in nats per token, oldest first", chart(row.candidates), "audit-candidates",
             "Bars: entropy of each candidate, the chosen one marked",
         )  # fmt: skip
-        shown = _candidates(row.candidates)
+        frame = _candidates(row.candidates)
         nats = st.column_config.NumberColumn(format="%.4f")
         st.dataframe(
-            shown, hide_index=True, key="audit-candidate-table", alt="Candidates", placeholder=NONE_SHOWN,
+            frame, hide_index=True, key="audit-candidate-table", alt="Candidates", placeholder=NONE_SHOWN,
             column_config={"Entropy": nats, "NLL": nats, "Score": nats},
         )  # fmt: skip
-        exports.show(shown, f"candidates-question-{row.selection.question_index}", "candidates")
+        exports.show(frame, f"candidates-question-{row.selection.question_index}", "candidates")
     with right:
-        signs = {True: "holds", False: "VIOLATED", None: "not checked"}
+        signs = {True: "passes", False: "VIOLATED", None: "not checked"}
         checks = pd.DataFrame(
             {
                 "Check": [check.name for check in row.checks],
                 "Result": [signs[check.is_good] for check in row.checks],
-                "Compared": [check.said for check in row.checks],
+                "Compared": [check.message for check in row.checks],
             }
         )
         st.dataframe(
@@ -150,11 +150,11 @@ def chart(candidates: Sequence[CandidateRow]) -> go.Figure | None:
     colours = theme.palette()
     figure = figures.new_figure(height=190)
     for is_chosen, name, colour in ((True, "chosen", colours.replay), (False, "not chosen", colours.muted)):
-        own = [row for row in candidates if row.is_chosen is is_chosen]
+        bars = [row for row in candidates if row.is_chosen is is_chosen]
         figure.add_trace(
             go.Bar(
-                x=[f"{row.trajectory_id}" for row in own],
-                y=np.array([row.entropy for row in own], dtype=np.float32),
+                x=[f"{row.trajectory_id}" for row in bars],
+                y=np.array([row.entropy for row in bars], dtype=np.float32),
                 name=name,
                 width=0.5 if len(candidates) > 3 else 0.2,
                 marker={"color": colour, "cornerradius": 3},
@@ -189,31 +189,31 @@ def _tokens(
 
 
 def _open(key: str, rows: Sequence[Audited]) -> None:
-    place = table_selection.clicked(key, len(rows))
-    if place is not None:
-        address.put({"question": str(rows[place].selection.question_index)})
+    index = table_selection.clicked(key, len(rows))
+    if index is not None:
+        address.put({"question": str(rows[index].selection.question_index)})
 
 
 def _result(row: Audited) -> str:
     num_bad = len(row.violations)
     num_made = sum(check.is_good is not None for check in row.checks)
-    return f"{num_bad} VIOLATED" if num_bad else f"{num_made} hold"
+    return f"{num_bad} VIOLATED" if num_bad else f"{num_made} of {num_made} pass"
 
 
 def _named(checks: Sequence[Check]) -> str:
-    return ", ".join(f"{check.name} ({check.said})" for check in checks)
+    return ", ".join(f"{check.name} ({check.message})" for check in checks)
 
 
 def _recomputed(row: Audited, name: str) -> float | None:
-    said = next((check.said for check in row.checks if check.name == name), "")
+    message = next((check.message for check in row.checks if check.name == name), "")
     try:
-        return float(said.removeprefix("recomputed ").partition(",")[0])
+        return float(message.removeprefix("recomputed ").partition(",")[0])
     except ValueError:
         return None
 
 
 def _age(row: Audited) -> int | None:
-    chosen = next((own for own in row.candidates if own.is_chosen), None)
+    chosen = next((row for row in row.candidates if row.is_chosen), None)
     return None if chosen is None else chosen.step - chosen.born_step
 
 
@@ -221,7 +221,7 @@ def _candidates(rows: Sequence[CandidateRow]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "Trajectory": [row.trajectory_id for row in rows],
-            "Born in step": [row.born_step for row in rows],
+            "Generated in step": [row.born_step for row in rows],
             "Tokens": [row.num_tokens for row in rows],
             "Entropy": [row.entropy for row in rows],
             "NLL": [row.nll for row in rows],

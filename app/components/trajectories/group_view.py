@@ -30,8 +30,8 @@ def show(members: Sequence[GroupMemberRow], reference_id: int) -> None:
     )
     ordered = sorted(members, key=lambda member: member.trajectory_id != reference.trajectory_id)
     columns = st.columns(NUM_COLUMNS, gap="small")
-    for place, member in enumerate(ordered):
-        with columns[place % NUM_COLUMNS]:
+    for index, member in enumerate(ordered):
+        with columns[index % NUM_COLUMNS]:
             _card(member, reference)
 
 
@@ -39,11 +39,11 @@ def compare(text: str, reference: str) -> list[Part]:
     """Return the text in parts; those that the reference does not have in this place are underlined."""
     if max(len(text), len(reference)) > MAX_COMPARED_CHARACTERS:
         return [Part(text)]
-    own, other = _PIECES.findall(text), _PIECES.findall(reference)
+    pieces, other = _PIECES.findall(text), _PIECES.findall(reference)
     colour = theme.palette().empty_cell
     parts = []
-    for kind, _, _, start, end in SequenceMatcher(None, other, own, autojunk=False).get_opcodes():
-        piece = "".join(own[start:end])
+    for kind, _, _, start, end in SequenceMatcher(None, other, pieces, autojunk=False).get_opcodes():
+        piece = "".join(pieces[start:end])
         if piece:
             parts.append(Part(piece) if kind == "equal" else Part(piece, colour, is_underlined=True))
     return parts
@@ -61,7 +61,7 @@ def _card(member: GroupMemberRow, reference: GroupMemberRow) -> None:
                 color="blue" if is_correct else "orange",
             )
             if member.is_replayed:
-                st.badge(f"replayed, born in step {member.born_step}", icon=":material/replay:", color="green")
+                st.badge(f"replayed, generated in step {member.born_step}", icon=":material/replay:", color="green")
             if is_reference:
                 st.badge("open", icon=":material/visibility:", color="gray")
             else:
@@ -78,7 +78,7 @@ def _card(member: GroupMemberRow, reference: GroupMemberRow) -> None:
             f"{number(member.advantage)}"
         )
         if member.text is None:
-            st.markdown(":gray[Its text is in the run that it was born in.]")
+            st.markdown(":gray[Its text is in the run that generated it.]")
         else:
             marked_text.show(
                 [Part(long_text.beginning(member.text))]

@@ -1,4 +1,4 @@
-"""What became of a trajectory: born, scored, replayed, and where its question moved."""
+"""The history of a trajectory: generated, scored, replayed, and the buckets of its question."""
 
 from collections.abc import Sequence
 
@@ -20,14 +20,14 @@ def show(row: TrajectoryRow, rows: Sequence[LineageRow]) -> None:
     st.markdown(summary(row, rows))
     figures.show_card(
         "Entropy and bucket by step",
-        "nats a token; bucket: correct rollouts of K",
+        "nats per token; bucket: correct rollouts of K",
         chart(row, rows),
         f"lineage-{row.trajectory_id}",
         "Entropy of the trajectory whenever it was scored, and the bucket of its question, over steps",
     )
-    shown = table(row, rows)
-    st.dataframe(shown, hide_index=True, key=f"lineage-table-{row.trajectory_id}", alt="What happened, step by step")
-    exports.show(shown, f"lineage-{row.trajectory_id}", f"lineage-table-{row.trajectory_id}")
+    frame = table(row, rows)
+    st.dataframe(frame, hide_index=True, key=f"lineage-table-{row.trajectory_id}", alt="What happened, step by step")
+    exports.show(frame, f"lineage-{row.trajectory_id}", f"lineage-table-{row.trajectory_id}")
 
 
 def summary(row: TrajectoryRow, rows: Sequence[LineageRow]) -> str:
@@ -35,18 +35,18 @@ def summary(row: TrajectoryRow, rows: Sequence[LineageRow]) -> str:
     stored = next((entry for entry in rows if entry.kind == "inserted"), None)
     replays = [entry for entry in rows if entry.kind == "replayed"]
     num_scored = len(replays) + sum(entry.kind == "scored" for entry in rows)
-    said = [f"Born in step {row.step:,}"]
-    said.append(f"stored in bucket {stored.bucket_to}" if stored else "not stored in the buffer")
+    facts = [f"Generated in step {row.step:,}"]
+    facts.append(f"stored in bucket {stored.bucket_to}" if stored else "not stored in the buffer")
     if num_scored:
-        said.append(f"candidate in {_steps(num_scored)}, replayed in {len(replays):,}")
+        facts.append(f"candidate in {_steps(num_scored)}, replayed in {len(replays):,}")
     moves = [entry for entry in rows if entry.kind in {"moved", "retired"}]
     if moves and moves[-1].kind == "retired":
-        said.append(f"its question retired in step {moves[-1].step:,}")
+        facts.append(f"its question retired in step {moves[-1].step:,}")
     elif moves:
-        said.append(f"its question now in bucket {moves[-1].bucket_to}")
+        facts.append(f"its question now in bucket {moves[-1].bucket_to}")
     if replays:
-        said.append(f"entropy {nats(row.mean_entropy)} at rollout, {nats(replays[-1].entropy)} at its last replay")
-    return f"{'; '.join(said)}."
+        facts.append(f"entropy {nats(row.mean_entropy)} at rollout, {nats(replays[-1].entropy)} at its last replay")
+    return f"{'; '.join(facts)}."
 
 
 def chart(row: TrajectoryRow, rows: Sequence[LineageRow]) -> go.Figure:
@@ -54,7 +54,7 @@ def chart(row: TrajectoryRow, rows: Sequence[LineageRow]) -> go.Figure:
     colours = theme.palette()
     figure = figures.new_figure(height=270)
     moves = [entry for entry in rows if entry.kind in {"moved", "retired"}]
-    stored = [entry for entry in rows if entry.kind == "inserted" and entry.step not in {own.step for own in moves}]
+    stored = [entry for entry in rows if entry.kind == "inserted" and entry.step not in {move.step for move in moves}]
     places = sorted([*stored, *moves], key=lambda entry: entry.step)
     if places:
         last = max(entry.step for entry in rows)
@@ -108,9 +108,14 @@ def chart(row: TrajectoryRow, rows: Sequence[LineageRow]) -> go.Figure:
 
 
 def table(row: TrajectoryRow, rows: Sequence[LineageRow]) -> pd.DataFrame:
-    """Return one row an event, the birth first; then and now stand in one column each."""
+    """Return one row per event, the rollout first; values before and after are in a column each."""
     birth = LineageRow(
-        row.step, "born", entropy=row.mean_entropy, nll=-row.mean_log_prob, reward=row.reward, advantage=row.advantage
+        row.step,
+        "generated",
+        entropy=row.mean_entropy,
+        nll=-row.mean_log_prob,
+        reward=row.reward,
+        advantage=row.advantage,
     )
     entries = [birth, *rows]
     return pd.DataFrame(

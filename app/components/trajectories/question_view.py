@@ -28,9 +28,9 @@ def show(rows: Sequence[AttemptedRow], run_id: str) -> None:
         "question-course",
         "Share of correct fresh rollouts of one question over steps, one line a run",
     )
-    shown = table(rows, names)
-    st.dataframe(shown, hide_index=True, key="question-table", alt="Every step that tried the question")
-    exports.show(shown, "attempts-at-question")
+    frame = table(rows, names)
+    st.dataframe(frame, hide_index=True, key="question-table", alt="Every step that tried the question")
+    exports.show(frame, "attempts-at-question")
 
 
 def chart(rows: Sequence[AttemptedRow], names: dict[str, str], run_id: str) -> go.Figure:
@@ -38,17 +38,17 @@ def chart(rows: Sequence[AttemptedRow], names: dict[str, str], run_id: str) -> g
     colours = theme.palette()
     others = [colours.held_out, colours.retired, colours.warning, colours.replay, colours.muted]
     figure = figures.new_figure()
-    ordered = sorted(names, key=lambda own: (own != run_id, own))
-    for place, own in enumerate(ordered):
-        points = [row for row in rows if row.run_id == own]
-        colour = colours.fresh if own == run_id else others[(place - 1) % len(others)]
+    ordered = sorted(names, key=lambda run_key: (run_key != run_id, run_key))
+    for index, run_key in enumerate(ordered):
+        points = [row for row in rows if row.run_id == run_key]
+        colour = colours.fresh if run_key == run_id else others[(index - 1) % len(others)]
         figure.add_trace(
             go.Scatter(
                 x=np.array([row.step for row in points], dtype=np.int32),
                 y=np.array([row.num_correct / row.num_rollouts for row in points], dtype=np.float32),
-                name=escape_control_characters(names[own]).replace("<", "&lt;"),
+                name=escape_control_characters(names[run_key]).replace("<", "&lt;"),
                 mode="lines+markers",
-                line={"color": colour, "width": 2 if own == run_id else 1.2},
+                line={"color": colour, "width": 2 if run_key == run_id else 1.2},
                 marker={
                     "color": colour,
                     "size": 8,

@@ -24,7 +24,7 @@ class Check:
 
     name: str
     is_good: bool | None
-    said: str
+    message: str
 
 
 def check_choice(
@@ -67,12 +67,12 @@ def check_tokens(
         recorded.append(("entropy that chose", entropies.mean(), chosen.entropy, FLOAT16_STEP))
         recorded.append(("NLL that chose", -log_probs.mean(), chosen.nll, _FLOAT32_TOLERANCE))
     checks = [lengths, _ranges(entropies, log_probs, behavior)]
-    checks += [_equal(name, float(value), own, tolerance) for name, value, own, tolerance in recorded]
-    return [*checks, *_as_born(ids, behavior, born)]
+    checks += [_equal(name, float(value), recomputed, tolerance) for name, value, recomputed, tolerance in recorded]
+    return [*checks, *_as_at_rollout(ids, behavior, born)]
 
 
 def violations(checks: Sequence[Check]) -> list[Check]:
-    """Return the checks that do not hold; those that cannot be made are none."""
+    """Return the checks that fail; a check that cannot be made is not one."""
     return [check for check in checks if check.is_good is False]
 
 
@@ -81,24 +81,24 @@ def _argmin(selection: SelectionRow, candidates: Sequence[CandidateRow], estimat
     if estimator is TrajectorySelection.RANDOM:
         return Check(name, None, "random choice has no scores")
     if estimator in what_if.ESTIMATORS:
-        own = [Candidate(row.trajectory_id, row.step, row.entropy, row.nll) for row in candidates]
-        best = what_if.rechoose(own, estimator)
+        scored = [Candidate(row.trajectory_id, row.step, row.entropy, row.nll) for row in candidates]
+        best = what_if.rechoose(scored, estimator)
         expected = None if best is None else best.trajectory_id
     else:
         expected = min(candidates, key=lambda row: row.score).trajectory_id if candidates else None
-    said = f"{estimator.value.replace('_', ' ')} of {len(candidates)} is trajectory {expected}"
-    return Check(name, expected == selection.chosen_trajectory_id, said)
+    message = f"{estimator.value.replace('_', ' ')} of {len(candidates)} is trajectory {expected}"
+    return Check(name, expected == selection.chosen_trajectory_id, message)
 
 
-def _as_born(ids: np.ndarray, behavior: np.ndarray, born: Tokens | None) -> list[Check]:
+def _as_at_rollout(ids: np.ndarray, behavior: np.ndarray, born: Tokens | None) -> list[Check]:
     if born is None or born["token_ids"] is None or born["log_probs"] is None:
-        return [Check("same as born", None, "its tokens at rollout were not kept, or are in another run")]
+        return [Check("same as at rollout", None, "its tokens at rollout were not stored, or are in another run")]
     same_ids = np.array_equal(ids, np.asarray(born["token_ids"], dtype=np.float64))
-    own = np.asarray(born["log_probs"], dtype=np.float64)
-    same_probs = own.shape == behavior.shape and bool(np.array_equal(own, behavior))
+    log_probs = np.asarray(born["log_probs"], dtype=np.float64)
+    same_probs = log_probs.shape == behavior.shape and bool(np.array_equal(log_probs, behavior))
     return [
-        Check("same tokens as born", same_ids, f"{ids.size} tokens against {len(born['token_ids'])}"),
-        Check("same log-probs as born", same_probs, "log-probs of who wrote it, then and in the buffer"),
+        Check("same tokens as at rollout", same_ids, f"{ids.size} tokens against {len(born['token_ids'])}"),
+        Check("same log-probs as at rollout", same_probs, "behavior log-probs at rollout and in the buffer"),
     ]
 
 

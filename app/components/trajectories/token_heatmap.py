@@ -1,4 +1,4 @@
-"""A trajectory token by token: coloured by entropy, surprise or importance ratio, as recorded."""
+"""A trajectory token by token: coloured by entropy, negative log-probability or importance ratio, as recorded."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ class TokenValues:
     behavior_log_probs: list[float]
 
     @property
-    def surprises(self) -> list[float]:
+    def negative_log_probs(self) -> list[float]:
         """Negative log-probs."""
         return [-value for value in self.log_probs]
 
@@ -47,7 +47,7 @@ class TokenValues:
 
 _QUANTITIES: dict[str, tuple[str, Callable[[TokenValues], list[float]]]] = {
     "Entropy": ("nats", lambda values: values.entropies),
-    "Surprise": ("negative log-likelihood, nats", lambda values: values.surprises),
+    "-log p": ("negative log-likelihood, nats", lambda values: values.negative_log_probs),
     "Ratio": ("log(π now / π then)", lambda values: values.log_ratios),
 }
 
@@ -59,7 +59,7 @@ def from_recorded(data: Mapping[str, list[Any] | None] | None) -> TokenValues | 
     ids = [int(value) for value in data["token_ids"]]
     texts = data["texts"] or [f"⟨{number_}⟩ " for number_ in ids]
     columns = ((data[name] or []) for name in ("entropies", "log_probs", "behavior_log_probs"))
-    return TokenValues(ids, [str(text) for text in texts], *([float(value) for value in own] for own in columns))
+    return TokenValues(ids, [str(text) for text in texts], *([float(value) for value in column] for column in columns))
 
 
 def show(values: TokenValues, key: str) -> None:
@@ -80,15 +80,15 @@ def show(values: TokenValues, key: str) -> None:
         )
         sheet = _sheet(len(values.token_ids), key)
     unit, of = _QUANTITIES[chosen]
-    shown = np.asarray(of(values), dtype=np.float64)
+    numbers = np.asarray(of(values), dtype=np.float64)
     span = slice(sheet * MAX_TOKENS, (sheet + 1) * MAX_TOKENS)
-    st.caption(_legend(chosen, unit, shown))
+    st.caption(_legend(chosen, unit, numbers))
     with st.container(border=True, key=f"tokens-{key}"):
-        marked_text.show(parts(values, chosen, shown, span))
+        marked_text.show(parts(values, chosen, numbers, span))
     figures.show_card(
         f"{chosen} by position",
         unit,
-        course(shown, chosen),
+        course(numbers, chosen),
         f"course-{key}-{chosen}",
         f"{chosen} of each token by its position in the response",
     )
@@ -98,31 +98,31 @@ def show(values: TokenValues, key: str) -> None:
         exports.show(listed, "tokens", f"tokens-{key}")
 
 
-def parts(values: TokenValues, name: str, shown: np.ndarray, span: slice) -> list[Part]:
+def parts(values: TokenValues, name: str, numbers: np.ndarray, span: slice) -> list[Part]:
     """Return the tokens of a sheet as coloured parts; colour grows with the value, ratios have two sides."""
     colours = theme.palette()
-    top = float(np.nanmax(np.abs(shown), initial=0.0)) or 1.0
-    found = []
+    top = float(np.nanmax(np.abs(numbers), initial=0.0)) or 1.0
+    pieces = []
     for position in range(*span.indices(len(values.token_ids))):
-        value = float(shown[position])
+        value = float(numbers[position])
         strength = 0.0 if math.isnan(value) else min(1.0, abs(value) / top) * _STRONGEST
         colour = colours.fresh if name != "Ratio" or value < 0 else colours.held_out
         text = values.texts[position].replace("\n", "↵\n")
-        found.append(Part(text, figures.faded(colour, strength) if strength > 0.01 else "", _note(values, position)))
-    return found
+        pieces.append(Part(text, figures.faded(colour, strength) if strength > 0.01 else "", _note(values, position)))
+    return pieces
 
 
-def course(shown: np.ndarray, name: str) -> go.Figure | None:
+def course(numbers: np.ndarray, name: str) -> go.Figure | None:
     """Return the values against positions; drawn by WebGL where there are many."""
-    if not shown.size:
+    if not numbers.size:
         return None
     figure = figures.new_figure(height=150)
     colour = theme.palette().held_out if name == "Ratio" else theme.palette().fresh
-    line = go.Scattergl if shown.size > MAX_TOKENS else go.Scatter
+    line = go.Scattergl if numbers.size > MAX_TOKENS else go.Scatter
     figure.add_trace(
         line(
-            x=np.arange(1, shown.size + 1, dtype=np.int32),
-            y=shown.astype(np.float32),
+            x=np.arange(1, numbers.size + 1, dtype=np.int32),
+            y=numbers.astype(np.float32),
             mode="lines",
             line={"color": colour, "width": 1},
             hovertemplate="token %{x}: %{y:.4~g}<extra></extra>",
@@ -159,13 +159,13 @@ def _sheet(num_tokens: int, key: str) -> int:
     return int(st.number_input("Sheet", 1, num_sheets, key=f"sheet-{key}", width=120)) - 1
 
 
-def _legend(name: str, unit: str, shown: np.ndarray) -> str:
-    mean, top = float(np.nanmean(shown)), float(np.nanmax(np.abs(shown)))
+def _legend(name: str, unit: str, numbers: np.ndarray) -> str:
+    mean, top = float(np.nanmean(numbers)), float(np.nanmax(np.abs(numbers)))
     sides = "Blue: less likely now, orange: more likely now; " if name == "Ratio" else "The stronger, the larger; "
-    return f"{sides}mean {number(mean)}, largest {number(top)} ({unit}), {shown.size:,} tokens"
+    return f"{sides}mean {number(mean)}, largest {number(top)} ({unit}), {numbers.size:,} tokens"
 
 
 def _note(values: TokenValues, position: int) -> str:
     numbers = (("entropy", values.entropies), ("log π", values.log_probs), ("log π then", values.behavior_log_probs))
-    said = [f"{name} {number(own[position])}" for name, own in numbers if own]
-    return " · ".join([f"token {position + 1}, id {values.token_ids[position]}", *said])
+    facts = [f"{name} {number(column[position])}" for name, column in numbers if column]
+    return " · ".join([f"token {position + 1}, id {values.token_ids[position]}", *facts])

@@ -44,8 +44,8 @@ def _tiles(row: TrajectoryRow, rows: list[LineageRow]) -> None:
     figures = (
         ("Verdict", row.verdict or NONE_SHOWN, f"reward {number(row.reward)}"),
         ("Length", number(row.num_tokens), "tokens"),
-        ("Entropy", nats(row.mean_entropy), f"last {nats(last.entropy)}" if last else "nats a token"),
-        ("NLL", nats(-row.mean_log_prob), f"last {nats(last.nll)}" if last else "nats a token"),
+        ("Entropy", nats(row.mean_entropy), f"last {nats(last.entropy)}" if last else "nats per token"),
+        ("NLL", nats(-row.mean_log_prob), f"last {nats(last.nll)}" if last else "nats per token"),
         ("Advantage", number(row.advantage), f"step {row.step:,}"),
         ("Replays", f"{len(replays):,}", f"step {last.step:,}" if last else "never"),
     )
@@ -87,7 +87,7 @@ def _tokens(row: TrajectoryRow, rows: list[LineageRow]) -> None:
     if values is None:
         empty_state.show(
             "token",
-            "Tokens were not kept",
+            "Tokens were not stored",
             "The run's setting recording.token_data leaves out the tokens of trajectories like this one, or the file "
             "is gone. Replayed ones always keep theirs.",
         )

@@ -17,7 +17,7 @@ _VERDICTS = ("correct", "wrong", "unparsed", "timeout", "crash")
 
 
 def words() -> str:
-    """Show the search field and return what stands in it."""
+    """Show the search field and return its text."""
     return st.text_input(
         "Search texts",
         placeholder="Search in responses: every word must occur",
@@ -30,7 +30,7 @@ def words() -> str:
 
 
 def show(run_id: str, searched: str, rollouts_per_question: int) -> TrajectoryFacets:
-    """Show the facets with their counts, and return what is asked for."""
+    """Show the facets with their counts, and return the chosen ones."""
     panel = st.expander("Filters", icon=":material/tune:", key="facets", on_change="rerun", bind="query-params")
     with panel:
         if panel.open or _is_any_set():
@@ -48,9 +48,9 @@ def show(run_id: str, searched: str, rollouts_per_question: int) -> TrajectoryFa
     if panel.open:
         with counts:
             _counts(where)
-    said = _summary(where)
-    if said:
-        st.caption(f":material/filter_alt: {said}")
+    summary = _summary(where)
+    if summary:
+        st.caption(f":material/filter_alt: {summary}")
     return where
 
 
@@ -64,7 +64,7 @@ _KEYS = (*_FLAGS, *_RANGES, "verdict", "bucket", "question-index")
 
 
 def _is_any_set() -> bool:
-    """Return whether any facet is chosen; its field must then stand on the page to keep its value."""
+    """Return whether any facet is chosen; its field must then be on the page to keep its value."""
     values = (st.query_params.get(key) or st.session_state.get(key) for key in _KEYS)
     return any(value is not None and value != ANY for value in values)
 
@@ -95,15 +95,15 @@ def _fields(rollouts_per_question: int) -> None:
 
 def _counts(where: TrajectoryFacets) -> None:
     counts = queries.count_facets(where)
-    said = []
+    sentences = []
     for label, field, names in _FLAGS.values():
         known = counts[field]
         if sum(known.values()):
-            said.append(f"{label}: {names[0]} {count(known[True])}, {names[1]} {count(known[False])}")
+            sentences.append(f"{label}: {names[0]} {count(known[True])}, {names[1]} {count(known[False])}")
     verdicts = [f"{name} {count(counts['verdict'][name])}" for name in _VERDICTS if counts["verdict"][name]]
     if verdicts:
-        said.append(f"Verdict: {', '.join(verdicts)}")
-    st.caption(" · ".join(said) or "Nothing fits; clear a facet.")
+        sentences.append(f"Verdict: {', '.join(verdicts)}")
+    st.caption(" · ".join(sentences) or "No trajectory matches; clear a filter.")
 
 
 def _choice(label: str, key: str, names: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Marks on trajectories: those of the open one, a form for another, and everything that carries one of them."""
+"""Marks on trajectories: those of the open one, a form that adds one, and all trajectories with a chosen mark."""
 
 from collections.abc import Sequence
 
@@ -14,11 +14,11 @@ from db.rows.runs import TrajectoryRow
 
 REFRESH_SECONDS = 3
 _ADDRESS = "marked"
-_SOON = "It shows here in a moment"
+_SAVED = "Saved"
 
 
 def show_of(row: TrajectoryRow) -> None:
-    """Show the marks of a trajectory, each to take off, and a form that puts on another."""
+    """Show the marks of a trajectory, each removed by a click, and a form that adds one."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         _form(row)
         _show_marks(row)
@@ -47,12 +47,12 @@ def choose() -> str | None:
 
 
 def show_marked(mark: str) -> None:
-    """Show what carries a mark, over all runs, each row leading to its trajectory."""
+    """Show the trajectories of all runs that have a mark, each row with a link to its trajectory."""
     rows = marks.marked_trajectories(mark)
     with st.container(border=True, key="marked", gap="small"):
         st.markdown(f"**Marked: {literal(mark)}**")
         if not rows:
-            empty_state.show("bookmark", "Nothing carries this mark", "Open a trajectory and mark it.")
+            empty_state.show("bookmark", "No trajectory has this mark", "Open a trajectory and mark it.")
             return
         exports.show(_files(rows), "marked-trajectories")
         event = st.dataframe(
@@ -62,7 +62,7 @@ def show_marked(mark: str) -> None:
             on_select="rerun",
             selection_mode="single-cell",
             placeholder=NONE_SHOWN,
-            alt="Trajectories that carry the mark",
+            alt="Trajectories that have the mark",
         )
     cells = event.selection.cells
     if cells and cells[0][0] < len(rows):
@@ -85,7 +85,7 @@ def _form(row: TrajectoryRow) -> None:
         except commands.CommandError as error:
             notice.show("error", "Not marked", str(error))
             return
-    st.toast(_SOON, icon=":material/check:")
+    st.toast(_SAVED, icon=":material/check:")
 
 
 @st.fragment(run_every=REFRESH_SECONDS)
@@ -96,18 +96,18 @@ def _show_marks(row: TrajectoryRow) -> None:
                 literal(mark.mark),
                 icon=":material/bookmark:",
                 key=f"unmark-{mark.mark}",
-                help=f"{literal(mark.comment) or 'No comment'}. Click to take the mark off.",
+                help=f"{literal(mark.comment) or 'No comment'}. Click to remove the mark.",
             ):
-                _take_off(mark)
+                _remove(mark)
 
 
-def _take_off(mark: MarkedTrajectory) -> None:
+def _remove(mark: MarkedTrajectory) -> None:
     try:
         commands.mark_trajectory(mark, is_kept=False)
     except commands.CommandError as error:
-        notice.show("error", "Not taken off", str(error))
+        notice.show("error", "Not removed", str(error))
         return
-    st.toast(_SOON, icon=":material/check:")
+    st.toast(_SAVED, icon=":material/check:")
 
 
 def _table(rows: Sequence[MarkedRow]) -> pd.DataFrame:

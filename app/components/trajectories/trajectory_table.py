@@ -19,11 +19,11 @@ def show(rows: Sequence[SnippetRow], opened: int | None) -> None:
     """Show the rows; a click writes the trajectory into the address. Lower where one is open below."""
     most = 6 if opened is not None else 15
     key = f"trajectories-{hashlib.sha256(repr([row.trajectory_key for row in rows]).encode()).hexdigest()[:16]}"
-    shown = table(rows)
+    frame = table(rows)
     marked = next((number for number, row in enumerate(rows) if row.trajectory_id == opened), None)
     table_selection.mark(key, marked, "Id")
     st.dataframe(
-        shown,
+        frame,
         key=key,
         hide_index=True,
         row_height=theme.ROW_HEIGHT,
@@ -34,7 +34,7 @@ def show(rows: Sequence[SnippetRow], opened: int | None) -> None:
         placeholder=NONE_SHOWN,
         alt="Table of trajectories: step, question, verdict, length, entropy, replays and the start of the text",
     )
-    exports.show(shown, "trajectories")
+    exports.show(frame, "trajectories")
 
 
 def table(rows: Sequence[SnippetRow]) -> pd.DataFrame:
@@ -79,6 +79,6 @@ def _columns() -> dict[str, ColumnConfig]:
 
 
 def _open(key: str, rows: Sequence[SnippetRow]) -> None:
-    place = table_selection.clicked(key, len(rows))
-    if place is not None:
-        address.put({"trajectory": str(rows[place].trajectory_id)})
+    index = table_selection.clicked(key, len(rows))
+    if index is not None:
+        address.put({"trajectory": str(rows[index].trajectory_id)})

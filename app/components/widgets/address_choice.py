@@ -1,4 +1,4 @@
-"""Choices that stand in the address by their own names, whatever they are shown as."""
+"""Choices that the address keeps by name, whatever their labels are."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -20,7 +20,7 @@ def select(
     drops: Sequence[str] = (),
     width: int | Literal["stretch"] = "stretch",
 ) -> str:
-    """Show a choice of one of `names`, which map what stands in the address to what is shown, and return it.
+    """Show a choice of one of `names`, which map the value in the address to its label, and return it.
 
     `drops` are further parameters of the address that mean something under the former choice only.
     """
@@ -31,7 +31,7 @@ def select(
     st.selectbox(
         label,
         list(names),
-        format_func=lambda own: escape_control_characters(names[own]),
+        format_func=lambda name: escape_control_characters(names[name]),
         key=key,
         on_change=_take,
         args=(parameter, key, drops),
@@ -53,7 +53,7 @@ def select_several(
     st.multiselect(
         label,
         list(names),
-        format_func=lambda own: escape_control_characters(names[own]),
+        format_func=lambda name: escape_control_characters(names[name]),
         key=key,
         on_change=_take,
         args=(parameter, key),
@@ -64,5 +64,5 @@ def select_several(
 
 def _take(parameter: str, key: str, drops: Sequence[str] = ()) -> None:
     chosen = st.session_state[key]
-    said = chosen if isinstance(chosen, str) else _SEPARATOR.join(chosen)
-    address.put({parameter: said, **dict.fromkeys(drops)})
+    value = chosen if isinstance(chosen, str) else _SEPARATOR.join(chosen)
+    address.put({parameter: value, **dict.fromkeys(drops)})

@@ -51,7 +51,7 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
     "Entropy and response length": (
         Chart(
             "Entropy",
-            "nats a token",
+            "nats per token",
             (
                 Curve("policy/entropy", "fresh rollouts", lambda p: p.fresh),
                 Curve("replay/entropy_chosen", "replayed: chosen", lambda p: p.replay),
@@ -73,7 +73,7 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
             "trajectories a step",
             (
                 Curve("replay/num_replayed", "replayed", lambda p: p.replay),
-                Curve("replay/deficit", "asked for, not available", lambda p: p.warning, "dot"),
+                Curve("replay/deficit", "replay shortfall", lambda p: p.warning, "dot"),
                 Curve("experience/num_inserted", "added to the buffer", lambda p: p.muted),
             ),
         ),

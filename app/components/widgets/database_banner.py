@@ -12,12 +12,12 @@ _WAS_AWAY = "database-was-away"
 
 @st.fragment(run_every=2)
 def show() -> None:
-    """Warn while the database is away: pages show the last good answers, whose age is told."""
+    """Warn while the database is away: pages show the last good answers, with their age."""
     reason = queries.reason_away()
     if reason:
         st.session_state[_WAS_AWAY] = True
         age = last_answers.age_seconds()
-        shown = "Nothing was read yet." if age is None else f"Last data {duration(age)} ago."
-        notice.show("warning", "Database away", f"{shown} This page goes on by itself once it is back. {reason}")
+        last_read = "Nothing was read yet." if age is None else f"Last data {duration(age)} ago."
+        notice.show("warning", "Database away", f"{last_read} This page reloads once the database is back. {reason}")
     elif st.session_state.pop(_WAS_AWAY, False):
         st.rerun(scope="app")

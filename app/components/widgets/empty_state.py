@@ -1,4 +1,4 @@
-"""What stands where there is nothing yet."""
+"""The text on a page or card that has no content yet."""
 
 import streamlit as st
 
@@ -18,7 +18,7 @@ def show(icon: str, title: str, text: str, command: str | None = None) -> None:
 
 
 def show_no_such_run() -> None:
-    """Say that the address names a run that is not there, and where those stand that are."""
+    """Show that the run of the address does not exist, and where existing runs are listed."""
     show(
         "search_off",
         "No such run",

@@ -15,7 +15,7 @@ def show(rows: Rows | Callable[[], Any], name: str, key: str | None = None, *, f
     """Show a menu of downloads of `rows` as files called `name`; nothing is written before it is opened.
 
     `rows` may be a function, which is called then. A page's menus need different keys; `name` is the key where none is
-    given. A table with a layout of its own brings `formats` that write it. A file that is written at the click is not
+    given. A table with a special layout brings `formats` that write it. A file that is written at the click is not
     for sure there when the browser asks for it: Streamlit forgets it as soon as two scripts of any sessions end.
     """
     key = key or name

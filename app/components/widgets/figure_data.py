@@ -1,4 +1,4 @@
-"""The values behind a figure as rows, for whoever wants to draw it again."""
+"""The values behind a figure as rows, for drawing it again elsewhere."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ def _title(figure: go.Figure) -> str:
 
 def _curve(trace: Any, figure: go.Figure) -> _Curve:  # noqa: ANN401 - plotly's traces share no type
     x, y = _values(trace.x), _values(trace.y)
-    if not any(isinstance(place, str) for place in y):
+    if not any(isinstance(value, str) for value in y):
         intervals = _intervals(trace.error_y, y) if "error_y" in trace else {}
         return _Curve(trace.name or "", _title(figure), x, y, intervals)
     title = figure.layout.yaxis.title.text or "name"
@@ -63,18 +63,18 @@ def _joined(curves: Iterable[_Curve]) -> list[Row]:
     rows: dict[Any, Row] = {}
     for number, curve in enumerate(curves, start=1):
         name = curve.name or ("value" if number == 1 else f"value {number}")
-        columns = {name: curve.values} | {f"{name}, {kind}": found for kind, found in curve.intervals.items()}
-        for position, place in enumerate(curve.places):
-            row = rows.setdefault(place, {curve.title: place})
-            row |= {column: found[position] for column, found in columns.items()}
+        columns = {name: curve.values} | {f"{name}, {kind}": bounds for kind, bounds in curve.intervals.items()}
+        for position, x in enumerate(curve.places):
+            row = rows.setdefault(x, {curve.title: x})
+            row |= {column: bounds[position] for column, bounds in columns.items()}
     return [row for _, row in sorted(rows.items())] if _are_numbers(rows) else list(rows.values())
 
 
 def _points(curve: _Curve) -> list[Row]:
     columns = {"value": curve.values} | curve.intervals
     return [
-        {"series": curve.name, curve.title: place} | {column: found[position] for column, found in columns.items()}
-        for position, place in enumerate(curve.places)
+        {"series": curve.name, curve.title: x} | {column: bounds[position] for column, bounds in columns.items()}
+        for position, x in enumerate(curve.places)
     ]
 
 
@@ -92,11 +92,11 @@ def _ways(trace: Any) -> list[Row]:  # noqa: ANN401 - plotly's traces share no t
     return [{"from": labels[source], "to": labels[target], "value": value} for source, target, value in ways]
 
 
-def _values(found: Any) -> list[Any]:  # noqa: ANN401 - a tuple, an array or nothing
-    if found is None:
+def _values(values: Any) -> list[Any]:  # noqa: ANN401 - a tuple, an array or nothing
+    if values is None:
         return []
-    return found.tolist() if hasattr(found, "tolist") else list(found)
+    return values.tolist() if hasattr(values, "tolist") else list(values)
 
 
 def _are_numbers(places: Iterable[object]) -> bool:
-    return all(isinstance(place, int | float) for place in places)
+    return all(isinstance(value, int | float) for value in places)

@@ -53,7 +53,7 @@ def new_figure(height: int = HEIGHT) -> go.Figure:
 def add_line(figure: go.Figure, name: str, points: Sequence[MetricPoint], colour: str, **style: object) -> None:
     """Add one curve; extra `style` goes to the line.
 
-    It is SVG, since at most a few hundred points are asked for, and travels as binary numbers, a third of their text.
+    It is SVG, since at most a few hundred points are drawn, and travels as binary numbers, a third of their text.
     """
     figure.add_trace(
         go.Scatter(
@@ -85,7 +85,7 @@ def file_name(title: str) -> str:
 
 def faded(colour: str, opacity: float) -> str:
     """Return a colour given as #RRGGBB with an opacity, as CSS and plotly write it."""
-    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    red, green, blue = (int(colour[start : start + 2], 16) for start in (1, 3, 5))
     return f"rgba({red},{green},{blue},{opacity:.2f})"
 
 

@@ -1,4 +1,4 @@
-"""Text of models of any length: as it stands up to a bound, which a browser bears."""
+"""Text of models of any length, cut where a browser could not display it."""
 
 import streamlit as st
 
@@ -19,6 +19,6 @@ def beginning(text: str) -> str:
 
 
 def show_bound(text: str) -> None:
-    """Say how much of the text is not shown, where that is any."""
+    """Show how much of the text was cut, if any."""
     if len(text) > MAX_CHARACTERS:
         st.caption(f"The first {MAX_CHARACTERS:,} of {len(text):,} characters; `exgrpo trajectory` prints all of them.")

@@ -9,10 +9,10 @@ import streamlit as st
 from app.formats import escape_control_characters
 
 MAX_FORMULAS = 100
-"""More than these are left as they were written: each is a part of the page of its own."""
+"""Further formulas stay as plain text: each one is a separate element of the page."""
 
 _PROSE = re.compile(r"\$|\n\s*\n")
-"""A dollar sign could close the formula for whoever shows it, and no formula has an empty line."""
+"""A dollar sign could close the formula in the renderer, and no formula has an empty line."""
 _FORMULA = re.compile(
     r"\$\$(?P<dollars>.+?)\$\$|\\\[(?P<brackets>.+?)\\\]|\\\((?P<parens>.+?)\\\)|(?<!\\)\$(?P<dollar>[^$\n]+?)(?<!\\)\$"
     r"|(?P<box>\\boxed\{(?:[^{}]|\{[^{}]*\})*\})",
@@ -32,19 +32,19 @@ def show(text: str) -> None:
 
 def pieces(text: str) -> Iterator[tuple[str, bool]]:
     """Yield the text's pieces in order, each with whether it is a formula, then without what sets it off."""
-    place = 0
-    for found in islice(filter(_is_formula, _FORMULA.finditer(text)), MAX_FORMULAS):
-        if before := text[place : found.start()].strip():
+    end = 0
+    for formula in islice(filter(_is_formula, _FORMULA.finditer(text)), MAX_FORMULAS):
+        if before := text[end : formula.start()].strip():
             yield before, False
-        yield _body(found), True
-        place = found.end()
-    if rest := text[place:].strip():
+        yield _body(formula), True
+        end = formula.end()
+    if rest := text[end:].strip():
         yield rest, False
 
 
-def _is_formula(found: re.Match[str]) -> bool:
-    return not _PROSE.search(_body(found))
+def _is_formula(formula: re.Match[str]) -> bool:
+    return not _PROSE.search(_body(formula))
 
 
-def _body(found: re.Match[str]) -> str:
-    return next(part for part in found.groups() if part is not None).strip()
+def _body(formula: re.Match[str]) -> str:
+    return next(part for part in formula.groups() if part is not None).strip()

@@ -9,7 +9,7 @@ from app.formats import escape_control_characters
 
 
 def show() -> None:
-    """Show name, role and the way out in the sidebar; a session of nobody known ends here."""
+    """Show name, role and the sign-out button in the sidebar; stop the page for a person without a role."""
     if settings.current().roles is None:
         return
     person = current_person()
@@ -22,8 +22,8 @@ def show() -> None:
         st.stop()
 
 
-def explain() -> str:
+def access_sentence() -> str:
     """Return one sentence on who may use this workbench."""
     if settings.current().roles is None:
-        return "Nobody signs in here: whoever has the printed link with its token may do everything."
+        return "Single-user mode: anyone with the link has full access."
     return "People sign in; viewers look, operators start and stop jobs and annotate, admins hide runs from the list."

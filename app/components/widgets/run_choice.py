@@ -18,28 +18,28 @@ def show() -> RunRow | None:
     Without runs, and for an address that names none, it shows why and returns None.
     """
     rows = queries.training_names()
-    said = st.query_params.get("run")
-    wanted = said or st.session_state.get("last-run")
-    found = queries.get_run(wanted) if wanted else None
-    if not said and (found is None or found.kind != "train"):
-        found = queries.get_run(rows[0].run_id) if rows else None
-    if found is not None and found.kind != "train":
+    named = st.query_params.get("run")
+    wanted = named or st.session_state.get("last-run")
+    run = queries.get_run(wanted) if wanted else None
+    if not named and (run is None or run.kind != "train"):
+        run = queries.get_run(rows[0].run_id) if rows else None
+    if run is not None and run.kind != "train":
         empty_state.show("replay", "Not a training run", "This job has no buffer and no trajectories of its own.")
         return None
-    if found is None:
+    if run is None:
         if wanted and rows:
             empty_state.show_no_such_run()
         else:
             empty_state.show("replay", "No runs yet", "Set up your first one under **New run**.", "exgrpo demo")
         return None
-    st.query_params["run"] = st.session_state["last-run"] = found.run_id
-    names = distinct_names(({row.run_id: row.name for row in rows} | {found.run_id: found.name}).items())
+    st.query_params["run"] = st.session_state["last-run"] = run.run_id
+    names = distinct_names(({row.run_id: row.name for row in rows} | {run.run_id: run.name}).items())
     ids = list(names)
-    st.session_state[_KEY] = found.run_id
+    st.session_state[_KEY] = run.run_id
     st.selectbox(
         "Run",
         ids,
-        format_func=typed_run.shown_as(names),
+        format_func=typed_run.label_by(names),
         key=_KEY,
         on_change=_choose,
         args=(ids,),
@@ -48,7 +48,7 @@ def show() -> RunRow | None:
         label_visibility="collapsed",
         width=300,
     )
-    return found
+    return run
 
 
 def _choose(offered: list[str]) -> None:

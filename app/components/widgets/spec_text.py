@@ -1,4 +1,4 @@
-"""A specification as text: YAML, differences from another, and the shell command it stands for."""
+"""A specification as text: YAML, differences from another, and the shell command that starts it."""
 
 import json
 import shlex
@@ -55,11 +55,11 @@ def shell_command(preset: str | None, changes: list[Difference]) -> str:
     parts = ["exgrpo train"]
     if preset is not None:
         parts.append(f"--preset {shlex.quote(preset)}")
-    parts += [f"--set {shlex.quote(f'{change.path}={shown(change.after)}')}" for change in changes]
+    parts += [f"--set {shlex.quote(f'{change.path}={option_text(change.after)}')}" for change in changes]
     return " \\\n  ".join(parts) if len(parts) > 2 else " ".join(parts)
 
 
-def shown(value: object) -> str:
-    """Return a value as `--set` takes it: text that YAML reads as itself as it is, everything else as JSON."""
+def option_text(value: object) -> str:
+    """Return a value as `--set` takes it: text that YAML reads as the same text unquoted, everything else as JSON."""
     is_plain = isinstance(value, str) and yaml.safe_load(value) == value
     return str(value) if is_plain else json.dumps(value)

@@ -1,4 +1,4 @@
-"""Says when nobody watches over the runs."""
+"""The warning that no supervisor is running."""
 
 import streamlit as st
 
@@ -21,6 +21,6 @@ def show() -> None:
         notice.show(
             "warning",
             "Supervisor away",
-            f"Last seen {duration(age)} ago. Running jobs go on, but queued ones do not start and these figures may be "
-            "old. Start it again with: exgrpo up",
+            f"Last seen {duration(age)} ago. Running jobs continue, but queued ones do not start and these figures may "
+            "be old. Start it again with: exgrpo up",
         )

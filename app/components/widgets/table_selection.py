@@ -1,4 +1,4 @@
-"""The row that stands in the address, marked in the table whose clicks write it there."""
+"""The row that the address names, marked in the table whose clicks write it there."""
 
 from typing import TYPE_CHECKING
 
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 def mark(key: str, row: int | None, column: str) -> None:
-    """Mark the row at this place of the table with this key, in a column, or none; to be called before it is drawn.
+    """Mark the row with this index in the table with this key, in a column, or none; call it before the table is drawn.
 
-    A click on what is marked says nothing to the server: a row that was closed could not be opened again.
+    A click on a marked row sends nothing to the server, so a row that was closed could not be opened again.
     """
     if _marked(key) != row:
         cells = [] if row is None else [(row, column)]
@@ -19,7 +19,7 @@ def mark(key: str, row: int | None, column: str) -> None:
 
 
 def clicked(key: str, num_rows: int) -> int | None:
-    """Return the place of the row that is marked, for a table's callback; None where there is none."""
+    """Return the index of the marked row, for a table's callback; None where there is none."""
     row = _marked(key)
     return row if row is not None and row < num_rows else None
 

@@ -10,23 +10,23 @@ from app.formats import escape_control_characters, literal
 PLACEHOLDER = "Choose a run, or type to find an older one"
 
 
-def shown_as(names: Mapping[str, str]) -> Callable[[str | None], str]:
+def label_by(names: Mapping[str, str]) -> Callable[[str | None], str]:
     """Return how a choice of runs shows a run's id: by its name, and what was typed as it is."""
     return lambda run_id: escape_control_characters(names.get(run_id or "", run_id or ""))
 
 
-def find(said: str, offered: Collection[str], *, has_steps: bool = False) -> str | None:
+def find(typed: str, offered: Collection[str], *, has_steps: bool = False) -> str | None:
     """Return the id of the run that was chosen or typed: one that is offered, an id, or the newest with those words.
 
     Where none is found it says so and returns None.
     """
-    if said in offered:
-        return said
-    row = queries.get_run(said)
+    if typed in offered:
+        return typed
+    row = queries.get_run(typed)
     if row is not None and row.kind == "train":
         return row.run_id
-    found = queries.training_names(said, has_steps=has_steps) if said.strip() else []
-    if found:
-        return found[0].run_id
-    st.toast(f"No training run is called, or has in its name, method, data or tags: {literal(said)}")
+    matches = queries.training_names(typed, has_steps=has_steps) if typed.strip() else []
+    if matches:
+        return matches[0].run_id
+    st.toast(f"No training run is called, or has in its name, method, data or tags: {literal(typed)}")
     return None

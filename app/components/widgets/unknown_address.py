@@ -1,4 +1,4 @@
-"""What an address asks for and there is not: said beside what is shown in its place."""
+"""The note that the address asks for something that does not exist."""
 
 import streamlit as st
 
@@ -7,10 +7,11 @@ from app.formats import literal
 _MAX_CHARS = 60
 
 
-def show(parameter: str, wanted: str, shown: str) -> None:
-    """Say in one sentence that `parameter` of the address names nothing here, and what is shown instead."""
-    said = " ".join(wanted.split())
-    said = said if len(said) <= _MAX_CHARS else f"{said[:_MAX_CHARS]}…"
+def show(parameter: str, wanted: str, displayed: str) -> None:
+    """Show in one sentence that the value of `parameter` in the address does not exist, and what is `displayed`."""
+    value = " ".join(wanted.split())
+    value = value if len(value) <= _MAX_CHARS else f"{value[:_MAX_CHARS]}…"
     st.caption(
-        f":material/link_off: The address asks for {parameter}={literal(said)}, which is not here: {literal(shown)}."
+        f":material/link_off: The address asks for {parameter}={literal(value)}, which does not exist: "
+        f"{literal(displayed)}."
     )

@@ -12,7 +12,7 @@ _KEY = "view-tabs"
 
 
 def show(names: Sequence[str]) -> tuple[str, AbstractContextManager[object]]:
-    """Show the tabs and return the open one's name and place; the first one needs no word in the address.
+    """Show the tabs and return the open one's name and container; the first one needs no value in the address.
 
     The address is written here and not bound to the tabs: what is bound on one page is lost when one goes back to
     another page that binds the same name.

@@ -64,7 +64,7 @@ def test_scheme_tables_and_search_come_from_the_address(open_page):
     assert "PRIME-Zero" not in shown
     assert "step 30" not in shown
     assert "0.0" in shown
-    assert "No own model matches" in texts(open_page("benchmarks", models="nothing like it"))
+    assert "No model matches" in texts(open_page("benchmarks", models="nothing like it"))
 
 
 @pytest.mark.usefixtures("scored_runs")
@@ -112,7 +112,7 @@ def test_evaluations_under_way_show_progress_and_failed_ones_their_reason(runs_r
     scored.record_unfinished(runs_root)
     page = open_page("benchmarks")
     assert not page.exception
-    assert has_text(page, "1 under way")
+    assert has_text(page, "1 running")
     assert scored.FAILURE in texts(page)
     assert any("12 of 30 questions" in element.proto.text for element in page.get("progress"))
 

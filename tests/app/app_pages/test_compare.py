@@ -102,4 +102,4 @@ def test_hostile_name_reaches_no_markup(open_page):
 @pytest.mark.usefixtures("recorded_runs")
 def test_runs_of_equal_settings_are_said_to_be(open_page):
     page = open_page("compare", runs="run-finished,run-failed")
-    assert any("asked for the same" in text for text in texts(page))
+    assert any("have the same settings" in text for text in texts(page))

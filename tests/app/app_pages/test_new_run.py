@@ -111,7 +111,7 @@ def test_differences_from_an_earlier_run_are_listed(open_page):
     page = open_page("new_run", against="run-on-policy")
     assert not page.exception
     table = page.dataframe[0].value
-    changes = dict(zip(table["Field"], zip(table["There"], table["Here"], strict=True), strict=True))
+    changes = dict(zip(table["Field"], zip(table["Other run"], table["This run"], strict=True), strict=True))
     assert changes["num_steps"] == ("30", "150")
     page.selectbox(key="diff-choice").set_value("").run()
     assert any(text == "None." for text in texts(page))

@@ -30,7 +30,7 @@ def evaluation(runs_root):
 
 @pytest.fixture
 def judge(runs_root):
-    """A judge under way, with one valid, one invalid and one unjudged response."""
+    """A running judge, with one valid, one invalid and one unjudged response."""
     database = open_database(None, runs_root)
     take_in_job(database, job_of_votes(runs_root, VOTES))
     events.set_status(database, "voted", "running", attempt=1)
@@ -121,13 +121,13 @@ def test_tag_that_is_no_tag_is_refused_in_one_sentence(recorded_runs, open_page)
 
 def test_queue_names_the_run_that_comes_next(runs_root, open_page):
     recorded.record(runs_root, recorded.QUEUED, recorded.RUNNING)
-    shown = next(text for text in texts(open_page("runs")) if "under way" in text)
-    assert shown.startswith("1 under way, 1 in the queue, next: waits")
+    shown = next(text for text in texts(open_page("runs")) if " queued, next" in text)
+    assert shown.startswith("1 running, 1 queued, next: waits")
 
 
 def test_run_that_left_the_queue_while_it_was_counted_is_not_waiting(monkeypatch):
     monkeypatch.setattr(machine_line, "list_runs", lambda _: [])
-    assert machine_line.queue_sentence({"queued": 1, "running": 1}) == "1 under way, nothing in the queue"
+    assert machine_line.queue_sentence({"queued": 1, "running": 1}) == "1 running, 0 queued"
 
 
 def test_run_that_chose_against_its_scores_has_a_red_banner(runs_root, open_page):

@@ -150,7 +150,7 @@ def test_stop_asks_the_run_to_stop(recorded_runs, open_page):
     page = open_page("run", run="run-queued")
     page.button(key="run-stop").click().run()
     assert not page.exception
-    assert "stop" in page.toast[0].value
+    assert page.toast[0].value == "Stopping"
     assert RunDirectory.open(recorded_runs, "run-queued").stop_requested()
 
 

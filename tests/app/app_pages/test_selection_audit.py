@@ -42,9 +42,9 @@ def test_runs_without_replays_are_designed_states(open_page, run_id, title):
 def test_what_the_algorithm_selected_passes_every_check(open_page, run_id):
     page = open_page("selection_audit", run=run_id)
     assert not page.exception
-    assert has_text(page, "hold**")
+    assert has_text(page, "pass**")
     assert not has_text(page, "could not be made")
-    assert all(result == "12 hold" for result in page.dataframe[0].value["Checks"])
+    assert all(result == "12 of 12 pass" for result in page.dataframe[0].value["Checks"])
 
 
 @pytest.mark.usefixtures("played_runs")
@@ -54,7 +54,7 @@ def test_question_of_the_address_is_shown_in_full(open_page):
     page = open_page("selection_audit", run="play-finished", step="6", question=question)
     assert not page.exception
     assert f"Question {question}" in texts(page)
-    assert set(page.dataframe[2].value["Result"]) == {"holds"}
+    assert set(page.dataframe[2].value["Result"]) == {"passes"}
     other = open_page("selection_audit", run="play-finished", step="6", question="999")
     assert "Not drawn in this step" in texts(other)
 

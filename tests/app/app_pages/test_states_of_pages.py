@@ -1,4 +1,4 @@
-"""Every page with nothing recorded, and for a run that is under way, has succeeded or has failed."""
+"""Every page with nothing recorded, and for a running, a finished and a failed run."""
 
 import pytest
 

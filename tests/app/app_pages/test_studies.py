@@ -55,7 +55,7 @@ def study_runs(runs_root, study_root):
 def test_a_study_in_the_address_that_is_none_is_said(open_page):
     page = open_page("studies", study="nonsense")
     assert not page.exception
-    assert has_text(page, "The address asks for study=nonsense, which is not here: ")
+    assert has_text(page, "The address asks for study=nonsense, which does not exist: ")
     assert not has_text(open_page("studies", study="repo"), "The address asks for")
 
 
@@ -79,13 +79,13 @@ def test_matrix_has_the_state_of_every_seed(open_page):
     page = open_page("studies", study="repo", **{"seeds-chains": "3"})
     assert not page.exception
     rows = page.dataframe[0].value.set_index("Cell").to_dict("index")
-    assert rows["repo"] | {"Stands for": ""} == {
-        "Stands for": "", "State": "missing, 2/3 seeds",
-        "Seed 0": ["done"], "Seed 1": ["done"], "Seed 2": ["missing"],
+    assert rows["repo"] | {"Paper's row": ""} == {
+        "Paper's row": "", "State": "missing, 2/3 seeds",
+        "Seed 0": ["finished"], "Seed 1": ["finished"], "Seed 2": ["missing"],
     }  # fmt: skip
     assert rows["exgrpo-re"]["State"] == "failed, 1/3 seeds"
     assert rows["exgrpo-re"]["Seed 1"] == ["failed"]
-    assert page.get("progress")[0].proto.text.startswith("3 of 6 runs done")
+    assert page.get("progress")[0].proto.text.startswith("3 of 6 runs finished")
 
 
 @pytest.mark.usefixtures("study_runs")
@@ -147,7 +147,7 @@ def test_state_of_a_cell_names_what_is_under_way_before_what_broke():
 
     assert state("succeeded", "running", "failed") == ("running", "running, 1/3 seeds")
     assert state("succeeded", "failed", "missing") == ("failed", "failed, 1/3 seeds")
-    assert state("succeeded", "succeeded", "succeeded") == ("succeeded", "done")
+    assert state("succeeded", "succeeded", "succeeded") == ("succeeded", "finished")
     assert state("queued", "missing", "missing") == ("queued", "queued")
 
 
@@ -206,5 +206,5 @@ def test_running_seed_is_shown_and_not_launched_again(study_runs, open_page):
     assert not page.exception
     rows = page.dataframe[0].value.set_index("Cell").to_dict("index")
     assert rows["exgrpo-re"]["State"] == "running, 1/2 seeds"
-    assert page.get("progress")[0].proto.text == "3 of 4 runs done · 1 running"
+    assert page.get("progress")[0].proto.text == "3 of 4 runs finished · 1 running"
     assert page.button(key="launch").label == "Nothing is missing"

@@ -26,14 +26,14 @@ def test_empty_workbench_has_a_supervisor_a_database_and_no_queue(open_page):
     assert metric(page, "Supervisor").value == "alive"
     assert metric(page, "Database").value == "SQLite"
     assert metric(page, "Schema").delta == "up to date"
-    assert any(text.startswith("No job waits") for text in texts(page))
-    assert any(text.startswith("Nobody signs in here") for text in texts(page))
+    assert any(text.startswith("No job is running") for text in texts(page))
+    assert any(text.startswith("Single-user mode") for text in texts(page))
 
 
 @pytest.mark.usefixtures("recorded_runs")
 def test_queue_holds_what_waits_and_what_runs(open_page):
     page = open_page("system")
-    assert metric(page, "Queue").value == "1 waiting"
+    assert metric(page, "Queue").value == "1 queued"
     assert sorted(page.dataframe[0].value["State"]) == ["queued", "running"]
 
 
@@ -82,7 +82,7 @@ def test_log_is_newest_first_and_names_runs(recorded_runs, open_page):
     assert not page.exception
     log = page.dataframe[0].value
     assert (log["What"][0], log["Run"][0], log["Details"][0]) == (
-        "gave a tag",
+        "tagged",
         "exgrpo whole",
         "tag <b>",
     )
@@ -100,7 +100,7 @@ def test_long_log_is_paged(runs_root, open_page):
 
 
 def test_empty_log_says_what_will_stand_there(open_page):
-    assert "Nothing was asked for yet" in texts(open_page("system", view="Audit log"))
+    assert "No entries yet" in texts(open_page("system", view="Audit log"))
 
 
 def test_every_kind_of_entry_has_words():

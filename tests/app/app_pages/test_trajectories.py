@@ -55,7 +55,7 @@ def test_filters_come_from_the_address_and_are_named(open_page):
     expected = [i.trajectory_id for g in make_report(7).groups for i in g.trajectories if i.reward == 1.0]
     assert shown_ids(page) == sorted(expected, reverse=True)
     assert has_text(page, "correct")
-    assert has_text(page, f"{len(expected)} of {len(expected)} trajectories shown")
+    assert has_text(page, f"{len(expected)} of {len(expected)} trajectories, newest first")
 
 
 @pytest.mark.usefixtures("recorded_runs")
@@ -70,7 +70,7 @@ def test_open_filters_count_what_each_value_would_leave(open_page):
 @pytest.mark.usefixtures("recorded_runs")
 def test_filters_can_be_cleared_and_what_fits_nothing_says_so(open_page):
     page = open_page("trajectories", run="run-finished", step_from="29", verdict="timeout")
-    assert "No trajectory fits" in texts(page)
+    assert "No trajectory matches" in texts(page)
     page.button(key="facets-clear").click().run()
     assert not page.exception
     assert len(shown_ids(page)) == 50

@@ -59,8 +59,8 @@ def test_two_chosen_and_another_replayed_are_found():
     [
         ({"entropies": [0.25, 0.5, 0.7]}, ["entropy", "entropy that chose"]),
         ({"log_probs": [-0.5, -1.0, -1.4]}, ["NLL", "importance ratio", "NLL that chose"]),
-        ({"behavior_log_probs": [-0.5, -1.0, -1.9]}, ["importance ratio", "same log-probs as born"]),
-        ({"token_ids": [5, 6, 8]}, ["same tokens as born"]),
+        ({"behavior_log_probs": [-0.5, -1.0, -1.9]}, ["importance ratio", "same log-probs as at rollout"]),
+        ({"token_ids": [5, 6, 8]}, ["same tokens as at rollout"]),
         ({"token_ids": [5, 6]}, ["aligned"]),
         ({"entropies": None}, ["aligned"]),
         ({"entropies": [-0.25, 0.5, 1.25]}, ["ranges"]),
@@ -74,7 +74,7 @@ def test_missing_tokens_are_a_violation_and_missing_births_are_not():
     assert tokens(replayed=None) == ["tokens"]
     assert tokens(born=None) == []
     checks = selection_audit.check_tokens(SELECTION, CANDIDATES[1], REPLAYED, None)
-    assert [check.is_good for check in checks if check.name == "same as born"] == [None]
+    assert [check.is_good for check in checks if check.name == "same as at rollout"] == [None]
 
 
 def test_half_precision_of_stored_entropies_is_no_violation():

@@ -57,4 +57,4 @@ def test_a_mark_that_cannot_be_taken_off_says_why(open_page, played_runs):
     shutil.rmtree(played_runs / "play-finished")
     page.button(key="unmark-odd").click().run()
     assert not page.exception
-    assert any("Not taken off" in text for text in texts(page))
+    assert any("Not removed" in text for text in texts(page))

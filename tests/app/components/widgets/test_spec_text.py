@@ -4,7 +4,7 @@ from itertools import pairwise
 import yaml
 
 from app.commands import TrainSpec, check, load_preset, preset_names
-from app.components.widgets.spec_text import as_yaml, differences, flatten, shell_command, shown
+from app.components.widgets.spec_text import as_yaml, differences, flatten, option_text, shell_command
 from jobs.specs.settings import apply_settings
 
 
@@ -21,11 +21,11 @@ def test_mask_range_is_one_field():
 
 
 def test_text_that_yaml_would_read_as_something_else_is_quoted():
-    assert shown("on-policy") == "on-policy"
-    assert shown("yes") == '"yes"'
-    assert shown("12") == '"12"'
-    assert shown(None) == "null"
-    assert shown(["a", "b"]) == '["a", "b"]'
+    assert option_text("on-policy") == "on-policy"
+    assert option_text("yes") == '"yes"'
+    assert option_text("12") == '"12"'
+    assert option_text(None) == "null"
+    assert option_text(["a", "b"]) == '["a", "b"]'
 
 
 def test_command_stands_for_the_form():
