@@ -31,7 +31,7 @@ def _controls() -> tuple[str, list[str], str]:
     return scheme, tables, words.strip().lower()
 
 
-def _fits(line: score_table.Line, words: str) -> bool:
+def _fits(line: score_table.ScoreLine, words: str) -> bool:
     text = f"{line.group} {line.name}".lower()
     return all(word in text for word in words.split())
 

@@ -19,7 +19,7 @@ ENTROPY_STEPS = 10
 REFRESH_SECONDS = 3
 DEFICITS = Chart(
     "Replays planned and done",
-    "trajectories a step",
+    "trajectories per step",
     (
         Curve("replay/num_replayed", "replayed", lambda p: p.replay),
         Curve("replay/deficit", "replay shortfall", lambda p: p.warning, "dot"),

@@ -9,22 +9,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
+from app.page_list import PATHS
 from app.serving.gate import script_hash
 
-PAGE_PATHS = (
-    "/",
-    "/new_run",
-    "/run",
-    "/compare",
-    "/replay_buffer",
-    "/trajectories",
-    "/selection_audit",
-    "/snowball",
-    "/entropy_and_judge",
-    "/benchmarks",
-    "/studies",
-    "/system",
-)
 TITLE = "ExGRPO Workbench"
 _ADDRESS_SCRIPT = "<script>window.__streamlit = {BACKEND_BASE_URL: window.location.origin}</script>"
 
@@ -85,7 +72,7 @@ def inline_script_hashes() -> tuple[str, ...]:
 
 def routes() -> list[Route]:
     """Return the routes that serve the shell at every page's path."""
-    return [Route(path, _serve) for path in PAGE_PATHS]
+    return [Route(path, _serve) for path in PATHS]
 
 
 async def _serve(_request: Request) -> HTMLResponse:

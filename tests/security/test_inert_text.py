@@ -33,7 +33,7 @@ PAGES = {
     f"/trajectories?marked={quote(hostile.PAYLOADS[28])}": MARK,
     f"/trajectories?q={quote(hostile.PAYLOADS[2])}": "says \\boxed",
     f"/replay_buffer?{PLAYED}": "questions in the buffer",
-    f"/selection_audit?{PLAYED}": " hold",
+    f"/selection_audit?{PLAYED}": " pass",
     f"/snowball?{THOUGHTS}&view=Cases": MARK,
     f"/snowball?{THOUGHTS}&view=Code+rules": "dotted call",
     f"/snowball?{THOUGHTS}&view=Saved+cases&set={quote(hostile.PAYLOADS[28])}": MARK,

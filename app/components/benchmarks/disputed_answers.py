@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from app.components.benchmarks.score_table import Line
+from app.components.benchmarks.score_table import ScoreLine
 from app.components.widgets import address_choice, exports
 from app.formats import escape_control_characters
 from app.queries import benchmarks
@@ -14,7 +14,7 @@ from db.rows.scores import DisputedAnswerRow
 _OUTCOMES = ("paper", "training", "corrected")
 
 
-def show(lines: Sequence[Line]) -> None:
+def show(lines: Sequence[ScoreLine]) -> None:
     """Show the choice of a model and its disputed answers; which model is in the address."""
     names = {line.key: f"{line.name} ({line.group})" for line in lines}
     chosen = address_choice.select("Model", names, "disputed", lines[0].key, width=420)

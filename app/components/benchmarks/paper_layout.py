@@ -2,17 +2,21 @@
 
 from collections.abc import Callable, Sequence
 
-from app.components.benchmarks.score_table import BLOCKS, COLUMNS, Line, Score
+from app.components.benchmarks.score_table import BLOCKS, COLUMNS, Score, ScoreLine
 from app.components.widgets.table_text import as_csv, latex, markdown
 
 _DASH = "--"
 
 
-def as_rows(lines: Sequence[Line]) -> list[dict[str, object]]:
+def as_rows(lines: Sequence[ScoreLine]) -> list[dict[str, object]]:
     """Return one row a line: scores in percent with their standard errors, and where it comes from."""
     rows = []
     for line in lines:
-        row: dict[str, object] = {"Group": line.group, "Line": line.name, "From": "paper" if line.is_printed else "own"}
+        row: dict[str, object] = {
+            "Group": line.group,
+            "Line": line.name,
+            "From": "paper" if line.is_printed else "own",
+        }
         for column in COLUMNS:
             score = line.scores.get(column)
             row[column] = None if score is None else round(score.value, 3)
@@ -21,12 +25,12 @@ def as_rows(lines: Sequence[Line]) -> list[dict[str, object]]:
     return rows
 
 
-def as_table_csv(lines: Sequence[Line]) -> str:
+def as_table_csv(lines: Sequence[ScoreLine]) -> str:
     """Return comma-separated values: scores in percent, each with its standard error."""
     return as_csv(as_rows(lines))
 
 
-def as_table_markdown(lines: Sequence[Line]) -> str:
+def as_table_markdown(lines: Sequence[ScoreLine]) -> str:
     """Return a pipe table with the best of each column bold and the second best underlined."""
     head = ["", *COLUMNS]
     rules = ["---", *["---:"] * len(COLUMNS)]
@@ -39,7 +43,7 @@ def as_table_markdown(lines: Sequence[Line]) -> str:
     return "".join(f"| {' | '.join(cells)} |\n" for cells in texts)
 
 
-def as_table_latex(lines: Sequence[Line]) -> str:
+def as_table_latex(lines: Sequence[ScoreLine]) -> str:
     """Return a `tabular` as the paper's: groups as headings, the best bold, the second best underlined."""
     sizes = [len(block) for block in BLOCKS.values()]
     alignment = "l" + "".join("c" * (size - 1) + "|c" + ("|" if size != sizes[-1] else "") for size in sizes)
@@ -58,7 +62,7 @@ def as_table_latex(lines: Sequence[Line]) -> str:
     return "".join([*parts, "\\bottomrule\n\\end{tabular}\n"])
 
 
-FORMATS: dict[str, tuple[str, str, Callable[[Sequence[Line]], str]]] = {
+FORMATS: dict[str, tuple[str, str, Callable[[Sequence[ScoreLine]], str]]] = {
     "CSV": ("csv", "text/csv", as_table_csv),
     "Markdown": ("md", "text/markdown", as_table_markdown),
     "LaTeX": ("tex", "application/x-tex", as_table_latex),
@@ -66,9 +70,9 @@ FORMATS: dict[str, tuple[str, str, Callable[[Sequence[Line]], str]]] = {
 """As in `app.components.widgets.table_text`, for lines of scores."""
 
 
-def grouped(lines: Sequence[Line]) -> list[tuple[str, list[Line]]]:
+def grouped(lines: Sequence[ScoreLine]) -> list[tuple[str, list[ScoreLine]]]:
     """Return the lines under their headings, in order; a heading repeats where another group separates its lines."""
-    sections: list[tuple[str, list[Line]]] = []
+    sections: list[tuple[str, list[ScoreLine]]] = []
     for line in lines:
         if not sections or sections[-1][0] != line.group:
             sections.append((line.group, []))

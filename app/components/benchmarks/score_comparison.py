@@ -9,7 +9,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import address, theme
 from app.components.benchmarks import answer_pair
-from app.components.benchmarks.score_table import Line, part_names
+from app.components.benchmarks.score_table import ScoreLine, part_names
 from app.components.widgets import address_choice, exports, figures, notice, table_selection
 from app.formats import NONE_SHOWN, escape_control_characters
 from app.published import BENCHMARK_COLUMNS
@@ -22,7 +22,7 @@ _MAX_ITEMS_SHOWN = 500
 _LEAST_P = 0.001
 
 
-def show(lines: Sequence[Line], scheme: str) -> None:
+def show(lines: Sequence[ScoreLine], scheme: str) -> None:
     """Show the choice of two models and how the second fares against the first."""
     left, right = st.columns(2, gap="medium")
     with left:
@@ -108,7 +108,7 @@ def chart(rows: Sequence[ComparisonRow]) -> go.Figure:
     return figure
 
 
-def _choose(label: str, parameter: str, lines: Sequence[Line], default: int) -> Line:
+def _choose(label: str, parameter: str, lines: Sequence[ScoreLine], default: int) -> ScoreLine:
     """Show the choice of a model; the address names it by one of its evaluations."""
     wanted = st.query_params.get(parameter)
     line = next((line for line in lines if wanted in line.evaluations), None)
@@ -126,7 +126,7 @@ def _warn(rows: Sequence[ComparisonRow]) -> None:
         notice.show("warning", "These scores were not made alike; they differ in", "\n".join(lines))
 
 
-def _items(first: Line, second: Line, scheme: str, names: Sequence[str]) -> None:
+def _items(first: ScoreLine, second: ScoreLine, scheme: str, names: Sequence[str]) -> None:
     st.subheader("Questions won and lost", anchor=False)
     titles = {name: BENCHMARK_COLUMNS[name] for name in names}
     benchmark = address_choice.select("Benchmark", titles, "on", names[0], [answer_pair.PARAMETER], 240)

@@ -34,7 +34,7 @@ _PART_NAMES = {
     "data_hash": "questions",
     "template": "template",
     "grader_version": "grader",
-    "samples_per_question": "samples a question",
+    "samples_per_question": "samples per question",
     "temperature": "temperature",
     "top_p": "top-p",
     "max_response_tokens": "longest answer",
@@ -63,7 +63,7 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ScoreLine:
     """One line of the table: a scored model, or a row that the paper prints."""
 
     key: str
@@ -77,7 +77,7 @@ class Line:
     source_run_id: str | None = None
 
 
-def own_lines(rows: Sequence[BenchmarkScoreRow]) -> list[Line]:
+def own_lines(rows: Sequence[BenchmarkScoreRow]) -> list[ScoreLine]:
     """Return one line a model and setting, newest first within its backbone.
 
     Of a benchmark the newest score by the paper's protocol counts, else the newest. A setting is all that a
@@ -106,9 +106,9 @@ def printed_tables() -> dict[str, str]:
     return {name: load_study(name).title for name in study_names() if any(map(_columns_of, load_study(name).tables))}
 
 
-def printed_lines(studies: Iterable[str]) -> list[Line]:
+def printed_lines(studies: Iterable[str]) -> list[ScoreLine]:
     """Return the rows that the paper prints in the tables of studies; a row of several tables is returned once."""
-    printed: dict[tuple[object, ...], Line] = {}
+    printed: dict[tuple[object, ...], ScoreLine] = {}
     for name in studies:
         study = load_study(name)
         notes = {(fault.table, fault.group, fault.row, fault.column): fault for fault in disagreements(study)}
@@ -124,12 +124,12 @@ def printed_lines(studies: Iterable[str]) -> list[Line]:
                         scores[column] = Score(value, note="" if fault is None else fault.sentence)
                 identity = (row.row, tuple(sorted((column, score.value) for column, score in scores.items())))
                 key = f"{name}:{row.group}:{row.row}"
-                line = Line(key, row.group or study.title, row.row, scores, is_printed=True)
+                line = ScoreLine(key, row.group or study.title, row.row, scores, is_printed=True)
                 printed.setdefault(identity, line)
     return list(printed.values())
 
 
-def rank(lines: Sequence[Line]) -> list[Line]:
+def rank(lines: Sequence[ScoreLine]) -> list[ScoreLine]:
     """Mark the best and the second best of each column, as printed; scores off the protocol take no part."""
     ranks: dict[tuple[str, str], int] = {}
     for column in COLUMNS:
@@ -148,7 +148,7 @@ def rank(lines: Sequence[Line]) -> list[Line]:
     ]
 
 
-def remarks(lines: Sequence[Line], of: Callable[[Score], str]) -> list[str]:
+def remarks(lines: Sequence[ScoreLine], of: Callable[[Score], str]) -> list[str]:
     """Return what `of` says of scores, one sentence a line and text."""
     columns_of_remark: dict[tuple[str, str], list[str]] = {}
     for line in lines:
@@ -171,7 +171,7 @@ def _told_apart(setting: Setting, settings: Iterable[Setting]) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def _own_line(rows: Sequence[BenchmarkScoreRow], newest: Mapping[str, BenchmarkScoreRow], setting: str) -> Line:
+def _own_line(rows: Sequence[BenchmarkScoreRow], newest: Mapping[str, BenchmarkScoreRow], setting: str) -> ScoreLine:
     counted: dict[str, BenchmarkScoreRow] = {}
     for row in sorted(rows, key=lambda row: bool(_off_protocol(row))):
         counted.setdefault(row.benchmark, row)
@@ -182,7 +182,7 @@ def _own_line(rows: Sequence[BenchmarkScoreRow], newest: Mapping[str, BenchmarkS
         if len(whole) == len(parts):
             scores[average] = _mean(whole)
     first = rows[0]
-    return Line(
+    return ScoreLine(
         key=first.run_id,
         group=first.backbone if first.source_run_id else OWN_MODELS,
         name=_name(first) + setting,

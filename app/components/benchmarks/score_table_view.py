@@ -8,7 +8,7 @@ import streamlit as st
 
 from app import theme
 from app.components.benchmarks.paper_layout import FORMATS, grouped
-from app.components.benchmarks.score_table import BLOCKS, COLUMNS, Line, Score, remarks
+from app.components.benchmarks.score_table import BLOCKS, COLUMNS, Score, ScoreLine, remarks
 from app.components.widgets import exports, figures
 from app.formats import NONE_SHOWN, escape_control_characters
 
@@ -19,7 +19,7 @@ _CELL = "padding:0.28rem 0.32rem;text-align:right;white-space:nowrap"
 _NAME = "padding:0.28rem 0.5rem;text-align:left;font-weight:400;min-width:9rem"
 
 
-def show(lines: Sequence[Line], name: str) -> None:
+def show(lines: Sequence[ScoreLine], name: str) -> None:
     """Show the table with its exports and, below, why scores carry marks."""
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.caption(
@@ -40,7 +40,7 @@ def show(lines: Sequence[Line], name: str) -> None:
     _remark(DISAGREEING, "Printed numbers that do not agree with each other", remarks(lines, lambda score: score.note))
 
 
-def html(lines: Sequence[Line]) -> str:
+def html(lines: Sequence[ScoreLine]) -> str:
     """Return the table as HTML in which every name is escaped."""
     colours = theme.palette()
     rule = f"border-top:1px solid {colours.grid}"
@@ -66,7 +66,7 @@ def html(lines: Sequence[Line]) -> str:
     return "".join([*parts, "</tbody></table></div>"])
 
 
-def _row(line: Line) -> str:
+def _row(line: ScoreLine) -> str:
     colours = theme.palette()
     badge = f' <span style="color:{colours.muted};font-size:0.72rem">paper</span>' if line.is_printed else ""
     wrap = "nowrap" if line.is_printed else "normal"
@@ -80,7 +80,7 @@ def _row(line: Line) -> str:
     return f'<tr style="{back}">{head}{cells}</tr>'
 
 
-def _named(line: Line) -> str:
+def _named(line: ScoreLine) -> str:
     name = escape(escape_control_characters(line.name))
     run_id = line.source_run_id or (line.evaluations[0] if line.evaluations else None)
     if run_id is None:

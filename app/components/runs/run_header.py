@@ -106,7 +106,7 @@ def show_job_progress(row: RunRow) -> None:
 
 def _pace_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow) -> None:
     left = run_progress.seconds_left(row)
-    pace = f"{seconds(row.seconds_per_step)} a step" if row.seconds_per_step else None
+    pace = f"{seconds(row.seconds_per_step)} per step" if row.seconds_per_step else None
     spent = None
     if row.started_at and row.ended_at:
         spent = (row.ended_at - row.started_at).total_seconds()

@@ -70,7 +70,7 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
     BUFFER_GROUP: (
         Chart(
             "Replay",
-            "trajectories a step",
+            "trajectories per step",
             (
                 Curve("replay/num_replayed", "replayed", lambda p: p.replay),
                 Curve("replay/deficit", "replay shortfall", lambda p: p.warning, "dot"),
@@ -143,14 +143,14 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
         ),
         Chart(
             "Updated tokens",
-            "response tokens in the backward pass, a step",
+            "response tokens in the backward pass, per step",
             (Curve("optim/num_updated_tokens", "updated", lambda p: p.fresh),),
         ),
     ),
     "Timing": (
         Chart(
             "Time by phase",
-            "seconds a step",
+            "seconds per step",
             (
                 Curve("seconds/rollout", "rollout and grading", lambda p: p.fresh),
                 Curve("seconds/score", "scoring candidates", lambda p: p.replay),
@@ -161,7 +161,7 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
         ),
         Chart(
             "Generated tokens",
-            "tokens a step",
+            "tokens per step",
             (Curve("tokens/generated", "generated", lambda p: p.fresh),),
         ),
     ),

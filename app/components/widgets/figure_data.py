@@ -10,18 +10,18 @@ Row = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class _Curve:
-    """What one trace says: values at places along the axis that `title` names, with what belongs to each value."""
+class _TraceValues:
+    """The values of one trace at positions along the axis `title`, with the interval bounds of each value."""
 
     name: str
     title: str
-    places: list[Any]
+    positions: list[Any]
     values: list[Any]
     intervals: dict[str, list[Any]]
 
 
 def figure_rows(figure: go.Figure) -> list[Row]:
-    """Return one row a place with a column a curve; where places repeat, one row a point instead.
+    """Return one row a place with a column a curve; where positions repeat, one row a point instead.
 
     Places are on the x axis, or on the y axis where that one holds names.
     """
@@ -30,8 +30,8 @@ def figure_rows(figure: go.Figure) -> list[Row]:
         return [row for trace in traces for row in _ways(trace)]
     if any(trace.type == "heatmap" for trace in traces):
         return [row for trace in traces for row in _cells(trace, _title(figure))]
-    curves = [_curve(trace, figure) for trace in traces]
-    if all(len(set(curve.places)) == len(curve.places) for curve in curves):
+    curves = [_trace_values(trace, figure) for trace in traces]
+    if all(len(set(curve.positions)) == len(curve.positions) for curve in curves):
         return _joined(curves)
     return [row for curve in curves for row in _points(curve)]
 
@@ -40,13 +40,13 @@ def _title(figure: go.Figure) -> str:
     return figure.layout.xaxis.title.text or "x"
 
 
-def _curve(trace: Any, figure: go.Figure) -> _Curve:  # noqa: ANN401 - plotly's traces share no type
+def _trace_values(trace: Any, figure: go.Figure) -> _TraceValues:  # noqa: ANN401 - plotly's traces share no type
     x, y = _values(trace.x), _values(trace.y)
     if not any(isinstance(value, str) for value in y):
         intervals = _intervals(trace.error_y, y) if "error_y" in trace else {}
-        return _Curve(trace.name or "", _title(figure), x, y, intervals)
+        return _TraceValues(trace.name or "", _title(figure), x, y, intervals)
     title = figure.layout.yaxis.title.text or "name"
-    return _Curve(trace.name or _title(figure), title, y, x, _intervals(trace.error_x, x))
+    return _TraceValues(trace.name or _title(figure), title, y, x, _intervals(trace.error_x, x))
 
 
 def _intervals(error: Any, values: Sequence[Any]) -> dict[str, list[Any]]:  # noqa: ANN401 - one class for each trace
@@ -59,22 +59,22 @@ def _intervals(error: Any, values: Sequence[Any]) -> dict[str, list[Any]]:  # no
     }
 
 
-def _joined(curves: Iterable[_Curve]) -> list[Row]:
+def _joined(curves: Iterable[_TraceValues]) -> list[Row]:
     rows: dict[Any, Row] = {}
     for number, curve in enumerate(curves, start=1):
         name = curve.name or ("value" if number == 1 else f"value {number}")
         columns = {name: curve.values} | {f"{name}, {kind}": bounds for kind, bounds in curve.intervals.items()}
-        for position, x in enumerate(curve.places):
+        for position, x in enumerate(curve.positions):
             row = rows.setdefault(x, {curve.title: x})
             row |= {column: bounds[position] for column, bounds in columns.items()}
     return [row for _, row in sorted(rows.items())] if _are_numbers(rows) else list(rows.values())
 
 
-def _points(curve: _Curve) -> list[Row]:
+def _points(curve: _TraceValues) -> list[Row]:
     columns = {"value": curve.values} | curve.intervals
     return [
         {"series": curve.name, curve.title: x} | {column: bounds[position] for column, bounds in columns.items()}
-        for position, x in enumerate(curve.places)
+        for position, x in enumerate(curve.positions)
     ]
 
 
@@ -98,5 +98,5 @@ def _values(values: Any) -> list[Any]:  # noqa: ANN401 - a tuple, an array or no
     return values.tolist() if hasattr(values, "tolist") else list(values)
 
 
-def _are_numbers(places: Iterable[object]) -> bool:
-    return all(isinstance(value, int | float) for value in places)
+def _are_numbers(positions: Iterable[object]) -> bool:
+    return all(isinstance(value, int | float) for value in positions)

@@ -35,7 +35,7 @@ def test_running_run_shows_progress_pace_and_a_stop_button(open_page):
     assert not page.exception
     assert "exgrpo live" in texts(page)
     assert metric(page, "Time left").value == "3 s"
-    assert metric(page, "Time left").delta == "250 ms a step"
+    assert metric(page, "Time left").delta == "250 ms per step"
     assert metric(page, "Replay buffer").value == "72"
     assert metric(page, "Retired").value == "9"
     assert {"Stop", "Clone"} <= set(labels(page.button))

@@ -1,23 +1,14 @@
 """Every page with nothing recorded, and for a running, a finished and a failed run."""
 
+from pathlib import Path
+
 import pytest
 
+from app import app_pages
+from app.page_list import PAGES
 from tests.app.recorded import FAILED, FINISHED, RUNNING
 
-TITLES = {
-    "runs": "Runs",
-    "new_run": "New run",
-    "run": None,
-    "compare": "Compare",
-    "replay_buffer": "Replay buffer",
-    "trajectories": "Trajectories",
-    "selection_audit": "Selection audit",
-    "snowball": "Snowball",
-    "entropy_and_judge": "Entropy and judge",
-    "benchmarks": "Benchmarks",
-    "studies": "Studies",
-    "system": "System",
-}
+TITLES = {page.name: None if page.name == "run" else page.title for page in PAGES}
 OF_ONE_RUN = ("replay_buffer", "trajectories", "selection_audit", "snowball", "entropy_and_judge")
 BADGES = {RUNNING: "running", FINISHED: "finished", FAILED: "failed"}
 
@@ -45,3 +36,8 @@ def test_page_opens_beside_a_run_in_any_state(open_page, name, run):
         assert run.run_id in [chosen.value for chosen in page.selectbox]
     if name == "run":
         assert any(f" {BADGES[run]}]" in text.value for text in page.markdown)
+
+
+def test_every_file_of_a_page_is_listed():
+    files = {file.stem for file in Path(app_pages.__file__).parent.glob("*.py")} - {"__init__"}
+    assert {page.name for page in PAGES} == files

@@ -5,7 +5,7 @@ import pytest
 
 from app.components.benchmarks import score_table
 from app.components.benchmarks.paper_layout import as_rows, as_table_latex, as_table_markdown
-from app.components.benchmarks.score_table import COLUMNS, Line, Score, own_lines, printed_lines, rank, remarks
+from app.components.benchmarks.score_table import COLUMNS, Score, ScoreLine, own_lines, printed_lines, rank, remarks
 from app.published import load_protocols, load_study
 from db.rows.scores import BenchmarkScoreRow
 
@@ -27,7 +27,7 @@ def row(benchmark, score, **changes):
 
 
 def line(name, **scores):
-    return Line(name, "g", name, {column: Score(value) for column, value in scores.items()})
+    return ScoreLine(name, "g", name, {column: Score(value) for column, value in scores.items()})
 
 
 def test_columns_are_those_of_the_papers_main_table():
