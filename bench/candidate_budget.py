@@ -57,12 +57,12 @@ def main() -> int:
     print(f"{followers[0].num_choices} selections among {followers[0].num_candidates} candidates, {num_steps} steps")
     print(f"{'budget':>8}{'scored':>10}{'same choice':>14}{'entropy above the lowest, nats':>34}")
     figures: dict[str, float] = {}
-    for own in followers:
-        scored, agreement = own.num_scored / own.num_candidates, own.num_agreeing / own.num_choices
-        excess = float(np.mean(own.excess_entropies))
-        print(f"{own.budget:8}{scored:10.1%}{agreement:14.1%}{excess:34.4f}")
-        figures |= {f"{own.budget}/scored_share": scored, f"{own.budget}/same_choice_share": agreement}
-        figures[f"{own.budget}/excess_nats"] = excess
+    for item in followers:
+        scored, agreement = item.num_scored / item.num_candidates, item.num_agreeing / item.num_choices
+        excess = float(np.mean(item.excess_entropies))
+        print(f"{item.budget:8}{scored:10.1%}{agreement:14.1%}{excess:34.4f}")
+        figures |= {f"{item.budget}/scored_share": scored, f"{item.budget}/same_choice_share": agreement}
+        figures[f"{item.budget}/excess_nats"] = excess
     report("candidate_budget", figures, {})
     return 0
 

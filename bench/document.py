@@ -72,7 +72,7 @@ def growth(figures: Mapping[str, Any]) -> Curves:
 
 def draw(curves: Curves) -> str:
     """Return an SVG of the curves over their work, each with its first and last value."""
-    points = [point for own in curves.values() for point in own]
+    points = [point for item in curves.values() for point in item]
     x_axis, y_axis = (_Axis([point[i] for point in points]) for i in (0, 1))
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" '
@@ -85,13 +85,15 @@ def draw(curves: Curves) -> str:
         y = _TOP + _PLOT_HEIGHT * (1 - y_axis.place(value))
         lines.append(f'<path d="M{_LEFT} {y:.0f}h{_PLOT_WIDTH}" stroke="#dddddd"/>')
         lines.append(f'<text x="{_LEFT - 8}" y="{y + 4:.0f}" text-anchor="end">{value:,.6g}</text>')
-    for number, (name, own) in enumerate(curves.items()):
+    for number, (name, curve) in enumerate(curves.items()):
         colour = _COLOURS[number % len(_COLOURS)]
-        places = [(_LEFT + _PLOT_WIDTH * x_axis.place(x), _TOP + _PLOT_HEIGHT * (1 - y_axis.place(y))) for x, y in own]
+        places = [
+            (_LEFT + _PLOT_WIDTH * x_axis.place(x), _TOP + _PLOT_HEIGHT * (1 - y_axis.place(y))) for x, y in curve
+        ]
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
         lines.append(f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         lines += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in places]
-        label = f"{name}: {_digits(own[0][1], 3)} to {_digits(own[-1][1], 3)}"
+        label = f"{name}: {_digits(curve[0][1], 3)} to {_digits(curve[-1][1], 3)}"
         lines.append(
             f'<text x="{_LEFT + _PLOT_WIDTH + 16}" y="{_TOP + 20 * number + 12}" fill="{colour}">{label}</text>'
         )

@@ -113,7 +113,7 @@ def measure_shape(shape: ModelShape, device: torch.device, options: argparse.Nam
                     scoring += [metrics["seconds/score"]] * method
         for state in states:
             state.replay_buffer.close()
-    on_policy, exgrpo = (float(np.median(own)) for own in seconds)
+    on_policy, exgrpo = (float(np.median(second)) for second in seconds)
     peak = torch.cuda.max_memory_allocated(device) / GIB if device.type == "cuda" else float("nan")
     return {
         "parameters_m": policy.model.num_parameters() / 1e6,
@@ -137,9 +137,11 @@ def measure_agreement(device: torch.device) -> dict[str, float]:
     groups = cpu.rollout([RolloutRequest(question, 8) for question in questions])
     rng = np.random.default_rng(1)
     rows = [
-        TrainingRow(group.question.prompt_ids, own.token_ids, own.log_probs, float(rng.normal()), i % 8 == 0)
+        TrainingRow(
+            group.question.prompt_ids, trajectory.token_ids, trajectory.log_probs, float(rng.normal()), i % 8 == 0
+        )
         for group in groups
-        for i, own in enumerate(group.trajectories)
+        for i, trajectory in enumerate(group.trajectories)
     ]
     objective = dataclasses.replace(config, entropy_coefficient=0.0).objective_settings(is_started=True)
     expected, found = (engine.update([MiniBatch(rows, 4)], objective) for engine in (cpu, other))

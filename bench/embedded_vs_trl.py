@@ -126,7 +126,7 @@ def trl_config(run: ChainsRun, folder: str, num_steps: int) -> GRPOConfig:
 def train_trl(run: ChainsRun, callback: TrainerCallback, timings: Timings, num_steps: int) -> None:
     """Let TRL train a copy of the run's model on the run's questions."""
     questions = run.state.questions
-    rows = {"prompt": [own.prompt_text for own in questions], "number": [own.index for own in questions]}
+    rows = {"prompt": [question.prompt_text for question in questions], "number": [item.index for item in questions]}
     source = run.engine.policy.source
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")

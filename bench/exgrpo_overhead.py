@@ -134,7 +134,7 @@ def main() -> None:
         plain, times = time_steps(on_policy, exgrpo, num_steps)
         num_stored = exgrpo.state.replay_buffer.num_trajectories
     names = [field.name for field in dataclasses.fields(StepTimes)]
-    parts = {name: float(np.median([getattr(own, name) for own in times])) for name in names}
+    parts = {name: float(np.median([getattr(item, name) for item in times])) for name in names}
     print(f"median of {num_steps} steps, {num_stored} trajectories in the buffer at the end")
     for name, seconds in parts.items():
         print(f"  ExGRPO {name:<10} {1e3 * seconds:8.2f} ms")
@@ -144,8 +144,8 @@ def main() -> None:
         "on_policy_step_ms": 1e3 * float(np.median(plain)),
         **{f"exgrpo_{name}_ms": 1e3 * seconds for name, seconds in parts.items()},
         "step_ratio": parts["step"] / float(np.median(plain)),
-        "score_over_forward": float(np.median([own.score / own.forward for own in times if own.forward])),
-        "manage_share": float(np.median([own.manage / own.step for own in times])),
+        "score_over_forward": float(np.median([entry.score / entry.forward for entry in times if entry.forward])),
+        "manage_share": float(np.median([value.manage / value.step for value in times])),
     }
     report("exgrpo_overhead", figures, TARGETS)
 

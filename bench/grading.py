@@ -42,7 +42,8 @@ def gold_items(folder: Path) -> list[tuple[str, GradeItem]]:
     for name, file in FILES.items():
         loaded = load_benchmark(BenchmarkChoice(name=name, source=str(folder / file)), find_protocol(name))
         items += [
-            (name, GradeItem(own.answer, rf"\boxed{{{own.answer}}}", own.answer_kind)) for own in loaded.questions
+            (name, GradeItem(question.answer, rf"\boxed{{{question.answer}}}", question.answer_kind))
+            for question in loaded.questions
         ]
     return items
 
@@ -82,10 +83,10 @@ def time_hostile(answers: Sequence[str], num_workers: int, limit: float) -> list
                 found.append((longest, outcomes[Scheme.TRAINING]))
         return found
 
-    shares = [answers[place::num_workers] for place in range(num_workers)]
+    shares = [answers[entry::num_workers] for entry in range(num_workers)]
     with ThreadPoolExecutor(num_workers) as threads:
         graded = list(threads.map(grade_some, shares))
-    return [graded[place % num_workers][place // num_workers] for place in range(len(answers))]
+    return [graded[value % num_workers][value // num_workers] for value in range(len(answers))]
 
 
 def ordinary_pairs(num_pairs: int, seed: int) -> list[tuple[str, str]]:
@@ -129,7 +130,7 @@ def compare_speed(num_rounds: int) -> dict[str, Figure]:
             pool.map(verify_alone, pairs, CHUNK_SIZE)
             alone.append(time.perf_counter() - began_at)
             with AnswerGrader(num_workers=2) as grader:
-                grader.grade([GradeItem(f"x + {place}", WARM_UP.response, "math") for place in range(256)])
+                grader.grade([GradeItem(f"x + {item}", WARM_UP.response, "math") for item in range(256)])
                 began_at = time.perf_counter()
                 grader.grade(items)
                 ours.append(time.perf_counter() - began_at)
@@ -150,7 +151,7 @@ def measure_growth(num_rounds: int, limit: float) -> dict[str, Figure]:
     In the mixed batch one answer of 128 is hostile; its time is up before the batch is graded.
     """
     figures: dict[str, Figure] = {}
-    warm = [GradeItem(f"x + {place}", WARM_UP.response, "math") for place in range(256)]
+    warm = [GradeItem(f"x + {item}", WARM_UP.response, "math") for item in range(256)]
     hostile = [GradeItem("7/2", rf"\boxed{{{answer}}}", "math") for answer in hostile_answers()]
     for num_workers in (1, 2, 4):
         first: list[float] = []
@@ -185,7 +186,7 @@ def hostile_figures(answers: Sequence[str], num_alone: int, limit: float) -> dic
         try:
             graded = time_hostile(answers, NUM_HOSTILE_WORKERS, limit)
             slow = sorted(range(len(answers)), key=lambda place: -graded[place][0])[:num_alone]
-            alone = time_hostile([answers[place] for place in slow], 1, limit)
+            alone = time_hostile([answers[item] for item in slow], 1, limit)
             num_run = sum(1 for path in Path(folder).rglob("*") if path.name == MARKER)
         finally:
             os.chdir(before)

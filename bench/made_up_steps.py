@@ -36,12 +36,12 @@ class StepMaker:
     def reports(self, num_steps: int) -> Iterator[StepReport]:
         """Yield that many steps, numbered from 1; two of five responses are correct."""
         for step in range(1, num_steps + 1):
-            groups = [self._group(place, step) for place in range(self._size.num_questions)]
+            groups = [self._group(item, step) for item in range(self._size.num_questions)]
             events = [
-                BufferEvent(BufferEventKind.INSERTED, own.question_index, own.trajectory_id, None, 3)
+                BufferEvent(BufferEventKind.INSERTED, trajectory.question_index, trajectory.trajectory_id, None, 3)
                 for group in groups
-                for own in group.trajectories
-                if own.reward
+                for trajectory in group.trajectories
+                if trajectory.reward
             ]
             metrics = {key: float(self._rng.random()) for key in METRICS}
             yield StepReport(step, is_started=True, groups=groups, buffer_events=events, metrics=metrics)

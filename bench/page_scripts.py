@@ -37,9 +37,9 @@ def time_script(page: str, query: Mapping[str, str], changes: Mapping[str, list[
     watch = Stopwatch()
     with patch.object(app_test, "ScriptCache", return_value=ScriptCache()):  # compiled once, as the server does
         shown.switch_page(f"app_pages/{page}.py").run()
-        for place in range(repeats):
+        for item in range(repeats):
             for key, values in changes.items():
-                shown.text_input(key=key).set_value(values[place % len(values)])
+                shown.text_input(key=key).set_value(values[item % len(values)])
             st.cache_data.clear()
             with watch.lap():
                 shown.run()

@@ -194,10 +194,10 @@ def _measure(runs_root: Path, database_url: str | None, measured: Sequence[View]
     print(f"{figures['database']}; {repeats} repeats, in ms: median and maximum by the clock, median of computing")
     for view in measured:
         watch = Stopwatch()
-        for place in range(repeats):
+        for item in range(repeats):
             with watch.lap():
                 for query in view.queries:
-                    query(database, place)
+                    query(database, item)
         figures |= watch.figures(f"{view.name}_database_ms")
         watch = page_scripts.time_script(view.page, view.query, view.changes, repeats)
         figures |= watch.figures(f"{view.name}_server_ms")

@@ -90,9 +90,9 @@ def measure_paper(runs_root: Path, num_steps: int) -> dict[str, float]:
     reports = list(StepMaker(PAPER_STEP).reports(num_steps))
     milliseconds = record_all(recorder, reports)
     recorder.close()
-    num_trajectories = sum(len(group.trajectories) for own in reports for group in own.groups)
+    num_trajectories = sum(len(group.trajectories) for item in reports for group in item.groups)
     num_bytes = sum(path.stat().st_size for path in run.attempt_path(1).rglob("*") if path.is_file())
-    everything = sum(json_lines_bytes(own, is_whole=True) for own in reports)
+    everything = sum(json_lines_bytes(entry, is_whole=True) for entry in reports)
     return {
         "paper/step_ms": median(milliseconds),
         "paper/step_ms_max": max(milliseconds),
@@ -100,7 +100,8 @@ def measure_paper(runs_root: Path, num_steps: int) -> dict[str, float]:
         "size/kb_per_trajectory": num_bytes / num_trajectories / 1e3,
         "size/json_lines_kb_per_trajectory": everything / num_trajectories / 1e3,
         "size/json_lines_ratio": everything / num_bytes,
-        "size/json_lines_of_the_kept_ratio": sum(json_lines_bytes(own, is_whole=False) for own in reports) / num_bytes,
+        "size/json_lines_of_the_kept_ratio": sum(json_lines_bytes(value, is_whole=False) for value in reports)
+        / num_bytes,
     }
 
 
@@ -108,18 +109,18 @@ def json_lines_bytes(step_report: StepReport, *, is_whole: bool) -> int:
     """Return the size of a step as JSON lines: with the per-token values of all trajectories, or of correct ones."""
     num_bytes = 0
     for group in step_report.groups:
-        for own in group.trajectories:
+        for trajectory in group.trajectories:
             line: dict[str, Any] = {
                 "step": step_report.step,
-                "trajectory_id": own.trajectory_id,
+                "trajectory_id": trajectory.trajectory_id,
                 "question_id": group.question.question_id,
-                "reward": own.reward,
-                "verdict": own.verdict,
-                "text": own.text,
+                "reward": trajectory.reward,
+                "verdict": trajectory.verdict,
+                "text": trajectory.text,
             }
-            if is_whole or own.reward >= 1.0:
-                line |= {"token_ids": own.token_ids.tolist(), "log_probs": _decimals(own.log_probs)}
-                line["entropies"] = _decimals(own.entropies)
+            if is_whole or trajectory.reward >= 1.0:
+                line |= {"token_ids": trajectory.token_ids.tolist(), "log_probs": _decimals(trajectory.log_probs)}
+                line["entropies"] = _decimals(trajectory.entropies)
             num_bytes += len(json.dumps(line)) + 1
     return num_bytes
 
@@ -137,10 +138,10 @@ def measure_embedded(runs_root: Path, num_rounds: int) -> dict[str, float]:
     steps = []
 
     def record(reports: Iterable[StepReport]) -> float:
-        again = [dataclasses.replace(own, step=next(numbers)) for own in reports]
+        again = [dataclasses.replace(entry, step=next(numbers)) for entry in reports]
         began_at = time.perf_counter()
-        for own in again:
-            recorder.step(own)
+        for item in again:
+            recorder.step(item)
         recorder.settle()
         return 1e3 * (time.perf_counter() - began_at) / len(again)
 
@@ -226,7 +227,7 @@ def read_until_told(told: Connection, database_url: str | None, runs_root: Path,
                 began_at = time.perf_counter()
                 ask()
                 times[name].append(1e3 * (time.perf_counter() - began_at))
-    told.send({name: median(own) for name, own in times.items()})
+    told.send({name: median(item) for name, item in times.items()})
 
 
 def main() -> int:

@@ -318,7 +318,7 @@ def main() -> int:
         print(f"{load.name}: {what}")
     results = {load.name: measure(load, arguments.folder) for load in chosen}
     print_table(results)
-    figures = {f"{name}/{key}": value for name, own in results.items() for key, value in own.items()}
+    figures = {f"{name}/{key}": value for name, result in results.items() for key, value in result.items()}
     targets = {f"{name}/{key}": target for name in results for key, target in TARGETS.get(name, {}).items()}
     if arguments.times_ten:
         ratio = results["290_times_ten"]["step_ms_median"] / results["290"]["step_ms_median"]

@@ -137,7 +137,7 @@ def measure_endless(name: str, policy: PolicyModel, length: int) -> dict[str, Fi
     policy = dataclasses.replace(policy, end_token_ids=torch.tensor([NO_TOKEN]))
     prompt = rng.integers(FIRST_TOKEN, vocabulary, PROMPT_TOKENS, dtype=np.int32)
     responses = rng.integers(FIRST_TOKEN, vocabulary, (NUM_ROWS, length), dtype=np.int32)
-    sequences = [TokenSequence(prompt, own) for own in responses]
+    sequences = [TokenSequence(prompt, response) for response in responses]
     decoder = Decoder(policy.model, torch.float32)
     sampler = Sampler(1.0, torch.Generator().manual_seed(0))
     num_inputs = PROMPT_TOKENS + NUM_ROWS * (length - 1)
@@ -163,7 +163,7 @@ def measure_endless(name: str, policy: PolicyModel, length: int) -> dict[str, Fi
     for _ in range(num_repeats(name)):
         for what, ask in asked.items():
             seconds[what].append(ask())
-    own = {what: 1000 * median(found) for what, found in seconds.items()}
+    own = {what: 1000 * median(second) for what, second in seconds.items()}
     return _told(
         name,
         {f"{what}_ms": value for what, value in own.items()}

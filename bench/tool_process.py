@@ -173,8 +173,8 @@ def main(action: str, name: str, series_file: str, folder: str) -> None:
     tool = TOOLS[name](place)
     began_at = time.perf_counter()
     if action == "write":
-        for run, own in zip(names, values, strict=True):
-            tool.write(str(run), keys, own)
+        for run, value in zip(names, values, strict=True):
+            tool.write(str(run), keys, value)
         figures = {"write_s": time.perf_counter() - began_at}
     else:
         asked = tool.open(len(names), values.shape[2])

@@ -91,8 +91,8 @@ class StockSteps:
         first = self._number * self._config.batch_size
         questions = self._parts.questions
         requests = [
-            RolloutRequest(questions[(first + place) % len(questions)], self._config.rollouts_per_question)
-            for place in range(self._config.batch_size)
+            RolloutRequest(questions[(first + item) % len(questions)], self._config.rollouts_per_question)
+            for item in range(self._config.batch_size)
         ]
         prompts = self._engine.describe_prompts(requests, f"stock/{self._number}")
         shared = self._engine.describe_sampling(self._config.temperature, self._config.max_response_tokens, True)
@@ -180,15 +180,15 @@ def main() -> None:
     with open_steps(bench_spec(3 * BLOCK * (1 + num_blocks))) as kinds:
         times = time_blocks(kinds, num_blocks)
     phases = ("step", "rollout", "score", "update", "manage")
-    middle = {name: {phase: median(own[phase] for own in found) for phase in phases} for name, found in times.items()}
+    middle = {name: {phase: median(own[phase] for own in item) for phase in phases} for name, item in times.items()}
     print(f"median of {len(times[STOCK])} steps of each kind, in ms")
     print(f"{'':<12}" + "".join(f"{phase:>10}" for phase in phases))
     for name, own in middle.items():
         print(f"{name:<12}" + "".join(f"{1e3 * own[phase]:10.1f}" for phase in phases))
-    without = median(own["step"] - own["score"] for own in times[EXGRPO])
+    without = median(entry["step"] - entry["score"] for entry in times[EXGRPO])
     figures = {
         "num_steps": len(times[STOCK]),
-        **{f"{name}_{phase}_ms": 1e3 * own[phase] for name, own in middle.items() for phase in phases},
+        **{f"{name}_{phase}_ms": 1e3 * value[phase] for name, value in middle.items() for phase in phases},
         "on_policy_over_stock": middle[ON_POLICY]["step"] / middle[STOCK]["step"],
         "exgrpo_over_stock": middle[EXGRPO]["step"] / middle[STOCK]["step"],
         "exgrpo_without_scoring_over_stock": without / middle[STOCK]["step"],

@@ -52,11 +52,11 @@ def make_report(step: int, seed=0, num_groups=4, num_rollouts=3, num_tokens=12) 
     questions = make_questions()
     first_id = (step - 1) * num_groups * num_rollouts
     groups = []
-    for place in range(num_groups):
-        question = questions[(step * num_groups + place) % NUM_QUESTIONS]
-        ids = range(first_id + place * num_rollouts, first_id + (place + 1) * num_rollouts)
+    for item in range(num_groups):
+        question = questions[(step * num_groups + item) % NUM_QUESTIONS]
+        ids = range(first_id + item * num_rollouts, first_id + (item + 1) * num_rollouts)
         trajectories = [make_trajectory(question.index, number, step, rng, num_tokens) for number in ids]
-        is_experiential = step > 1 and place >= num_groups // 2
+        is_experiential = step > 1 and item >= num_groups // 2
         replay = make_replay(trajectories.pop(), rng) if is_experiential else None
         advantages = rng.normal(size=num_rollouts).astype(np.float32)
         groups.append(RolloutGroup(question, trajectories, replay, advantages))

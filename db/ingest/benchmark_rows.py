@@ -45,8 +45,8 @@ def disputed_rows(run_key: int, event: Mapping[str, Any]) -> list[Row]:
     names = ("question_id", "sample", "gold", "answer", "paper", "training", "corrected")
     return [
         {"run_key": run_key, "benchmark": event["benchmark"], "position": position}
-        | {name: storable_text(own[name]) if isinstance(own[name], str) else own[name] for name in names}
-        for position, own in enumerate(event["disputed"])
+        | {name: storable_text(item[name]) if isinstance(item[name], str) else item[name] for name in names}
+        for position, item in enumerate(event["disputed"])
     ]
 
 

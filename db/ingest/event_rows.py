@@ -225,4 +225,4 @@ def _group_rates(trajectories: Sequence[Mapping[str, Any]]) -> dict[int, float]:
     outcomes: dict[int, list[bool]] = {}
     for trajectory in trajectories:
         outcomes.setdefault(trajectory["group_position"], []).append(trajectory["reward"] >= 1.0)
-    return {place: statistics.fmean(found) for place, found in outcomes.items()}
+    return {name: statistics.fmean(outcome) for name, outcome in outcomes.items()}

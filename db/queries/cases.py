@@ -83,7 +83,7 @@ def saved_cases(database: Database, case_set: str) -> list[SnowballCase]:
     for run_id, run_key, attempt, low, high in rows:
         pair = (trajectory_key(run_key, attempt, low), trajectory_key(run_key, attempt, high))
         by_run.setdefault(run_id, []).append(pair)
-    cases = {found.saved: found for run_id, pairs in by_run.items() for found in _load(database, run_id, pairs)}
+    cases = {item.saved: item for run_id, pairs in by_run.items() for item in _load(database, run_id, pairs)}
     return [cases[saved] for saved in order if saved in cases]
 
 

@@ -44,7 +44,7 @@ def lineage(database: Database, run_id: str, trajectory_id: int, question_index:
         seen = scored.pop(replay.step, None)
         rows.append(replace(replay, num_candidates=seen.num_candidates if seen else None))
     rows += scored.values()
-    order = {kind: place for place, kind in enumerate(("scored", "replayed", "moved", "inserted", "duplicate"))}
+    order = {kind: index for index, kind in enumerate(("scored", "replayed", "moved", "inserted", "duplicate"))}
     return sorted(rows, key=lambda row: (row.step, order.get(row.kind, len(order))))
 
 

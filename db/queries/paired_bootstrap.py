@@ -35,10 +35,10 @@ def paired_bootstrap(benchmarks: Sequence[tuple[Rates, Rates]], seed: int = 0) -
     """
     generator = np.random.default_rng(seed)
     gaps = [_gaps(first, second) for first, second in benchmarks]
-    means = np.mean([_resampled_means(own, generator) for own in gaps], axis=0)
+    means = np.mean([_resampled_means(gap, generator) for gap in gaps], axis=0)
     low, high = np.percentile(means, INTERVAL)
     beyond = min(float((means <= 0).mean()), float((means >= 0).mean()))
-    difference = float(np.mean([own.mean() for own in gaps]))
+    difference = float(np.mean([item.mean() for item in gaps]))
     return PairedDifference(difference, float(low), float(high), min(1.0, 2 * beyond))
 
 

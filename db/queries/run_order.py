@@ -61,7 +61,7 @@ def _value(key: RunSortKey) -> ColumnElement[Any]:
     if key is RunSortKey.NAME:
         return func.lower(runs.c.name)
     if key is RunSortKey.STATE:
-        places = {state: place for place, state in enumerate(_STATES)}
+        places = {state: index for index, state in enumerate(_STATES)}
         return case(places, value=runs.c.status, else_=len(places))
     if key is RunSortKey.METHOD:
         return func.lower(method_expression())

@@ -44,7 +44,7 @@ def compare_scores(
 
 def list_items(database: Database, first: ScoredRuns, second: ScoredRuns, scheme: str, benchmark: str) -> list[ItemRow]:
     """Return the questions of a benchmark on which two models differ: most won first, most lost last."""
-    wanted = [tuple(own for own in runs if own[0] == benchmark) for runs in (first, second)]
+    wanted = [tuple(run for run in runs if run[0] == benchmark) for runs in (first, second)]
     items = [
         ItemRow(pair.benchmark, *values)
         for pair in _pairs(database, wanted[0], wanted[1], scheme)
@@ -87,7 +87,7 @@ def _pairs(database: Database, first: ScoredRuns, second: ScoredRuns, scheme: st
 def _pair(name: str, first: RowMapping, second: RowMapping) -> _Pair:
     left, right = _rates(first), _rates(second)
     common = [question_id for question_id in left if question_id in right]
-    rates = [left[own] for own in common], [right[own] for own in common]
+    rates = [left[item] for item in common], [right[entry] for entry in common]
     return _Pair(name, common, *rates, differing_parts(first["comparability"], second["comparability"]))
 
 

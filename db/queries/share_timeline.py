@@ -65,12 +65,12 @@ def share_timeline(database: Database, run_id: str, mark: Mark, judge_run_id: st
         judged = judged_trajectories(connection, run_id, judge_run_id)
         lineage = ancestry(connection, run_id, _FAR_STEP)
         _add_fresh(connection, _marked(judged, mark), rollouts, successes)
-        for place, (run_key, until) in enumerate(lineage):
-            if place and mark is Mark.INVALID and judge_run_id is not None:
+        for index, (run_key, until) in enumerate(lineage):
+            if index and mark is Mark.INVALID and judge_run_id is not None:
                 break  # the judge saw this run alone
-            born = _marked(judged if place == 0 else judged_by_oracle(run_key), mark)
+            born = _marked(judged if index == 0 else judged_by_oracle(run_key), mark)
             _add_replayed(connection, lineage[0][0], born, until, replays)
-            _add_stored(connection, lineage[: place + 1], born, changes)
+            _add_stored(connection, lineage[: index + 1], born, changes)
         steps = _own_steps(connection, lineage[0][0])
     buffer = changes.summed_up_to(steps)
     return [

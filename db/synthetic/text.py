@@ -20,6 +20,6 @@ def sentences(num_sentences: int = NUM_SENTENCES) -> list[str]:
     rng = random.Random(20260101)
     rare = ["".join(rng.choices(_SYLLABLES, k=rng.randint(2, 4))) for _ in range(_NUM_RARE_WORDS)]
     vocabulary = [*_COMMON_WORDS.split(), *rare]
-    weights = [1.0 / (place + 3) for place in range(len(vocabulary))]
+    weights = [1.0 / (item + 3) for item in range(len(vocabulary))]
     made = [rng.choices(vocabulary, weights, k=rng.randint(*_SENTENCE_WORDS)) for _ in range(num_sentences)]
     return [" ".join(words).capitalize() + "." for words in made]

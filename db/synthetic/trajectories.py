@@ -43,8 +43,8 @@ def plan_copies(keys: Sequence[int], num_copies: int, num_cycles: int) -> list[C
     others = keys[1 : 1 + MAX_OTHER_RUNS]
     num_first = max(1, round(FIRST_SHARE * num_copies)) if others else num_copies
     counts = dict.fromkeys(keys[:1], num_first)
-    for place in range(num_copies - num_first):
-        key = others[place % len(others)]
+    for item in range(num_copies - num_first):
+        key = others[item % len(others)]
         counts[key] = counts.get(key, 0) + 1
     return [copy for key, count in counts.items() for copy in _of_run(key, count, num_cycles)]
 
@@ -63,7 +63,7 @@ def copy_trajectories(
 
 def _of_run(run_key: int, count: int, num_cycles: int) -> list[Copy]:
     num_lanes = -(-count // num_cycles)
-    return [Copy(run_key, place, place // num_lanes, place % num_lanes) for place in range(count)]
+    return [Copy(run_key, item, item // num_lanes, item % num_lanes) for item in range(count)]
 
 
 def _note_copies(connection: Connection, template: int, copies: Sequence[Copy]) -> None:
@@ -125,8 +125,8 @@ def _statement(table: Table, *, has_texts: bool) -> str:
 def _with_sentences(identity: str) -> str:
     """Return the SQL of a text with made-up sentences after it, other ones for each identity."""
     parts = [
-        f"(SELECT sentence FROM sentences WHERE number = ({identity} * {7919 + 2 * place} + {place}) % {NUM_SENTENCES})"
-        for place in range(_SENTENCES_A_TEXT)
+        f"(SELECT sentence FROM sentences WHERE number = ({identity} * {7919 + 2 * item} + {item}) % {NUM_SENTENCES})"
+        for item in range(_SENTENCES_A_TEXT)
     ]
     return " || ' ' || ".join(["o.text", *parts])
 

@@ -57,15 +57,15 @@ def read_curves(
 ) -> dict[str, Curve]:
     """Return each metric at the steps that count and fulfil the condition; one without any has no points."""
     steps = models.steps
-    sets = {own: names for own, names in list_names(connection, run_key).items() if not set(keys).isdisjoint(names)}
+    sets = {name: names for name, names in list_names(connection, run_key).items() if not set(keys).isdisjoint(names)}
     if not sets:
         return {key: Curve(np.empty(0, np.int64), np.empty(0)) for key in keys}
     packed: ColumnElement[bytes] = steps.c.metric_values
     if len(keys) == 1:
-        first_bytes = {own: 1 + VALUE.itemsize * names.index(keys[0]) for own, names in sets.items()}
+        first_bytes = {item: 1 + VALUE.itemsize * names.index(keys[0]) for item, names in sets.items()}
         first_byte = case(first_bytes, value=steps.c.names_key)
         packed = func.substr(packed, first_byte, VALUE.itemsize, type_=LargeBinary)
-        sets = {own: [*keys] for own in sets}
+        sets = {entry: [*keys] for entry in sets}
     query = (
         select(steps.c.step, steps.c.names_key, packed)
         .where(steps.c.run_key == run_key, steps.c.names_key.in_(sets), ~steps.c.is_superseded)
@@ -96,7 +96,7 @@ def _unpacked(
     is_recorded = np.zeros(values.shape, np.bool_)
     for names_key, names in sets.items():
         own = np.flatnonzero(names_keys == names_key)
-        found = np.frombuffer(b"".join([rows[place][2] for place in own.tolist()]), VALUE).reshape(-1, len(names))
+        found = np.frombuffer(b"".join([rows[item][2] for item in own.tolist()]), VALUE).reshape(-1, len(names))
         columns = np.array([column for column, key in enumerate(keys) if key in names])
         values[np.ix_(own, columns)] = found[:, [names.index(keys[column]) for column in columns]]
         is_recorded[np.ix_(own, columns)] = True

@@ -89,8 +89,8 @@ def sample_members(members: Sequence[Int64Array], counts: ArrayLike, rng: np.ran
         if not 0 <= count <= own.size:
             raise ValueError(f"counts: expected 0 to {own.size} for bucket at position {bucket}, got {count}.")
     return [
-        rng.choice(own, count, replace=False) if count else np.empty(0, dtype=np.int64)
-        for own, count in zip(members, wanted.tolist(), strict=True)
+        rng.choice(member, count, replace=False) if count else np.empty(0, dtype=np.int64)
+        for member, count in zip(members, wanted.tolist(), strict=True)
     ]
 
 

@@ -106,9 +106,9 @@ class QuestionStream:
         Raises:
             ValueError: It was saved with another number of questions or another seed.
         """
-        for name, own in (("num_questions", self._num_questions), ("seed", self._seed)):
-            if state[name] != own:
-                raise ValueError(f"{name}: the question stream was saved with {state[name]}, got {own}.")
+        for name, item in (("num_questions", self._num_questions), ("seed", self._seed)):
+            if state[name] != item:
+                raise ValueError(f"{name}: the question stream was saved with {state[name]}, got {item}.")
         self._epoch = int(state["epoch"])
         self._position = int(state["position"])
         self._deferred = [int(index) for index in state["deferred"]]

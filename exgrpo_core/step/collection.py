@@ -55,12 +55,12 @@ def _store(
     buffer = state.replay_buffer
     before = [buffer.bucket_of(group.question.index) for group, _ in stored]
     found = [successes(group, config.reward_kind) for group, _ in stored]
-    outcomes = iter(buffer.insert([trajectory for own in found for trajectory in own]))
-    for (group, bucket), old, own in zip(stored, before, found, strict=True):
-        if own or old is not None:
+    outcomes = iter(buffer.insert([trajectory for entry in found for trajectory in entry]))
+    for (group, bucket), old, item in zip(stored, before, found, strict=True):
+        if item or old is not None:
             moved_to = _next_bucket(config, bucket, old)
             _move(state, report, group.question.index, old, moved_to)
-            for outcome in islice(outcomes, len(own)):
+            for outcome in islice(outcomes, len(item)):
                 kind = BufferEventKind.DUPLICATE if outcome.is_duplicate else BufferEventKind.INSERTED
                 event = BufferEvent(kind, group.question.index, outcome.trajectory_id, moved_to, moved_to)
                 report.buffer_events.append(event)

@@ -30,7 +30,7 @@ def list_candidates(
         return fresh
     # One gather for all questions: cold reads of the segments overlap.
     stored = iter(state.replay_buffer.experiences(np.concatenate(rows)))
-    return fresh + [list(islice(stored, own.size)) for own in rows]
+    return fresh + [list(islice(stored, row.size)) for row in rows]
 
 
 def _promising_rows(state: ExGRPOState, config: ExGRPOConfig, question_index: int) -> Int64Array:
@@ -48,8 +48,8 @@ def score_candidates(
     Raises:
         ValueError: The engine's arrays do not line up with the stored tokens.
     """
-    questions = [group.question for group, own in zip(groups, candidates, strict=True) for _ in own]
-    stored = [candidate for own in candidates for candidate in own]
+    questions = [group.question for group, item in zip(groups, candidates, strict=True) for _ in item]
+    stored = [candidate for entry in candidates for candidate in entry]
     if not stored:
         return TrajectoryScores([], [])
     scores = engine.entropies(questions, stored)
@@ -73,20 +73,20 @@ def choose_replays(
     if not scores.log_probs:
         return
     means = mean_scores(scores)
-    rows = np.array([candidate.row for own in candidates for candidate in own], dtype=np.int64)
+    rows = np.array([candidate.row for entry in candidates for candidate in entry], dtype=np.int64)
     state.replay_buffer.record_entropies(rows[rows >= 0], means.entropies[rows >= 0])
     start = 0
-    for group, own in zip(report.groups, candidates, strict=True):
-        if not own:
+    for group, item in zip(report.groups, candidates, strict=True):
+        if not item:
             continue
-        part = slice(start, start + len(own))
-        start += len(own)
+        part = slice(start, start + len(item))
+        start += len(item)
         own_means = CandidateMeans(means.entropies[part], means.nlls[part], means.sampled_entropies[part])
         chosen, values = choose(config.trajectory_selection, own_means, state.rng)
         position = part.start + chosen
-        is_external = own[chosen].row < 0
-        group.replay = Replay(own[chosen], scores.log_probs[position], scores.entropies[position], is_external)
-        _record(state, report, group, own, own_means, values)
+        is_external = item[chosen].row < 0
+        group.replay = Replay(item[chosen], scores.log_probs[position], scores.entropies[position], is_external)
+        _record(state, report, group, item, own_means, values)
 
 
 def _record(

@@ -180,11 +180,11 @@ def _paths_below(folder: Path) -> Iterator[Path]:
 
     A folder that is removed meanwhile, as old checkpoints are, just ends.
     """
-    for place, folders, names in os.walk(folder):
+    for item, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and not name.endswith(".tmp"))
-        yield Path(place)
+        yield Path(item)
         for name in sorted(names):
-            path = Path(place) / name
+            path = Path(item) / name
             is_left_out = name in _OF_PROCESSES or name.endswith(_LEFT_OUT_ENDINGS) or name.startswith(".")
             if not is_left_out and path.is_file() and not path.is_symlink():
                 yield path

@@ -55,7 +55,7 @@ def detect_code(text: str) -> CodeFindings:
 def tabulate_rules(texts: Iterable[str]) -> RuleTable:
     """Return how many texts fit each rule, any rule, and the parser-based check."""
     findings = [detect_code(text) for text in texts]
-    return _table((found.rule_ids, found.has_python_block, 1) for found in findings)
+    return _table((finding.rule_ids, finding.has_python_block, 1) for finding in findings)
 
 
 def tabulate_counts(counts: Iterable[RuleCount], *, only_correct: bool = False) -> RuleTable:

@@ -49,7 +49,7 @@ def judges(
         calibrations = {job.judge_run_id: find_calibration(database, job.judge, job.prompt) for job in jobs}
     if as_json:
         found = [(job, agreed.get(job.judge_run_id, []), calibrations[job.judge_run_id]) for job in jobs]
-        print_json([{"job": job, "agreement": rows, "calibration": own} for job, rows, own in found])
+        print_json([{"job": job, "agreement": rows, "calibration": item} for job, rows, item in found])
         return
     if not jobs:
         print_status("No judge has worked on it yet; `exgrpo judge RUN` starts one." if run else

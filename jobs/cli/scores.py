@@ -67,7 +67,7 @@ def _compare(database: "Database", runs_root: "Path", evaluations: tuple[str, st
     from jobs.runs.lookup import CommandError
     from jobs.studies.measures import AVERAGES
 
-    first, second = (_scored_runs(database, runs_root, own, scheme) for own in evaluations)
+    first, second = (_scored_runs(database, runs_root, evaluation, scheme) for evaluation in evaluations)
     rows = compare_scores(database, first, second, scheme, tuple(AVERAGES.items()))
     if not rows:
         raise CommandError(f"{evaluations[0]}, {evaluations[1]}: expected a benchmark with common questions, has none.")

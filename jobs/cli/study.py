@@ -95,12 +95,12 @@ def run(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its ar
             raise typer.Exit(EXIT_FAILURE)
         return
     failed = []
-    for number, own in enumerate(pending, start=1):
-        print_status(f"Run {number} of {len(pending)}: {own.key.cell}, seed {own.key.seed}")
+    for number, item in enumerate(pending, start=1):
+        print_status(f"Run {number} of {len(pending)}: {item.key.cell}, seed {item.key.seed}")
         try:
-            run_id = start(runs_root, study, own, settings or [])
+            run_id = start(runs_root, study, item, settings or [])
         except CommandError as error:
-            failed.append(own.key.cell)
+            failed.append(item.key.cell)
             print_status(str(error))
             continue
         state = follow(runs_root, database_url, run_id)
@@ -123,9 +123,9 @@ def _queue(runs_root: Path, study: "Study", pending: "list[PendingRun]", setting
     from jobs.studies.running import start
 
     num_queued = 0
-    for own in pending:
+    for item in pending:
         try:
-            print_result(start(runs_root, study, own, settings))
+            print_result(start(runs_root, study, item, settings))
             num_queued += 1
         except CommandError as error:
             print_status(str(error))
@@ -184,7 +184,7 @@ def results(
     rows = compare(found)
     if as_json:
         figures = {
-            own.cell.name: {figure: _interval(value) for figure, value in own.figures.items()} for own in found.cells
+            cell.cell.name: {figure: _interval(value) for figure, value in cell.figures.items()} for cell in found.cells
         }
         lines = [asdict(row) | {"own": _interval(row.own), "difference": _interval(row.difference)} for row in rows]
         print_json({"study": study.name, "scale": scale, "figures": figures, "beside_paper": lines})
@@ -228,7 +228,7 @@ def _wanted(name: str, scale: str, num_seeds: int | None, cells: list[str] | Non
 
     study, own_scale = load_study(name), _scale(scale)
     names = [word.strip() for words in cells or [] for word in words.split(",")]
-    chosen = [study.cell(own) for own in names] or study.cells
+    chosen = [study.cell(item) for item in names] or study.cells
     keys = wanted_keys(study, own_scale, chosen, num_seeds)
     if not keys and not study.cells_at(own_scale):
         raise SpecError(f"--scale: {name} cannot be run at the scale {scale}. {' '.join(study.notes)}")

@@ -58,7 +58,7 @@ class AnswerLog:
             "seed": answered.seed,
             "grader_version": answered.grader_version,
             "samples": [asdict(sample) for sample in answered.samples],
-            "outcomes": [[own.paper, own.training, own.corrected] for own in answered.outcomes],
+            "outcomes": [[outcome.paper, outcome.training, outcome.corrected] for outcome in answered.outcomes],
         }
         if self._file is None:
             self._folder.mkdir(exist_ok=True)

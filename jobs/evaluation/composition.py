@@ -30,7 +30,7 @@ def _make_generator(spec: EvalSpec, run: RunDirectory, benchmarks: Sequence[Load
     if spec.server is not None:
         from jobs.evaluation.server_generator import ServerGenerator
 
-        return ServerGenerator(spec.server, spec, max(own.samples_per_question for own in benchmarks))
+        return ServerGenerator(spec.server, spec, max(benchmark.samples_per_question for benchmark in benchmarks))
     source = model_source(spec, run)
     if spec.generator == "vllm":
         from jobs.evaluation.vllm_generator import VllmGenerator

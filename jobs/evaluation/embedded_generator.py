@@ -38,14 +38,14 @@ class EmbeddedGenerator:
         sampler = Sampler(self._temperature, torch.Generator(self._policy.device).manual_seed(seed))
         generated = generate(self._policy, repeated, self._max_response_tokens, sampler)
         texts = self._policy.tokenizer.batch_decode(
-            [own.token_ids.tolist() for own in generated], skip_special_tokens=True
+            [entry.token_ids.tolist() for entry in generated], skip_special_tokens=True
         )
         samples = [
-            Sample(text, own.token_ids.size, own.is_truncated) for text, own in zip(texts, generated, strict=True)
+            Sample(text, item.token_ids.size, item.is_truncated) for text, item in zip(texts, generated, strict=True)
         ]
-        for place, question in enumerate(batch):
+        for index, question in enumerate(batch):
             if question.question_id in wanted:
-                own = samples[place * num_samples : (place + 1) * num_samples]
+                own = samples[index * num_samples : (index + 1) * num_samples]
                 yield SampledQuestion(question.question_id, seed, own)
 
     def close(self) -> None:

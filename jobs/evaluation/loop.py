@@ -93,7 +93,7 @@ class EvaluationLoop:
         size = max(1, (self.generator.num_at_once or self.spec.batch_responses) // num_samples)
         for start in range(0, len(benchmark.questions), size):
             batch = benchmark.questions[start : start + size]
-            missing = {own.question_id: own for own in batch if own.question_id not in answers}
+            missing = {item.question_id: item for item in batch if item.question_id not in answers}
             if not missing:
                 continue
             if self.control.stop_requested():
@@ -158,7 +158,7 @@ def _write_plan(run: RunDirectory, benchmarks: Sequence[LoadedBenchmark]) -> Non
     """Write how many questions there are, for whoever shows progress."""
     folder = run.path / FOLDER
     folder.mkdir(exist_ok=True)
-    plan = {"num_questions": {own.protocol.name: len(own.questions) for own in benchmarks}}
+    plan = {"num_questions": {benchmark.protocol.name: len(benchmark.questions) for benchmark in benchmarks}}
     unfinished = folder / f"{PLAN_FILE}.tmp"
     unfinished.write_text(json.dumps(plan), encoding="utf-8")
     unfinished.replace(folder / PLAN_FILE)

@@ -48,7 +48,7 @@ class LoadedBenchmark:
     @property
     def data_hash(self) -> str:
         """16 hexadecimal digits that depend on questions and gold answers, in order, not on file or layout."""
-        content = [(own.text.strip(), own.answer, own.answer_kind) for own in self.questions]
+        content = [(question.text.strip(), question.answer, question.answer_kind) for question in self.questions]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 
@@ -127,14 +127,18 @@ def _merge(origin: str, rows: Iterable[tuple[int, BenchmarkQuestion]]) -> list[B
                     f"{origin}, row {number}: gold {question.answer[:60]!r} contradicts {answer[:60]!r} of row {row}, "
                     "which asks the same question; remove one of them."
                 )
-    return [replace(own, num_rows=counts[own.question_id]) for own in found.values()]
+    return [replace(item, num_rows=counts[item.question_id]) for item in found.values()]
 
 
 def _check_expansion(origin: str, questions: list[BenchmarkQuestion], protocol: Protocol) -> None:
     """Refuse questions that stand there neither once nor as often as the protocol samples them."""
     allowed = {1, protocol.samples_per_question}
-    if len({own.num_rows for own in questions}) > 1 or questions[0].num_rows not in allowed:
-        odd = next(own for own in questions if own.num_rows not in allowed or own.num_rows != questions[0].num_rows)
+    if len({item.num_rows for item in questions}) > 1 or questions[0].num_rows not in allowed:
+        odd = next(
+            question
+            for question in questions
+            if question.num_rows not in allowed or question.num_rows != questions[0].num_rows
+        )
         raise DataError(
             f"{origin}: question {odd.question_id} of {protocol.name} stands there {odd.num_rows} times, expected all "
             f"{' or '.join(str(count) for count in sorted(allowed))} times."

@@ -40,7 +40,7 @@ def find_answers(run_path: Path, benchmark: str, question_id: str) -> RecordedQu
         return None
     for path in sorted((run_path / FOLDER).glob(f"{benchmark}-*.jsonl")):
         for record in _records_of(path, question_id):
-            answers = tuple(_answer(*own) for own in zip(record["samples"], record["outcomes"], strict=True))
+            answers = tuple(_answer(*item) for item in zip(record["samples"], record["outcomes"], strict=True))
             found = RecordedQuestion(record.get("question", ""), record.get("gold", ""), answers)
     return found
 

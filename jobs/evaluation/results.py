@@ -41,15 +41,15 @@ def benchmark_event(
     """Return what is recorded of a finished benchmark."""
     parts = comparability(spec, benchmark)
     ordered = [answers[question.question_id] for question in benchmark.questions]
-    samples = [sample for own in ordered for sample in own.samples]
+    samples = [sample for item in ordered for sample in item.samples]
     return {
         "benchmark": benchmark.protocol.name,
         "title": benchmark.protocol.title,
         "comparability": parts,
         "comparability_key": comparability_key(parts),
         "samples_per_question": benchmark.samples_per_question,
-        "question_ids": [own.question_id for own in ordered],
-        "num_correct": {scheme.value: [_num_correct(own, scheme) for own in ordered] for scheme in Scheme},
+        "question_ids": [entry.question_id for entry in ordered],
+        "num_correct": {scheme.value: [_num_correct(value, scheme) for value in ordered] for scheme in Scheme},
         "outcomes": {
             scheme.value: dict(Counter(str(getattr(side, scheme)) for own in ordered for side in own.outcomes))
             for scheme in Scheme
@@ -66,20 +66,20 @@ def benchmark_event(
 
 
 def _num_correct(answered: AnsweredQuestion, scheme: Scheme) -> int:
-    return sum(getattr(own, scheme) is Outcome.CORRECT for own in answered.outcomes)
+    return sum(getattr(outcome, scheme) is Outcome.CORRECT for outcome in answered.outcomes)
 
 
 def _disputed(benchmark: LoadedBenchmark, ordered: list[AnsweredQuestion]) -> list[dict[str, Any]]:
     """Return those answers on which the schemes differ, at most `MAX_DISPUTED`."""
     found: list[dict[str, Any]] = []
     for question, answered in zip(benchmark.questions, ordered, strict=True):
-        for place in disputed(answered.outcomes):
-            own = answered.outcomes[place]
-            boxed = last_boxed(answered.samples[place].text)
+        for item in disputed(answered.outcomes):
+            own = answered.outcomes[item]
+            boxed = last_boxed(answered.samples[item].text)
             found.append(
                 {
                     "question_id": question.question_id,
-                    "sample": place,
+                    "sample": item,
                     "gold": question.answer,
                     "answer": "" if boxed is None else boxed[:MAX_ANSWER_CHARS],
                     "paper": own.paper.value,

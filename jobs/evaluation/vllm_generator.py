@@ -42,20 +42,20 @@ class VllmGenerator:
                 temperature=self._spec.temperature,
                 top_p=self._spec.top_p,
                 max_tokens=self._spec.max_response_tokens,
-                seed=own,
+                seed=entry,
             )
-            for own in seeds
+            for entry in seeds
         ]
         if asked and asked[0].prompt_text is None:
             outputs = self._model.chat([list(question.messages) for question in asked], settings)
         else:
             outputs = self._model.generate([question.prompt_text for question in asked], settings)
-        for question, own, output in zip(asked, seeds, outputs, strict=True):
+        for question, item, output in zip(asked, seeds, outputs, strict=True):
             samples = [
                 Sample(answer.text, len(answer.token_ids), answer.finish_reason == "length")
                 for answer in output.outputs
             ]
-            yield SampledQuestion(question.question_id, own, samples)
+            yield SampledQuestion(question.question_id, item, samples)
 
     def close(self) -> None:
         """Let the model go."""

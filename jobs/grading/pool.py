@@ -66,9 +66,9 @@ class AnswerGrader:
             GraderError: Grading processes do not start, or the grader is closed.
         """
         decided = [self._decide_at_once(item, scheme) for item in items]
-        open_pairs = dict.fromkeys(found for found in decided if not isinstance(found, Outcome))
+        open_pairs = dict.fromkeys(value for value in decided if not isinstance(value, Outcome))
         verdicts = self._verify(list(open_pairs))
-        return [found if isinstance(found, Outcome) else verdicts[found] for found in decided]
+        return [entry if isinstance(entry, Outcome) else verdicts[entry] for entry in decided]
 
     def grade_side_by_side(self, items: Sequence[GradeItem]) -> list[SideBySide]:
         """Return the outcomes of each item by every scheme, in order.

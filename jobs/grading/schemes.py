@@ -99,7 +99,7 @@ def grader_version() -> str:
 
 def disputed(outcomes: Sequence[SideBySide]) -> list[int]:
     """Return the places of those answers on which the schemes differ."""
-    return [place for place, own in enumerate(outcomes) if own.is_disputed]
+    return [index for index, outcome in enumerate(outcomes) if outcome.is_disputed]
 
 
 def _decide_as_published(item: GradeItem, max_answer_chars: int) -> Outcome | Comparison:
@@ -110,7 +110,7 @@ def _decide_as_published(item: GradeItem, max_answer_chars: int) -> Outcome | Co
 
 
 def _decide_corrected(item: GradeItem, boxed: str) -> Outcome | Comparison:
-    if not boxed.strip() or len({re.sub(r"\s", "", own) for own in boxes_of_last_paragraph(item.response)}) > 1:
+    if not boxed.strip() or len({re.sub(r"\s", "", entry) for entry in boxes_of_last_paragraph(item.response)}) > 1:
         return Outcome.UNPARSED
     decided = grade_without_verifier(item.gold, boxed)
     if decided is Outcome.CORRECT:

@@ -71,7 +71,7 @@ def group_votes(votes: Iterable[tuple[str, bool, str]]) -> list[LabelledVotes]:
     for item_id, label, outcome in votes:
         labels[item_id] = label
         outcomes.setdefault(item_id, []).append(outcome)
-    return [LabelledVotes(labels[item_id], tuple(found)) for item_id, found in outcomes.items()]
+    return [LabelledVotes(labels[item_id], tuple(item)) for item_id, item in outcomes.items()]
 
 
 def calibrate(items: Sequence[LabelledVotes]) -> Calibration:

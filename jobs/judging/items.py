@@ -63,8 +63,8 @@ class RunItems:
         for (path, step), places in groupby(self._places, key=lambda place: (place.path, place.step)):
             table = select_step(read_trajectories(path, ["trajectory_id", "question_index", "text"]), step)
             attempt = int(path.parent.parent.name)
-            for place in places:
-                row = {name: table[name][place.row].as_py() for name in table.column_names}
+            for item in places:
+                row = {name: table[name][item.row].as_py() for name in table.column_names}
                 yield self._item(row, attempt)
 
     def _item(self, row: dict[str, Any], attempt: int) -> JudgedItem:
@@ -150,7 +150,7 @@ def _draw(found: Sequence[Found], chosen: JudgedSpec) -> list[Found]:
     if chosen.limit is None or len(found) <= chosen.limit:
         return list(found)
     places = random.Random(chosen.seed).sample(range(len(found)), chosen.limit)
-    return [found[place] for place in sorted(places)]
+    return [found[item] for item in sorted(places)]
 
 
 def _read_labelled(path: Path) -> Iterator[tuple[JudgedItem, bool]]:

@@ -26,7 +26,7 @@ def judge_chain(item: JudgedItem) -> JudgeVerdict:
 def _first_fault(problem: ChainProblem, text: str, num_good_steps: int) -> IssueClass:
     """Return the class of the first fault: a wrong value, a wrong operation, a missing step, or what follows them."""
     values = problem.register_values()
-    good = [write_step(place, problem.operations[place], values[place]) for place in range(num_good_steps)]
+    good = [write_step(item, problem.operations[item], values[item]) for item in range(num_good_steps)]
     head = f"{problem.start};{''.join(good)}"
     if not text.startswith(head):
         return IssueClass.OMISSION

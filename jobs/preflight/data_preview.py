@@ -49,7 +49,7 @@ def preview_data(spec: TrainSpec, num_shown: int = 3) -> DataPreview:
         DataError: The data cannot be read, or one of its first rows is bad; one sentence names file, row and field.
     """
     prompts = _chains(spec.data) if spec.data.source == CHAINS_SOURCE else _rows(spec.data)
-    texts = [own.prompt for own in prompts]
+    texts = [prompt.prompt for prompt in prompts]
     lengths = _token_lengths(texts, spec)
     notice = ""
     if spec.data.template == "chat":
@@ -62,7 +62,7 @@ def _chains(data: DataSpec) -> list[PromptPreview]:
     made = make_questions(
         num_questions, data.seed, _Characters(), data.min_operations, data.max_operations, data.modulus
     )
-    return [PromptPreview(own.prompt_text, own.answer, "number below the modulus") for own in made]
+    return [PromptPreview(item.prompt_text, item.answer, "number below the modulus") for item in made]
 
 
 def _rows(data: DataSpec) -> list[PromptPreview]:

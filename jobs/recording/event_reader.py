@@ -143,8 +143,8 @@ class _Reading:
 
 def _parse_position(position: str | None) -> dict[int, _Place]:
     content = json.loads(position) if position else {}
-    return {int(attempt): (int(place[0]), int(place[1])) for attempt, place in content.items()}
+    return {int(attempt): (int(value[0]), int(value[1])) for attempt, value in content.items()}
 
 
 def _dump_position(places: Mapping[int, _Place]) -> str:
-    return json.dumps({str(attempt): list(place) for attempt, place in sorted(places.items())})
+    return json.dumps({str(attempt): list(item) for attempt, item in sorted(places.items())})

@@ -39,12 +39,12 @@ _TOKEN_COLUMNS = ("token_ids", "entropies", "log_probs", "behavior_log_probs")
 
 def trajectory_table(steps: Sequence[tuple[int, Sequence[RolloutGroup]]], keeps_tokens: KeepsTokens) -> pa.Table:
     """Return one row a fresh trajectory, in order of steps and groups, and then one row a replayed one."""
-    groups = [group for _, own in steps for group in own]
+    groups = [group for _, entry in steps for group in entry]
     step_of = np.array([step for step, own in steps for _ in own], dtype=np.int32)
     position_of = np.array([position for _, own in steps for position in range(len(own))], dtype=np.int32)
     fresh = [trajectory for group in groups for trajectory in group.trajectories]
     kept = [item if keeps_tokens(item) else None for item in fresh]
-    replays = [(place, group.replay) for place, group in enumerate(groups) if group.replay is not None]
+    replays = [(index, group.replay) for index, group in enumerate(groups) if group.replay is not None]
     num_fresh = np.array([len(group.trajectories) for group in groups])
     fresh_places = np.repeat(np.arange(len(groups)), num_fresh)
     replay_places = np.array([place for place, _ in replays], dtype=np.int64)
@@ -61,7 +61,7 @@ def trajectory_table(steps: Sequence[tuple[int, Sequence[RolloutGroup]]], keeps_
     kept_entropies = [None if item is None else item.entropies for item in kept]
     kept_log_probs = [None if item is None else item.log_probs for item in kept]
     behavior = [item.behavior_log_probs for item in stored]
-    ratios = [np.exp(replay.old_log_probs - own) for replay, own in zip(replayed, behavior, strict=True)]
+    ratios = [np.exp(replay.old_log_probs - value) for replay, value in zip(replayed, behavior, strict=True)]
     return pa.table(
         {
             "is_replayed": pa.array([False] * len(fresh) + [True] * len(replayed), pa.bool_()),
@@ -176,9 +176,9 @@ def _advantages(groups: Sequence[RolloutGroup]) -> NDArray[np.float32]:
     """Return the advantage of each slot of each group, NaN where there is none."""
     num_slots = max(len(group.trajectories) + (group.replay is not None) for group in groups)
     advantages = np.full((len(groups), num_slots), np.nan, dtype=np.float32)
-    for place, group in enumerate(groups):
+    for index, group in enumerate(groups):
         if group.advantages is not None:
-            advantages[place, : len(group.advantages)] = group.advantages
+            advantages[index, : len(group.advantages)] = group.advantages
     return advantages
 
 

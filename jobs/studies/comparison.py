@@ -40,19 +40,19 @@ def compare(results: StudyResults) -> list[ComparedRow]:
     the main column, a row that the paper prints in two groups once.
     """
     tables = results.study.tables
-    mapped = [own for own in tables if own.figures]
+    mapped = [item for item in tables if item.figures]
     if mapped:
-        return [line for own in mapped for line in _mapped_rows(results, own)]
+        return [line for entry in mapped for line in _mapped_rows(results, entry)]
     found: dict[tuple[str, ...], ComparedRow] = {}
-    for own in tables if results.main_figure else ():
-        for line in _whole_rows(results, own):
+    for table in tables if results.main_figure else ():
+        for line in _whole_rows(results, table):
             found.setdefault((line.table, line.row, line.cell, line.printed), line)
     return list(found.values())
 
 
 def is_by_column(study: Study) -> bool:
     """Return whether a study's rows are compared column by column, not by one figure for a whole run."""
-    return any(own.figures for own in study.tables)
+    return any(table.figures for table in study.tables)
 
 
 def main_column(paper_table: PaperTable) -> str:
@@ -72,11 +72,11 @@ def differences_sentence(study: Study, results: StudyResults) -> str:
 def reading(results: StudyResults) -> str:
     """Say which differences the intervals tell from zero, whichever way they point."""
     differences = {result.cell.name: own for result in results.cells if (own := results.difference(result)) is not None}
-    told = {name: own for name, own in differences.items() if not math.isnan(own.half)}
+    told = {name: difference for name, difference in differences.items() if not math.isnan(difference.half)}
     if not told:
         return "There are too few seeds to tell any cell from the baseline."
-    above = [name for name, own in told.items() if own.mean - own.half > 0]
-    below = [name for name, own in told.items() if own.mean + own.half < 0]
+    above = [name for name, value in told.items() if value.mean - value.half > 0]
+    below = [name for name, item in told.items() if item.mean + item.half < 0]
     rest = [name for name in told if name not in {*above, *below}]
     parts = [
         f"{words}: {', '.join(names)}."
@@ -116,7 +116,7 @@ def _whole_rows(results: StudyResults, paper_table: PaperTable) -> Iterator[Comp
     for row in paper_table.rows:
         for result in _done_cells(results, row):
             base_row = _base_row(results.study, paper_table, result)
-            values = [number_of(own.values[index]) if own is not None else None for own in (row, base_row)]
+            values = [number_of(item.values[index]) if item is not None else None for item in (row, base_row)]
             yield ComparedRow(
                 table=paper_table.name,
                 group=row.group,

@@ -26,22 +26,22 @@ class Configuration:
 
 def read_configuration(cells: tuple[CellResult, ...]) -> Configuration:
     """Return what the finished runs were asked for, as their specifications recorded it."""
-    specs = {result.cell.name: [_flat(own.spec) for own in result.seeds] for result in cells if result.seeds}
-    everything = [fields for own in specs.values() for fields in own]
+    specs = {result.cell.name: [_flat(seed.spec) for seed in result.seeds] for result in cells if result.seeds}
+    everything = [fields for spec in specs.values() for fields in spec]
     names = sorted({name for fields in everything for name in fields} - _OWN_TO_A_RUN)
     values = {name: {fields.get(name, _NOT_SET) for fields in everything} for name in names}
     differing = [name for name in names if len(values[name]) > 1]
     return Configuration(
         common={name: next(iter(values[name])) for name in names if len(values[name]) == 1},
         by_cell={
-            cell: {name: " or ".join(sorted({fields.get(name, _NOT_SET) for fields in own})) for name in differing}
-            for cell, own in specs.items()
+            cell: {name: " or ".join(sorted({fields.get(name, _NOT_SET) for fields in item})) for name in differing}
+            for cell, item in specs.items()
         },
         unequal=tuple(
             f"{cell}: its runs differ in {name}, so its interval is not over seeds alone."
-            for cell, own in specs.items()
+            for cell, entry in specs.items()
             for name in differing
-            if len({fields.get(name, _NOT_SET) for fields in own}) > 1
+            if len({fields.get(name, _NOT_SET) for fields in entry}) > 1
         ),
     )
 

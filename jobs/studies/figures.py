@@ -51,7 +51,7 @@ class Panel:
 
 def interval_figure(rows: Sequence[tuple[str, MeanInterval]], baseline: float | None) -> Element:
     """Return one row an interval: seeds as small dots, mean and 95% interval over them, the baseline as a line."""
-    ends = [end for _, own in rows for end in (*own.values, *_interval_ends(own))]
+    ends = [end for _, item in rows for end in (*item.values, *_interval_ends(item))]
     axis = _padded(ends + ([] if baseline is None else [baseline]), LABEL_WIDTH, LABEL_WIDTH + PLOT_WIDTH)
     height = ROW_HEIGHT * len(rows) + MARGIN
     drawn: list[Element] = []

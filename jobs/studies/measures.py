@@ -73,7 +73,7 @@ def benchmark_scores(database: Database, run_id: str) -> Figures:
         if (row.source_step or 0) == last_step:
             scores.setdefault(row.benchmark, 100.0 * row.score)
     averages = {
-        name: fmean(scores[own] for own in names) for name, names in AVERAGES.items() if scores.keys() >= {*names}
+        name: fmean(scores[item] for item in names) for name, names in AVERAGES.items() if scores.keys() >= {*names}
     }
     return averages | {column: scores[name] for name, column in BENCHMARK_COLUMNS.items() if name in scores}
 

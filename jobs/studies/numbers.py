@@ -63,7 +63,10 @@ class SettingGain:
 
 def number_rows(study: Study) -> list[NumberRow]:
     """Return every number that the paper prints of a study: its tables cell by cell, then its text."""
-    notes = {(own.table, own.group, own.row, own.column): own.sentence for own in disagreements(study)}
+    notes = {
+        (disagreement.table, disagreement.group, disagreement.row, disagreement.column): disagreement.sentence
+        for disagreement in disagreements(study)
+    }
     rows = [
         NumberRow(table.name, row.group, row.row, column, number_of(value), printed(value))
         for table in study.tables
@@ -74,7 +77,9 @@ def number_rows(study: Study) -> list[NumberRow]:
         NumberRow(TEXT_TABLE, "", claim.row, claim.column, number_of(claim.value), printed(claim.value))
         for claim in study.claims
     ]
-    return [replace(own, note=notes.get((own.table, own.group, own.row, own.column), "")) for own in (*rows, *claims)]
+    return [
+        replace(item, note=notes.get((item.table, item.group, item.row, item.column), "")) for item in (*rows, *claims)
+    ]
 
 
 def printed(value: PrintedValue) -> str:
@@ -142,7 +147,7 @@ def _wrong_gains(study: Study) -> Iterator[Disagreement]:
         value = number_of(claim.value)
         if value is None or claim.column not in study.gain_columns:
             continue
-        mean = fmean(own.gains[claim.column] for own in gains)
+        mean = fmean(gain.gains[claim.column] for gain in gains)
         if abs(value - mean) > 0.05 + _SLACK:
             yield Disagreement(TEXT_TABLE, "", claim.row, claim.column, value, mean, "the mean over settings is")
 

@@ -81,7 +81,8 @@ def _comparison(results: StudyResults) -> list[Element]:
     if is_by_column(study):
         head = ["Paper's row", "Cell", "Column", "Paper", "Own", "Seeds"]
         by_column = [
-            [own.place, own.cell, own.column, own.printed, interval_text(own.own), str(own.num_seeds)] for own in lines
+            [line.place, line.cell, line.column, line.printed, interval_text(line.own), str(line.num_seeds)]
+            for line in lines
         ]
         return [section("Beside the paper", table(head, by_column, 3))]
     main = f"Paper, {lines[0].column}"
@@ -96,7 +97,7 @@ def _comparison(results: StudyResults) -> list[Element]:
         "Seeds",
     ]
     note = differences_sentence(study, results)
-    rows = table(head, [_compared(own) for own in lines], 2)
+    rows = table(head, [_compared(item) for item in lines], 2)
     parts = [element("p", note, class_="soft"), rows, element("p", reading(results))]
     return [section("Beside the paper", *parts)]
 
@@ -128,7 +129,7 @@ def _figures(results: StudyResults) -> list[Element]:
             element("figcaption", f"{name}: each seed (small), mean and 95% interval; dashed: the baseline's mean."),
         )
     ]
-    panels = [Panel(own.cell.name, [seed.curve for seed in own.seeds], _means(own)) for own in done if own.curve]
+    panels = [Panel(item.cell.name, [seed.curve for seed in item.seeds], _means(item)) for item in done if item.curve]
     if panels:
         caption = "Held-out Avg@n in percent by step: seeds thin, their mean thick; dashed: the baseline's mean."
         drawn.append(
@@ -142,7 +143,7 @@ def _figures(results: StudyResults) -> list[Element]:
 
 
 def _means(result: CellResult) -> dict[int, float]:
-    return {step: own.mean for step, own in result.curve.items()}
+    return {step: value.mean for step, value in result.curve.items()}
 
 
 def _own_numbers(results: StudyResults) -> list[Element]:
@@ -167,14 +168,16 @@ def _own_numbers(results: StudyResults) -> list[Element]:
 
 def _own_gains(results: StudyResults) -> list[Element]:
     """Return the gain in each setting that the study averages over, of own runs."""
-    names = [name for name in results.study.gain_columns.values() if any(name in own.figures for own in results.cells)]
+    names = [
+        name for name in results.study.gain_columns.values() if any(name in cell.figures for cell in results.cells)
+    ]
     names = names or [name for name in [results.main_figure] if name is not None]
     rows = []
     for gain in results.study.gains:
         method, baseline = (results.result_of(name) for name in gain.cells)
         if method is not None and baseline is not None:
             paired = [results.paired(method, baseline, name) for name in names]
-            rows.append([gain.setting, *(interval_text(own, is_difference=True) for own in paired)])
+            rows.append([gain.setting, *(interval_text(item, is_difference=True) for item in paired)])
     if not rows:
         return []
     return [element("h3", "Gains by setting, of own runs"), table(["Stands for", *names], rows)]
@@ -182,21 +185,21 @@ def _own_gains(results: StudyResults) -> list[Element]:
 
 def _paper_numbers(study: Study) -> list[Element]:
     parts: list[Child] = []
-    for own in study.tables:
-        rows = [[row.group, row.row, *(printed(value) for value in row.values)] for row in own.rows]
-        parts += [element("h3", own.name), table(["Group", "Row", *own.columns], rows, 2)]
-    texts = [[own.row, own.column, own.printed] for own in number_rows(study) if own.table == TEXT_TABLE]
+    for item in study.tables:
+        rows = [[row.group, row.row, *(printed(value) for value in row.values)] for row in item.rows]
+        parts += [element("h3", item.name), table(["Group", "Row", *item.columns], rows, 2)]
+    texts = [[entry.row, entry.column, entry.printed] for entry in number_rows(study) if entry.table == TEXT_TABLE]
     if texts:
         parts += [element("h3", "In the text"), table(["", "", "Number"], texts, 2)]
     gains = setting_gains(study)
     if gains:
         columns = list(study.gain_columns)
-        rows = [[own.setting, *(f"{own.gains[name]:+.1f}" for name in columns)] for own in gains]
+        rows = [[gain.setting, *(f"{gain.gains[name]:+.1f}" for name in columns)] for gain in gains]
         means = [f"{sum(own.gains[name] for own in gains) / len(gains):+.2f}" for name in columns]
         parts += [element("h3", "Gains by setting"), table(["Setting", *columns], [*rows, ["Mean", *means]])]
     if not parts:
         parts = [element("p", "The paper prints no numbers of this.")]
-    faults = [element("li", f"{own.place}: {own.sentence}.") for own in disagreements(study)]
+    faults = [element("li", f"{disagreement.place}: {disagreement.sentence}.") for disagreement in disagreements(study)]
     if faults:
         parts += [element("h3", "Printed numbers that do not agree with each other"), element("ul", *faults)]
     return [section("What the paper prints", *parts)]
@@ -207,8 +210,8 @@ def _not_run(results: StudyResults) -> list[Element]:
     lines = [*study.notes]
     lines += [
         f"{row.group + ': ' if row.group else ''}{row.row}: no cell stands for this row."
-        for own in study.tables
-        for row in own.rows
+        for item in study.tables
+        for row in item.rows
         if not row.cells
     ]
     absent = [cell.name for cell in study.cells if cell.recipe(results.scale) is None]
@@ -242,7 +245,7 @@ def _configuration(results: StudyResults) -> list[Element]:
 
 
 def _versions(results: StudyResults) -> Element:
-    ends = [own.run.ended_at for result in results.cells for own in result.seeds if own.run.ended_at]
+    ends = [seed.run.ended_at for result in results.cells for seed in result.seeds if seed.run.ended_at]
     rows = [[name, value] for name, value in read_versions().items()]
     made = f"Written {datetime.now(UTC):%Y-%m-%d %H:%M} UTC on the machine with these versions."
     if ends:
@@ -252,9 +255,9 @@ def _versions(results: StudyResults) -> Element:
 
 def _runs(results: StudyResults) -> list[Element]:
     rows = [
-        [result.cell.name, str(own.seed), own.run.run_id, *(shown(value) for value in [*own.figures.values()][:1])]
+        [result.cell.name, str(seed.seed), seed.run.run_id, *(shown(value) for value in [*seed.figures.values()][:1])]
         for result in results.cells
-        for own in result.seeds
+        for seed in result.seeds
     ]
     if not rows:
         return []

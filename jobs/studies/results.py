@@ -37,14 +37,16 @@ class CellResult:
     @property
     def figures(self) -> dict[str, MeanInterval]:
         """Each figure over the seeds that have it."""
-        names = dict.fromkeys(name for own in self.seeds for name in own.figures)
-        return {name: mean_interval([own.figures[name] for own in self.seeds if name in own.figures]) for name in names}
+        names = dict.fromkeys(name for seed in self.seeds for name in seed.figures)
+        return {
+            name: mean_interval([item.figures[name] for item in self.seeds if name in item.figures]) for name in names
+        }
 
     @property
     def curve(self) -> dict[int, MeanInterval]:
         """The held-out curve over the seeds that were scored at a step."""
-        steps = sorted({step for own in self.seeds for step in own.curve})
-        return {step: mean_interval([own.curve[step] for own in self.seeds if step in own.curve]) for step in steps}
+        steps = sorted({step for seed in self.seeds for step in seed.curve})
+        return {step: mean_interval([item.curve[step] for item in self.seeds if step in item.curve]) for step in steps}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class StudyResults:
 
     def result_of(self, cell_name: str | None) -> CellResult | None:
         """Return a cell's runs, None if the cell cannot be run at this scale."""
-        return next((own for own in self.cells if own.cell.name == cell_name), None)
+        return next((cell for cell in self.cells if cell.cell.name == cell_name), None)
 
     def difference(self, result: CellResult) -> MeanInterval | None:
         """Return a cell's main figure minus the baseline's, paired by seed, None without a common seed."""
@@ -75,9 +77,11 @@ class StudyResults:
 
     def paired(self, result: CellResult, baseline: CellResult, name: str) -> MeanInterval | None:
         """Return one cell's figure minus another's, paired by seed, None without a common seed."""
-        theirs = {own.seed: own.figures[name] for own in baseline.seeds if name in own.figures}
+        theirs = {seed.seed: seed.figures[name] for seed in baseline.seeds if name in seed.figures}
         pairs = [
-            own.figures[name] - theirs[own.seed] for own in result.seeds if own.seed in theirs and name in own.figures
+            item.figures[name] - theirs[item.seed]
+            for item in result.seeds
+            if item.seed in theirs and name in item.figures
         ]
         return mean_interval(pairs) if pairs else None
 

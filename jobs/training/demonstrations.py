@@ -35,7 +35,7 @@ def read_demonstrations(spec: TrainSpec, questions: Sequence[Question], tokenize
     texts = _write_texts(questions, spec.seed) if is_chains else _read_texts(spec, questions, sft.response_column)
     limit = spec.algorithm.max_response_tokens
     demonstrations = [_encode(*pair, tokenizer) for pair in zip(questions, texts, strict=True)]
-    kept = [own for own in demonstrations if own.token_ids.size <= limit]
+    kept = [demonstration for demonstration in demonstrations if demonstration.token_ids.size <= limit]
     if len(kept) < len(demonstrations):
         num_left_out = len(demonstrations) - len(kept)
         logger.warning(
@@ -64,7 +64,7 @@ def _write_right(question: Question, rng: random.Random) -> str:
 
 
 def _read_texts(spec: TrainSpec, questions: Sequence[Question], column: str) -> list[str]:
-    place_of = {question.metadata["row"]: place for place, question in enumerate(questions)}
+    place_of = {question.metadata["row"]: index for index, question in enumerate(questions)}
     texts = [""] * len(questions)
     for number, raw in iterate_raw_rows(spec.data.source, spec.data.split, (column,)):
         place = place_of.get(number)
@@ -76,7 +76,7 @@ def _read_texts(spec: TrainSpec, questions: Sequence[Question], column: str) -> 
 def _response_text(value: object, place: str) -> str:
     """Return a response that is a text, or the assistant's first message of a list of messages."""
     if isinstance(value, list):
-        messages = [own for own in value if isinstance(own, dict) and own.get("role", "assistant") == "assistant"]
+        messages = [item for item in value if isinstance(item, dict) and item.get("role", "assistant") == "assistant"]
         value = messages[0].get("content") if messages else None
     if not isinstance(value, str) or not value:
         raise DataError(

@@ -73,7 +73,7 @@ class SftLoop:
     def _step(self, step: int) -> None:
         began_at = time.perf_counter()
         places = batch_places(len(self.sft.demonstrations), self.spec.algorithm.batch_size, step, self.spec.seed)
-        metrics = self.sft.imitate([self.sft.demonstrations[place] for place in places])
+        metrics = self.sft.imitate([self.sft.demonstrations[item] for item in places])
         metrics["seconds/update"] = metrics["seconds/step"] = time.perf_counter() - began_at
         self.recorder.step(StepReport(step, is_started=False, groups=[], metrics=metrics))
         logger.info("step %d/%d: loss %.4f", step, self.spec.num_steps, metrics["loss/sft"])

@@ -82,8 +82,8 @@ def run_sft(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: 
 def write_demonstrations(demonstrations: Sequence[TokenSequence], path: Path) -> None:
     """Write demonstrations as `DemonstrationDataset` reads them."""
     columns = {
-        "prompt_ids": [own.prompt_ids.tolist() for own in demonstrations],
-        "response_ids": [own.token_ids.tolist() for own in demonstrations],
+        "prompt_ids": [demonstration.prompt_ids.tolist() for demonstration in demonstrations],
+        "response_ids": [item.token_ids.tolist() for item in demonstrations],
     }
     pq.write_table(pa.table(columns), path)
 
@@ -166,7 +166,7 @@ class SftFollower:
         return [
             (
                 line["step"],
-                {own: float(line["data"][name]) for name, own in METRIC_NAMES.items() if name in line["data"]}
+                {value: float(line["data"][name]) for name, value in METRIC_NAMES.items() if name in line["data"]}
                 | seconds,
             )
             for line in lines
@@ -238,8 +238,8 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    for own in psutil.wait_procs(family, timeout=1.0)[1]:
-        own.kill()
+    for proc in psutil.wait_procs(family, timeout=1.0)[1]:
+        proc.kill()
 
 
 def _link_tree(source: Path, target: Path, leaves_out: str = "") -> None:

@@ -64,7 +64,7 @@ def make_run(database: Database, runs_root: Path, run_id: str, status: str, num_
 
 def step(number: int) -> Step:
     """Return a step with an easy, a medium and a hard question; ids count 17 a step."""
-    easy = [Response(0.1 + 0.01 * place, is_valid=True) for place in range(4)] + [Response(0.9, is_correct=False)]
+    easy = [Response(0.1 + 0.01 * item, is_valid=True) for item in range(4)] + [Response(0.9, is_correct=False)]
     medium = [
         Response(0.2, is_valid=True),
         Response(0.3 + 0.01 * number, is_valid=False, nll=0.5),

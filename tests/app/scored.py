@@ -46,7 +46,7 @@ def record_all(runs_root: Path) -> None:
     record_scores(database, runs_root, *(whole(name, 0.6) for name in in_distribution), run_id="eval-late")
     short = {"comparability": SAMPLING | {"data_hash": "x", "template": "none", "samples_per_question": 32}}
     sliced = whole("aime24", 1.0, run=None, **short)
-    sliced |= {"question_ids": ["q0"], "num_correct": {own: [32] for own in ("paper", "training", "corrected")}}
+    sliced |= {"question_ids": ["q0"], "num_correct": {item: [32] for item in ("paper", "training", "corrected")}}
     record_scores(database, runs_root, sliced, run_id="eval-slice")
     disputed = whole("aime24", 1.0, run=None, model="disputed") | {"disputed": event([1])["disputed"]}
     record_scores(database, runs_root, disputed, run_id="eval-disputed")

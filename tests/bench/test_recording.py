@@ -18,20 +18,20 @@ from jobs.supervisor.reading import ingest_all
 
 def test_made_up_steps_have_their_size_and_are_the_same_each_time():
     first, second = (list(StepMaker(StepSize(16, 200)).reports(2)) for _ in range(2))
-    lengths = [own.token_ids.size for group in first[0].groups for own in group.trajectories]
+    lengths = [trajectory.token_ids.size for group in first[0].groups for trajectory in group.trajectories]
     assert len(lengths) == 16 * K
     assert 150 < np.mean(lengths) < 250
-    assert [own.text for own in first[1].groups[3].trajectories] == [
-        own.text for own in second[1].groups[3].trajectories
+    assert [item.text for item in first[1].groups[3].trajectories] == [
+        entry.text for entry in second[1].groups[3].trajectories
     ]
 
 
 def test_json_lines_of_what_is_kept_leave_out_the_tokens_of_failures():
     (step,) = StepMaker(StepSize(2, 50)).reports(1)
     for group in step.groups:
-        for own in group.trajectories:
-            own.reward = 0.0
-    text_bytes = sum(len(own.text) for group in step.groups for own in group.trajectories)
+        for trajectory in group.trajectories:
+            trajectory.reward = 0.0
+    text_bytes = sum(len(item.text) for group in step.groups for item in group.trajectories)
     assert text_bytes < json_lines_bytes(step, is_whole=False) < json_lines_bytes(step, is_whole=True) / 3
 
 

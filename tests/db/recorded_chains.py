@@ -59,17 +59,17 @@ def record_steps(
     recorder.status(RunStatus.RUNNING)
     recorder.questions([question(index) for index in range(4)], "training")
     number = 0
-    for place, step in enumerate(steps, start=first_step):
+    for item, step in enumerate(steps, start=first_step):
         groups = []
         for index, responses in step.groups.items():
-            made = [_trajectory(own, index, number + offset, place) for offset, own in enumerate(responses)]
+            made = [_trajectory(response, index, number + offset, item) for offset, response in enumerate(responses)]
             number += len(made)
             replay = _replay(index, *step.replayed[index]) if index in step.replayed else None
             advantages = np.zeros(len(made) + (replay is not None), np.float32)
             groups.append(RolloutGroup(question(index), made, replay, advantages))
-        changes = [BufferEvent(BufferEventKind.INSERTED, index, own, 1, 1) for index, own in step.inserted]
+        changes = [BufferEvent(BufferEventKind.INSERTED, index, entry, 1, 1) for index, entry in step.inserted]
         changes += [BufferEvent(BufferEventKind.RETIRED, index, None, 1, None) for index in step.retired]
-        recorder.step(StepReport(place, True, groups, buffer_events=changes))
+        recorder.step(StepReport(item, True, groups, buffer_events=changes))
     recorder.close()
     return run
 

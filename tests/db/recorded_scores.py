@@ -51,8 +51,8 @@ def record_scores(database: Database, runs_root: Path, *events: dict, times: int
     run = RunDirectory.create(runs_root, spec, **names)
     for _ in range(times):
         recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
-        for own in events:
-            recorder.record("benchmark", own)
+        for item in events:
+            recorder.record("benchmark", item)
         recorder.close()
     ingest.register_run(database, run.read_run_info(), run.job_spec().model_dump(mode="json"))
     batch = SpoolReader(run).read()

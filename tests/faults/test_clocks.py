@@ -59,8 +59,8 @@ def test_a_run_takes_as_long_as_it_took_when_its_clock_is_set(shifted, seconds, 
     database = open_database(None, shifted.runs_root)
     (attempt,), row = list_attempts(database, run_id), get_run(database, run_id)
     database.close()
-    for found in (attempt, row):
-        assert timedelta(0) <= found.ended_at - found.started_at <= timedelta(seconds=elapsed)
+    for item in (attempt, row):
+        assert timedelta(0) <= item.ended_at - item.started_at <= timedelta(seconds=elapsed)
     figure(f"duration of a run that {end} with its clock set by {seconds:+.0f} s", "right")
 
 

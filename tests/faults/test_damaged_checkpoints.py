@@ -45,7 +45,7 @@ def copies(finished: RunDirectory, tmp_path: Path) -> Iterator[Callable[[], RunD
 
 def places(length: int, count: int) -> list[int]:
     """Return `count` different offsets inside a file, first and last byte among them, or all where it is shorter."""
-    return sorted({int(place) for place in np.linspace(0, length - 1, min(count, length))})
+    return sorted({int(item) for item in np.linspace(0, length - 1, min(count, length))})
 
 
 def cut_at(offset: int) -> Damage:

@@ -180,8 +180,8 @@ def resumed_too_early(workbench: KilledWorkbench) -> list[tuple[str, int]]:
         for row in list_attempts(database, run.run_id)
     }
     database.close()
-    steps = {place: found.get(place) for place in workbench.whole_before}
-    return [place for place, step in steps.items() if step is not None and step < workbench.whole_before[place]]
+    steps = {item: found.get(item) for item in workbench.whole_before}
+    return [name for name, step in steps.items() if step is not None and step < workbench.whole_before[name]]
 
 
 def events_are_once(runs_root: Path, run: RunDirectory) -> int:

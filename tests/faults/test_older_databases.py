@@ -148,7 +148,7 @@ def check_answers(database: Database, before: Rows) -> None:
         assert list(sets_of_run(database, "trained").values()) == [("kept",)]
         assert get_verdicts(database, "trained", 1).user is True
     if "trajectory_marks" in before:
-        assert [(own.mark, own.num_trajectories) for own in list_marks(database)] == [("kept", 1)]
+        assert [(mark.mark, mark.num_trajectories) for mark in list_marks(database)] == [("kept", 1)]
 
 
 def row_key(rows: Rows) -> int:

@@ -75,7 +75,7 @@ def shared_memory() -> set[str]:
 
 def submit_more(runs_root: Path, submitted: list[str]) -> None:
     """Keep two runs in the queue."""
-    ended = sum(lookup.state_of(runs_root, RunDirectory.open(runs_root, own)).is_ended for own in submitted[-3:])
+    ended = sum(lookup.state_of(runs_root, RunDirectory.open(runs_root, item)).is_ended for item in submitted[-3:])
     if len(submitted[-3:]) - ended < 2:
         submitted.append(run_actions.submit(runs_root, toy_spec(STEPS_A_RUN)))
 

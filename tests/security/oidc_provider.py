@@ -30,13 +30,13 @@ class OidcProvider:
             def do_GET(self) -> None:
                 parts = urlsplit(self.path)
                 if parts.path == "/authorize":
-                    self._redirect(outer.authorize({name: own[0] for name, own in parse_qs(parts.query).items()}))
+                    self._redirect(outer.authorize({name: q[0] for name, q in parse_qs(parts.query).items()}))
                 else:
                     self._answer(outer.keys() if parts.path == "/jwks" else outer.discovery())
 
             def do_POST(self) -> None:
                 form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-                form = {name: own[0] for name, own in form.items()}
+                form = {name: value[0] for name, value in form.items()}
                 self._answer(outer.token(form, self.headers.get("Authorization", "")))
 
             def _answer(self, content: dict[str, object]) -> None:

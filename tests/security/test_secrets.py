@@ -58,16 +58,16 @@ def echo(_body):
 
 def command_lines(process: psutil.Process) -> str:
     lines = []
-    for own in [process, *process.children(recursive=True)]:
+    for item in [process, *process.children(recursive=True)]:
         try:
-            lines += own.cmdline()
+            lines += item.cmdline()
         except psutil.Error:
             continue
     return "\n".join(lines)
 
 
 def workers(process: psutil.Process) -> list[psutil.Process]:
-    return [own for own in process.children(recursive=True) if "jobs.worker" in own.cmdline()]
+    return [child for child in process.children(recursive=True) if "jobs.worker" in child.cmdline()]
 
 
 def contents_of(folder: Path) -> dict[str, str]:
@@ -143,7 +143,7 @@ def test_no_secret_of_a_judges_job_is_found_anywhere(tmp_path, postgres, tried):
         shown.switch_page(f"app_pages/{page}.py").run()
         assert not shown.exception
         seen[f"page {page}"] = repr(shown)
-    assert {place: found for place, text in seen.items() if (found := found_in(text))} == {}
+    assert {name: found for name, text in seen.items() if (found := found_in(text))} == {}
     assert "[key]" in seen["database"], "the echoed key must have been there to be taken out"
     assert environments
     assert NO_WORKERS_BUSINESS.isdisjoint(found_in(json.dumps(environments)))

@@ -60,10 +60,10 @@ def upgrade() -> None:
         # Packed numbers hardly shrink, and unpacking them would take longer than reading them.
         op.execute("ALTER TABLE trajectory_blocks ALTER COLUMN facts SET STORAGE EXTERNAL")
     for run_key in connection.scalars(sa.text("SELECT run_key FROM runs")).all():
-        for place in connection.execute(_PLACES, {"run_key": run_key}).mappings().all():
-            packed = _pack_step(connection, {name: place[name] for name in ("run_key", "step", "attempt")})
+        for item in connection.execute(_PLACES, {"run_key": run_key}).mappings().all():
+            packed = _pack_step(connection, {name: item[name] for name in ("run_key", "step", "attempt")})
             if any(packed.values()):
-                connection.execute(_INSERT, dict(place) | packed)
+                connection.execute(_INSERT, dict(item) | packed)
 
 
 # This revision's own copy of how facts were packed then: what the program does later may differ.

@@ -55,9 +55,9 @@ def _packed_steps(connection: Connection, run_key: int, known: dict[int, list[st
     steps: dict[tuple[int, int], dict[str, float]] = {}
     for key, step, attempt, value in connection.execute(_METRICS, {"run_key": run_key}):
         steps.setdefault((step, attempt), {})[key] = float("nan") if value is None else value
-    for (step, attempt), found in steps.items():
-        names = sorted(found)
+    for (step, attempt), item in steps.items():
+        names = sorted(item)
         names_key = int.from_bytes(blake2b(json.dumps(names).encode(), digest_size=8).digest(), "big") >> 1
         known[names_key] = names
-        values = pack(f"<{len(names)}d", *map(found.__getitem__, names))
+        values = pack(f"<{len(names)}d", *map(item.__getitem__, names))
         yield {"step": step, "attempt": attempt, "names_key": names_key, "metric_values": values}

@@ -77,15 +77,15 @@ class BucketMembership:
 
     def dump(self) -> Int32Array:
         """Return the members of all buckets, one bucket after the other."""
-        return np.concatenate([own[:size] for own, size in zip(self._members, self._sizes, strict=True)])
+        return np.concatenate([member[:size] for member, size in zip(self._members, self._sizes, strict=True)])
 
     def load(self, members: Int32Array, sizes: Int64Array) -> None:
         """Fill an empty membership with what `dump` and `sizes` returned."""
-        for bucket, own in enumerate(np.split(members, np.cumsum(sizes)[:-1])):
-            self._members[bucket] = np.concatenate((own, np.empty(8 + own.size // 8, dtype=np.int32)))
-            self._sizes[bucket] = own.size
-            self._positions[own] = np.arange(own.size, dtype=np.int32)
-            self._buckets[own] = bucket
+        for bucket, word in enumerate(np.split(members, np.cumsum(sizes)[:-1])):
+            self._members[bucket] = np.concatenate((word, np.empty(8 + word.size // 8, dtype=np.int32)))
+            self._sizes[bucket] = word.size
+            self._positions[word] = np.arange(word.size, dtype=np.int32)
+            self._buckets[word] = bucket
 
     def _grow(self, bucket: int) -> None:
         self._members[bucket] = np.concatenate((self._members[bucket], np.empty_like(self._members[bucket])))

@@ -70,16 +70,16 @@ class SegmentStore:
     def token_bytes(self, rows: Int64Array) -> list[bytearray]:
         """Return the token ids of these rows as they are stored, unchecked, to tell duplicates from others."""
         found: list[Any] = [None] * rows.size
-        for segment, own in self._by_segment(rows):
-            for position, content in zip(own.tolist(), segment.token_bytes(rows[own]), strict=True):
+        for segment, item in self._by_segment(rows):
+            for position, content in zip(item.tolist(), segment.token_bytes(rows[item]), strict=True):
                 found[position] = content
         return found
 
     def trajectory_ids(self, rows: Int64Array) -> Int64Array:
         """Return the ids of the trajectories in these rows."""
         ids = np.empty(rows.size, dtype=np.int64)
-        for segment, own in self._by_segment(rows):
-            ids[own] = segment.records_of(rows[own])["trajectory_id"]
+        for segment, item in self._by_segment(rows):
+            ids[item] = segment.records_of(rows[item])["trajectory_id"]
         return ids
 
     def experiences(self, rows: Int64Array) -> list[Experience]:
@@ -89,7 +89,7 @@ class SegmentStore:
             BufferCorruptionError: A row does not match its checksum.
         """
         readings = [
-            (own, SegmentReading(segment, rows[own], self._checksums)) for segment, own in self._by_segment(rows)
+            (item, SegmentReading(segment, rows[item], self._checksums)) for segment, item in self._by_segment(rows)
         ]
         found: list[Any] = [None] * rows.size
         for own, reading in readings:

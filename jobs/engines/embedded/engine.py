@@ -59,7 +59,7 @@ class EmbeddedEngine:
         responses = self._responses(generated)
         verdicts = self._reward.grade(questions, responses)
         parts = zip(questions, generated, responses, verdicts, strict=True)
-        trajectories = iter([_trajectory(*own) for own in parts])
+        trajectories = iter([_trajectory(*part) for part in parts])
         return [
             RolloutGroup(request.question, list(islice(trajectories, request.num_rollouts))) for request in requests
         ]
@@ -129,9 +129,9 @@ class EmbeddedEngine:
         if not generated:
             return []
         texts = self.policy.tokenizer.batch_decode(
-            [own.token_ids.tolist() for own in generated], skip_special_tokens=True
+            [entry.token_ids.tolist() for entry in generated], skip_special_tokens=True
         )
-        return [Response(text, own.token_ids, own.is_truncated) for text, own in zip(texts, generated, strict=True)]
+        return [Response(text, item.token_ids, item.is_truncated) for text, item in zip(texts, generated, strict=True)]
 
 
 def _trajectory(question: Question, generated: GeneratedResponse, response: Response, verdict: Verdict) -> Trajectory:

@@ -86,7 +86,7 @@ class PolicyOptimizer:
         """Go on from what `state_tensors` gave after `num_steps` steps."""
         self.num_steps = num_steps
         self._adam.state.clear()
-        for place, value in tensors.items():
-            name, _, key = place.rpartition("/")
+        for item, value in tensors.items():
+            name, _, key = item.rpartition("/")
             parameter = self._named[name]
             self._adam.state[parameter][key] = value.to(parameter.device)

@@ -73,7 +73,7 @@ def pack_sequences(sequences: Sequence[TokenSequence], device: torch.device) -> 
     num_response = np.array([sequence.token_ids.size for sequence in sequences], dtype=np.int64)
     if not sequences or num_prompt.min() == 0 or num_response.min() == 0:
         raise ValueError("sequences: expected at least one, each with a prompt and a response of at least one token.")
-    tree = build_prefix_tree([np.concatenate([own.prompt_ids, own.token_ids]) for own in sequences])
+    tree = build_prefix_tree([np.concatenate([item.prompt_ids, item.token_ids]) for item in sequences])
     num_inputs = num_prompt + num_response - 1
     row, column = np.nonzero(tree.is_token)
     node = tree.nodes[row, column]

@@ -91,7 +91,7 @@ class PolicyUpdater:
         Raises:
             EngineError: The loss or gradient is not finite; the step was not applied.
         """
-        num_tokens = sum(int(own.token_ids.size) for own in demonstrations)
+        num_tokens = sum(int(demonstration.token_ids.size) for demonstration in demonstrations)
         self._policy.backend.weights_changed()
         self._optimizer.clear_gradients()
         total = 0.0

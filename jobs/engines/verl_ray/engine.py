@@ -73,26 +73,29 @@ class VerlEngine:
         config = self._config
         rollouts = self._generate(requests, key, config.temperature, config.max_response_tokens, is_training=True)
         questions = [request.question for request in requests for _ in range(request.num_rollouts)]
-        rows = [TokenRow(question.prompt_ids, own.token_ids) for question, own in zip(questions, rollouts, strict=True)]
+        rows = [
+            TokenRow(question.prompt_ids, rollout.token_ids)
+            for question, rollout in zip(questions, rollouts, strict=True)
+        ]
         scores = self.trainer.score(rows)
-        gaps = [np.abs(own.log_probs - new) for own, new in zip(rollouts, scores.log_probs, strict=True)]
+        gaps = [np.abs(item.log_probs - new) for item, new in zip(rollouts, scores.log_probs, strict=True)]
         self._log_prob_gaps = np.concatenate(gaps)
         texts = self._decode(rollouts)
         trajectories = iter(
             Trajectory(
                 question_index=question.index,
-                token_ids=own.token_ids,
+                token_ids=entry.token_ids,
                 # Rounding of the logarithm may leave a hair above 0.
                 log_probs=np.minimum(log_probs, np.float32(0.0)),
-                reward=own.reward,
+                reward=entry.reward,
                 text=text,
-                verdict=own.verdict["outcome"],
-                is_truncated=own.is_truncated,
-                is_valid=own.verdict["is_valid"],
-                has_code=own.verdict["has_code"],
+                verdict=entry.verdict["outcome"],
+                is_truncated=entry.is_truncated,
+                is_valid=entry.verdict["is_valid"],
+                has_code=entry.verdict["has_code"],
                 entropies=entropies,
             )
-            for question, own, text, log_probs, entropies in zip(
+            for question, entry, text, log_probs, entropies in zip(
                 questions, rollouts, texts, scores.log_probs, scores.entropies, strict=True
             )
         )
@@ -147,7 +150,7 @@ class VerlEngine:
         requests = [RolloutRequest(question, num_samples) for question in questions]
         rollouts = self._generate(requests, f"evaluation/{seed}", temperature, max_new_tokens, is_training=False)
         pairs = zip(self._decode(rollouts), rollouts, strict=True)
-        responses = [Response(text, own.token_ids, own.is_truncated) for text, own in pairs]
+        responses = [Response(text, item.token_ids, item.is_truncated) for text, item in pairs]
         return [responses[start : start + num_samples] for start in range(0, len(responses), num_samples)]
 
     def describe_prompts(self, requests: Sequence[RolloutRequest], sampling_key: str) -> list[dict[str, Any]]:
@@ -227,7 +230,7 @@ class VerlEngine:
                 )
 
     def _decode(self, rollouts: Sequence[Rollout]) -> list[str]:
-        token_ids = [own.token_ids.tolist() for own in rollouts]
+        token_ids = [rollout.token_ids.tolist() for rollout in rollouts]
         texts: list[str] = self._tokenizer.batch_decode(token_ids, skip_special_tokens=True)
         return texts
 

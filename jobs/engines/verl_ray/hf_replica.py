@@ -114,8 +114,8 @@ class HfServer:
                 for _, answer in batch:
                     answer.set_exception(error)
             else:
-                for (_, answer), own in zip(batch, sampled, strict=True):
-                    answer.set_result(own)
+                for (_, answer), item in zip(batch, sampled, strict=True):
+                    answer.set_result(item)
 
 
 for _name in STATELESS_CALLS:

@@ -49,7 +49,7 @@ def sample_responses(model: Any, requests: Sequence[SampleRequest]) -> list[tupl
         )
         cache = output.past_key_values
         log_probs = torch.log_softmax(output.logits[:, -1].float() / temperatures, dim=-1)
-        input_ids = torch.tensor([[_draw(row, own)] for row, own in zip(rows, log_probs, strict=True)])
+        input_ids = torch.tensor([[_draw(row, prob)] for row, prob in zip(rows, log_probs, strict=True)])
         attention_mask = torch.cat([attention_mask, attention_mask.new_ones(len(rows), 1)], dim=1)
         positions = positions[:, -1:] + 1
     return [(row.token_ids, row.log_probs) for row in rows]

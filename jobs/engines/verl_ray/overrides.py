@@ -115,7 +115,7 @@ def check_own_overrides(spec: TrainSpec) -> None:
     problems = []
     for path in map(setting_path, spec.verl.overrides):
         key = ".".join(path)
-        fields = dict.fromkeys(own for name, own in FIELD_OF_SETTING.items() if overlap(path, name.split(".")))
+        fields = dict.fromkeys(value for name, value in FIELD_OF_SETTING.items() if overlap(path, name.split(".")))
         if fields:
             problems.append(f"{key}: is decided by {', '.join(fields)}; set that field instead.")
         elif any(overlap(path, name.split(".")) for name in SAMPLING_KEYS):
@@ -133,7 +133,7 @@ def setting_path(word: str) -> list[str]:
 
 def overlap(one: Sequence[str], other: Sequence[str]) -> bool:
     """Tell whether two paths lead to the same setting, or one to a section that holds the other's."""
-    return all(own == its for own, its in zip(one, other, strict=False))
+    return all(item == its for item, its in zip(one, other, strict=False))
 
 
 def render_value(value: Value) -> str:

@@ -37,7 +37,7 @@ def check_sft_overrides(spec: TrainSpec) -> None:
     plain = spec.model_copy(update={"verl": spec.verl.model_copy(update={"overrides": ()})})
     decided = [setting_path(word) for word in sft_words(plain, Path("RUN"))]
     paths = [setting_path(word) for word in spec.verl.overrides]
-    refused = [".".join(path) for path in paths if any(overlap(path, own) for own in decided)]
+    refused = [".".join(path) for path in paths if any(overlap(path, item) for item in decided)]
     if refused:
         raise SpecError(
             f"verl.overrides: {', '.join(refused)} cannot be set, since fields of the specification decide what it "

@@ -6,7 +6,7 @@ from typing import Any
 from jobs.grading.code.blocks import has_python_block
 from jobs.grading.code.rules import CODE_RULES, find_rules
 
-_BITS = {rule.rule_id: 1 << place for place, rule in enumerate(CODE_RULES)}
+_BITS = {rule.rule_id: 1 << index for index, rule in enumerate(CODE_RULES)}
 _FENCES = ("```", "~~~")
 
 

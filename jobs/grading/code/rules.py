@@ -144,12 +144,12 @@ CODE_RULES: tuple[CodeRule, ...] = (
 )
 
 
-_PLACES = tuple((needle, place) for place, rule in enumerate(CODE_RULES) for needle in rule.needles)
+_PLACES = tuple((needle, index) for index, rule in enumerate(CODE_RULES) for needle in rule.needles)
 """In one row: a million texts are looked through, and a call for each rule takes as long as the looking."""
 
 
 def find_rules(text: str) -> tuple[str, ...]:
     """Return the ids of the rules that the text fits, in order."""
-    possible = {place for needle, place in _PLACES if needle in text}
-    rules = (CODE_RULES[place] for place in sorted(possible))
+    possible = {item for needle, item in _PLACES if needle in text}
+    rules = (CODE_RULES[entry] for entry in sorted(possible))
     return tuple(rule.rule_id for rule in rules if rule.matches(text))

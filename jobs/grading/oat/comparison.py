@@ -89,7 +89,7 @@ def _repeats(text: str) -> bool:
 
 def _num_shared(left: str, right: str) -> int:
     pairs = enumerate(zip(left, right, strict=False))
-    return next((place for place, (one, other) in pairs if one != other), min(len(left), len(right)))
+    return next((item for item, (one, other) in pairs if one != other), min(len(left), len(right)))
 
 
 def _in_math(text: str) -> str:

@@ -59,12 +59,12 @@ def write_noisy_chain(problem: ChainProblem, rng: random.Random, scale: float) -
     """Return a whole chain of steps with near-miss errors, and the value that it ends with."""
     value = problem.start
     parts = [f"{value};"]
-    for place, operation in enumerate(problem.operations):
+    for index, operation in enumerate(problem.operations):
         outcome = operation.apply(value)
         if rng.random() < error_rate(value, operation, scale):
             outcome += rng.choice(NEAR_MISSES)
         value = outcome % problem.modulus
-        parts.append(write_step(place, operation, value))
+        parts.append(write_step(index, operation, value))
     return "".join(parts), value
 
 
@@ -98,4 +98,4 @@ def _write_code_only(problem: ChainProblem, rng: random.Random) -> str:
 def _write_skipping_chain(problem: ChainProblem, rng: random.Random) -> str:
     num_steps = rng.randrange(problem.difficulty)
     pairs = zip(problem.operations[:num_steps], problem.register_values(), strict=False)
-    return f"{problem.start};" + "".join(write_step(place, *pair) for place, pair in enumerate(pairs))
+    return f"{problem.start};" + "".join(write_step(index, *pair) for index, pair in enumerate(pairs))

@@ -61,11 +61,11 @@ def _walk_steps(problem: ChainProblem, text: str) -> tuple[int, int]:
         return 0, 0
     position = len(head)
     truth = zip(LABELS, problem.operations, problem.register_values(), strict=False)
-    for place, (label, operation, value) in enumerate(truth):
+    for index, (label, operation, value) in enumerate(truth):
         step = _STEP.match(text, position)
         expected = (label, operation.operator, str(operation.operand), str(value))
         if step is None or step.groups() != expected:
-            return place, position
+            return index, position
         position = step.end()
     return problem.difficulty, position
 

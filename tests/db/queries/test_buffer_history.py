@@ -82,7 +82,7 @@ def test_buckets_are_those_that_the_step_drew_from(told):
     database, run_id = told
     rows = buffer_history.buckets_at(database, run_id, 5)
     assert [(row.bucket, row.num_questions, row.num_drawn) for row in rows] == [
-        (own.bucket, own.num_questions, own.num_drawn) for own in make_report(5).buckets
+        (bucket.bucket, bucket.num_questions, bucket.num_drawn) for bucket in make_report(5).buckets
     ]
 
 

@@ -26,7 +26,7 @@ WRONG = Response(is_correct=False, entropy=9.0, is_valid=False)
     ],
 )
 def test_difficulty_follows_the_papers_brackets(database, tmp_path, rate, difficulty):
-    group = [Response() if place < 8 * rate else WRONG for place in range(8)]
+    group = [Response() if item < 8 * rate else WRONG for item in range(8)]
     take_in(database, record_steps(tmp_path, [Step({0: group})]))
     assert {point.difficulty for point in entropy_points(database, "trained").points} == (
         {difficulty} if rate else set()

@@ -273,12 +273,12 @@ def test_candidates_show_their_scores_and_which_one_was_chosen(recorded_run):
     rows = buffer.candidates(database, recorded, 5)
     selections = sorted(make_report(5).selections, key=lambda selection: selection.question_index)
     assert len(rows) == sum(selection.entropies.size for selection in selections) == 4
-    for selection, own in zip(selections, [rows[:2], rows[2:]], strict=True):
-        assert [row.trajectory_id for row in own] == selection.trajectory_ids.tolist()
-        assert [row.entropy for row in own] == selection.entropies.tolist()
-        assert [row.is_chosen for row in own] == [False, True]
-        assert math.isnan(own[0].score)
-        assert {row.bucket for row in own} == {2}
+    for selection, item in zip(selections, [rows[:2], rows[2:]], strict=True):
+        assert [row.trajectory_id for row in item] == selection.trajectory_ids.tolist()
+        assert [row.entropy for row in item] == selection.entropies.tolist()
+        assert [row.is_chosen for row in item] == [False, True]
+        assert math.isnan(item[0].score)
+        assert {row.bucket for row in item} == {2}
 
 
 def test_pages_of_trajectories_go_through_all_of_them_once(recorded_run):

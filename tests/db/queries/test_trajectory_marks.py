@@ -39,10 +39,10 @@ def test_what_carries_a_mark_comes_marked_last_first_with_question_and_text(mark
 
 def test_the_same_mark_again_changes_its_comment_and_a_mark_can_be_taken_off(marked):
     set_mark(marked, MarkedTrajectory("trained", 1, 1, "odd", "no, it does not"), AT)
-    assert [own.comment for own in marks_of(marked, "trained", 1, 1)] == ["", "no, it does not"]
+    assert [item.comment for item in marks_of(marked, "trained", 1, 1)] == ["", "no, it does not"]
     for _ in range(2):
         remove_mark(marked, ODD)
-    assert [own.mark for own in marks_of(marked, "trained", 1, 1)] == ["long"]
+    assert [entry.mark for entry in marks_of(marked, "trained", 1, 1)] == ["long"]
 
 
 def test_mark_on_an_unknown_run_is_an_error(database):

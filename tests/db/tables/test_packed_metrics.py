@@ -21,8 +21,8 @@ def recorded(database, tmp_path, values_of_step, steps):
         report.metrics.clear()
         report.metrics.update(values_of_step(run.attempts()[-1], report.step))
 
-    for own in steps:
-        record_attempt(run, own, change=change)
+    for step in steps:
+        record_attempt(run, step, change=change)
     take_in(database, run)
     return run.run_id
 

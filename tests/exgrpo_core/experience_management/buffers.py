@@ -77,7 +77,7 @@ def contents(buffer, rows):
 def bookkeeping(buffer):
     everything = np.arange(NUM_QUESTIONS)
     rows = [buffer.rows_of(question).tolist() for question in everything]
-    flat = np.array([row for own in rows for row in own], dtype=np.int64)
+    flat = np.array([row for item in rows for row in item], dtype=np.int64)
     return {
         "members": [buffer.members(bucket).tolist() for bucket in range(K + 1)],
         "sizes": buffer.bucket_sizes().tolist(),

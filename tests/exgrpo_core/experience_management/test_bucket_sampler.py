@@ -143,7 +143,7 @@ def test_counts_sum_to_n_and_never_exceed_a_bucket(buckets, data, seed):
     flat = np.concatenate(drawn)
     assert len(set(flat.tolist())) == flat.size == num_samples
     assert [part.size for part in drawn] == draw.counts.tolist()
-    assert all(set(part.tolist()) <= set(own.tolist()) for part, own in zip(drawn, members, strict=True))
+    assert all(set(part.tolist()) <= set(member.tolist()) for part, member in zip(drawn, members, strict=True))
 
 
 def test_bucket_draws_follow_the_probabilities():

@@ -34,7 +34,7 @@ def test_partition_holds_buckets_1_to_k_with_gaussian_probabilities(buffer):
     for question in (3, 12, 21, 30, 39):
         buffer.retire(question)
     parts = partition(buffer, CONFIG)
-    assert [sorted(own.tolist()) for own in parts.members] == [
+    assert [sorted(member.tolist()) for member in parts.members] == [
         [q for q in range(40) if q % 9 == bucket and q % 9 != 3] for bucket in range(1, 9)
     ]
     assert parts.sizes.tolist() == [5, 5, 0, 4, 4, 4, 4, 4]

@@ -101,8 +101,8 @@ def test_twins_are_told_apart_among_rows_of_one_checksum_in_several_segments(tmp
     buffer.seal()
     buffer.insert([success(7, [1, 4], 12), success(8, [1, 3], 13)])
     said = [[1, 3], [1, 4], [1], [1, 2], [1]]
-    outcomes = buffer.insert([success(7, own, 20 + i) for i, own in enumerate(said)])
-    assert [tuple(own) for own in outcomes] == [
+    outcomes = buffer.insert([success(7, item, 20 + i) for i, item in enumerate(said)])
+    assert [tuple(outcome) for outcome in outcomes] == [
         (1, 11, True),
         (2, 12, True),
         (4, 22, False),

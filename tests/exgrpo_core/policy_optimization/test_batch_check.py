@@ -13,7 +13,7 @@ CONFIG = ExGRPOConfig(batch_size=4, mini_batch_size=2, rollouts_per_question=2)
 def group(advantages=(0.5, -0.5), replayed=(False, False)):
     prompt = np.array([1, 2], np.int32)
     tokens, log_probs = np.array([3], np.int32), np.array([-1.0], np.float32)
-    return [TrainingRow(prompt, tokens, log_probs, *own) for own in zip(advantages, replayed, strict=True)]
+    return [TrainingRow(prompt, tokens, log_probs, *item) for item in zip(advantages, replayed, strict=True)]
 
 
 EXPERIENTIAL = {"replayed": (False, True)}

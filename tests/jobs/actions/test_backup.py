@@ -183,8 +183,8 @@ def test_a_backup_cut_after_any_member_or_with_a_damaged_header_restores_nothing
         places = [member.offset for member in archive.getmembers()]
     assert len(places) > 10
     # An octal digit of the second and of the last member's size.
-    damaged = [content[: place + 130] + b"9" + content[place + 131 :] for place in (places[1], places[-1])]
-    for spoiled in [*(content[:place] for place in places), *damaged]:
+    damaged = [content[: item + 130] + b"9" + content[item + 131 :] for item in (places[1], places[-1])]
+    for spoiled in [*(content[:entry] for entry in places), *damaged]:
         (tmp_path / "spoiled.tar").write_bytes(spoiled)
         with pytest.raises(ArchiveError, match=r"spoiled\.tar"):
             restore(tmp_path / "spoiled.tar", tmp_path / "again")

@@ -31,11 +31,11 @@ def test_specification_holds_what_the_command_was_given(tmp_path, benchmark_file
     spec = run.job_spec()
     assert result.stdout.strip() == run.run_id
     assert (spec.name, spec.temperature, spec.model.source) == ("first try", 0.0, "owner/model")
-    assert [(own.name, own.source) for own in spec.benchmarks] == [
+    assert [(benchmark.name, benchmark.source) for benchmark in spec.benchmarks] == [
         ("aime24", str(benchmark_file)),
         ("gpqa_diamond", None),
     ]
-    assert {(own.num_questions, own.samples_per_question) for own in spec.benchmarks} == {(3, 2)}
+    assert {(item.num_questions, item.samples_per_question) for item in spec.benchmarks} == {(3, 2)}
 
 
 @pytest.mark.parametrize(

@@ -49,8 +49,8 @@ def test_audit_names_each_question_drawn_with_one_chosen_candidate(runs_root):
     found = answer(runs_root, "audit", "play-finished")
     assert found["selections"]
     assert found["wrong_choices"] == []
-    chosen = {own["question_index"]: own["trajectory_id"] for own in found["candidates"] if own["is_chosen"]}
-    assert chosen == {own["question_index"]: own["chosen_trajectory_id"] for own in found["selections"]}
+    chosen = {item["question_index"]: item["trajectory_id"] for item in found["candidates"] if item["is_chosen"]}
+    assert chosen == {entry["question_index"]: entry["chosen_trajectory_id"] for entry in found["selections"]}
     assert "0 choices contradict their own scores" in exgrpo(runs_root, "audit", "play-finished")
 
 

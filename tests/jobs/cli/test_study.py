@@ -28,7 +28,7 @@ def call(*words: object) -> str:
 
 def test_list_names_every_study():
     studies = json.loads(call("study", "list", "--json"))
-    assert [own["name"] for own in studies] == study_names()
+    assert [study["name"] for study in studies] == study_names()
     assert len(studies) == 13
     assert all(name in call("study", "list") for name in study_names())
 
@@ -94,7 +94,7 @@ def test_what_cannot_be_asked_for_is_refused_in_one_sentence(tmp_path, words, se
 
 
 def test_detached_run_fails_when_a_cell_is_refused(tmp_path: Path):
-    cell = next(own.name for own in load_study("main-table").cells_at(Scale.CHAINS) if own.starts_from is not None)
+    cell = next(item.name for item in load_study("main-table").cells_at(Scale.CHAINS) if item.starts_from is not None)
     words = ["study", "run", "main-table", "--cells", cell, "--seeds", "1", "--detach", "--runs-root", str(tmp_path)]
     result = CLI.invoke(app, words)
     assert result.exit_code == EXIT_FAILURE

@@ -29,20 +29,28 @@ def stored(groups: list[RolloutGroup]) -> tuple[list, list[Experience]]:
     """Turn fresh trajectories into stored ones, as the buffer would."""
     questions, candidates = [], []
     for group in groups:
-        for own in group.trajectories:
+        for trajectory in group.trajectories:
             questions.append(group.question)
             row = len(candidates)
             candidates.append(
-                Experience(row, row, own.question_index, 1, own.reward, own.token_ids, own.log_probs.copy())
+                Experience(
+                    row,
+                    row,
+                    trajectory.question_index,
+                    1,
+                    trajectory.reward,
+                    trajectory.token_ids,
+                    trajectory.log_probs.copy(),
+                )
             )
     return questions, candidates
 
 
 def training_rows(groups: list[RolloutGroup], advantages, is_replayed=False) -> list[TrainingRow]:
-    rows = [(group.question.prompt_ids, own) for group in groups for own in group.trajectories]
+    rows = [(group.question.prompt_ids, trajectory) for group in groups for trajectory in group.trajectories]
     return [
-        TrainingRow(prompt, own.token_ids, own.log_probs, float(advantage), is_replayed)
-        for (prompt, own), advantage in zip(rows, advantages, strict=True)
+        TrainingRow(prompt, item.token_ids, item.log_probs, float(advantage), is_replayed)
+        for (prompt, item), advantage in zip(rows, advantages, strict=True)
     ]
 
 
@@ -59,7 +67,7 @@ class PolicyEngineContract:
         assert [group.question for group in groups] == [request.question for request in requests]
         assert [len(group.trajectories) for group in groups] == [3, 1, 4, 2]
         for group in groups:
-            assert all(own.question_index == group.question.index for own in group.trajectories)
+            assert all(trajectory.question_index == group.question.index for trajectory in group.trajectories)
             assert not group.is_experiential
 
     def test_no_request_gives_no_group(self, engine: PolicyEngine):
@@ -67,39 +75,39 @@ class PolicyEngineContract:
 
     def test_trajectories_are_aligned_graded_and_within_the_limit(self, engine: PolicyEngine, config, questions):
         for group in engine.rollout(requests_for(questions, [4] * 6)):
-            for own in group.trajectories:
-                assert own.token_ids.dtype == np.int32
-                assert own.log_probs.dtype == np.float32
-                assert 1 <= own.token_ids.size <= config.max_response_tokens
-                assert own.log_probs.shape == own.token_ids.shape
-                assert own.entropies is None or own.entropies.shape == own.token_ids.shape
-                assert own.token_ids.size == config.max_response_tokens or not own.is_truncated
-                assert own.verdict in OUTCOMES
-                assert math.isfinite(own.reward)
+            for trajectory in group.trajectories:
+                assert trajectory.token_ids.dtype == np.int32
+                assert trajectory.log_probs.dtype == np.float32
+                assert 1 <= trajectory.token_ids.size <= config.max_response_tokens
+                assert trajectory.log_probs.shape == trajectory.token_ids.shape
+                assert trajectory.entropies is None or trajectory.entropies.shape == trajectory.token_ids.shape
+                assert trajectory.token_ids.size == config.max_response_tokens or not trajectory.is_truncated
+                assert trajectory.verdict in OUTCOMES
+                assert math.isfinite(trajectory.reward)
 
     def test_rollouts_are_samples_and_differ(self, engine: PolicyEngine, questions):
         (group,) = engine.rollout(requests_for(questions, [16]))
-        assert len({own.token_ids.tobytes() for own in group.trajectories}) > 1
+        assert len({entry.token_ids.tobytes() for entry in group.trajectories}) > 1
         (again,) = engine.rollout(requests_for(questions, [16]))
-        assert [own.token_ids.tolist() for own in group.trajectories] != [
-            own.token_ids.tolist() for own in again.trajectories
+        assert [trajectory.token_ids.tolist() for trajectory in group.trajectories] != [
+            item.token_ids.tolist() for item in again.trajectories
         ]
 
     def test_log_probs_are_finite_and_not_positive(self, engine: PolicyEngine, questions):
         for group in engine.rollout(requests_for(questions, [4] * 6)):
-            for own in group.trajectories:
-                assert np.isfinite(own.log_probs).all()
-                assert (own.log_probs <= 0.0).all()
+            for trajectory in group.trajectories:
+                assert np.isfinite(trajectory.log_probs).all()
+                assert (trajectory.log_probs <= 0.0).all()
 
     def test_scores_of_fresh_rollouts_are_those_of_their_rollout(self, engine: PolicyEngine, questions):
         groups = engine.rollout(requests_for(questions, [4] * 6))
         scores = score(engine, groups)
-        fresh = [own for group in groups for own in group.trajectories]
-        for own, log_probs, entropies in zip(fresh, scores.log_probs, scores.entropies, strict=True):
-            np.testing.assert_allclose(log_probs, own.log_probs, atol=SCORE_TOLERANCE)
-            assert entropies.shape == own.token_ids.shape
-            if own.entropies is not None:
-                np.testing.assert_allclose(entropies, own.entropies, atol=SCORE_TOLERANCE)
+        fresh = [trajectory for group in groups for trajectory in group.trajectories]
+        for item, log_probs, entropies in zip(fresh, scores.log_probs, scores.entropies, strict=True):
+            np.testing.assert_allclose(log_probs, item.log_probs, atol=SCORE_TOLERANCE)
+            assert entropies.shape == item.token_ids.shape
+            if item.entropies is not None:
+                np.testing.assert_allclose(entropies, item.entropies, atol=SCORE_TOLERANCE)
 
     def test_scores_follow_the_order_of_candidates(self, engine: PolicyEngine, questions):
         owners, candidates = stored(engine.rollout(requests_for(questions, [2] * 6)))

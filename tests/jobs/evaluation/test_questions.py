@@ -39,7 +39,7 @@ def test_provided_files_hold_exactly_the_protocols_questions(name, shared_dir):
     source = str(shared_dir / "data" / "benchmarks" / BENCHMARKS[name])
     loaded = load_benchmark(BenchmarkChoice(name=name, source=source), find_protocol(name))
     assert (len(loaded.questions), loaded.samples_per_question) == COUNTS[name]
-    assert len({own.question_id for own in loaded.questions}) == len(loaded.questions)
+    assert len({question.question_id for question in loaded.questions}) == len(loaded.questions)
 
 
 def test_row_that_contradicts_itself_is_said(shared_dir):
@@ -59,14 +59,14 @@ def test_one_benchmark_in_two_layouts_has_one_data_hash(tmp_path):
 
 def test_expanded_rows_are_one_question_asked_several_times(tmp_path):
     loaded = load_rows(tmp_path, [verl_row("1+1", "2"), verl_row("2+2", "4")] * 4)
-    assert [own.num_rows for own in loaded.questions] == [4, 4]
+    assert [question.num_rows for question in loaded.questions] == [4, 4]
     assert loaded.samples_per_question == 4
 
 
 def test_slice_and_number_of_samples_can_be_chosen(tmp_path):
     rows = [verl_row("1+1", "2"), verl_row("2+2", "4"), verl_row("other", "1", source="else")]
     loaded = load_rows(tmp_path, rows, num_questions=1, samples_per_question=3)
-    assert [own.text for own in loaded.questions] == ["1+1"]
+    assert [question.text for question in loaded.questions] == ["1+1"]
     assert loaded.samples_per_question == 3
 
 
@@ -112,7 +112,7 @@ def test_order_of_gpqa_options_follows_from_the_question():
 
 def test_protocols_are_the_papers_nine_benchmarks():
     protocols = load_protocols()
-    assert {name: (own.num_questions, own.samples_per_question) for name, own in protocols.items()} == (
+    assert {name: (protocol.num_questions, protocol.samples_per_question) for name, protocol in protocols.items()} == (
         COUNTS | {"gpqa_diamond": (198, 1)}
     )
     with pytest.raises(SpecError, match="benchmarks: expected some of aime24"):

@@ -21,7 +21,7 @@ def ask(address, batch=BATCH, wanted="abc", num_samples=2, seed=1, **changes):
         found = list(generator.generate(batch, frozenset(wanted), num_samples, seed))
     finally:
         generator.close()
-    return {own.question_id: own for own in found}
+    return {item.question_id: item for item in found}
 
 
 def test_each_wanted_question_is_asked_once_for_all_its_samples():
@@ -45,9 +45,9 @@ def test_seed_follows_from_the_question_and_not_from_who_else_is_asked():
         together, alone = ask(server.address), ask(server.address, wanted="b")
         other = ask(server.address, seed=2)
     assert together["b"].seed == alone["b"].seed
-    assert len({own.seed for own in together.values()}) == 3
+    assert len({entry.seed for entry in together.values()}) == 3
     assert other["b"].seed != together["b"].seed
-    assert {body["seed"] for _, body in server.asked[:3]} == {own.seed for own in together.values()}
+    assert {body["seed"] for _, body in server.asked[:3]} == {item.seed for item in together.values()}
 
 
 def test_answer_cut_off_by_the_limit_counts_as_truncated():
@@ -59,7 +59,7 @@ def test_answer_cut_off_by_the_limit_counts_as_truncated():
 def test_answers_that_hold_a_key_which_is_no_secret_are_graded_as_they_are(monkeypatch, key, answer):
     monkeypatch.setenv(API_KEY_VARIABLE, key)
     with running(lambda _body: completions(answer, answer)) as server:
-        assert {sample.text for own in ask(server.address).values() for sample in own.samples} == {answer}
+        assert {sample.text for item in ask(server.address).values() for sample in item.samples} == {answer}
 
 
 def test_chat_template_is_left_to_the_server():

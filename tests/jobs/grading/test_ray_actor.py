@@ -35,7 +35,7 @@ class Judge:
     def grade(self, items):
         with AnswerGrader(seconds_per_answer=LIMIT) as grader:
             return grader.grade(items), [
-                list(map(str, own)) for own in map(_row, grader.grade_side_by_side(items[:-1]))
+                list(map(str, item)) for item in map(_row, grader.grade_side_by_side(items[:-1]))
             ]
 
 
@@ -55,4 +55,4 @@ def test_an_actor_gives_the_same_verdicts_as_this_process(ray, judge):
     assert outcomes[:-1] == [*(outcome for _, _, outcome in SYMBOLIC), Outcome.CORRECT]
     assert outcomes[-1] in POISONED
     with AnswerGrader() as here:
-        assert side_by_side == [list(map(str, _row(own))) for own in here.grade_side_by_side(ITEMS[:-1])]
+        assert side_by_side == [list(map(str, _row(item))) for item in here.grade_side_by_side(ITEMS[:-1])]

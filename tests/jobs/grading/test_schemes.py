@@ -61,8 +61,8 @@ def grader():
 def test_written_rules_decide_the_same_answer_in_three_ways(grader, kind, cases):
     outcomes = grader.grade_side_by_side([GradeItem(gold, response, kind) for gold, response, _ in cases])
     found = [
-        (gold, response, (own.paper, own.training, own.corrected))
-        for (gold, response, _), own in zip(cases, outcomes, strict=True)
+        (gold, response, (outcome.paper, outcome.training, outcome.corrected))
+        for (gold, response, _), outcome in zip(cases, outcomes, strict=True)
     ]
     assert found == cases
 
@@ -70,15 +70,15 @@ def test_written_rules_decide_the_same_answer_in_three_ways(grader, kind, cases)
 def test_every_gold_in_e_notation_accepts_powers_of_ten_where_corrected(grader, shared_dir):
     source = str(shared_dir / "data" / "benchmarks" / "test.id.parquet")
     loaded = load_benchmark(BenchmarkChoice(name="minerva", source=source), find_protocol("minerva"))
-    golds = [own.answer for own in loaded.questions if re.fullmatch(r"-?[\d.]+e-?\d+", own.answer)]
+    golds = [question.answer for question in loaded.questions if re.fullmatch(r"-?[\d.]+e-?\d+", question.answer)]
     items = []
     for gold in golds:
         mantissa, _, exponent = gold.partition("e")
         items.append(GradeItem(gold, rf"\boxed{{{mantissa}\times10^{{{exponent}}}}}", "math"))
     outcomes = grader.grade_side_by_side(items)
     assert len(golds) == 58
-    assert {own.corrected for own in outcomes} == {C}
-    assert {own.training for own in outcomes} == {W}
+    assert {outcome.corrected for outcome in outcomes} == {C}
+    assert {item.training for item in outcomes} == {W}
 
 
 def test_answers_on_which_the_schemes_differ_are_listed(grader):

@@ -74,7 +74,7 @@ def record_chains(
     recorder.questions([chain_question()], "training")
     number = 4 * (first_step - 1)
     for step, kinds in enumerate(steps, start=first_step):
-        trajectories = [chain_trajectory(kind, number + place, step) for place, kind in enumerate(kinds)]
+        trajectories = [chain_trajectory(kind, number + index, step) for index, kind in enumerate(kinds)]
         number += len(kinds)
         group = RolloutGroup(chain_question(), trajectories, None, np.zeros(len(kinds), np.float32))
         recorder.step(StepReport(step, False, [group]))

@@ -68,7 +68,7 @@ def test_a_server_that_judges_well_agrees_with_the_oracle(tmp_path):
         assert len(server.bodies) == 9
         assert server.most_at_once == 3
     by_id = {vote.trajectory_id: vote.outcome for vote in votes_of(job)}
-    assert by_id == {4 * step + place: outcome for step in range(3) for place, outcome in
+    assert by_id == {4 * step + item: outcome for step in range(3) for item, outcome in
                      ((0, "valid"), (1, "invalid"), (3, "invalid"))}  # fmt: skip
     assert {(vote.judge, vote.prompt, vote.num_tokens) for vote in votes_of(job)} == {("judge", "cot-judge-1", 120)}
 

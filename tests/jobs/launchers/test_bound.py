@@ -31,9 +31,9 @@ def family(repository):
     assert starter.stdout.readline() == b"bound\n"
     [agent, rank] = psutil.Process(starter.pid).children(recursive=True)
     yield psutil.Process(starter.pid), agent, rank
-    for own in (psutil.Process(starter.pid), agent, rank):
-        if own.is_running():
-            own.kill()
+    for item in (psutil.Process(starter.pid), agent, rank):
+        if item.is_running():
+            item.kill()
     starter.wait()
     starter.stdout.close()
 

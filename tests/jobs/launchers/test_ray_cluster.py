@@ -139,8 +139,8 @@ def test_verl_itself_trains_on_the_cluster_on_two_ranks_with_a_kl_penalty_until_
     assert sorted(steps) == list(range(1, len(steps) + 1))
     assert (run.checkpoints_path / f"step-{len(steps):08d}" / "manifest.json").is_file()
     metrics_by_step = [steps[step]["metrics"] for step in sorted(steps)]
-    assert all(own["replay/num_replayed"] == own["buffer/num_questions"] == 0 for own in metrics_by_step)
-    assert all(own["optim/gradient_norm"] > 0.0 for own in metrics_by_step)
+    assert all(item["replay/num_replayed"] == item["buffer/num_questions"] == 0 for item in metrics_by_step)
+    assert all(entry["optim/gradient_norm"] > 0.0 for entry in metrics_by_step)
     # Until its first update the policy is its own reference, which it leaves from then on.
     assert 0.0 <= metrics_by_step[0]["loss/kl"] < metrics_by_step[-1]["loss/kl"]
 

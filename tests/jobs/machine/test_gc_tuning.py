@@ -19,7 +19,7 @@ def test_nothing_is_collected_meanwhile_and_what_came_is_not_looked_at_again():
         assert not gc.isenabled()
         kept = [[] for _ in range(5)]
     assert gc.isenabled()
-    assert not any(own is kept for own in gc.get_objects())
+    assert not any(item is kept for item in gc.get_objects())
 
 
 def test_an_import_that_fails_leaves_the_collector_on():
@@ -42,4 +42,4 @@ def test_collecting_rarely_ends():
     kept: list[list] = [[]]
     collect_as_usual()
     assert gc.get_threshold() == before
-    assert not any(own is kept for own in gc.get_objects())
+    assert not any(item is kept for item in gc.get_objects())

@@ -28,7 +28,7 @@ def row(text, answer="4"):
 
 def spec_of(tmp_path, rows, template="compact", model=None):
     path = tmp_path / "train.jsonl"
-    path.write_text("".join(f"{json.dumps(own)}\n" for own in rows))
+    path.write_text("".join(f"{json.dumps(item)}\n" for item in rows))
     spec = load_preset("chains-exgrpo")
     data = spec.data.model_copy(update={"source": str(path), "template": template})
     return spec.model_copy(
@@ -81,7 +81,7 @@ def test_a_data_set_is_streamed_as_one_of_the_hub_is(tmp_path, ending):
     if ending == "parquet":
         pq.write_table(pa.Table.from_pylist(rows), place)
     else:
-        place.write_text("".join(f"{json.dumps(own)}\n" for own in rows))
+        place.write_text("".join(f"{json.dumps(item)}\n" for item in rows))
     spec = load_preset("chains-exgrpo")
     data = spec.data.model_copy(update={"source": str(tmp_path / "set"), "template": "compact", "num_questions": 4})
     found = preview_data(spec.model_copy(update={"data": data}))

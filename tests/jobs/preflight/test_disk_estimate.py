@@ -39,16 +39,16 @@ def paper_like_groups(rng: np.random.Generator) -> list[RolloutGroup]:
     chances = 1 / np.arange(1, VOCABULARY + 1) ** 1.1
     chances /= chances.sum()
     groups = []
-    for place in range(NUM_GROUPS):
-        numbers = range(place * NUM_ROLLOUTS, (place + 1) * NUM_ROLLOUTS)
+    for item in range(NUM_GROUPS):
+        numbers = range(item * NUM_ROLLOUTS, (item + 1) * NUM_ROLLOUTS)
         trajectories = [long_trajectory(number, words, chances, rng) for number in numbers]
         replay = None
-        if place >= NUM_GROUPS // 2:
+        if item >= NUM_GROUPS // 2:
             old = trajectories.pop()
-            stored = Experience(0, old.trajectory_id, place, 1, 1.0, old.token_ids, old.log_probs)
+            stored = Experience(0, old.trajectory_id, item, 1, 1.0, old.token_ids, old.log_probs)
             replay = Replay(stored, old.log_probs - np.float32(0.01), old.entropies)
         advantages = np.zeros(NUM_ROLLOUTS, np.float32)
-        groups.append(RolloutGroup(make_questions()[place], trajectories, replay, advantages))
+        groups.append(RolloutGroup(make_questions()[item], trajectories, replay, advantages))
     return groups
 
 

@@ -72,9 +72,12 @@ def test_every_claim_is_quoted_word_for_word_and_its_number_is_in_the_quote(name
 
 def test_the_only_averages_beyond_rounding_are_gpg_zero_out_of_distribution():
     found = [
-        own for name in study_names() for own in disagreements(load_study(name)) if "mean of its cells" in own.reason
+        disagreement
+        for name in study_names()
+        for disagreement in disagreements(load_study(name))
+        if "mean of its cells" in disagreement.reason
     ]
-    beyond = [(own.row, own.column, own.printed, round(own.expected, 2)) for own in found if not own.is_rounding]
+    beyond = [(item.row, item.column, item.printed, round(item.expected, 2)) for item in found if not item.is_rounding]
     assert beyond == [("GPG-Zero", "OOD Avg.", 41.6, 53.73)]
     assert len(found) > len(beyond)
 
@@ -88,26 +91,26 @@ def test_the_text_on_easy_questions_differs_from_its_table_by_a_tenth():
 def test_headline_gains_are_means_over_six_settings_luffy_included():
     study = load_study("headline-gains")
     gains = setting_gains(study)
-    assert [own.setting for own in gains][:2] == ["Qwen2.5-Math-7B", "Continual RLVR from LUFFY"]
+    assert [gain.setting for gain in gains][:2] == ["Qwen2.5-Math-7B", "Continual RLVR from LUFFY"]
     assert len(gains) == 6
-    means = {column: sum(own.gains[column] for own in gains) / 6 for column in study.gain_columns}
+    means = {column: sum(item.gains[column] for item in gains) / 6 for column in study.gain_columns}
     assert {column: round(mean, 1) for column, mean in means.items()} == {"ID gain": 3.5, "OOD gain": 7.6}
     assert disagreements(study) == []
 
 
 def test_without_luffy_the_headline_would_not_hold():
     study = load_study("headline-gains")
-    changed = study.model_copy(update={"gains": tuple(own for own in study.gains if "LUFFY" not in own.setting)})
-    assert [own.column for own in disagreements(changed)] == ["ID gain", "OOD gain", "OOD gain"]
+    changed = study.model_copy(update={"gains": tuple(gain for gain in study.gains if "LUFFY" not in gain.setting)})
+    assert [disagreement.column for disagreement in disagreements(changed)] == ["ID gain", "OOD gain", "OOD gain"]
 
 
 def test_a_number_that_disagrees_carries_a_note():
-    notes = {(own.row, own.column): own.note for own in number_rows(load_study("main-table")) if own.note}
+    notes = {(row.row, row.column): row.note for row in number_rows(load_study("main-table")) if row.note}
     assert notes == {("GPG-Zero", "OOD Avg."): "the paper prints 41.6, but the mean of its cells is 53.73"}
 
 
 def test_numbers_keep_sign_unit_and_decimals():
-    rows = {(own.group, own.row, own.column): own for own in number_rows(load_study("replay-overhead"))}
+    rows = {(row.group, row.row, row.column): row for row in number_rows(load_study("replay-overhead"))}
     overhead = rows["Qwen2.5-Math-1.5B", "Overhead", "Peak Step (s)"]
     assert (overhead.value, overhead.printed) == (-10.1, "-10.1%")
     assert rows["Qwen2.5-Math-7B", "On-Policy", "RAM"].value is None

@@ -61,7 +61,7 @@ def test_figures_are_means_over_the_seeds_of_a_cell(runs_root):
     assert results.main_figure == "Held-out Avg@8 (%)"
     assert on_policy.figures["Held-out Avg@8 (%)"].values == (40.0, 50.0, 60.0)
     assert exgrpo.figures["Held-out Avg@8 (%)"].mean == pytest.approx(230 / 3)
-    assert {step: own.mean for step, own in on_policy.curve.items()} == {0: 40.0, 30: 50.0}
+    assert {step: value.mean for step, value in on_policy.curve.items()} == {0: 40.0, 30: 50.0}
 
 
 def test_differences_are_paired_by_seed(runs_root):
@@ -74,7 +74,7 @@ def test_differences_are_paired_by_seed(runs_root):
 
 
 def test_runs_that_failed_or_were_never_started_are_unfinished(runs_root):
-    states = {(own.cell, own.seed): state for own, state in read(runs_root).unfinished}
+    states = {(item.cell, item.seed): state for item, state in read(runs_root).unfinished}
     assert states["rho-25", 0] == "failed"
     assert states["rho-25", 1] == "missing"
     assert ("exgrpo", 0) not in states
@@ -127,7 +127,7 @@ def test_a_cell_with_a_baseline_of_its_own_is_compared_with_that(tmp_path):
     for cell, num_correct in (("on-policy", 9), ("harder-on-policy", 4), ("harder-exgrpo", 6)):
         record_run(tmp_path, study, RunKey(study.name, Scale.CHAINS, cell, 0), num_correct)
     results = read(tmp_path, study.name)
-    values = {own.cell.name: results.difference(own) for own in results.cells if own.seeds}
+    values = {item.cell.name: results.difference(item) for item in results.cells if item.seeds}
     assert values["harder-exgrpo"].mean == pytest.approx(20.0)
     assert values["harder-on-policy"] is None
 

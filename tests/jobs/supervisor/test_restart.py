@@ -83,7 +83,7 @@ def test_supervisors_that_start_together_give_a_run_one_worker(bench: Bench):
     run_id = bench.submit(toy_spec(100_000))
     together = [start_supervisor(bench.runs_root, "--until-idle") for _ in range(3)]
     # One that comes when the run is over is right to look after what is left.
-    wait_until(lambda: [own.poll() for own in together].count(None) == 1, "two of them to leave")
+    wait_until(lambda: [item.poll() for item in together].count(None) == 1, "two of them to leave")
     bench.wait_for_step(run_id, 2)
     run_actions.stop(bench.runs_root, run_id)
     codes = sorted(process.wait(timeout=60) for process in together)

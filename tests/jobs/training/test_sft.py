@@ -107,12 +107,12 @@ def test_demonstrations_of_chains_are_right_whole_and_the_same_for_a_seed(tmp_pa
     tokenizer = make_tokenizer()
     questions, _ = open_data(spec).encode(tokenizer)
     demonstrations = read_demonstrations(spec, questions, tokenizer)
-    for question, own in zip(questions, demonstrations, strict=True):
-        text = tokenizer.decode(own.token_ids, skip_special_tokens=True)
+    for question, demonstration in zip(questions, demonstrations, strict=True):
+        text = tokenizer.decode(demonstration.token_ids, skip_special_tokens=True)
         assert judge_response(read_problem(question), text).is_correct
-        assert own.token_ids[-1] == tokenizer.eos_token_id
+        assert demonstration.token_ids[-1] == tokenizer.eos_token_id
     again = read_demonstrations(spec, questions, tokenizer)
-    assert [own.token_ids.tolist() for own in again] == [own.token_ids.tolist() for own in demonstrations]
+    assert [item.token_ids.tolist() for item in again] == [entry.token_ids.tolist() for entry in demonstrations]
 
 
 def write_rows(path, target):
@@ -139,7 +139,7 @@ def test_demonstrations_come_from_a_column_of_the_data_set_as_text_or_messages(t
     tokenizer = make_tokenizer()
     questions, held_out = open_data(spec).encode(tokenizer)
     found = read_demonstrations(spec, questions, tokenizer)
-    texts = [tokenizer.decode(own.token_ids, skip_special_tokens=True) for own in found]
+    texts = [tokenizer.decode(item.token_ids, skip_special_tokens=True) for item in found]
     assert texts == [f"{number};" for number in range(8)]
     assert len(held_out) == 1
 
@@ -161,7 +161,7 @@ def test_long_demonstrations_are_left_out_and_too_few_refused(tmp_path, model, c
 
 
 def test_every_demonstration_is_shown_once_a_round_in_an_order_of_the_round():
-    shown = [place for step in range(1, 7) for place in batch_places(12, 4, step, seed=1)]
+    shown = [item for step in range(1, 7) for item in batch_places(12, 4, step, seed=1)]
     assert sorted(shown[:12]) == sorted(shown[12:]) == list(range(12))
     assert shown[:12] != shown[12:]
     assert shown[:4] == batch_places(12, 4, 1, seed=1)

@@ -80,7 +80,7 @@ def test_validation_counts_what_the_benchmarks_training_scheme_calls_correct_and
         database.close()
     with AnswerGrader() as grader:
         expected = [
-            [own.training for own in grader.grade_side_by_side([GradeItem(gold, text, "math") for text in texts])]
+            [item.training for item in grader.grade_side_by_side([GradeItem(gold, text, "math") for text in texts])]
             for gold, texts in ANSWERS
         ]
     counts = [outcomes.count(Outcome.CORRECT) for outcomes in expected]

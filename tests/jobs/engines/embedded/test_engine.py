@@ -18,23 +18,23 @@ def requests(questions, num_rollouts=3):
 
 
 def tokens(groups):
-    return [own.token_ids.tolist() for group in groups for own in group.trajectories]
+    return [trajectory.token_ids.tolist() for group in groups for trajectory in group.trajectories]
 
 
 def test_text_is_the_response_without_special_tokens():
     groups = make_engine().rollout(requests(make_questions()))
     for group in groups:
-        for own in group.trajectories:
-            assert own.text == "".join(CHARACTERS[token - 2] for token in own.token_ids if token > END)
+        for trajectory in group.trajectories:
+            assert trajectory.text == "".join(CHARACTERS[token - 2] for token in trajectory.token_ids if token > END)
 
 
 def test_verdicts_reach_the_trajectories_they_belong_to():
     for group in make_engine().rollout(requests(make_questions())):
-        for own in group.trajectories:
-            assert own.reward == float(own.token_ids[0] % 2 == 0)
-            assert own.verdict == ("correct" if own.reward else "wrong")
-            assert own.has_code is False
-            assert own.is_valid is None
+        for trajectory in group.trajectories:
+            assert trajectory.reward == float(trajectory.token_ids[0] % 2 == 0)
+            assert trajectory.verdict == ("correct" if trajectory.reward else "wrong")
+            assert trajectory.has_code is False
+            assert trajectory.is_valid is None
 
 
 def test_a_prompt_beyond_the_limit_is_refused_by_name():
@@ -60,7 +60,7 @@ def test_evaluation_leaves_the_training_sampler_alone_and_repeats_itself():
     questions = make_questions()
     first = evaluated.generate_for_evaluation(questions, 4, 0.7, 12, seed=9)
     second = evaluated.generate_for_evaluation(questions, 4, 0.7, 12, seed=9)
-    assert [len(own) for own in first] == [4] * len(questions)
+    assert [len(item) for item in first] == [4] * len(questions)
     for one, two in zip(first, second, strict=True):
         for mine, other in zip(one, two, strict=True):
             np.testing.assert_array_equal(mine.token_ids, other.token_ids)
@@ -114,10 +114,10 @@ def test_a_gpu_computes_in_bfloat16_with_float32_weights(architecture):
     policy = wrap_model(build_model(architecture), tiny_tokenizer(), torch.device("cuda"))
     engine = EmbeddedEngine(policy, EvenTokenReward(), CONFIG, OptimSettings(1e-3), 0)
     groups = engine.rollout(requests(make_questions()))
-    assert all(own.log_probs.dtype == np.float32 for group in groups for own in group.trajectories)
+    assert all(item.log_probs.dtype == np.float32 for group in groups for item in group.trajectories)
     assert policy.model.lm_head.weight.dtype is torch.float32
     scores = score(engine, groups)
-    sampled = [own.log_probs for group in groups for own in group.trajectories]
+    sampled = [trajectory.log_probs for group in groups for trajectory in group.trajectories]
     assert np.abs(np.concatenate(scores.log_probs) - np.concatenate(sampled)).mean() < 0.1
     rows = training_rows(groups, np.linspace(-1.0, 1.0, len(sampled)))
     metrics = engine.update([MiniBatch(rows, 0)], CONFIG.objective_settings(is_started=True))

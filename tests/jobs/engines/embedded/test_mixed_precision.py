@@ -34,7 +34,7 @@ def test_scores_stay_near_float32_and_near_the_sampler_s(architecture):
     policy = mixed_policy(architecture)
     prompts = 2 * ragged_prompts(6)
     responses = generate(policy, prompts, 20, sampler())
-    sequences = [TokenSequence(prompt, own.token_ids) for prompt, own in zip(prompts, responses, strict=True)]
+    sequences = [TokenSequence(prompt, response.token_ids) for prompt, response in zip(prompts, responses, strict=True)]
     scores = score_sequences(policy, sequences, 1.0)
     gaps, errors = [], []
     for item, own, log_probs in zip(sequences, responses, scores.log_probs, strict=True):

@@ -41,10 +41,10 @@ def test_every_distinct_history_goes_through_the_model_once_and_attends_to_itsel
         patched.setattr("jobs.engines.embedded.packing.MIN_COLUMNS", width)
         packed = pack_sequences([sequence(prompt, response) for prompt, response in rows], CPU)
     inputs = [prompt + response[:-1] for prompt, response in rows]
-    histories = {tuple(own[: i + 1]) for own in inputs for i in range(len(own))}
+    histories = {tuple(item[: i + 1]) for item in inputs for i in range(len(item))}
     found = histories_that_attend(packed)
     assert sorted(found) == list(range(packed.input_ids.numel()))
-    seen = {token: tuple(packed.input_ids[own].tolist()) for token, own in found.items()}
+    seen = {token: tuple(packed.input_ids[value].tolist()) for token, value in found.items()}
     assert len(seen) == len(histories)
     assert set(seen.values()) == histories
     np.testing.assert_array_equal(packed.positions, [len(seen[token]) - 1 for token in range(len(seen))])

@@ -85,9 +85,9 @@ def test_each_row_continues_what_it_said_itself(data, said):
             break
         tokens = np.array(data.draw(st.lists(st.integers(0, 2), min_size=len(said), max_size=len(said))))
         next_ids, moves = histories.part(tokens, is_done)
-        cache = [own + str(token) for own, token in zip(carry_out(cache, moves), next_ids, strict=True)]
-        said = [own if is_done[i] else own + str(tokens[i]) for i, own in enumerate(said)]
-        live = [own for i, own in enumerate(said) if not is_done[i]]
+        cache = [item + str(token) for item, token in zip(carry_out(cache, moves), next_ids, strict=True)]
+        said = [entry if is_done[i] else entry + str(tokens[i]) for i, entry in enumerate(said)]
+        live = [value for i, value in enumerate(said) if not is_done[i]]
         sharing = histories.locate_draws(CPU)
         assert len(set(sharing.draw_index.tolist())) == len(said)
         histories_of_rows = [place // sharing.num_ranks for place in sharing.draw_index.tolist()]

@@ -37,7 +37,7 @@ def test_save_restore_and_go_on_equals_going_on_bit_for_bit(architecture, tmp_pa
     assert [untimed(report) for report in got] == [untimed(report) for report in expected]
     for one, other in zip(got, expected, strict=True):
         for mine, theirs in zip(one.groups, other.groups, strict=True):
-            assert [own.text for own in mine.trajectories] == [own.text for own in theirs.trajectories]
+            assert [trajectory.text for trajectory in mine.trajectories] == [item.text for item in theirs.trajectories]
     assert same_weights(resumed, engine)
 
 

@@ -63,7 +63,7 @@ def test_unknown_and_wrongly_typed_keys_name_themselves():
     found = problems(*sentences)
     assert len(found) == len(sentences)
     for sentence in sentences.values():
-        assert sum(re.search(sentence, own) is not None for own in found) == 1, sentence
+        assert sum(re.search(sentence, item) is not None for item in found) == 1, sentence
 
 
 def test_what_verl_takes_is_let_through():

@@ -113,7 +113,7 @@ def test_any_number_of_rows_works_on_two_ranks(engine, questions, num_rows):
     assert len(engine.entropies(*stored([group])).log_probs) == num_rows
     mini_batch = MiniBatch(training_rows([group], [1.0] * num_rows), 0)
     metrics = engine.update([mini_batch], OBJECTIVES["experiential"])
-    assert metrics["optim/num_updated_tokens"] == sum(own.token_ids.size for own in group.trajectories)
+    assert metrics["optim/num_updated_tokens"] == sum(trajectory.token_ids.size for trajectory in group.trajectories)
 
 
 @on_two_ranks
@@ -130,7 +130,9 @@ def test_restored_engine_draws_and_learns_what_the_saved_one_did(engine, questio
         groups = engine.rollout([RolloutRequest(question, 4) for question in questions])
         rows = training_rows(groups, [1.0, -0.5, -0.5, 0.0] * len(groups))
         metrics = engine.update([MiniBatch(rows, 0)], OBJECTIVES["experiential"])
-        return [own.token_ids.tolist() for group in groups for own in group.trajectories], metrics["loss/total"]
+        return [trajectory.token_ids.tolist() for group in groups for trajectory in group.trajectories], metrics[
+            "loss/total"
+        ]
 
     go_on()
     engine.save(tmp_path)
@@ -154,16 +156,19 @@ def test_processes_of_verl_collect_rarely():
 def test_evaluation_depends_on_its_seed_alone_and_disturbs_no_rollout(engine, questions, running):
     def evaluate(seed):
         responses = engine.generate_for_evaluation(questions[:3], 2, 0.6, 8, seed)
-        assert [len(own) for own in responses] == [2, 2, 2]
-        return [response.token_ids.tolist() for own in responses for response in own]
+        assert [len(entry) for entry in responses] == [2, 2, 2]
+        return [response.token_ids.tolist() for item in responses for response in item]
 
     first = evaluate(1)
-    tokens = [own.token_ids.tolist() for own in engine.rollout([RolloutRequest(questions[0], 4)])[0].trajectories]
+    tokens = [
+        trajectory.token_ids.tolist()
+        for trajectory in engine.rollout([RolloutRequest(questions[0], 4)])[0].trajectories
+    ]
     assert evaluate(1) == first
     assert evaluate(2) != first
     engine.restore(running[1])
     again = engine.rollout([RolloutRequest(questions[0], 4)])[0].trajectories
-    assert [own.token_ids.tolist() for own in again] == tokens
+    assert [item.token_ids.tolist() for item in again] == tokens
 
 
 @on_two_ranks

@@ -40,8 +40,8 @@ def test_run_passes_the_delayed_start_fills_the_buffer_replays_and_retires(exper
     assert metrics[-1]["replay/num_replayed"] == 2
     assert metrics[-1]["buffer/num_questions"] > 0
     assert metrics[-1]["buffer/num_retired"] > 0
-    assert all(own["sampler/log_prob_gap"] < 1e-4 for own in metrics)
-    assert all(own["ratio/replayed_mean"] > 0.0 for own in metrics if own["replay/num_replayed"])
+    assert all(metric["sampler/log_prob_gap"] < 1e-4 for metric in metrics)
+    assert all(item["ratio/replayed_mean"] > 0.0 for item in metrics if item["replay/num_replayed"])
 
 
 def test_run_that_lost_its_newest_checkpoint_goes_on_from_the_one_before_with_the_same_draws(experiential, tmp_path):
@@ -65,8 +65,8 @@ def test_run_appears_in_the_database_like_an_embedded_one(experiential, tmp_path
         keys = ["reward/mean", "replay/num_replayed", "loss/total", "optim/gradient_norm", "seconds/step"]
         series = metric_series(database, experiential.run_id, keys)
         assert all(len(points) == NUM_STEPS for points in series.values())
-        assert {own.step for own in list_evaluations(database, experiential.run_id)} == {0, NUM_STEPS}
-        assert len({own.step for own in bucket_grid(database, experiential.run_id)}) >= NUM_STEPS - 1
+        assert {evaluation.step for evaluation in list_evaluations(database, experiential.run_id)} == {0, NUM_STEPS}
+        assert len({item.step for item in bucket_grid(database, experiential.run_id)}) >= NUM_STEPS - 1
     finally:
         database.close()
 

@@ -29,9 +29,9 @@ def test_run_with_vllm_rollouts_fills_the_buffer_replays_and_samples_as_the_trai
     assert metrics[0]["replay/num_replayed"] == 0
     assert metrics[-1]["replay/num_replayed"] > 0
     assert metrics[-1]["buffer/num_questions"] > 0
-    assert all(own["optim/gradient_norm"] > 0.0 for own in metrics)
+    assert all(metric["optim/gradient_norm"] > 0.0 for metric in metrics)
     # Weights that a step has changed and vLLM has not taken over would show here.
-    assert all(own["sampler/log_prob_gap_max"] < 1e-3 for own in metrics)
+    assert all(item["sampler/log_prob_gap_max"] < 1e-3 for item in metrics)
 
 
 def test_model_whose_heads_vllm_does_not_know_on_the_cpu_is_refused_before_the_first_step(tmp_path):
