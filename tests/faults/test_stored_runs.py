@@ -1,0 +1,83 @@
+"""A run and its database as an older program left them: nothing that users keep has changed its form since.
+
+`stored_runs/schema-0010.tar.gz` is a whole runs root of one small run, made before the packages were laid out anew.
+"""
+
+import json
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from db.connections.opening import open_database
+from jobs.actions import run_actions
+from jobs.cli.main import app
+from jobs.runs.directory import RunDirectory, list_run_directories
+from jobs.runs.status import RunStatus
+from jobs.supervisor.indexing import DatabaseIndex
+from jobs.supervisor.loop import Supervisor
+from tests.db.table_contents import contents
+from tests.jobs.supervisor.toy_bench import wait_until
+
+STORED = Path(__file__).parent / "stored_runs" / "schema-0010.tar.gz"
+
+
+@pytest.fixture
+def runs_root(tmp_path: Path) -> Path:
+    with tarfile.open(STORED) as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path / "runs"
+
+
+def exgrpo(runs_root: Path, *words: str) -> str:
+    result = CliRunner().invoke(app, [*words, "--runs-root", str(runs_root)])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_a_stored_run_is_shown_with_its_numbers(runs_root):
+    [run] = list_run_directories(runs_root)
+    events = [json.loads(line) for line in next(run.attempt_path(1).glob("events-*.jsonl")).read_text().splitlines()]
+    losses = [event["metrics"]["loss/total"] for event in events if event["kind"] == "step"]
+    shown = json.loads(exgrpo(runs_root, "show", run.run_id, "--json"))
+    assert (shown["run"]["status"], shown["run"]["step"], shown["run"]["tags"]) == ("succeeded", 6, ["kept"])
+    assert [checkpoint["step"] for checkpoint in shown["checkpoints"]] == [4, 6]
+    curves = json.loads(exgrpo(runs_root, "curves", run.run_id, "--metric", "loss/total"))
+    assert [value for _, value in curves[run.run_id]["metrics"]["loss/total"]] == losses
+    assert len(losses) == 6
+    assert run.spec().algorithm.rollouts_per_question == 4
+
+
+def test_a_stored_database_holds_what_is_rebuilt_from_the_files(runs_root, tmp_path):
+    stored = open_database(None, runs_root)
+    before = contents(stored)
+    stored.close()
+    shutil.copytree(runs_root, tmp_path / "copy")
+    (tmp_path / "copy" / "workbench" / "workbench.db").unlink()
+    exgrpo(tmp_path / "copy", "db", "rebuild")
+    rebuilt = open_database(None, tmp_path / "copy")
+    assert contents(rebuilt) == before
+    rebuilt.close()
+
+
+@pytest.mark.slow
+def test_a_branch_of_a_stored_run_ends(runs_root):
+    [parent] = list_run_directories(runs_root)
+    branch = RunDirectory.open(runs_root, run_actions.branch(runs_root, parent.run_id, 4))
+    supervisor = Supervisor(runs_root, DatabaseIndex(None, runs_root))
+    try:
+
+        def has_ended() -> bool:
+            supervisor.look()
+            state = supervisor.state_of(branch.run_id)
+            return state is not None and state.is_ended
+
+        wait_until(has_ended, "the branch's end")
+        state = supervisor.state_of(branch.run_id)
+    finally:
+        supervisor.close()
+    assert state.status is RunStatus.SUCCEEDED, state.reason
+    shown = json.loads(exgrpo(runs_root, "show", branch.run_id, "--json"))
+    assert shown["run"]["step"] == 6
