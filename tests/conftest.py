@@ -22,6 +22,15 @@ if importlib.util.find_spec("hypothesis") is not None:  # the verl engine's envi
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs a PostgreSQL server: by the name of its fixture, or as that variant of a test."""
+    for item in items:
+        variants = getattr(getattr(item, "callspec", None), "params", {}).values()
+        fixtures = getattr(item, "fixturenames", ())
+        if "postgresql" in map(str, variants) or any(name.startswith("postgres") for name in fixtures):
+            item.add_marker(pytest.mark.postgres)
+
+
 @pytest.fixture(autouse=True)
 def own_main_module(monkeypatch: pytest.MonkeyPatch) -> None:
     """Undo that a page tested in this process leaves itself as `__main__`, which spawned processes would then run."""

@@ -148,9 +148,10 @@ def test_a_refresh_of_the_page_before_that_comes_late_leaves_the_new_one(open_pa
 def test_a_page_whose_front_end_lost_count_of_its_parts_comes_back_by_itself(open_page):
     watched = open_page("/run?run=run-finished&view=Log")
     watched.page.get_by_text("step 300 of exgrpo whole").wait_for()
-    watched.page.evaluate("""
-        document.getElementById("root").remove();
-        setTimeout(() => { throw new Error("Bad delta path index 1 (should be between [0, 0])"); });
-    """)
+    with watched.page.expect_event("pageerror"):
+        watched.page.evaluate("""
+            document.getElementById("root").remove();
+            setTimeout(() => { throw new Error("Bad delta path index 1 (should be between [0, 0])"); });
+        """)
     watched.page.get_by_text("step 300 of exgrpo whole").wait_for()
     assert len(watched.troubles) == 1

@@ -84,7 +84,7 @@ def make_on_postgresql(server: str, rows: Rows, revision: str, folder: Path) -> 
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[str]:
+def postgres_server() -> Iterator[str]:
     with running_server() as url:
         yield url
 
@@ -96,7 +96,7 @@ def old(request: pytest.FixtureRequest, stored: Path, tmp_path: Path) -> Iterato
     if request.param == "postgresql":
         rows = stored_rows(database)
         database.close()
-        database = make_on_postgresql(request.getfixturevalue("server"), rows, stored.stem, tmp_path)
+        database = make_on_postgresql(request.getfixturevalue("postgres_server"), rows, stored.stem, tmp_path)
     yield database
     database.close()
 

@@ -41,15 +41,10 @@ def training_libraries_loaded_by(modules: list[str]) -> list[str]:
     return json.loads(finished.stdout.splitlines()[-1])
 
 
-def lint_imports(tree: Path) -> subprocess.CompletedProcess[str]:
+def lint_imports(tree: Path, cache: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c()", "--no-logo"]
     return subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "from importlinter.cli import lint_imports_command as c; c()",
-            "--no-cache",
-            "--no-logo",
-        ],
+        [*command, "--cache-dir", str(cache)],
         cwd=tree,
         capture_output=True,
         text=True,
@@ -57,6 +52,12 @@ def lint_imports(tree: Path) -> subprocess.CompletedProcess[str]:
         timeout=120,
         check=False,
     )
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the linter read of files, by their time of change, which copies keep."""
+    return tmp_path_factory.mktemp("import-linter")
 
 
 @pytest.fixture
@@ -84,8 +85,8 @@ def test_a_loaded_training_library_is_noticed():
     assert training_libraries_loaded_by(["exgrpo_core.policy_optimization.objective"]) == ["torch"]
 
 
-def test_the_tree_keeps_every_contract():
-    finished = lint_imports(REPOSITORY)
+def test_the_tree_keeps_every_contract(cache):
+    finished = lint_imports(REPOSITORY, cache)
     assert finished.returncode == 0, finished.stdout + finished.stderr
 
 
@@ -119,10 +120,10 @@ def test_the_tree_keeps_every_contract():
         ),
     ],
 )
-def test_a_planted_violation_breaks_its_contract(tree, file, planted, contract):
+def test_a_planted_violation_breaks_its_contract(tree, cache, file, planted, contract):
     with (tree / file).open("a", encoding="utf-8") as stream:
         stream.write(f"\n{planted}\n")
-    finished = lint_imports(tree)
+    finished = lint_imports(tree, cache)
     broken = [line for line in finished.stdout.splitlines() if " BROKEN" in line]
     assert finished.returncode == 1, finished.stdout + finished.stderr
     assert any(line.startswith(contract) for line in broken), broken

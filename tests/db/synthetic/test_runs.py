@@ -151,6 +151,7 @@ def test_a_run_that_recorded_nothing_is_refused(database, tmp_path):
         add_synthetic_runs(database, "none", size, lambda _said: None)
 
 
+@pytest.mark.slow
 def test_sentences_have_common_and_rare_words():
     words = [word.strip(".").lower() for sentence in sentences() for word in sentence.split()]
     counts = sorted((words.count(word) for word in set(words[:3000])), reverse=True)

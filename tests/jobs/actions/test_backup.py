@@ -106,6 +106,7 @@ def test_a_run_backed_up_while_it_trains_goes_on_from_the_copy(bench, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.postgres
 def test_postgresql_comes_back_from_its_dump_and_takes_in_what_came_later(bench, used, tmp_path):
     pg_dump, pg_restore = require_tool("pg_dump"), require_tool("pg_restore")
     with running_server() as url:

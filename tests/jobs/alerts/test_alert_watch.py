@@ -195,6 +195,7 @@ def test_a_line_of_the_ledger_that_was_cut_short_spoils_no_other(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_a_supervisor_sends_and_leaves_its_secret_nowhere(bench, receiver):
     """The supervisor as `exgrpo up` starts it; the worker that it starts inherits no URL."""
     bench.submit(toy_spec(3, "fails"))

@@ -19,6 +19,8 @@ from jobs.runs.status import RunStatus
 from jobs.supervisor.instance import read_supervisor
 from tests.jobs.supervisor.toy_bench import Bench, processes_of, wait_until
 
+pytestmark = pytest.mark.slow
+
 
 def start(runs_root: Path, *words: str, module: str = "tests.jobs.cli.toy_cli", **options) -> subprocess.Popen:
     command = [sys.executable, "-m", module, *words, "--runs-root", str(runs_root)]

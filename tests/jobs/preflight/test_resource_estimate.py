@@ -1,5 +1,7 @@
 """What a run takes of memory and disk."""
 
+import pytest
+
 from jobs.preflight.model_shapes import model_shape
 from jobs.preflight.resource_estimate import estimate_resources
 from jobs.preflight.verl_memory import estimate_memory
@@ -7,6 +9,7 @@ from jobs.specs.settings import apply_settings
 from jobs.specs.train import load_preset
 
 
+@pytest.mark.slow
 def test_fine_tuning_on_verl_needs_memory_for_updates_and_none_for_generation():
     # Short sequences, so that generation would be what takes most.
     settings = ["engine=verl", "algorithm.max_prompt_tokens=256", "algorithm.max_response_tokens=256"]

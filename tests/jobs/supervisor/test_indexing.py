@@ -148,6 +148,7 @@ def test_runs_go_on_while_the_database_is_away_and_are_shown_when_it_is_back(ben
     assert shown_steps(bench.runs_root, None, bench.run_of(run_id)) == ("succeeded", list(range(1, 101)))
 
 
+@pytest.mark.postgres
 def test_connections_that_the_server_cuts_are_made_again(tmp_path, monkeypatch):
     monkeypatch.setattr(indexing, "RETRY_SECONDS", 0.0)
     runs_root = tmp_path / "runs"

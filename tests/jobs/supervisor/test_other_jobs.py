@@ -1,12 +1,16 @@
 import os
 import signal
 
+import pytest
+
 from db.connections.opening import open_database
 from db.queries import runs
 from jobs.actions import run_actions
 from jobs.runs.status import RunStatus
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from tests.jobs.supervisor.toy_bench import Bench, processes_of
+
+pytestmark = pytest.mark.slow
 
 
 def toy_evaluation(num_pieces: int) -> EvalSpec:

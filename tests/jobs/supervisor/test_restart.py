@@ -21,6 +21,8 @@ from jobs.runs.status import RunStatus
 from jobs.supervisor.instance import SupervisorRunningError, read_supervisor
 from tests.jobs.supervisor.toy_bench import Bench, processes_of, toy_spec, wait_until
 
+pytestmark = pytest.mark.slow
+
 SUPERVISOR = "tests.jobs.supervisor.toy_supervisor"
 
 

@@ -12,6 +12,8 @@ from jobs.runs.status import RunStatus
 from tests.jobs.supervisor.toy_bench import Bench, processes_of, toy_spec, wait_until
 from tests.processes import is_gone
 
+pytestmark = pytest.mark.slow
+
 
 def test_submitted_run_is_started_and_succeeds(bench: Bench):
     run_id = bench.submit(toy_spec(3))

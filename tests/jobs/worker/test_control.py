@@ -1,5 +1,7 @@
 import os
 
+import pytest
+
 from jobs.runs import fencing
 from jobs.runs.attempts import read_heartbeat
 from jobs.runs.directory import RunDirectory
@@ -7,6 +9,7 @@ from jobs.worker.control import WorkerControl
 from tests.jobs.supervisor.toy_bench import toy_spec
 
 
+@pytest.mark.slow
 def test_a_worker_gives_signs_of_life_while_it_cannot_tell_whether_it_was_overtaken(tmp_path, monkeypatch):
     run = RunDirectory.create(tmp_path, toy_spec())
     attempt_path = run.attempt_path(run.claim_attempt())
