@@ -19,7 +19,9 @@ OWN_FILE = Path("tests/house/test_source_files.py")
 
 
 def text_files() -> list[Path]:
-    return [path for path in tracked_files() if path != OWN_FILE and path.suffix not in {".png", ".parquet", ".db"}]
+    return [
+        path for path in tracked_files() if path != OWN_FILE and path.suffix not in {".png", ".parquet", ".db", ".gz"}
+    ]
 
 
 def lines_matching(pattern: re.Pattern[str], paths: list[Path]) -> list[str]:
@@ -75,3 +77,9 @@ def test_constraints_pin_every_package_exactly_and_from_no_place():
     assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][0-9A-Za-z.]*", line)] == []
     assert lines == sorted(lines, key=str.lower)
     assert "torch==2.13.0" in lines
+
+
+@pytest.mark.parametrize("folder", ["jobs", "db", "app/components"])
+def test_every_file_is_in_a_room(folder):
+    loose = [path.name for path in source_files() if str(path.parent) == folder and path.name != "__init__.py"]
+    assert loose == []
