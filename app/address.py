@@ -25,7 +25,7 @@ def put(values: Mapping[str, str | None]) -> None:
 def restore() -> None:
     """Write again what callbacks wrote a moment ago; to be called by fragments that read the address.
 
-    Not by those that refresh by themselves: they come right with their next refresh, and could undo a step back.
+    Not by fragments that refresh by themselves: their next refresh is right, and they could undo a step back.
     """
     _write(_written())
 
@@ -33,7 +33,7 @@ def restore() -> None:
 def keep() -> None:
     """Write it again for a run of the whole page, before anything reads the address, and forget it.
 
-    A step back or forward in the browser's history means the address that it came with.
+    A step back or forward in the browser's history keeps the address that it opened.
     """
     context = get_script_run_ctx()
     if context is None or not context.is_history_navigation:

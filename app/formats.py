@@ -83,7 +83,7 @@ def exact(at: datetime | None) -> str:
 
 
 def literal(text: str) -> str:
-    """Return text for a place that reads Markdown, such as a label or a caption, so that it is shown as it is.
+    """Return text escaped for Markdown, such as in a label or a caption, so that it is displayed unchanged.
 
     Addresses become links even where their marks are escaped; a word joiner, which has no width, keeps them apart.
     """
@@ -92,5 +92,5 @@ def literal(text: str) -> str:
 
 
 def badge_label(text: str) -> str:
-    """Return text for a badge, which escapes square brackets itself, so that it is shown as it is."""
+    """Return text for a badge, which escapes square brackets itself, so that it is displayed unchanged."""
     return literal(text).replace(r"\[", "[").replace(r"\]", "]")

@@ -5,7 +5,7 @@ from pathlib import Path
 import streamlit as st
 
 from app import address, theme
-from app.components.widgets import database_banner, person_line, supervisor_banner
+from app.components.widgets import banners, person_line
 from app.page_list import PAGES, SECTIONS
 
 st.set_page_config(
@@ -28,6 +28,6 @@ page = st.navigation(
 )
 address.keep()
 person_line.show()
-database_banner.show()
-supervisor_banner.show()
+banners.show_database()
+banners.show_supervisor()
 page.run()

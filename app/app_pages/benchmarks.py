@@ -42,7 +42,7 @@ def _scores(scheme: str, tables: list[str], words: str) -> None:
     lines = score_table.rank([*own_lines[:MAX_LINES], *score_table.printed_lines(tables)])
     if not rows:
         empty_state.show(
-            "leaderboard", "No scores of your own yet",
+            "leaderboard", "No scores yet",
             "Switch on **Score a model** above, or score a checkpoint from a terminal. Below are the paper's numbers.",
             "exgrpo eval RUN@last -b math500",
         )  # fmt: skip

@@ -125,4 +125,4 @@ if run is not None:
     if run.step:
         _show(run, chosen)
     else:
-        empty_state.show("hourglass_empty", "No steps yet", "Verdicts come after the first step.")
+        empty_state.show("hourglass_empty", "No steps yet", "Verdicts appear after the first step.")

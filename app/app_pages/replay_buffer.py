@@ -8,7 +8,7 @@ from app import address, queries
 from app.components.replay_buffer import bucket_heatmap, buffer_area, buffer_charts, buffer_marks, what_if_view
 from app.components.replay_buffer.buffer_marks import View
 from app.components.runs import run_progress
-from app.components.widgets import empty_state, figures, notice, run_choice, step_slider, typed_run, view_tabs
+from app.components.widgets import address_choice, empty_state, figures, notice, run_choice, typed_run, view_tabs
 from app.components.widgets.curves import Chart, Curve, figure_of
 from app.formats import literal
 from db.rows.display_names import distinct_names
@@ -34,11 +34,11 @@ def _steps(row: RunRow) -> tuple[int, int, RunRow]:
     with right:
         other = _other(row)
     with left:
-        step = step_slider.show("After step", 1, row.step, row.step, "step") if row.step > 1 else 1
+        step = address_choice.select_step("After step", 1, row.step, row.step, "step") if row.step > 1 else 1
     with middle:
         last = max(1, other.step)
         usual = last // 2 if other.run_id == row.run_id else last
-        base = step_slider.show("Compare with step", 0, last, usual, "base")
+        base = address_choice.select_step("Compare with step", 0, last, usual, "base")
     return step, base, other
 
 
@@ -82,11 +82,11 @@ def _buckets(view: View, algorithm: dict[str, Any], rows: list[BucketRow]) -> No
     with left:
         figures.show_card(
             "Bucket sizes", "questions", buffer_charts.sizes(view, num_buckets), "sizes",
-            "Bars: questions in each bucket after the step, with marks of how it was at the step compared with",
+            "Bars: questions in each bucket after the step, with lines for the step compared with",
         )  # fmt: skip
         figures.show_card(
             "Entropy by bucket",
-            f"nats per token, candidates of the last {ENTROPY_STEPS} steps",
+            f"nats per token, last {ENTROPY_STEPS} steps",
             buffer_charts.entropies(
                 queries.scores_by_bucket(view.run_id, max(1, view.step - ENTROPY_STEPS + 1), view.step)
             ),
@@ -96,7 +96,7 @@ def _buckets(view: View, algorithm: dict[str, Any], rows: list[BucketRow]) -> No
     with right:
         figures.show_card(
             f"Draws of step {view.step:,}", "questions", buffer_charts.draws(rows), "draws",
-            "Bars: questions drawn from each bucket, with marks of how many the probabilities expect",
+            "Bars: questions drawn from each bucket, with lines for the number that the probabilities expect",
         )  # fmt: skip
         marks = [f"bucket:{bucket}" for bucket in sorted(set(view.state.buckets.values()))]
         with st.container(border=True, key="choose-bucket"):

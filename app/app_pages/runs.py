@@ -3,7 +3,7 @@
 import streamlit as st
 
 from app import queries
-from app.components.runs import archive_button, compare_button, run_marks, run_progress, run_table
+from app.components.runs import list_actions, run_marks, run_progress, run_table
 from app.components.system import machine_line
 from app.components.widgets import empty_state, exports
 from app.queries import RunFilter
@@ -79,9 +79,9 @@ def _list() -> None:
     above.caption(f"{len(rows):,} of {sum(num_runs.values()):,} runs, {num_active:,} active", width="content")
     opened, ticked = run_table.show(rows, "runs-table", order)
     with above:
-        compare_button.show(ticked)
+        list_actions.show_compare(ticked)
         run_marks.show_tags(ticked, "runs")
-        archive_button.show(ticked)
+        list_actions.show_archive(ticked)
         st.space("stretch")
         exports.show(lambda: run_table.table(rows).drop(columns="Curve"), "runs")
     if len(rows) < sum(num_runs.values()):

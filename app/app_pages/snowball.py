@@ -21,7 +21,7 @@ REFRESH_SECONDS = 5
 MAX_WINDOW = 1000
 CASES_PAGE_SIZE = 5
 STEPS_A_MEAN = 12
-"""A run's steps, of which one part is averaged over until the reader says otherwise."""
+"""A run's steps divided by this number are the default window of the running mean."""
 
 
 def _code(row: RunRow, judge: str | None) -> None:
@@ -117,4 +117,4 @@ if run is not None:
     if run.step:
         _show(run, chosen)
     else:
-        empty_state.show("hourglass_empty", "No steps yet", "Code and chains of thought come with the first step.")
+        empty_state.show("hourglass_empty", "No steps yet", "Code and chains of thought appear after the first step.")

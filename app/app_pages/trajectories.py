@@ -13,7 +13,7 @@ REFRESH_SECONDS = 4
 
 
 def _pages() -> dict[TrajectoryFacets, int]:
-    """Return how many pages this session shows of a list."""
+    """Return how many pages of each list this session displays."""
     pages: dict[TrajectoryFacets, int] = st.session_state.setdefault("trajectory-pages", {})
     return pages
 
@@ -45,7 +45,7 @@ def _list(row: RunRow, where: TrajectoryFacets, opened: int | None) -> None:
     rows = queries.list_snippets(where, _pages().get(where, 1))
     if not rows:
         if where == TrajectoryFacets(run_id=row.run_id):
-            empty_state.show("article", "No trajectories yet", "They come with the first step of the run.")
+            empty_state.show("article", "No trajectories yet", "They appear after the first step of the run.")
         else:
             empty_state.show("filter_alt_off", "No trajectory matches", "Clear the search or a filter.")
         return

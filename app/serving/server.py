@@ -25,7 +25,7 @@ from app.serving.sign_in import SignIn, SignInError, read_sign_in
 from db import DATABASE_URL_VARIABLE
 
 MAIN_SCRIPT = Path(__file__).parents[1] / "main.py"
-FIRST_PAGE = ("app.components.widgets.database_banner", "app.components.runs.run_table")
+FIRST_PAGE = ("app.components.widgets.banners", "app.components.runs.run_table")
 """What the first page loads beside the server, loaded before the server answers."""
 _CACHE_LOG = "streamlit.runtime.caching.cache_data_api"
 """Where Streamlit warns of caches that are declared before its server runs, which is what loading early does."""

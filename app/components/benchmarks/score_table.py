@@ -52,7 +52,7 @@ class Score:
     protocol: str = ""
     """How it was measured otherwise than the paper's protocol asks, in words; such a score takes no rank."""
     differing: str = ""
-    """What it does not share with the newest own score of its column, by protocol if there is one, in words."""
+    """How it differs from the newest of the user's scores in its column, by protocol if there is one, in words."""
     note: str = ""
     """What is wrong with a printed number."""
 
@@ -93,7 +93,7 @@ def own_lines(rows: Sequence[BenchmarkScoreRow]) -> list[ScoreLine]:
     for row in sorted(known, key=lambda row: bool(_off_protocol(row))):
         newest.setdefault(row.benchmark, row)
     lines = [
-        _own_line(members, newest, _told_apart(setting, settings))
+        _own_line(members, newest, _setting_suffix(setting, settings))
         for settings in by_target.values()
         for setting, members in settings.items()
     ]
@@ -149,7 +149,7 @@ def rank(lines: Sequence[ScoreLine]) -> list[ScoreLine]:
 
 
 def remarks(lines: Sequence[ScoreLine], of: Callable[[Score], str]) -> list[str]:
-    """Return what `of` says of scores, one sentence a line and text."""
+    """Return the texts that `of` gives for scores, one sentence per line and text."""
     columns_of_remark: dict[tuple[str, str], list[str]] = {}
     for line in lines:
         for column in COLUMNS:
@@ -160,12 +160,12 @@ def remarks(lines: Sequence[ScoreLine], of: Callable[[Score], str]) -> list[str]
 
 
 def part_names(parts: Iterable[str]) -> str:
-    """Return parts of a comparability key in words."""
+    """Return the names of the parts of a comparability key."""
     return ", ".join(_PART_NAMES.get(part, part) for part in parts)
 
 
-def _told_apart(setting: Setting, settings: Iterable[Setting]) -> str:
-    """Return what tells a setting from the others of the same model, nothing where there is one only."""
+def _setting_suffix(setting: Setting, settings: Iterable[Setting]) -> str:
+    """Return how a setting differs from the others of the same model, nothing where it is the only one."""
     values = zip(_SETTING_PARTS, setting, zip(*settings, strict=True), strict=True)
     parts = [f"{_PART_NAMES[part]} {value}" for part, value, all_values in values if len({*all_values}) > 1]
     return f" ({', '.join(parts)})" if parts else ""

@@ -10,7 +10,7 @@ _FINE = 8
 _SHOWN_PERCENT = 98.0
 _LEAST_WIDTH = 1e-9
 MIN_SAMPLES = 5
-"""Fewer say nothing of a density."""
+"""Fewer samples give no density."""
 
 Floats = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ _ORACLE, _SERVER = "exact oracle of the task", "language model behind a server"
 
 
 def show(run_id: str, *, has_oracle: bool) -> None:
-    """Show the form; on its button the job is queued, or one sentence says what is wrong."""
+    """Show the form; on its button the job is queued, or one sentence names the mistake."""
     kind = _SERVER
     if has_oracle:
         kind = st.segmented_control("Judge", [_ORACLE, _SERVER], default=_ORACLE, key="judge-kind", required=True)

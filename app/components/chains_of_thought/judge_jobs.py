@@ -1,4 +1,4 @@
-"""Judges' jobs on a run with progress and cost, prompt versions, and what their votes came to."""
+"""Judges' jobs on a run with progress and cost, prompt versions, and the results of their votes."""
 
 from collections.abc import Sequence
 
@@ -45,7 +45,7 @@ def show(jobs: Sequence[JudgeJobRow]) -> None:
 
 
 def table(jobs: Sequence[JudgeJobRow]) -> pd.DataFrame:
-    """Return the jobs as shown, newest first."""
+    """Return the jobs as a table, newest first."""
     plans = [_planned(job) for job in jobs]
     return pd.DataFrame(
         {

@@ -25,7 +25,7 @@ def show_calibration(calibration: Calibration | None) -> None:
     """Show the rates against human labels with their intervals, or how to get them."""
     st.markdown("**Calibration on labelled solutions**")
     if calibration is None:
-        st.caption("None for this judge and prompt. Rates are shown as the judge sees them. To calibrate it:")
+        st.caption("None for this judge and prompt. Rates are not corrected for the judge's errors. To calibrate it:")
         st.code("exgrpo judge --labelled processbench.jsonl --server http://127.0.0.1:8000/v1", language="bash")
         return
     frame = calibration_table(calibration)
@@ -63,7 +63,7 @@ def show_agreement(rows: Sequence[AgreementRow]) -> None:
     st.markdown("**Agreement**")
     if not rows:
         st.caption(
-            "Nothing to compare with. A judge chosen above is held against the oracle; verdicts of your own, under "
+            "Nothing to compare with. A judge chosen above is compared with the oracle; your verdicts, under "
             "**Verdicts**, against either."
         )
         return

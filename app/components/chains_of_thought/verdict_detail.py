@@ -1,4 +1,4 @@
-"""One correct answer beside its verdicts, with the judge's own words and the reader's say."""
+"""One correct answer beside its verdicts, with the judge's text and the user's verdict."""
 
 import streamlit as st
 

@@ -18,7 +18,7 @@ _QUANTITIES = {"Questions": "questions in the bucket", "Draws": "questions drawn
 def show(rows: Sequence[BucketRow], rollouts_per_question: int, key: str, num_retired: int = 0) -> str:
     """Show buckets against steps, coloured by size or by draws as chosen; return what was chosen.
 
-    `num_retired` tells a buffer that never held a question because all that were solved retired at once.
+    `num_retired` explains a buffer that never held a question because every solved question retired at once.
     """
     with st.container(border=True, gap="xxsmall", key=f"card-{key}"):
         with st.container(horizontal=True, wrap=False, vertical_alignment="center"):

@@ -16,7 +16,7 @@ _WAY_OPACITY = 0.45
 
 
 def sizes(view: View, num_buckets: int) -> go.Figure:
-    """Return questions by bucket after the step, with outlines of how it was at the base."""
+    """Return questions by bucket after the step, with lines for the step it is compared with."""
     colours = theme.palette()
     buckets = list(range(num_buckets + 1))
     figure = _bars("correct rollouts of K")
@@ -65,7 +65,7 @@ def draws(rows: Sequence[BucketRow]) -> go.Figure | None:
     if any(row.deficit for row in rows):
         figure.add_trace(
             go.Bar(
-                x=buckets, y=[row.deficit for row in rows], name="beyond its size, moved on",
+                x=buckets, y=[row.deficit for row in rows], name="deficit, moved to other buckets",
                 marker={"color": colours.warning, "cornerradius": 3},
                 hovertemplate="bucket %{x}: deficit %{y}<extra></extra>",
             )
@@ -159,7 +159,7 @@ def _bars(title: str) -> go.Figure:
 
 
 def _way_colour(was: str, now: str) -> str:
-    """Return the tint of a way: towards more correct ones, towards fewer, into the retired set, or neither."""
+    """Return the colour of a flow: to more correct rollouts, to fewer, into the retired set, or neither."""
     colours = theme.palette()
     if now == RETIRED:
         return figures.faded(colours.retired, _WAY_OPACITY)

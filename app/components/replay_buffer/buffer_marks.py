@@ -87,7 +87,7 @@ def show(view: View, mark: str) -> None:
             row_height=theme.ROW_HEIGHT,
             height=theme.ROW_HEIGHT * (min(len(rows), 9) + 1) + 2,
             placeholder=NONE_SHOWN,
-            alt="Questions behind the chosen mark",
+            alt="Questions behind the chosen bar",
         )
         exports.show(frame, f"questions-after-step-{view.step}", "behind")
     cells = event.selection.cells
@@ -98,7 +98,7 @@ def show(view: View, mark: str) -> None:
 
 
 def questions(view: View, mark: str) -> list[int]:
-    """Return the questions behind a mark, ascending; none for a mark that says nothing."""
+    """Return the questions behind a bar, ascending; none for an unknown one."""
     kind, _, value = mark.partition(":")
     if kind == "bucket":
         return sorted(index for index, bucket in view.state.buckets.items() if str(bucket) == value)

@@ -61,7 +61,7 @@ def differing(specs: Mapping[str, Mapping[str, object]]) -> dict[str, dict[str, 
 
 
 def aligned(points: Sequence[MetricPoint], axis: Sequence[MetricPoint] | None) -> Line:
-    """Return a metric against steps, or against what `axis` says of each step: nothing where it says nothing."""
+    """Return a metric against steps, or against the value of `axis` at each step; nothing where `axis` is empty."""
     if axis is not None and not axis:
         points = []
     steps = np.array([point.step for point in points], dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Evaluations that wait, run, or ended without all of their scores."""
+"""Evaluations that are queued, running, or ended without all of their scores."""
 
 import streamlit as st
 
@@ -13,7 +13,7 @@ REFRESH_SECONDS = 3
 
 @st.fragment(run_every=REFRESH_SECONDS)
 def show(num_scores: int, scheme: str) -> None:
-    """Show the evaluations; the page is drawn anew when scores came since."""
+    """Show the evaluations; the page reruns when there are new scores."""
     if len(benchmarks.list_scores(scheme)) != num_scores:
         st.rerun(scope="app")
     live, broken = benchmarks.live_evaluations(), benchmarks.broken_evaluations()

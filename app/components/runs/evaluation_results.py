@@ -15,7 +15,9 @@ _INTERVAL_FACTOR = 1.96
 def show(rows: Sequence[BenchmarkScoreRow]) -> None:
     """Show a row a benchmark and scheme, with where to compare them with others."""
     if not rows:
-        empty_state.show("leaderboard", "No score yet", "A benchmark's score comes when its last question is answered.")
+        empty_state.show(
+            "leaderboard", "No score yet", "A benchmark's score appears when its last question is answered."
+        )
         return
     frame = table(rows)
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):

@@ -1,4 +1,4 @@
-"""How a judge's votes came out."""
+"""The results of a judge's votes."""
 
 from collections.abc import Mapping, Sequence
 

@@ -12,7 +12,7 @@ from db.rows.runs import EvaluationRow, RunRow
 
 
 def show_identity(row: RunRow) -> None:
-    """Show the run's name, state and origin; names are shown as they are."""
+    """Show the run's name, state and origin; names are plain text."""
     facts = [row.method, row.model, row.dataset]
     if row.kind == "train":
         facts += [f"preset {row.preset}" if row.preset else "no preset", row.engine]

@@ -27,7 +27,7 @@ def show_tags(rows: Sequence[RunRow], key: str) -> None:
 
 
 def show_notes(row: RunRow, notes: Sequence[tuple[datetime, str]]) -> None:
-    """Show a menu with a run's tags and what was noted on it, newest first; notes are shown as they are."""
+    """Show a menu with a run's tags and its notes, newest first, as plain text."""
     with st.popover(
         f"Notes ({len(notes)})" if notes else "Notes", icon=":material/edit_note:", wrap=False, key="run-notes"
     ):

@@ -49,7 +49,7 @@ def show(rows: Sequence[RunRow], key: str, order: RunOrder) -> tuple[str | None,
 
     A click on the head of a column calls for an order, which a callback writes into the address.
 
-    A table of other runs is another widget: what was chosen by its place in the one never means a run of the other.
+    A table of other runs is another widget, because a selection is a row index, which would mean another run there.
     So is the table after a click on a head: a browser that steps back to the former one would send that click again.
     """
     clicks = st.session_state.get(_CLICKS, 0)

@@ -36,7 +36,7 @@ def show() -> dict[str, tuple[RunRow, str]]:
 
 
 def parameters(run_ids: Sequence[str]) -> dict[str, str]:
-    """Return what the address says of a choice of runs."""
+    """Return the parameters of the address for a choice of runs."""
     return {_ADDRESS: ",".join(run_ids)}
 
 

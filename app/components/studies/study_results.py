@@ -17,7 +17,7 @@ _WORDS = ("Paper's row", "Cell", "Column", "Figure")
 
 
 def show(results: StudyResults) -> None:
-    """Show own figures beside the paper's, what the intervals tell, and every figure of every cell."""
+    """Show measured figures beside the paper's, what the intervals mean, and every figure of every cell."""
     rows = published.compare(results)
     if not any(result.seeds for result in results.cells):
         empty_state.show("science", "No run has finished yet", "Results appear here after the first finished run.")

@@ -61,7 +61,7 @@ def show_gpus(gpus: Sequence[Gpu]) -> None:
 
 
 def show_versions(versions: Mapping[str, str | None]) -> None:
-    """Show the versions of packages of the workbench's own environment."""
+    """Show the versions of packages in the workbench's environment."""
     rows = pd.DataFrame(
         {"Package": list(versions), "Version": [version or "not installed" for version in versions.values()]}
     )

@@ -1,4 +1,4 @@
-"""Says in red that a run chose against its own recorded scores."""
+"""The red banner of a run whose choices contradict its recorded scores."""
 
 from collections.abc import Sequence
 

@@ -18,7 +18,7 @@ _PIECES = re.compile(r"\w+|\s+|[^\w\s]", re.UNICODE)
 
 
 def show(members: Sequence[GroupMemberRow], reference_id: int) -> None:
-    """Show every member's figures and text; what the reference does not say is underlined."""
+    """Show every member's figures and text; text that the reference lacks is underlined."""
     if not members:
         empty_state.show("groups", "No group", "The group of this trajectory is not in the database.")
         return
@@ -36,7 +36,7 @@ def show(members: Sequence[GroupMemberRow], reference_id: int) -> None:
 
 
 def compare(text: str, reference: str) -> list[Part]:
-    """Return the text in parts; those that the reference does not have in this place are underlined."""
+    """Return the text in parts; those that the reference lacks at this position are underlined."""
     if max(len(text), len(reference)) > MAX_COMPARED_CHARACTERS:
         return [Part(text)]
     pieces, other = _PIECES.findall(text), _PIECES.findall(reference)

@@ -53,7 +53,7 @@ _QUANTITIES: dict[str, tuple[str, Callable[[TokenValues], list[float]]]] = {
 
 
 def from_recorded(data: Mapping[str, list[Any] | None] | None) -> TokenValues | None:
-    """Return what was recorded of each token, or None where tokens were not kept."""
+    """Return what was recorded of each token, or None where tokens were not stored."""
     if data is None or data["token_ids"] is None:
         return None
     ids = [int(value) for value in data["token_ids"]]

@@ -78,7 +78,7 @@ def _form(row: TrajectoryRow) -> None:
     ):
         name = st.text_input("Mark", key="mark-name", placeholder="e.g. odd reasoning", max_chars=60)
         comment = st.text_area("Comment", key="mark-comment", height=90)
-        if not st.form_submit_button("Keep", key="keep-mark"):
+        if not st.form_submit_button("Save", key="keep-mark"):
             return
         try:
             commands.mark_trajectory(MarkedTrajectory(row.run_id, row.attempt, row.trajectory_id, name, comment))

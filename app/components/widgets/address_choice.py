@@ -6,10 +6,10 @@ from typing import Literal
 import streamlit as st
 
 from app import address
-from app.components.widgets import unknown_address
-from app.formats import escape_control_characters
+from app.formats import escape_control_characters, literal
 
 _SEPARATOR = ","
+_MAX_CHARS = 60
 
 
 def select(
@@ -38,7 +38,7 @@ def select(
         width=width,
     )
     if wanted and wanted not in names:
-        unknown_address.show(parameter, wanted, f"{names[default]} is shown")
+        _show_unknown(parameter, wanted, f"{names[default]} is shown")
     return chosen
 
 
@@ -62,7 +62,33 @@ def select_several(
     return list(st.session_state[key])
 
 
+def select_step(label: str, first: int, last: int, usual: int, name: str) -> int:
+    """Show a slider over steps and return the step: that of the address under `name`, or the nearest; else the usual."""
+    written = st.query_params.get(name, "")
+    is_step = written.isascii() and written.isdigit() and len(written) < 10
+    wanted = int(written) if is_step else usual
+    st.session_state[name] = min(max(wanted, first), last)
+    step = st.slider(label, first, last, key=name, on_change=_take_step, args=(name,))
+    if written and not is_step:
+        _show_unknown(name, written, f"step {step} is shown")
+    return step
+
+
 def _take(parameter: str, key: str, drops: Sequence[str] = ()) -> None:
     chosen = st.session_state[key]
     value = chosen if isinstance(chosen, str) else _SEPARATOR.join(chosen)
     address.put({parameter: value, **dict.fromkeys(drops)})
+
+
+def _take_step(name: str) -> None:
+    address.put({name: str(st.session_state[name])})
+
+
+def _show_unknown(parameter: str, wanted: str, displayed: str) -> None:
+    """Show in one sentence that the value of `parameter` in the address does not exist, and what is `displayed`."""
+    value = " ".join(wanted.split())
+    value = value if len(value) <= _MAX_CHARS else f"{value[:_MAX_CHARS]}…"
+    st.caption(
+        f":material/link_off: The address asks for {parameter}={literal(value)}, which does not exist: "
+        f"{literal(displayed)}."
+    )

@@ -8,7 +8,7 @@ import streamlit as st
 from app.components.widgets.table_text import FORMATS, Rows
 
 Formats = Mapping[str, tuple[str, str, Callable[[Any], str]]]
-"""File ending, MIME type and what writes it, by shown name."""
+"""File ending, MIME type and writer of each format, by its displayed name."""
 
 
 def show(rows: Rows | Callable[[], Any], name: str, key: str | None = None, *, formats: Formats = FORMATS) -> None:

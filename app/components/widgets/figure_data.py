@@ -21,7 +21,7 @@ class _TraceValues:
 
 
 def figure_rows(figure: go.Figure) -> list[Row]:
-    """Return one row a place with a column a curve; where positions repeat, one row a point instead.
+    """Return one row per position with a column per curve; where positions repeat, one row per point instead.
 
     Places are on the x axis, or on the y axis where that one holds names.
     """

@@ -26,7 +26,7 @@ def new_figure(height: int = HEIGHT) -> go.Figure:
     colours = theme.palette()
     axis = {"gridcolor": colours.grid, "zeroline": False, "linecolor": colours.grid, "tickfont": {"size": 11}}
     title = {"text": "step", "font": {"size": 11}, "standoff": 4}
-    # All at once: every single update of a figure goes through the whole of it again.
+    # All at once, because every update of a figure validates the whole figure again.
     return go.Figure(
         layout={
             "height": height,

@@ -8,7 +8,7 @@ MAX_CHARACTERS = 100_000
 
 
 def show(text: str) -> None:
-    """Show the text, of a longer one the beginning, and say so."""
+    """Show the text, or the beginning of a long one with a note."""
     st.code(escape_control_characters(beginning(text)) or NONE_SHOWN, language=None, wrap_lines=True)
     show_bound(text)
 

@@ -16,7 +16,7 @@ _FRAME = (
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of text with the colour behind it, as CSS names it, and what to say about it on hover."""
+    """A piece of text with the colour behind it, as CSS names it, and its note on hover."""
 
     text: str
     background: str = ""

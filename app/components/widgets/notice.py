@@ -1,4 +1,4 @@
-"""A framed message: what happened, and what to do. Its text is shown as it is, never as markup."""
+"""A framed message: what happened, and what to do. Its text is plain text, never markup."""
 
 from typing import Literal
 
@@ -16,7 +16,7 @@ _ICONS = {
 
 
 def show(kind: Kind, title: str, text: str) -> None:
-    """Show `text`, which may come from anywhere, under a `title` of the workbench's own."""
+    """Show `text`, which may come from anywhere, under a `title` that the workbench chooses."""
     with st.container(border=True, key=f"notice-{kind}-{title.lower().replace(' ', '-')}", gap="xxsmall"):
         st.markdown(f"{_ICONS[kind]} **{title}**")
         if text:

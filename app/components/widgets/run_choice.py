@@ -1,4 +1,4 @@
-"""The run that a page looks into, chosen by name and kept in the address."""
+"""The run that a page shows, chosen by name and kept in the address."""
 
 import streamlit as st
 
@@ -8,8 +8,8 @@ from db.rows.display_names import distinct_names
 from db.rows.runs import RunRow
 
 _KEY = "run-choice"
-_OF_A_RUN = ("trajectory", "question", "mark")
-"""What the address says that means something in one run only."""
+_RUN_PARAMETERS = ("trajectory", "question", "mark")
+"""Parameters of the address that mean something in one run only."""
 
 
 def show() -> RunRow | None:
@@ -24,7 +24,7 @@ def show() -> RunRow | None:
     if not named and (run is None or run.kind != "train"):
         run = queries.get_run(rows[0].run_id) if rows else None
     if run is not None and run.kind != "train":
-        empty_state.show("replay", "Not a training run", "This job has no buffer and no trajectories of its own.")
+        empty_state.show("replay", "Not a training run", "This job has no buffer and no trajectories.")
         return None
     if run is None:
         if wanted and rows:
@@ -56,4 +56,4 @@ def _choose(offered: list[str]) -> None:
     if chosen is None:
         return
     st.session_state["last-run"] = chosen
-    address.put({**dict.fromkeys(_OF_A_RUN), "run": chosen})
+    address.put({**dict.fromkeys(_RUN_PARAMETERS), "run": chosen})

@@ -18,7 +18,7 @@ STATES: dict[str, tuple[str, Colour, str]] = {
     "failed": ("failed", "red", "error"),
     "lost": ("lost", "violet", "help"),
 }
-"""Shown name, colour and icon of each state."""
+"""Displayed name, colour and icon of each state."""
 
 HEALTH: dict[str, tuple[str, Colour, str]] = {
     "no_reward": ("no reward", "orange", "No rollout was correct for many steps, so there is nothing to learn from."),
@@ -36,7 +36,7 @@ HEALTH: dict[str, tuple[str, Colour, str]] = {
         "Every training question is retired, so none is left to replay: the run has learned its data.",
     ),
 }
-"""Shown name, colour and explanation of each health badge."""
+"""Displayed name, colour and explanation of each health badge."""
 
 
 def show(row: RunRow) -> None:
@@ -50,10 +50,10 @@ def show(row: RunRow) -> None:
 
 
 def state_name(status: str) -> str:
-    """Return the word that a state is shown with."""
+    """Return the displayed name of a state."""
     return STATES.get(status, ("unknown", "gray", "help"))[0]
 
 
 def health_names(health: tuple[str, ...]) -> list[str]:
-    """Return the words that health badges are shown with."""
+    """Return the displayed names of health badges."""
     return [HEALTH.get(key, ("see log", "orange", ""))[0] for key in health]

@@ -87,7 +87,7 @@ FORMATS: dict[str, tuple[str, str, Callable[[Rows], str]]] = {
     "Markdown": ("md", "text/markdown", as_markdown),
     "LaTeX": ("tex", "application/x-tex", as_latex),
 }
-"""Shown name of each format with its file ending, its MIME type and what writes it."""
+"""File ending, MIME type and writer of each format, by its displayed name."""
 
 
 def markdown(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Any training run by typing: choices of runs offer the newest ones, and look up what is typed among all of them."""
+"""Training runs by typed text: choices of runs offer the newest ones, and search all of them for what is typed."""
 
 from collections.abc import Callable, Collection, Mapping
 
@@ -18,7 +18,7 @@ def label_by(names: Mapping[str, str]) -> Callable[[str | None], str]:
 def find(typed: str, offered: Collection[str], *, has_steps: bool = False) -> str | None:
     """Return the id of the run that was chosen or typed: one that is offered, an id, or the newest with those words.
 
-    Where none is found it says so and returns None.
+    Where no run matches it shows a message and returns None.
     """
     if typed in offered:
         return typed

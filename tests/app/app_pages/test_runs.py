@@ -100,9 +100,9 @@ def shown_archive_button(rows):
 
 
 def show_archive_button(rows):
-    from app.components.runs import archive_button
+    from app.components.runs import list_actions
 
-    archive_button.show(rows)
+    list_actions.show_archive(rows)
 
 
 def test_ticked_runs_are_archived_by_the_journal_and_those_that_live_are_refused(recorded_runs):
