@@ -21,8 +21,8 @@ def shows(page, words):
 def test_filters_of_the_list_of_runs_are_undone_one_by_one_and_redone(open_page):
     watched = open_page("/")
     page = watched.page
-    shows(page, r"of \d+ runs shown")
-    everything = page.get_by_text(re.compile("runs shown")).inner_text()
+    shows(page, r"of \d+ runs, \d+ active")
+    everything = page.get_by_text(re.compile(r"runs, \d+ active")).inner_text()
     page.get_by_label("Search runs").fill("whole")
     page.get_by_label("Search runs").press("Enter")
     page.wait_for_url(re.compile("q=whole"))
@@ -30,7 +30,7 @@ def test_filters_of_the_list_of_runs_are_undone_one_by_one_and_redone(open_page)
     page.wait_for_url(re.compile("state=Failed"))
     shows(page, "No run matches")
     page.go_back()
-    shows(page, r"\d of \d runs shown")
+    shows(page, r"\d of \d runs, \d+ active")
     assert "state=" not in page.url
     assert page.get_by_label("Search runs").input_value() == "whole"
     page.go_back()
@@ -39,7 +39,7 @@ def test_filters_of_the_list_of_runs_are_undone_one_by_one_and_redone(open_page)
     assert page.get_by_label("Search runs").input_value() == ""
     page.go_forward()
     page.wait_for_url(re.compile("q=whole"))
-    shows(page, r"\d of \d runs shown")
+    shows(page, r"\d of \d runs, \d+ active")
     page.go_forward()
     shows(page, "No run matches")
     assert page.get_by_role("radio", name="Failed or lost").is_checked()

@@ -105,7 +105,7 @@ def test_browser_without_the_token_sees_only_the_locked_page(browser, workbench)
 
 def test_recorded_runs_are_all_listed(open_page):
     watched = open_page("/")
-    watched.page.get_by_text(re.compile(r"of \d+ runs shown")).wait_for()
+    watched.page.get_by_text(re.compile(r"of \d+ runs, \d+ active")).wait_for()
     shown = int(re.search(r"of (\d+) runs", watched.page.inner_text("body"))[1])
     assert shown >= len(recorded.ALL)
 
@@ -133,7 +133,7 @@ def test_a_refresh_of_the_page_before_that_comes_late_leaves_the_new_one(open_pa
 
     page.route_web_socket(re.compile("/_stcore/stream"), between)
     page.reload()
-    page.get_by_text(re.compile(r"of \d+ runs shown")).wait_for()
+    page.get_by_text(re.compile(r"of \d+ runs, \d+ active")).wait_for()
     wait_for_refreshes(4)
     of_the_list = refreshes[:]
     page.get_by_role("link", name="New run").click()

@@ -23,7 +23,7 @@ def test_deep_link_into_the_buffer_shows_flow_and_questions(open_page, scheme):
 def test_audit_opens_a_question_on_a_click(open_page):
     watched = open_page("/selection_audit?run=play-finished")
     page = watched.page
-    page.get_by_text(re.compile("checks of step 14 hold")).wait_for()
+    page.get_by_text(re.compile("checks of step 14 pass")).wait_for()
     page.wait_for_timeout(1500)
     page.get_by_test_id("stDataFrame").first.click(position={"x": 40, "y": 50})
     page.wait_for_url(re.compile(r"question=\d+"))

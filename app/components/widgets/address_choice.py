@@ -63,7 +63,7 @@ def select_several(
 
 
 def select_step(label: str, first: int, last: int, usual: int, name: str) -> int:
-    """Show a slider over steps and return the step: that of the address under `name`, or the nearest; else the usual."""
+    """Show a slider over steps and return the step: the nearest to that of the address, else the usual one."""
     written = st.query_params.get(name, "")
     is_step = written.isascii() and written.isdigit() and len(written) < 10
     wanted = int(written) if is_step else usual
