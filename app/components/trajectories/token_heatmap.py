@@ -68,6 +68,8 @@ def show(values: TokenValues, key: str) -> None:
     if not offered:
         st.markdown(":gray[Token ids were kept without entropies or log-probs.]")
         return
+    if st.query_params.get("colour") == "Surprise":  # the name of -log p in older links
+        st.session_state["colour"] = st.query_params["colour"] = "-log p"
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         chosen = st.segmented_control(
             "Colour by",

@@ -145,6 +145,13 @@ def test_compared_texts_add_up_and_only_differences_are_marked():
     assert [part.text for part in parts if part.is_underlined] == ["3"]
 
 
+@pytest.mark.usefixtures("played_runs")
+def test_older_link_to_the_surprise_of_tokens_opens_their_negative_log_probs(open_page):
+    page = open_page("trajectories", run="play-finished", trajectory="1", part="Tokens", colour="Surprise")
+    assert not page.exception
+    assert page.segmented_control(key="colour").value == "-log p"
+
+
 def test_colour_grows_with_the_value_and_ratios_have_two_sides():
     values = token_heatmap.TokenValues(
         [1, 2, 3], ["a", "b\n", "c"], [0.0, 1.0, 2.0], [-1.0, -2.0, -3.0], [-2.0, -2.0, -1.0]
