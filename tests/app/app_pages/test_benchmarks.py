@@ -121,7 +121,7 @@ def send(page, **values):
     page.selectbox(key="evaluate-target").set_value(values.pop("target"))
     for key, value in values.items():
         page.number_input(key=f"evaluate-{key}").set_value(value)
-    (button,) = [own for own in page.button if own.label == "Start evaluation"]
+    (button,) = [element for element in page.button if element.label == "Start evaluation"]
     return button.click().run()
 
 

@@ -143,13 +143,13 @@ def test_jobs_agreement_and_prompts_are_shown_with_their_cost(open_page):
     agreement = page.dataframe[1].value.set_index("With")
     assert agreement.loc["oracle", "Both valid"] == 21
     assert has_text(page, "no_box 11")
-    assert any("cot-judge-1" in own.label for own in page.expander)
+    assert any("cot-judge-1" in element.label for element in page.expander)
 
 
 def test_the_form_queues_a_judge_of_the_oracle_or_of_a_server(open_page, judged_runs):
     page = open_page("entropy_and_judge", run="thoughts-running", view="Judges")
     page.number_input(key="judge-limit").set_value(5)
-    next(own for own in page.button if own.label == "Start judge job").click().run()
+    next(element for element in page.button if element.label == "Start judge job").click().run()
     assert not page.exception
     job_id = Journal(judged_runs).entries()[-1].run_id
     spec = RunDirectory.open(judged_runs, job_id).job_spec()
@@ -157,7 +157,7 @@ def test_the_form_queues_a_judge_of_the_oracle_or_of_a_server(open_page, judged_
     page.segmented_control(key="judge-kind").set_value("language model behind a server").run()
     page.text_input(key="judge-address").set_value("http://127.0.0.1:9/v1")
     page.number_input(key="judge-tokens").set_value(4000)
-    next(own for own in page.button if own.label == "Start judge job").click().run()
+    next(element for element in page.button if element.label == "Start judge job").click().run()
     assert not page.exception
     spec = RunDirectory.open(judged_runs, Journal(judged_runs).entries()[-1].run_id).job_spec()
     assert (spec.server.model, spec.server.max_total_tokens) == ("Qwen/Qwen3-32B", 4000)
@@ -172,7 +172,7 @@ def test_a_wrong_endpoint_is_refused_in_one_sentence(open_page):
     page = open_page("entropy_and_judge", run="thoughts-running", view="Judges")
     page.segmented_control(key="judge-kind").set_value("language model behind a server").run()
     page.text_input(key="judge-address").set_value("nowhere")
-    next(own for own in page.button if own.label == "Start judge job").click().run()
+    next(element for element in page.button if element.label == "Start judge job").click().run()
     assert not page.exception
     assert has_text(page, "server.address")
 

@@ -132,8 +132,8 @@ def test_run_that_left_the_queue_while_it_was_counted_is_not_waiting(monkeypatch
 
 def test_run_that_chose_against_its_scores_has_a_red_banner(runs_root, open_page):
     def change(report):
-        for place, selection in enumerate(report.selections):
-            report.selections[place] = replace(selection, chosen=int(selection.scores.argmax()))
+        for index, selection in enumerate(report.selections):
+            report.selections[index] = replace(selection, chosen=int(selection.scores.argmax()))
 
     played.play(runs_root, played.FINISHED, change)
     page = open_page("run", run=played.FINISHED.run_id)

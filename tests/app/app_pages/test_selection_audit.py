@@ -60,10 +60,10 @@ def test_question_of_the_address_is_shown_in_full(open_page):
 
 
 def choose_the_worst(report):
-    for place, selection in enumerate(report.selections):
+    for index, selection in enumerate(report.selections):
         if selection.scores.size > 1 and selection.scores.min() < selection.scores.max():
             worst = int(np.argmax(selection.scores))
-            report.selections[place] = dataclasses.replace(selection, chosen=worst)
+            report.selections[index] = dataclasses.replace(selection, chosen=worst)
 
 
 def blur_the_entropies(report):

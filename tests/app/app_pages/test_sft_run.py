@@ -47,7 +47,7 @@ def test_run_shows_its_loss_and_held_out_score(open_page):
     page = open_page("run", run=RUN_ID)
     charts = [chart.proto.spec for chart in page.get("plotly_chart")]
     assert any("of demonstrations (SFT)" in chart for chart in charts)
-    assert next(own for own in page.metric if own.label == "Held-out Avg@8").value == "75.0 %"
+    assert next(element for element in page.metric if element.label == "Held-out Avg@8").value == "75.0 %"
 
 
 @pytest.mark.usefixtures("tuned")
@@ -70,15 +70,15 @@ def test_list_of_runs_names_the_method(open_page):
 def test_form_starts_from_a_preset_of_fine_tuning_and_keeps_it_one(open_page, preset):
     page = open_page("new_run", preset=preset)
     assert not page.exception
-    assert any("Ready to launch" in own.value for own in page.markdown)
-    assert "response_column: target" in "".join(own.value for own in page.code)
+    assert any("Ready to launch" in element.value for element in page.markdown)
+    assert "response_column: target" in "".join(element.value for element in page.code)
 
 
 @pytest.mark.parametrize("preset", ["chains-sft", "paper-sft"])
 def test_form_counts_demonstrations_and_no_rollouts(open_page, preset):
     spec = load_preset(preset)
     page = open_page("new_run", preset=preset)
-    [found] = [own.value for own in page.caption if f"{spec.num_steps:,} steps of" in own.value]
+    [found] = [element.value for element in page.caption if f"{spec.num_steps:,} steps of" in element.value]
     assert f"{spec.algorithm.batch_size} demonstrations each" in found
     assert "rollouts" not in found
 
@@ -87,4 +87,4 @@ def test_form_counts_demonstrations_and_no_rollouts(open_page, preset):
 def test_form_starts_from_an_earlier_fine_tuned_run(open_page):
     page = open_page("new_run", **{"from": RUN_ID})
     assert not page.exception
-    assert "response_column: target" in "".join(own.value for own in page.code)
+    assert "response_column: target" in "".join(element.value for element in page.code)

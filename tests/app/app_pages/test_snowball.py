@@ -90,8 +90,8 @@ def test_a_case_shows_question_truth_and_both_responses_with_their_verdicts(open
 
 def test_a_marked_case_is_kept_in_its_set_and_comes_back_after_a_rebuild(open_page, judged_runs):
     page = open_page("snowball", run=judged.JUDGED, view="Cases")
-    next(own for own in page.text_input if own.key.startswith("set-found")).set_value("my set").run()
-    next(own for own in page.button if own.key.startswith("mark-found")).click().run()
+    next(element for element in page.text_input if element.key.startswith("set-found")).set_value("my set").run()
+    next(element for element in page.button if element.key.startswith("mark-found")).click().run()
     assert not page.exception
     entry = Journal(judged_runs).entries()[-1]
     assert (entry.kind, entry.data["case_set"]) == (JournalKind.CASE_MARKED, "my set")
@@ -104,7 +104,7 @@ def test_a_marked_case_is_kept_in_its_set_and_comes_back_after_a_rebuild(open_pa
     assert (case.run_id, case.low.is_valid, case.high.is_valid) == (judged.JUDGED, True, False)
     shown = open_page("snowball", run=judged.JUDGED, view="Saved cases")
     assert has_text(shown, "1 case of 1 run")
-    assert {own.label for own in shown.get("download_button")} == {"Markdown", "JSON"}
+    assert {element.label for element in shown.get("download_button")} == {"Markdown", "JSON"}
 
 
 @pytest.mark.usefixtures("judged_runs")

@@ -97,7 +97,7 @@ def test_results_stand_beside_the_papers(open_page):
     assert rows["exgrpo-re"]["Own"] == "60.0"
     assert rows["exgrpo-re"]["Own, difference"] == "+20.0"
     assert page.get("plotly_chart")
-    assert [own for own in page.get("download_button") if own.proto.label == "Report as HTML"]
+    assert [element for element in page.get("download_button") if element.proto.label == "Report as HTML"]
 
 
 def test_what_the_paper_prints_is_shown_with_what_does_not_agree(open_page):

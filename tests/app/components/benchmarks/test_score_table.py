@@ -38,7 +38,7 @@ def test_columns_are_those_of_the_papers_main_table():
 def test_evaluations_of_one_checkpoint_make_one_line_and_the_newest_score_counts():
     rows = [row("aime24", 0.5, run_id="new"), row("aime24", 0.1, run_id="old"), row("amc", 0.3, run_id="old")]
     (found,) = own_lines(rows)
-    assert {column: own.value for column, own in found.scores.items()} == {"AIME24": 50.0, "AMC": 30.0}
+    assert {column: score.value for column, score in found.scores.items()} == {"AIME24": 50.0, "AMC": 30.0}
     assert found.scored == (("aime24", "new"), ("amc", "old"))
     assert (found.group, found.name, found.evaluations) == ("base", "ExGRPO: mine, step 10", ("new", "old"))
 
@@ -52,7 +52,7 @@ def test_newer_score_of_a_slice_does_not_hide_that_of_the_whole():
 def test_other_settings_and_steps_are_lines_of_their_own():
     other = row("aime24", 0.1).comparability | {"temperature": 1.0}
     rows = [row("aime24", 0.5), row("aime24", 0.2, comparability=other), row("aime24", 0.3, source_step=20)]
-    names = [found.name for found in own_lines(rows)]
+    names = [line.name for line in own_lines(rows)]
     assert [name[:21] for name in names] == ["ExGRPO: mine, step 10", "ExGRPO: mine, step 10", "ExGRPO: mine, step 20"]
     assert names[0].endswith(" (temperature 0.6)")
     assert names[1].endswith(" (temperature 1.0)")
@@ -83,26 +83,26 @@ def test_score_off_the_protocol_says_how_and_takes_no_rank():
 def test_scores_that_were_made_otherwise_than_the_newest_are_told():
     other = row("aime24", 0.1).comparability | {"data_hash": "other", "template": "none"}
     lines = own_lines([row("aime24", 0.5), row("aime24", 0.1, comparability=other, source_step=20)])
-    assert [own.scores["AIME24"].differing for own in lines] == ["", "questions, template"]
-    assert remarks(lines, lambda own: own.differing) == ["base, ExGRPO: mine, step 20, AIME24: questions, template"]
+    assert [line.scores["AIME24"].differing for line in lines] == ["", "questions, template"]
+    assert remarks(lines, lambda score: score.differing) == ["base, ExGRPO: mine, step 20, AIME24: questions, template"]
 
 
 def test_best_and_second_best_are_marked_and_equal_prints_share_a_mark():
     lines = rank([line("a", AMC=10.04), line("b", AMC=10.01), line("c", AMC=9.0), line("d", AMC=8.0)])
-    assert [own.scores["AMC"].rank for own in lines] == [1, 1, 2, 0]
+    assert [line.scores["AMC"].rank for line in lines] == [1, 1, 2, 0]
 
 
 def test_printed_lines_are_the_papers_with_what_does_not_add_up():
-    lines = {own.name: own for own in printed_lines(["main-table"]) if own.group == "Previous Zero RLVR Methods"}
+    lines = {line.name: line for line in printed_lines(["main-table"]) if line.group == "Previous Zero RLVR Methods"}
     assert lines["GPG-Zero"].scores["OOD Avg."].value == 41.6
     assert "mean of its cells is 53.73" in lines["GPG-Zero"].scores["OOD Avg."].note
-    assert all(own.is_printed for own in lines.values())
+    assert all(line.is_printed for line in lines.values())
 
 
 def test_row_that_the_paper_prints_in_two_tables_comes_once():
     both = printed_lines(["main-table", "ablations"])
-    assert len([own for own in both if own.name == "w/ Highest Entropy T."]) == 1
-    exgrpo = [own for own in printed_lines(["ablations"]) if own.name == "ExGRPO"]
+    assert len([line for line in both if line.name == "w/ Highest Entropy T."]) == 1
+    exgrpo = [line for line in printed_lines(["ablations"]) if line.name == "ExGRPO"]
     assert len(exgrpo) == 1
     assert exgrpo[0].scores["ID Avg."].value == 48.3
 

@@ -17,7 +17,7 @@ def test_shares_are_means_of_the_last_steps_and_gaps_are_left_out():
 
 
 def test_densities_tell_groups_apart_and_leave_out_those_of_too_few():
-    points = [EntropyPoint(Difficulty.EASY, False, True, 0.1 + 0.01 * place, -0.1) for place in range(9)]
+    points = [EntropyPoint(Difficulty.EASY, False, True, 0.1 + 0.01 * index, -0.1) for index in range(9)]
     points += [EntropyPoint(Difficulty.EASY, False, False, 0.5, -0.1)]
     figure = thought_charts.entropy_densities(points, thought_charts.VALIDITY)
     assert [trace.name for trace in figure.data] == ["valid (9)"]

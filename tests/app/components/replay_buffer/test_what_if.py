@@ -50,7 +50,7 @@ def test_draws_follow_the_new_probabilities():
     shares = list(recorded().probabilities.values())
     for step in range(2000):
         buckets = rng.choice(np.arange(1, K + 1), 4, p=shares)
-        drawn = {int(10 * (bucket - 1) + place): int(bucket) for place, bucket in enumerate(buckets)}
+        drawn = {int(10 * (bucket - 1) + index): int(bucket) for index, bucket in enumerate(buckets)}
         draw = what_if.redraw(recorded(drawn, step), settings, 0)
         counts.update([*draw.kept.values(), *draw.added.values()])
     expected = bucket_probabilities(np.arange(1, K + 1) / K, 1.0, 0.4)

@@ -36,7 +36,7 @@ def evaluated(played_runs, monkeypatch):
 def test_runs_are_offered_below_many_newer_evaluations(open_page, page, kind, key):
     opened = open_page(page, run=played.FINISHED.run_id, start="true")
     assert not opened.exception
-    [choice] = [own for own in opened.get(kind) if own.key == key]
+    [choice] = [element for element in opened.get(kind) if element.key == key]
     assert any(played.FAILED.name in option for option in choice.options)
 
 
@@ -76,7 +76,7 @@ def type_in(choice, words):
 )
 def test_any_run_is_found_by_typing(open_page, page, key, parameter, typed):
     opened = open_page(page, run=played.FINISHED.run_id)
-    [choice] = [own for own in opened.selectbox if own.key == key]
+    [choice] = [element for element in opened.selectbox if element.key == key]
     assert not any(played.FAILED.name in option for option in choice.options)
     type_in(choice, typed)
     assert not opened.exception

@@ -70,7 +70,7 @@ def test_every_quantity_is_a_declared_metric_or_the_held_out_score():
 
 
 def test_twenty_runs_have_curves_of_their_own():
-    assert len({comparison_charts.style(place) for place in range(comparison.MAX_RUNS)}) == comparison.MAX_RUNS
+    assert len({comparison_charts.style(index) for index in range(comparison.MAX_RUNS)}) == comparison.MAX_RUNS
 
 
 def test_chart_has_a_curve_a_name_and_a_band_for_a_mean():
