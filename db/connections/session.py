@@ -16,6 +16,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from db.connections.sqlite_files import BUSY_SECONDS, begin_writing, is_log_long, shorten_log
 from db.tables.json_text import dump_json
+from exgrpo_core.errors import UserError
 
 SQLITE_FILE = Path("workbench") / "workbench.db"
 MAX_TRIES = 8
@@ -28,7 +29,7 @@ _SECRET_PARAMETERS = ("password", "sslpassword", "passfile", "service")
 Result = TypeVar("Result")
 
 
-class DatabaseError(RuntimeError):
+class DatabaseError(UserError, RuntimeError):
     """The database cannot be opened or used; one sentence why and what to do."""
 
 

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from exgrpo_core.errors import UserError
 
-class UnknownRunError(LookupError):
+
+class UnknownRunError(UserError, LookupError):
     """The database knows no run of this id."""
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath, PurePosixPath
 
+from exgrpo_core.errors import InputError
 from jobs.runs.directory import RunDirectory, RunDirectoryError, check_run_id
 from jobs.runs.journal import Journal, JournalKind
 
@@ -19,7 +20,7 @@ _RUNS_AS_CODE = (".pt", ".pth", ".bin", ".pkl", ".pickle", ".ckpt")
 """Endings of files that some program reads with pickle, as verl does with its trainer's state."""
 
 
-class ArchiveError(ValueError):
+class ArchiveError(InputError, ValueError):
     """A run that cannot be imported or exported; one sentence names what is wrong."""
 
 

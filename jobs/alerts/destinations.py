@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from exgrpo_core.errors import UserError
 from jobs.machine.address_policy import is_link_local_name
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _TALKATIVE_LOGGERS = ("apprise", "urllib3")
 """They may name the address that they talk to, which is the secret."""
 
 
-class AlertError(Exception):
+class AlertError(UserError):
     """Alerts are not set up as they should be; one sentence that holds no URL."""
 
 

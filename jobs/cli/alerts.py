@@ -2,6 +2,7 @@
 
 import typer
 
+from jobs.alerts.destinations import AlertError, read_destinations
 from jobs.cli.options import EXIT_FAILURE, command_group, print_result
 
 alerts_app = command_group("Messages to you when a run fails, stalls or collapses.")
@@ -16,8 +17,6 @@ def alerts() -> None:
 def test() -> None:
     """Send a message to every destination of EXGRPO_ALERT_URLS and EXGRPO_ALERTS_FILE, and say which took it."""
     import os
-
-    from jobs.alerts.destinations import AlertError, read_destinations
 
     destinations = read_destinations(os.environ)
     if not destinations:

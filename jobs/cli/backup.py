@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from jobs.actions.backup import back_up
+from jobs.actions.backup import restore as restore_backup
 from jobs.cli.options import DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot, print_result, print_status
 
 _POSTGRESQL = "The database is not in it: dump PostgreSQL with pg_dump before, or `exgrpo db rebuild` makes it anew."
@@ -16,8 +18,6 @@ def backup(
     database_url: DatabaseUrl = None,
 ) -> None:
     """Write all runs, the workbench's journal and SQLite's database to one file; runs may go on meanwhile."""
-    from jobs.actions.backup import back_up
-
     written = back_up(runs_root, database_url, out)
     print_result(f"{out}: {written.num_runs} runs, {written.num_bytes / 1e6:,.1f} MB.")
     if not written.has_database:
@@ -29,8 +29,6 @@ def restore(
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
 ) -> None:
     """Unpack a backup into a runs root that is empty or not there; `exgrpo resume` goes on with what ran."""
-    from jobs.actions.backup import restore as restore_backup
-
     found = restore_backup(source, runs_root)
     print_result(f"{runs_root}: {found.num_runs} runs.")
     if not found.has_database:

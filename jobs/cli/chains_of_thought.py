@@ -5,6 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from db.queries.cases import find_cases, list_case_sets, saved_cases
+from db.queries.judge_work import agreement, get_verdicts, list_judge_jobs, list_verdicts
+from db.rows.verdicts import VerdictFilter
+from jobs.actions.annotations import mark_case, set_verdict
+from jobs.analysis.case_text import cases_as_json, cases_as_markdown
+from jobs.analysis.report import find_calibration
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     AsJson,
@@ -17,6 +23,9 @@ from jobs.cli.options import (
     print_result,
     print_status,
 )
+from jobs.runs.lookup import CommandError, find_judge_id, find_run_id
+from jobs.specs.train import SpecError
+from jobs.supervisor.reading import open_fresh_index
 
 if TYPE_CHECKING:
     from db.rows.cases import SnowballCase
@@ -37,11 +46,6 @@ def judges(
     as_json: AsJson = False,
 ) -> None:
     """Print judges' jobs with votes, cost, calibration, and agreement with the oracle and with users."""
-    from db.queries.judge_work import agreement, list_judge_jobs
-    from jobs.analysis.report import find_calibration
-    from jobs.runs.lookup import find_run_id
-    from jobs.supervisor.reading import open_fresh_index
-
     run_id = None if run is None else find_run_id(runs_root, run)
     with open_fresh_index(runs_root, database_url) as database:
         jobs = list_judge_jobs(database, run_id)
@@ -77,12 +81,6 @@ def verdicts(
     as_json: AsJson = False,
 ) -> None:
     """Print answer-correct trajectories with the verdicts of judge, oracle and users, newest first."""
-    from db.queries.judge_work import list_verdicts
-    from db.rows.verdicts import VerdictFilter
-    from jobs.runs.lookup import find_judge_id, find_run_id
-    from jobs.specs.train import SpecError
-    from jobs.supervisor.reading import open_fresh_index
-
     if which not in list(VerdictFilter):
         raise SpecError(f"--which: expected one of {', '.join(VerdictFilter)}, got {which!r}.")
     run_id, judge_run_id = find_run_id(runs_root, run), find_judge_id(runs_root, judge_run)
@@ -104,11 +102,6 @@ def override(
     database_url: DatabaseUrl = None,
 ) -> None:
     """Give a verdict of your own on a chain of thought; it stands above every judge's."""
-    from db.queries.judge_work import get_verdicts
-    from jobs.actions.annotations import set_verdict
-    from jobs.runs.lookup import CommandError, find_run_id
-    from jobs.supervisor.reading import open_fresh_index
-
     said = {"valid": True, "invalid": False, "none": None}
     if verdict not in said:
         raise CommandError(f"VERDICT: expected valid, invalid or none, got {verdict!r}.")
@@ -118,26 +111,6 @@ def override(
     if row is None:
         raise CommandError(f"TRAJECTORY: {run_id} has none with the number {trajectory}; `exgrpo verdicts` lists them.")
     set_verdict(runs_root, run_id, row.attempt, trajectory, said[verdict])
-
-
-def code(
-    run: RunName,
-    only_correct: Annotated[bool, typer.Option("--correct", help="Count correct answers only.")] = False,
-    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
-    database_url: DatabaseUrl = None,
-    as_json: AsJson = False,
-) -> None:
-    """Print how many trajectories of a run fit each of the paper's code-detection rules."""
-    from db.queries.code_analysis import rule_counts
-    from jobs.analysis.code_detection import tabulate_counts
-    from jobs.cli.judge import print_rules
-    from jobs.runs.lookup import find_run_id
-    from jobs.supervisor.reading import open_fresh_index
-
-    run_id = find_run_id(runs_root, run)
-    with open_fresh_index(runs_root, database_url) as database:
-        table = tabulate_counts(rule_counts(database, run_id), only_correct=only_correct)
-    print_json(table) if as_json else print_rules(table)
 
 
 @cases_app.command("find")
@@ -152,11 +125,6 @@ def find(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its a
     as_json: AsJson = False,
 ) -> None:
     """Print the most telling cases of a run: a question's surest and least sure correct response in one step."""
-    from db.queries.cases import find_cases
-    from jobs.actions.annotations import mark_case
-    from jobs.runs.lookup import find_judge_id, find_run_id
-    from jobs.supervisor.reading import open_fresh_index
-
     run_id, judge_run_id = find_run_id(runs_root, run), find_judge_id(runs_root, judge_run)
     with open_fresh_index(runs_root, database_url) as database:
         found = find_cases(database, run_id, judge_run_id, limit=limit, only_telling=only_telling)
@@ -173,9 +141,6 @@ def find(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its a
 @cases_app.command("sets")
 def sets(runs_root: RunsRoot = DEFAULT_RUNS_ROOT, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
     """Print the saved sets of cases."""
-    from db.queries.cases import list_case_sets
-    from jobs.supervisor.reading import open_fresh_index
-
     with open_fresh_index(runs_root, database_url) as database:
         rows = list_case_sets(database)
     if as_json:
@@ -198,11 +163,6 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write a set of cases as Markdown in the paper's layout, or as JSON (also to a file that ends in .json)."""
-    from db.queries.cases import saved_cases
-    from jobs.analysis.case_text import cases_as_json, cases_as_markdown
-    from jobs.runs.lookup import CommandError
-    from jobs.supervisor.reading import open_fresh_index
-
     with open_fresh_index(runs_root, database_url) as database:
         found = saved_cases(database, case_set)
     if not found:
@@ -224,6 +184,5 @@ def _print_verdicts(rows: "list[JudgedRow]", has_judge: bool) -> None:
 
 
 def _print_cases(name: str, found: "list[SnowballCase]") -> None:
-    from jobs.analysis.case_text import cases_as_markdown
 
     print_result(cases_as_markdown(name, found))

@@ -5,10 +5,26 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli.options import DEFAULT_RUNS_ROOT, DatabaseUrl, RunName, RunsRoot, print_result, print_status
+from db.connections.opening import open_database
+from db.connections.schema import current_revision
+from jobs.actions.adoption import adopt as adopt_dump
+from jobs.actions.archive import export_run, import_run
+from jobs.cli.options import (
+    DEFAULT_RUNS_ROOT,
+    DatabaseUrl,
+    RunName,
+    RunsRoot,
+    command_group,
+    print_result,
+    print_status,
+)
+from jobs.runs.lookup import find_run_id, open_run
+from jobs.supervisor.reading import rebuild_index
 
 MAX_BAD_LINES = 20
 """Lines of a dump that are named one by one."""
+
+database_app = command_group("The database, which is an index of the run folders.")
 
 
 def import_(
@@ -19,8 +35,6 @@ def import_(
     ] = False,
 ) -> None:
     """Copy a run from elsewhere into the runs root."""
-    from jobs.actions.archive import import_run
-
     print_result(import_run(source, runs_root, trusts_pickles=trusts_pickles))
 
 
@@ -33,8 +47,6 @@ def adopt(
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
 ) -> None:
     """Make a run of a stock verl run's rollout dumps, so that its samples can be browsed."""
-    from jobs.actions.adoption import adopt as adopt_dump
-
     found = adopt_dump(folder, runs_root, name, model)
     for sentence in found.bad_lines[:MAX_BAD_LINES]:
         print_status(sentence)
@@ -53,18 +65,13 @@ def export(
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
 ) -> None:
     """Write a run as one .tar.gz file, or copy its folder; without OUT as RUN_ID.tar.gz here."""
-    from jobs.actions.archive import export_run
-    from jobs.runs.lookup import find_run_id, open_run
-
     folder = open_run(runs_root, find_run_id(runs_root, run))
     print_result(str(export_run(folder, out or Path(f"{folder.run_id}.tar.gz"), overwrites=overwrites)))
 
 
+@database_app.command("upgrade")
 def upgrade(runs_root: RunsRoot = DEFAULT_RUNS_ROOT, database_url: DatabaseUrl = None) -> None:
     """Bring the database's schema up to date."""
-    from db.connections.opening import open_database
-    from db.connections.schema import current_revision
-
     database = open_database(database_url, runs_root)
     try:
         print_result(f"The database has schema {current_revision(database)}.")
@@ -72,9 +79,8 @@ def upgrade(runs_root: RunsRoot = DEFAULT_RUNS_ROOT, database_url: DatabaseUrl =
         database.close()
 
 
+@database_app.command("rebuild")
 def rebuild(runs_root: RunsRoot = DEFAULT_RUNS_ROOT, database_url: DatabaseUrl = None) -> None:
     """Drop the database and build it anew from the run folders and the journal."""
-    from jobs.supervisor.reading import rebuild_index
-
     num_runs = rebuild_index(runs_root, database_url)
     print_result(f"Built anew from {num_runs} runs.")

@@ -22,6 +22,7 @@ from jobs.specs.train import load_preset
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.loop import LOOP_SECONDS, Supervisor, SupervisorSettings
 from jobs.supervisor.reading import open_fresh_index
+from jobs.training.run_data import warm_chains_model
 
 PRESETS = ("chains-exgrpo", "chains-on-policy")
 TELL_SECONDS = 15.0
@@ -42,7 +43,6 @@ def run_demo(runs_root: Path, is_headless: bool) -> int:
 
 
 def _make_warm_model() -> None:
-    from jobs.training.run_data import warm_chains_model
 
     print_status(
         "Warm start: a 0.1 M-parameter model learns the task's format from noisy demonstrations. That takes some "

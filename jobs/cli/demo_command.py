@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from jobs.cli.demo import run_demo
 from jobs.cli.options import DEFAULT_RUNS_ROOT, RunsRoot
 
 
@@ -12,6 +13,4 @@ def demo(
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
 ) -> None:
     """Train a tiny model with ExGRPO and with on-policy Dr.GRPO, then show both in the browser."""
-    from jobs.cli.demo import run_demo
-
     raise typer.Exit(run_demo(runs_root, headless))

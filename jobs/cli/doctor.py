@@ -19,6 +19,7 @@ from jobs.cli.workbench_instance import read_workbench
 from jobs.machine.disk import GIB, MIN_FREE_GIB
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python, installed_versions, verl_pins
 from jobs.supervisor.instance import read_supervisor
+from jobs.supervisor.reading import describe_database
 
 MIN_USABLE_GIB = 0.2
 """Below it not even the database and a run's first records have room for long."""
@@ -169,8 +170,6 @@ def check_temporary_folder() -> Check:
 
 def check_database(database_url: str | None, runs_root: Path) -> Check:
     """The database opens, and this version knows its schema."""
-    from jobs.supervisor.reading import describe_database
-
     is_good, detail = describe_database(database_url, runs_root)
     advice = "" if is_good else "Check EXGRPO_DATABASE_URL, or run `exgrpo db upgrade` or `exgrpo db rebuild`."
     return Check("database", CheckResult.OK if is_good else CheckResult.FAILURE, detail, advice)

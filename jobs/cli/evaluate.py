@@ -5,7 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from db.queries.benchmarks import list_scores
+from jobs.actions.evaluations import plan_evaluation, submit_evaluation
 from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunsRoot, print_json, print_result
+from jobs.cli.train import exit_as, follow, leave_to_supervisor
+from jobs.specs.settings import apply_settings
+from jobs.supervisor.reading import open_fresh_index
 
 if TYPE_CHECKING:
     from jobs.specs.evaluation import EvalSpec
@@ -28,9 +33,6 @@ def evaluate(  # noqa: PLR0913, PLR0917 - typer reads a command's options from i
     as_json: AsJson = False,
 ) -> None:
     """Score a model on benchmarks; Ctrl-C stops it, `exgrpo resume` goes on where it was."""
-    from jobs.actions.evaluations import submit_evaluation
-    from jobs.cli.train import exit_as, follow, leave_to_supervisor
-
     spec = _make_spec(runs_root, target, benchmarks, (num_questions, num_samples), settings or [])
     run_id = submit_evaluation(runs_root, spec)
     if detach:
@@ -45,8 +47,6 @@ def evaluate(  # noqa: PLR0913, PLR0917 - typer reads a command's options from i
 def _make_spec(
     runs_root: Path, target: str, benchmarks: list[str], limits: tuple[int | None, int | None], settings: list[str]
 ) -> "EvalSpec":
-    from jobs.actions.evaluations import plan_evaluation
-    from jobs.specs.settings import apply_settings
 
     choices = []
     for text in benchmarks:
@@ -58,9 +58,6 @@ def _make_spec(
 
 def _print_scores(runs_root: Path, database_url: str | None, run_id: str, as_json: bool) -> None:
     import dataclasses
-
-    from db.queries.benchmarks import list_scores
-    from jobs.supervisor.reading import open_fresh_index
 
     with open_fresh_index(runs_root, database_url) as database:
         rows = list_scores(database, run_id=run_id)

@@ -6,6 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from db.queries.buffer import candidates
+from db.queries.buffer_history import births, buckets_at, replay_counts, state_at
+from db.queries.lineage import get_question, lineage
+from db.queries.metrics import last_metrics, list_evaluations, metric_series
+from db.queries.runs import get_run
+from db.queries.selections import list_selections, steps_with_selections, wrong_choices
+from db.queries.trajectories import get_trajectory
+from db.queries.trajectory_list import list_snippets
+from db.rows.display_names import LINEAGE_EVENTS
+from db.rows.trajectories import TrajectoryFacets
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     AsJson,
@@ -16,6 +26,9 @@ from jobs.cli.options import (
     print_result,
     print_status,
 )
+from jobs.runs.journal import Journal
+from jobs.runs.lookup import CommandError, find_run_id
+from jobs.supervisor.reading import open_fresh_index
 
 if TYPE_CHECKING:
     from db.rows.trajectories import LineageRow
@@ -33,11 +46,6 @@ def buffer(
     as_json: AsJson = False,
 ) -> None:
     """Print the replay buffer after a step: which question is in which bucket, and which are retired."""
-    from db.queries.buffer_history import births, buckets_at, replay_counts, state_at
-    from db.queries.runs import get_run
-    from jobs.runs.lookup import CommandError, find_run_id
-    from jobs.supervisor.reading import open_fresh_index
-
     run_id = find_run_id(runs_root, run)
     with open_fresh_index(runs_root, database_url) as database:
         row = get_run(database, run_id)
@@ -66,11 +74,6 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Print what a step selected for replay with every candidate, and choices of the run that contradict scores."""
-    from db.queries.buffer import candidates
-    from db.queries.selections import list_selections, steps_with_selections, wrong_choices
-    from jobs.runs.lookup import CommandError, find_run_id
-    from jobs.supervisor.reading import open_fresh_index
-
     run_id = find_run_id(runs_root, run)
     with open_fresh_index(runs_root, database_url) as database:
         steps = steps_with_selections(database, run_id)
@@ -102,11 +105,6 @@ def trajectories(  # noqa: PLR0913, PLR0917 - typer reads a command's options fr
     as_json: AsJson = False,
 ) -> None:
     """List a run's trajectories, newest first."""
-    from db.queries.trajectory_list import list_snippets
-    from db.rows.trajectories import TrajectoryFacets
-    from jobs.runs.lookup import find_run_id
-    from jobs.supervisor.reading import open_fresh_index
-
     facets = TrajectoryFacets(
         run_id=find_run_id(runs_root, run),
         words=" ".join(words or []),
@@ -136,12 +134,6 @@ def trajectory(
     as_json: AsJson = False,
 ) -> None:
     """Print one trajectory with its question and lineage: birth, bucket moves, replays, retirement."""
-    from db.queries.lineage import get_question, lineage
-    from db.queries.trajectories import get_trajectory
-    from db.rows.display_names import LINEAGE_EVENTS
-    from jobs.runs.lookup import CommandError, find_run_id
-    from jobs.supervisor.reading import open_fresh_index
-
     run_id = find_run_id(runs_root, run)
     with open_fresh_index(runs_root, database_url) as database:
         row = get_trajectory(database, run_id, number)
@@ -174,10 +166,6 @@ def curves(
     database_url: DatabaseUrl = None,
 ) -> None:
     """Print curves of runs as JSON: by run and metric, pairs of step and value, thinned to about a thousand."""
-    from db.queries.metrics import last_metrics, list_evaluations, metric_series
-    from jobs.runs.lookup import find_run_id
-    from jobs.supervisor.reading import open_fresh_index
-
     run_ids = [find_run_id(runs_root, run) for run in runs]
     found = {}
     with open_fresh_index(runs_root, database_url) as database:
@@ -193,7 +181,6 @@ def curves(
 
 
 def _require_metric(run_id: str, key: str, recorded: list[str]) -> None:
-    from jobs.runs.lookup import CommandError
 
     if key in recorded:
         return
@@ -208,8 +195,6 @@ def journal(
     as_json: AsJson = False,
 ) -> None:
     """List what users asked for, newest first."""
-    from jobs.runs.journal import Journal
-
     entries = [*Journal(runs_root).entries()][::-1][:limit]
     if as_json:
         print_json(entries)

@@ -5,6 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from db.queries.code_analysis import rule_counts
+from jobs.actions.judgements import submit_judge
+from jobs.analysis.code_detection import tabulate_counts, tabulate_rules
+from jobs.analysis.judge_summary import summarize_judge
+from jobs.analysis.report import analyse_run
+from jobs.analysis.texts import read_texts
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     AsJson,
@@ -15,6 +21,11 @@ from jobs.cli.options import (
     print_json,
     print_result,
 )
+from jobs.cli.train import exit_as, follow, leave_to_supervisor
+from jobs.runs.lookup import find_judge_id, find_run_id
+from jobs.specs.judging import parse_judge_spec
+from jobs.specs.settings import apply_settings
+from jobs.supervisor.reading import open_fresh_index
 
 if TYPE_CHECKING:
     from jobs.analysis.code_detection import RuleTable
@@ -44,10 +55,6 @@ def judge(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
     as_json: AsJson = False,
 ) -> None:
     """Judge chains of thought; Ctrl-C stops the judge, `exgrpo resume` goes on without asking twice."""
-    from jobs.actions.judgements import submit_judge
-    from jobs.cli.train import exit_as, follow, leave_to_supervisor
-    from jobs.specs.settings import apply_settings
-
     source: dict[str, Any] = {"run_id": _run_id(runs_root, run), "file": labelled and str(labelled.resolve())}
     content: dict[str, Any] = {"judged": source | {"limit": limit}, "num_votes": votes, "judge": "oracle"}
     if server is not None:
@@ -69,9 +76,6 @@ def rules(
     as_json: AsJson = False,
 ) -> None:
     """Print how many texts fit each of the paper's code-detection rules."""
-    from jobs.analysis.code_detection import tabulate_rules
-    from jobs.analysis.texts import read_texts
-
     table = tabulate_rules(read_texts(file, field))
     print_json(table) if as_json else print_rules(table)
 
@@ -99,10 +103,6 @@ def analyse(
     as_json: AsJson = False,
 ) -> None:
     """Print entropy and validity with and without code, their AUC, code's spread over the run, and cases."""
-    from jobs.analysis.report import analyse_run
-    from jobs.runs.lookup import find_judge_id, find_run_id
-    from jobs.supervisor.reading import open_fresh_index
-
     run_id = find_run_id(runs_root, run)
     judge_run_id = find_judge_id(runs_root, judge_run)
     with open_fresh_index(runs_root, database_url) as database:
@@ -111,20 +111,16 @@ def analyse(
 
 
 def _run_id(runs_root: Path, run: str | None) -> str | None:
-    from jobs.runs.lookup import find_run_id
 
     return None if run is None else find_run_id(runs_root, run)
 
 
 def _make_spec(content: dict[str, Any]) -> "JudgeSpec":
-    from jobs.specs.judging import parse_judge_spec
 
     return parse_judge_spec(content, "exgrpo judge")
 
 
 def _summarize(runs_root: Path, database_url: str | None, job_id: str) -> dict[str, Any]:
-    from jobs.analysis.judge_summary import summarize_judge
-    from jobs.supervisor.reading import open_fresh_index
 
     with open_fresh_index(runs_root, database_url) as database:
         return summarize_judge(database, job_id)
@@ -180,3 +176,18 @@ def _print_analysis(found: "RunAnalysis") -> None:
 
 def _share(value: float | None) -> str:
     return "none" if value is None else f"{value:.3f}"
+
+
+@analyse_app.command("code")
+def code(
+    run: RunName,
+    only_correct: Annotated[bool, typer.Option("--correct", help="Count correct answers only.")] = False,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print how many trajectories of a run fit each of the paper's code-detection rules."""
+    run_id = find_run_id(runs_root, run)
+    with open_fresh_index(runs_root, database_url) as database:
+        table = tabulate_counts(rule_counts(database, run_id), only_correct=only_correct)
+    print_json(table) if as_json else print_rules(table)

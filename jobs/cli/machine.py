@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from jobs.cli.doctor import CheckResult, examine
 from jobs.cli.options import DEFAULT_PORT, DEFAULT_RUNS_ROOT, EXIT_FAILURE, AsJson, DatabaseUrl, RunsRoot, print_json
 
 _MARKS = {"ok": "ok  ", "warning": "note", "failure": "FAIL"}
@@ -16,8 +17,6 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Check Python, PyTorch, GPU, Ray, verl, vLLM, database, ports and disk, and say what to do."""
-    from jobs.cli.doctor import CheckResult, examine
-
     checks = examine(runs_root, database_url, port)
     if as_json:
         print_json(checks)

@@ -1,71 +1,144 @@
-"""The `exgrpo` command. Heavy modules are imported inside the commands that need them, so it starts at once."""
+"""The `exgrpo` command: one table of all commands, each of which is imported when it is asked for."""
 
-from jobs.cli import (
-    alerts,
-    backup,
-    chains_of_thought,
-    data,
-    demo_command,
-    evaluate,
-    experience,
-    judge,
-    machine,
-    marks,
-    runs,
-    scores,
-    seed,
-    study,
-    train,
-    up,
-)
-from jobs.cli.options import command_group
+from importlib import import_module
+from typing import Any
 
-app = command_group("Train with ExGRPO, and see what its replay buffer does.", "exgrpo")
-database_app = command_group("The database, which is an index of the run folders.")
+import typer
 
-app.command("up")(up.up)
-app.command("demo")(demo_command.demo)
-app.command("train")(train.train)
-app.command("eval")(evaluate.evaluate)
-app.command("scores")(scores.scores)
-app.command("judge")(judge.judge)
-app.command("judges")(chains_of_thought.judges)
-app.command("verdicts")(chains_of_thought.verdicts)
-app.command("override")(chains_of_thought.override)
-app.command("mark")(marks.mark)
-app.command("marks")(marks.marks)
-app.command("buffer")(experience.buffer)
-app.command("audit")(experience.audit)
-app.command("trajectories")(experience.trajectories)
-app.command("trajectory")(experience.trajectory)
-app.command("curves")(experience.curves)
-app.command("journal")(experience.journal)
-app.command("presets")(train.presets)
-app.command("runs")(runs.runs)
-app.command("show")(runs.show)
-app.command("logs")(runs.logs)
-app.command("stop")(runs.stop)
-app.command("resume")(runs.resume)
-app.command("clone")(runs.clone)
-app.command("branch")(runs.branch)
-app.command("tag")(runs.tag)
-app.command("note")(runs.note)
-app.command("archive")(runs.archive)
-app.command("import")(data.import_)
-app.command("adopt")(data.adopt)
-app.command("export")(data.export)
-app.command("backup")(backup.backup)
-app.command("restore")(backup.restore)
-app.command("seed-demo")(seed.seed_demo)
-app.command("doctor")(machine.doctor)
-database_app.command("upgrade")(data.upgrade)
-database_app.command("rebuild")(data.rebuild)
-app.add_typer(database_app, name="db")
-app.add_typer(alerts.alerts_app, name="alerts")
-judge.analyse_app.command("code")(chains_of_thought.code)
-app.add_typer(judge.analyse_app, name="analyse")
-app.add_typer(chains_of_thought.cases_app, name="cases")
-app.add_typer(study.study_app, name="study")
+from jobs.cli.options import FriendlyGroup, command_group
+
+COMMANDS = {
+    "up": ("up:up", "Start the supervisor and the pages; Ctrl-C ends both, runs that are under way go on."),
+    "demo": (
+        "demo_command:demo",
+        "Train a tiny model with ExGRPO and with on-policy Dr.GRPO, then show both in the browser.",
+    ),
+    "train": (
+        "train:train",
+        "Train a model; Ctrl-C stops the run at its next step with a checkpoint, a second one leaves it running.",
+    ),
+    "eval": (
+        "evaluate:evaluate",
+        "Score a model on benchmarks; Ctrl-C stops it, `exgrpo resume` goes on where it was.",
+    ),
+    "scores": (
+        "scores:scores",
+        "List scores of benchmarks, newest first, or compare two evaluations on their common questions.",
+    ),
+    "judge": (
+        "judge:judge",
+        "Judge chains of thought; Ctrl-C stops the judge, `exgrpo resume` goes on without asking twice.",
+    ),
+    "judges": (
+        "chains_of_thought:judges",
+        "Print judges' jobs with votes, cost, calibration, and agreement with the oracle and with users.",
+    ),
+    "verdicts": (
+        "chains_of_thought:verdicts",
+        "Print answer-correct trajectories with the verdicts of judge, oracle and users, newest first.",
+    ),
+    "override": (
+        "chains_of_thought:override",
+        "Give a verdict of your own on a chain of thought; it stands above every judge's.",
+    ),
+    "mark": ("marks:mark", "Mark a trajectory, with a comment; the workbench lists everything that carries a mark."),
+    "marks": ("marks:marks", "List the marks on trajectories, or the trajectories that carry one."),
+    "buffer": (
+        "experience:buffer",
+        "Print the replay buffer after a step: which question is in which bucket, and which are retired.",
+    ),
+    "audit": (
+        "experience:audit",
+        "Print what a step selected for replay with every candidate, and choices of the run that contradict scores.",
+    ),
+    "trajectories": ("experience:trajectories", "List a run's trajectories, newest first."),
+    "trajectory": (
+        "experience:trajectory",
+        "Print one trajectory with its question and lineage: birth, bucket moves, replays, retirement.",
+    ),
+    "curves": (
+        "experience:curves",
+        "Print curves of runs as JSON: by run and metric, pairs of step and value, thinned to about a thousand.",
+    ),
+    "journal": ("experience:journal", "List what users asked for, newest first."),
+    "presets": ("train:presets", "List the presets; with --json, with every field."),
+    "runs": ("runs:runs", "List runs, newest first; archived ones with --all."),
+    "show": ("runs:show", "Show one run: state, newest metrics, evaluations, attempts and checkpoints."),
+    "logs": ("runs:logs", "Print what a run's worker printed."),
+    "stop": ("runs:stop", "Ask a run to stop at its next step, with a checkpoint."),
+    "resume": ("runs:resume", "Queue a run again, to go on from its newest whole checkpoint."),
+    "clone": (
+        "runs:clone",
+        "Print a job's specification, of whatever kind it is, changed as asked for, or queue a new one of it.",
+    ),
+    "branch": ("runs:branch", "Queue a new run that goes on from a checkpoint of another."),
+    "tag": ("runs:tag", "Give a run a tag, or take it away."),
+    "note": ("runs:note", "Add a note to a run."),
+    "archive": ("runs:archive", "Hide a run that has ended from the list; its files stay."),
+    "import": ("data:import_", "Copy a run from elsewhere into the runs root."),
+    "adopt": ("data:adopt", "Make a run of a stock verl run's rollout dumps, so that its samples can be browsed."),
+    "export": (
+        "data:export",
+        "Write a run as one .tar.gz file, or copy its folder; without OUT as RUN_ID.tar.gz here.",
+    ),
+    "backup": (
+        "backup:backup",
+        "Write all runs, the workbench's journal and SQLite's database to one file; runs may go on meanwhile.",
+    ),
+    "restore": (
+        "backup:restore",
+        "Unpack a backup into a runs root that is empty or not there; `exgrpo resume` goes on with what ran.",
+    ),
+    "seed-demo": (
+        "seed:seed_demo",
+        "Add made-up runs to the database, to try pages at scale; they are called synthetic wherever they are shown.",
+    ),
+    "doctor": (
+        "machine:doctor",
+        "Check Python, PyTorch, GPU, Ray, verl, vLLM, database, ports and disk, and say what to do.",
+    ),
+    "db": ("data:database_app", "The database, which is an index of the run folders."),
+    "alerts": ("alerts:alerts_app", "Messages to you when a run fails, stalls or collapses."),
+    "analyse": ("judge:analyse_app", "What recorded chains of thought show."),
+    "cases": ("chains_of_thought:cases_app", "Snowball cases: find, keep in sets, and write as files."),
+    "study": ("study:study_app", "The paper's tables: what to run for them, and what they print."),
+}
+"""By name: module of this folder and function or group in it, and its line in the list of commands."""
+
+
+class LazyGroup(FriendlyGroup):
+    """The commands of the table; listing them imports none."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401, ARG002 - the signature of typer's own class
+        """Return the names in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401, ARG002 - the signature of typer's own class
+        """Import one command; None where the table has none of this name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute = COMMANDS[cmd_name][0].split(":")
+        loaded = getattr(import_module(f"jobs.cli.{module}"), attribute)
+        if not isinstance(loaded, typer.Typer):
+            alone = command_group("")
+            alone.command(cmd_name)(loaded)
+            loaded = alone
+        command = typer.main.get_command(loaded)
+        command.name = cmd_name
+        return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002 - likewise
+        """List the commands with their lines of the table."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+app = command_group("Train with ExGRPO, and see what its replay buffer does.", "exgrpo", LazyGroup)
+
+
+@app.callback()
+def _no_options() -> None:
+    """Make a group of an application whose commands are not registered here."""
 
 
 def main() -> None:

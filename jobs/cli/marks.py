@@ -4,6 +4,10 @@ from typing import Annotated
 
 import typer
 
+from db.queries.trajectories import get_trajectory
+from db.queries.trajectory_marks import list_marks, marked_trajectories, marks_of
+from db.rows.marks import MarkedTrajectory
+from jobs.actions.annotations import mark_trajectory
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     AsJson,
@@ -15,6 +19,8 @@ from jobs.cli.options import (
     print_result,
     print_status,
 )
+from jobs.runs.lookup import CommandError, find_run_id
+from jobs.supervisor.reading import open_fresh_index
 
 
 def mark(
@@ -27,13 +33,6 @@ def mark(
     database_url: DatabaseUrl = None,
 ) -> None:
     """Mark a trajectory, with a comment; the workbench lists everything that carries a mark."""
-    from db.queries.trajectories import get_trajectory
-    from db.queries.trajectory_marks import marks_of
-    from db.rows.marks import MarkedTrajectory
-    from jobs.actions.annotations import mark_trajectory
-    from jobs.runs.lookup import CommandError, find_run_id
-    from jobs.supervisor.reading import open_fresh_index
-
     run_id = find_run_id(runs_root, run)
     with open_fresh_index(runs_root, database_url) as database:
         row = get_trajectory(database, run_id, trajectory)
@@ -52,9 +51,6 @@ def marks(
     as_json: AsJson = False,
 ) -> None:
     """List the marks on trajectories, or the trajectories that carry one."""
-    from db.queries.trajectory_marks import list_marks, marked_trajectories
-    from jobs.supervisor.reading import open_fresh_index
-
     with open_fresh_index(runs_root, database_url) as database:
         counts = list_marks(database)
         rows = [] if name is None else marked_trajectories(database, name)

@@ -10,6 +10,7 @@ import typer
 
 from db import DATABASE_URL_VARIABLE
 from db.rows.display_names import escape_control_characters
+from exgrpo_core.errors import InputError, UserError
 
 RUNS_ROOT_VARIABLE = "EXGRPO_RUNS_ROOT"
 DEBUG_VARIABLE = "EXGRPO_DEBUG"
@@ -57,26 +58,8 @@ def print_json(content: object) -> None:
 
 def error_message(error: Exception) -> tuple[str, int]:
     """Return one sentence on an error and the exit code that belongs to it: 2 for bad input, 1 for a failure."""
-    from db.connections.session import DatabaseError
-    from db.rows.runs import UnknownRunError
-    from jobs.actions.archive import ArchiveError
-    from jobs.alerts.destinations import AlertError
-    from jobs.cli.workbench_instance import WorkbenchRunningError
-    from jobs.launchers.local import LaunchError
-    from jobs.machine.engine_environments import EngineEnvironmentError
-    from jobs.recording.verl_dump import DumpError
-    from jobs.runs.control import TrainingError
-    from jobs.runs.directory import RunDirectoryError
-    from jobs.runs.lookup import CommandError
-    from jobs.specs.train import SpecError
-    from jobs.supervisor.instance import SupervisorRunningError
-
-    if isinstance(error, CommandError | SpecError | ArchiveError | DumpError | RunDirectoryError):
-        return str(error), EXIT_BAD_INPUT
-    if isinstance(error, SupervisorRunningError | WorkbenchRunningError | LaunchError | TrainingError):
-        return str(error), EXIT_FAILURE
-    if isinstance(error, DatabaseError | UnknownRunError | EngineEnvironmentError | AlertError):
-        return str(error), EXIT_FAILURE
+    if isinstance(error, UserError):
+        return str(error), EXIT_BAD_INPUT if isinstance(error, InputError) else EXIT_FAILURE
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         place = f"{error.filename}: " if error.filename else ""
         return f"{place}no space is left; make room there, or choose another --runs-root.", EXIT_FAILURE
@@ -103,11 +86,11 @@ class FriendlyGroup(typer.core.TyperGroup):
             formatter.write_dl([(name, command.get_short_help_str(limit=1000)) for name, command in shown.items()])
 
 
-def command_group(explanation: str, name: str | None = None) -> typer.Typer:
+def command_group(explanation: str, name: str | None = None, group: type[FriendlyGroup] = FriendlyGroup) -> typer.Typer:
     """Return a group of commands. Its help is plain: importing what draws it in boxes takes longer than all else."""
     return typer.Typer(
         name=name,
-        cls=FriendlyGroup,
+        cls=group,
         help=explanation,
         no_args_is_help=True,
         add_completion=False,

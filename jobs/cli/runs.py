@@ -5,9 +5,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
-from db.rows.display_names import escape_control_characters
+from db.queries.run_filter import RunFilter
+from db.queries.runs import list_runs
+from db.rows.display_names import BATCH_PASS_RATE, escape_control_characters, held_out_score
+from jobs.actions import run_actions
+from jobs.actions.resubmission import read_job_spec, submit_job
 from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, print_json, print_result
+from jobs.runs import lookup
+from jobs.runs.lookup import find_run_id, open_run, state_of
+from jobs.runs.report import summarize_run
+from jobs.runs.status import RunStatus
+from jobs.specs.settings import apply_settings
+from jobs.specs.train import dump_spec
+from jobs.supervisor.instance import read_supervisor
+from jobs.supervisor.reading import open_fresh_index
 
 if TYPE_CHECKING:
     from db.rows.runs import RunRow
@@ -22,10 +37,6 @@ def runs(
     as_json: AsJson = False,
 ) -> None:
     """List runs, newest first; archived ones with --all."""
-    from db.queries.run_filter import RunFilter
-    from db.queries.runs import list_runs
-    from jobs.supervisor.reading import open_fresh_index
-
     with open_fresh_index(runs_root, database_url) as database:
         rows = list_runs(database, RunFilter(is_archived=None), limit=None)
     shown = [row for row in rows if includes_archived or not row.is_archived]
@@ -43,10 +54,6 @@ def show(
     run: RunName, runs_root: RunsRoot = DEFAULT_RUNS_ROOT, database_url: DatabaseUrl = None, as_json: AsJson = False
 ) -> None:
     """Show one run: state, newest metrics, evaluations, attempts and checkpoints."""
-    from jobs.runs.lookup import find_run_id
-    from jobs.runs.report import summarize_run
-    from jobs.supervisor.reading import open_fresh_index
-
     run_id = find_run_id(runs_root, run)
     with open_fresh_index(runs_root, database_url) as database:
         summary = summarize_run(database, run_id)
@@ -62,8 +69,6 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run ends.")] = False,
 ) -> None:
     """Print what a run's worker printed."""
-    from jobs.runs.lookup import find_run_id, open_run, state_of
-
     folder = open_run(runs_root, find_run_id(runs_root, run))
     offset = _print_from(folder.log_path, 0)
     while follow:
@@ -76,11 +81,6 @@ def logs(
 
 def stop(run: RunName, runs_root: RunsRoot = DEFAULT_RUNS_ROOT) -> None:
     """Ask a run to stop at its next step, with a checkpoint."""
-    from jobs.actions import run_actions
-    from jobs.runs import lookup
-    from jobs.runs.lookup import find_run_id
-    from jobs.runs.status import RunStatus
-
     run_id = find_run_id(runs_root, run)
     is_queued = lookup.state_of(runs_root, lookup.open_run(runs_root, run_id)).status == RunStatus.QUEUED
     run_actions.stop(runs_root, run_id)
@@ -89,9 +89,6 @@ def stop(run: RunName, runs_root: RunsRoot = DEFAULT_RUNS_ROOT) -> None:
 
 def resume(run: RunName, runs_root: RunsRoot = DEFAULT_RUNS_ROOT) -> None:
     """Queue a run again, to go on from its newest whole checkpoint."""
-    from jobs.actions import run_actions
-    from jobs.runs.lookup import find_run_id
-
     run_id = find_run_id(runs_root, run)
     run_actions.resume(runs_root, run_id)
     _say_queued(runs_root, run_id)
@@ -104,11 +101,6 @@ def clone(
     submits: Annotated[bool, typer.Option("--submit", help="Queue the new run instead of printing it.")] = False,
 ) -> None:
     """Print a job's specification, of whatever kind it is, changed as asked for, or queue a new one of it."""
-    from jobs.actions.resubmission import read_job_spec, submit_job
-    from jobs.runs.lookup import find_run_id
-    from jobs.specs.settings import apply_settings
-    from jobs.specs.train import dump_spec
-
     spec = apply_settings(read_job_spec(runs_root, find_run_id(runs_root, run)), settings or [])
     if submits:
         _say_queued(runs_root, submit_job(runs_root, spec))
@@ -123,9 +115,6 @@ def branch(
     num_steps: Annotated[int | None, typer.Option("--num-steps", help="Last step; the parent's if not given.")] = None,
 ) -> None:
     """Queue a new run that goes on from a checkpoint of another."""
-    from jobs.actions import run_actions
-    from jobs.runs.lookup import find_run_id
-
     _say_queued(runs_root, run_actions.branch(runs_root, find_run_id(runs_root, run), step, num_steps))
 
 
@@ -136,9 +125,6 @@ def tag(
     removes: Annotated[bool, typer.Option("--remove", help="Take the tag away.")] = False,
 ) -> None:
     """Give a run a tag, or take it away."""
-    from jobs.actions import run_actions
-    from jobs.runs.lookup import find_run_id
-
     run_actions.tag(runs_root, find_run_id(runs_root, run), name, is_set=not removes)
 
 
@@ -148,9 +134,6 @@ def note(
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
 ) -> None:
     """Add a note to a run."""
-    from jobs.actions import run_actions
-    from jobs.runs.lookup import find_run_id
-
     run_actions.note(runs_root, find_run_id(runs_root, run), text)
 
 
@@ -160,16 +143,12 @@ def archive(
     undoes: Annotated[bool, typer.Option("--undo", help="Show it again.")] = False,
 ) -> None:
     """Hide a run that has ended from the list; its files stay."""
-    from jobs.actions import run_actions
-    from jobs.runs.lookup import find_run_id
-
     run_id = find_run_id(runs_root, run)
     run_actions.archive(runs_root, run_id, is_archived=not undoes)
     print_result(f"{run_id} is listed again." if undoes else f"{run_id} is archived; `exgrpo runs --all` lists it.")
 
 
 def _say_queued(runs_root: Path, run_id: str) -> None:
-    from jobs.supervisor.instance import read_supervisor
 
     print_result(run_id)
     if read_supervisor(runs_root) is None:
@@ -197,11 +176,6 @@ def _without_curve(row: "RunRow") -> dict[str, Any]:
 
 
 def _print_table(rows: "list[RunRow]") -> None:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    from db.rows.display_names import BATCH_PASS_RATE, held_out_score
 
     table = Table(box=None, pad_edge=False)
     for heading in ("Run", "Name", "State", "Method", "Step", BATCH_PASS_RATE, held_out_score()):

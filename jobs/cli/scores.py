@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from db.queries.benchmarks import list_scores
+from db.queries.score_comparison import compare_scores
 from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunsRoot, print_json, print_result
+from jobs.runs.lookup import CommandError, find_run_id
+from jobs.specs.train import SpecError
+from jobs.studies.measures import AVERAGES
+from jobs.supervisor.reading import open_fresh_index
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,9 +34,6 @@ def scores(
     as_json: AsJson = False,
 ) -> None:
     """List scores of benchmarks, newest first, or compare two evaluations on their common questions."""
-    from jobs.specs.train import SpecError
-    from jobs.supervisor.reading import open_fresh_index
-
     if scheme not in SCHEMES:
         raise SpecError(f"--scheme: expected one of {', '.join(SCHEMES)}, got {scheme!r}.")
     if len(evaluations or []) not in {0, 2}:
@@ -43,7 +46,6 @@ def scores(
 
 
 def _list(database: "Database", scheme: str, as_json: bool) -> None:
-    from db.queries.benchmarks import list_scores
 
     rows = list_scores(database, scheme=scheme)
     if as_json:
@@ -63,9 +65,6 @@ def _finite(value: float) -> float | None:
 
 
 def _compare(database: "Database", runs_root: "Path", evaluations: tuple[str, str], scheme: str, as_json: bool) -> None:
-    from db.queries.score_comparison import compare_scores
-    from jobs.runs.lookup import CommandError
-    from jobs.studies.measures import AVERAGES
 
     first, second = (_scored_runs(database, runs_root, evaluation, scheme) for evaluation in evaluations)
     rows = compare_scores(database, first, second, scheme, tuple(AVERAGES.items()))
@@ -84,8 +83,6 @@ def _compare(database: "Database", runs_root: "Path", evaluations: tuple[str, st
 
 
 def _scored_runs(database: "Database", runs_root: "Path", name: str, scheme: str) -> "ScoredRuns":
-    from db.queries.benchmarks import list_scores
-    from jobs.runs.lookup import CommandError, find_run_id
 
     rows = list_scores(database, run_id=find_run_id(runs_root, name), scheme=scheme)
     if not rows:

@@ -4,7 +4,10 @@ from typing import Annotated
 
 import typer
 
+from db.synthetic.runs import SyntheticSize
 from jobs.cli.options import DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot, print_result, print_status
+from jobs.cli.seeding import seed_demo as seed
+from jobs.runs.lookup import find_run_id
 
 
 def seed_demo(
@@ -27,10 +30,6 @@ def seed_demo(
     that is trained first. Equal options and an equal recorded run give equal rows. They stand in the database alone,
     without run folders: `exgrpo db rebuild` removes them.
     """
-    from db.synthetic.runs import SyntheticSize
-    from jobs.cli.seeding import seed_demo as seed
-    from jobs.runs.lookup import find_run_id
-
     template = None if run is None else find_run_id(runs_root, run)
     seed(runs_root, database_url, SyntheticSize(num_runs, num_steps, num_trajectories), template, print_status)
     print_result(f"{num_runs:,} synthetic runs.")

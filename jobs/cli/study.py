@@ -1,6 +1,7 @@
 """The commands on studies: the paper's tables as matrices of runs, and reports with both side by side."""
 
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,18 @@ from jobs.cli.options import (
     print_result,
     print_status,
 )
+from jobs.cli.train import follow, leave_to_supervisor
+from jobs.runs.lookup import CommandError
+from jobs.runs.status import RunStatus
+from jobs.specs.train import SpecError
+from jobs.studies.comparison import compare, reading
+from jobs.studies.definition import Scale, load_study, study_names
+from jobs.studies.matrix import wanted_keys
+from jobs.studies.numbers import number_rows
+from jobs.studies.report import interval_text, render_report
+from jobs.studies.results import find_runs, read_results, state_of_keys
+from jobs.studies.running import pending_runs, start
+from jobs.supervisor.reading import open_fresh_index
 
 if TYPE_CHECKING:
     from jobs.studies.definition import Scale, Study
@@ -38,8 +51,6 @@ CellNames = Annotated[list[str] | None, typer.Option("--cells", help="Only these
 @study_app.command("list")
 def list_studies(as_json: AsJson = False) -> None:
     """List the studies."""
-    from jobs.studies.definition import load_study, study_names
-
     studies = [load_study(name) for name in study_names()]
     if as_json:
         print_json([_summary(study) for study in studies])
@@ -51,9 +62,6 @@ def list_studies(as_json: AsJson = False) -> None:
 @study_app.command("numbers")
 def numbers(name: StudyName, as_json: AsJson = False) -> None:
     """Print every number that the paper prints of a study."""
-    from jobs.studies.definition import load_study
-    from jobs.studies.numbers import number_rows
-
     rows = number_rows(load_study(name))
     if as_json:
         print_json(rows)
@@ -77,12 +85,6 @@ def run(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its ar
     database_url: DatabaseUrl = None,
 ) -> None:
     """Run what is missing of a study, one run after another; Ctrl-C stops, the same command goes on."""
-    from jobs.cli.train import follow, leave_to_supervisor
-    from jobs.runs.lookup import CommandError
-    from jobs.runs.status import RunStatus
-    from jobs.studies.running import pending_runs, start
-    from jobs.supervisor.reading import open_fresh_index
-
     study, keys = _wanted(name, scale, num_seeds, cells)
     with open_fresh_index(runs_root, database_url) as database:
         pending = pending_runs(database, study, keys)
@@ -119,9 +121,6 @@ def run(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its ar
 
 def _queue(runs_root: Path, study: "Study", pending: "list[PendingRun]", settings: list[str]) -> int:
     """Queue what can be, say why the rest cannot, and return how many runs are queued."""
-    from jobs.runs.lookup import CommandError
-    from jobs.studies.running import start
-
     num_queued = 0
     for item in pending:
         try:
@@ -143,9 +142,6 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Say what of a study is done, under way or missing."""
-    from jobs.studies.results import find_runs, state_of_keys
-    from jobs.supervisor.reading import open_fresh_index
-
     study, keys = _wanted(name, scale, num_seeds, cells)
     with open_fresh_index(runs_root, database_url) as database:
         runs = find_runs(database, study)
@@ -170,14 +166,6 @@ def results(
     as_json: AsJson = False,
 ) -> None:
     """Print what finished runs gave beside the paper's numbers: means over seeds with 95% intervals."""
-    from dataclasses import asdict
-
-    from jobs.studies.comparison import compare, reading
-    from jobs.studies.definition import load_study
-    from jobs.studies.report import interval_text
-    from jobs.studies.results import read_results
-    from jobs.supervisor.reading import open_fresh_index
-
     study, own_scale = load_study(name), _scale(scale)
     with open_fresh_index(runs_root, database_url) as database:
         found = read_results(database, study, own_scale, [])
@@ -206,12 +194,6 @@ def report(
     database_url: DatabaseUrl = None,
 ) -> None:
     """Write a study's page: one HTML file with the paper's numbers beside those of the runs that are done."""
-    from jobs.studies.definition import load_study
-    from jobs.studies.matrix import wanted_keys
-    from jobs.studies.report import render_report
-    from jobs.studies.results import read_results
-    from jobs.supervisor.reading import open_fresh_index
-
     study, own_scale = load_study(name), _scale(scale)
     keys = wanted_keys(study, own_scale, study.cells, num_seeds)
     with open_fresh_index(runs_root, database_url) as database:
@@ -222,9 +204,6 @@ def report(
 
 
 def _wanted(name: str, scale: str, num_seeds: int | None, cells: list[str] | None) -> "tuple[Study, list[RunKey]]":
-    from jobs.specs.train import SpecError
-    from jobs.studies.definition import load_study
-    from jobs.studies.matrix import wanted_keys
 
     study, own_scale = load_study(name), _scale(scale)
     names = [word.strip() for words in cells or [] for word in words.split(",")]
@@ -238,8 +217,6 @@ def _wanted(name: str, scale: str, num_seeds: int | None, cells: list[str] | Non
 
 
 def _scale(text: str) -> "Scale":
-    from jobs.specs.train import SpecError
-    from jobs.studies.definition import Scale
 
     if text not in {*Scale}:
         raise SpecError(f"--scale: expected one of {', '.join(Scale)}, got {text!r}.")
@@ -254,7 +231,6 @@ def _interval(own: "MeanInterval | None") -> dict[str, Any] | None:
 
 
 def _summary(study: "Study") -> dict[str, Any]:
-    from jobs.studies.definition import Scale
 
     return {
         "name": study.name,

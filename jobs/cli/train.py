@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from jobs.actions import run_actions
+from jobs.cli.following import LOOK_SECONDS, RunFollower
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     EXIT_FAILURE,
@@ -19,6 +21,16 @@ from jobs.cli.options import (
     print_result,
     print_status,
 )
+from jobs.cli.progress import RunProgress
+from jobs.preflight.run_plan import describe_plan, plan_run
+from jobs.runs import lookup
+from jobs.runs.report import describe_report, report_run
+from jobs.runs.status import ENDED, RunStatus
+from jobs.specs.settings import apply_settings
+from jobs.specs.train import SpecError, load_preset, load_spec, parse_spec, preset_description, preset_names
+from jobs.supervisor.instance import read_supervisor
+from jobs.supervisor.reading import open_fresh_index
+from jobs.supervisor.starting import start_supervisor
 
 if TYPE_CHECKING:
     from jobs.runs.state import RunState
@@ -49,8 +61,6 @@ def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
     as_json: AsJson = False,
 ) -> None:
     """Train a model; Ctrl-C stops the run at its next step with a checkpoint, a second one leaves it running."""
-    from jobs.actions import run_actions
-
     chosen = _with_overrides(_read_spec(preset, spec, engine, settings or []), overrides or [])
     if dry_run:
         _print_plan(chosen, runs_root, as_json)
@@ -65,16 +75,12 @@ def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
     if as_json:
         print_json(report)
     else:
-        from jobs.runs.report import describe_report
-
         print_result(describe_report(report))
     exit_as(state)
 
 
 def presets(as_json: AsJson = False) -> None:
     """List the presets; with --json, with every field."""
-    from jobs.specs.train import load_preset, preset_description, preset_names
-
     loaded = {name: load_preset(name) for name in preset_names()}
     if as_json:
         print_json({name: spec.model_dump(mode="json") for name, spec in loaded.items()})
@@ -84,8 +90,6 @@ def presets(as_json: AsJson = False) -> None:
 
 
 def _read_spec(preset: str | None, path: Path | None, engine: str | None, settings: list[str]) -> "TrainSpec":
-    from jobs.specs.settings import apply_settings
-    from jobs.specs.train import SpecError, load_preset, load_spec
 
     if preset is not None and path is not None:
         raise SpecError("--preset, --spec: expected one of them; a file may name its preset in `extends`.")
@@ -95,7 +99,6 @@ def _read_spec(preset: str | None, path: Path | None, engine: str | None, settin
 
 
 def _with_overrides(spec: "TrainSpec", overrides: list[str]) -> "TrainSpec":
-    from jobs.specs.train import parse_spec
 
     if not overrides:
         return spec
@@ -105,7 +108,6 @@ def _with_overrides(spec: "TrainSpec", overrides: list[str]) -> "TrainSpec":
 
 
 def _print_plan(spec: "TrainSpec", runs_root: Path, as_json: bool) -> None:
-    from jobs.preflight.run_plan import describe_plan, plan_run
 
     plan = plan_run(spec, runs_root)
     print_json(asdict(plan)) if as_json else print_result(describe_plan(plan))
@@ -113,18 +115,12 @@ def _print_plan(spec: "TrainSpec", runs_root: Path, as_json: bool) -> None:
 
 def leave_to_supervisor(runs_root: Path, database_url: str | None) -> None:
     """Start a supervisor that ends when nothing is left to do, unless somebody looks after the runs already."""
-    from jobs.supervisor.instance import read_supervisor
-    from jobs.supervisor.starting import start_supervisor
-
     if read_supervisor(runs_root) is None:
         start_supervisor(runs_root, database_url)
 
 
 def follow(runs_root: Path, database_url: str | None, run_id: str) -> "RunState":
     """Show a run's progress until it has ended; Ctrl-C asks it to stop, a second one ends this command."""
-    from jobs.cli.following import LOOK_SECONDS, RunFollower
-    from jobs.cli.progress import RunProgress
-
     print_status(f"{run_id} (log: {runs_root / run_id / 'log.txt'})")
     interrupts: list[float] = []
     previous = signal.signal(signal.SIGINT, lambda _number, _frame: interrupts.append(time.monotonic()))
@@ -150,8 +146,6 @@ def follow(runs_root: Path, database_url: str | None, run_id: str) -> "RunState"
 
 
 def _ask_to_stop(runs_root: Path, run_id: str) -> None:
-    from jobs.actions import run_actions
-    from jobs.runs import lookup
 
     print_status("Stopping after the step that is under way; Ctrl-C again leaves the run to itself.")
     try:
@@ -162,10 +156,6 @@ def _ask_to_stop(runs_root: Path, run_id: str) -> None:
 
 def _report(runs_root: Path, database_url: str | None, run_id: str) -> dict[str, object]:
     """Return the run's report once the database knows its end, which a supervisor elsewhere may still write."""
-    from jobs.runs.report import report_run
-    from jobs.runs.status import ENDED
-    from jobs.supervisor.reading import open_fresh_index
-
     with open_fresh_index(runs_root, database_url) as database:
         give_up_at = time.monotonic() + SETTLE_SECONDS
         while (report := report_run(database, run_id))["status"] not in ENDED and time.monotonic() < give_up_at:
@@ -175,8 +165,6 @@ def _report(runs_root: Path, database_url: str | None, run_id: str) -> dict[str,
 
 def exit_as(state: "RunState") -> None:
     """End this command with the exit code of the run: 0, 3 if it was stopped, 1 if it failed or was lost."""
-    from jobs.runs.status import RunStatus
-
     if state.status is RunStatus.STOPPED:
         raise typer.Exit(EXIT_STOPPED)
     if state.status is not RunStatus.SUCCEEDED:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from jobs.cli.options import DEFAULT_PORT, DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot
+from jobs.cli.workbench import Reach, Workbench
 
 
 def up(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arguments
@@ -27,8 +28,6 @@ def up(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arg
     ] = None,
 ) -> None:
     """Start the supervisor and the pages; Ctrl-C ends both, runs that are under way go on."""
-    from jobs.cli.workbench import Reach, Workbench
-
     reach = Reach(remote_host, tuple(allowed_hosts or ()), sign_in)
     workbench = Workbench(runs_root, database_url, port, max_running, reach)
     raise typer.Exit(workbench.serve(opens_browser))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from exgrpo_core.errors import UserError
 from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.runs.file_lock import FileLock, is_locked
 
@@ -14,7 +15,7 @@ RECORD_FILE = "workbench.json"
 _TIMEOUT_SECONDS = 0.2
 
 
-class WorkbenchRunningError(Exception):
+class WorkbenchRunningError(UserError):
     """Another workbench serves this runs root already; one sentence says which and where."""
 
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from exgrpo_core.errors import UserError
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
 from jobs.runs.directory import RunDirectory
 from jobs.runs.processes import ATTEMPT_VARIABLE, ProcessIdentity, has_pid, identify
@@ -24,7 +25,7 @@ _NO_WORKERS_BUSINESS = frozenset(
 """Secrets of the workbench in the environment: a worker knows no database, opens no page and sends no message."""
 
 
-class LaunchError(Exception):
+class LaunchError(UserError):
     """A worker that could not be started; one sentence why."""
 
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from exgrpo_core.errors import UserError
+
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 VERL_PYTHON_VARIABLE = "EXGRPO_VERL_PYTHON"
 VERL_ENVIRONMENT = ".venv-verl"
@@ -32,7 +34,7 @@ print(json.dumps(found))
 _PIN = re.compile(r"^([A-Za-z0-9][\w.-]*)==([^\s;#]+)")
 
 
-class EngineEnvironmentError(Exception):
+class EngineEnvironmentError(UserError):
     """An engine's environment is missing or broken; one sentence with the command that makes it."""
 
 

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from exgrpo_core.errors import InputError
+
 _STEP_FILE = re.compile(r"[0-9]{1,9}\.jsonl")
 
 
-class DumpError(ValueError):
+class DumpError(InputError, ValueError):
     """A dump that cannot be read; one sentence names the file, and the line where one is wrong."""
 
 

@@ -2,8 +2,10 @@
 
 from typing import Protocol
 
+from exgrpo_core.errors import UserError
 
-class TrainingError(RuntimeError):
+
+class TrainingError(UserError, RuntimeError):
     """Training cannot start or go on; the message says why in one sentence."""
 
 

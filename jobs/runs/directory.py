@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from exgrpo_core.errors import InputError
 from jobs.specs.any_job import JobSpec, load_any_spec
 from jobs.specs.train import SpecError, TrainSpec, dump_spec
 
@@ -20,7 +21,7 @@ _FIRST_WORDS_BYTES = 1 << 16
 _ATTEMPT = re.compile(r"\d{4,}")
 
 
-class RunDirectoryError(ValueError):
+class RunDirectoryError(InputError, ValueError):
     """A run folder that is missing, damaged or badly named; one sentence names it and what to do."""
 
 

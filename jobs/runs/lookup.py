@@ -4,13 +4,14 @@ import contextlib
 from pathlib import Path
 
 from db.rows.display_names import id_end
+from exgrpo_core.errors import InputError
 from jobs.runs.directory import RunDirectory, RunDirectoryError, list_run_directories
 from jobs.runs.journal import Journal
 from jobs.runs.queue import asked_attempts
 from jobs.runs.state import RunState, read_state
 
 
-class CommandError(ValueError):
+class CommandError(InputError, ValueError):
     """A command that cannot be carried out; one sentence why and what to do."""
 
 

@@ -12,6 +12,7 @@ import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from exgrpo_core.config import ExGRPOConfig, RewardKind
+from exgrpo_core.errors import InputError
 from jobs.specs.base import Positive, Spec
 from jobs.specs.verl import RewardModelSpec, VerlSpec
 
@@ -32,7 +33,7 @@ def _check_name(name: str) -> str:
 RunName = Annotated[str, AfterValidator(_check_name)]
 
 
-class SpecError(ValueError):
+class SpecError(InputError, ValueError):
     """A specification that cannot be run; the message names the field, what was expected and what to do."""
 
 

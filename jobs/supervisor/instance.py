@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from exgrpo_core.errors import UserError
 from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.runs.file_lock import FileLock, is_locked
 
@@ -14,7 +15,7 @@ HEARTBEAT_FILE = "supervisor.json"
 _TIMEOUT_SECONDS = 0.2
 
 
-class SupervisorRunningError(Exception):
+class SupervisorRunningError(UserError):
     """Another supervisor looks after this runs root already."""
 
 

@@ -7,6 +7,7 @@ import pytest
 import typer.main
 import yaml
 
+from jobs.cli.main import COMMANDS
 from jobs.cli.main import app as command_line
 from jobs.specs.train import parse_spec, preset_names
 from tests.house.tracked import PACKAGES, REPOSITORY, read, tracked_files
@@ -53,7 +54,8 @@ def make_targets() -> set[str]:
 
 
 def exgrpo_commands() -> dict[str, object]:
-    return typer.main.get_command(command_line).commands
+    group = typer.main.get_command(command_line)
+    return {name: group.get_command(None, name) for name in COMMANDS}
 
 
 def options_of(command) -> set[str]:

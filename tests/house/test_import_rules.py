@@ -20,7 +20,7 @@ TORCH_FREE_MODULES = (
     "exgrpo_core.experience_management.bucket_sampler",
     "exgrpo_core.experience_management.replay_buffer",
     "jobs.specs.train",
-    "jobs.cli",
+    "jobs.cli.main",
 )
 
 

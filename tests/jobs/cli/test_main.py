@@ -29,12 +29,6 @@ def submit(runs_root: Path, name: str = "toy") -> str:
     return run_actions.submit(runs_root, TrainSpec(name=name, num_steps=2))
 
 
-def test_every_command_has_a_help_text():
-    for command in [*app.registered_commands, *app.registered_groups[0].typer_instance.registered_commands]:
-        assert command.callback is not None
-        assert command.callback.__doc__
-
-
 def test_empty_runs_root_says_how_to_start(runs_root):
     result = invoke(runs_root, "runs")
     assert result.exit_code == 0
