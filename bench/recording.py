@@ -202,7 +202,7 @@ def measure_growth(database_url: str | None, is_short: bool) -> dict[str, float]
             recorder.close()
     for times in (1, 2, 4) if is_short else (1, 2, 4, 8):
         seconds, _ = measure_ingest(database_url, INGESTED_STEP, times)
-        figures[f"growth/trajectories taken in, ms/{times * 8 * INGESTED_STEP.num_questions}"] = 1e3 * seconds
+        figures[f"growth/trajectories ingested, ms/{times * 8 * INGESTED_STEP.num_questions}"] = 1e3 * seconds
     return figures
 
 

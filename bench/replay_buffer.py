@@ -107,7 +107,7 @@ class Rollouts:
         )
 
     def step(self, step: int) -> list[tuple[int, list[Trajectory]]]:
-        """Return (question, successes) of one step: about 3 of 8 correct, one question in 30 solved, some twins."""
+        """Return (question, successes) of one step: 3 of 8 correct, one question in 30 solved, some duplicates."""
         questions = self._rng.choice(self._num_active, BATCH_SIZE, replace=False)
         num_correct = self._rng.binomial(K, 0.39, BATCH_SIZE)
         num_correct[self._rng.random(BATCH_SIZE) < 1 / 30] = K

@@ -132,7 +132,7 @@ class ExGRPOConfig:
     trajectory_selection: TrajectorySelection = TrajectorySelection.LOWEST_ENTROPY
     """Which stored trajectory is replayed."""
     candidate_budget: int | None = None
-    """Most candidates of a question that are scored in a step, at least 2: the surest and the new; None scores all."""
+    """Most candidates of a question scored in a step, at least 2: lowest entropy and new ones; None scores all."""
     recent_steps: int = 10
     """Age limit of `recent` question selection, in steps. At least 1."""
     start_pass_rate: float | None = 0.35

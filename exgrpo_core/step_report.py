@@ -73,7 +73,7 @@ class BufferEventKind(StrEnum):
 class BufferEvent(NamedTuple):
     """One change of the buffer. Buckets are numbers of correct rollouts; None means outside the buffer.
 
-    `trajectory_id` is the trajectory's for inserted, duplicate (the stored twin's) and replayed, else None.
+    `trajectory_id` is the trajectory's for inserted, duplicate (the stored one's) and replayed, else None.
     """
 
     kind: BufferEventKind

@@ -44,7 +44,7 @@ def training_names(words: str = "", *, has_steps: bool = False) -> list[RunName]
 
 
 def reason_away() -> str:
-    """Ask the database for a sign of life and return why it is away, nothing while it answers."""
+    """Return why the database does not answer, nothing while it does."""
     with contextlib.suppress(NoAnswerError):
         ask(database_facts.has_runs)
     return last_answers.reason_away()

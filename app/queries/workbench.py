@@ -1,4 +1,4 @@
-"""What the files beside the database say: the runs root, logs, the supervisor's sign of life."""
+"""What the files beside the database say: the runs root, logs, the supervisor's heartbeat."""
 
 import json
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ def _run_file(run_id: str, name: str) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class SupervisorSign:
-    """The newest sign of life of a supervisor; `since` is when it started, None where it did not say."""
+    """The newest heartbeat of a supervisor; `since` is when it started, None where it did not say."""
 
     pid: int
     at: datetime
@@ -56,7 +56,7 @@ class SupervisorSign:
 
 
 def supervisor_sign() -> SupervisorSign | None:
-    """Return the newest sign of life of a supervisor, or None if none ever ran here."""
+    """Return the newest heartbeat of a supervisor, or None if none ever ran here."""
     path = settings.current().runs_root / "workbench" / "supervisor.json"
     try:
         record = json.loads(path.read_text(encoding="utf-8"))

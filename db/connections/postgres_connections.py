@@ -19,7 +19,7 @@ _SSL_REQUEST = struct.pack("!ii", 8, 80877103)
 """What any server of PostgreSQL's protocol answers with one byte, before anybody says who he is."""
 
 
-class _Silence:
+class _LastTimeout:
     """When the server of an engine was last found silent, in monotonic seconds."""
 
     at = -math.inf
@@ -31,7 +31,7 @@ class LivenessCheckedConnection(psycopg.Connection[Any]):
     The kernel of a machine whose server is stopped takes what is sent to it, so that no timeout of TCP tells.
     """
 
-    silence = _Silence()
+    last_timeout = _LastTimeout()
 
     def wait(self, gen: Generator[Any, Any, Any], *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - psycopg's
         """Wait for the server as psycopg does, and look now and then whether it is there.
@@ -58,7 +58,7 @@ class LivenessCheckedConnection(psycopg.Connection[Any]):
 
     def _check_server(self) -> None:
         if not gives_sign(self.info.host, self.info.port):
-            self.silence.at = time.monotonic()
+            self.last_timeout.at = time.monotonic()
             self.pgconn.finish()
             raise psycopg.OperationalError("the server does not answer")
 
@@ -88,16 +88,16 @@ def _reach(host: str, port: int) -> socket.socket:
 
 def check_liveness(engine: Engine) -> None:
     """Let an engine make such connections."""
-    silence = _Silence()
+    last_timeout = _LastTimeout()
 
     @event.listens_for(engine, "do_connect")
     def connect(
         _dialect: object, _record: object, words: list[Any], options: dict[str, Any]
     ) -> LivenessCheckedConnection:
-        # The pool makes a new connection as soon as one has failed: that would be a second wait for the same silence.
-        if time.monotonic() - silence.at < _SIGN_SECONDS:
+        # The pool makes a new connection as soon as one has failed: that would be a second wait for the same server.
+        if time.monotonic() - last_timeout.at < _SIGN_SECONDS:
             raise psycopg.OperationalError("the server does not answer")
         options.setdefault("connect_timeout", CONNECT_SECONDS)
         connection = LivenessCheckedConnection.connect(*words, **options)
-        connection.silence = silence
+        connection.last_timeout = last_timeout
         return connection

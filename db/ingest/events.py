@@ -23,7 +23,7 @@ Event = Mapping[str, Any]
 
 
 class IngestError(ValueError):
-    """An event that cannot be taken in; the message names run, attempt and sequence number."""
+    """An event that cannot be ingested; the message names run, attempt and sequence number."""
 
 
 def register_run(database: Database, run_info: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
@@ -107,7 +107,7 @@ def _ingest(connection: Connection, run_id: str, events: Sequence[Event], positi
                 collector.add(event)
             except (KeyError, TypeError, ValueError) as error:
                 place = f"{run_id}, attempt {event['attempt']}, event {event['seq']}"
-                raise IngestError(f"{place}: cannot be taken in ({type(error).__name__}: {error}).") from error
+                raise IngestError(f"{place}: cannot be ingested ({type(error).__name__}: {error}).") from error
         for table, rows in collector.rows.items():
             insert_new(connection, table, rows)
         _note_statuses(connection, run_key, new)

@@ -7,8 +7,8 @@ from sqlalchemy import Connection, delete, insert, select
 from db.connections.session import Database
 from db.tables import models
 
-_UNTOLD = "untold:"
-"""Source that stands for a run of which nothing that the journal says was taken in yet."""
+_UNANNOUNCED = "untold:"
+"""Source of a run whose journal entries were not ingested yet."""
 
 
 def read_position(database: Database, source: str) -> str | None:
@@ -27,19 +27,19 @@ def save_position(connection: Connection, source: str, position: str) -> None:
 
 def note_unannounced(connection: Connection, run_id: str) -> None:
     """Keep that a run is new, so that what the journal said of it before comes in, however this program ends."""
-    save_position(connection, _UNTOLD + run_id, "")
+    save_position(connection, _UNANNOUNCED + run_id, "")
 
 
 def unannounced_runs(database: Database) -> frozenset[str]:
-    """Return the runs of which nothing that the journal says was taken in yet."""
+    """Return the runs whose journal entries were not ingested yet."""
     table = models.ingest_positions
     with database.read() as connection:
-        sources = connection.scalars(select(table.c.source).where(table.c.source.startswith(_UNTOLD)))
-        return frozenset(source.removeprefix(_UNTOLD) for source in sources)
+        sources = connection.scalars(select(table.c.source).where(table.c.source.startswith(_UNANNOUNCED)))
+        return frozenset(source.removeprefix(_UNANNOUNCED) for source in sources)
 
 
 def forget_unannounced(connection: Connection, run_ids: Iterable[str]) -> None:
     """Keep that what the journal says of these runs is in."""
     table = models.ingest_positions
     for run_id in run_ids:
-        connection.execute(delete(table).where(table.c.source == _UNTOLD + run_id))
+        connection.execute(delete(table).where(table.c.source == _UNANNOUNCED + run_id))

@@ -13,13 +13,13 @@ from db.rows.cases import CaseResponse, CaseSetRow, SavedCase, SnowballCase
 from db.tables import models
 
 _KeyPair = tuple[int, int]
-"""Trajectory keys of the surest and of the least sure response."""
+"""Trajectory keys of the responses of lowest and of highest entropy."""
 
 
 def find_cases(
     database: Database, run_id: str, judge_run_id: str | None = None, *, limit: int = 3, only_telling: bool = False
 ) -> list[SnowballCase]:
-    """Return the most telling cases of a run, at most one a question: its surest and least sure success in a step.
+    """Return the most telling cases of a run, at most one a question: lowest against highest entropy.
 
     A valid chain of thought beside an invalid one comes first, then code in the uncertain one alone, then a wide gap
     in entropy; `only_telling` leaves out all but the first kind.
@@ -124,7 +124,7 @@ def _best_pairs(judged: JudgedTrajectories, *, only_telling: bool) -> Select[Any
 
 
 def _pairs(judged: JudgedTrajectories) -> Select[Any]:
-    """Return one row a group with at least two successes: its surest and its least sure one."""
+    """Return one row a group with at least two successes: the one of lowest and the one of highest entropy."""
     own = models.trajectories
     group = (own.c.step, own.c.attempt, own.c.group_position)
     key, entropy = own.c.trajectory_key, own.c.mean_entropy

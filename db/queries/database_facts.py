@@ -42,6 +42,6 @@ def database_facts(database: Database) -> DatabaseFacts:
 
 
 def has_runs(database: Database) -> bool:
-    """Return whether there is any run, archived or not; the cheapest sign of life of a database."""
+    """Return whether there is any run, archived or not; the cheapest question to a database."""
     with database.read() as connection:
         return connection.scalar(select(models.runs.c.run_key).limit(1)) is not None

@@ -1,4 +1,4 @@
-"""Plain rows of snowball cases: a question with its surest and its least sure correct response in one step."""
+"""Plain rows of snowball cases: a question with its correct responses of lowest and highest entropy in one step."""
 
 from dataclasses import dataclass
 

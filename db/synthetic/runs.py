@@ -30,7 +30,7 @@ SYNTHETIC = "synthetic"
 _FIRST_BIRTH = datetime(2026, 1, 1, tzinfo=UTC)
 _ENDS = ("succeeded",) * 7 + ("stopped", "failed", "lost")
 _OURS = f"SELECT run_key FROM runs WHERE run_key BETWEEN :first AND :last AND run_id LIKE '{SYNTHETIC}-%'"
-"""Keys of made-up runs in a range; a real run taken in meanwhile may lie among them."""
+"""Keys of made-up runs in a range; a real run ingested at the same time may be among them."""
 
 
 class SyntheticRunsError(DatabaseError):

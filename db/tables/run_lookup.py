@@ -8,7 +8,7 @@ from db.tables.models import runs
 
 def find_run_key(connection: Connection, run_id: str) -> int | None:
     """Return the run's number, or None if there is no such run."""
-    if "\0" in run_id:  # which PostgreSQL takes in no text
+    if "\0" in run_id:  # PostgreSQL stores no such text
         return None
     return connection.scalar(select(runs.c.run_key).where(runs.c.run_id == run_id))
 

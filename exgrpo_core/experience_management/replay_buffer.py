@@ -28,7 +28,7 @@ _FLOAT32 = np.dtype("<f4")
 
 
 class InsertOutcome(NamedTuple):
-    """Where an inserted trajectory is: in a new row or, for a duplicate, in the row of its stored twin."""
+    """Where an inserted trajectory is: in a new row or, for a duplicate, in the row stored before."""
 
     row: int
     trajectory_id: int
@@ -273,9 +273,9 @@ class ReplayBuffer:
     def _place(
         self, questions: Int64Array, token_ids: Sequence[Int32Array], token_checksums: NDArray[np.uint32]
     ) -> tuple[list[int], list[int]]:
-        """Return the row of each trajectory, the next one or that of its twin, and which trajectories are new.
+        """Return the row of each trajectory, the next one or that of its duplicate, and which trajectories are new.
 
-        A twin was stored before, or stands earlier in the same call.
+        A duplicate was stored before, or comes earlier in the same call.
         """
         keys = list(zip(questions.tolist(), token_checksums.tolist(), strict=True))
         key_of = {row: keys[i] for i, row in self._index.rows_with(questions, token_checksums)}
@@ -293,12 +293,12 @@ class ReplayBuffer:
 
         for i, key in enumerate(keys):
             candidates = alike.setdefault(key, [])
-            twin = next((row for row in candidates if content_of(row) == token_ids[i].tobytes()), None)
-            if twin is None:
-                twin = num_stored + len(new)
-                candidates.append(twin)
+            duplicate = next((row for row in candidates if content_of(row) == token_ids[i].tobytes()), None)
+            if duplicate is None:
+                duplicate = num_stored + len(new)
+                candidates.append(duplicate)
                 new.append(i)
-            rows.append(twin)
+            rows.append(duplicate)
         return rows, new
 
     def _store_rows(

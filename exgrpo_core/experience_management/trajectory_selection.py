@@ -78,8 +78,9 @@ def choose(selection: TrajectorySelection, means: CandidateMeans, rng: np.random
 def within_budget(last_entropies: Float32Array, budget: int | None) -> Int64Array:
     """Return the positions of at most `budget` candidates, ascending; `last_entropies` are NaN where never scored.
 
-    The surest one goes first, then those never scored, the newest of them first, then the others by sureness.
-    Candidates stand oldest first, as in the buffer; of equally sure ones the oldest counts as the surest.
+    The one of lowest entropy as last scored comes first, then those never scored, newest first, then the others
+    by entropy.
+    Candidates are oldest first, as in the buffer; of equal entropies the oldest comes first.
     """
     num_candidates = last_entropies.size
     if budget is None or num_candidates <= budget:

@@ -36,7 +36,7 @@ def back_up(runs_root: Path, database_url: str | None, target: Path) -> Backup:
     """Write the runs root to the tar file `target`; runs may go on meanwhile.
 
     The order makes the copy whole. The database comes first, so that it never knows of more than the files hold; a
-    supervisor takes in the rest. Of each run the checkpoints come before the files that they refer to, which only grow.
+    supervisor ingests the rest. Of each run the checkpoints come before the files that they refer to, which only grow.
 
     Raises:
         ArchiveError: There is no runs root, `target` exists or lies inside, or a file cannot be read or written.

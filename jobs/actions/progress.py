@@ -1,4 +1,4 @@
-"""How far a job of any kind is, told from its files."""
+"""How far a job of any kind is, by its files."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What is worth a message: told from the rows that pages show and from the room on the disk."""
+"""What is worth a message: seen in the rows that pages show and in the free space of the disk."""
 
 import shutil
 from collections.abc import Iterable

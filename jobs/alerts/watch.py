@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS = 10.0
 RETRY_SECONDS = 60.0
 _END_SECONDS = 5.0
-"""`exgrpo up` waits ten seconds for its supervisor, which has runs to let go of too."""
+"""`exgrpo up` waits ten seconds for its supervisor, which has runs to release too."""
 
 
 class AlertWatch:

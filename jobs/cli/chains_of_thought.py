@@ -124,7 +124,7 @@ def find(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its a
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the most telling cases of a run: a question's surest and least sure correct response in one step."""
+    """Print the most telling cases of a run: correct responses of lowest and highest entropy to a question."""
     run_id, judge_run_id = find_run_id(runs_root, run), find_judge_id(runs_root, judge_run)
     with open_fresh_index(runs_root, database_url) as database:
         found = find_cases(database, run_id, judge_run_id, limit=limit, only_telling=only_telling)

@@ -53,7 +53,7 @@ class RunFollower:
             return {}
 
     def finish(self) -> None:
-        """Take in what is still to be taken in, as far as this process does that, and let everything go."""
+        """Ingest what is left, where this process is the supervisor, and release everything."""
         while self._supervisor is not None and self._index.is_behind and self._index.is_reachable:
             self._supervisor.look()
         self.close()

@@ -75,7 +75,7 @@ def merge_shards(shards: Path, target: Path) -> None:
     """Write verl's sharded weights as a Hugging Face model in bfloat16, with verl's own merger in its own environment.
 
     Raises:
-        TrainingError: There is no such environment, or the merger fails; the message holds its last words.
+        TrainingError: There is no such environment, or the merger fails; the message holds the end of its output.
     """
     unfinished = target.with_name(f".{target.name}")
     shutil.rmtree(unfinished, ignore_errors=True)

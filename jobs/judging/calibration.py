@@ -96,7 +96,7 @@ def calibrate(items: Sequence[LabelledVotes]) -> Calibration:
 def correct_rate(num_valid: int, num_judged: int, calibration: Calibration) -> CorrectedRate:
     """Return the Rogan-Gladen estimate of the true rate of valid chains, with an interval by the delta method.
 
-    p = (q + specificity - 1) / (sensitivity + specificity - 1), held to [0, 1]; its variance takes in that the
+    p = (q + specificity - 1) / (sensitivity + specificity - 1), held to [0, 1]; its variance includes that the
     observed rate q, sensitivity and specificity are all estimates (Rogan and Gladen, 1978). Source of the variance:
     (var q + p^2 var sensitivity + (1 - p)^2 var specificity) / (sensitivity + specificity - 1)^2.
     """

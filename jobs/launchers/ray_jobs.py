@@ -213,11 +213,11 @@ class RayJobsLauncher:
         (folder / "question").write_text(nonce, encoding="ascii")
         try:
             machines = [Machine.of_report(report) for report in self._probe("storage", folder, is_wanted)]
-            strangers = [machine for machine in machines if machine.error or not _has_answer(folder, machine, nonce)]
+            unreachable = [machine for machine in machines if machine.error or not _has_answer(folder, machine, nonce)]
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        if strangers:
-            hosts = ", ".join(f"{machine.host} ({machine.error or 'its file is not here'})" for machine in strangers)
+        if unreachable:
+            hosts = ", ".join(f"{machine.host} ({machine.error or 'its file is not here'})" for machine in unreachable)
             raise LaunchError(
                 f"{self.attempt_path.parents[2]}: the runs root is not shared with {hosts}; mount the same file system "
                 "there under the same path, or choose another --runs-root."

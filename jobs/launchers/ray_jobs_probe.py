@@ -1,7 +1,7 @@
 """What is asked of a Ray cluster by a small job on it: `python -m jobs.launchers.ray_jobs_probe storage|sweep FOLDER`.
 
 The only module of this folder that loads Ray. It runs a task on every machine of the cluster and prints one line of
-JSON, which starts with `EXGRPO-PROBE` so that it can be told from what Ray prints.
+JSON, which starts with `EXGRPO-PROBE` so that it differs from what Ray prints.
 
 `storage FOLDER` writes on each machine what stands in FOLDER/question into FOLDER/answer-<node>. `sweep FOLDER` ends
 what runs on any machine with `EXGRPO_ATTEMPT_PATH=FOLDER` in its environment.

@@ -1,4 +1,4 @@
-"""How much disk a run will take, told from its specification before it starts."""
+"""How much disk a run will take, by its specification."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What a run takes of memory and disk, in bytes, told from its specification without PyTorch."""
+"""What a run takes of memory and disk, in bytes, by its specification and without PyTorch."""
 
 from dataclasses import dataclass
 

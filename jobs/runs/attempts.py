@@ -1,7 +1,7 @@
 """The small files through which a worker and a supervisor know of each other, inside an attempt's folder.
 
-`lock` is held by the worker for as long as it lives; `heartbeat.json` is its sign of life; `outcome.json` is the last
-word on the attempt, written once, by the worker or, when that one is gone, by the supervisor.
+`lock` is held by the worker while it lives; `heartbeat.json` says that it does; `outcome.json` says how the attempt
+ended, written once, by the worker or, when the worker is gone, by the supervisor.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ LOCK_FILE = "lock"
 HEARTBEAT_FILE = "heartbeat.json"
 OUTCOME_FILE = "outcome.json"
 OUTCOME_BYTES = 4096
-"""More than a last word takes."""
+"""More than an outcome takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A worker's sign of life: who it is, which step it is in, when it said so."""
+    """A worker's heartbeat: who it is, which step it is in, and when."""
 
     worker: ProcessIdentity
     status: RunStatus
@@ -43,7 +43,7 @@ class Outcome:
 
 
 def write_heartbeat(attempt_path: Path, heartbeat: Heartbeat) -> None:
-    """Replace the sign of life; readers see the old or the new one, never a part."""
+    """Replace the heartbeat; readers see the old or the new one, never a part."""
     record = {
         **asdict(heartbeat.worker),
         "status": heartbeat.status.value,
@@ -54,7 +54,7 @@ def write_heartbeat(attempt_path: Path, heartbeat: Heartbeat) -> None:
 
 
 def read_heartbeat(attempt_path: Path) -> Heartbeat | None:
-    """Return the newest sign of life, None before the first."""
+    """Return the newest heartbeat, None before the first."""
     record = _read(attempt_path / HEARTBEAT_FILE)
     try:
         worker = ProcessIdentity(int(record["pid"]), float(record["started_seconds"]), str(record["boot_id"]))
@@ -65,13 +65,13 @@ def read_heartbeat(attempt_path: Path) -> Heartbeat | None:
 
 
 def reserve_outcome(attempt_path: Path) -> None:
-    """Take the room that the last word needs, so that it can be said on a disk that is full by then."""
+    """Reserve the space that the outcome needs, so that it can be written on a disk that is full by then."""
     with contextlib.suppress(OSError):
         (attempt_path / _unfinished(OUTCOME_FILE)).write_bytes(b" " * OUTCOME_BYTES)
 
 
 def write_outcome(attempt_path: Path, status: RunStatus, reason: str, at: datetime | None = None) -> Outcome:
-    """Write the last word on an attempt, which ended `at` or now, unless there is one; return the one that stands."""
+    """Write the outcome of an attempt, which ended `at` or now, unless there is one; return the one that is kept."""
     existing = read_outcome(attempt_path)
     if existing is not None:
         return existing
@@ -85,7 +85,7 @@ def write_outcome(attempt_path: Path, status: RunStatus, reason: str, at: dateti
 
 
 def write_outcome_of_lost(attempt_path: Path, status: RunStatus, reason: str) -> Outcome:
-    """Write the last word for a worker that cannot; it ended at its last sign of life, by its own clock.
+    """Write the outcome for a worker that cannot; it ended at its last heartbeat, by its own clock.
 
     Without one it ended now by the system's clock: whoever writes this may have begun before that was set right.
     """
@@ -94,7 +94,7 @@ def write_outcome_of_lost(attempt_path: Path, status: RunStatus, reason: str) ->
 
 
 def read_outcome(attempt_path: Path) -> Outcome | None:
-    """Return the last word on an attempt, None while there is none."""
+    """Return how an attempt ended, None while it has no outcome."""
     record = _read(attempt_path / OUTCOME_FILE)
     try:
         return Outcome(RunStatus(record["status"]), str(record["reason"]), datetime.fromisoformat(record["at"]))

@@ -1,4 +1,4 @@
-"""One run's folder: where each of its files stands. Everything else about the run is told from these files."""
+"""One run's folder: where each of its files is. All else about the run follows from these files."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ from jobs.specs.train import SpecError, TrainSpec, dump_spec
 WORKBENCH_FOLDER = "workbench"
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
 _FIRST_WORDS_BYTES = 1 << 16
-"""Room for the log, the sign of life, the last word and the first events of an attempt."""
+"""Space for the log, the heartbeat, the outcome and the first events of an attempt."""
 _ATTEMPT = re.compile(r"\d{4,}")
 
 
@@ -242,7 +242,7 @@ class RunDirectory:
             self.stop_path.touch(exist_ok=False)
 
     def clear_stop(self) -> None:
-        """Take the wish to stop back."""
+        """Withdraw the request to stop."""
         self.stop_path.unlink(missing_ok=True)
 
 

@@ -28,7 +28,7 @@ def clear_attempt() -> None:
 
 
 def is_over(attempt_path: Path) -> bool:
-    """Return whether somebody wrote the last word on an attempt, or claimed a later one."""
+    """Return whether an attempt has an outcome, or a later one was claimed."""
     if (attempt_path / OUTCOME_FILE).exists():
         return True
     return any(name.isdigit() and int(name) > int(attempt_path.name) for name in os.listdir(attempt_path.parent))

@@ -44,7 +44,7 @@ class JournalKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One wish: `submitted` and `resume_asked` name in `data` the attempt they ask for."""
+    """One entry: `submitted` and `resume_asked` name in `data` the attempt they ask for."""
 
     at: str
     kind: JournalKind

@@ -28,7 +28,7 @@ def open_run(runs_root: Path, run_id: str) -> RunDirectory:
 
 
 def state_of(runs_root: Path, run: RunDirectory) -> RunState:
-    """Return where a run stands, told from its files, its processes and the journal."""
+    """Return a run's state, by its files, its processes and the journal."""
     return read_state(run, asked_attempts(Journal(runs_root).entries()).get(run.run_id, 0))
 
 

@@ -62,8 +62,8 @@ def has_pid(identity: ProcessIdentity) -> bool:
 def group_members(identity: ProcessIdentity) -> list[int]:
     """Return the pids of living processes in the session that `identity` leads or led, itself included.
 
-    The kernel gives no pid away again while it names a session, so a stranger with the leader's pid means that the
-    session is empty.
+    The kernel gives no pid away again while it names a session, so another process with the leader's pid means that
+    the session is empty.
     """
     if identity.boot_id != boot_id() or _pid_was_reused(identity):
         return []

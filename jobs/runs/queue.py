@@ -1,4 +1,4 @@
-"""Which runs wait for a worker, told from the journal."""
+"""Which runs wait for a worker, by the journal."""
 
 from collections.abc import Iterable
 

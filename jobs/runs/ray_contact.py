@@ -55,7 +55,7 @@ def read_contact(attempt_path: Path) -> RayContact | None:
 
 
 def was_heard_of(contact: RayContact, heartbeat: Heartbeat | None) -> bool:
-    """Tell whether the worker of an attempt without a last word has shown itself, or been seen, lately.
+    """Tell whether the worker of an attempt without an outcome has sent a heartbeat, or been seen, lately.
 
     A moment to come is one by another clock, and tells nothing.
     """

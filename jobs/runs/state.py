@@ -1,4 +1,4 @@
-"""Where a run stands, told from its files and its processes alone."""
+"""A run's state, by its files and its processes alone."""
 
 import time
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from jobs.runs.status import ENDED, RunStatus
 NEVER_QUEUED = "It was never queued; resume it to start it."
 STOPPED_IN_QUEUE = "Stopped before it started."
 NEVER_STARTED = "Its worker was never started; resume it."
-GONE = "Its process is gone without a last word; resume it from its newest checkpoint."
+GONE = "Its process ended without an outcome; resume it from its newest checkpoint."
 STARTUP_SECONDS = 30.0
 """A worker that is started takes its lock within this time, even on a machine that is busy."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """Where a run stands. `attempt` is the newest one that was started, 0 before the first."""
+    """A run's state. `attempt` is the newest one that was started, 0 before the first."""
 
     status: RunStatus
     reason: str
@@ -36,12 +36,12 @@ class RunState:
         return self.status in ENDED
 
     def differs_from(self, other: "RunState | None") -> bool:
-        """Whether anything but the sign of life changed since `other`."""
+        """Whether anything but the heartbeat changed since `other`."""
         return other is None or (self.status, self.reason, self.attempt) != (other.status, other.reason, other.attempt)
 
 
 def read_state(run: RunDirectory, asked_attempt: int) -> RunState:
-    """Return where a run stands; `asked_attempt` is the newest attempt that the journal asks for, 0 for none."""
+    """Return a run's state; `asked_attempt` is the newest attempt that the journal asks for, 0 for none."""
     attempt = run.newest_attempt()
     if asked_attempt > attempt:
         if run.stop_requested():

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class RunStatus(StrEnum):
-    """Where a run stands. `lost` means that nobody knows: its worker is gone without a last word."""
+    """A run's state. `lost` means that nobody knows: its worker ended without an outcome."""
 
     QUEUED = "queued"
     STARTING = "starting"

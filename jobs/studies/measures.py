@@ -49,7 +49,7 @@ class MeasuredRun:
 
 
 def measure_run(database: Database, study: Study, scale: Scale, run: MeasuredRun) -> Figures:
-    """Return the figures of a run; what could not be told from it (no such trajectories, no verdicts) is left out."""
+    """Return the figures of a run; what it does not show (no such trajectories, no verdicts) is left out."""
     if study.measure == "held_out" and scale is Scale.PAPER:
         scores = benchmark_scores(database, run.run_id)
         if scores:

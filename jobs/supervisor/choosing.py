@@ -17,7 +17,7 @@ class Watch(Protocol):
 
     @property
     def has_outcome(self) -> bool:
-        """Whether the last word is written; processes of the attempt may still be on their way out."""
+        """Whether the outcome is written; processes of the attempt may still be ending."""
         ...
 
     def start(self) -> None:

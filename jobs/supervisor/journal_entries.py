@@ -27,7 +27,7 @@ _ABOUT_ONE = frozenset(
 def apply_journal(database: Database, journal: Journal) -> None:
     """Bring tags, notes and what is archived up to date with the journal, from where the last reading ended.
 
-    Of runs that the database has just come to know, everything ever said is taken in.
+    Of runs that the database has just come to know, all entries are ingested.
     """
     new_run_ids = unannounced_runs(database)
     saved = int(read_position(database, annotations.JOURNAL_SOURCE) or 0)
@@ -39,7 +39,7 @@ def apply_journal(database: Database, journal: Journal) -> None:
         try:
             _apply(database, entry)
         except UnknownRunError:
-            continue  # what was said of it is taken in with the run itself
+            continue  # its entries are ingested with the run itself
         except (KeyError, TypeError, ValueError) as error:
             logger.warning("A journal entry is passed over: %s", error)
     if position != saved or new_run_ids:

@@ -1,4 +1,4 @@
-"""The supervisor's loop: one look at everything, twice a second, told from files alone."""
+"""The supervisor's loop: it polls everything twice a second, from files alone."""
 
 import contextlib
 import errno
@@ -92,7 +92,7 @@ class Supervisor:
 
     @property
     def is_settling(self) -> bool:
-        """Whether a run has its last word, which is told at a later look, once nothing of the run is left."""
+        """Whether a run has an outcome, which is shown at a later poll, once no process of it is left."""
         return any(watch.has_outcome for watch in self._watches.values())
 
     def state_of(self, run_id: str) -> RunState | None:
@@ -102,7 +102,7 @@ class Supervisor:
     def look(self) -> None:
         """Look at everything once and do what is due."""
         with contextlib.suppress(OSError):
-            self._instance.beat()  # a disk that takes no sign of life may still let runs be looked after
+            self._instance.beat()  # on a disk that takes no heartbeat runs may still be supervised
         self._launcher.reap()
         changed = self._read_journal() | self._discover()
         for run_id in [*self._watches]:
@@ -142,7 +142,7 @@ class Supervisor:
         return {entry.run_id for entry in entries}
 
     def _discover(self) -> set[str]:
-        """Take up run folders that are new, and let go of those that are gone."""
+        """Add run folders that are new, and drop those that are gone."""
         names = {entry.name for entry in os.scandir(self._runs_root)}
         for run_id in self._runs.keys() - names:
             del self._runs[run_id]

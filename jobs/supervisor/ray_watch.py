@@ -21,12 +21,12 @@ logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 2.0
 _OUTCOME_SECONDS = 10.0
-"""A worker that ended by itself has left its last word, which a network file system may show this much later."""
+"""A worker that ended by itself has written its outcome, which a network file system may show this much later."""
 _STOP_AGAIN_SECONDS = 60.0
 _LOG_BYTES_A_SECOND = 5_000_000
 """Ray hands out whole logs only, so a long one is asked for less often."""
 _NOT_SUBMITTED = "The supervisor ended before the job was handed to the cluster; resume it."
-_FROZEN = "Its worker gave no sign of life while its cluster called it running, and was ended; resume it."
+_FROZEN = "Its worker sent no heartbeat while its cluster called it running, and was ended; resume it."
 _FORGOTTEN = "the cluster does not know the job any more; was it restarted?"
 
 
@@ -55,7 +55,7 @@ class RayWatch:
 
     @property
     def has_outcome(self) -> bool:
-        """Whether the last word is written; processes of the attempt may still be on their way out."""
+        """Whether the outcome is written; processes of the attempt may still be ending."""
         return read_outcome(self._path) is not None
 
     def start(self) -> None:
@@ -151,7 +151,7 @@ class RayWatch:
             self._judge(str(error))
 
     def _hear_worker(self) -> None:
-        """Take a new heartbeat for a sign of life; clocks of two machines are not compared."""
+        """Notice a new heartbeat; clocks of two machines are not compared."""
         heartbeat = read_heartbeat(self._path)
         beat_at = heartbeat.at.timestamp() if heartbeat else 0.0
         if beat_at != self._beat_at:
@@ -190,7 +190,7 @@ class RayWatch:
             self._stopped_at = now
 
     def _finalize(self, job: RayJob) -> None:
-        """Give the last word on a job that is over, once nothing of it is left on any machine."""
+        """Write the outcome of a job that is over, once nothing of it is left on any machine."""
         if job.exit_code in (0, 1):
             self._wait_for_outcome()
         try:
@@ -210,7 +210,7 @@ class RayWatch:
                 return
 
     def _guess_end(self, job: RayJob) -> tuple[RunStatus, str]:
-        """Return what to say of a job whose worker left no last word."""
+        """Return what to say of a job whose worker left no outcome."""
         if self._is_frozen:
             return RunStatus.LOST, _FROZEN
         if job.status is RayJobStatus.STOPPED:

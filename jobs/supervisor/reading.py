@@ -17,12 +17,12 @@ from jobs.supervisor.loop import Supervisor, SupervisorSettings
 
 _LOOK_SECONDS = 0.05
 _SETTLE_SECONDS = 20.0
-"""A run that has its last word is gone within this time, if need be by force."""
+"""A run that has an outcome is gone within this time, if need be by force."""
 
 
 @contextmanager
 def open_fresh_index(runs_root: Path, database_url: str | None) -> Iterator[Database]:
-    """Give the database; where no supervisor looks after it, everything recorded so far is taken in first."""
+    """Give the database; where no supervisor runs, everything recorded so far is ingested first."""
     database = open_database(database_url, runs_root)
     try:
         ingest_all(runs_root, database_url)

@@ -14,7 +14,7 @@ from jobs.runs.status import RunStatus
 
 
 class RunIndexing:
-    """How far one run is taken in. An ended run shows its end only once everything before it is in."""
+    """How far one run is ingested. An ended run shows its end only once everything before it is in."""
 
     def __init__(self, run: RunDirectory) -> None:
         self._run = run
@@ -44,11 +44,11 @@ class RunIndexing:
         self.is_caught_up = False
 
     def give_up(self) -> None:
-        """Leave the run as far as it was taken in, until its state changes."""
+        """Leave the run as far as it was ingested, until its state changes."""
         self.is_caught_up = True
 
     def advance(self, database: Database, give_up_at: float) -> None:
-        """Take in what the files hold beyond the database, until `give_up_at` at the latest.
+        """Ingest what the files hold beyond the database, until `give_up_at` at the latest.
 
         Raises:
             ValueError: The run's own files cannot be read.
@@ -77,7 +77,7 @@ class RunIndexing:
         self.is_registered = True
 
     def _take_batch(self, database: Database) -> bool:
-        """Take in one batch and return whether there is more."""
+        """Ingest one batch and return whether there is more."""
         batch = self._reader.read(self._position)
         if not batch.events and batch.position == self._position:
             return False

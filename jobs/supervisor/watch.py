@@ -1,4 +1,4 @@
-"""One attempt that has no last word yet: is its worker alive, does it stop when it shall, what is left of it."""
+"""One attempt without an outcome: does its worker live, does it stop when asked to, what is left of it."""
 
 import logging
 import signal
@@ -19,12 +19,12 @@ KILLED = (
     "It did not stop by itself and was killed; work after its newest checkpoint is lost, resume goes on from there."
 )
 _LEAVE_SECONDS = 10.0
-"""A worker that left its last word has this long to be gone with everything it started."""
+"""A worker that wrote its outcome has this long to end with everything it started."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopPolicy:
-    """How patient a stop is, in seconds: from the wish to SIGTERM, and from there to SIGKILL."""
+    """How long a stop waits, in seconds: from the request to SIGTERM, and from there to SIGKILL."""
 
     grace_seconds: float = 120.0
     term_seconds: float = 30.0
@@ -38,7 +38,7 @@ class StopClock:
         self._since: float | None = None
 
     def seconds(self) -> float:
-        """Return the time since the wish was first seen, negative while there is none."""
+        """Return the time since the request was first seen, negative while there is none."""
         if not self._run.stop_requested():
             self._since = None
             return -1.0
@@ -62,7 +62,7 @@ class AttemptWatch:
 
     @property
     def has_outcome(self) -> bool:
-        """Whether the last word is written; processes of the attempt may still be on their way out."""
+        """Whether the outcome is written; processes of the attempt may still be ending."""
         return read_outcome(self._path) is not None
 
     def start(self) -> None:
@@ -94,7 +94,7 @@ class AttemptWatch:
         return self._worker
 
     def _is_process_group_gone(self, worker: ProcessIdentity | None) -> bool:
-        """Tell whether the group is gone, ending what still runs some time after the last word."""
+        """Tell whether the group is gone, ending what still runs some time after the outcome."""
         if worker is None or not works_on(worker, self._path):
             return True
         self._over_since = self._over_since or time.monotonic()

@@ -38,7 +38,7 @@ class WorkerControl:
         self._thread = threading.Thread(target=self._beat_until_over, name="heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Write the first heartbeat, keep beating, and take SIGTERM and SIGINT as the wish to stop."""
+        """Write the first heartbeat, keep beating, and take SIGTERM and SIGINT as a request to stop."""
         signal.signal(signal.SIGTERM, self._note_signal)
         signal.signal(signal.SIGINT, self._note_signal)
         self._beat()
@@ -72,7 +72,7 @@ class WorkerControl:
             self._beat()
 
     def _beat(self) -> None:
-        """Write a heartbeat; a disk that takes none is for the recorder to report, not for a sign of life."""
+        """Write a heartbeat; a disk that takes none is for the recorder to report, not for a heartbeat."""
         with contextlib.suppress(OSError):
             exit_if_fenced()
         heartbeat = Heartbeat(self._identity, self._status, self._step, monotonic_utc_now())

@@ -1,4 +1,4 @@
-"""One attempt's process: takes the lock, beats, builds recorder and loop, and leaves a last word.
+"""One attempt's process: takes the lock, sends heartbeats, builds recorder and loop, and writes the outcome.
 
 Started as `python -m jobs.worker RUN_DIRECTORY ATTEMPT`. Whatever goes wrong becomes the status `failed` with one
 sentence; the traceback is in `log.txt`, where this process's output goes.
@@ -148,7 +148,7 @@ def _run_attempt(
         logger.exception("Attempt %d of %s failed.", attempt, run.run_id)
         status, reason = RunStatus.FAILED, error_message(error)
     reason = _record_end(recorder, status, reason)
-    clear_attempt()  # the last word is its own
+    clear_attempt()  # the outcome is this attempt's own
     status = RunStatus.FAILED if reason else status
     write_outcome(run.attempt_path(attempt), status, reason)
     logger.info("Attempt %d of %s: %s. %s", attempt, run.run_id, status, reason)

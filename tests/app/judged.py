@@ -14,7 +14,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.specs.train import load_preset
 from tests.app import recorded
-from tests.db.queries.test_judging import job_of_votes, take_in_job
+from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_chains import Response, Step, record_steps
 
 STATES = {"thoughts-failed": "failed", "thoughts-running": "running", "thoughts-finished": "succeeded"}
@@ -31,7 +31,7 @@ def record_all(runs_root: Path) -> None:
     make_run(database, runs_root, QUEUED, "queued", 0)
     for run_id, status in STATES.items():
         make_run(database, runs_root, run_id, status, NUM_STEPS)
-    take_in_job(database, job_of_votes(runs_root, votes(), source=JUDGED, run_id="judge-voted"))
+    ingest_job(database, job_of_votes(runs_root, votes(), source=JUDGED, run_id="judge-voted"))
     events.set_status(database, "judge-voted", "succeeded", attempt=1)
     database.close()
 
@@ -41,7 +41,7 @@ def calibrate(runs_root: Path) -> None:
     labelled = [(f"good{n}", None, "valid" if n < 18 else "invalid", True) for n in range(20)]
     labelled += [(f"bad{n}", None, "invalid" if n < 16 else "valid", False) for n in range(20)]
     database = open_database(None, runs_root)
-    take_in_job(database, job_of_votes(runs_root, labelled, source="labelled.jsonl", run_id="judge-calibrated"))
+    ingest_job(database, job_of_votes(runs_root, labelled, source="labelled.jsonl", run_id="judge-calibrated"))
     database.close()
 
 

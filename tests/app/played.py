@@ -65,7 +65,7 @@ def play(runs_root: Path, run: RecordedRun, change: Change | None = None) -> Run
     if run.num_done:
         _record(folder, run, spec.recording, config, change)
     database = open_database(None, runs_root)
-    recorded.take_in(database, folder, run, spec)
+    recorded.ingest_run(database, folder, run, spec)
     database.close()
     return folder
 

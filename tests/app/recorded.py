@@ -1,4 +1,4 @@
-"""Runs in every state, written by the real recorder and taken in by the real ingest."""
+"""Runs in every state, written by the real recorder and ingested by the real ingest."""
 
 import json
 import math
@@ -61,7 +61,7 @@ def record(runs_root: Path, *runs: RecordedRun) -> None:
     for run in reversed(runs):
         spec = load_preset(run.preset).model_copy(update={"num_steps": NUM_STEPS})
         folder = _write_folder(runs_root, run, spec)
-        take_in(database, folder, run, spec)
+        ingest_run(database, folder, run, spec)
     database.close()
 
 
@@ -99,7 +99,7 @@ def _write_folder(runs_root: Path, run: RecordedRun, spec: TrainSpec) -> RunDire
     return folder
 
 
-def take_in(database: Database, folder: RunDirectory, run: RecordedRun, spec: TrainSpec) -> None:
+def ingest_run(database: Database, folder: RunDirectory, run: RecordedRun, spec: TrainSpec) -> None:
     events.register_run(database, folder.read_run_info(), spec.model_dump(mode="json"))
     reader, position, has_more = SpoolReader(folder), None, True
     while has_more:

@@ -68,7 +68,7 @@ def contents_after(
     return found
 
 
-def take_in(database: Database, run: RunDirectory) -> int:
+def ingest_run(database: Database, run: RunDirectory) -> int:
     """Take in everything and return how many events were new."""
     register(database, run)
     batch = SpoolReader(run).read(max_steps=1_000)

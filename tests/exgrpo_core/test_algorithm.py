@@ -169,11 +169,11 @@ def test_chosen_trajectory_has_the_lowest_mean_entropy_of_its_candidates(tmp_pat
         assert selection.chosen == int(np.argmin(selection.entropies))
 
 
-def test_a_candidate_budget_bounds_what_is_scored_and_keeps_the_surest(tmp_path):
+def test_a_candidate_budget_bounds_what_is_scored_and_keeps_the_lowest_entropy(tmp_path):
     _, _, all_scored = run(tmp_path / "all", small_config(), 15)
     _, _, reports = run(tmp_path / "budget", small_config(candidate_budget=2), 15)
     assert max(selection.entropies.size for report in all_scored for selection in report.selections) > 2
-    surest: dict[int, tuple[float, int]] = {}
+    lowest: dict[int, tuple[float, int]] = {}
     num_bound = 0
     for selection in [selection for report in reports for selection in report.selections]:
         question, scored = (
@@ -181,9 +181,9 @@ def test_a_candidate_budget_bounds_what_is_scored_and_keeps_the_surest(tmp_path)
             list(zip(selection.entropies, selection.trajectory_ids, strict=True)),
         )
         assert len(scored) <= 2
-        num_bound += len(scored) == 2 and question in surest
-        assert question not in surest or surest[question] in scored
-        surest[question] = min([*scored, *([surest[question]] if question in surest else [])])
+        num_bound += len(scored) == 2 and question in lowest
+        assert question not in lowest or lowest[question] in scored
+        lowest[question] = min([*scored, *([lowest[question]] if question in lowest else [])])
     assert num_bound > 0
 
 

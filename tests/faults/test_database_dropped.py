@@ -51,7 +51,7 @@ def runs_root(tmp_path_factory: pytest.TempPathFactory, is_long: bool) -> Path:
 
 @pytest.fixture
 def filled(runs_root: Path, tmp_path: Path) -> Path:
-    """A copy of the used workbench whose SQLite database is taken in."""
+    """A copy of the used workbench whose SQLite database is up to date."""
     copy = tmp_path / "runs"
     shutil.copytree(runs_root, copy)
     ingest_all(copy, None)

@@ -25,7 +25,7 @@ from jobs.runs.report import describe_report, report_run
 from jobs.specs.train import RecordingSpec
 from tests.app.conftest import MAIN_SCRIPT
 from tests.db.conftest import KINDS, new_database, postgres_server, postgres_template, sqlite_template  # noqa: F401
-from tests.db.recorded_runs import contents_after, new_run, record_attempt, take_in
+from tests.db.recorded_runs import contents_after, ingest_run, new_run, record_attempt
 from tests.faults.odd_runs import NUM_STEPS, ODD_NUMBERS, record_odd_run
 from tests.step_reports import make_report
 
@@ -144,7 +144,7 @@ def test_every_line_that_was_recorded_is_valid_json(odd_run, figure):
 @pytest.mark.parametrize("kind", KINDS)
 def test_odd_numbers_and_characters_are_stored_and_come_back(kind, new_database, tmp_path, odd_run):  # noqa: F811
     database = new_database(kind, tmp_path)
-    assert take_in(database, odd_run) == 3 + 3 * NUM_STEPS
+    assert ingest_run(database, odd_run) == 3 + 3 * NUM_STEPS
     points = metric_series(database, odd_run.run_id, ["loss/total", "reward/mean"])["reward/mean"]
     assert [repr(point.value) for point in points] == [*map(repr, ODD_NUMBERS)]
     report = report_run(database, odd_run.run_id)
@@ -172,7 +172,7 @@ def test_what_commands_print_of_odd_numbers_is_valid_json(odd_run, figure):
 def test_pages_show_a_run_of_odd_numbers(odd_run, figure):
     runs_root = odd_run.path.parent
     database = open_database(None, runs_root)
-    take_in(database, odd_run)
+    ingest_run(database, odd_run)
     database.close()
     settings.configure(settings.AppSettings(runs_root))
     for name in PAGES:

@@ -61,7 +61,7 @@ def test_a_stuck_job_is_ended_and_lost_and_goes_on_from_its_last_checkpoint(
     pid = ray_bench.worker_pid(training)
     os.kill(pid, signal.SIGSTOP)
     seconds = seconds_until_lost(ray_bench, training)
-    assert "no sign of life" in ray_bench.reason_of(training)
+    assert "no heartbeat" in ray_bench.reason_of(training)
     assert is_gone(pid)
     resume_and_stop(ray_bench, training)
     figure("job stuck", f"lost after {seconds:.0f} s, resumed from its last checkpoint")

@@ -1,4 +1,4 @@
-"""Checksums of token ids and log-probs: whether they are what was written, and which trajectories may be twins."""
+"""Checksums of token ids and log-probs: whether they are what was written, and which trajectories may be duplicates."""
 
 import zlib
 from collections.abc import Callable, Iterable, Sequence

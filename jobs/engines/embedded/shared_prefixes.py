@@ -66,7 +66,7 @@ class SharedPrefixes:
     def keep_rows(self, rows: Int64Array) -> tuple[Int64Array, RowCopies]:
         """Drop all but rising `rows`; return their new order, and the moves that fill the places of dropped histories.
 
-        Rows stand in the order of their histories: once all have parted, they are separate.
+        Rows are in the order of their histories: once all have forked, they are separate.
         """
         kept = rows if self.is_separate else np.unique(self._histories[rows])
         is_free = np.ones(kept.size, dtype=np.bool_)

@@ -57,7 +57,7 @@ def open_trainer(config: DictConfig) -> Iterator[ExperienceTrainer]:
 
 
 def check_verl() -> None:
-    """Check what verl would pass over in silence: its version, and whether its import loaded this project's platform.
+    """Check what verl would skip without a message: its version, and whether its import loaded this project's platform.
 
     Raises:
         EngineError: One of them is wrong; the message says what to do.

@@ -27,7 +27,7 @@ POLL_SECONDS = 0.05
 
 
 LOOK_SECONDS = 20.0
-"""How often the agent loops are asked for a sign of life while rollouts are awaited."""
+"""How often the agent loops are polled while rollouts are awaited."""
 NO_ROLLOUTS = "no materializable trajectories"
 
 

@@ -46,7 +46,7 @@ class UpdateTally:
     num_tokens: int = 0
 
     def add(self, what: str, rows: Sequence[TokenRow], returned: Mapping[str, float]) -> None:
-        """Take in what the workers returned for `rows`.
+        """Add what the workers returned for `rows`.
 
         Raises:
             EngineError: Loss or gradient is not finite, or the workers saw other tokens than were sent.

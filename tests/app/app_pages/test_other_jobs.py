@@ -8,7 +8,7 @@ from db.connections.opening import open_database
 from db.ingest import events
 from jobs.runs.journal import Journal, JournalKind
 from tests.app import played, recorded
-from tests.db.queries.test_judging import job_of_votes, take_in_job
+from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_scores import event, record_scores
 
 VOTES = [("a", 1, "valid", None), ("b", 2, "invalid", None), ("c", 3, "unjudged", None)]
@@ -32,7 +32,7 @@ def evaluation(runs_root):
 def judge(runs_root):
     """A running judge, with one valid, one invalid and one unjudged response."""
     database = open_database(None, runs_root)
-    take_in_job(database, job_of_votes(runs_root, VOTES))
+    ingest_job(database, job_of_votes(runs_root, VOTES))
     events.set_status(database, "voted", "running", attempt=1)
     database.close()
     return "voted"

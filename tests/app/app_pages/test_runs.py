@@ -74,8 +74,8 @@ def test_filters_in_the_address_are_kept(open_page):
 
 
 def test_runs_of_one_name_carry_the_end_of_their_ids(runs_root, open_page):
-    twins = [replace(recorded.QUEUED, run_id=run_id) for run_id in ("run-one", "run-two")]
-    recorded.record(runs_root, *twins, recorded.FINISHED)
+    pair = [replace(recorded.QUEUED, run_id=run_id) for run_id in ("run-one", "run-two")]
+    recorded.record(runs_root, *pair, recorded.FINISHED)
     assert column(open_page("runs"), "Run") == ["waits (one)", "waits (two)", "exgrpo whole"]
 
 

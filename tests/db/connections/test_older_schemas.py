@@ -11,7 +11,7 @@ from db.connections.schema import upgrade
 from db.queries.code_analysis import code_lines, group_rates
 from db.queries.trajectories import get_trajectory
 from tests.db.recorded_chains import Response, Step, record_steps
-from tests.db.recorded_runs import take_in
+from tests.db.recorded_runs import ingest_run
 
 ADDED = ("correctness_rate", "code_rules", "has_python_block", "names_key", "metric_values")
 TABLES = ("runs", "steps", "trajectories", "trajectory_texts", "replays", "buffer_changes")
@@ -25,7 +25,7 @@ def old_rows(new_database, tmp_path):
     database = new_database("sqlite", tmp_path)
     replayed = {0: (2, 1), 1: (EXTERNAL_ID, 0)}
     steps = [Step({0: GROUP}), Step({0: GROUP[:1], 1: GROUP[:1]}, inserted=[(1, 5)], replayed=replayed)]
-    take_in(database, record_steps(tmp_path, steps))
+    ingest_run(database, record_steps(tmp_path, steps))
     with database.read() as connection:
         rows = {
             table: [dict(row) for row in connection.execute(text(f"SELECT * FROM {table}")).mappings()]

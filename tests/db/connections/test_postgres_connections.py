@@ -11,6 +11,8 @@ from db.connections.session import AWAY_ERRORS, DatabaseError
 from tests.jobs.supervisor.toy_bench import wait_until
 from tests.postgres import controlled_server
 
+pytestmark = pytest.mark.postgres
+
 SECONDS_AT_MOST = 30.0
 """Half of what the statement would take; a machine that is busy takes several times the patience."""
 

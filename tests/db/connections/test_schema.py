@@ -13,7 +13,7 @@ from db.connections.opening import open_database
 from db.connections.schema import NewerSchemaError, current_revision, newest_revision, reset, upgrade
 from db.queries.trajectories import search
 from db.tables import models
-from tests.db.recorded_runs import new_run, record_attempt, take_in
+from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 from tests.db.table_contents import contents
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -59,12 +59,12 @@ def test_a_newer_schema_is_refused_with_a_sentence(database, tmp_path):
 def test_a_reset_drops_everything_and_taking_in_again_gives_it_back(database, tmp_path):
     run = new_run(tmp_path)
     record_attempt(run, range(1, 6))
-    take_in(database, run)
+    ingest_run(database, run)
     before = contents(database)
     reset(database)
     assert not any(contents(database).values())
     assert search(database, "trajectory") == []
-    take_in(database, run)
+    ingest_run(database, run)
     assert contents(database) == before
     assert len(search(database, "trajectory", limit=100)) == len(before["trajectories"])
 

@@ -16,7 +16,7 @@ from jobs.recording.event_reader import SpoolReader
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from tests.db import recorded_runs
-from tests.db.recorded_runs import new_run, record_attempt, register, take_in
+from tests.db.recorded_runs import ingest_run, new_run, record_attempt, register
 from tests.db.table_contents import contents
 
 LAST_MOMENT = datetime(2030, 1, 1, tzinfo=UTC)
@@ -63,6 +63,7 @@ def test_taking_in_twice_changes_nothing(database, resumed):
     assert read_position(database, ingest.run_source(run.run_id)) == position
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(seed=st.integers(0, 2**32), num_batches=st.integers(1, 9))
 def test_events_doubled_and_reordered_in_any_batches_give_the_same_database(resumed, contents_after, seed, num_batches):
@@ -119,7 +120,7 @@ def test_an_attempt_from_the_start_supersedes_all_steps_and_repeats_the_first_ev
     run = new_run(tmp_path)
     record_attempt(run, range(1, 6))
     record_attempt(run, range(1, 5), seed=1)
-    take_in(database, run)
+    ingest_run(database, run)
     assert [point.step for point in metric_series(database, run.run_id, ["seconds/step"])["seconds/step"]] == [
         1,
         2,
@@ -178,7 +179,7 @@ def test_events_move_the_status_forward_and_never_back(database, tmp_path):
 def test_the_supervisor_has_the_last_word_on_the_status(database, tmp_path):
     run = new_run(tmp_path)
     record_attempt(run, range(1, 3))
-    take_in(database, run)
+    ingest_run(database, run)
     ingest.set_status(database, run.run_id, "lost", "It is gone.", attempt=1, at=LAST_MOMENT)
     row = get_run(database, run.run_id)
     assert (row.status, row.status_reason, row.ended_at) == ("lost", "It is gone.", LAST_MOMENT)
@@ -192,7 +193,7 @@ def test_the_supervisor_has_the_last_word_on_the_status(database, tmp_path):
 def test_saying_again_that_a_run_has_ended_keeps_its_end(database, tmp_path):
     run = new_run(tmp_path)
     record_attempt(run, range(1, 3), end=RunStatus.SUCCEEDED)
-    take_in(database, run)
+    ingest_run(database, run)
     ended_at = get_run(database, run.run_id).ended_at
     ingest.set_status(database, run.run_id, "succeeded")
     assert get_run(database, run.run_id).ended_at == ended_at
@@ -212,5 +213,5 @@ def test_text_that_postgresql_cannot_store_is_stored_without_it(database, tmp_pa
 
     run = new_run(tmp_path)
     record_attempt(run, [1], change=put_nul)
-    take_in(database, run)
+    ingest_run(database, run)
     assert get_trajectory(database, run.run_id, 0).text == "before\ufffdafter"

@@ -8,7 +8,7 @@ from jobs.recording.file_recorder import SpoolRecorder
 from jobs.runs.status import RunStatus
 from jobs.specs.train import RecordingSpec
 from tests.db.conftest import KINDS
-from tests.db.recorded_runs import new_run, record_attempt, take_in
+from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 from tests.step_reports import make_questions, make_report
 
 K = BufferEventKind
@@ -30,12 +30,12 @@ def told(request, new_database, tmp_path_factory):
     folder = tmp_path_factory.mktemp("told")
     database, run = new_database(request.param, folder), new_run(folder)
     record_attempt(run, range(1, 7), end=RunStatus.SUCCEEDED, change=tell)
-    take_in(database, run)
+    ingest_run(database, run)
     child = new_run(folder, run_id="child", parent_run_id=run.run_id, branched_from_step=3)
     record_attempt(child, range(4, 6), end=RunStatus.SUCCEEDED, change=lambda report: setattr(
         report, "buffer_events", [BufferEvent(K.RETIRED, 1, None, 5, None)] if report.step == 4 else []
     ))  # fmt: skip
-    take_in(database, child)
+    ingest_run(database, child)
     yield database, run.run_id
     database.close()
 
@@ -118,7 +118,7 @@ def test_candidates_come_with_their_newest_scores_before_the_step(database, tmp_
             report.selections[0].trajectory_ids[:] = [0, 99]
 
     record_attempt(run, range(1, 5), change=change)
-    take_in(database, run)
+    ingest_run(database, run)
     before = buffer_history.stored_candidates(database, run.run_id, 3, (index,))
     assert [(row.trajectory_id, row.born_step, row.scored_step) for row in before] == [(0, 1, 1), (1, 1, 1)]
     assert before[0].entropy == pytest.approx(float(first.entropies.mean()))
@@ -139,11 +139,11 @@ def test_an_empty_database_holds_nothing(database):
 def test_questions_that_another_run_does_not_have_are_counted(told, tmp_path):
     database, run_id = told
     assert buffer_history.count_other_questions(database, run_id, "child") == 0
-    stranger = new_run(tmp_path, run_id="stranger")
-    recorder = SpoolRecorder(stranger, stranger.claim_attempt(), RecordingSpec())
+    other = new_run(tmp_path, run_id="other")
+    recorder = SpoolRecorder(other, other.claim_attempt(), RecordingSpec())
     recorder.questions(make_questions()[:3], "training")
     recorder.close()
-    take_in(database, stranger)
+    ingest_run(database, other)
     num_questions = len(make_questions())
     assert buffer_history.count_other_questions(database, run_id, "nobody") == num_questions
-    assert buffer_history.count_other_questions(database, run_id, "stranger") == num_questions - 3
+    assert buffer_history.count_other_questions(database, run_id, "other") == num_questions - 3

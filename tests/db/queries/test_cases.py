@@ -6,9 +6,9 @@ from db.ingest.trajectory_annotations import remove_case, save_case
 from db.queries.cases import find_cases, list_case_sets, saved_cases, sets_of_run
 from db.rows.cases import CaseSetRow, SavedCase
 from db.rows.runs import UnknownRunError
-from tests.db.queries.test_judging import job_of_votes, take_in_job
+from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_chains import CODE_TEXT, Response, Step, record_steps
-from tests.db.recorded_runs import take_in
+from tests.db.recorded_runs import ingest_run
 
 AT = datetime(2026, 11, 21, tzinfo=UTC)
 WRONG = Response(0.9, is_correct=False)
@@ -18,7 +18,7 @@ def test_the_surest_and_the_least_sure_correct_response_of_a_step_are_set_side_b
     group = [
         Response(0.2), Response(0.1, is_valid=True), WRONG, Response(0.5, is_valid=False, has_code=True),
     ]  # fmt: skip
-    take_in(database, record_steps(tmp_path, [Step({2: group})]))
+    ingest_run(database, record_steps(tmp_path, [Step({2: group})]))
     [case] = find_cases(database, "trained")
     assert (case.low.trajectory_id, case.high.trajectory_id) == (1, 3)
     assert case.high.text == CODE_TEXT
@@ -36,23 +36,23 @@ def test_a_case_whose_verdicts_differ_comes_before_a_wider_gap_and_a_question_co
         }),
         Step({2: [Response(0.1, is_valid=True), Response(0.8, is_valid=True)]}),
     ]  # fmt: skip
-    take_in(database, record_steps(tmp_path, steps))
+    ingest_run(database, record_steps(tmp_path, steps))
     assert [(case.question_index, case.step) for case in find_cases(database, "trained", limit=5)] == [(2, 1), (1, 1)]
     assert len(find_cases(database, "trained", limit=1)) == 1
     assert [case.question_index for case in find_cases(database, "trained", limit=5, only_telling=True)] == [2]
 
 
 def test_a_judges_verdicts_tell_cases_apart_where_there_is_no_oracle(database, tmp_path):
-    take_in(database, record_steps(tmp_path, [Step({1: [Response(0.1), Response(0.4)]})]))
-    take_in_job(database, job_of_votes(tmp_path, [("1/0", 0, "valid", None), ("1/1", 1, "invalid", None)]))
+    ingest_run(database, record_steps(tmp_path, [Step({1: [Response(0.1), Response(0.4)]})]))
+    ingest_job(database, job_of_votes(tmp_path, [("1/0", 0, "valid", None), ("1/1", 1, "invalid", None)]))
     [case] = find_cases(database, "trained", "voted", only_telling=True)
     assert (case.low.is_valid, case.high.is_valid) == (True, False)
     assert find_cases(database, "trained", only_telling=True) == []
 
 
 def test_saved_cases_come_back_in_their_set_with_the_newest_judges_verdicts(database, tmp_path):
-    take_in(database, record_steps(tmp_path, [Step({1: [Response(0.1), Response(0.4)]})]))
-    take_in_job(database, job_of_votes(tmp_path, [("1/1", 1, "invalid", None)]))
+    ingest_run(database, record_steps(tmp_path, [Step({1: [Response(0.1), Response(0.4)]})]))
+    ingest_job(database, job_of_votes(tmp_path, [("1/1", 1, "invalid", None)]))
     [case] = find_cases(database, "trained")
     assert case.saved == SavedCase("trained", 1, 0, 1)
     for _ in range(2):
@@ -69,7 +69,7 @@ def test_saved_cases_come_back_in_their_set_with_the_newest_judges_verdicts(data
 def test_saved_cases_come_in_the_order_of_saving_whatever_their_runs(database, tmp_path):
     for run_id in ("first", "second"):
         groups = Step({1: [Response(0.1), Response(0.4)], 2: [Response(0.1), Response(0.5)]})
-        take_in(database, record_steps(tmp_path, [groups], run_id))
+        ingest_run(database, record_steps(tmp_path, [groups], run_id))
     order = [("first", 0, 1), ("second", 2, 3), ("first", 2, 3), ("second", 0, 1)]
     for minute, (run_id, low, high) in enumerate(order):
         save_case(database, "set", SavedCase(run_id, 1, low, high), AT.replace(minute=minute))
@@ -78,7 +78,7 @@ def test_saved_cases_come_in_the_order_of_saving_whatever_their_runs(database, t
 
 
 def test_a_saved_case_whose_trajectories_are_gone_is_left_out(database, tmp_path):
-    take_in(database, record_steps(tmp_path, [Step({1: [Response(0.1), Response(0.4)]})]))
+    ingest_run(database, record_steps(tmp_path, [Step({1: [Response(0.1), Response(0.4)]})]))
     save_case(database, "set", SavedCase("trained", 1, 0, 77), AT)
     assert saved_cases(database, "set") == []
 

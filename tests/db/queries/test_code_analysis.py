@@ -6,9 +6,9 @@ from db.queries.code_analysis import code_lines, entropy_points, group_rates, li
 from db.rows.analysis import Difficulty
 from db.rows.runs import UnknownRunError
 from jobs.grading.code.marks import bits_to_rules, rules_to_bits
-from tests.db.queries.test_judging import job_of_votes, take_in_job
+from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_chains import Response, Step, record_steps
-from tests.db.recorded_runs import take_in
+from tests.db.recorded_runs import ingest_run
 
 WRONG = Response(is_correct=False, entropy=9.0, is_valid=False)
 
@@ -27,7 +27,7 @@ WRONG = Response(is_correct=False, entropy=9.0, is_valid=False)
 )
 def test_difficulty_follows_the_papers_brackets(database, tmp_path, rate, difficulty):
     group = [Response() if item < 8 * rate else WRONG for item in range(8)]
-    take_in(database, record_steps(tmp_path, [Step({0: group})]))
+    ingest_run(database, record_steps(tmp_path, [Step({0: group})]))
     assert {point.difficulty for point in entropy_points(database, "trained").points} == (
         {difficulty} if rate else set()
     )
@@ -43,7 +43,7 @@ def test_entropy_and_correctness_of_chains_are_split_by_code_and_difficulty(data
     ]  # fmt: skip
     easy = [Response(0.9, has_code=True)] * 4 + [WRONG]
     solved = [Response(0.2)]
-    take_in(database, record_steps(tmp_path, [Step({0: medium, 1: easy, 2: solved})]))
+    ingest_run(database, record_steps(tmp_path, [Step({0: medium, 1: easy, 2: solved})]))
     lines = {(line.group, line.has_code): line for line in code_lines(database, "trained")}
     assert len(lines) == 8
     plain = lines["medium", False]
@@ -61,8 +61,8 @@ def test_entropy_and_correctness_of_chains_are_split_by_code_and_difficulty(data
 
 def test_a_judges_verdicts_take_the_oracles_place(database, tmp_path):
     group = [Response(is_valid=True), Response(is_valid=True), Response(is_valid=True), WRONG]
-    take_in(database, record_steps(tmp_path, [Step({0: group})]))
-    take_in_job(database, job_of_votes(tmp_path, [("1/0", 0, "invalid", None), ("1/1", 1, "valid", None)]))
+    ingest_run(database, record_steps(tmp_path, [Step({0: group})]))
+    ingest_job(database, job_of_votes(tmp_path, [("1/0", 0, "invalid", None), ("1/1", 1, "valid", None)]))
     line = {(line.group, line.has_code): line for line in code_lines(database, "trained", "voted")}["medium", False]
     assert (line.num_trajectories, line.num_judged, line.cot_correctness) == (3, 2, 0.5)
     assert (line.num_by_judge, line.num_valid_by_judge) == (2, 1)
@@ -72,14 +72,14 @@ def test_a_judges_verdicts_take_the_oracles_place(database, tmp_path):
 def test_what_a_later_attempt_did_again_does_not_count(database, tmp_path):
     run = record_steps(tmp_path, [Step({0: [Response(0.1)]}), Step({0: [Response(0.2)]})])
     record_steps(tmp_path, [Step({0: [Response(0.7, has_code=True)]})], first_step=2)
-    take_in(database, run)
+    ingest_run(database, run)
     lines = {(line.group, line.has_code): line.num_trajectories for line in code_lines(database, "trained")}
     assert (lines["all", False], lines["all", True]) == (1, 1)
 
 
 def test_rules_and_parser_are_counted_by_what_texts_hold(database, tmp_path):
     group = [Response(has_code=None, text="print(3)"), Response(is_correct=False, has_code=True), Response()]
-    take_in(database, record_steps(tmp_path, [Step({0: group})]))
+    ingest_run(database, record_steps(tmp_path, [Step({0: group})]))
     found = {bits_to_rules(row.code_rules): row for row in rule_counts(database, "trained")}
     assert (found["R7",].num_trajectories, found["R7",].num_correct, found["R7",].has_python_block) == (1, 1, False)
     assert found["R1", "R7"].has_python_block
@@ -89,7 +89,7 @@ def test_rules_and_parser_are_counted_by_what_texts_hold(database, tmp_path):
 
 def test_the_trajectories_of_a_rule_and_of_the_parser_are_listed_newest_first(database, tmp_path):
     group = [Response(has_code=True), Response(), Response(has_code=None, text="print(3)", is_valid=True)]
-    take_in(database, record_steps(tmp_path, [Step({0: group})]))
+    ingest_run(database, record_steps(tmp_path, [Step({0: group})]))
     found = list_rule_hits(database, "trained", rules_to_bits(["R7"]))
     assert [(row.trajectory_id, row.is_valid) for row in found] == [(2, True), (0, None)]
     assert found[1].snippet == "```python print(9) ``` \\boxed{9}"
@@ -100,7 +100,7 @@ def test_the_trajectories_of_a_rule_and_of_the_parser_are_listed_newest_first(da
 
 def test_a_long_run_gives_an_even_part_of_its_points(database, tmp_path):
     steps = [Step({0: [Response(entropy=0.1 * step)] * 4}) for step in range(5)]
-    take_in(database, record_steps(tmp_path, steps))
+    ingest_run(database, record_steps(tmp_path, steps))
     whole = entropy_points(database, "trained")
     assert (whole.stride, len(whole.points)) == (1, 20)
     part = entropy_points(database, "trained", max_points=5)

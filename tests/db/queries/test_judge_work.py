@@ -15,9 +15,9 @@ from db.queries.judge_work import (
 )
 from db.rows.analysis import AgreementRow
 from db.rows.verdicts import VerdictFilter
-from tests.db.queries.test_judging import job_of_votes, take_in_job
+from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_chains import Response, Step, record_steps
-from tests.db.recorded_runs import take_in
+from tests.db.recorded_runs import ingest_run
 from tests.jobs.judging.chain_runs import new_job, server_spec
 
 AT = datetime(2026, 11, 21, tzinfo=UTC)
@@ -37,8 +37,8 @@ VOTES = [
 @pytest.fixture
 def judged(database, tmp_path):
     """A run of four right answers; the judge errs on 1, wavers on 2 and says nothing of 3."""
-    take_in(database, record_steps(tmp_path, [Step({0: GROUP})]))
-    take_in_job(database, job_of_votes(tmp_path, VOTES))
+    ingest_run(database, record_steps(tmp_path, [Step({0: GROUP})]))
+    ingest_job(database, job_of_votes(tmp_path, VOTES))
     return database
 
 
@@ -73,7 +73,7 @@ def test_pages_go_on_below_the_last_row(judged):
 
 
 def test_a_verdict_of_another_judge_is_a_dispute(judged, tmp_path):
-    take_in_job(judged, job_of_votes(tmp_path, [("1/0", 0, "invalid", None)], run_id="other"))
+    ingest_job(judged, job_of_votes(tmp_path, [("1/0", 0, "invalid", None)], run_id="other"))
     assert ids(judged, VerdictFilter.DISPUTED) == [2, 1, 0]
 
 
@@ -114,7 +114,7 @@ def test_jobs_are_listed_with_what_they_spent_also_before_their_first_vote(judge
 def test_the_newest_calibration_of_the_same_judge_and_prompt_is_found(judged, tmp_path):
     assert calibration_votes(judged, "judge", "cot-judge-1") == []
     votes = [("a", None, "valid", True), ("b", None, "valid", False)]
-    take_in_job(judged, job_of_votes(tmp_path, votes, source="labelled.jsonl", run_id="calibrated"))
+    ingest_job(judged, job_of_votes(tmp_path, votes, source="labelled.jsonl", run_id="calibrated"))
     assert [(row.label, row.outcome) for row in calibration_votes(judged, "judge", "cot-judge-1")] == [
         (True, "valid"),
         (False, "valid"),

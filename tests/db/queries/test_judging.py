@@ -17,14 +17,14 @@ from jobs.judging.votes import VOTES_EVENT
 from jobs.recording.event_reader import SpoolReader
 from jobs.recording.event_writer import SpoolWriter
 from jobs.runs.directory import RunDirectory
-from tests.db.recorded_runs import take_in
+from tests.db.recorded_runs import ingest_run
 from tests.db.table_contents import contents
 from tests.jobs.judging.chain_runs import new_job, oracle_spec, record_chains, run_job, server_spec
 
 KINDS = ["valid", "lucky", "wrong", "code"]
 
 
-def take_in_job(database, job) -> int:
+def ingest_job(database, job) -> int:
     events.register_run(database, job.read_run_info(), job.job_spec().model_dump(mode="json"))
     batch = SpoolReader(job).read(max_steps=1_000)
     return events.ingest_events(database, job.run_id, batch.events, batch.position)
@@ -57,8 +57,8 @@ def job_of_votes(runs_root, votes, source="trained", run_id="voted") -> RunDirec
 
 
 def test_a_judges_verdicts_are_counted_beside_the_run_that_they_are_on(database, tmp_path):
-    take_in(database, record_chains(tmp_path, [KINDS, KINDS]))
-    take_in_job(database, oracle_job(tmp_path))
+    ingest_run(database, record_chains(tmp_path, [KINDS, KINDS]))
+    ingest_job(database, oracle_job(tmp_path))
     [judge] = list_judges(database, "trained")
     assert (judge.judge_run_id, judge.judge, judge.prompt) == ("judged", "chains oracle", "none")
     assert (judge.num_responses, judge.num_valid, judge.num_invalid, judge.num_unjudged) == (6, 2, 4, 0)
@@ -70,13 +70,13 @@ def test_a_judges_verdicts_are_counted_beside_the_run_that_they_are_on(database,
 
 
 def test_the_majority_of_several_votes_is_the_verdict(database, tmp_path):
-    take_in(database, record_chains(tmp_path, [KINDS]))
+    ingest_run(database, record_chains(tmp_path, [KINDS]))
     votes = [
         ("1/0", 0, "valid", None), ("1/0", 0, "valid", None), ("1/0", 0, "invalid", None),
         ("1/1", 1, "valid", None), ("1/1", 1, "invalid", None),
         ("1/3", 3, "unjudged", None), ("1/3", 3, "invalid", None),
     ]  # fmt: skip
-    take_in_job(database, job_of_votes(tmp_path, votes))
+    ingest_job(database, job_of_votes(tmp_path, votes))
     with database.read() as connection:
         judged = judged_trajectories(connection, "trained", "voted")
         query = select(models.trajectories.c.trajectory_id, judged.verdict).select_from(judged.source)
@@ -97,7 +97,7 @@ def test_the_majority_of_several_votes_is_the_verdict(database, tmp_path):
 
 def test_votes_on_labelled_items_are_given_back_with_their_labels(database, tmp_path):
     votes = [("a", None, "valid", True), ("b", None, "valid", False), ("b", None, "invalid", False)]
-    take_in_job(database, job_of_votes(tmp_path, votes, source="sample.jsonl"))
+    ingest_job(database, job_of_votes(tmp_path, votes, source="sample.jsonl"))
     assert labelled_votes(database, "voted") == [
         LabelledVoteRow("a", True, "valid"),
         LabelledVoteRow("b", False, "valid"),
@@ -108,12 +108,12 @@ def test_votes_on_labelled_items_are_given_back_with_their_labels(database, tmp_
 def test_votes_taken_in_twice_count_once_and_come_back_after_a_reset(database, tmp_path):
     run = record_chains(tmp_path, [KINDS])
     job = oracle_job(tmp_path)
-    take_in(database, run)
-    assert take_in_job(database, job) > 0
-    assert take_in_job(database, job) == 0
+    ingest_run(database, run)
+    assert ingest_job(database, job) > 0
+    assert ingest_job(database, job) == 0
     before = contents(database)
     assert len(before["judge_votes"]) == 3
     reset(database)
-    take_in(database, run)
-    take_in_job(database, job)
+    ingest_run(database, run)
+    ingest_job(database, job)
     assert contents(database) == before

@@ -7,7 +7,7 @@ from db.queries import lineage
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
 from jobs.runs.status import RunStatus
 from tests.db.conftest import KINDS
-from tests.db.recorded_runs import new_run, record_attempt, take_in
+from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 from tests.step_reports import make_questions, make_report
 
 STORED, QUESTION = 0, 4
@@ -42,7 +42,7 @@ def told(request, new_database, tmp_path_factory):
     folder = tmp_path_factory.mktemp("told")
     database, run = new_database(request.param, folder), new_run(folder)
     record_attempt(run, range(1, 9), end=RunStatus.SUCCEEDED, change=tell_a_story)
-    take_in(database, run)
+    ingest_run(database, run)
     yield database, run.run_id
     database.close()
 

@@ -14,7 +14,7 @@ from exgrpo_core.step_report import BufferEvent, BufferEventKind
 from jobs.runs.status import RunStatus
 from jobs.specs.train import TrainSpec, load_preset
 from tests.db.conftest import KINDS
-from tests.db.recorded_runs import new_run, record_attempt, register, take_in
+from tests.db.recorded_runs import ingest_run, new_run, record_attempt, register
 from tests.step_reports import make_report
 
 NUM_STEPS = 10
@@ -26,7 +26,7 @@ def recorded_run(request, new_database, tmp_path_factory):
     folder = tmp_path_factory.mktemp("recorded")
     database, run = new_database(request.param, folder), new_run(folder)
     record_attempt(run, range(1, NUM_STEPS + 1), end=RunStatus.SUCCEEDED)
-    take_in(database, run)
+    ingest_run(database, run)
     yield database, run.run_id
     database.close()
 
@@ -34,7 +34,7 @@ def recorded_run(request, new_database, tmp_path_factory):
 def recorded_with(database, tmp_path, change, steps=range(1, 25), spec=None):
     run = new_run(tmp_path, spec)
     record_attempt(run, steps, change=change)
-    take_in(database, run)
+    ingest_run(database, run)
     return runs.get_run(database, run.run_id)
 
 
@@ -120,7 +120,7 @@ def test_tags_and_notes_come_and_go_and_may_be_said_twice(recorded_run):
 def test_what_users_say_is_kept_whatever_characters_it_holds(database, tmp_path):
     run = new_run(tmp_path)
     record_attempt(run, [1])
-    take_in(database, run)
+    ingest_run(database, run)
     recorded = run.run_id
     at = datetime(2026, 1, 1, tzinfo=UTC)
     annotations.add_note(database, recorded, at, "half \ud800 pair, nul \x00")
@@ -135,7 +135,7 @@ def test_what_users_say_is_kept_whatever_characters_it_holds(database, tmp_path)
 def test_checkpoints_are_those_that_the_run_still_keeps(database, tmp_path):
     run = new_run(tmp_path, TrainSpec(num_steps=50, num_checkpoints_kept=2))
     record_attempt(run, range(1, 17))
-    take_in(database, run)
+    ingest_run(database, run)
     kept = runs.list_checkpoints(database, run.run_id)
     assert [(row.step, row.path) for row in kept] == [
         (12, "checkpoints/step-00000012"),
@@ -151,7 +151,7 @@ def test_a_series_holds_recorded_values_and_always_the_newest(database, tmp_path
 
     run = new_run(tmp_path)
     record_attempt(run, range(1, 102), change=set_seconds)
-    take_in(database, run)
+    ingest_run(database, run)
     keys = ["seconds/step", "policy/entropy", "never/recorded"]
     found = metrics.metric_series(database, run.run_id, keys, max_points=10)
     assert found["never/recorded"] == []
@@ -249,7 +249,7 @@ def test_a_branch_starts_from_its_parents_buffer(database, tmp_path):
     record_attempt(branch, range(4, 6), change=moves(5, 6))
     clone = new_run(tmp_path, run_id="clone", parent_run_id="parent")
     for run in (parent, branch, clone):
-        take_in(database, run)
+        ingest_run(database, run)
     assert buffer.buffer_at(database, "branch", 9) == {1: 2, 5: 6}
     assert buffer.buffer_at(database, "branch", 2) == {1: 2}
     assert buffer.buffer_at(database, "parent", 9) == {1: 2, 2: 3}
@@ -361,7 +361,7 @@ def test_search_takes_one_run_or_all_and_the_newest_first(database, tmp_path):
     made = [new_run(tmp_path, run_id=name) for name in ("one", "two")]
     for run in made:
         record_attempt(run, range(1, 3))
-        take_in(database, run)
+        ingest_run(database, run)
     assert [row.run_id for row in trajectories.search(database, "number3")] == ["two", "one"]
     assert [row.run_id for row in trajectories.search(database, "number3", run_id="one")] == ["one"]
     newest = trajectories.search(database, "trajectory", run_id="one", limit=2)
@@ -416,7 +416,7 @@ def test_an_on_policy_run_is_not_blamed_for_its_empty_buffer(database, tmp_path)
 def test_a_run_of_long_steps_is_not_stalled_before_several_of_them_have_passed(database, tmp_path):
     run = new_run(tmp_path)
     record_attempt(run, range(1, 3))
-    take_in(database, run)
+    ingest_run(database, run)
     for seconds, health in ((299, ()), (301, ("stalled",))):
         long_ago = datetime.now(UTC) - timedelta(seconds=seconds)
         change = update(models.runs).values(last_event_at=long_ago, summary={"seconds_per_step": 60.0})
@@ -427,7 +427,7 @@ def test_a_run_of_long_steps_is_not_stalled_before_several_of_them_have_passed(d
 def test_a_running_run_that_has_been_silent_for_a_minute_is_stalled(database, tmp_path):
     run = new_run(tmp_path)
     record_attempt(run, range(1, 3))
-    take_in(database, run)
+    ingest_run(database, run)
     assert runs.get_run(database, run.run_id).health == ()
     long_ago = datetime.now(UTC) - timedelta(seconds=61)
     change = update(models.runs).values(last_event_at=long_ago)

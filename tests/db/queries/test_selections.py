@@ -1,7 +1,7 @@
 import pytest
 
 from db.queries import selections
-from tests.db.recorded_runs import new_run, record_attempt, take_in
+from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 from tests.step_reports import make_report
 
 
@@ -13,7 +13,7 @@ def replays_of(step):
 def recorded(database, tmp_path, change=None):
     run = new_run(tmp_path)
     record_attempt(run, range(1, 6), change=change)
-    take_in(database, run)
+    ingest_run(database, run)
     return run.run_id
 
 

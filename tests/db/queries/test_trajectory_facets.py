@@ -13,7 +13,7 @@ from db.tables import models
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
 from jobs.runs.status import RunStatus
 from tests.db.conftest import KINDS
-from tests.db.recorded_runs import new_run, record_attempt, take_in
+from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 
 VERDICTS = ("correct", "wrong", "unparsed", "timeout", "crash")
 WORDS = ("", "", "", "trajectory", "step3 says", "number17", "absent")
@@ -48,7 +48,7 @@ def listed(request, new_database, tmp_path_factory):
         record_attempt(run, range(1, 10), seed=seed, change=vary)
         if name == "first":
             record_attempt(run, range(7, 13), seed=5, end=RunStatus.SUCCEEDED, change=vary)
-        take_in(database, run)
+        ingest_run(database, run)
     yield database, everything(database)
     database.close()
 
@@ -142,7 +142,7 @@ def test_blocks_made_of_older_databases_are_those_of_an_ingest(database, tmp_pat
     run = new_run(tmp_path)
     record_attempt(run, range(1, 6), change=vary)
     record_attempt(run, range(4, 8), seed=3, change=vary)
-    take_in(database, run)
+    ingest_run(database, run)
     before = blocks(database)
     database.write(lambda connection: connection.execute(delete(models.trajectory_blocks)))
     database.write(lambda connection: make_blocks(connection, [1]))
@@ -160,7 +160,7 @@ def test_what_is_remembered_of_a_run_follows_what_comes_in(database, tmp_path):
     where = [TrajectoryFacets(run_id="first"), TrajectoryFacets(run_id="first", words="trajectory", is_replayed=True)]
     for steps, seed in ((range(1, 5), 0), (range(3, 7), 1), (range(2, 3), 2)):
         record_attempt(run, steps, seed=seed, change=vary)
-        take_in(database, run)
+        ingest_run(database, run)
         rows = everything(database)
         for facets in where:
             expected = [row["trajectory_key"] for row in rows if fits(row, facets)]
@@ -182,7 +182,7 @@ def test_the_runs_looked_at_last_are_remembered_and_no_more(database, tmp_path, 
     for name in names:
         run = new_run(tmp_path, run_id=name)
         record_attempt(run, range(1, 3))
-        take_in(database, run)
+        ingest_run(database, run)
     for name in [*names, "fourth", "second", "first"]:
         trajectory_list.count_facets(database, TrajectoryFacets(run_id=name))
     assert read == [1, 2, 3, 4, 1]

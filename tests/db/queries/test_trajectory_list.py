@@ -6,7 +6,7 @@ from exgrpo_core.step_report import BufferEvent, BufferEventKind
 from jobs.runs.status import RunStatus
 from tests.db.conftest import KINDS
 from tests.db.recorded_chains import Response, Step, record_steps
-from tests.db.recorded_runs import new_run, record_attempt, take_in
+from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 from tests.step_reports import make_report
 
 NUM_STEPS = 8
@@ -29,7 +29,7 @@ def two_runs(request, new_database, tmp_path_factory):
     for name in ("first", "second"):
         run = new_run(folder, run_id=name)
         record_attempt(run, range(1, NUM_STEPS + 1), end=RunStatus.SUCCEEDED, change=store_first_correct)
-        take_in(database, run)
+        ingest_run(database, run)
         found.append(name)
     yield database, found
     database.close()
@@ -156,7 +156,7 @@ def test_snippet_is_one_line_around_the_first_word_found():
 
 def test_a_run_with_external_replays_is_taken_in_and_they_replay_no_trajectory_of_its_own(database, tmp_path):
     external = Step({1: [Response()], 2: [Response()]}, replayed={1: (-2, 0), 2: (0, 1)})
-    take_in(database, record_steps(tmp_path, [Step({1: [Response(), Response()]}), external]))
+    ingest_run(database, record_steps(tmp_path, [Step({1: [Response(), Response()]}), external]))
     of_run = TrajectoryFacets(run_id="trained")
     replayed = trajectory_list.list_snippets(database, TrajectoryFacets(run_id="trained", is_replayed=True))
     assert [row.trajectory_id for row in replayed] == [0]

@@ -7,7 +7,7 @@ from db.queries.trajectory_marks import list_marks, marked_trajectories, marks_o
 from db.rows.marks import MarkCount, MarkedTrajectory
 from db.rows.runs import UnknownRunError
 from tests.db.recorded_chains import Response, Step, record_steps
-from tests.db.recorded_runs import take_in
+from tests.db.recorded_runs import ingest_run
 
 AT = datetime(2026, 11, 21, tzinfo=UTC)
 ODD = MarkedTrajectory("trained", 1, 1, "odd", "skips a step")
@@ -15,7 +15,7 @@ ODD = MarkedTrajectory("trained", 1, 1, "odd", "skips a step")
 
 @pytest.fixture
 def marked(database, tmp_path):
-    take_in(database, record_steps(tmp_path, [Step({2: [Response(0.2), Response(0.1), Response(0.5)]})]))
+    ingest_run(database, record_steps(tmp_path, [Step({2: [Response(0.2), Response(0.1), Response(0.5)]})]))
     for mark in (ODD, ODD, MarkedTrajectory("trained", 1, 2, "odd"), MarkedTrajectory("trained", 1, 1, "long")):
         set_mark(database, mark, AT + timedelta(seconds=mark.trajectory_id))
     return database

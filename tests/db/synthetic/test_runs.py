@@ -12,7 +12,7 @@ from db.synthetic.text import sentences
 from db.tables import models
 from jobs.runs.directory import RunDirectory
 from tests.db.connections.test_schema import is_ours
-from tests.db.recorded_runs import new_run, record_attempt, register, take_in
+from tests.db.recorded_runs import ingest_run, new_run, record_attempt, register
 from tests.db.table_contents import contents
 
 STEPS_TABLES = ("replays", "buffer_changes", "selections", "candidates")
@@ -24,7 +24,7 @@ def template(database, tmp_path):
     run = new_run(tmp_path, run_id="recorded")
     record_attempt(run, range(1, 9))
     record_attempt(run, range(6, 9), seed=2)
-    take_in(database, run)
+    ingest_run(database, run)
     return run.run_id
 
 
@@ -77,7 +77,7 @@ def test_equal_arguments_give_equal_rows_and_only_once(database, template, tmp_p
     size = SyntheticSize(3, 10, 100)
     add_synthetic_runs(database, template, size, lambda _said: None)
     other = new_database(database.engine.dialect.name, tmp_path)
-    take_in(other, RunDirectory(tmp_path / "recorded"))
+    ingest_run(other, RunDirectory(tmp_path / "recorded"))
     add_synthetic_runs(other, template, size, lambda _said: None)
     here, there = contents(database), contents(other)
     for name in (

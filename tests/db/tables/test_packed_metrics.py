@@ -7,7 +7,7 @@ from sqlalchemy import select
 from db.queries import comparison, metrics, runs
 from db.tables import models
 from db.tables.metric_values import stored_names
-from tests.db.recorded_runs import new_run, record_attempt, take_in
+from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 
 SCORE = "reward/pass_at_1"
 NUM_STEPS = 200
@@ -23,7 +23,7 @@ def recorded(database, tmp_path, values_of_step, steps):
 
     for step in steps:
         record_attempt(run, step, change=change)
-    take_in(database, run)
+    ingest_run(database, run)
     return run.run_id
 
 

@@ -4,8 +4,8 @@ from db.connections.opening import open_database
 from jobs.analysis.report import analyse_run, find_calibration
 from jobs.judging.calibration import LabelledVotes, group_votes
 from jobs.runs.control import TrainingError
-from tests.db.queries.test_judging import job_of_votes, oracle_job, take_in_job
-from tests.db.recorded_runs import new_run, record_attempt, take_in
+from tests.db.queries.test_judging import ingest_job, job_of_votes, oracle_job
+from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 from tests.jobs.judging.chain_runs import PROBLEM, WRITINGS, record_chains
 
 KINDS = ["valid", "lucky", "wrong", "code"]
@@ -19,7 +19,7 @@ def database(tmp_path):
 
 
 def test_a_run_is_analysed_by_the_oracles_verdicts_without_a_judge(database, tmp_path):
-    take_in(database, record_chains(tmp_path, [KINDS, ["valid", "wrong", "wrong", "wrong"]]))
+    ingest_run(database, record_chains(tmp_path, [KINDS, ["valid", "wrong", "wrong", "wrong"]]))
     found = analyse_run(database, "trained")
     assert (found.judge, found.calibration, found.corrected) == ("oracle", None, ())
     code = {(line.group, line.has_code): line for line in found.code}
@@ -37,8 +37,8 @@ def test_a_run_is_analysed_by_the_oracles_verdicts_without_a_judge(database, tmp
 
 
 def test_a_judges_verdicts_take_the_oracles_place(database, tmp_path):
-    take_in(database, record_chains(tmp_path, [KINDS]))
-    take_in_job(database, job_of_votes(tmp_path, [("1/0", 0, "invalid", None), ("1/1", 1, "valid", None)]))
+    ingest_run(database, record_chains(tmp_path, [KINDS]))
+    ingest_job(database, job_of_votes(tmp_path, [("1/0", 0, "invalid", None), ("1/1", 1, "valid", None)]))
     found = analyse_run(database, "trained", "voted")
     assert found.judge == "judge"
     validity = {line.group: line for line in found.validity}["all"]
@@ -47,11 +47,11 @@ def test_a_judges_verdicts_take_the_oracles_place(database, tmp_path):
 
 
 def test_rates_are_corrected_by_the_newest_calibration_of_the_same_judge(database, tmp_path):
-    take_in(database, record_chains(tmp_path, [KINDS]))
-    take_in_job(database, job_of_votes(tmp_path, [("1/0", 0, "valid", None)]))
+    ingest_run(database, record_chains(tmp_path, [KINDS]))
+    ingest_job(database, job_of_votes(tmp_path, [("1/0", 0, "valid", None)]))
     assert analyse_run(database, "trained", "voted").corrected == ()
     labelled = [(str(number), None, "valid" if number < 9 else "invalid", number < 9) for number in range(20)]
-    take_in_job(database, job_of_votes(tmp_path, labelled, source="labelled.jsonl", run_id="calibrated"))
+    ingest_job(database, job_of_votes(tmp_path, labelled, source="labelled.jsonl", run_id="calibrated"))
     found = analyse_run(database, "trained", "voted")
     assert found.calibration.sensitivity.value == 1.0
     line = {(line.group, line.has_code): line.rate for line in found.corrected}["medium", False]
@@ -60,8 +60,8 @@ def test_rates_are_corrected_by_the_newest_calibration_of_the_same_judge(databas
 
 
 def test_a_judge_of_another_run_is_refused(database, tmp_path):
-    take_in(database, record_chains(tmp_path, [KINDS]))
-    take_in_job(database, oracle_job(tmp_path))
+    ingest_run(database, record_chains(tmp_path, [KINDS]))
+    ingest_job(database, oracle_job(tmp_path))
     with pytest.raises(TrainingError, match="has no votes on trained"):
         analyse_run(database, "trained", "missing")
     assert analyse_run(database, "trained", "judged").judge == "chains oracle"
@@ -70,7 +70,7 @@ def test_a_judge_of_another_run_is_refused(database, tmp_path):
 def test_buffer_and_replays_of_a_recorded_run_have_shares_too(database, tmp_path):
     run = new_run(tmp_path)
     record_attempt(run, range(1, 8))
-    take_in(database, run)
+    ingest_run(database, run)
     lines = analyse_run(database, run.run_id).code_shares
     assert [line.step for line in lines] == list(range(1, 8))
     assert {line.rollouts for line in lines} == {0.0}

@@ -58,8 +58,8 @@ def test_show_takes_a_beginning_of_the_id_and_a_name(runs_root):
 
 
 def test_name_of_two_runs_is_refused_with_both_ids(runs_root):
-    first, second = submit(runs_root, "twin"), submit(runs_root, "twin")
-    result = invoke(runs_root, "show", "twin")
+    first, second = submit(runs_root, "same name"), submit(runs_root, "same name")
+    result = invoke(runs_root, "show", "same name")
     assert result.exit_code == 2
     assert first in result.stderr
     assert second in result.stderr
@@ -142,9 +142,9 @@ def test_list_of_nothing_but_archived_runs_says_so(runs_root):
 
 
 def test_runs_of_one_name_stand_beside_their_ids_whose_ends_find_them(runs_root):
-    first, second = submit(runs_root, "twin"), submit(runs_root, "twin")
+    first, second = submit(runs_root, "same name"), submit(runs_root, "same name")
     output = invoke(runs_root, "runs").stdout
-    assert all(f"{run_id}  twin" in output for run_id in (first, second))
+    assert all(f"{run_id}  same name" in output for run_id in (first, second))
     end = first.rpartition("-")[2]
     assert json.loads(invoke(runs_root, "show", end, "--json").stdout)["run"]["run_id"] == first
 

@@ -158,12 +158,12 @@ def test_embedded_answers_are_the_same_after_a_resume(tmp_path, benchmark_file):
     model = save_tiny_model(tmp_path / "model")
     choice = BenchmarkChoice(name="aime24", source=str(benchmark_file), num_questions=6, samples_per_question=2)
     spec = tiny_evaluation(model, (choice,))
-    whole, parted = (RunDirectory.create(tmp_path / "runs", spec) for _ in range(2))
+    whole, interrupted = (RunDirectory.create(tmp_path / "runs", spec) for _ in range(2))
     attempt(whole)
-    assert attempt(parted, Beats(3)) is RunStatus.STOPPED
-    assert 0 < len(answer_lines(parted)) < 6
-    attempt(parted)
-    assert answer_lines(parted) == answer_lines(whole)
+    assert attempt(interrupted, Beats(3)) is RunStatus.STOPPED
+    assert 0 < len(answer_lines(interrupted)) < 6
+    attempt(interrupted)
+    assert answer_lines(interrupted) == answer_lines(whole)
     samples = [tuple(sample["text"] for sample in line["samples"]) for line in answer_lines(whole)]
     assert all(len(set(item)) == 2 for item in samples)  # n samples are n draws
     assert len({line["seed"] for line in answer_lines(whole)}) == 3  # one a batch

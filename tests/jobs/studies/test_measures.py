@@ -11,7 +11,7 @@ from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from jobs.specs.train import RecordingSpec
 from jobs.studies.definition import Scale, load_study
 from jobs.studies.measures import AVERAGES, BENCHMARK_COLUMNS, MeasuredRun, count_unmasked, measure_run
-from tests.db.recorded_runs import new_run, record_attempt, take_in
+from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 from tests.db.recorded_scores import event
 from tests.jobs.judging.chain_runs import record_chains
 
@@ -61,7 +61,7 @@ def test_seconds_and_sizes_are_read_over_all_steps(database, tmp_path):
     seconds = {1: 2.0, 2: 6.0, 3: 1.0}
     run = new_run(tmp_path / "runs")
     record_attempt(run, seconds, change=lambda report: report.metrics.update({"seconds/step": seconds[report.step]}))
-    take_in(database, run)
+    ingest_run(database, run)
     figures = measure_run(database, load_study("replay-overhead"), Scale.CHAINS, MeasuredRun(run.run_id, {}))
     own = (figures["Avg. Step (s)"], figures["Min. Step (s)"], figures["Peak Step (s)"])
     assert own == (3.0, 1.0, 6.0)
@@ -69,7 +69,7 @@ def test_seconds_and_sizes_are_read_over_all_steps(database, tmp_path):
 
 
 def test_code_and_validity_come_from_the_oracle_on_chains_and_what_is_not_there_is_left_out(database, tmp_path):
-    take_in(database, record_chains(tmp_path, [["valid", "lucky", "wrong", "code"]]))
+    ingest_run(database, record_chains(tmp_path, [["valid", "lucky", "wrong", "code"]]))
     run = MeasuredRun("trained", {"data": {"source": "chains"}})
     code = measure_run(database, load_study("code-analysis"), Scale.CHAINS, run)
     assert code["medium, without code: CoT correctness (%)"] == 50.0

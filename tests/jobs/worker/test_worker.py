@@ -61,6 +61,7 @@ def test_a_worker_may_open_as_many_files_as_its_user():
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.slow
 def test_a_stop_is_heard_while_the_model_to_start_from_is_made(tmp_path, monkeypatch):
     cache = tmp_path / "cache"
     monkeypatch.setenv(CACHE_VARIABLE, str(cache))

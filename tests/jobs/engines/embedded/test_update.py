@@ -184,16 +184,16 @@ def test_a_mini_batch_of_zero_advantages_still_moves_by_momentum():
 
 
 def test_two_mini_batches_take_two_optimizer_steps_as_plain_adamw_does():
-    policy, twin = build_policy(), build_policy()
+    policy, other_policy = build_policy(), build_policy()
     objective = BASE.objective_settings(is_started=True)
     settings = OptimSettings(1e-3, weight_decay=0.1, betas=(0.8, 0.95), max_gradient_norm=0.05)
     updater(policy, settings).update([mini_batch(0), mini_batch(1)], objective)
-    plain = torch.optim.AdamW(twin.model.parameters(), lr=1e-3, weight_decay=0.1, betas=(0.8, 0.95))
+    plain = torch.optim.AdamW(other_policy.model.parameters(), lr=1e-3, weight_decay=0.1, betas=(0.8, 0.95))
     for seed in (0, 1):
-        naive_gradients(twin, mini_batch(seed), objective)
-        assert torch.nn.utils.clip_grad_norm_(twin.model.parameters(), 0.05) > 0.05
+        naive_gradients(other_policy, mini_batch(seed), objective)
+        assert torch.nn.utils.clip_grad_norm_(other_policy.model.parameters(), 0.05) > 0.05
         plain.step()
-    for one, other in zip(policy.model.parameters(), twin.model.parameters(), strict=True):
+    for one, other in zip(policy.model.parameters(), other_policy.model.parameters(), strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
 
 
