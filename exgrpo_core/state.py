@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from exgrpo_core.config import ExGRPOConfig, RetiredRule
+from exgrpo_core.durable_files import write_whole
 from exgrpo_core.experience_management.delayed_start import DelayedStart
 from exgrpo_core.experience_management.question_stream import QuestionStream
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
@@ -110,11 +110,7 @@ class ExGRPOState:
             "delayed_start": self.delayed_start.state_dict(),
             "stream": self.stream.state_dict(),
         }
-        path = directory / STATE_FILE
-        with path.open("w", encoding="utf-8") as file:
-            json.dump(content, file, default=_plain)
-            file.flush()
-            os.fsync(file.fileno())
+        write_whole(directory / STATE_FILE, json.dumps(content, default=_plain))
 
     @classmethod
     def restore(

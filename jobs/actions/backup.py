@@ -13,6 +13,7 @@ from pathlib import Path
 
 from db.connections.session import SQLITE_FILE, DatabaseError, sqlite_path
 from db.connections.sqlite_copy import copy_sqlite
+from exgrpo_core.durable_files import sync
 from jobs.actions.archive import ArchiveError
 from jobs.runs.directory import WORKBENCH_FOLDER, list_run_directories
 
@@ -56,8 +57,7 @@ def back_up(runs_root: Path, database_url: str | None, target: Path) -> Backup:
             for path in _paths_in_order(runs_root):
                 writer.add(path, path.relative_to(runs_root))
             writer.seal()
-        with unfinished.open("rb") as file:
-            os.fsync(file.fileno())
+        sync(unfinished)
         unfinished.rename(target)
     except OSError as error:
         culprit = target if error.filename in (None, str(unfinished)) else error.filename

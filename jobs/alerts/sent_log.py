@@ -1,10 +1,10 @@
 """Which messages were sent: one JSON line each beside the journal, so that a restart sends none again."""
 
 import json
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 
+from exgrpo_core.durable_files import append_line
 from jobs.runs.directory import WORKBENCH_FOLDER
 
 SENT_LOG_FILE = "alerts.jsonl"
@@ -25,17 +25,8 @@ class SentLog:
         """Note that this was sent there, on disk before it returns; while the disk is full, in memory alone."""
         self._sent.add((key, destination))
         at = datetime.now(UTC).isoformat(timespec="seconds")
-        line = json.dumps({"at": at, "key": key, "destination": destination}) + "\n"
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("ab") as file:
-            # A line that a full disk cut short ends here, so that it spoils no other.
-            file.write((b"\n" if self._is_torn() else b"") + line.encode())
-            file.flush()
-            os.fsync(file.fileno())
-
-    def _is_torn(self) -> bool:
-        content = self._path.read_bytes()[-1:] if self._path.is_file() else b""
-        return content not in (b"", b"\n")
+        append_line(self._path, json.dumps({"at": at, "key": key, "destination": destination}).encode())
 
     def _read(self) -> set[tuple[str, str]]:
         found = set()

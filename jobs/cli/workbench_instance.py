@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from exgrpo_core.durable_files import write_whole
 from exgrpo_core.errors import UserError
 from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.runs.file_lock import FileLock, is_locked
@@ -56,9 +57,7 @@ class WorkbenchInstance:
 
     def _write(self, address: str) -> None:
         content = {"pid": os.getpid(), "since": self._since.isoformat(timespec="seconds"), "address": address}
-        unfinished = self._path.with_suffix(".tmp")
-        unfinished.write_text(json.dumps(content), encoding="utf-8")
-        unfinished.replace(self._path)
+        write_whole(self._path, json.dumps(content), is_durable=False)
 
 
 def read_workbench(runs_root: Path) -> WorkbenchRecord | None:

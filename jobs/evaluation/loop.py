@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Sequence
 
+from exgrpo_core.durable_files import write_whole
 from jobs.engines.errors import EngineError
 from jobs.evaluation.answer_log import AnsweredQuestion, AnswerLog
 from jobs.evaluation.composition import open_generator
@@ -159,6 +160,4 @@ def _write_plan(run: RunDirectory, benchmarks: Sequence[LoadedBenchmark]) -> Non
     folder = run.path / FOLDER
     folder.mkdir(exist_ok=True)
     plan = {"num_questions": {benchmark.protocol.name: len(benchmark.questions) for benchmark in benchmarks}}
-    unfinished = folder / f"{PLAN_FILE}.tmp"
-    unfinished.write_text(json.dumps(plan), encoding="utf-8")
-    unfinished.replace(folder / PLAN_FILE)
+    write_whole(folder / PLAN_FILE, json.dumps(plan))

@@ -2,6 +2,7 @@
 
 import json
 
+from exgrpo_core.durable_files import write_whole
 from jobs.runs.directory import RunDirectory
 
 _PLAN_FILE = "plan.json"
@@ -10,9 +11,7 @@ _PLAN_FILE = "plan.json"
 def write_plan(run: RunDirectory, num_votes: int) -> None:
     """Note in the newest attempt's folder how many votes the job is for."""
     path = run.attempt_path(run.newest_attempt()) / _PLAN_FILE
-    unfinished = path.with_suffix(".tmp")
-    unfinished.write_text(json.dumps({"num_votes": num_votes}), encoding="utf-8")
-    unfinished.replace(path)
+    write_whole(path, json.dumps({"num_votes": num_votes}))
 
 
 def read_plan(run: RunDirectory) -> int | None:

@@ -6,9 +6,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
+from exgrpo_core.durable_files import sync
 from jobs.recording.event_codec import encode_event, list_segments, segment_path
 from jobs.runs.clock import monotonic_utc_now
-from jobs.runs.directory import sync_folder
 from jobs.runs.fencing import exit_if_fenced
 
 MAX_SEGMENT_BYTES = 8 << 20
@@ -71,7 +71,7 @@ class SpoolWriter:
             self._segment += 1
             # Unbuffered, so that a failed write leaves nothing behind to be written later.
             self._file = segment_path(self._attempt_path, self._segment).open("xb", buffering=0)
-            sync_folder(self._attempt_path)
+            sync(self._attempt_path)
         return self._file
 
 

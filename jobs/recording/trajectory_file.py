@@ -6,7 +6,6 @@ under the policy that chose them, and log-probs of who wrote them.
 """
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from exgrpo_core.durable_files import whole_file
 from exgrpo_core.types import Experience, Question, RolloutGroup, Trajectory
 from jobs.recording.ragged import list_column, mean_of_each
 
@@ -101,12 +101,8 @@ def write_parquet(table: pa.Table, path: Path) -> None:
     Its name is on disk once the event that follows is: a journaling file system writes both in order. A folder sync of
     its own would double what a step waits for the disk.
     """
-    unfinished = path.with_name(path.name + ".tmp")
-    with unfinished.open("wb") as file:
+    with whole_file(path, syncs_folder=False) as file:
         pq.write_table(table, file, compression="zstd", use_dictionary=["verdict"], write_statistics=False)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
 
 
 def read_trajectories(path: Path, columns: Sequence[str] = ()) -> pa.Table:

@@ -6,12 +6,12 @@ ended, written once, by the worker or, when the worker is gone, by the superviso
 
 import contextlib
 import json
-import os
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from exgrpo_core.durable_files import reserve, write_whole
 from jobs.runs.clock import monotonic_utc_now
 from jobs.runs.processes import ProcessIdentity
 from jobs.runs.status import RunStatus
@@ -67,7 +67,7 @@ def read_heartbeat(attempt_path: Path) -> Heartbeat | None:
 def reserve_outcome(attempt_path: Path) -> None:
     """Reserve the space that the outcome needs, so that it can be written on a disk that is full by then."""
     with contextlib.suppress(OSError):
-        (attempt_path / _unfinished(OUTCOME_FILE)).write_bytes(b" " * OUTCOME_BYTES)
+        reserve(attempt_path / OUTCOME_FILE, OUTCOME_BYTES)
 
 
 def write_outcome(attempt_path: Path, status: RunStatus, reason: str, at: datetime | None = None) -> Outcome:
@@ -103,19 +103,7 @@ def read_outcome(attempt_path: Path) -> Outcome | None:
 
 
 def _replace(path: Path, record: dict[str, Any], is_durable: bool = False) -> None:
-    unfinished = path.with_name(_unfinished(path.name))
-    # Written over what is there, which takes no new room.
-    with unfinished.open("r+b" if unfinished.exists() else "wb") as file:
-        file.write(json.dumps(record).encode())
-        file.truncate()
-        file.flush()
-        if is_durable:
-            os.fsync(file.fileno())
-    unfinished.replace(path)
-
-
-def _unfinished(name: str) -> str:
-    return f"{name}.tmp"
+    write_whole(path, json.dumps(record), is_durable=is_durable, syncs_folder=False)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 import re
 import shutil
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from zlib import crc32
 
+from exgrpo_core.durable_files import sync
 from jobs.runs.directory import RunDirectoryError, inside
 from jobs.runs.fencing import exit_if_fenced
 
@@ -63,12 +63,12 @@ def save_checkpoint(checkpoints: Path, step: int, write: Callable[[Checkpoint], 
     manifest = {"step": step, "files": sizes}
     (hidden / MANIFEST).write_text(json.dumps(manifest | {"crc": _manifest_crc(manifest)}), encoding="utf-8")
     for path in [*files, hidden / MANIFEST, *(folder for folder in hidden.rglob("*") if folder.is_dir()), hidden]:
-        _sync(path)
+        sync(path)
     exit_if_fenced()
     if target.exists():
         shutil.rmtree(target)
     hidden.rename(target)
-    _sync(checkpoints)
+    sync(checkpoints)
     return Checkpoint(step, target)
 
 
@@ -164,11 +164,3 @@ def _file_crc(path: Path) -> int:
         while block := file.read(1 << 20):
             value = crc32(block, value)
     return value
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from exgrpo_core.durable_files import sync, write_whole
 from exgrpo_core.errors import InputError
 from jobs.specs.any_job import JobSpec, load_any_spec
 from jobs.specs.train import SpecError, TrainSpec, dump_spec
@@ -97,8 +98,8 @@ class RunDirectory:
         try:
             for name in ("attempts", "buffer", "checkpoints", "control"):
                 (unfinished / name).mkdir(parents=True)
-            _write(unfinished / "spec.json", dump_spec(spec))
-            _write(unfinished / "run.json", json.dumps(info, indent=2) + "\n")
+            write_whole(unfinished / "spec.json", dump_spec(spec))
+            write_whole(unfinished / "run.json", json.dumps(info, indent=2) + "\n")
         except OSError:
             shutil.rmtree(unfinished, ignore_errors=True)
             raise
@@ -107,7 +108,7 @@ class RunDirectory:
         except OSError:
             shutil.rmtree(unfinished, ignore_errors=True)
             raise RunDirectoryError(f"{runs_root}: a run {run_id} is there already; choose another id.") from None
-        sync_folder(Path(runs_root))
+        sync(Path(runs_root))
         return cls(Path(runs_root) / run_id)
 
     @classmethod
@@ -220,7 +221,7 @@ class RunDirectory:
                     raise AttemptClaimedError(f"{self.attempt_path(number)}: is claimed already.") from None
                 number += 1
             else:
-                sync_folder(self.path / "attempts")
+                sync(self.path / "attempts")
                 return number
 
     def _try_room(self) -> None:
@@ -251,19 +252,3 @@ def list_run_directories(runs_root: Path) -> list[RunDirectory]:
     found = Path(runs_root).glob("*/run.json")
     paths = (path.parent for path in sorted(found) if not path.parent.is_symlink())
     return [RunDirectory(path) for path in paths if RUN_ID.fullmatch(path.name) and path.name != WORKBENCH_FOLDER]
-
-
-def sync_folder(path: Path) -> None:
-    """Put the names in a folder on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _write(path: Path, content: str) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())

@@ -1,12 +1,12 @@
 """Specifications that are not launched yet: one YAML file each in the workbench's folder, finished or not."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from exgrpo_core.durable_files import write_whole
 from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.specs.train import NAME_PATTERN, SpecError, TrainSpec, merge_settings, read_mapping
 
@@ -23,9 +23,7 @@ def save_draft(runs_root: Path, name: str, content: Mapping[str, Any]) -> Path:
     text = yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_suffix(".tmp")
-        unfinished.write_text(text, encoding="utf-8")
-        os.replace(unfinished, path)
+        write_whole(path, text)
     except OSError as error:
         raise SpecError(f"{path}: cannot be written ({error.strerror}); choose another runs root.") from None
     return path

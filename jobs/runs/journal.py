@@ -1,6 +1,5 @@
 """What users asked for, one JSON line each: the workbench's own truth beside the run directories."""
 
-import fcntl
 import getpass
 import json
 import logging
@@ -14,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from exgrpo_core.durable_files import append_line
 from jobs.runs.directory import WORKBENCH_FOLDER
 
 logger = logging.getLogger(__name__)
@@ -86,14 +86,9 @@ class Journal:
         at, by = datetime.now(UTC).isoformat(timespec="milliseconds"), _actor.get() or _user_here()
         entry = JournalEntry(at, kind, run_id, dict(data), by)
         record = {"at": at, "kind": entry.kind.value, "run_id": run_id, "data": entry.data, "by": by}
-        line = json.dumps(record, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace") + b"\n"
+        line = json.dumps(record, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace")
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("ab+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            _close_torn_line(file.fileno())
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
+        append_line(self.path, line)
         return entry
 
     def read_from(self, offset: int = 0) -> tuple[list[JournalEntry], int]:
@@ -119,9 +114,3 @@ class Journal:
                 yield JournalEntry(record["at"], kind, record["run_id"], dict(record["data"]), by)
             except (ValueError, KeyError, TypeError):
                 logger.warning("%s: skipped a line that is not an entry: %.80r", self.path, line)
-
-
-def _close_torn_line(descriptor: int) -> None:
-    size = os.fstat(descriptor).st_size
-    if size and os.pread(descriptor, 1, size - 1) != b"\n":
-        os.write(descriptor, b"\n")

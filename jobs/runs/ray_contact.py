@@ -9,6 +9,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from exgrpo_core.durable_files import write_whole
 from jobs.runs.attempts import Heartbeat
 
 CONTACT_FILE = "ray.json"
@@ -36,9 +37,7 @@ class RayContact:
 
 def write_contact(attempt_path: Path, contact: RayContact) -> None:
     """Replace what is known; readers see the old or the new, never a part."""
-    unfinished = attempt_path / f"{CONTACT_FILE}.tmp"
-    unfinished.write_text(json.dumps(asdict(contact)), encoding="utf-8")
-    unfinished.replace(attempt_path / CONTACT_FILE)
+    write_whole(attempt_path / CONTACT_FILE, json.dumps(asdict(contact)), is_durable=False)
 
 
 def read_contact(attempt_path: Path) -> RayContact | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from exgrpo_core.durable_files import write_whole
 from exgrpo_core.errors import UserError
 from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.runs.file_lock import FileLock, is_locked
@@ -51,9 +52,7 @@ class SingleInstance:
         times = {"at": datetime.now(UTC), "since": self._since}
         record = {name: time.isoformat(timespec="milliseconds") for name, time in times.items()}
         content = json.dumps({"pid": os.getpid(), **record})
-        unfinished = self._folder / f"{HEARTBEAT_FILE}.tmp"
-        unfinished.write_text(content, encoding="utf-8")
-        unfinished.replace(self._folder / HEARTBEAT_FILE)
+        write_whole(self._folder / HEARTBEAT_FILE, content, is_durable=False)
 
     def release(self) -> None:
         """Give the right back; a second time changes nothing."""

@@ -150,12 +150,3 @@ class AppendFile:
         while rest:
             num_written = os.pwrite(self._descriptor, rest, start)
             rest, start = rest[num_written:], start + num_written
-
-
-def sync_directory(directory: Path) -> None:
-    """Make the names in a directory durable."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exgrpo_core.experience_management.storage.append_file import sync_directory
+from exgrpo_core.durable_files import sync
 from exgrpo_core.experience_management.storage.checksums import Checksums
 from exgrpo_core.experience_management.storage.segments import ROW, Segment, SegmentExtent, SegmentReading
 from exgrpo_core.types import Experience, Int64Array
@@ -111,13 +111,13 @@ class SegmentStore:
         """Make the appended trajectories and their records durable."""
         if self._growing is not None:
             self._growing.sync()
-            sync_directory(self.directory)
+            sync(self.directory)
 
     def seal(self) -> None:
         """Close the growing segment for writing; the next append creates another."""
         if self._growing is not None:
             self._growing.seal()
-            sync_directory(self.directory)
+            sync(self.directory)
             self._growing = None
 
     def close(self) -> None:

@@ -5,7 +5,6 @@ Layout: 8 bytes of `MAGIC`, the file's length (uint64), the crc32 of all that fo
 """
 
 import json
-import os
 import struct
 import zlib
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exgrpo_core.experience_management.storage.append_file import sync_directory
+from exgrpo_core.durable_files import whole_file
 from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
 
 MAGIC = b"EXGRPOB1"
@@ -29,14 +28,9 @@ def write_snapshot(path: Path, header: Mapping[str, Any], columns: Mapping[str, 
     encoded = json.dumps({**header, "columns": shapes}).encode()
     body = b"".join((_LENGTH.pack(len(encoded)), encoded, *(column.tobytes() for column in columns.values())))
     start = _START.pack(MAGIC, _START.size + len(body), zlib.crc32(body))
-    unfinished = path.with_name(f"{path.name}.tmp")
-    with unfinished.open("wb") as file:
+    with whole_file(path) as file:
         file.write(start)
         file.write(body)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
-    sync_directory(path.parent)
 
 
 def read_snapshot(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -4,13 +4,13 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from exgrpo_core.durable_files import sync
 from jobs.runs.directory import (
     AttemptClaimedError,
     RunDirectory,
     RunDirectoryError,
     list_run_directories,
     make_run_id,
-    sync_folder,
 )
 from jobs.specs.train import TrainSpec
 
@@ -94,5 +94,5 @@ def test_a_stop_is_asked_for_and_taken_back(run):
 def test_a_copied_folder_is_a_run_of_its_own(run):
     copy = run.path.with_name("copied")
     run.path.rename(copy)
-    sync_folder(copy.parent)
+    sync(copy.parent)
     assert RunDirectory(copy).read_run_info()["run_id"] == "copied"

@@ -130,7 +130,7 @@ def test_snapshot_is_replaced_as_a_whole(saved, monkeypatch):
     def fail(_descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("exgrpo_core.experience_management.storage.snapshot.os.fsync", fail)
+    monkeypatch.setattr("exgrpo_core.durable_files.os.fsync", fail)
     with pytest.raises(OSError, match="No space left"):
         buffer.snapshot(snapshot)
     monkeypatch.undo()

@@ -1,0 +1,66 @@
+"""A file is whole under its name or as it was, whatever fails on the way."""
+
+import os
+import threading
+
+import pytest
+
+from exgrpo_core import durable_files
+from exgrpo_core.durable_files import append_line, reserve, unfinished_name, whole_file, write_whole
+
+
+def test_a_file_holds_what_was_written_and_leaves_no_other(tmp_path):
+    write_whole(tmp_path / "a.json", "first, long")
+    write_whole(tmp_path / "a.json", b"second")
+    assert (tmp_path / "a.json").read_text() == "second"
+    assert os.listdir(tmp_path) == ["a.json"]
+
+
+@pytest.mark.parametrize("fails_in", ["block", "fsync", "rename"])
+def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path, monkeypatch, fails_in):
+    path = tmp_path / "a.json"
+    write_whole(path, "before")
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    if fails_in == "fsync":
+        monkeypatch.setattr(durable_files.os, "fsync", fail)
+    elif fails_in == "rename":
+        monkeypatch.setattr(type(path), "replace", fail)
+    with pytest.raises(OSError, match="No space left"), whole_file(path) as file:
+        file.write(b"after")
+        if fails_in == "block":
+            fail()
+    assert path.read_text() == "before"
+    assert os.listdir(tmp_path) == ["a.json"]
+
+
+def test_reserved_space_is_written_over_and_kept_if_the_write_fails(tmp_path):
+    path = tmp_path / "outcome.json"
+    reserve(path, 100)
+    blocks = unfinished_name(path).stat().st_ino
+    with pytest.raises(RuntimeError), whole_file(path):
+        raise RuntimeError
+    assert unfinished_name(path).stat().st_ino == blocks
+    write_whole(path, "{}")
+    assert path.stat().st_ino == blocks
+    assert path.read_text() == "{}"
+
+
+def test_a_torn_line_spoils_no_other(tmp_path):
+    path = tmp_path / "journal"
+    append_line(path, b"one")
+    path.write_bytes(path.read_bytes() + b"tor")
+    append_line(path, b"two")
+    assert path.read_bytes() == b"one\ntor\ntwo\n"
+
+
+def test_lines_of_many_writers_stay_whole(tmp_path):
+    path = tmp_path / "journal"
+    threads = [threading.Thread(target=append_line, args=(path, b"x" * 9000)) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert path.read_bytes().splitlines() == [b"x" * 9000] * 16
