@@ -1,6 +1,7 @@
 """Files that are whole under their name or not there, and that survive a crash of the machine once written."""
 
 import contextlib
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -74,3 +75,10 @@ def append_line(path: Path, line: bytes) -> None:
         file.write((b"\n" if is_torn else b"") + line + b"\n")
         file.flush()
         os.fsync(file.fileno())
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Tell whether a full disk or quota is the reason; libraries that are not Python's say so in words only."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    return any(os.strerror(number) in str(error) for number in (errno.ENOSPC, errno.EDQUOT))

@@ -1,6 +1,5 @@
 """Looks at this machine and says what is missing for which kind of work, and what to do about it."""
 
-import errno
 import fcntl
 import importlib.util
 import os
@@ -14,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from exgrpo_core.durable_files import is_disk_full
 from jobs.alerts.destinations import AlertError, read_destinations
 from jobs.cli.workbench_instance import read_workbench
 from jobs.machine.disk import GIB, MIN_FREE_GIB
@@ -133,7 +133,7 @@ def check_runs_root(runs_root: Path) -> Check:
 
 
 def _write_advice(error: OSError, folder: Path) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if is_disk_full(error):
         return f"Make room on the file system of {folder}, or choose another: --runs-root or EXGRPO_RUNS_ROOT."
     return "Choose a folder you may write on a file system with locks: --runs-root or EXGRPO_RUNS_ROOT."
 

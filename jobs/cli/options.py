@@ -1,6 +1,5 @@
 """Options that commands share, and how they print."""
 
-import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ import typer
 
 from db import DATABASE_URL_VARIABLE
 from db.rows.display_names import escape_control_characters
+from exgrpo_core.durable_files import is_disk_full
 from exgrpo_core.errors import InputError, UserError
 
 RUNS_ROOT_VARIABLE = "EXGRPO_RUNS_ROOT"
@@ -60,7 +60,7 @@ def error_message(error: Exception) -> tuple[str, int]:
     """Return one sentence on an error and the exit code that belongs to it: 2 for bad input, 1 for a failure."""
     if isinstance(error, UserError):
         return str(error), EXIT_BAD_INPUT if isinstance(error, InputError) else EXIT_FAILURE
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if isinstance(error, OSError) and is_disk_full(error):
         place = f"{error.filename}: " if error.filename else ""
         return f"{place}no space is left; make room there, or choose another --runs-root.", EXIT_FAILURE
     if isinstance(error, OSError):

@@ -11,8 +11,15 @@ def asked_attempts(entries: Iterable[JournalEntry]) -> dict[str, int]:
     """Return for each run the newest attempt that users asked for, in the order in which they asked for it."""
     asked: dict[str, int] = {}
     for entry in entries:
-        attempt = entry.data.get("attempt")
-        if entry.kind in _ASKS and isinstance(attempt, int) and attempt >= asked.get(entry.run_id, 0):
-            asked.pop(entry.run_id, None)
-            asked[entry.run_id] = attempt
+        add_request(asked, entry)
     return asked
+
+
+def add_request(asked: dict[str, int], entry: JournalEntry) -> bool:
+    """Add what an entry asks for to the attempts asked for, last; tell whether it asks for one at least as new."""
+    attempt = entry.data.get("attempt")
+    if entry.kind not in _ASKS or not isinstance(attempt, int) or attempt < asked.get(entry.run_id, 0):
+        return False
+    asked.pop(entry.run_id, None)
+    asked[entry.run_id] = attempt
+    return True

@@ -1,7 +1,6 @@
 """The supervisor's loop: it polls everything twice a second, from files alone."""
 
 import contextlib
-import errno
 import logging
 import os
 import time
@@ -10,10 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from exgrpo_core.durable_files import is_disk_full
 from jobs.launchers.local import LaunchError, LocalLauncher
 from jobs.runs.attempts import write_outcome_of_lost
 from jobs.runs.directory import AttemptClaimedError, RunDirectory, RunDirectoryError, check_run_id
-from jobs.runs.journal import Journal, JournalKind
+from jobs.runs.journal import Journal
+from jobs.runs.queue import add_request
 from jobs.runs.state import RunState, read_state
 from jobs.runs.status import RunStatus
 from jobs.supervisor.choosing import Watch, watch_to_adopt, watch_to_start
@@ -135,10 +136,9 @@ class Supervisor:
     def _read_journal(self) -> set[str]:
         entries, self._journal_offset = self._journal.read_from(self._journal_offset)
         for entry in entries:
-            attempt = entry.data.get("attempt")
-            if entry.kind in (JournalKind.SUBMITTED, JournalKind.RESUME_ASKED) and isinstance(attempt, int):
+            if add_request(self._asked, entry):
                 self._waiting.pop(entry.run_id, None)
-                self._waiting[entry.run_id] = self._asked[entry.run_id] = attempt
+                self._waiting[entry.run_id] = self._asked[entry.run_id]
         return {entry.run_id for entry in entries}
 
     def _discover(self) -> set[str]:
@@ -178,7 +178,7 @@ class Supervisor:
             is_over = run.newest_attempt() >= attempt or run.stop_requested()
             if not is_over and len(self._watches) < self._settings.max_running:
                 error = self._guarded(run_id, self._start)
-                is_over = run.newest_attempt() >= attempt or not _is_for_want_of_room(error)
+                is_over = run.newest_attempt() >= attempt or not (error is not None and is_disk_full(error))
             if is_over:
                 del self._waiting[run_id]
                 done.add(run_id)
@@ -216,11 +216,6 @@ class Supervisor:
             self._troubles[run_id] = str(error)
             return error
         return None
-
-
-def _is_for_want_of_room(error: Exception | None) -> bool:
-    """Return whether what could not be done is worth another try as soon as somebody makes room."""
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _is_run(path: Path) -> bool:

@@ -4,7 +4,6 @@ Started as `python -m jobs.worker RUN_DIRECTORY ATTEMPT`. Whatever goes wrong be
 sentence; the traceback is in `log.txt`, where this process's output goes.
 """
 
-import errno
 import logging
 import os
 import resource
@@ -13,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from exgrpo_core.durable_files import is_disk_full
 from jobs.machine.gc_tuning import gc_paused
 from jobs.recording.loggers import open_recorder
 from jobs.recording.recorder import RunRecorder
@@ -164,13 +164,6 @@ def error_message(error: BaseException) -> str:
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "Memory ran out; choose a smaller batch, model or max_response_tokens."
     return f"{type(error).__name__}: {_first_line(error)} The whole traceback is in log.txt."
-
-
-def is_disk_full(error: BaseException) -> bool:
-    """Tell whether a full disk or quota is the reason; libraries that are not Python's say so in words only."""
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return True
-    return any(os.strerror(number) in str(error) for number in (errno.ENOSPC, errno.EDQUOT))
 
 
 def _record_end(recorder: RunRecorder | None, status: RunStatus, reason: str) -> str:

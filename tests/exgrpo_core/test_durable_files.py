@@ -28,10 +28,15 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path, monkeypatch, fai
         monkeypatch.setattr(durable_files.os, "fsync", fail)
     elif fails_in == "rename":
         monkeypatch.setattr(type(path), "replace", fail)
-    with pytest.raises(OSError, match="No space left"), whole_file(path) as file:
-        file.write(b"after")
-        if fails_in == "block":
-            fail()
+
+    def write():
+        with whole_file(path) as file:
+            file.write(b"after")
+            if fails_in == "block":
+                fail()
+
+    with pytest.raises(OSError, match="No space left"):
+        write()
     assert path.read_text() == "before"
     assert os.listdir(tmp_path) == ["a.json"]
 
