@@ -1,4 +1,3 @@
-import dataclasses
 import itertools
 import math
 
@@ -329,63 +328,6 @@ def test_metrics_are_declared(tmp_path):
     assert reports[-1].metrics["rollouts/fresh_total"] == sum(
         len(group.trajectories) for report in reports for group in report.groups
     )
-
-
-@pytest.mark.parametrize("stop_at", [0, 1, 4, 9])
-def test_saved_and_restored_state_goes_on_with_the_same_draws(tmp_path, stop_at):
-    config = small_config(start_pass_rate=0.3, trajectory_selection=TrajectorySelection.RANDOM, review_interval=3)
-    rates = list(np.linspace(0.1, 0.95, NUM_QUESTIONS))
-    state, engine = new_state(tmp_path, config), ToyEngine(rates)
-    run(tmp_path, config, stop_at, state=state, engine=engine)
-    state.save(tmp_path / "saved")
-    engine_rng = engine.rng.bit_generator.state
-    uninterrupted = [exgrpo_step(state, engine, config) for _ in range(6)]
-
-    restored = ExGRPOState.restore(
-        tmp_path / "buffer", tmp_path / "saved", [question(i) for i in range(NUM_QUESTIONS)], config
-    )
-    engine = ToyEngine(rates)
-    engine.rng.bit_generator.state = engine_rng
-    resumed = [exgrpo_step(restored, engine, config) for _ in range(6)]
-    for a, b in zip(uninterrupted, resumed, strict=True):
-        assert [group.question.index for group in a.groups] == [group.question.index for group in b.groups]
-        assert a.buffer_events == b.buffer_events
-        assert a.buckets == b.buckets
-        timeless = [{k: v for k, v in r.metrics.items() if not k.startswith("seconds/")} for r in (a, b)]
-        assert timeless[0] == {**timeless[1], "buffer/num_tokens": timeless[0]["buffer/num_tokens"]}
-
-
-def test_state_of_other_questions_is_refused(tmp_path):
-    config = small_config()
-    state, _, _ = run(tmp_path, config, 2)
-    state.save(tmp_path / "saved")
-    others = [dataclasses.replace(question(i), question_id=f"other{i}") for i in range(NUM_QUESTIONS)]
-    with pytest.raises(ValueError, match="other questions"):
-        ExGRPOState.restore(tmp_path / "buffer", tmp_path / "saved", others, config)
-
-
-@pytest.mark.parametrize("damage", ["cut", "missing", "key gone"])
-def test_damaged_state_is_named(tmp_path, damage):
-    config = small_config()
-    state, _, _ = run(tmp_path, config, 2)
-    state.save(tmp_path / "saved")
-    path = tmp_path / "saved" / "experience.json"
-    if damage == "missing":
-        path.unlink()
-    else:
-        path.write_text(path.read_text()[:40] if damage == "cut" else "{}")
-    with pytest.raises(ValueError, match=r"experience\.json"):
-        ExGRPOState.restore(tmp_path / "buffer", tmp_path / "saved", [question(i) for i in range(40)], config)
-
-
-def test_too_few_questions_are_refused_with_advice(tmp_path):
-    with pytest.raises(ValueError, match=r"lower algorithm\.batch_size"):
-        new_state(tmp_path, small_config(), num_questions=3)
-
-
-def test_misnumbered_questions_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="position"):
-        ExGRPOState.create(tmp_path, [question(1)] * 8, small_config())
 
 
 def test_engine_that_miscounts_rollouts_is_caught(tmp_path):

@@ -1,6 +1,5 @@
 import dataclasses
 import math
-import shutil
 import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -9,11 +8,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from exgrpo_core.step_report import StepReport
 from jobs.recording import file_recorder
-from jobs.recording.event_codec import list_segments, segment_path
 from jobs.recording.event_reader import SpoolReader
-from jobs.recording.event_writer import SpoolWriter
 from jobs.recording.file_recorder import MAX_WAITING, SpoolRecorder
 from jobs.recording.recorder import EvaluationRecord, RunRecorder
 from jobs.recording.trajectory_file import list_steps, read_token_data, write_parquet
@@ -294,159 +290,3 @@ def test_a_file_of_one_step_that_does_not_name_it_is_read(run):
     replay = make_report(2).groups[-1].replay
     kept = read_token_data(path, replay.experience.trajectory_id, 2)
     assert kept["log_probs"] == replay.old_log_probs.tolist()
-
-
-@pytest.mark.parametrize("max_steps", [1, 2, 100])
-def test_reading_in_parts_gives_each_event_once(run, max_steps, monkeypatch):
-    record(run, range(1, 6))
-    record_fast(run, [make_report(step) for step in range(3, 10)], monkeypatch)
-    events = read_all(run, max_steps)
-    places = [(event["attempt"], event["seq"]) for event in events]
-    assert places == [(1, seq) for seq in range(1, 8)] + [(2, seq) for seq in range(1, 8)]
-    assert all(event["trajectories"] for event in events if event["kind"] == "step")
-
-
-def test_reading_goes_on_where_it_ended(run):
-    recorder = record(run, range(1, 3))
-    first = SpoolReader(run).read()
-    again = SpoolReader(run).read(first.position)
-    recorder.step(make_report(3))
-    recorder.close()
-    more = SpoolReader(run).read(first.position)
-    assert (again.events, again.position) == ([], first.position)
-    assert [event["step"] for event in more.events] == [3]
-
-
-def test_questions_are_recorded_once_a_run(run):
-    recorder = record(run, range(1, 2))
-    recorder.questions(make_questions(), "training")
-    recorder.questions(make_questions(2), "held_out")
-    recorder.close()
-    record(run, range(2, 3))
-    events = [event for event in read_all(run, 100) if event["kind"] == "questions"]
-    assert [(event["attempt"], event["question_set"], len(event["questions"])) for event in events] == [
-        (1, "training", 16),
-        (1, "held_out", 2),
-        (2, "training", 16),
-    ]
-    assert {event["file"] for event in events[::2]} == {"attempts/0001/questions-training.parquet"}
-    assert not list(run.attempt_path(2).glob("questions-*"))
-
-
-def test_a_torn_last_line_waits_until_it_is_whole(run):
-    record(run, range(1, 4))
-    path = segment_path(run.attempt_path(1), 1)
-    content = path.read_bytes()
-    whole_lines = content.splitlines(keepends=True)
-    last = len(whole_lines[-1])
-    for cut in (len(content) - last, *range(len(content) - last + 1, len(content), last // 20), len(content) - 1):
-        path.write_bytes(content[:cut])
-        batch = SpoolReader(run).read()
-        assert [event["seq"] for event in batch.events] == [1, 2, 3, 4]
-        assert batch.faults == []
-    path.write_bytes(content)
-    assert [event["seq"] for event in SpoolReader(run).read(batch.position).events] == [5]
-
-
-def test_a_torn_line_of_an_older_attempt_is_left_behind(run):
-    record(run, range(1, 4))
-    path = segment_path(run.attempt_path(1), 1)
-    path.write_bytes(path.read_bytes()[:-10])
-    record(run, range(3, 5))
-    events = read_all(run, 100)
-    assert [(event["attempt"], event["step"]) for event in events if event["kind"] == "step"] == [
-        (1, 1),
-        (1, 2),
-        (2, 3),
-        (2, 4),
-    ]
-
-
-def test_a_damaged_line_is_passed_over_and_named(run):
-    record(run, range(1, 4))
-    path = segment_path(run.attempt_path(1), 1)
-    lines = path.read_bytes().splitlines(keepends=True)
-    lines[3] = lines[3].replace(b'"step":2', b'"step":9')
-    path.write_bytes(b"".join(lines))
-    batch = SpoolReader(run).read()
-    assert [event["seq"] for event in batch.events] == [1, 2, 3, 5]
-    assert len(batch.faults) == 1
-    assert "damaged" in batch.faults[0]
-
-
-def test_a_missing_trajectory_file_costs_its_rows_only(run):
-    record(run, range(1, 3))
-    step_file(run, 1).unlink()
-    step_file(run, 2).write_bytes(b"PAR1 no")
-    batch = SpoolReader(run).read()
-    steps = [event for event in batch.events if event["kind"] == "step"]
-    assert [(event["trajectories"], event["replays"]) for event in steps] == [([], []), ([], [])]
-    assert len(batch.faults) == 2
-    assert steps[0]["metrics"]["seconds/step"] == 0.25
-
-
-def test_a_file_outside_the_run_is_not_read(run, tmp_path):
-    record(run, range(1, 2))
-    shutil.copy(step_file(run, 1), tmp_path / "other.parquet")
-    writer = SpoolWriter(run.attempt_path(run.claim_attempt()), 2)
-    writer.append("questions", {"question_set": "training", "file": "../../other.parquet"})
-    writer.close()
-    batch = SpoolReader(run).read()
-    assert batch.events[-1]["questions"] == []
-    assert "outside" in batch.faults[0]
-
-
-def test_segments_are_closed_at_their_size_and_read_in_order(run):
-    writer = SpoolWriter(run.attempt_path(run.claim_attempt()), 1, max_segment_bytes=300)
-    for number in range(20):
-        writer.append("status", {"status": "running", "reason": f"{number}"})
-    writer.close()
-    assert len(list_segments(run.attempt_path(1))) > 3
-    assert [event["reason"] for event in SpoolReader(run).read().events] == [str(number) for number in range(20)]
-
-
-def test_a_failed_write_is_raised_and_the_next_event_goes_to_a_new_file(run, monkeypatch):
-    writer = SpoolWriter(run.attempt_path(run.claim_attempt()), 1)
-    writer.append("status", {"status": "running", "reason": "one"})
-
-    def fail(_file, _line):
-        _file.write(_line[:10])
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("jobs.recording.event_writer._write_all", fail)
-        with pytest.raises(OSError, match="No space"):
-            writer.append("status", {"status": "running", "reason": "lost"})
-    writer.append("status", {"status": "stopped", "reason": "two"})
-    writer.close()
-    batch = SpoolReader(run).read()
-    assert [(event["seq"], event["reason"]) for event in batch.events] == [(1, "one"), (3, "two")]
-    assert batch.faults == []
-
-
-def test_an_attempt_has_one_writer(run):
-    record(run, range(1, 2))
-    with pytest.raises(FileExistsError, match="claim a new attempt"):
-        SpoolWriter(run.attempt_path(1), 1)
-
-
-def test_a_step_without_trajectories_has_no_file_and_is_read_like_any_other(run):
-    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
-    recorder.step(StepReport(1, is_started=False, groups=[], metrics={"reward/mean": 0.5}))
-    recorder.close()
-    [event] = SpoolReader(run).read().events
-    assert not step_file(run, 1).exists()
-    assert (event["file"], event["trajectories"], event["replays"]) == (None, [], [])
-    assert event["metrics"] == {"reward/mean": 0.5}
-
-
-def test_many_steps_without_trajectories_come_in_one_batch_until_it_is_large(run, monkeypatch):
-    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
-    for step in range(1, 101):
-        recorder.step(StepReport(step, is_started=False, groups=[], metrics={"reward/mean": 0.5}))
-    recorder.close()
-    batch = SpoolReader(run).read()
-    assert (len(batch.events), batch.has_more) == (100, False)
-    monkeypatch.setattr("jobs.recording.event_reader.MAX_BYTES", 1000)
-    assert SpoolReader(run).read().has_more
-    assert [event["step"] for event in read_all(run, 16)] == list(range(1, 101))
