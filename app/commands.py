@@ -20,7 +20,7 @@ from jobs.machine.machine_report import Finding, package_versions
 from jobs.machine.machine_report import examine_machine as ask_doctor
 from jobs.preflight.data_preview import DataPreview
 from jobs.preflight.data_preview import preview_data as read_data_preview
-from jobs.preflight.local_sources import with_absolute_sources
+from jobs.preflight.resolution import RunRefusedError, resolve
 from jobs.preflight.resource_estimate import estimate_resources
 from jobs.recording.trajectory_file import read_token_data
 from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
@@ -47,6 +47,7 @@ __all__ = [
     "Gpu",
     "JournalEntry",
     "RecordedQuestion",
+    "RunRefusedError",
     "RunStatus",
     "SpecError",
     "TrainSpec",
@@ -113,10 +114,11 @@ def check(content: dict[str, object]) -> TrainSpec:
     """Return the specification that a form holds.
 
     Raises:
-        SpecError: One sentence a wrong field, or one that names a local file that is not there.
+        SpecError: One sentence a wrong field.
+        RunRefusedError: Every field is right, and yet the run cannot be queued.
     """
     spec = parse_spec(content, "form")
-    with_absolute_sources(spec)
+    resolve(spec, settings.current().runs_root, is_quick=True).raise_refusals()
     return spec
 
 

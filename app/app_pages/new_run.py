@@ -64,10 +64,10 @@ form, summary = st.columns([5, 3], gap="large")
 with form:
     content = spec_form.show(start, origin)
 with summary:
-    spec = spec_summary.check(content)
-    launched = spec_summary.show(spec, content)
+    spec, is_ready = spec_summary.check(content)
+    launched = spec_summary.show(spec, content, is_ready=is_ready)
 with form:
-    if spec is not None:
+    if spec is not None and is_ready:
         data_preview.show(spec)
 if launched is not None:
     with summary:

@@ -3,14 +3,13 @@
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
 from jobs.evaluation.model_folder import MODEL_FOLDER, link_model
-from jobs.machine.engine_environments import EngineEnvironmentError
-from jobs.preflight.local_sources import with_absolute_benchmarks, with_absolute_sources, with_model_source
-from jobs.preflight.verl_config import check_run
+from jobs.preflight.local_sources import with_absolute_benchmarks, with_model_source
+from jobs.preflight.resolution import resolve
 from jobs.runs.branching import link_checkpoint
+from jobs.runs.checkpoint_names import NamedCheckpoint
 from jobs.runs.checkpoints import checkpoint_path, find_fault, list_checkpoints
 from jobs.runs.directory import RunDirectory, RunDirectoryError, make_run_id
 from jobs.runs.journal import Journal, JournalKind
@@ -19,9 +18,6 @@ from jobs.runs.status import RESUMABLE
 from jobs.specs.any_job import JobSpec
 from jobs.specs.evaluation import EvalSpec
 from jobs.specs.train import SpecError, TrainSpec
-
-if TYPE_CHECKING:
-    from jobs.runs.checkpoint_names import NamedCheckpoint
 
 MAX_NOTE_CHARACTERS = 20_000
 MAX_TAG_CHARACTERS = 40
@@ -34,22 +30,19 @@ def submit(runs_root: Path, spec: JobSpec) -> str:
     A training run's `model.source: RUN@STEP` becomes a folder in the new run, which outlives the checkpoint.
 
     Raises:
-        SpecError: It names a local file that is not there.
-        CommandError: The runs root cannot be written, a checkpoint is not there, or the verl engine could not run it.
+        SpecError: An evaluation names a local file that is not there.
+        CommandError: The runs root cannot be written, or a training run cannot run as it is specified.
     """
-    # It needs this module's own commands.
-    from jobs.runs.checkpoint_names import starting_checkpoint
-
-    start = starting_checkpoint(runs_root, spec.model.source) if isinstance(spec, TrainSpec) else None
-    absolute = _with_local_sources(spec, start)
-    if isinstance(absolute, TrainSpec) and absolute.engine == "verl":
-        try:
-            check_run(absolute)
-        except (SpecError, EngineEnvironmentError) as error:
-            raise CommandError(str(error)) from None
+    start = None
+    if isinstance(spec, TrainSpec):
+        preflight = resolve(spec, runs_root)
+        preflight.raise_refusals()
+        spec, start = preflight.spec, preflight.start
+    elif isinstance(spec, EvalSpec):
+        spec = with_absolute_benchmarks(spec)
     try:
         runs_root.mkdir(parents=True, exist_ok=True)
-        run = _create_run(runs_root, absolute, start)
+        run = _create_run(runs_root, spec, start)
         _queue(run, spec.tags)
     except OSError as error:
         raise CommandError(f"{runs_root}: cannot be written ({error.strerror}); choose another runs root.") from None
@@ -68,15 +61,7 @@ def _queue(run: RunDirectory, tags: tuple[str, ...]) -> None:
         raise
 
 
-def _with_local_sources(spec: JobSpec, start: "NamedCheckpoint | None") -> JobSpec:
-    if isinstance(spec, EvalSpec):
-        return with_absolute_benchmarks(spec)
-    if not isinstance(spec, TrainSpec):
-        return spec
-    return with_absolute_sources(spec if start is None else with_model_source(spec, str(start.policy)))
-
-
-def _create_run(runs_root: Path, spec: JobSpec, start: "NamedCheckpoint | None") -> RunDirectory:
+def _create_run(runs_root: Path, spec: JobSpec, start: NamedCheckpoint | None) -> RunDirectory:
     """Write a run's folder, with the model in it that it starts from if that is a checkpoint's."""
     if start is None or not isinstance(spec, TrainSpec):
         return RunDirectory.create(runs_root, spec)

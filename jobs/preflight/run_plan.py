@@ -1,4 +1,4 @@
-"""What a run would do, told before it starts: settings, command, memory of each GPU and disk."""
+"""What a run would do, before it starts: settings, command, memory of each GPU and disk."""
 
 import shlex
 from dataclasses import dataclass
@@ -10,19 +10,11 @@ import yaml
 from jobs.launchers.local import WORKER_MODULE
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
 from jobs.preflight.disk_estimate import checkpoint_bytes, estimate_disk_bytes
-from jobs.preflight.local_sources import with_absolute_sources, with_model_source
-from jobs.preflight.model_shapes import check_context, model_shape
-from jobs.preflight.verl_config import (
-    UNNAMED_RUN,
-    check_machine,
-    check_run_overrides,
-    checked_config,
-    config_name,
-    run_words,
-)
+from jobs.preflight.model_shapes import model_shape
+from jobs.preflight.resolution import resolve
+from jobs.preflight.verl_config import UNNAMED_RUN
 from jobs.preflight.verl_memory import ASSUMED_GPU_BYTES, GIB, MemoryEstimate, estimate_memory
-from jobs.runs.checkpoint_names import starting_checkpoint
-from jobs.specs.train import SpecError, TrainSpec
+from jobs.specs.train import TrainSpec
 
 GB = 1e9
 
@@ -48,29 +40,24 @@ class RunPlan:
 def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
     """Return what a run would do; nothing is written.
 
+    What only this machine lacks, such as a file or GPUs, is among the notices.
+
     Raises:
-        SpecError: It cannot run: the model's context is too short, or verl has no such setting.
-        CommandError: It starts from a checkpoint that is not there.
+        RunRefusedError: It can run nowhere.
     """
-    start = starting_checkpoint(runs_root, spec.model.source)
-    spec = spec if start is None else with_model_source(spec, str(start.policy))
-    check_context(spec)
-    notices = _missing_sources(spec)
-    run_path = runs_root.absolute() / UNNAMED_RUN
+    preflight = resolve(spec, runs_root)
+    preflight.raise_refusals(but_local=True)
+    spec = preflight.spec
+    notices = [*(refusal.sentence for refusal in preflight.refusals), *preflight.notices]
     is_verl = spec.engine == "verl"
-    if is_verl:
-        check_run_overrides(spec)
-    settings = run_words(spec, run_path) if is_verl else []
-    config = _compose(settings, config_name(spec), notices) if is_verl else None
-    notices += _machine_notices(spec) if is_verl else []
     shape = model_shape(spec.model.source, spec.model.revision)
     if shape is None:
         notices.append(f"{spec.model.source}: its config.json is not on this machine, so memory is not estimated.")
     return RunPlan(
         spec=spec.model_dump(mode="json"),
-        settings=settings,
-        config=config,
-        command=_command(spec, run_path, notices),
+        settings=preflight.settings,
+        config=preflight.config,
+        command=_command(spec, runs_root.absolute() / UNNAMED_RUN, notices),
         memory=estimate_memory(shape, spec) if shape is not None and is_verl and spec.sft is None else None,
         num_gpus=spec.verl.num_gpus if is_verl else 1,
         trajectory_bytes=estimate_disk_bytes(spec),
@@ -93,30 +80,6 @@ def describe_plan(plan: RunPlan) -> str:
     return "\n".join([*parts, *(f"Note: {notice}" for notice in plan.notices)])
 
 
-def _missing_sources(spec: TrainSpec) -> list[str]:
-    try:
-        with_absolute_sources(spec)
-    except SpecError as error:
-        return [str(error)]
-    return []
-
-
-def _machine_notices(spec: TrainSpec) -> list[str]:
-    try:
-        check_machine(spec)
-    except SpecError as error:
-        return [str(error)]
-    return []
-
-
-def _compose(settings: list[str], name: str, notices: list[str]) -> dict[str, Any] | None:
-    try:
-        return checked_config(settings, name)
-    except EngineEnvironmentError as error:
-        notices.append(f"The settings were not checked against verl's configuration: {error}")
-        return None
-
-
 def _command(spec: TrainSpec, run_path: Path, notices: list[str]) -> list[str]:
     if spec.engine == "verl" and spec.verl.ray.address is not None:
         notices.append(f"The command runs as a job of the Ray cluster at {spec.verl.ray.address}.")
@@ -124,8 +87,7 @@ def _command(spec: TrainSpec, run_path: Path, notices: list[str]) -> list[str]:
     else:
         try:
             python = engine_python(spec.engine)
-        except EngineEnvironmentError as error:
-            notices.append(str(error))
+        except EngineEnvironmentError:
             python = "python"
     return [python, "-P", "-m", WORKER_MODULE, str(run_path), "1"]
 

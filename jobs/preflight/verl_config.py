@@ -1,4 +1,4 @@
-"""Checks a run of the verl engine before anything starts: the model's context, and verl's own configuration."""
+"""Checks a run of the verl engine before anything starts: verl's own configuration and the machine."""
 
 import json
 import os
@@ -9,7 +9,6 @@ from typing import Any
 from jobs.engines.verl_ray.overrides import check_own_overrides, engine_words, verl_overrides
 from jobs.engines.verl_ray.sft_overrides import SFT_CONFIG, check_sft_overrides, sft_words
 from jobs.machine.engine_environments import PROJECT_ROOT, EngineEnvironmentError, engine_python
-from jobs.preflight.model_shapes import check_context
 from jobs.specs.train import SpecError, TrainSpec
 
 RL_CONFIG = "ppo_trainer"
@@ -21,27 +20,6 @@ CLUSTER_VARIABLE = "RAY_ADDRESS"
 """Ray's own: where it is set, the run joins that cluster."""
 GPU_FOLDER = Path("/dev")
 _CHECK_SECONDS = 120.0
-
-
-def check_run(spec: TrainSpec) -> None:
-    """Refuse a run of the verl engine that cannot work.
-
-    A job for an existing Ray cluster needs no environment for verl on this machine; its settings are then checked
-    there.
-
-    Raises:
-        SpecError: The model's context is too short, verl has no such setting or none of this type, or this machine is
-            too small.
-        EngineEnvironmentError: The run is to start on this machine, which has no environment for verl.
-    """
-    check_context(spec)
-    check_run_overrides(spec)
-    try:
-        checked_config(run_words(spec, UNNAMED_RUN), config_name(spec))
-    except EngineEnvironmentError:
-        if spec.verl.ray.address is None:
-            raise
-    check_machine(spec)
 
 
 def check_run_overrides(spec: TrainSpec) -> None:
@@ -81,10 +59,10 @@ def check_machine(spec: TrainSpec) -> None:
     if spec.model.device == "cpu":
         return
     num_wanted = spec.verl.gpus_per_node + (spec.reward_model.num_gpus if spec.reward_model else 0)
-    num_found = sum(1 for _ in GPU_FOLDER.glob("nvidia[0-9]*"))
-    if num_found < num_wanted:
+    num_gpus = sum(1 for _ in GPU_FOLDER.glob("nvidia[0-9]*"))
+    if num_gpus < num_wanted:
         raise SpecError(
-            f"verl.gpus_per_node: the run needs {num_wanted} NVIDIA GPUs and this machine has {num_found}; lower it, "
+            f"verl.gpus_per_node: the run needs {num_wanted} NVIDIA GPUs and this machine has {num_gpus}; lower it, "
             "name a cluster in verl.ray.address, or set model.device to cpu for a small model."
         )
 
@@ -107,7 +85,7 @@ def checked_config(words: list[str], name: str = RL_CONFIG) -> dict[str, Any]:
             env=environment,
             check=True,
         )
-        found: dict[str, Any] = json.loads(program.stdout)
+        answer: dict[str, Any] = json.loads(program.stdout)
     except subprocess.CalledProcessError as error:
         last_line = (error.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
         raise EngineEnvironmentError(
@@ -117,7 +95,7 @@ def checked_config(words: list[str], name: str = RL_CONFIG) -> dict[str, Any]:
         raise EngineEnvironmentError(
             f"{python}: does not run ({type(error).__name__}); make it anew: `make verl-env`."
         ) from None
-    if found["problems"]:
-        raise SpecError(" ".join(found["problems"]))
-    config: dict[str, Any] = found["config"]
+    if answer["problems"]:
+        raise SpecError(" ".join(answer["problems"]))
+    config: dict[str, Any] = answer["config"]
     return config

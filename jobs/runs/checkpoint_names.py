@@ -20,8 +20,10 @@ class NamedCheckpoint:
     """Folder of its model."""
 
 
-def find_checkpoint(runs_root: Path, target: str) -> NamedCheckpoint | None:
+def find_checkpoint(runs_root: Path, target: str, *, reads_files: bool = True) -> NamedCheckpoint | None:
     """Return the checkpoint that `RUN@STEP` or `RUN@last` means, None for a folder or hub name.
+
+    Its files are read to find damage, unless `reads_files` is False.
 
     Raises:
         CommandError: There is no such run or checkpoint, or it is damaged.
@@ -36,22 +38,22 @@ def find_checkpoint(runs_root: Path, target: str) -> NamedCheckpoint | None:
         there = ", ".join(map(str, steps)) or "none"
         raise CommandError(f"{target}: {run.run_id} has no checkpoint at step {step_text}; there are: {there}.")
     path = checkpoint_path(run.checkpoints_path, wanted)
-    fault = find_fault(path)
+    fault = find_fault(path) if reads_files else None
     if fault is not None:
         raise CommandError(f"{target}: {fault}; choose another step.")
     return NamedCheckpoint(run.run_id, wanted, path / "policy")
 
 
-def starting_checkpoint(runs_root: Path, target: str) -> NamedCheckpoint | None:
+def starting_checkpoint(runs_root: Path, target: str, *, reads_files: bool = True) -> NamedCheckpoint | None:
     """Return the checkpoint that `RUN@STEP` means, whose model a run can start from; None for a folder or hub name.
 
     Raises:
         CommandError: There is no such run or checkpoint, or its model is in shards, which nothing can start from.
     """
-    found = find_checkpoint(runs_root, target)
-    if found is not None and not (found.policy / "config.json").is_file():
+    checkpoint = find_checkpoint(runs_root, target, reads_files=reads_files)
+    if checkpoint is not None and not (checkpoint.policy / "config.json").is_file():
         raise CommandError(
             f"model.source: {target} is sharded as verl trains it; merge it first: `python -m verl.model_merger merge "
-            f"--backend fsdp --local_dir {found.policy} --target_dir FOLDER`, and give FOLDER."
+            f"--backend fsdp --local_dir {checkpoint.policy} --target_dir FOLDER`, and give FOLDER."
         )
-    return found
+    return checkpoint

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from app import commands
-from app.commands import SpecError, TrainSpec
+from app.commands import RunRefusedError, SpecError, TrainSpec
 from app.components.new_run import draft_menu
 from app.components.replay_buffer import bucket_weights
 from app.components.runs import spec_diff
@@ -12,15 +12,14 @@ from app.components.widgets.spec_text import Difference, as_yaml, differences, s
 from app.formats import byte_size, escape_control_characters
 
 
-def show(spec: TrainSpec | None, content: dict[str, object]) -> TrainSpec | None:
-    """Show the summary of a form, `spec` being None where it cannot run; return it when it is to be launched."""
+def show(spec: TrainSpec | None, content: dict[str, object], *, is_ready: bool) -> TrainSpec | None:
+    """Show the summary of a form, `spec` being None where a field is wrong; return it when it is to be launched."""
     preset, base = _base(spec) if spec is not None else (None, TrainSpec())
     changes = differences(base.model_dump(mode="json"), spec.model_dump(mode="json")) if spec is not None else []
     with st.container(border=True, key="spec-verdict"):
         if spec is not None:
-            st.markdown(
-                f":green[:material/check_circle:] **Ready to launch** &nbsp; :gray[{_count(len(changes), preset)}]"
-            )
+            verdict = ":green[:material/check_circle:] **Ready to launch** &nbsp; " if is_ready else ""
+            st.markdown(f"{verdict}:gray[{_count(len(changes), preset)}]")
             st.caption(estimate(spec))
             st.caption(resources(spec))
         is_launched = st.button(
@@ -28,7 +27,7 @@ def show(spec: TrainSpec | None, content: dict[str, object]) -> TrainSpec | None
             type="primary",
             icon=":material/rocket_launch:",
             width="stretch",
-            disabled=spec is None,
+            disabled=not is_ready,
             key="launch",
         )
         draft_menu.show_save(content)
@@ -44,14 +43,16 @@ def show(spec: TrainSpec | None, content: dict[str, object]) -> TrainSpec | None
     return spec if is_launched else None
 
 
-def check(content: dict[str, object]) -> TrainSpec | None:
-    """Return the specification, or None after one sentence for each wrong field was shown."""
+def check(content: dict[str, object]) -> tuple[TrainSpec | None, bool]:
+    """Return the specification, None where a field is wrong, and whether it can be launched; show why it cannot."""
     try:
-        return commands.check(content)
+        return commands.check(content), True
+    except RunRefusedError as error:
+        spec, sentences = error.spec, list(error.reasons)
     except SpecError as error:
-        sentences = str(error).removeprefix("form: ").split("; ")
-        notice.show("error", "Not ready yet", "\n".join(sentences))
-        return None
+        spec, sentences = None, str(error).removeprefix("form: ").split("; ")
+    notice.show("error", "Not ready yet", "\n".join(sentences))
+    return spec, False
 
 
 def estimate(spec: TrainSpec) -> str:

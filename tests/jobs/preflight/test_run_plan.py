@@ -3,8 +3,9 @@ import pytest
 from jobs.actions import run_actions
 from jobs.engines.verl_ray.sft_overrides import check_sft_overrides
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE, EngineEnvironmentError
+from jobs.preflight.resolution import resolve
 from jobs.preflight.run_plan import describe_plan, plan_run
-from jobs.preflight.verl_config import check_machine, check_run, checked_config
+from jobs.preflight.verl_config import check_machine, checked_config
 from jobs.runs.lookup import CommandError
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import ModelSpec, SpecError, TrainSpec, load_preset, parse_spec, preset_names
@@ -124,11 +125,11 @@ def test_a_broken_environment_is_one_sentence(fake_environment, text, exit_code,
         checked_config([])
 
 
-def test_a_run_on_this_machine_needs_the_environment_and_one_on_a_cluster_does_not():
-    local = parse_spec({"engine": "verl"}, "test")
-    with pytest.raises(EngineEnvironmentError, match="make verl-env"):
-        check_run(local)
-    check_run(parse_spec({"engine": "verl", "verl": {"ray": {"address": "http://127.0.0.1:8265"}}}, "test"))
+def test_a_run_on_this_machine_needs_the_environment_and_one_on_a_cluster_does_not(tmp_path):
+    with pytest.raises(CommandError, match="make verl-env"):
+        run_actions.submit(tmp_path, parse_spec({"engine": "verl"}, "test"))
+    spec = parse_spec({"engine": "verl", "verl": {"ray": {"address": "http://127.0.0.1:8265"}}}, "test")
+    resolve(spec, tmp_path).raise_refusals()
 
 
 def test_a_context_that_is_too_short_is_refused_before_anything_starts(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from jobs.engines.verl_ray.overrides import FIELD_OF_SETTING, engine_words, verl_overrides
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
-from jobs.preflight.verl_config import check_run
+from jobs.preflight.run_plan import plan_run
 from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec, preset_names
 
 config_check = pytest.importorskip("jobs.engines.verl_ray.config_check", reason="needs the verl environment")
@@ -100,8 +100,8 @@ def test_the_program_reads_and_writes_json():
     }
 
 
-def test_a_run_with_a_typo_is_refused_from_outside_of_the_environment(monkeypatch):
+def test_a_run_with_a_typo_is_refused_from_outside_of_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv(VERL_PYTHON_VARIABLE, sys.executable)
     spec = parse_spec({"engine": "verl", "verl": {"overrides": ["trainer.total_epoch=3"]}}, "test")
     with pytest.raises(SpecError, match=r"trainer\.total_epoch: .* did you mean trainer\.total_epochs"):
-        check_run(spec)
+        plan_run(spec, tmp_path)

@@ -1,0 +1,119 @@
+"""Whether a training run can be queued as its specification asks: files, checkpoint, context, engine and machine."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from exgrpo_core.errors import UserError
+from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
+from jobs.preflight.local_sources import with_absolute_sources, with_model_source
+from jobs.preflight.model_shapes import check_context
+from jobs.preflight.verl_config import (
+    UNNAMED_RUN,
+    check_machine,
+    check_run_overrides,
+    checked_config,
+    config_name,
+    run_words,
+)
+from jobs.runs.checkpoint_names import NamedCheckpoint, starting_checkpoint
+from jobs.runs.lookup import CommandError
+from jobs.specs.train import SpecError, TrainSpec
+
+
+class RunRefusedError(CommandError, SpecError):
+    """A run that cannot be queued; the message is the first reason."""
+
+    def __init__(self, spec: TrainSpec, reasons: tuple[str, ...]) -> None:
+        """Keep the specification as it was asked for and every reason."""
+        super().__init__(reasons[0])
+        self.spec = spec
+        self.reasons = reasons
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One reason against a run."""
+
+    sentence: str
+    is_local: bool
+    """It is about this machine alone: a missing file, a model with its own code, too few GPUs, no engine."""
+
+
+@dataclass(slots=True)
+class Preflight:
+    """A specification with its names resolved, and why it cannot run."""
+
+    asked: TrainSpec
+    spec: TrainSpec
+    """As the worker would read it: the checkpoint's model and local files by absolute path."""
+    start: NamedCheckpoint | None = None
+    """The checkpoint that `model.source: RUN@STEP` names."""
+    settings: list[str] = field(default_factory=list)
+    """verl's settings that the engine and the specification decide."""
+    config: dict[str, Any] | None = None
+    """verl's whole configuration; None where it was not composed on this machine."""
+    refusals: list[Refusal] = field(default_factory=list)
+    """In the order of the checks."""
+    notices: list[str] = field(default_factory=list)
+
+    def raise_refusals(self, *, but_local: bool = False) -> None:
+        """Do nothing if the run can be queued; with `but_local`, if another machine could run it.
+
+        Raises:
+            RunRefusedError: It cannot.
+        """
+        reasons = tuple(refusal.sentence for refusal in self.refusals if not (but_local and refusal.is_local))
+        if reasons:
+            raise RunRefusedError(self.asked, reasons)
+
+    @contextmanager
+    def collecting(self, *, is_local: bool = False) -> Iterator[None]:
+        """Note as a refusal what the checks in the block raise for the user."""
+        try:
+            yield
+        except UserError as error:
+            self.refusals.append(Refusal(str(error), is_local))
+
+
+def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Preflight:
+    """Return what a specification means here and every reason against it; nothing is written.
+
+    Args:
+        spec: What the user asks for.
+        runs_root: Where the runs are that `model.source: RUN@STEP` can name.
+        is_quick: Leave out what takes seconds: reading the checkpoint's files, and verl's check of its settings.
+    """
+    preflight = Preflight(asked=spec, spec=spec)
+    with preflight.collecting():
+        preflight.start = starting_checkpoint(runs_root, spec.model.source, reads_files=not is_quick)
+    if preflight.start is not None:
+        preflight.spec = with_model_source(spec, str(preflight.start.policy))
+    with preflight.collecting(is_local=True):
+        preflight.spec = with_absolute_sources(preflight.spec)
+    with preflight.collecting():
+        check_context(preflight.spec)
+    if spec.engine == "verl":
+        with preflight.collecting():
+            _check_settings(preflight, runs_root.absolute() / UNNAMED_RUN, is_quick)
+        with preflight.collecting(is_local=True):
+            check_machine(preflight.spec)
+    return preflight
+
+
+def _check_settings(preflight: Preflight, run_path: Path, is_quick: bool) -> None:
+    spec = preflight.spec
+    check_run_overrides(spec)
+    preflight.settings = run_words(spec, run_path)
+    try:
+        if is_quick:
+            engine_python(spec.engine)
+        else:
+            preflight.config = checked_config(preflight.settings, config_name(spec))
+    except EngineEnvironmentError as error:
+        if spec.verl.ray.address is None:
+            preflight.refusals.append(Refusal(str(error), is_local=True))
+        else:
+            preflight.notices.append(f"The settings were not checked against verl's configuration: {error}")

@@ -1,0 +1,57 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from app import commands, settings
+from jobs.actions import run_actions
+from jobs.cli.main import app
+from jobs.preflight.resolution import RunRefusedError, resolve
+from jobs.runs.lookup import CommandError
+from jobs.specs.train import TrainSpec
+
+BAD_SPECS = {
+    "missing data file": ({"source": "chains-warm"}, "gone.jsonl", "data.source: expected a file or folder that is"),
+    "unknown checkpoint": ({"source": "mine@7"}, "chains", "has no checkpoint at step 7; there are: none."),
+    "unknown run": ({"source": "nobody@last"}, "chains", "no run"),
+    "too short context": ({"source": "Qwen/Qwen2.5-Math-7B"}, "chains", "has a context of 4,096 tokens"),
+}
+
+
+@pytest.fixture
+def runs_root(tmp_path):
+    """A runs root with one run, which the pages read too."""
+    root = tmp_path / "runs"
+    settings.configure(settings.AppSettings(root))
+    run_actions.submit(root, TrainSpec(name="mine"))
+    return root
+
+
+@pytest.mark.parametrize(("model", "data", "reason"), BAD_SPECS.values(), ids=BAD_SPECS)
+def test_dry_run_submit_and_form_refuse_a_specification_with_one_sentence(runs_root, tmp_path, model, data, reason):
+    content = {
+        "model": model,
+        "data": {"source": data},
+        "algorithm": {"max_prompt_tokens": 1000, "max_response_tokens": 8000},
+    }
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(CommandError) as of_submit:
+        run_actions.submit(runs_root, TrainSpec.model_validate(content))
+    sentence = str(of_submit.value)
+    assert reason in sentence
+    with pytest.raises(RunRefusedError) as of_form:
+        commands.check(content)
+    assert of_form.value.reasons == (sentence,)
+    words = ["train", "--dry-run", "--runs-root", str(runs_root), "--spec", str(path)]
+    assert sentence in CliRunner().invoke(app, words).output
+    assert len(list(runs_root.glob("*/run.json"))) == 1
+
+
+def test_every_reason_is_told_at_once(runs_root):
+    content = {"model": {"source": "mine@7"}, "data": {"source": "gone.jsonl"}}
+    preflight = resolve(TrainSpec.model_validate(content), runs_root)
+    assert [refusal.is_local for refusal in preflight.refusals] == [False, True]
+    with pytest.raises(RunRefusedError, match="no checkpoint at step 7") as refused:
+        preflight.raise_refusals()
+    assert len(refused.value.reasons) == 2
