@@ -169,7 +169,7 @@ endef
 define write_lock
 echo 'setuptools>=77' | $(TOOLS_BIN)/uv pip compile pyproject.toml - -c $(1) $(2) --quiet --generate-hashes --universal \
 	--python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
-	| awk '/^[a-z0-9]/ {is_kept = $$0 !~ /^(torch==|triton==|nvidia-|cuda-)/} is_kept' >$(3).tmp && mv $(3).tmp $(3)
+	| awk '/^[a-z0-9]/ {is_kept = $$0 !~ /^(torch==|triton==|nvidia-|cuda-)/ || $$0 ~ /^nvidia-ml-py==/} is_kept' >$(3).tmp && mv $(3).tmp $(3)
 endef
 
 comma := ,

@@ -13,7 +13,7 @@ LOCKS = {
 }
 BLOCK = re.compile(r"(?P<name>[a-z0-9][a-z0-9._-]*)==(?P<version>[^\s;]+)(?P<marker> ; [^\\]+)? \\?(?P<hashes>.*)")
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
-BUILT_FOR_A_MACHINE = re.compile(r"torch$|triton$|nvidia-|cuda-")
+BUILT_FOR_A_MACHINE = re.compile(r"torch$|triton$|nvidia-(?!ml-py$)|cuda-")
 
 
 def blocks(lock: str) -> dict[str, re.Match]:

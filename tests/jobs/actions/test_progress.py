@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 
 from jobs.actions.progress import job_progress
 from jobs.judging.plan import write_plan
-from jobs.machine.gpus import Gpu, read_gpus
 from jobs.runs.attempts import Heartbeat, write_heartbeat
 from jobs.runs.directory import RunDirectory
 from jobs.runs.processes import identify
@@ -43,11 +42,3 @@ def test_training_is_as_far_as_its_steps(tmp_path):
     run = RunDirectory.create(tmp_path, load_preset("chains-exgrpo"))
     beat(run, 3)
     assert job_progress(run) == (3, 150)
-
-
-def test_gpus_are_read_from_the_drivers_lines_and_other_lines_left_out():
-    text = "0, NVIDIA H200, 37, 1024, 143771\n1, NVIDIA H200, [N/A], 0, 143771\nFailed to initialize NVML\n"
-    assert read_gpus(text) == [
-        Gpu(0, "NVIDIA H200", 37.0, 1024 * 1024**2, 143771 * 1024**2),
-        Gpu(1, "NVIDIA H200", None, 0, 143771 * 1024**2),
-    ]
