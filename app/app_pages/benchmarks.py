@@ -5,7 +5,7 @@ import streamlit as st
 from app.components.benchmarks import disputed_answers, evaluation_form, score_comparison, score_table, score_table_view
 from app.components.runs import evaluation_list
 from app.components.widgets import address_choice, empty_state
-from app.queries import benchmarks
+from app.queries.benchmarks import list_scores
 
 SCHEMES = {
     "paper": "By the published rules of the grader that the paper used",
@@ -37,7 +37,7 @@ def _fits(line: score_table.ScoreLine, words: str) -> bool:
 
 
 def _scores(scheme: str, tables: list[str], words: str) -> None:
-    rows = benchmarks.list_scores(scheme)
+    rows = list_scores(scheme)
     own_lines = [line for line in score_table.own_lines(rows) if _fits(line, words)]
     lines = score_table.rank([*own_lines[:MAX_LINES], *score_table.printed_lines(tables)])
     if not rows:
@@ -66,5 +66,5 @@ with st.container(horizontal=True, vertical_alignment="center", horizontal_align
 if starts:
     evaluation_form.show()
 chosen_scheme, chosen_tables, searched = _controls()
-evaluation_list.show(len(benchmarks.list_scores(chosen_scheme)), chosen_scheme)
+evaluation_list.show(len(list_scores(chosen_scheme)), chosen_scheme)
 _scores(chosen_scheme, chosen_tables, searched)

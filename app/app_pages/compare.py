@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app import queries
 from app.components.runs import comparison, comparison_charts, comparison_tables, run_progress, runs_choice
 from app.components.runs.comparison import Group
 from app.components.widgets import empty_state
+from app.queries.answers import ask
+from db.queries import runs
 
 REFRESH_SECONDS = 4
 BY_RUN, BY_GROUP = "Runs", "Mean over seeds"
@@ -33,8 +34,8 @@ def _choices() -> tuple[str, str, Sequence[str]]:
 
 
 def _show(run_ids: Sequence[str], names: dict[str, str], axis: str, by: str, more: Sequence[str]) -> None:
-    rows = {run_id: row for run_id in run_ids if (row := queries.get_run(run_id)) is not None}
-    specs = {run_id: queries.run_spec(run_id) for run_id in rows}
+    rows = {run_id: row for run_id in run_ids if (row := ask(runs.get_run, run_id)) is not None}
+    specs = {run_id: ask(runs.run_spec, run_id) for run_id in rows}
     groups = comparison.groups({run_id: names[run_id] for run_id in rows}, specs)
     is_by_group = by == BY_GROUP
     curves = groups if is_by_group else [Group(names[run_id], (run_id,)) for run_id in rows]

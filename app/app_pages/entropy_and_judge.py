@@ -17,7 +17,8 @@ from app.components.chains_of_thought import (
 )
 from app.components.runs import run_progress
 from app.components.widgets import empty_state, figures, run_choice, view_tabs
-from app.queries import judging, thoughts
+from app.queries.answers import ask
+from db.queries import code_analysis, judge_work, judging
 from db.rows.runs import RunRow
 
 VIEWS = ["Entropy and validity", "Policy entropy", "Verdicts", "Judges"]
@@ -25,7 +26,7 @@ REFRESH_SECONDS = 4
 
 
 def _entropy(row: RunRow, judge: str | None) -> None:
-    sample = thoughts.entropy_points(row.run_id, judge)
+    sample = ask(code_analysis.entropy_points, row.run_id, judge)
     lines = evidence.tabulate_validity(sample.points)
     if not any(line.num_valid or line.num_invalid for line in lines):
         empty_state.show("gavel", "No verdict yet", "Start a judge under **Judges**; on chains the oracle needs none.")
@@ -61,7 +62,7 @@ def _courses(row: RunRow, _judge: str | None) -> None:
 
 def _verdicts(row: RunRow, judge: str | None) -> None:
     verdict_tiles.show(
-        thoughts.code_lines(row.run_id, judge), judge_trust.calibration_of(row.run_id, judge),
+        ask(code_analysis.code_lines, row.run_id, judge), judge_trust.calibration_of(row.run_id, judge),
         is_oracle=judge is None and judge_choice.has_oracle(row.run_id),
     )  # fmt: skip
     wanted = st.query_params.get("trajectory", "")
@@ -69,7 +70,7 @@ def _verdicts(row: RunRow, judge: str | None) -> None:
     verdict_list.show(row.run_id, judge, opened)
     if opened is None:
         return
-    verdicts = judging.get_verdicts(row.run_id, opened, judge)
+    verdicts = ask(judge_work.get_verdicts, row.run_id, opened, judge)
     if verdicts is None:
         empty_state.show(
             "search_off", "No such trajectory", "This run has no trajectory with the number in the address."
@@ -79,24 +80,24 @@ def _verdicts(row: RunRow, judge: str | None) -> None:
 
 
 def _jobs(row: RunRow) -> None:
-    judge_jobs.show(judging.list_judge_jobs(row.run_id))
+    judge_jobs.show(ask(judge_work.list_judge_jobs, row.run_id))
 
 
 def _judges(row: RunRow, judge: str | None) -> None:
     st.fragment(_jobs, run_every=REFRESH_SECONDS)(row)
     st.subheader("Start a judge", anchor=False)
     judge_form.show(row.run_id, has_oracle=judge_choice.has_oracle(row.run_id))
-    judge_trust.show_agreement(judging.agreement(row.run_id, judge))
+    judge_trust.show_agreement(ask(judge_work.agreement, row.run_id, judge))
     if judge is not None:
         judge_trust.show_calibration(judge_trust.calibration_of(row.run_id, judge))
         _issues(judge)
-    judge_jobs.show_prompts(judging.list_judges())
+    judge_jobs.show_prompts(ask(judging.list_judges))
 
 
 def _issues(judge: str) -> None:
     for title, counts in (
-        ("Issues named", judging.count_issues(judge)),
-        ("Votes without a verdict", judging.count_reasons(judge)),
+        ("Issues named", ask(judging.count_issues, judge)),
+        ("Votes without a verdict", ask(judging.count_reasons, judge)),
     ):
         if counts:
             st.markdown(f"**{title}**")

@@ -4,13 +4,16 @@ from typing import Any
 
 import streamlit as st
 
-from app import address, queries
+from app import address
 from app.components.replay_buffer import bucket_heatmap, buffer_area, buffer_charts, buffer_marks, what_if_view
 from app.components.replay_buffer.buffer_marks import View
 from app.components.runs import run_progress
 from app.components.widgets import address_choice, empty_state, figures, notice, run_choice, typed_run, view_tabs
 from app.components.widgets.curves import Chart, Curve, figure_of
 from app.formats import literal
+from app.queries.answers import ask
+from app.queries.runs import metric_series, training_names
+from db.queries import buffer, buffer_history, runs
 from db.rows.display_names import distinct_names
 from db.rows.runs import BucketRow, RunRow
 
@@ -45,9 +48,9 @@ def _steps(row: RunRow) -> tuple[int, int, RunRow]:
 def _other(row: RunRow) -> RunRow:
     """Show the choice of the run to compare with, this one by default, and return it."""
     wanted = st.query_params.get("against")
-    chosen = queries.get_run(wanted) if wanted else None
+    chosen = ask(runs.get_run, wanted) if wanted else None
     other = chosen if chosen is not None and chosen.kind == "train" and chosen.step else row
-    offered = {run_name.run_id: run_name.name for run_name in queries.training_names(has_steps=True)}
+    offered = {run_name.run_id: run_name.name for run_name in training_names(has_steps=True)}
     names = {row.run_id: "this run"} | distinct_names((offered | {other.run_id: other.name}).items())
     names[row.run_id] = "this run"
     key = f"against-{row.run_id}"
@@ -67,7 +70,7 @@ def _other(row: RunRow) -> RunRow:
 
 def _newer(run_id: str, seen: int) -> None:
     """Show that a live run has newer steps, without changing the displayed step."""
-    row = queries.get_run(run_id)
+    row = ask(runs.get_run, run_id)
     if (
         row is not None
         and row.step > seen
@@ -88,7 +91,7 @@ def _buckets(view: View, algorithm: dict[str, Any], rows: list[BucketRow]) -> No
             "Entropy by bucket",
             f"nats per token, last {ENTROPY_STEPS} steps",
             buffer_charts.entropies(
-                queries.scores_by_bucket(view.run_id, max(1, view.step - ENTROPY_STEPS + 1), view.step)
+                ask(buffer_history.scores_by_bucket, view.run_id, max(1, view.step - ENTROPY_STEPS + 1), view.step)
             ),
             "entropies",
             "Boxes: entropy of chosen and rejected candidates by bucket",
@@ -121,9 +124,9 @@ def _flow(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) -> None
 
 
 def _ages(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
-    births = queries.buffer_births(view.run_id, view.step)
+    births = ask(buffer_history.births, view.run_id, view.step)
     ages = {view.step - born: count for born, count in sorted(births.items(), reverse=True)}
-    replays = queries.replay_counts(view.run_id, view.step)
+    replays = ask(buffer_history.replay_counts, view.run_id, view.step)
     left, right = st.columns(2, gap="small")
     with left:
         figures.show_card(
@@ -141,8 +144,8 @@ def _ages(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> Non
 
 
 def _over_time(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
-    series = queries.metric_series(view.run_id, _KEYS)
-    bucket_heatmap.show(queries.bucket_grid(view.run_id), algorithm["rollouts_per_question"], "heatmap")
+    series = metric_series(view.run_id, _KEYS)
+    bucket_heatmap.show(ask(buffer.bucket_grid, view.run_id), algorithm["rollouts_per_question"], "heatmap")
     left, right = st.columns(2, gap="small")
     with left:
         buffer_area.show(series, "buffer-area")
@@ -161,12 +164,12 @@ def _show(row: RunRow, algorithm: dict[str, Any]) -> None:
     step, base, other = _steps(row)
     if run_progress.is_live(row):
         st.fragment(_newer, run_every=REFRESH_SECONDS)(row.run_id, row.step)
-    states = queries.buffer_state(row.run_id, step), queries.buffer_state(other.run_id, base)
+    states = ask(buffer_history.state_at, row.run_id, step), ask(buffer_history.state_at, other.run_id, base)
     view = View(row.run_id, step, base, *states, "" if other.run_id == row.run_id else other.name)
-    num_other = queries.count_other_questions(row.run_id, other.run_id) if view.other else 0
+    num_other = ask(buffer_history.count_other_questions, row.run_id, other.run_id) if view.other else 0
     if num_other:
         notice.show("warning", "Other questions", f"{num_other:,} questions of this run are not those of {other.name}.")
-    rows = queries.buckets_at(row.run_id, step)
+    rows = ask(buffer_history.buckets_at, row.run_id, step)
     views = dict(zip(VIEWS, (_buckets, _flow, _ages, _over_time, _what_if), strict=True))
     name, tab = view_tabs.show(VIEWS)
     with tab:
@@ -181,7 +184,7 @@ with st.container(horizontal=True, vertical_alignment="center", gap="small"):
     st.space("stretch")
     run = run_choice.show()
 if run is not None:
-    of_run = queries.run_spec(run.run_id).get("algorithm", {})
+    of_run = ask(runs.run_spec, run.run_id).get("algorithm", {})
     if not of_run.get("experience_ratio"):
         empty_state.show("replay", "No replay buffer", "This run is on-policy: it stores and replays nothing.")
     elif not run.step:

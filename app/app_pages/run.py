@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from app import commands, queries
+from app import commands
 from app.components.replay_buffer import bucket_heatmap, buffer_area
 from app.components.runs import (
     attempts,
@@ -20,7 +20,14 @@ from app.components.runs import (
 )
 from app.components.trajectories import audit_banner
 from app.components.widgets import empty_state, log_tail, view_tabs
-from app.queries import job_results
+from app.queries.answers import ask
+from app.queries.judging import list_judge_results
+from app.queries.runs import list_runs, metric_series
+from app.queries.selections import wrong_choices
+from app.queries.workbench import has_folder, read_log_tail
+from db.queries import benchmarks, buffer, judging, metrics, runs
+from db.queries.replay_ratios import replay_ratios
+from db.queries.run_filter import RunFilter
 from db.rows.runs import RunRow
 
 REFRESH_SECONDS = 2
@@ -33,7 +40,7 @@ def _run_id() -> str | None:
     """Return the run of the address, else the one seen last, else the newest; the address names it from then on."""
     run_id = st.query_params.get("run") or st.session_state.get("last-run")
     if run_id is None:
-        rows = queries.list_runs(queries.RunFilter())
+        rows = list_runs(RunFilter())
         run_id = rows[0].run_id if rows else None
     if run_id is not None:
         st.query_params["run"] = st.session_state["last-run"] = run_id
@@ -43,57 +50,57 @@ def _run_id() -> str | None:
 @st.fragment(run_every=REFRESH_SECONDS)
 def _wait_for(run_id: str) -> None:
     """Show the run as soon as the database knows it."""
-    if queries.get_run(run_id) is not None:
+    if ask(runs.get_run, run_id) is not None:
         st.rerun(scope="app")
 
 
 def _header(seen: RunRow) -> None:
     """Show the live figures; a change of state, health or tags concerns the whole page."""
-    row = queries.get_run(seen.run_id)
+    row = ask(runs.get_run, seen.run_id)
     if row is None or (row.status, row.health, row.tags) != (seen.status, seen.health, seen.tags):
         st.rerun(scope="app")
     if row.kind == TRAIN:
-        run_header.show_figures(row, queries.last_metrics(row.run_id), queries.list_evaluations(row.run_id))
+        run_header.show_figures(row, ask(metrics.last_metrics, row.run_id), ask(metrics.list_evaluations, row.run_id))
     else:
         run_header.show_job_progress(row)
 
 
 def _audit(run_id: str) -> None:
-    audit_banner.show(queries.wrong_choices(run_id))
+    audit_banner.show(wrong_choices(run_id))
 
 
 def _curves(row: RunRow) -> None:
-    replays = bool(queries.run_spec(row.run_id).get("algorithm", {}).get("experience_ratio"))
+    replays = bool(ask(runs.run_spec, row.run_id).get("algorithm", {}).get("experience_ratio"))
     run_curves.show(
-        queries.metric_series(row.run_id, run_curves.KEYS),
-        queries.list_evaluations(row.run_id),
-        queries.ratios_by_step(row.run_id) if replays else None,
+        metric_series(row.run_id, run_curves.KEYS),
+        ask(metrics.list_evaluations, row.run_id),
+        ask(replay_ratios, row.run_id) if replays else None,
         "curve",
     )
 
 
 def _buffer(row: RunRow) -> None:
-    algorithm = queries.run_spec(row.run_id).get("algorithm", {})
-    series = queries.metric_series(row.run_id, buffer_area.KEYS)
+    algorithm = ask(runs.run_spec, row.run_id).get("algorithm", {})
+    series = metric_series(row.run_id, buffer_area.KEYS)
     if not algorithm.get("experience_ratio"):
         empty_state.show("replay", "No replay buffer", "This run is on-policy: it stores and replays nothing.")
         return
     retired = series["buffer/num_retired"]
     num_retired = int(retired[-1].value) if retired else 0
-    grid = queries.bucket_grid(row.run_id)
+    grid = ask(buffer.bucket_grid, row.run_id)
     bucket_heatmap.show(grid, algorithm["rollouts_per_question"], "heatmap", num_retired)
     buffer_area.show(series, "buffer-area")
 
 
 def _results(row: RunRow) -> None:
     if row.kind == "eval":
-        evaluation_results.show(job_results.evaluation_scores(row.run_id))
+        evaluation_results.show(ask(benchmarks.list_scores, run_id=row.run_id))
         st.page_link(
             "app_pages/benchmarks.py", label="Compare these scores under Benchmarks", icon=":material/leaderboard:"
         )
         return
-    judged = queries.run_spec(row.run_id).get("judged", {})
-    judge_results.show(job_results.judge_results(row.run_id), job_results.unjudged_reasons(row.run_id))
+    judged = ask(runs.run_spec, row.run_id).get("judged", {})
+    judge_results.show(list_judge_results(row.run_id), ask(judging.count_reasons, row.run_id))
     if judged.get("run_id"):
         address = {"run": str(judged["run_id"])}
         label = "See verdicts beside entropies under Entropy and judge"
@@ -102,11 +109,11 @@ def _results(row: RunRow) -> None:
 
 
 def _log(row: RunRow) -> None:
-    log_tail.show(queries.log_tail(row.run_id, log_tail.NUM_LINES))
+    log_tail.show(read_log_tail(row.run_id, log_tail.NUM_LINES))
 
 
 def _configuration(row: RunRow) -> None:
-    spec = queries.run_spec(row.run_id)
+    spec = ask(runs.run_spec, row.run_id)
     if row.kind != TRAIN:
         config_view.show_whole(spec)
         return
@@ -116,17 +123,17 @@ def _configuration(row: RunRow) -> None:
 
 
 def _attempts(row: RunRow) -> None:
-    attempts.show(row.kind, queries.list_attempts(row.run_id), queries.list_checkpoints(row.run_id))
+    attempts.show(row.kind, ask(runs.list_attempts, row.run_id), ask(runs.list_checkpoints, row.run_id))
 
 
 def _branch(row: RunRow) -> None:
-    branched = branch_form.show(row, queries.list_checkpoints(row.run_id))
+    branched = branch_form.show(row, ask(runs.list_checkpoints, row.run_id))
     if branched is not None:
         st.switch_page("app_pages/run.py", query_params={"run": branched})
 
 
 def _notes(row: RunRow) -> None:
-    run_marks.show_notes(queries.get_run(row.run_id) or row, queries.list_notes(row.run_id))
+    run_marks.show_notes(ask(runs.get_run, row.run_id) or row, ask(runs.list_notes, row.run_id))
 
 
 def _views(row: RunRow) -> dict[str, Callable[[RunRow], None]]:
@@ -156,12 +163,12 @@ def _show(row: RunRow) -> None:
 
 
 run_id = _run_id()
-row = queries.get_run(run_id) if run_id else None
+row = ask(runs.get_run, run_id) if run_id else None
 if row is not None:
     _show(row)
 elif run_id is None:
     empty_state.show("replay", "No runs yet", "Set up your first one under **New run**.", "exgrpo demo")
-elif queries.has_folder(run_id):
+elif has_folder(run_id):
     empty_state.show("hourglass_empty", "Queued", "The run starts shortly.")
     _wait_for(run_id)
 else:

@@ -2,11 +2,13 @@
 
 import streamlit as st
 
-from app import queries
 from app.components.runs import list_actions, run_marks, run_progress, run_table
 from app.components.system import machine_line
 from app.components.widgets import empty_state, exports
-from app.queries import RunFilter
+from app.queries.answers import ask
+from app.queries.runs import list_runs
+from db.queries import runs
+from db.queries.run_filter import RunFilter
 
 STATES: dict[str, tuple[str, ...]] = {
     "All": (),
@@ -58,7 +60,7 @@ def _show_older(where: RunFilter) -> None:
 
 @st.fragment(run_every=2)
 def _list() -> None:
-    if not sum(queries.count_runs(RunFilter(is_archived=None)).values()):
+    if not sum(ask(runs.count_runs, RunFilter(is_archived=None)).values()):
         empty_state.show(
             "replay",
             "No runs yet",
@@ -66,11 +68,11 @@ def _list() -> None:
             "exgrpo demo",
         )
         return
-    machine_line.show(queries.count_runs(RunFilter(is_archived=None)))
+    machine_line.show(ask(runs.count_runs, RunFilter(is_archived=None)))
     where = _chosen()
-    num_runs = queries.count_runs(where)
+    num_runs = ask(runs.count_runs, where)
     order = run_table.order_of_address()
-    rows = queries.list_runs(where, _pages().get(where, 1), order)
+    rows = list_runs(where, _pages().get(where, 1), order)
     if not rows:
         empty_state.show("filter_alt_off", "No run matches", "Clear the search or choose another state.")
         return

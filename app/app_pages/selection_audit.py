@@ -2,9 +2,12 @@
 
 import streamlit as st
 
-from app import address, queries
+from app import address
 from app.components.trajectories import audit_view
 from app.components.widgets import empty_state, run_choice
+from app.queries.answers import ask
+from app.queries.selections import wrong_choices
+from db.queries import runs, selections
 from db.rows.runs import RunRow
 from exgrpo_core.config import TrajectorySelection
 
@@ -24,14 +27,14 @@ def _take() -> None:
 
 
 def _show(row: RunRow, estimator: TrajectorySelection) -> None:
-    steps = queries.steps_with_selections(row.run_id)
+    steps = ask(selections.steps_with_selections, row.run_id)
     if not steps:
         empty_state.show("fact_check", "Nothing was replayed yet", "The audit begins with the first step that replays.")
         return
     step = _step(steps)
     with st.spinner("Checking tokens", show_time=False):
         rows = audit_view.audit(row.run_id, step, estimator)
-    audit_view.show_verdict(rows, queries.wrong_choices(row.run_id), step)
+    audit_view.show_verdict(rows, wrong_choices(row.run_id), step)
     wanted = st.query_params.get("question")
     opened = next((row for row in rows if str(row.selection.question_index) == wanted), None)
     audit_view.show_table(rows, step, opened)
@@ -46,7 +49,7 @@ with st.container(horizontal=True, vertical_alignment="center", gap="small"):
     st.space("stretch")
     run = run_choice.show()
 if run is not None:
-    algorithm = queries.run_spec(run.run_id).get("algorithm", {})
+    algorithm = ask(runs.run_spec, run.run_id).get("algorithm", {})
     if not algorithm.get("experience_ratio"):
         empty_state.show("replay", "No replay buffer", "This run is on-policy: it selects nothing.")
     else:

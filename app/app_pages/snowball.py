@@ -13,7 +13,10 @@ from app.components.chains_of_thought import (
 )
 from app.components.runs import run_progress
 from app.components.widgets import empty_state, figures, run_choice, view_tabs
-from app.queries import thoughts
+from app.queries.answers import ask
+from db.queries import code_analysis
+from db.queries.cases import find_cases, sets_of_run
+from db.queries.share_timeline import Mark, share_timeline
 from db.rows.runs import RunRow
 
 VIEWS = ["Code and entropy", "Over steps", "Cases", "Code rules", "Saved cases"]
@@ -25,12 +28,12 @@ STEPS_A_MEAN = 12
 
 
 def _code(row: RunRow, judge: str | None) -> None:
-    lines = thoughts.code_lines(row.run_id, judge)
+    lines = ask(code_analysis.code_lines, row.run_id, judge)
     if not any(line.num_trajectories for line in lines):
         empty_state.show("code_off", "No correct answer yet", "The table is over answer-correct trajectories.")
         return
     code_table.show(lines, judge_trust.calibration_of(row.run_id, judge))
-    sample = thoughts.entropy_points(row.run_id, judge)
+    sample = ask(code_analysis.entropy_points, row.run_id, judge)
     thought_charts.show_sampling(sample)
     left, right = st.columns(2, gap="small")
     with left:
@@ -57,13 +60,13 @@ def _over_steps(row: RunRow, judge: str | None) -> None:
     with left:
         figures.show_card(
             "With code", "share of trajectories",
-            thought_charts.shares(thoughts.code_shares(row.run_id), window), "code-shares",
+            thought_charts.shares(ask(share_timeline, row.run_id, Mark.CODE), window), "code-shares",
             "Share of trajectories with code in rollouts, successes, replay buffer and replays over steps",
         )  # fmt: skip
     with right:
         figures.show_card(
             "Chains not valid", "share of judged",
-            thought_charts.shares(thoughts.invalid_shares(row.run_id, judge), window), "invalid-shares",
+            thought_charts.shares(ask(share_timeline, row.run_id, Mark.INVALID, judge), window), "invalid-shares",
             "Share of invalid chains of thought in rollouts, successes, replay buffer and replays over steps",
         )  # fmt: skip
 
@@ -75,7 +78,7 @@ def _cases(row: RunRow, judge: str | None) -> None:
     )  # fmt: skip
     key = f"num-cases-{row.run_id}"
     limit = st.session_state.get(key, CASES_PAGE_SIZE)
-    cases = thoughts.find_cases(row.run_id, judge, limit, only_telling=only_telling)
+    cases = ask(find_cases, row.run_id, judge, limit=limit, only_telling=only_telling)
     if not cases:
         empty_state.show(
             "compare", "No case yet", "A case needs a question with two correct answers in one step"
@@ -83,7 +86,7 @@ def _cases(row: RunRow, judge: str | None) -> None:
         )  # fmt: skip
         return
     st.caption("Sorted by verdict disagreement, code in the high-entropy answer only, entropy gap.")
-    case_view.show_all(cases, thoughts.sets_of_run(row.run_id), "found")
+    case_view.show_all(cases, ask(sets_of_run, row.run_id), "found")
     if len(cases) == limit and st.button("Show more", icon=":material/expand_more:", key="more-cases"):
         st.session_state[key] = limit + CASES_PAGE_SIZE
         st.rerun()

@@ -8,7 +8,7 @@ from app import published
 from app.components.studies import study_launch, study_matrix, study_paper, study_results, study_state
 from app.components.widgets import address_choice, empty_state, view_tabs
 from app.published import RunKey, Scale, Study
-from app.queries import studies
+from app.queries.studies import read_study_results, study_runs
 
 VIEWS = ["Runs", "Beside the paper", "What the paper prints"]
 SCALES = {
@@ -33,7 +33,7 @@ def _choices() -> tuple[Study, Scale, int]:
 
 
 def _finished(study: Study, scale: Scale) -> tuple[str, ...]:
-    runs = studies.study_runs(study.name)
+    runs = study_runs(study.name)
     return tuple(
         sorted(run.run_id for key, run in runs.items() if key.scale is scale and run.status == study_state.FINISHED)
     )
@@ -41,7 +41,7 @@ def _finished(study: Study, scale: Scale) -> tuple[str, ...]:
 
 def _runs(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
     """Show progress, matrix and launch."""
-    cells = study_state.cell_states(study, keys, studies.study_runs(study.name))
+    cells = study_state.cell_states(study, keys, study_runs(study.name))
     counts = study_state.count_states(cells)
     finished = counts.pop(study_state.FINISHED, 0)
     rest = ", ".join(f"{count:,} {state}" for state, count in sorted(counts.items()))
@@ -53,7 +53,7 @@ def _runs(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
 
 
 def _beside(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
-    results = studies.study_results(study.name, scale, _finished(study, scale))
+    results = read_study_results(study.name, scale, _finished(study, scale))
     study_results.report(results, keys)
     study_results.show(results)
 

@@ -3,11 +3,16 @@
 import pandas as pd
 import streamlit as st
 
-from app import commands, queries
+from app import commands
 from app.components.system import audit_log, machine_view
 from app.components.widgets import exports, person_line, status_badge, view_tabs
 from app.formats import ago, byte_size, duration, escape_control_characters, exact
-from app.queries import system, workbench
+from app.queries.answers import ask
+from app.queries.runs import list_runs
+from app.queries.workbench import SUPERVISOR_AWAY_SECONDS, current_runs_root, supervisor_age_seconds, supervisor_sign
+from db.queries import runs
+from db.queries.database_facts import database_facts
+from db.queries.run_filter import RunFilter
 
 REFRESH_SECONDS = 5
 CHECK_SECONDS = 600
@@ -16,9 +21,9 @@ _LIVE_STATES = ("queued", "starting", "running", "stopping")
 
 
 def _overview() -> None:
-    sign, age = workbench.supervisor_sign(), queries.supervisor_age_seconds()
-    is_alive = age is not None and age <= queries.SUPERVISOR_AWAY_SECONDS
-    facts = system.get_database_facts()
+    sign, age = supervisor_sign(), supervisor_age_seconds()
+    is_alive = age is not None and age <= SUPERVISOR_AWAY_SECONDS
+    facts = ask(database_facts)
     tiles = st.columns(4, gap="small")
     tiles[0].metric(
         "Supervisor",
@@ -36,13 +41,13 @@ def _overview() -> None:
         "up to date" if facts.schema == facts.newest_schema else f"newest {facts.newest_schema}",
         delta_color="off", delta_arrow="off", border=True, height="stretch",
     )  # fmt: skip
-    num_runs = queries.count_runs(queries.RunFilter(is_archived=None))
+    num_runs = ask(runs.count_runs, RunFilter(is_archived=None))
     tiles[3].metric(
         "Queue", f"{num_runs.get('queued', 0):,} queued",
         f"{sum(num_runs.get(state, 0) for state in _LIVE_STATES[1:]):,} running",
         delta_color="off", delta_arrow="off", border=True, height="stretch",
     )  # fmt: skip
-    st.text(escape_control_characters(f"Runs root {queries.runs_root()}, database {facts.place}"))
+    st.text(escape_control_characters(f"Runs root {current_runs_root()}, database {facts.place}"))
     if is_alive and sign and sign.since:
         st.caption(f"The supervisor has been running for {ago(sign.since).removesuffix(' ago')}.")
     _queue()
@@ -52,7 +57,7 @@ def _overview() -> None:
 
 def _queue() -> None:
     st.subheader("Running and queued", anchor=False)
-    rows = queries.list_runs(queries.RunFilter(statuses=_LIVE_STATES))
+    rows = list_runs(RunFilter(statuses=_LIVE_STATES))
     if not rows:
         st.caption("No job is running or queued.")
         return
@@ -80,7 +85,7 @@ def _machine() -> None:
         st.subheader("Engines and what they need", anchor=False, width="content")
         if st.button("Look again", icon=":material/refresh:", key="look-again"):
             _findings.clear()
-    machine_view.show_findings(_findings(queries.runs_root()))
+    machine_view.show_findings(_findings(current_runs_root()))
     st.subheader("GPUs", anchor=False)
     machine_view.show_gpus(commands.list_gpus())
     st.subheader("Versions", anchor=False)
@@ -88,7 +93,7 @@ def _machine() -> None:
 
 
 def _audit_log() -> None:
-    names = {row.run_id: row.name for row in queries.list_runs(queries.RunFilter(is_archived=None))}
+    names = {row.run_id: row.name for row in list_runs(RunFilter(is_archived=None))}
     audit_log.show(commands.journal_entries(), names)
 
 

@@ -2,12 +2,14 @@
 
 import streamlit as st
 
-from app import queries
 from app.components.runs import run_progress
 from app.components.trajectories import trajectory_detail, trajectory_filter, trajectory_marks, trajectory_table
 from app.components.widgets import empty_state, run_choice
-from app.queries import TrajectoryFacets
+from app.queries.answers import ask
+from app.queries.trajectories import TRAJECTORIES_PAGE_SIZE, list_snippets
+from db.queries import runs, trajectories, trajectory_list
 from db.rows.runs import RunRow
+from db.rows.trajectories import TrajectoryFacets
 
 REFRESH_SECONDS = 4
 
@@ -30,9 +32,9 @@ def _opened() -> int | None:
 def _count(where: TrajectoryFacets, num_shown: int, newest: int | None) -> None:
     """Say how many there are; where newer ones exist, offer them, so that the list never moves by itself."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        total = queries.count_trajectories(where)
+        total = ask(trajectory_list.count_trajectories, where)
         st.caption(f"{num_shown:,} of {trajectory_filter.count(total)} trajectories, newest first", width="content")
-        first = queries.list_snippets(where)[:1]
+        first = list_snippets(where)[:1]
         if (
             first
             and first[0].trajectory_key != newest
@@ -42,7 +44,7 @@ def _count(where: TrajectoryFacets, num_shown: int, newest: int | None) -> None:
 
 
 def _list(row: RunRow, where: TrajectoryFacets, opened: int | None) -> None:
-    rows = queries.list_snippets(where, _pages().get(where, 1))
+    rows = list_snippets(where, _pages().get(where, 1))
     if not rows:
         if where == TrajectoryFacets(run_id=row.run_id):
             empty_state.show("article", "No trajectories yet", "They appear after the first step of the run.")
@@ -52,14 +54,14 @@ def _list(row: RunRow, where: TrajectoryFacets, opened: int | None) -> None:
     refresh = REFRESH_SECONDS if run_progress.is_live(row) else None
     st.fragment(_count, run_every=refresh)(where, len(rows), rows[0].trajectory_key)
     trajectory_table.show(rows, opened)
-    if opened is None and len(rows) >= queries.TRAJECTORIES_PAGE_SIZE * _pages().get(where, 1):
+    if opened is None and len(rows) >= TRAJECTORIES_PAGE_SIZE * _pages().get(where, 1):
         st.button(
             "Show more", icon=":material/expand_more:", key="more-trajectories", on_click=_show_more, args=(where,)
         )
 
 
 def _detail(run_id: str, trajectory_id: int) -> None:
-    row = queries.get_trajectory(run_id, trajectory_id)
+    row = ask(trajectories.get_trajectory, run_id, trajectory_id)
     if row is None:
         empty_state.show(
             "search_off", "No such trajectory", "This run has no trajectory with the number in the address."
@@ -76,7 +78,7 @@ with st.container(horizontal=True, vertical_alignment="center", gap="small"):
 if mark is not None:
     trajectory_marks.show_marked(mark)
 if run is not None:
-    algorithm = queries.run_spec(run.run_id).get("algorithm", {})
+    algorithm = ask(runs.run_spec, run.run_id).get("algorithm", {})
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         words = trajectory_filter.words()
     wanted = trajectory_filter.show(run.run_id, words, algorithm.get("rollouts_per_question", 8))

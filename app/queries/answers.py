@@ -1,7 +1,7 @@
 """Asks the database: opened once a process, answers shared for a second; while it is away, the last good ones."""
 
-from collections.abc import Callable, Hashable
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, TypeVar
 
 import streamlit as st
 
@@ -14,18 +14,37 @@ from db.connections.session import AWAY_ERRORS, Database
 ANSWER_SECONDS = 1.0
 
 Answer = TypeVar("Answer")
+Arguments = ParamSpec("Arguments")
+Row = TypeVar("Row")
 
 
-def ask(query: Callable[..., Answer], *arguments: Hashable) -> Answer:
-    """Return what a query of the query layer answers.
+def ask(
+    query: Callable[Concatenate[Database, Arguments], Answer], *arguments: Arguments.args, **options: Arguments.kwargs
+) -> Answer:
+    """Return what a query of the query layer answers to arguments whose texts differ where they differ.
 
     Raises:
         NoAnswerError: The database is away and never answered this in this session.
     """
-    place = settings.current()
+    current = settings.current()
     # One text is the key: Streamlit takes milliseconds to digest a filter with its twenty fields.
-    question = repr((place, query.__module__, query.__qualname__, arguments))
-    return last_answers.ask(question, lambda: _answer(question, lambda: _read(place, query, arguments)), AWAY_ERRORS)
+    question = repr((current, query.__module__, query.__qualname__, arguments, options))
+    return last_answers.ask(
+        question,
+        lambda: _answer(question, lambda: _read(current, lambda database: query(database, *arguments, **options))),
+        AWAY_ERRORS,
+    )
+
+
+def ask_pages(ask_page: Callable[[Row | None], list[Row]], page_size: int, num_pages: int) -> list[Row]:
+    """Return the rows of the first pages; `ask_page` gets the last row before its page, None for the first page."""
+    rows: list[Row] = []
+    for _ in range(num_pages):
+        page = ask_page(rows[-1] if rows else None)
+        rows += page
+        if len(page) < page_size:
+            break
+    return rows
 
 
 @st.cache_data(ttl=ANSWER_SECONDS, show_spinner=False, max_entries=500)
@@ -36,10 +55,10 @@ def _answer(
     return _reading()
 
 
-def _read(place: AppSettings, query: Callable[..., Answer], arguments: tuple[object, ...]) -> Answer:
-    database = _database(str(place), place)
+def _read(current: AppSettings, query: Callable[[Database], Answer]) -> Answer:
+    database = _database(str(current), current)
     try:
-        return query(database, *arguments)
+        return query(database)
     except AWAY_ERRORS:
         _database.clear()  # a connection that went bad may not come back by itself
         database.close()
@@ -48,7 +67,7 @@ def _read(place: AppSettings, query: Callable[..., Answer], arguments: tuple[obj
 
 @st.cache_resource(show_spinner=False)
 def _database(
-    place: str,  # noqa: ARG001 - the cache's key
-    _place: AppSettings,
+    settings_text: str,  # noqa: ARG001 - the cache's key
+    _settings: AppSettings,
 ) -> Database:
-    return open_database(_place.database_url, _place.runs_root)
+    return open_database(_settings.database_url, _settings.runs_root)

@@ -7,11 +7,10 @@ from app.published import AVERAGES
 from app.queries.answers import ask
 from app.queries.runs import list_runs
 from app.settings import AppSettings
-from db.connections.session import Database
 from db.queries import benchmarks, score_comparison
 from db.queries.run_filter import RunFilter
 from db.rows.runs import RunRow
-from db.rows.scores import BenchmarkScoreRow, ComparisonRow, DisputedAnswerRow, ItemRow, ScoredRuns
+from db.rows.scores import BenchmarkScoreRow, ComparisonRow, ScoredRuns
 
 MAX_SCORES = 5000
 MAX_UNFINISHED = 5
@@ -22,12 +21,7 @@ _KEPT_SECONDS = 600
 
 def list_scores(scheme: str) -> list[BenchmarkScoreRow]:
     """Return the newest scores by a scheme."""
-    return ask(_newest_scores, scheme)
-
-
-def list_disputed(run_id: str) -> list[DisputedAnswerRow]:
-    """Return the answers of an evaluation on which the schemes differ."""
-    return ask(benchmarks.list_disputed, run_id)
+    return ask(benchmarks.list_scores, scheme=scheme, limit=MAX_SCORES)
 
 
 def live_evaluations() -> list[RunRow]:
@@ -45,23 +39,14 @@ def compare_scores(first: ScoredRuns, second: ScoredRuns, scheme: str) -> list[C
     return _compare(settings.current(), first, second, scheme)
 
 
-def list_items(first: ScoredRuns, second: ScoredRuns, scheme: str, benchmark: str) -> list[ItemRow]:
-    """Return the questions of a benchmark on which two models differ."""
-    return ask(score_comparison.list_items, first, second, scheme, benchmark)
-
-
 @st.cache_data(ttl=_KEPT_SECONDS, show_spinner=False, max_entries=100)
 def _compare(
-    place: AppSettings,  # noqa: ARG001 - part of the cache key
+    current: AppSettings,  # noqa: ARG001 - part of the cache key
     first: ScoredRuns,
     second: ScoredRuns,
     scheme: str,
 ) -> list[ComparisonRow]:
     return ask(score_comparison.compare_scores, first, second, scheme, tuple(AVERAGES.items()))
-
-
-def _newest_scores(database: Database, scheme: str) -> list[BenchmarkScoreRow]:
-    return benchmarks.list_scores(database, scheme=scheme, limit=MAX_SCORES)
 
 
 def _evaluations(states: tuple[str, ...]) -> list[RunRow]:

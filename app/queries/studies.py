@@ -17,14 +17,14 @@ def study_runs(name: str) -> dict[RunKey, RunRow]:
     return ask(_runs, name)
 
 
-def study_results(name: str, scale: Scale, finished: tuple[str, ...]) -> StudyResults:
+def read_study_results(name: str, scale: Scale, finished: tuple[str, ...]) -> StudyResults:
     """Return what the finished runs of a study show; read anew when others have `finished`, and now and then."""
     return _kept_results(settings.current(), name, scale, finished)
 
 
 @st.cache_data(ttl=_KEPT_SECONDS, show_spinner="Reading finished runs", max_entries=30)
 def _kept_results(
-    place: AppSettings,  # noqa: ARG001 - part of the cache key
+    current: AppSettings,  # noqa: ARG001 - part of the cache key
     name: str,
     scale: Scale,
     finished: tuple[str, ...],  # noqa: ARG001 - part of the cache key

@@ -1,4 +1,4 @@
-"""What the files beside the database say: the runs root, logs, the supervisor's heartbeat."""
+"""What the files beside the database contain: the runs root, logs, the supervisor's heartbeat."""
 
 import json
 from dataclasses import dataclass
@@ -7,26 +7,27 @@ from pathlib import Path
 
 from app import settings
 from app.formats import as_utc
-from app.queries.runs import get_run
+from app.queries.answers import ask
+from db.queries import runs
 
 SUPERVISOR_AWAY_SECONDS = 15.0
 _LOG_BYTES = 128 * 1024
 
 
-def runs_root() -> str:
+def current_runs_root() -> str:
     """Return the folder that holds the runs, which tells answers kept for one workbench from those of another."""
     return str(settings.current().runs_root)
 
 
 def has_folder(run_id: str) -> bool:
-    """Tell whether a run of this id stands in the runs root, whether or not the database knows it yet."""
+    """Tell whether the runs root has a run of this id, whether or not the database knows it yet."""
     return _run_file(run_id, "spec.json") is not None
 
 
-def log_tail(run_id: str, num_lines: int) -> list[str]:
+def read_log_tail(run_id: str, num_lines: int) -> list[str]:
     """Return the last lines of a run's log, as they are; none if there is no log yet."""
     path = _run_file(run_id, "log.txt")
-    if path is None or get_run(run_id) is None:
+    if path is None or ask(runs.get_run, run_id) is None:
         return []
     try:
         with path.open("rb") as file:
@@ -48,7 +49,7 @@ def _run_file(run_id: str, name: str) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class SupervisorSign:
-    """The newest heartbeat of a supervisor; `since` is when it started, None where it did not say."""
+    """The newest heartbeat of a supervisor; `since` is when it started, None where the file lacks it."""
 
     pid: int
     at: datetime

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from app import commands as page_commands
 from app import settings
-from app.queries import workbench
+from app.queries.workbench import has_folder, read_log_tail
 from db.rows.cases import SavedCase
 from db.rows.marks import MarkedTrajectory
 from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
@@ -100,8 +100,8 @@ def test_the_command_line_reaches_no_run_beyond_the_root(fenced, words, tried, m
 def test_the_address_of_a_page_reaches_no_run_beyond_the_root(fenced, tried):
     before = fenced.state()
     for form in fenced.forms():
-        assert not workbench.has_folder(form)
-        assert workbench.log_tail(form, 9) == []
+        assert not has_folder(form)
+        assert read_log_tail(form, 9) == []
         assert page_commands.token_data(form, "run.json", 1, replayed_in=None) is None
         assert page_commands.evaluation_answers(form, "math500", "q") is None
     page = AppTest.from_file(str(MAIN_SCRIPT), default_timeout=30)

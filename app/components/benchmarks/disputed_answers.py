@@ -8,7 +8,8 @@ import streamlit as st
 from app.components.benchmarks.score_table import ScoreLine
 from app.components.widgets import address_choice, exports
 from app.formats import escape_control_characters
-from app.queries import benchmarks
+from app.queries.answers import ask
+from db.queries import benchmarks
 from db.rows.scores import DisputedAnswerRow
 
 _OUTCOMES = ("paper", "training", "corrected")
@@ -23,7 +24,7 @@ def show(lines: Sequence[ScoreLine]) -> None:
     rows = [
         row
         for run_id in line.evaluations
-        for row in benchmarks.list_disputed(run_id)
+        for row in ask(benchmarks.list_disputed, run_id)
         if (run_id, row.benchmark) in counting
     ]
     if not rows:

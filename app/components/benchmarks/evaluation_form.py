@@ -2,11 +2,12 @@
 
 import streamlit as st
 
-from app import commands, queries
+from app import commands
 from app.commands import CommandError, SpecError
 from app.components.widgets import notice
 from app.formats import escape_control_characters
 from app.published import load_protocols
+from app.queries.runs import training_names
 from db.rows.display_names import distinct_names
 
 GENERATORS = ("embedded", "vllm", "server")
@@ -43,7 +44,7 @@ def show() -> None:
 
 def _target() -> str | None:
     """Show the choice of what is scored: a run's newest checkpoint, or anything that is written."""
-    rows = queries.training_names(has_steps=True)
+    rows = training_names(has_steps=True)
     names = distinct_names((row.run_id, row.name) for row in rows)
     offered = {
         f"{run_id}@last": f"{escape_control_characters(name)}, newest checkpoint" for run_id, name in names.items()

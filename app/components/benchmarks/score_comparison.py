@@ -13,7 +13,9 @@ from app.components.benchmarks.score_table import ScoreLine, part_names
 from app.components.widgets import address_choice, exports, figures, notice, table_selection
 from app.formats import NONE_SHOWN, escape_control_characters
 from app.published import BENCHMARK_COLUMNS
-from app.queries import benchmarks
+from app.queries.answers import ask
+from app.queries.benchmarks import compare_scores
+from db.queries import score_comparison
 from db.rows.scores import ComparisonRow, ItemRow
 
 FIRST, SECOND = "first", "second"
@@ -32,7 +34,7 @@ def show(lines: Sequence[ScoreLine], scheme: str) -> None:
     if first.key == second.key:
         st.markdown(":gray[Choose two different models.]")
         return
-    rows = benchmarks.compare_scores(first.scored, second.scored, scheme)
+    rows = compare_scores(first.scored, second.scored, scheme)
     if not rows:
         notice.show("info", "Nothing to compare", "These two have no benchmark with common questions.")
         return
@@ -130,7 +132,7 @@ def _items(first: ScoreLine, second: ScoreLine, scheme: str, names: Sequence[str
     st.subheader("Questions won and lost", anchor=False)
     titles = {name: BENCHMARK_COLUMNS[name] for name in names}
     benchmark = address_choice.select("Benchmark", titles, "on", names[0], [answer_pair.PARAMETER], 240)
-    items = benchmarks.list_items(first.scored, second.scored, scheme, benchmark)
+    items = ask(score_comparison.list_items, first.scored, second.scored, scheme, benchmark)
     if not items:
         st.markdown(":gray[Both answer every question equally often right.]")
         return

@@ -8,18 +8,19 @@ from app import address
 from app.components.chains_of_thought import case_view, evidence
 from app.components.widgets import empty_state, figures
 from app.formats import escape_control_characters
-from app.queries import thoughts
+from app.queries.answers import ask
+from db.queries.cases import list_case_sets, saved_cases
 from db.rows.cases import CaseSetRow, SnowballCase
 
 
 def show() -> None:
     """Show the choice of a set, which is in the address, its files and its cases."""
-    rows = thoughts.list_case_sets()
+    rows = ask(list_case_sets)
     if not rows:
         empty_state.show("bookmark", "No saved cases", "Keep a case under **Cases**; sets stay with the runs root.")
         return
     name = _choose(rows)
-    cases = thoughts.saved_cases(name)
+    cases = ask(saved_cases, name)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         runs = len({case.run_id for case in cases})
         caption = f"{len(cases):,} case{_s(len(cases))} of {runs:,} run{_s(runs)}"

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import queries
 from app.components.runs import comparison_charts, runs_choice
 from app.components.widgets import figures
 from app.formats import escape_control_characters
+from app.queries.runs import metric_series
 from db.rows.runs import MetricPoint, RunRow
 
 KEY = "policy/entropy"
@@ -19,7 +19,7 @@ def show(row: RunRow) -> None:
     st.caption("Runs beside this one")
     others = runs_choice.show()
     names = {row.run_id: row.name} | {run_id: name for run_id, (_, name) in others.items()}
-    series = {names[run_id]: queries.metric_series(run_id, (KEY,))[KEY] for run_id in names}
+    series = {names[run_id]: metric_series(run_id, (KEY,))[KEY] for run_id in names}
     figures.show_card(
         "Policy entropy", "nats per token, mean of fresh rollouts", chart(series), "policy-entropy",
         f"Entropy of the policy over steps, one line each of {len(names)} runs",

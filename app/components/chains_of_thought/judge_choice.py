@@ -2,9 +2,10 @@
 
 import streamlit as st
 
-from app import address, queries
+from app import address
 from app.formats import escape_control_characters
-from app.queries import judging
+from app.queries.answers import ask
+from db.queries import judge_work, runs
 from db.rows.display_names import id_end
 from db.rows.runs import RunRow
 from db.rows.verdicts import JudgeJobRow
@@ -18,7 +19,7 @@ def show(row: RunRow) -> str | None:
 
     The oracle comes first where the task has one, else the newest judge that voted.
     """
-    jobs = {job.judge_run_id: job for job in judging.list_judge_jobs(row.run_id) if job.num_votes}
+    jobs = {job.judge_run_id: job for job in ask(judge_work.list_judge_jobs, row.run_id) if job.num_votes}
     names = ([ORACLE] if has_oracle(row.run_id) or not jobs else []) + list(jobs)
     wanted = st.query_params.get("judge")
     chosen = wanted if wanted in names else names[0]
@@ -39,7 +40,7 @@ def show(row: RunRow) -> str | None:
 
 def has_oracle(run_id: str) -> bool:
     """Return whether the run's task has an exact oracle."""
-    return bool(queries.run_spec(run_id).get("data", {}).get("source") == CHAINS_SOURCE)
+    return bool(ask(runs.run_spec, run_id).get("data", {}).get("source") == CHAINS_SOURCE)
 
 
 def _label(name: str, jobs: dict[str, JudgeJobRow], run_id: str) -> str:

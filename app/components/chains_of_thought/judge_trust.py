@@ -9,16 +9,17 @@ from app.components.chains_of_thought import evidence
 from app.components.chains_of_thought.evidence import Calibration
 from app.components.widgets import exports
 from app.formats import NONE_SHOWN, number, share
-from app.queries import judging
+from app.queries.answers import ask
+from db.queries import judge_work
 from db.rows.analysis import AgreementRow
 
 
 def calibration_of(run_id: str, judge_run_id: str | None) -> Calibration | None:
     """Return the newest calibration of a judge's model with its prompt; the oracle has and needs none."""
-    job = next((job for job in judging.list_judge_jobs(run_id) if job.judge_run_id == judge_run_id), None)
+    job = next((job for job in ask(judge_work.list_judge_jobs, run_id) if job.judge_run_id == judge_run_id), None)
     if job is None or not job.prompt:
         return None
-    return evidence.calibrate(judging.calibration_votes(job.judge, job.prompt))
+    return evidence.calibrate(ask(judge_work.calibration_votes, job.judge, job.prompt))
 
 
 def show_calibration(calibration: Calibration | None) -> None:

@@ -10,7 +10,8 @@ from app.components.chains_of_thought import evidence
 from app.components.chains_of_thought.evidence import RuleTable
 from app.components.widgets import empty_state, exports, table_selection
 from app.formats import NONE_SHOWN, escape_control_characters, share
-from app.queries import thoughts
+from app.queries.answers import ask
+from db.queries import code_analysis
 from db.rows.analysis import RuleHit
 
 PARSER = "parser"
@@ -20,7 +21,7 @@ _SIGNS = {True: "valid", False: "not valid", None: NONE_SHOWN}
 
 def show(run_id: str) -> None:
     """Show how many trajectories fit each rule; the one of the address with its newest trajectories."""
-    counts = thoughts.rule_counts(run_id)
+    counts = ask(code_analysis.rule_counts, run_id)
     if not counts:
         empty_state.show(
             "code_off", "No rules applied yet", "Older databases have no code marks; rebuild the database.",
@@ -88,7 +89,7 @@ def _say(rules: RuleTable) -> None:
 
 
 def _hits(run_id: str, wanted: str) -> None:
-    rows = thoughts.rule_hits(run_id, None if wanted == PARSER else evidence.rules_to_bits([wanted]))
+    rows = ask(code_analysis.list_rule_hits, run_id, None if wanted == PARSER else evidence.rules_to_bits([wanted]))
     st.subheader("Python block by the parser" if wanted == PARSER else f"Rule {wanted}", anchor=False)
     if not rows:
         empty_state.show("search_off", "No trajectory matches", "Choose another rule.")

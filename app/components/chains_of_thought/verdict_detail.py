@@ -2,11 +2,12 @@
 
 import streamlit as st
 
-from app import address, commands, queries
+from app import address, commands
 from app.components.chains_of_thought import case_view
 from app.components.widgets import notice
 from app.formats import NONE_SHOWN, escape_control_characters, nats
-from app.queries import judging
+from app.queries.answers import ask
+from db.queries import judging, lineage, trajectories
 from db.rows.judging import VoteRow
 from db.rows.verdicts import JudgedRow
 
@@ -33,7 +34,7 @@ def show(row: JudgedRow) -> None:
         _text(row)
     with right:
         _override(row)
-        votes = judging.list_votes(row.run_id, row.trajectory_id)
+        votes = ask(judging.list_votes, row.run_id, row.trajectory_id)
         if not votes:
             st.caption("No judge has voted on it.")
         for vote in votes:
@@ -41,8 +42,8 @@ def show(row: JudgedRow) -> None:
 
 
 def _text(row: JudgedRow) -> None:
-    trajectory = queries.get_trajectory(row.run_id, row.trajectory_id)
-    question = queries.get_question(row.run_id, row.question_index)
+    trajectory = ask(trajectories.get_trajectory, row.run_id, row.trajectory_id)
+    question = ask(lineage.get_question, row.run_id, row.question_index)
     st.markdown("**Prompt**")
     st.code(escape_control_characters(question.prompt_text) if question else NONE_SHOWN, language=None, wrap_lines=True)
     st.markdown("**Response**")

@@ -10,6 +10,8 @@ from app import address, theme
 from app.components.widgets import empty_state, exports, table_selection
 from app.formats import NONE_SHOWN, escape_control_characters
 from app.queries import judging
+from app.queries.answers import ask
+from db.queries import judge_work
 from db.rows.verdicts import JudgedRow, VerdictFilter
 
 MAX_COUNT = 10_000
@@ -24,7 +26,7 @@ _SIGNS = {True: "valid", False: "not valid", None: NONE_SHOWN}
 
 def show(run_id: str, judge_run_id: str | None, opened: int | None) -> None:
     """Show the choice, which is in the address, and the list; a click writes the trajectory into the address."""
-    counts = judging.count_verdicts(run_id, judge_run_id)
+    counts = ask(judge_work.count_verdicts, run_id, judge_run_id)
     which = _choose(counts)
     pages = st.session_state.setdefault("verdict-pages", {})
     page_key = (run_id, judge_run_id, which)

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 import pandas as pd
 import streamlit as st
 
-from app import address, queries, theme
+from app import address, theme
 from app.components.widgets import exports
 from app.formats import NONE_SHOWN, escape_control_characters, literal
+from app.queries.answers import ask
+from db.queries import buffer_history
 from db.rows.buffer import BufferedQuestionRow, BufferState
 
 MAX_QUESTIONS = 200
@@ -76,7 +78,7 @@ def show(view: View, mark: str) -> None:
             f"{len(indices):,} questions"
             + (f", the first {MAX_QUESTIONS} listed" if len(indices) > len(listed) else "")
         )
-        rows = queries.buffered_questions(view.run_id, view.step, listed)
+        rows = ask(buffer_history.buffered_questions, view.run_id, view.step, listed)
         frame = _table(view, rows)
         event = st.dataframe(
             frame,
@@ -110,8 +112,8 @@ def questions(view: View, mark: str) -> list[int]:
         places = ((index, view.location(index, is_base=True), view.location(index, is_base=False)) for index in seen)
         return sorted(index for index, was, now in places if (was, now) == (start, end))
     if kind in {"born", "replays"} and value.isascii() and value.isdigit() and len(value) < _MAX_DIGITS:
-        of = queries.questions_born if kind == "born" else queries.questions_replayed
-        return of(view.run_id, view.step, int(value))
+        query = buffer_history.questions_born if kind == "born" else buffer_history.questions_replayed
+        return ask(query, view.run_id, view.step, int(value))
     return []
 
 

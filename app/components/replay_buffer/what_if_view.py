@@ -7,11 +7,13 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import queries, theme
+from app import theme
 from app.components.replay_buffer import what_if
 from app.components.replay_buffer.what_if import Candidate, QuestionDraw, RecordedDraw, Settings
 from app.components.widgets import empty_state, exports, figures
 from app.formats import NONE_SHOWN, number
+from app.queries.answers import ask
+from db.queries import buffer, buffer_history
 from db.rows.runs import BucketRow, CandidateRow
 from exgrpo_core.config import TrajectorySelection
 
@@ -29,7 +31,7 @@ class _Outcome:
 
 def show(run_id: str, step: int, buckets: list[BucketRow], algorithm: dict[str, Any]) -> None:
     """Show the controls and what changes; all of it from recorded scores."""
-    rows = queries.candidates(run_id, step)
+    rows = ask(buffer.candidates, run_id, step)
     if not rows:
         empty_state.show("science_off", "Nothing was replayed in this step", "Choose a step that drew from the buffer.")
         return
@@ -124,7 +126,7 @@ def _recorded(
     run_id: str, step: int, buckets: list[BucketRow], rows: list[CandidateRow], algorithm: dict[str, Any]
 ) -> RecordedDraw:
     members: dict[int, list[int]] = {}
-    for index, bucket in sorted(queries.buffer_state(run_id, step - 1).buckets.items()):
+    for index, bucket in sorted(ask(buffer_history.state_at, run_id, step - 1).buckets.items()):
         members.setdefault(bucket, []).append(index)
     return RecordedDraw(
         step=step,
@@ -142,7 +144,7 @@ def _outcomes(
     scored: dict[int, list[Candidate]] = {}
     for row in rows:
         scored.setdefault(row.question_index, []).append(Candidate(row.trajectory_id, step, row.entropy, row.nll))
-    for stored in queries.stored_candidates(run_id, step, tuple(draw.added)) if draw.added else []:
+    for stored in ask(buffer_history.stored_candidates, run_id, step, tuple(draw.added)) if draw.added else []:
         known = Candidate(stored.trajectory_id, stored.scored_step, stored.entropy, stored.nll)
         scored.setdefault(stored.question_index, []).append(known)
     chosen = {row.question_index: row.trajectory_id for row in rows if row.is_chosen}

@@ -8,12 +8,14 @@ import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import queries, theme
+from app import theme
 from app.components.runs.comparison import Group, Line, aligned, mean_line
 from app.components.widgets import figures
 from app.formats import escape_control_characters
-from app.queries import comparison
-from app.queries.comparison import Axis
+from app.queries.answers import ask
+from app.queries.comparison import Axis, axis_points
+from app.queries.runs import metric_series
+from db.queries import metrics
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score
 from db.rows.runs import MetricPoint
 from exgrpo_core.step_report import METRICS
@@ -84,7 +86,7 @@ def show(drawn: Sequence[Group], axis: Axis, more: Sequence[str]) -> None:
     extra = [Quantity(key, key, METRICS[key]) for key in more]
     run_ids = [run_id for group in drawn for run_id in group.run_ids]
     quantities = (*QUANTITIES, *extra)
-    axes = {run_id: comparison.axis_points(run_id, axis) for run_id in run_ids}
+    axes = {run_id: axis_points(run_id, axis) for run_id in run_ids}
     series = {run_id: _series(run_id, quantities) for run_id in run_ids}
     columns = st.columns(2, gap="small")
     for index, quantity in enumerate(quantities):
@@ -152,5 +154,5 @@ def _add(figure: go.Figure, name: str, line: Line, look: Style, unit: float) -> 
 
 def _series(run_id: str, quantities: Sequence[Quantity]) -> Mapping[str, list[MetricPoint]]:
     keys = [quantity.key for quantity in quantities if quantity.key != HELD_OUT]
-    held_out = [row for row in queries.list_evaluations(run_id) if row.question_set == HELD_OUT]
-    return queries.metric_series(run_id, keys) | {HELD_OUT: [MetricPoint(row.step, row.avg_at_n) for row in held_out]}
+    held_out = [row for row in ask(metrics.list_evaluations, run_id) if row.question_set == HELD_OUT]
+    return metric_series(run_id, keys) | {HELD_OUT: [MetricPoint(row.step, row.avg_at_n) for row in held_out]}

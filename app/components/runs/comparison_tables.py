@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 import streamlit as st
 
-from app import queries
 from app.components.runs.comparison import Group, differing, spread
 from app.components.widgets import exports, status_badge
 from app.components.widgets.spec_text import option_text
 from app.formats import NONE_SHOWN, escape_control_characters
-from app.queries import comparison
-from app.queries.comparison import Axis
+from app.queries.answers import ask
+from app.queries.comparison import Axis, axis_points
+from db.queries import metrics
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score
 from db.rows.runs import RunRow
 
@@ -84,10 +84,10 @@ def show_results(drawn: Sequence[Group], runs: Mapping[str, RunRow], is_by_group
 
 def result(row: RunRow) -> dict[str, object]:
     """Return the final metrics of a run: shares in percent, gain in points since its first evaluation."""
-    evaluations = queries.list_evaluations(row.run_id)
+    evaluations = ask(metrics.list_evaluations, row.run_id)
     held_out = [evaluation for evaluation in evaluations if evaluation.question_set == "held_out"]
-    last = queries.last_metrics(row.run_id)
-    spent = comparison.axis_points(row.run_id, Axis.TIME)
+    last = ask(metrics.last_metrics, row.run_id)
+    spent = axis_points(row.run_id, Axis.TIME)
     return {
         "Method": escape_control_characters(row.method),
         "State": status_badge.state_name(row.status),

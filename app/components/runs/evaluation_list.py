@@ -5,7 +5,7 @@ import streamlit as st
 from app import commands
 from app.components.widgets import status_badge
 from app.formats import ago, escape_control_characters
-from app.queries import benchmarks
+from app.queries.benchmarks import broken_evaluations, list_scores, live_evaluations
 from db.rows.runs import RunRow
 
 REFRESH_SECONDS = 3
@@ -14,9 +14,9 @@ REFRESH_SECONDS = 3
 @st.fragment(run_every=REFRESH_SECONDS)
 def show(num_scores: int, scheme: str) -> None:
     """Show the evaluations; the page reruns when there are new scores."""
-    if len(benchmarks.list_scores(scheme)) != num_scores:
+    if len(list_scores(scheme)) != num_scores:
         st.rerun(scope="app")
-    live, broken = benchmarks.live_evaluations(), benchmarks.broken_evaluations()
+    live, broken = live_evaluations(), broken_evaluations()
     if not live and not broken:
         return
     with st.container(border=True, gap="xsmall", key="evaluations"):

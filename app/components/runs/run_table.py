@@ -11,7 +11,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 from app.components.runs import run_progress
 from app.components.widgets import status_badge
 from app.formats import NONE_SHOWN, ago, duration, escape_control_characters
-from app.queries import RunOrder, RunSortKey
+from db.queries.run_order import RunOrder, RunSortKey
 from db.rows.display_names import BATCH_PASS_RATE, distinct_names, held_out_score
 from db.rows.runs import RunRow
 

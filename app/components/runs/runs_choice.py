@@ -4,9 +4,12 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app import address, queries
+from app import address
 from app.components.runs.comparison import MAX_RUNS
 from app.components.widgets import notice, typed_run
+from app.queries.answers import ask
+from app.queries.runs import training_names
+from db.queries import runs
 from db.rows.display_names import distinct_names
 from db.rows.runs import RunRow
 
@@ -17,7 +20,7 @@ _ADDRESS = "runs"
 def show() -> dict[str, tuple[RunRow, str]]:
     """Show the choice and return the chosen training runs by id, in their order, each with the name to show."""
     chosen = _chosen()
-    offered = {row.run_id: row.name for row in queries.training_names()} | {row.run_id: row.name for row in chosen}
+    offered = {row.run_id: row.name for row in training_names()} | {row.run_id: row.name for row in chosen}
     names = distinct_names(offered.items())
     st.session_state[_KEY] = [row.run_id for row in chosen]
     st.multiselect(
@@ -46,7 +49,7 @@ def _chosen() -> list[RunRow]:
     if named is None:
         wanted = st.session_state.get("last-compared", [])
         st.query_params.update(parameters(wanted) if wanted else {})
-    looked_up = [(run_id, queries.get_run(run_id)) for run_id in wanted]
+    looked_up = [(run_id, ask(runs.get_run, run_id)) for run_id in wanted]
     rows = [row for _, row in looked_up if row is not None and row.kind == "train"]
     left_out = [run_id for run_id, row in looked_up if row is None or row.kind != "train"]
     if left_out:

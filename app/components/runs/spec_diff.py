@@ -3,11 +3,14 @@
 import pandas as pd
 import streamlit as st
 
-from app import address, queries
+from app import address
 from app.commands import TrainSpec
 from app.components.widgets import exports, typed_run
 from app.components.widgets.spec_text import differences, option_text
 from app.formats import escape_control_characters
+from app.queries.answers import ask
+from app.queries.runs import training_names
+from db.queries import runs
 from db.rows.display_names import distinct_names
 
 _KEY = "diff-choice"
@@ -17,8 +20,8 @@ _ADDRESS = "against"
 def show(spec: TrainSpec, base: TrainSpec, base_name: str) -> None:
     """Show the fields that differ from the chosen one; the choice is in the address."""
     wanted = st.query_params.get(_ADDRESS, "")
-    other = queries.get_run(wanted) if wanted else None
-    rows = {row.run_id: row.name for row in queries.training_names()}
+    other = ask(runs.get_run, wanted) if wanted else None
+    rows = {row.run_id: row.name for row in training_names()}
     if other is not None and other.kind == "train":
         rows.setdefault(other.run_id, other.name)
     names = {"": base_name} | {run_id: f"run {name}" for run_id, name in distinct_names(rows.items()).items()}
@@ -34,7 +37,7 @@ def show(spec: TrainSpec, base: TrainSpec, base_name: str) -> None:
         placeholder=typed_run.PLACEHOLDER,
     )
     chosen = wanted if wanted in names else ""
-    before = queries.run_spec(chosen) if chosen else base.model_dump(mode="json")
+    before = ask(runs.run_spec, chosen) if chosen else base.model_dump(mode="json")
     changes = differences(before, spec.model_dump(mode="json"))
     if not changes:
         st.caption("None.")

@@ -6,7 +6,8 @@ import streamlit as st
 
 from app import commands
 from app.formats import byte_size, literal
-from app.queries import RunFilter, list_runs
+from app.queries.runs import list_runs
+from db.queries.run_filter import RunFilter
 
 _GPU_SECONDS = 5.0
 _BUSY_PERCENT = 5.0

@@ -8,11 +8,14 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import address, commands, queries, theme
+from app import address, commands, theme
 from app.components.trajectories import audit_banner, selection_audit
 from app.components.trajectories.selection_audit import Check
 from app.components.widgets import exports, figures, notice, table_selection
 from app.formats import NONE_SHOWN
+from app.queries.answers import ask
+from app.queries.workbench import current_runs_root
+from db.queries import buffer, selections
 from db.rows.runs import CandidateRow
 from db.rows.selections import SelectionRow, WrongChoiceRow
 from exgrpo_core.config import TrajectorySelection
@@ -37,14 +40,14 @@ class Audited:
 def audit(run_id: str, step: int, estimator: TrajectorySelection) -> list[Audited]:
     """Check every selection of a step, tokens included."""
     candidates: dict[int, list[CandidateRow]] = {}
-    for row in queries.candidates(run_id, step):
+    for row in ask(buffer.candidates, run_id, step):
         candidates.setdefault(row.question_index, []).append(row)
     audited = []
-    for selection in queries.list_selections(run_id, step):
+    for selection in ask(selections.list_selections, run_id, step):
         scored = candidates.get(selection.question_index, [])
         chosen = next((row for row in scored if row.trajectory_id == selection.chosen_trajectory_id), None)
         checks = selection_audit.check_choice(selection, scored, estimator)
-        question = repr((queries.runs_root(), run_id, step, selection, chosen))
+        question = repr((current_runs_root(), run_id, step, selection, chosen))
         checks += _token_checks(question, run_id, step, selection, chosen)
         audited.append(Audited(selection, tuple(scored), tuple(checks)))
     return audited

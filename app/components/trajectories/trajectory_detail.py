@@ -4,10 +4,12 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from app import address, commands, queries
+from app import address, commands
 from app.components.trajectories import group_view, lineage_view, question_view, token_heatmap, trajectory_marks
 from app.components.widgets import empty_state, long_text, mathematics
 from app.formats import NONE_SHOWN, escape_control_characters, nats, number
+from app.queries.answers import ask
+from db.queries import lineage, trajectories
 from db.rows.runs import TrajectoryRow
 from db.rows.trajectories import LineageRow
 
@@ -26,7 +28,7 @@ def show(row: TrajectoryRow) -> None:
         + (" · cut at the length limit" if row.is_truncated else "")
     )
     trajectory_marks.show_of(row)
-    rows = queries.trajectory_lineage(row)
+    rows = ask(lineage.lineage, row.run_id, row.trajectory_id, row.question_index, row.step)
     _tiles(row, rows)
     views: list[Callable[[TrajectoryRow, list[LineageRow]], None]] = [
         _text, _tokens, lineage_view.show, _group, _question,
@@ -54,7 +56,7 @@ def _tiles(row: TrajectoryRow, rows: list[LineageRow]) -> None:
 
 
 def _text(row: TrajectoryRow, _rows: list[LineageRow]) -> None:
-    question = queries.get_question(row.run_id, row.question_index)
+    question = ask(lineage.get_question, row.run_id, row.question_index)
     left, right = st.columns([2, 3], gap="medium")
     with left:
         st.markdown("**Prompt**")
@@ -80,7 +82,7 @@ def _tokens(row: TrajectoryRow, rows: list[LineageRow]) -> None:
     if replays:
         chosen = st.selectbox("Under the policy", [AT_BIRTH, *replays], key="under", bind="query-params", width=260)
     entry = replays.get(chosen)
-    file = queries.trajectory_file(row.run_id, row.trajectory_id) if entry is None else entry.file
+    file = ask(trajectories.find_trajectory_file, row.run_id, row.trajectory_id) if entry is None else entry.file
     step = None if entry is None else entry.step
     data = commands.token_data(row.run_id, file, row.trajectory_id, replayed_in=step) if file else None
     values = token_heatmap.from_recorded(data)
@@ -96,11 +98,11 @@ def _tokens(row: TrajectoryRow, rows: list[LineageRow]) -> None:
 
 
 def _group(row: TrajectoryRow, _rows: list[LineageRow]) -> None:
-    group_view.show(queries.group_members(row.run_id, row.step, row.question_index), row.trajectory_id)
+    group_view.show(ask(lineage.group_members, row.run_id, row.step, row.question_index), row.trajectory_id)
 
 
 def _question(row: TrajectoryRow, _rows: list[LineageRow]) -> None:
-    question_view.show(queries.attempts_at_question(row.question_id), row.run_id)
+    question_view.show(ask(lineage.attempts_at_question, row.question_id), row.run_id)
 
 
 def _close() -> None:

@@ -2,8 +2,9 @@
 
 import streamlit as st
 
-from app import queries
-from app.queries import TrajectoryFacets
+from app.queries.answers import ask
+from db.queries import trajectory_list
+from db.rows.trajectories import TrajectoryFacets
 
 MAX_COUNT = 10_000
 ANY = "any"
@@ -94,7 +95,7 @@ def _fields(rollouts_per_question: int) -> None:
 
 
 def _counts(where: TrajectoryFacets) -> None:
-    counts = queries.count_facets(where)
+    counts = ask(trajectory_list.count_facets, where)
     sentences = []
     for label, field, names in _FLAGS.values():
         known = counts[field]

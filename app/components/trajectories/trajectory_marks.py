@@ -8,7 +8,8 @@ import streamlit as st
 from app import address, commands
 from app.components.widgets import empty_state, exports, notice
 from app.formats import NONE_SHOWN, escape_control_characters, literal
-from app.queries import marks
+from app.queries.answers import ask
+from db.queries import trajectory_marks
 from db.rows.marks import MarkedRow, MarkedTrajectory
 from db.rows.runs import TrajectoryRow
 
@@ -26,7 +27,7 @@ def show_of(row: TrajectoryRow) -> None:
 
 def choose() -> str | None:
     """Show a choice of marks, where there are any, and return the chosen one, which is in the address."""
-    counts = {count.mark: count for count in marks.list_marks()}
+    counts = {count.mark: count for count in ask(trajectory_marks.list_marks)}
     if not counts:
         return None
     wanted = st.query_params.get(_ADDRESS)
@@ -48,7 +49,7 @@ def choose() -> str | None:
 
 def show_marked(mark: str) -> None:
     """Show the trajectories of all runs that have a mark, each row with a link to its trajectory."""
-    rows = marks.marked_trajectories(mark)
+    rows = ask(trajectory_marks.marked_trajectories, mark)
     with st.container(border=True, key="marked", gap="small"):
         st.markdown(f"**Marked: {literal(mark)}**")
         if not rows:
@@ -91,7 +92,7 @@ def _form(row: TrajectoryRow) -> None:
 @st.fragment(run_every=REFRESH_SECONDS)
 def _show_marks(row: TrajectoryRow) -> None:
     with st.container(horizontal=True, gap="small"):
-        for mark in marks.marks_of(row.run_id, row.attempt, row.trajectory_id):
+        for mark in ask(trajectory_marks.marks_of, row.run_id, row.attempt, row.trajectory_id):
             if st.button(
                 literal(mark.mark),
                 icon=":material/bookmark:",

@@ -2,10 +2,11 @@
 
 import streamlit as st
 
-from app import queries
 from app.components.widgets import notice
 from app.formats import duration
 from app.queries import last_answers
+from app.queries.runs import reason_away
+from app.queries.workbench import SUPERVISOR_AWAY_SECONDS, supervisor_age_seconds
 
 _WAS_AWAY = "database-was-away"
 
@@ -13,7 +14,7 @@ _WAS_AWAY = "database-was-away"
 @st.fragment(run_every=2)
 def show_database() -> None:
     """Warn while the database is away: pages show the last good answers, with their age."""
-    reason = queries.reason_away()
+    reason = reason_away()
     if reason:
         st.session_state[_WAS_AWAY] = True
         age = last_answers.age_seconds()
@@ -26,14 +27,14 @@ def show_database() -> None:
 @st.fragment(run_every=5)
 def show_supervisor() -> None:
     """Warn when the supervisor is away: queued runs do not start, and what pages show may be old."""
-    age = queries.supervisor_age_seconds()
+    age = supervisor_age_seconds()
     if age is None:
         notice.show(
             "warning",
             "No supervisor yet",
             "No supervisor has run in this folder, so queued runs do not start. Start one with: exgrpo up",
         )
-    elif age > queries.SUPERVISOR_AWAY_SECONDS:
+    elif age > SUPERVISOR_AWAY_SECONDS:
         notice.show(
             "warning",
             "Supervisor away",

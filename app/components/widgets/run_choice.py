@@ -2,8 +2,11 @@
 
 import streamlit as st
 
-from app import address, queries
+from app import address
 from app.components.widgets import empty_state, typed_run
+from app.queries.answers import ask
+from app.queries.runs import training_names
+from db.queries import runs
 from db.rows.display_names import distinct_names
 from db.rows.runs import RunRow
 
@@ -17,12 +20,12 @@ def show() -> RunRow | None:
 
     Without runs, and for an address that names none, it shows why and returns None.
     """
-    rows = queries.training_names()
+    rows = training_names()
     named = st.query_params.get("run")
     wanted = named or st.session_state.get("last-run")
-    run = queries.get_run(wanted) if wanted else None
+    run = ask(runs.get_run, wanted) if wanted else None
     if not named and (run is None or run.kind != "train"):
-        run = queries.get_run(rows[0].run_id) if rows else None
+        run = ask(runs.get_run, rows[0].run_id) if rows else None
     if run is not None and run.kind != "train":
         empty_state.show("replay", "Not a training run", "This job has no buffer and no trajectories.")
         return None

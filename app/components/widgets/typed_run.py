@@ -4,8 +4,10 @@ from collections.abc import Callable, Collection, Mapping
 
 import streamlit as st
 
-from app import queries
 from app.formats import escape_control_characters, literal
+from app.queries.answers import ask
+from app.queries.runs import training_names
+from db.queries import runs
 
 PLACEHOLDER = "Choose a run, or type to find an older one"
 
@@ -22,10 +24,10 @@ def find(typed: str, offered: Collection[str], *, has_steps: bool = False) -> st
     """
     if typed in offered:
         return typed
-    row = queries.get_run(typed)
+    row = ask(runs.get_run, typed)
     if row is not None and row.kind == "train":
         return row.run_id
-    matches = queries.training_names(typed, has_steps=has_steps) if typed.strip() else []
+    matches = training_names(typed, has_steps=has_steps) if typed.strip() else []
     if matches:
         return matches[0].run_id
     st.toast(f"No training run is called, or has in its name, method, data or tags: {literal(typed)}")

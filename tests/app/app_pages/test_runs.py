@@ -11,11 +11,13 @@ import streamlit as st
 from streamlit.proto.WidgetStates_pb2 import WidgetState, WidgetStates
 from streamlit.testing.v1 import AppTest
 
-from app import queries
 from app.queries import last_answers
 from app.queries import runs as run_queries
+from app.queries.answers import ask
+from app.queries.runs import RUNS_PAGE_SIZE
 from db.connections.opening import open_database
 from db.ingest import annotations
+from db.queries import runs
 from jobs.runs.journal import Journal, JournalKind
 from tests.app import recorded
 
@@ -106,7 +108,7 @@ def show_archive_button(rows):
 
 
 def test_ticked_runs_are_archived_by_the_journal_and_those_that_live_are_refused(recorded_runs):
-    rows = [queries.get_run(run_id) for run_id in ("run-finished", "run-queued")]
+    rows = [ask(runs.get_run, run_id) for run_id in ("run-finished", "run-queued")]
     page = shown_archive_button(rows)
     assert page.button[0].label == "Archive 2 runs"
     page.button[0].click().run()
@@ -117,19 +119,19 @@ def test_ticked_runs_are_archived_by_the_journal_and_those_that_live_are_refused
 
 def test_archived_runs_are_listed_again_by_the_same_button(recorded_runs):
     archive(recorded_runs, "run-finished")
-    page = shown_archive_button([queries.get_run("run-finished")])
+    page = shown_archive_button([ask(runs.get_run, "run-finished")])
     assert page.button[0].label == "List 1 run again"
     page.button[0].click().run()
     assert Journal(recorded_runs).entries()[-1].kind is JournalKind.UNARCHIVED
 
 
 def test_older_runs_come_on_request_and_search_reaches_them_at_once(runs_root, open_page):
-    numbers = range(queries.RUNS_PAGE_SIZE + 5)
+    numbers = range(RUNS_PAGE_SIZE + 5)
     many = [replace(recorded.QUEUED, run_id=f"run-{n:04d}", name=f"number {n}") for n in numbers]
     recorded.record(runs_root, *many)
     page = open_page("runs")
-    assert len(column(page, "Run")) == queries.RUNS_PAGE_SIZE
-    assert f"{queries.RUNS_PAGE_SIZE} of {len(many)} runs, {len(many)} active" in texts(page)
+    assert len(column(page, "Run")) == RUNS_PAGE_SIZE
+    assert f"{RUNS_PAGE_SIZE} of {len(many)} runs, {len(many)} active" in texts(page)
     page.button(key="older").click().run()
     assert column(page, "Run")[-1] == many[-1].name
     assert not [button for button in page.button if button.key == "older"]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import streamlit as st
 
-from app import queries
-from app.queries import buffer as buffer_queries
+from app.queries import selections as selection_queries
+from app.queries.selections import wrong_choices
 from db.queries import selections
 from tests.app import played
 
@@ -93,11 +93,11 @@ def test_a_run_that_was_checked_is_only_checked_for_its_newest_steps(played_runs
         asked.append(step_from)
         return whole(database, run_id, step_from)
 
-    monkeypatch.setattr(buffer_queries, "RECHECKED_STEPS", 4)
+    monkeypatch.setattr(selection_queries, "RECHECKED_STEPS", 4)
     monkeypatch.setattr(selections, "wrong_choices", watched)
     bad = played.play(played_runs, dataclasses.replace(played.FINISHED, run_id="play-bad"), choose_the_worst)
-    first = queries.wrong_choices(bad.run_id)
+    first = wrong_choices(bad.run_id)
     st.cache_data.clear()
-    assert queries.wrong_choices(bad.run_id) == first != []
+    assert wrong_choices(bad.run_id) == first != []
     assert asked == [0, played.FINISHED.num_done - 4]
-    assert queries.wrong_choices("nowhere") == []
+    assert wrong_choices("nowhere") == []

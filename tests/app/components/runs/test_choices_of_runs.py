@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from app.queries import benchmarks
 from app.queries import runs as run_queries
+from app.queries.benchmarks import broken_evaluations
 from db.connections.opening import open_database
 from db.ingest import events
 from tests.app import played, recorded
@@ -48,7 +48,7 @@ def test_evaluations_that_broke_are_found_below_newer_runs_of_that_name(runs_roo
         events.set_status(database, run_id, "failed", "no data", attempt=1)
     database.close()
     recorded.record(runs_root, replace(recorded.FAILED, name="evaluation"))
-    assert [row.run_id for row in benchmarks.broken_evaluations()] == ["eval-named"]
+    assert [row.run_id for row in broken_evaluations()] == ["eval-named"]
 
 
 @pytest.fixture
