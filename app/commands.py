@@ -1,7 +1,8 @@
-"""The only way from a page to running things: what is done to runs, and checking what a form holds."""
+"""The only way from a page to `jobs`: commands on runs, and what pages read from files, forms and the machine."""
 
 from collections.abc import Callable, Mapping
 from functools import wraps
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from app import settings
@@ -9,25 +10,20 @@ from app.access import current_person
 from app.roles import Role
 from db.rows.cases import SavedCase
 from db.rows.marks import MarkedTrajectory
-from jobs.actions import annotations, run_actions
+from jobs.actions import annotations, judgements, progress, run_actions
 from jobs.actions.evaluations import plan_evaluation, submit_evaluation
-from jobs.actions.judgements import submit_judge as queue_judge
-from jobs.actions.progress import job_progress as read_job_progress
 from jobs.actions.token_texts import token_texts
 from jobs.evaluation.recorded_answers import RecordedQuestion, find_answers
+from jobs.machine import machine_report
 from jobs.machine.gpus import Gpu, list_gpus
 from jobs.machine.machine_report import Finding, package_versions
-from jobs.machine.machine_report import examine_machine as ask_doctor
+from jobs.preflight import data_preview
 from jobs.preflight.data_preview import DataPreview
-from jobs.preflight.data_preview import preview_data as read_data_preview
 from jobs.preflight.resolution import RunRefusedError, resolve
 from jobs.preflight.resource_estimate import estimate_resources
 from jobs.recording.trajectory_file import read_token_data
+from jobs.runs import drafts
 from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
-from jobs.runs.drafts import delete_draft as remove_draft
-from jobs.runs.drafts import list_drafts as find_drafts
-from jobs.runs.drafts import load_draft as read_draft
-from jobs.runs.drafts import save_draft as write_draft
 from jobs.runs.journal import Journal, JournalEntry, acting_as
 from jobs.runs.lookup import CommandError
 from jobs.runs.status import ENDED, RESUMABLE, RunStatus
@@ -88,11 +84,15 @@ Result = TypeVar("Result")
 
 
 class RefusedError(CommandError, SpecError, DataError):
-    """Whoever asks has no role that may do this."""
+    """The user has no role that allows the command."""
+
+
+def _runs_root() -> Path:
+    return settings.current().runs_root
 
 
 def _needs(role: Role) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
-    """Have a command refuse whoever lacks a role, and the journal say who asked for it."""
+    """Return a decorator: the command refuses users below a role, and the journal records who asked for it."""
 
     def checked(command: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
         @wraps(command)
@@ -100,7 +100,9 @@ def _needs(role: Role) -> Callable[[Callable[Arguments, Result]], Callable[Argum
             person = current_person()
             if person is None or person.role < role:
                 who = "Nobody is signed in" if person is None else f"{person.name} is {person.role.name.lower()}"
-                raise RefusedError(f"{who}; this takes the role {role.name.lower()}, which whoever runs this can give.")
+                raise RefusedError(
+                    f"{who}, but this takes the role {role.name.lower()}; ask the person who runs the server for it."
+                )
             with acting_as(person.name):
                 return command(*arguments, **words)
 
@@ -118,61 +120,61 @@ def check(content: dict[str, object]) -> TrainSpec:
         RunRefusedError: Every field is right, and yet the run cannot be queued.
     """
     spec = parse_spec(content, "form")
-    resolve(spec, settings.current().runs_root, is_quick=True).raise_refusals()
+    resolve(spec, _runs_root(), is_quick=True).raise_refusals()
     return spec
 
 
 @_needs(Role.OPERATOR)
 def submit(spec: TrainSpec) -> str:
     """Queue a run and return its id."""
-    return run_actions.submit(settings.current().runs_root, spec)
+    return run_actions.submit(_runs_root(), spec)
 
 
 @_needs(Role.OPERATOR)
 def stop(run_id: str) -> None:
     """Ask a run to stop at its next step."""
-    run_actions.stop(settings.current().runs_root, run_id)
+    run_actions.stop(_runs_root(), run_id)
 
 
 @_needs(Role.OPERATOR)
 def resume(run_id: str) -> None:
     """Queue a new attempt from the newest whole checkpoint."""
-    run_actions.resume(settings.current().runs_root, run_id)
+    run_actions.resume(_runs_root(), run_id)
 
 
 def clone(run_id: str) -> TrainSpec:
     """Return the specification of a run, to start another from."""
-    return run_actions.clone(settings.current().runs_root, run_id)
+    return run_actions.clone(_runs_root(), run_id)
 
 
 @_needs(Role.OPERATOR)
 def branch(run_id: str, step: int, num_steps: int) -> str:
-    """Queue a new run from a checkpoint of another, which goes on to step `num_steps`, and return its id."""
-    return run_actions.branch(settings.current().runs_root, run_id, step, num_steps)
+    """Queue a new run from a checkpoint of another, which trains up to step `num_steps`, and return its id."""
+    return run_actions.branch(_runs_root(), run_id, step, num_steps)
 
 
 @_needs(Role.ADMIN)
 def archive(run_id: str, is_archived: bool) -> None:
     """Hide a run from the list, or show it again."""
-    run_actions.archive(settings.current().runs_root, run_id, is_archived)
+    run_actions.archive(_runs_root(), run_id, is_archived)
 
 
 @_needs(Role.OPERATOR)
 def tag(run_id: str, name: str, is_set: bool = True) -> None:
     """Give a run a tag, or take it away."""
-    run_actions.tag(settings.current().runs_root, run_id, name, is_set)
+    run_actions.tag(_runs_root(), run_id, name, is_set)
 
 
 @_needs(Role.OPERATOR)
 def note(run_id: str, text: str) -> None:
     """Add a note to a run."""
-    run_actions.note(settings.current().runs_root, run_id, text)
+    run_actions.note(_runs_root(), run_id, text)
 
 
 def job_progress(run_id: str) -> tuple[int, int] | None:
     """Return how many steps, questions or votes of how many are in, None before they are counted."""
     try:
-        return read_job_progress(RunDirectory.open(settings.current().runs_root, run_id))
+        return progress.job_progress(RunDirectory.open(_runs_root(), run_id))
     except RunDirectoryError:
         return None
 
@@ -180,22 +182,22 @@ def job_progress(run_id: str) -> tuple[int, int] | None:
 @_needs(Role.OPERATOR)
 def evaluate(target: str, fields: dict[str, object]) -> str:
     """Queue the evaluation of `RUN@STEP`, a model's folder or hub name, and return its id."""
-    runs_root = settings.current().runs_root
+    runs_root = _runs_root()
     return submit_evaluation(runs_root, plan_evaluation(runs_root, target, fields, "form"))
 
 
 def evaluation_answers(run_id: str, benchmark: str, question_id: str) -> RecordedQuestion | None:
     """Return what an evaluation recorded of one question, None where its folder is gone."""
     try:
-        return find_answers(RunDirectory.open(settings.current().runs_root, run_id).path, benchmark, question_id)
+        return find_answers(RunDirectory.open(_runs_root(), run_id).path, benchmark, question_id)
     except (RunDirectoryError, OSError, KeyError, ValueError):
         return None
 
 
 @_needs(Role.OPERATOR)
 def start_study_run(pending: PendingRun) -> str:
-    """Queue a run of a study, or a new attempt where it stopped, and return its id; one under way goes on."""
-    return start(settings.current().runs_root, load_study(pending.key.study), pending)
+    """Queue a run of a study, or a new attempt where it stopped, and return its id; one under way is left alone."""
+    return start(_runs_root(), load_study(pending.key.study), pending)
 
 
 @_needs(Role.OPERATOR)
@@ -207,7 +209,7 @@ def submit_judge(content: dict[str, object]) -> str:
         CommandError: There is no such run, or its folder cannot be written.
     """
     try:
-        return queue_judge(settings.current().runs_root, parse_judge_spec(content, "form"))
+        return judgements.submit_judge(_runs_root(), parse_judge_spec(content, "form"))
     except RunDirectoryError as error:
         raise CommandError(str(error)) from None
 
@@ -215,58 +217,58 @@ def submit_judge(content: dict[str, object]) -> str:
 @_needs(Role.OPERATOR)
 def mark_case(case_set: str, case: SavedCase, is_kept: bool = True) -> None:
     """Put a case into a named set, or take it out."""
-    annotations.mark_case(settings.current().runs_root, case_set, case, is_kept)
+    annotations.mark_case(_runs_root(), case_set, case, is_kept)
 
 
 @_needs(Role.OPERATOR)
 def mark_trajectory(mark: MarkedTrajectory, is_kept: bool = True) -> None:
     """Put a mark with a comment on a trajectory, or take it off."""
-    annotations.mark_trajectory(settings.current().runs_root, mark, is_kept)
+    annotations.mark_trajectory(_runs_root(), mark, is_kept)
 
 
 @_needs(Role.OPERATOR)
 def set_verdict(run_id: str, attempt: int, trajectory_id: int, is_valid: bool | None) -> None:
-    """Say whether a chain of thought is valid, over what any judge says; None takes that back."""
-    annotations.set_verdict(settings.current().runs_root, run_id, attempt, trajectory_id, is_valid)
+    """Say whether a chain of thought is valid, whatever a judge says; None removes that statement."""
+    annotations.set_verdict(_runs_root(), run_id, attempt, trajectory_id, is_valid)
 
 
 @_needs(Role.OPERATOR)
 def preview_data(spec: TrainSpec) -> DataPreview:
     """Return the first questions of a specification and how long they are."""
-    return read_data_preview(spec)
+    return data_preview.preview_data(spec)
 
 
 @_needs(Role.OPERATOR)
 def save_draft(name: str, content: Mapping[str, object]) -> None:
     """Keep what a form holds under a name."""
-    write_draft(settings.current().runs_root, name, content)
+    drafts.save_draft(_runs_root(), name, content)
 
 
 def load_draft(name: str) -> dict[str, object]:
     """Return what a draft holds."""
-    return read_draft(settings.current().runs_root, name)
+    return drafts.load_draft(_runs_root(), name)
 
 
 def list_drafts() -> list[str]:
     """Return the names of all drafts."""
-    return find_drafts(settings.current().runs_root)
+    return drafts.list_drafts(_runs_root())
 
 
 @_needs(Role.OPERATOR)
 def delete_draft(name: str) -> None:
     """Remove a draft."""
-    remove_draft(settings.current().runs_root, name)
+    drafts.delete_draft(_runs_root(), name)
 
 
 def journal_entries() -> list[JournalEntry]:
     """Return everything that users asked for, oldest first."""
-    return Journal(settings.current().runs_root).entries()
+    return Journal(_runs_root()).entries()
 
 
 def examine_machine() -> list[Finding]:
     """Return what `exgrpo doctor` finds; takes seconds."""
-    place = settings.current()
-    return ask_doctor(place.runs_root, place.database_url)
+    current = settings.current()
+    return machine_report.examine_machine(current.runs_root, current.database_url)
 
 
 def token_data(
@@ -274,12 +276,12 @@ def token_data(
 ) -> dict[str, list[Any] | None] | None:
     """Return the per-token values recorded of a trajectory, as it was born or replayed in a step.
 
-    Under `texts`, if asked for, stands what each token says.
+    `texts`, if asked for, holds the text of each token.
 
     None where the file or the trajectory is not there; a value is None where it was not kept.
     """
     try:
-        run = RunDirectory.open(settings.current().runs_root, run_id)
+        run = RunDirectory.open(_runs_root(), run_id)
         data = read_token_data(inside(run.path, file), trajectory_id, replayed_in)
     except (RunDirectoryError, OSError, KeyError, ValueError):
         return None

@@ -197,13 +197,13 @@ def _is_same_origin(headers: Headers, host: str) -> bool:
 
 
 def _cookies(headers: Headers) -> dict[str, str]:
-    found: dict[str, str] = {}
+    cookies: dict[str, str] = {}
     for line in headers.getlist("cookie"):
         try:
-            found |= {name: morsel.value for name, morsel in SimpleCookie(line).items()}
+            cookies |= {name: morsel.value for name, morsel in SimpleCookie(line).items()}
         except CookieError:
             continue
-    return found
+    return cookies
 
 
 def _is_foreign_fetch(headers: Headers) -> bool:

@@ -35,16 +35,17 @@ def leave_out_those_of_other_pages() -> None:
     runs it after that, as part of the page before, for which the browser throws the new page away. Which page a session
     shows is what `st.navigation` came to last: a run that is stopped gets no further than to name the one it was for.
     """
-    shown: WeakKeyDictionary[PagesManager, str] = WeakKeyDictionary()
+    last_pages: WeakKeyDictionary[PagesManager, str] = WeakKeyDictionary()
     run_script, set_page = ScriptRunner._run_script, ScriptRunContext.set_mpa_v2_page
 
     def set_and_remember(context: ScriptRunContext, page: str) -> None:
         set_page(context, page)
-        shown[context.pages_manager] = page
+        last_pages[context.pages_manager] = page
 
     def run_unless_of_another_page(runner: ScriptRunner, asked: RerunData) -> None:
         is_of_fragments = bool(asked.fragment_id_queue)
-        if not is_of_fragments or asked.page_script_hash == shown.get(runner._pages_manager, asked.page_script_hash):
+        last_page = last_pages.get(runner._pages_manager, asked.page_script_hash)
+        if not is_of_fragments or asked.page_script_hash == last_page:
             run_script(runner, asked)
 
     ScriptRunContext.set_mpa_v2_page = set_and_remember  # type: ignore[assignment, method-assign]

@@ -54,7 +54,7 @@ class _AnnouncingServer(uvicorn.Server):
 
 
 def serve(
-    place: settings.AppSettings,
+    app_settings: settings.AppSettings,
     host: str,
     port: int,
     token: str | None,
@@ -73,15 +73,15 @@ def serve(
     Raises:
         ServerError: The host is not loopback, the port is taken, the token is too short or the folder is missing.
     """
-    if not place.runs_root.is_dir():
-        raise ServerError(f"runs root {place.runs_root}: expected a folder; create it or give another one.")
+    if not app_settings.runs_root.is_dir():
+        raise ServerError(f"runs root {app_settings.runs_root}: expected a folder; create it or give another one.")
     check_host(host, allows_remote)
     token = secrets.token_urlsafe(32) if token is None else token
     if len(token) < MIN_TOKEN_LENGTH:
         raise ServerError(f"{TOKEN_VARIABLE}: expected at least {MIN_TOKEN_LENGTH} characters, got {len(token)}.")
     listener = _listen(host, port)
     port = listener.getsockname()[1]
-    settings.configure(place)
+    settings.configure(app_settings)
     secret_files = [] if sign_in is None else [str(sign_in.path)]
     bootstrap.load_config_options(theme.streamlit_options(host, port) | {"secrets.files": secret_files})
     gate = GateSettings(
@@ -122,7 +122,7 @@ def serve(
 def _share_memory_pools() -> None:
     """Let all threads take memory from few pools where the C library is glibc.
 
-    It has up to eight pools a core, and Streamlit runs each script in a thread of its own: each pool grows to what the
+    It has up to eight pools a core, and Streamlit runs each script in a separate thread: each pool grows to what the
     largest script that it ever served took, and keeps that.
     """
     if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:

@@ -51,8 +51,8 @@ addEventListener("error", ({message}) => {
 </script>"""
 """Loads the page again where Streamlit's front end lost count of the page's parts, which leaves it white for good.
 
-The known causes are mended in `app/serving/refreshes.py`; this is the net below them. What was chosen stands in the
-address; a text that was not sent yet is lost with the white page. A tab tries five times, not for ever.
+`app/serving/refreshes.py` repairs the known causes; this catches the rest. The address keeps the choices; a text that
+was not sent yet is lost with the white page. A tab tries at most five times.
 """
 
 

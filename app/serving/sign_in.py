@@ -40,17 +40,17 @@ class SignIn:
     _cookie_secret: str
 
     def claims(self, cookies: Mapping[str, str]) -> dict[str, Any]:
-        """Return what the provider said of whoever sends these cookies, nothing where they prove nothing."""
+        """Return the provider's claims about the sender of these cookies, nothing where the cookies prove nothing."""
 
         def read(name: str) -> bytes | None:
             value = cookies.get(name)
             return None if value is None else decode_signed_value(self._cookie_secret, name, value)
 
         try:
-            found = json.loads(get_cookie_with_chunks(read, USER_COOKIE_NAME) or b"{}")
+            claims = json.loads(get_cookie_with_chunks(read, USER_COOKIE_NAME) or b"{}")
         except ValueError:
             return {}
-        return found if isinstance(found, dict) else {}
+        return claims if isinstance(claims, dict) else {}
 
     def admits(self, cookies: Mapping[str, str]) -> bool:
         """Return whether these cookies prove somebody who has a role here."""
@@ -62,8 +62,8 @@ class SignIn:
         if claims:
             name = html.escape(str(claims.get("email") or claims.get("sub") or "nobody known"))
             return (
-                f"<h1>No role for you here</h1><p>You are signed in as {name}. Whoever runs this workbench can give "
-                'you a role.</p><p><a href="/auth/logout">Sign out</a></p>'
+                f"<h1>No role for you here</h1><p>You are signed in as {name}. The person who runs this server "
+                'can give you a role.</p><p><a href="/auth/logout">Sign out</a></p>'
             )
         link = f"/auth/login?provider={encode_provider_token('default')}"
         return f'<h1>ExGRPO Workbench</h1><p><a href="{link}">Sign in</a></p>'
