@@ -4,6 +4,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -22,13 +23,14 @@ def sync(path: Path) -> None:
 def whole_file(path: Path, *, is_durable: bool = True, syncs_folder: bool = True) -> Iterator[BinaryIO]:
     """Open a file that takes its name when the block ends; if the block raises, `path` is as it was.
 
-    With `is_durable` the content is on disk before it has the name; with `syncs_folder` so is the name afterwards. Its
-    temporary name ends in `.tmp`. A file of that name is written over, which takes no new space: `reserve` makes one.
+    With `is_durable` the content is on disk before it has the name; with `syncs_folder` so is the name after it. Until
+    then it has a name of its own that ends in `.tmp`, so that of two writers at once the later one counts, whole. Space
+    that was reserved is written over, which takes no new one.
     """
-    unfinished = unfinished_name(path)
-    is_reserved = unfinished.exists()
+    is_reserved = reserved_name(path).exists()
+    unfinished = reserved_name(path) if is_reserved else path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with unfinished.open("r+b" if is_reserved else "wb") as file:
+        with unfinished.open("r+b" if is_reserved else "xb") as file:
             yield file
             file.truncate()
             file.flush()
@@ -54,13 +56,13 @@ def write_whole(path: Path, content: str | bytes, *, is_durable: bool = True, sy
 
 
 def reserve(path: Path, num_bytes: int) -> None:
-    """Take the space that `write_whole` will need, so that it succeeds on a disk that is full by then."""
-    unfinished_name(path).write_bytes(b" " * num_bytes)
+    """Take the space that the one next `write_whole` will need, so that it succeeds on a disk that is full by then."""
+    reserved_name(path).write_bytes(b" " * num_bytes)
 
 
-def unfinished_name(path: Path) -> Path:
-    """Return the name that a file has until it is whole."""
-    return path.with_name(f"{path.name}.tmp")
+def reserved_name(path: Path) -> Path:
+    """Return the name under which space is reserved for a file."""
+    return path.with_name(f"{path.name}.reserved.tmp")
 
 
 def append_line(path: Path, line: bytes) -> None:

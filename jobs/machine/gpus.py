@@ -1,5 +1,6 @@
 """The GPUs of this machine and how busy they are, as NVIDIA's driver says; PyTorch is not loaded."""
 
+import contextlib
 from dataclasses import dataclass
 
 import pynvml
@@ -23,16 +24,20 @@ def list_gpus() -> list[Gpu]:
     except pynvml.NVMLError:
         return []
     try:
-        return [_read_gpu(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        gpus = [_read_gpu(index) for index in range(pynvml.nvmlDeviceGetCount())]
     except pynvml.NVMLError:
-        return []
-    finally:
+        gpus = []
+    with contextlib.suppress(pynvml.NVMLError):
         pynvml.nvmlShutdown()
+    return [gpu for gpu in gpus if gpu is not None]
 
 
-def _read_gpu(index: int) -> Gpu:
-    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-    memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+def _read_gpu(index: int) -> Gpu | None:
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+    except pynvml.NVMLError:
+        return None
     try:
         busy_percent = float(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu)
     except pynvml.NVMLError:

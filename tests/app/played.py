@@ -52,12 +52,12 @@ def record_all(runs_root: Path) -> None:
         play(runs_root, run)
 
 
-def play(runs_root: Path, run: RecordedRun, change: Change | None = None) -> RunDirectory:
-    """Play a run, record it and take it in; with `change`, each report is changed before it is recorded."""
+def play(runs_root: Path, run: RecordedRun, change: Change | None = None, **settings: object) -> RunDirectory:
+    """Play a run, record and ingest it; with `change`, each report is changed before it is recorded."""
     recorded.beat(runs_root, datetime.now(UTC))
     starts_at = 1.0 if run.run_id == UNSTARTED.run_id else None
     ratio = 0.0 if run.run_id == ON_POLICY.run_id else 0.5
-    config = small_config(start_pass_rate=starts_at, experience_ratio=ratio)
+    config = small_config(start_pass_rate=starts_at, experience_ratio=ratio, **settings)
     update = {"num_steps": recorded.NUM_STEPS, "algorithm": config}
     spec = load_preset("chains-exgrpo").model_copy(update=update)
     folder = RunDirectory.create(runs_root, spec, run_id=run.run_id)

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from exgrpo_core import durable_files
-from exgrpo_core.durable_files import append_line, reserve, unfinished_name, whole_file, write_whole
+from exgrpo_core.durable_files import append_line, reserve, reserved_name, whole_file, write_whole
 
 
 def test_a_file_holds_what_was_written_and_leaves_no_other(tmp_path):
@@ -44,10 +44,10 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path, monkeypatch, fai
 def test_reserved_space_is_written_over_and_kept_if_the_write_fails(tmp_path):
     path = tmp_path / "outcome.json"
     reserve(path, 100)
-    blocks = unfinished_name(path).stat().st_ino
+    blocks = reserved_name(path).stat().st_ino
     with pytest.raises(RuntimeError), whole_file(path):
         raise RuntimeError
-    assert unfinished_name(path).stat().st_ino == blocks
+    assert reserved_name(path).stat().st_ino == blocks
     write_whole(path, "{}")
     assert path.stat().st_ino == blocks
     assert path.read_text() == "{}"
@@ -69,3 +69,14 @@ def test_lines_of_many_writers_stay_whole(tmp_path):
     for thread in threads:
         thread.join()
     assert path.read_bytes().splitlines() == [b"x" * 9000] * 16
+
+
+def test_of_two_writers_at_once_each_is_whole(tmp_path):
+    path = tmp_path / "draft.yaml"
+    with whole_file(path) as slow:
+        slow.write(b"the slow one, half")
+        write_whole(path, "the quick one")
+        assert path.read_text() == "the quick one"
+        slow.write(b" and whole")
+    assert path.read_text() == "the slow one, half and whole"
+    assert os.listdir(tmp_path) == ["draft.yaml"]

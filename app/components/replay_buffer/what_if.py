@@ -21,12 +21,12 @@ ESTIMATORS = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """mu and sigma as correctness rates, rho as a share, and the estimator."""
+    """mu and sigma as correctness rates, rho as a share, and the estimator; None keeps the recorded choices."""
 
     center: float
     spread: float
     ratio: float
-    estimator: TrajectorySelection
+    estimator: TrajectorySelection | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,15 @@ def redraw(recorded: RecordedDraw, settings: Settings, seed: int) -> QuestionDra
     )
 
 
-def rechoose(candidates: Sequence[Candidate], estimator: TrajectorySelection) -> Candidate | None:
-    """Return the candidate that the estimator chooses, the oldest of equals; None where none has its scores."""
+def rechoose(
+    candidates: Sequence[Candidate], estimator: TrajectorySelection | None, recorded_id: int | None
+) -> Candidate | None:
+    """Return the candidate that the estimator chooses, the oldest of equals; None where none has its scores.
+
+    Without an estimator the recorded choice stays, which only questions have that were drawn.
+    """
+    if estimator is None:
+        return next((row for row in candidates if row.trajectory_id == recorded_id), None)
     scored = [row for row in candidates if not np.isnan([row.entropy, row.nll]).any()]
     if not scored:
         return None

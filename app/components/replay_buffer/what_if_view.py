@@ -15,9 +15,11 @@ from app.formats import NONE_SHOWN, number
 from app.queries.answers import ask
 from db.queries import buffer, buffer_history
 from db.rows.runs import BucketRow, CandidateRow
-from exgrpo_core.config import TrajectorySelection
+from exgrpo_core.config import QuestionSelection, TrajectorySelection
 
-_NAMES = {estimator.value.replace("_", " "): estimator for estimator in what_if.ESTIMATORS}
+_NAMES: dict[str, TrajectorySelection | None] = {
+    estimator.value.replace("_", " "): estimator for estimator in what_if.ESTIMATORS
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,11 @@ def show(run_id: str, step: int, buckets: list[BucketRow], algorithm: dict[str, 
     rows = ask(buffer.candidates, run_id, step)
     if not rows:
         empty_state.show("science_off", "Nothing was replayed in this step", "Choose a step that drew from the buffer.")
+        return
+    questions = QuestionSelection(algorithm.get("question_selection", QuestionSelection.GAUSSIAN))
+    if questions is not QuestionSelection.GAUSSIAN:
+        sentence = f"This run draws questions by the rule {questions.value}, to which mu and sigma mean nothing."
+        empty_state.show("science_off", "No what-if for this run", sentence)
         return
     settings = _settings(algorithm)
     recorded = _recorded(run_id, step, buckets, rows, algorithm)
@@ -99,8 +106,10 @@ def table(outcomes: list[_Outcome], step: int) -> pd.DataFrame:
 
 
 def _settings(algorithm: dict[str, Any]) -> Settings:
-    own = algorithm.get("trajectory_selection", "lowest_entropy")
-    names = list(_NAMES)
+    rule = TrajectorySelection(algorithm.get("trajectory_selection", TrajectorySelection.LOWEST_ENTROPY))
+    label = rule.value.replace("_", " ")
+    estimators = _NAMES if rule in what_if.ESTIMATORS else {f"as recorded ({label})": None, **_NAMES}
+    names = list(estimators)
     columns = st.columns(4, gap="medium")
     fields = (
         ("mu", "bucket_center", 0.0, 1.0),
@@ -114,12 +123,13 @@ def _settings(algorithm: dict[str, Any]) -> Settings:
         )
         for column, (name, field, low, high) in zip(columns, fields, strict=False)
     ]  # fmt: skip
-    shown = own.replace("_", " ")
     estimator = columns[3].selectbox(
-        f"Estimator, run: {shown}", names, index=names.index(shown) if shown in names else 0, key="estimator",
+        f"Estimator, run: {label}", names, index=names.index(label) if label in names else 0, key="estimator",
         bind="query-params",
+        help="What this run's rule would choose for other questions does not follow from recorded scores."
+        if rule not in what_if.ESTIMATORS else None,
     )  # fmt: skip
-    return Settings(values[0], values[1], values[2], _NAMES[estimator])
+    return Settings(values[0], values[1], values[2], estimators[estimator])
 
 
 def _recorded(
@@ -139,7 +149,7 @@ def _recorded(
 
 
 def _outcomes(
-    run_id: str, step: int, rows: list[CandidateRow], draw: QuestionDraw, estimator: TrajectorySelection
+    run_id: str, step: int, rows: list[CandidateRow], draw: QuestionDraw, estimator: TrajectorySelection | None
 ) -> list[_Outcome]:
     scored: dict[int, list[Candidate]] = {}
     for row in rows:
@@ -150,11 +160,11 @@ def _outcomes(
     chosen = {row.question_index: row.trajectory_id for row in rows if row.is_chosen}
     found = []
     for index, bucket in draw.kept.items():
-        choice = what_if.rechoose(scored[index], estimator)
+        choice = what_if.rechoose(scored[index], estimator, chosen[index])
         is_same = choice is not None and choice.trajectory_id == chosen[index]
         found.append(_Outcome(index, bucket, "same" if is_same else "other trajectory", chosen[index], choice))
     for index, bucket in draw.added.items():
-        choice = what_if.rechoose(scored.get(index, []), estimator)
+        choice = what_if.rechoose(scored.get(index, []), estimator, None)
         found.append(_Outcome(index, bucket, "drawn instead", None, choice))
     found += [_Outcome(index, bucket, "not drawn", chosen[index], None) for index, bucket in draw.dropped.items()]
     order = {"other trajectory": 0, "drawn instead": 1, "not drawn": 2, "same": 3}

@@ -82,7 +82,7 @@ def _argmin(selection: SelectionRow, candidates: Sequence[CandidateRow], estimat
         return Check(name, None, "random choice has no scores")
     if estimator in what_if.ESTIMATORS:
         scored = [Candidate(row.trajectory_id, row.step, row.entropy, row.nll) for row in candidates]
-        best = what_if.rechoose(scored, estimator)
+        best = what_if.rechoose(scored, estimator, None)
         expected = None if best is None else best.trajectory_id
     else:
         expected = min(candidates, key=lambda row: row.score).trajectory_id if candidates else None

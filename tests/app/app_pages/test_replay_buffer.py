@@ -1,4 +1,9 @@
+from dataclasses import replace
+
 import pytest
+
+from exgrpo_core.config import QuestionSelection, TrajectorySelection
+from tests.app import played
 
 VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "What if"]
 
@@ -92,6 +97,27 @@ def test_what_if_changes_nothing_until_a_setting_does(open_page):
     page.number_input(key="sigma").set_value(0.01).run()
     assert not page.exception
     assert {"drawn instead", "not drawn"} <= set(page.dataframe[0].value["Change"])
+
+
+def test_what_if_of_a_rule_that_scores_nothing_keeps_the_recorded_choices(open_page, runs_root):
+    played.play(
+        runs_root, replace(played.FINISHED, run_id="play-random"), trajectory_selection=TrajectorySelection.RANDOM
+    )
+    page = open_page("replay_buffer", run="play-random", view="What if")
+    assert has_text(page, "Nothing changes")
+    assert page.selectbox(key="estimator").value == "as recorded (random)"
+    page.selectbox(key="estimator").select("lowest entropy").run()
+    assert not page.exception
+    assert "other trajectory" in list(page.dataframe[0].value["Change"])
+
+
+def test_what_if_of_a_run_that_draws_otherwise_says_why_there_is_none(open_page, runs_root):
+    played.play(
+        runs_root, replace(played.FINISHED, run_id="play-uniform"), question_selection=QuestionSelection.UNIFORM
+    )
+    page = open_page("replay_buffer", run="play-uniform", view="What if")
+    assert not page.exception
+    assert has_text(page, "by the rule uniform")
 
 
 @pytest.mark.usefixtures("played_runs")

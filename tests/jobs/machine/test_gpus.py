@@ -43,10 +43,22 @@ def test_gpus_come_in_order_with_what_the_driver_tells(driver):
     assert not driver
 
 
-def test_a_driver_that_fails_midway_gives_no_gpus_and_is_closed(driver, monkeypatch):
-    def fail(_):
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+def test_a_gpu_that_does_not_answer_is_left_out(driver, monkeypatch):
+    def memory(index):
+        if index == 0:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+        return SimpleNamespace(used=0, total=4096)
 
-    monkeypatch.setattr(gpus.pynvml, "nvmlDeviceGetHandleByIndex", fail)
-    assert list_gpus() == []
+    monkeypatch.setattr(gpus.pynvml, "nvmlDeviceGetMemoryInfo", memory)
+    assert list_gpus() == [Gpu(1, "NVIDIA H200", None, 0, 4096)]
     assert not driver
+
+
+def test_a_driver_that_fails_gives_no_gpus_and_no_error(driver, monkeypatch):
+    def fail(*_):
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN)
+
+    monkeypatch.setattr(gpus.pynvml, "nvmlDeviceGetCount", fail)
+    monkeypatch.setattr(gpus.pynvml, "nvmlShutdown", fail)
+    assert driver == []
+    assert list_gpus() == []

@@ -74,5 +74,11 @@ def test_estimators_choose_by_recorded_scores(estimator, expected):
         Candidate(3, 1, 0.4, 0.2),
         Candidate(4, 1, math.nan, 0.0),
     ]
-    assert what_if.rechoose(own, TrajectorySelection(estimator)).trajectory_id == expected
-    assert what_if.rechoose(own[3:], TrajectorySelection(estimator)) is None
+    assert what_if.rechoose(own, TrajectorySelection(estimator), None).trajectory_id == expected
+    assert what_if.rechoose(own[3:], TrajectorySelection(estimator), None) is None
+
+
+def test_without_an_estimator_the_recorded_choice_stays():
+    candidates = [Candidate(1, 3, 0.5, 0.2), Candidate(2, 3, 0.1, 0.1)]
+    assert what_if.rechoose(candidates, None, 1) == candidates[0]
+    assert what_if.rechoose(candidates, None, None) is None
