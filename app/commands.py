@@ -10,6 +10,7 @@ from app.access import current_person
 from app.roles import Role
 from db.rows.cases import SavedCase
 from db.rows.marks import MarkedTrajectory
+from exgrpo_core.errors import UserError
 from jobs.actions import annotations, judgements, progress, run_actions
 from jobs.actions.evaluations import plan_evaluation, submit_evaluation
 from jobs.actions.token_texts import token_texts
@@ -47,6 +48,7 @@ __all__ = [
     "RunStatus",
     "SpecError",
     "TrainSpec",
+    "UserError",
     "archive",
     "branch",
     "check",

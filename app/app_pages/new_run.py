@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import streamlit as st
 
 from app import commands
-from app.commands import CommandError, SpecError, TrainSpec
+from app.commands import TrainSpec, UserError
 from app.components.new_run import data_preview, draft_menu, spec_form, spec_summary
 from app.components.widgets import notice
 
@@ -20,7 +20,7 @@ def _start() -> tuple[Mapping[str, object], str]:
         if source:
             try:
                 values = load(source)
-            except (CommandError, SpecError) as error:
+            except UserError as error:
                 notice.show(
                     "error", "Cannot clone that run" if name == "from" else "Cannot open that draft", str(error)
                 )
@@ -48,7 +48,7 @@ def _clone(run_id: str) -> Mapping[str, object]:
 def _launch(spec: TrainSpec) -> None:
     try:
         run_id = commands.submit(spec)
-    except (CommandError, SpecError) as error:
+    except UserError as error:
         notice.show("error", "Could not launch", str(error))
     else:
         st.switch_page("app_pages/run.py", query_params={"run": run_id})

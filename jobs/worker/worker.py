@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from exgrpo_core.durable_files import is_disk_full
+from exgrpo_core.errors import UserError
 from jobs.machine.gc_tuning import gc_paused
 from jobs.recording.loggers import open_recorder
 from jobs.recording.recorder import RunRecorder
 from jobs.runs.attempts import LOCK_FILE, read_outcome, reserve_outcome, write_outcome
-from jobs.runs.control import Control, StoppedBeforeStartError, TrainingError
+from jobs.runs.control import Control, StoppedBeforeStartError
 from jobs.runs.directory import RunDirectory
 from jobs.runs.fencing import EXIT_NOT_MINE, clear_attempt, set_attempt
 from jobs.runs.file_lock import FileLock
@@ -157,7 +158,7 @@ def _run_attempt(
 
 def error_message(error: BaseException) -> str:
     """Return one sentence on why a run failed."""
-    if isinstance(error, SpecError | TrainingError):
+    if isinstance(error, UserError):
         return _first_line(error)
     if is_disk_full(error):
         return "The disk is full; make room and resume the run."

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from app import commands
-from app.commands import CommandError, SpecError
+from app.commands import UserError
 from app.components.widgets import notice
 from app.formats import escape_control_characters
 from app.published import load_protocols
@@ -83,7 +83,7 @@ def _submit(target: str, content: dict[str, object]) -> None:
         return
     try:
         run_id = commands.evaluate(target, content)
-    except (CommandError, SpecError) as error:
+    except UserError as error:
         notice.show("error", "Not started", str(error))
         return
     st.toast(f"Queued {run_id}", icon=":material/check:")

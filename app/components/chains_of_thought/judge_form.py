@@ -70,7 +70,7 @@ def _judged_fields() -> dict[str, object]:
 def _submit(content: dict[str, object]) -> None:
     try:
         job_id = commands.submit_judge(content)
-    except (commands.SpecError, commands.CommandError) as error:
+    except commands.UserError as error:
         notice.show("error", "Not started", str(error))
         return
     st.success(f"Queued as {job_id}.", icon=":material/check:")

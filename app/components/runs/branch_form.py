@@ -40,6 +40,6 @@ def show(row: RunRow, checkpoints: Sequence[CheckpointRow]) -> str | None:
 def _branch(run_id: str, step: int, num_steps: int) -> str | None:
     try:
         return commands.branch(run_id, step, num_steps)
-    except (commands.CommandError, commands.SpecError) as error:
+    except commands.UserError as error:
         notice.show("error", "Could not branch", str(error))
         return None

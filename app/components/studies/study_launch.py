@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from app import commands
-from app.commands import CommandError, SpecError
+from app.commands import UserError
 from app.components.studies.study_state import CellState, pending
 from app.components.widgets import address_choice, notice
 from app.published import PendingRun, RunKey, Scale, Study
@@ -45,7 +45,7 @@ def _launch(open_runs: Sequence[PendingRun]) -> None:
     for pending_run in open_runs:
         try:
             commands.start_study_run(pending_run)
-        except (CommandError, SpecError) as error:
+        except UserError as error:
             refused[str(error)] = None
         else:
             launched[pending_run.key] = pending_run.run.attempt if pending_run.run else 0
