@@ -41,11 +41,11 @@ def mark_trajectory(runs_root: Path, mark: MarkedTrajectory, is_kept: bool = Tru
         raise CommandError(
             f"comment: expected at most {MAX_COMMENT_CHARACTERS:,} characters, got {len(mark.comment):,}."
         )
-    place: dict[str, object] = {"attempt": mark.attempt, "trajectory_id": mark.trajectory_id, "mark": name}
+    target: dict[str, object] = {"attempt": mark.attempt, "trajectory_id": mark.trajectory_id, "mark": name}
     if is_kept:
-        Journal(runs_root).append(JournalKind.TRAJECTORY_MARKED, run.run_id, **place, comment=mark.comment.strip())
+        Journal(runs_root).append(JournalKind.TRAJECTORY_MARKED, run.run_id, **target, comment=mark.comment.strip())
     else:
-        Journal(runs_root).append(JournalKind.TRAJECTORY_UNMARKED, run.run_id, **place)
+        Journal(runs_root).append(JournalKind.TRAJECTORY_UNMARKED, run.run_id, **target)
 
 
 def set_verdict(runs_root: Path, run_id: str, attempt: int, trajectory_id: int, is_valid: bool | None) -> None:
@@ -55,11 +55,11 @@ def set_verdict(runs_root: Path, run_id: str, attempt: int, trajectory_id: int, 
         CommandError: There is no such run.
     """
     run = open_run(runs_root, run_id)
-    place = {"attempt": attempt, "trajectory_id": trajectory_id}
+    target = {"attempt": attempt, "trajectory_id": trajectory_id}
     if is_valid is None:
-        Journal(runs_root).append(JournalKind.VERDICT_CLEARED, run.run_id, **place)
+        Journal(runs_root).append(JournalKind.VERDICT_CLEARED, run.run_id, **target)
     else:
-        Journal(runs_root).append(JournalKind.VERDICT_SET, run.run_id, **place, is_valid=is_valid)
+        Journal(runs_root).append(JournalKind.VERDICT_SET, run.run_id, **target, is_valid=is_valid)
 
 
 def _usable_name(what: str, given: str) -> str:

@@ -23,10 +23,10 @@ def resolve_target(runs_root: Path, target: str) -> EvalModelSpec:
         CommandError: There is no such run or checkpoint, or it is damaged.
         SpecError: A folder is not there.
     """
-    found = find_checkpoint(runs_root, target)
-    if found is None:
+    checkpoint = find_checkpoint(runs_root, target)
+    if checkpoint is None:
         return EvalModelSpec(source=resolve_source("model", target))
-    return EvalModelSpec(source=str(found.policy), run_id=found.run_id, step=found.step)
+    return EvalModelSpec(source=str(checkpoint.policy), run_id=checkpoint.run_id, step=checkpoint.step)
 
 
 def plan_evaluation(runs_root: Path, target: str, content: Mapping[str, object], origin: str) -> EvalSpec:

@@ -14,7 +14,7 @@ from jobs.runs.checkpoints import checkpoint_path, find_fault, list_checkpoints
 from jobs.runs.directory import RunDirectory, RunDirectoryError, make_run_id
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.lookup import CommandError, open_run, state_of
-from jobs.runs.status import RESUMABLE
+from jobs.runs.status import RESUMABLE, status_label
 from jobs.specs.any_job import JobSpec
 from jobs.specs.evaluation import EvalSpec
 from jobs.specs.train import SpecError, TrainSpec
@@ -88,7 +88,7 @@ def stop(runs_root: Path, run_id: str) -> None:
     run = open_run(runs_root, run_id)
     state = state_of(runs_root, run)
     if state.is_ended:
-        raise CommandError(f"{run_id} cannot be stopped: it is {state.status} already.")
+        raise CommandError(f"{run_id} cannot be stopped: already {status_label(state.status)}.")
     run.request_stop()
     Journal(runs_root).append(JournalKind.STOP_ASKED, run_id)
 
@@ -103,7 +103,9 @@ def resume(runs_root: Path, run_id: str) -> None:
     state = state_of(runs_root, run)
     if state.status not in RESUMABLE:
         allowed = ", ".join(sorted(RESUMABLE))
-        raise CommandError(f"{run_id} cannot be resumed: it is {state.status}; expected one of {allowed}.")
+        raise CommandError(
+            f"{run_id} cannot be resumed: it is {status_label(state.status)}; expected one of {allowed}."
+        )
     run.clear_stop()
     Journal(runs_root).append(JournalKind.RESUME_ASKED, run_id, attempt=state.attempt + 1)
 

@@ -24,6 +24,7 @@ from jobs.cli.options import (
     print_status,
 )
 from jobs.runs.lookup import CommandError, find_judge_id, find_run_id
+from jobs.runs.status import status_label
 from jobs.specs.train import SpecError
 from jobs.supervisor.reading import open_fresh_index
 
@@ -60,12 +61,14 @@ def judges(
              "No judge has worked here yet; `exgrpo judge RUN` starts one.")  # fmt: skip
     for job in jobs:
         calibration = calibrations[job.judge_run_id]
-        print_result(f"{job.judge_run_id}  {job.status:<10} {job.judge}, prompt {job.prompt or '-'}, on {job.source}: "
-            f"{job.num_votes} votes, {job.num_requests} requests, {job.num_tokens} tokens")  # fmt: skip
+        print_result(
+            f"{job.judge_run_id}  {status_label(job.status):<10} {job.judge}, prompt {job.prompt or '-'}, "
+            f"on {job.source}: {job.num_votes} votes, {job.num_requests} requests, {job.num_tokens} tokens"
+        )
         if calibration is not None:
             rates = (("sensitivity", calibration.sensitivity), ("specificity", calibration.specificity))
-            said = ", ".join(f"{name} {rate.value:.3f}" for name, rate in rates)
-            print_result(f"    {said}, kappa {calibration.kappa:.3f} on {calibration.num_items} labelled items")
+            figures = ", ".join(f"{name} {rate.value:.3f}" for name, rate in rates)
+            print_result(f"    {figures}, kappa {calibration.kappa:.3f} on {calibration.num_items} labelled items")
         for row in agreed.get(job.judge_run_id, []):
             agree = (row.num_both_valid + row.num_both_invalid) / row.num_compared
             print_result(f"    agrees with {row.other} on {agree:.3f} of {row.num_compared}")

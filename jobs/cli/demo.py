@@ -95,7 +95,7 @@ def _print_results(runs_root: Path, run_ids: Sequence[str], states: Sequence[Run
     print_result(json.dumps({report["method"]: _figures(report) for report in reports}))
     for report, state in zip(reports, states, strict=True):
         if state.status is not RunStatus.SUCCEEDED:
-            print_status(f"{report['run_id']} is {state.status}: {state.reason}")
+            print_status(f"Run {report['run_id']} {state.status}: {state.reason}")
     return 0 if all(state.status is RunStatus.SUCCEEDED for state in states) else EXIT_FAILURE
 
 

@@ -18,7 +18,7 @@ from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, Ru
 from jobs.runs import lookup
 from jobs.runs.lookup import find_run_id, open_run, state_of
 from jobs.runs.report import summarize_run
-from jobs.runs.status import RunStatus
+from jobs.runs.status import RunStatus, status_label
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import dump_spec
 from jobs.supervisor.instance import read_supervisor
@@ -39,11 +39,11 @@ def runs(
     """List runs, newest first; archived ones with --all."""
     with open_fresh_index(runs_root, database_url) as database:
         rows = list_runs(database, RunFilter(is_archived=None), limit=None)
-    shown = [row for row in rows if includes_archived or not row.is_archived]
+    listed = [row for row in rows if includes_archived or not row.is_archived]
     if as_json:
-        print_json([_without_curve(row) for row in shown])
-    elif shown:
-        _print_table(shown)
+        print_json([_without_curve(row) for row in listed])
+    elif listed:
+        _print_table(listed)
     elif rows:
         print_result(f"All {len(rows)} runs in {runs_root} are archived; --all lists them.")
     else:
@@ -184,7 +184,7 @@ def _print_table(rows: "list[RunRow]") -> None:
         table.add_row(
             row.run_id,
             escape(escape_control_characters(row.name)),
-            f"{row.status}, archived" if row.is_archived else row.status,
+            status_label(row.status) + (", archived" if row.is_archived else ""),
             row.method,
             f"{row.step}/{row.num_steps}",
             _rate(row.last_pass_at_1),
@@ -197,7 +197,7 @@ def _print_summary(summary: dict[str, Any]) -> None:
     row = summary["run"]
     reason = f": {row['status_reason']}" if row["status_reason"] else ""
     archived = ", archived" if row["is_archived"] else ""
-    print_result(f"{row['run_id']} {row['name']!r} {row['status']}{archived}{reason}")
+    print_result(f"{row['run_id']} {row['name']!r} {status_label(row['status'])}{archived}{reason}")
     print_result(f"{row['method']} on {row['model']}, {row['dataset']}; step {row['step']} of {row['num_steps']}")
     for evaluation in summary["evaluations"]:
         question_set = evaluation["question_set"].replace("_", "-").capitalize()
@@ -213,7 +213,9 @@ def _print_summary(summary: dict[str, Any]) -> None:
     for key, value in sorted(summary["metrics"].items()):
         print_result(f"{key:<32} {value:.4g}")
     for attempt in summary["attempts"]:
-        print_result(f"attempt {attempt['attempt']}: {attempt['status']} {attempt['status_reason']}".rstrip())
+        print_result(
+            f"attempt {attempt['attempt']}: {status_label(attempt['status'])} {attempt['status_reason']}".rstrip()
+        )
     steps = [str(checkpoint["step"]) for checkpoint in summary["checkpoints"]]
     print_result(f"checkpoints at steps: {', '.join(steps) or 'none'}")
 

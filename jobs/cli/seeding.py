@@ -88,5 +88,5 @@ def _train(runs_root: Path, database_url: str | None, print_status: Callable[[st
     finally:
         follower.close()
     if state.status is not RunStatus.SUCCEEDED:
-        raise SeedingError(f"{run_id}: the training of the run to start from is {state.status}: {state.reason}")
+        raise SeedingError(f"Run {run_id}, which the others start from, {state.status}: {state.reason}")
     return run_id

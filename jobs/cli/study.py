@@ -21,7 +21,7 @@ from jobs.cli.options import (
 )
 from jobs.cli.train import follow, leave_to_supervisor
 from jobs.runs.lookup import CommandError
-from jobs.runs.status import RunStatus
+from jobs.runs.status import RunStatus, status_label
 from jobs.specs.train import SpecError
 from jobs.studies.comparison import compare, reading
 from jobs.studies.definition import Scale, load_study, study_names
@@ -111,7 +111,7 @@ def run(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its ar
             raise typer.Exit(EXIT_STOPPED)
         if state.status is not RunStatus.SUCCEEDED:
             failed.append(run_id)
-            print_status(f"{run_id} is {state.status}: {state.reason}")
+            print_status(f"Run {run_id} {state.status}: {state.reason}")
     print_result(
         f"Runs done: {len(pending) - len(failed)}, failed: {len(failed)}; `exgrpo study report {name}` shows them."
     )
@@ -154,7 +154,8 @@ def status(
         print_json({"study": study.name, "scale": scale, "runs": lines})
         return
     for cell in dict.fromkeys(key.cell for key in keys):
-        print_result(f"{cell:<32} {', '.join(f'{key.seed} {state}' for key, state in states if key.cell == cell)}")
+        labels = ", ".join(f"{key.seed} {status_label(state)}" for key, state in states if key.cell == cell)
+        print_result(f"{cell:<32} {labels}")
 
 
 @study_app.command("results")

@@ -168,5 +168,5 @@ def exit_as(state: "RunState") -> None:
     if state.status is RunStatus.STOPPED:
         raise typer.Exit(EXIT_STOPPED)
     if state.status is not RunStatus.SUCCEEDED:
-        print_status(f"The run is {state.status}: {state.reason}")
+        print_status(f"Run {state.status}: {state.reason}")
         raise typer.Exit(EXIT_FAILURE)

@@ -1,1 +1,1 @@
-"""What holds the model while the algorithm drives it."""
+"""Training backends: each holds the model while the algorithm drives it."""

@@ -29,7 +29,7 @@ class PromptPreview:
 class DataPreview:
     """The first questions; `lengths` are of all that were read, in tokens where a tokenizer is at hand."""
 
-    shown: tuple[PromptPreview, ...]
+    questions: tuple[PromptPreview, ...]
     lengths: tuple[int, ...]
     is_in_tokens: bool
     notice: str = ""
@@ -67,7 +67,7 @@ def _chains(data: DataSpec) -> list[PromptPreview]:
 
 def _rows(data: DataSpec) -> list[PromptPreview]:
     origin, template = Path(data.source).name, TemplateName(data.template)
-    found = []
+    previews = []
     rows = iterate_raw_rows(data.source, data.split, streams=True)
     for number, raw in islice(rows, min(data.num_questions or MAX_ROWS, MAX_ROWS)):
         row = check_row(origin, number, raw, data.answer_kind)
@@ -75,10 +75,10 @@ def _rows(data: DataSpec) -> list[PromptPreview]:
             prompt = "\n\n".join(f"{message['role']}: {message['content']}" for message in row.messages)
         else:
             prompt = render_prompt(template, row.messages)
-        found.append(PromptPreview(prompt, row.answer, row.answer_kind))
-    if not found:
+        previews.append(PromptPreview(prompt, row.answer, row.answer_kind))
+    if not previews:
         raise DataError(f"{origin}: holds no rows.")
-    return found
+    return previews
 
 
 def _token_lengths(texts: Sequence[str], spec: TrainSpec) -> tuple[int, ...] | None:

@@ -24,16 +24,16 @@ def refuse_unknown(
     from huggingface_hub import HfApi
     from huggingface_hub import errors as hub
 
-    said = f"{field}: expected a file or folder that is there, or the name of a {kind} of the Hugging Face hub"
+    expected = f"{field}: expected a file or folder that is there, or the name of a {kind} of the Hugging Face hub"
     try:
         HfApi().repo_info(source, repo_type=kind, revision=revision, timeout=MAX_SECONDS)
     except hub.HFValidationError:
-        raise SpecError(f"{said}, got {source!r}.") from None
+        raise SpecError(f"{expected}, got {source!r}.") from None
     except hub.RevisionNotFoundError:
-        raise SpecError(f"{said}; {source} has no revision {revision!r}.") from None
+        raise SpecError(f"{expected}; {source} has no revision {revision!r}.") from None
     except hub.GatedRepoError:
         raise SpecError(f"{field}: {source} is open only to those it admits; ask on the hub, and log in.") from None
     except hub.RepositoryNotFoundError:
-        raise SpecError(f"{said}; it knows no {source!r}, or hides it from you.") from None
+        raise SpecError(f"{expected}; it knows no {source!r}, or hides it from you.") from None
     except (OSError, httpx.HTTPError, hub.HfHubHTTPError):
         return

@@ -41,14 +41,14 @@ def find_run_id(runs_root: Path, text: str) -> str:
     names = _names(runs_root)
     if text in names:
         return text
-    found = [run_id for run_id in names if run_id.startswith(text) or id_end(run_id) == text] if text else []
-    found = found or [run_id for run_id, name in names.items() if name == text]
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise CommandError(f"RUN: no run in {runs_root} has the id, a beginning or end of an id, or the name {text!r}.")
-    shown = ", ".join(found[-5:])
-    raise CommandError(f"RUN: {len(found)} runs fit {text!r}; give more of the id (among them {shown}).")
+    matches = [run_id for run_id in names if run_id.startswith(text) or id_end(run_id) == text] if text else []
+    matches = matches or [run_id for run_id, name in names.items() if name == text]
+    if len(matches) == 1:
+        return matches[0]
+    if not matches:
+        raise CommandError(f"RUN: no run in {runs_root} matches {text!r}; `exgrpo runs` lists ids and names.")
+    examples = ", ".join(matches[-5:])
+    raise CommandError(f"RUN: {len(matches)} runs fit {text!r}; give more of the id (among them {examples}).")
 
 
 def find_judge_id(runs_root: Path, text: str | None) -> str | None:

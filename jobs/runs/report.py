@@ -7,6 +7,7 @@ from typing import Any
 from db.connections.session import Database
 from db.queries import benchmarks, buffer, metrics, runs
 from db.rows.runs import EvaluationRow, RunRow, UnknownRunError
+from jobs.runs.status import status_label
 
 INTERVAL_FACTOR = 1.96
 """Half a 95% interval in standard errors."""
@@ -51,7 +52,8 @@ def report_run(database: Database, run_id: str) -> dict[str, Any]:
 def describe_report(report: dict[str, Any]) -> str:
     """Return the report as one line."""
     reason = f" ({report['reason']})" if report["reason"] else ""
-    parts = [f"{report['run_id']} {report['status']}{reason}: {report['steps']} steps in {report['seconds']:.0f} s"]
+    state = f"{status_label(report['status'])}{reason}"
+    parts = [f"{report['run_id']} {state}: {report['steps']} steps in {report['seconds']:.0f} s"]
     for question_set, scores in report["evaluations"].items():
         name = f"{question_set.replace('_', '-')} Avg@{scores['samples_per_question']}"
         after = f" to {_score(scores['after'])}" if scores["after"] else ""

@@ -16,6 +16,11 @@ class RunStatus(StrEnum):
     LOST = "lost"
 
 
+def status_label(status: str) -> str:
+    """Return the name of a state for people."""
+    return "finished" if status == RunStatus.SUCCEEDED else status
+
+
 ENDED = frozenset({RunStatus.STOPPED, RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.LOST})
 """States in which no process of the run is alive."""
 

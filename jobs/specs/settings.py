@@ -55,12 +55,12 @@ def _read_value(key: str, text: str) -> object:
 
 def _set_field(content: dict[str, Any], key: str, value: object) -> None:
     *parents, name = key.split(".")
-    place: Any = content
+    section: Any = content
     for parent in parents:
-        place = place.get(parent) if isinstance(place, dict) else None
-    if not isinstance(place, dict) or name not in place:
+        section = section.get(parent) if isinstance(section, dict) else None
+    if not isinstance(section, dict) or name not in section:
         raise SpecError(f"--set {key}: there is no such field{_nearest(content, key)}.")
-    place[name] = value
+    section[name] = value
 
 
 def _nearest(content: dict[str, Any], key: str) -> str:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
@@ -16,10 +16,40 @@ from exgrpo_core.errors import InputError
 from jobs.specs.base import Positive, Spec
 from jobs.specs.verl import RewardModelSpec, VerlSpec
 
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
 PRESETS_DIR = Path(__file__).parents[1] / "presets"
 CHAINS_SOURCE = "chains"
 CHAINS_WARM_MODEL = "chains-warm"
 ANSWER_FORMAT_MODEL = "answer-format-warm"
+
+_EXPECTED = {
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "text",
+    "string_too_short": "{min_length} or more characters",
+    "path_type": "a path",
+    "literal_error": "{expected}",
+    "enum": "{expected}",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "a mapping of fields",
+    "model_type": "a mapping of fields",
+    "model_attributes_type": "a mapping of fields",
+    "dataclass_type": "a mapping of fields",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+}
+"""What a value should have been, by pydantic's name of the error."""
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+@-]{0,79}")
 
@@ -136,7 +166,7 @@ class TrainSpec(Spec):
     name: RunName = "run"
     """Shown name: letters, digits, spaces and . _ + @ -, at most 80, a letter or digit first."""
     engine: Literal["embedded", "verl"] = "embedded"
-    """What holds the model: one process on this machine, or verl on a Ray cluster's GPUs."""
+    """Training backend: one process on this machine, or verl on a Ray cluster's GPUs."""
     model: ModelSpec = ModelSpec()
     data: DataSpec = DataSpec()
     algorithm: ExGRPOConfig = ExGRPOConfig()
@@ -257,17 +287,24 @@ def parse_spec(content: object, origin: str) -> TrainSpec:
 
 def explain_validation_error(error: ValidationError) -> str:
     """Turn pydantic's report into one line: `field: what was expected`, joined by semicolons."""
-    sentences = []
-    for item in error.errors():
-        message = item["msg"].removeprefix("Value error, ")
-        place = ".".join(str(part) for part in item["loc"])
-        if not place:
-            sentences.append(message)
-        elif re.match(r"[a-z_]+: expected", message):
-            sentences.append(f"{place}.{message}")
-        else:
-            sentences.append(f"{place}: {message} (got {_short(item.get('input'))})")
-    return "; ".join(sentences)
+    return "; ".join(_explain(item) for item in error.errors())
+
+
+def _explain(item: "ErrorDetails") -> str:
+    message = item["msg"].removeprefix("Value error, ")
+    field = ".".join(str(part) for part in item["loc"])
+    if not field:
+        return message
+    if re.match(r"[a-z_]+: expected", message):
+        return f"{field}.{message}"
+    if item["type"] == "extra_forbidden":
+        return f"{field}: there is no such field; remove it, or check its name"
+    if item["type"] == "missing":
+        return f"{field}: expected a value, got none"
+    expected = _EXPECTED.get(item["type"])
+    if expected is not None:
+        message = f"expected {expected.format_map(item.get('ctx', {}))}"
+    return f"{field}: {message}, got {_short(item.get('input'))}"
 
 
 def read_mapping(path: Path) -> dict[str, Any]:

@@ -21,11 +21,11 @@ def show(spec: TrainSpec) -> None:
         return
     with fold:
         try:
-            found = _preview(spec.model_dump_json(include={"data", "model", "kind"}), spec)
+            preview = _preview(spec.model_dump_json(include={"data", "model", "kind"}), spec)
         except (DataError, OSError, ValueError) as error:
             notice.show("info", "No preview", str(error))
             return
-        _show(found, spec.algorithm.max_prompt_tokens)
+        _show(preview, spec.algorithm.max_prompt_tokens)
 
 
 @st.cache_data(ttl=_SECONDS, show_spinner="Reading the first rows", max_entries=20)
@@ -33,26 +33,26 @@ def _preview(key: str, _spec: TrainSpec) -> DataPreview:  # noqa: ARG001 - what 
     return commands.preview_data(_spec)
 
 
-def _show(found: DataPreview, max_prompt_tokens: int) -> None:
-    unit = "tokens" if found.is_in_tokens else "characters"
+def _show(preview: DataPreview, max_prompt_tokens: int) -> None:
+    unit = "tokens" if preview.is_in_tokens else "characters"
     figures.show_card(
         "Length of prompts",
-        f"{unit}, of the first {len(found.lengths):,} questions",
-        histogram(found, max_prompt_tokens),
+        f"{unit}, of the first {len(preview.lengths):,} questions",
+        histogram(preview, max_prompt_tokens),
         "prompt-lengths",
         f"Histogram of prompt lengths in {unit}",
     )
-    if found.notice:
-        st.caption(found.notice)
-    for place, own in enumerate(found.shown, start=1):
-        st.caption(f"Question {place} · gold answer {literal(own.answer)} · graded as {own.graded_as}")
-        st.code(escape_control_characters(own.prompt), language=None, wrap_lines=True)
+    if preview.notice:
+        st.caption(preview.notice)
+    for number, question in enumerate(preview.questions, start=1):
+        st.caption(f"Question {number} · gold answer {literal(question.answer)} · graded as {question.graded_as}")
+        st.code(escape_control_characters(question.prompt), language=None, wrap_lines=True)
 
 
-def histogram(found: DataPreview, max_prompt_tokens: int) -> go.Figure:
+def histogram(preview: DataPreview, max_prompt_tokens: int) -> go.Figure:
     """Return how many prompts are how long, with the longest allowed where lengths are in tokens."""
     colours = theme.palette()
-    lengths = np.array(found.lengths, dtype=np.int32)
+    lengths = np.array(preview.lengths, dtype=np.int32)
     counts, edges = np.histogram(lengths, bins=min(40, max(1, int(np.ptp(lengths)) + 1)))
     figure = figures.new_figure(height=190)
     figure.add_trace(
@@ -65,8 +65,8 @@ def histogram(found: DataPreview, max_prompt_tokens: int) -> go.Figure:
         )
     )
     figure.update_layout(hovermode="closest", bargap=0.05)
-    figure.update_xaxes(title={"text": "tokens" if found.is_in_tokens else "characters"})
-    if found.is_in_tokens and lengths.max() > 0.5 * max_prompt_tokens:
+    figure.update_xaxes(title={"text": "tokens" if preview.is_in_tokens else "characters"})
+    if preview.is_in_tokens and lengths.max() > 0.5 * max_prompt_tokens:
         figure.add_vline(
             x=max_prompt_tokens, line={"color": colours.warning, "dash": "dash"}, annotation_text="longest allowed"
         )

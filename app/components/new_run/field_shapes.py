@@ -20,6 +20,8 @@ HIDDEN = frozenset({"kind", "preset", "reward_model", "sft", "verl.ray.environme
 """Fields that the form does not show and hands on as they are."""
 ONE_A_LINE = frozenset({"verl.overrides"})
 """Lists whose items hold commas themselves."""
+ABBREVIATIONS = {"kl": "KL", "gpu": "GPU", "gpus": "GPUs"}
+"""Words of field names that a label writes in capitals."""
 GREEK = {
     "rho": "\N{GREEK SMALL LETTER RHO}",
     "mu": "\N{GREEK SMALL LETTER MU}",
@@ -61,17 +63,17 @@ class FieldShape:
 @cache
 def sections() -> dict[str, tuple[FieldShape, ...]]:
     """Return the fields by section; those of the run itself come first, under `run`."""
-    found: dict[str, tuple[FieldShape, ...]] = {"run": ()}
+    shapes: dict[str, tuple[FieldShape, ...]] = {"run": ()}
     hints = typing.get_type_hints(TrainSpec)
     docs = attribute_docs(TrainSpec)
     for name in _field_names(TrainSpec):
         if name in HIDDEN:
             continue
         if _is_section(hints[name]):
-            found[name] = _section(hints[name], f"{name}.")
+            shapes[name] = _section(hints[name], f"{name}.")
         else:
-            found["run"] += (_shape(name, hints[name], docs.get(name, "")),)
-    return found
+            shapes["run"] += (_shape(name, hints[name], docs.get(name, "")),)
+    return shapes
 
 
 def attribute_docs(cls: type) -> dict[str, str]:
@@ -114,8 +116,13 @@ def _shape(path: str, annotation: object, doc: str) -> FieldShape:
     symbol, explanation = split_symbol(doc)
     annotation, is_optional = _without_none(annotation)
     kind, options = (InputKind.LINES, ()) if path in ONE_A_LINE else _kind(annotation)
-    label = re.sub("^num_", "number of ", path.rpartition(".")[2]).replace("_", " ").capitalize()
-    return FieldShape(path, label, symbol, explanation, kind, options, is_optional)
+    return FieldShape(path, _label(path), symbol, explanation, kind, options, is_optional)
+
+
+def _label(path: str) -> str:
+    words = re.sub("^num_", "number_of_", path.rpartition(".")[2]).split("_")
+    text = " ".join(ABBREVIATIONS.get(word, word) for word in words)
+    return text[:1].upper() + text[1:]
 
 
 def split_symbol(doc: str) -> tuple[str, str]:

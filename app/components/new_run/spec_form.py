@@ -25,7 +25,7 @@ SUBHEADINGS = {
     "algorithm.normalize_by_std": "Policy optimization",
     "verl.ray.address": "Ray",
 }
-"""Headings inside a section, each before the field where it stands."""
+"""Headings inside a section, each by the field that it stands above."""
 
 
 def show(start: Mapping[str, object], origin: str) -> dict[str, object]:
@@ -36,13 +36,13 @@ def show(start: Mapping[str, object], origin: str) -> dict[str, object]:
     values = flatten(start)
     content: dict[str, object] = {}
     for path in HIDDEN:
-        _place(content, path, values.get(path))
-    found = sections()
-    tabs = st.tabs([TITLES.get(name, name.capitalize()) for name in found], key="section", bind="query-params")
-    for tab, shapes in zip(tabs, found.values(), strict=True):
+        _set_value(content, path, values.get(path))
+    fields = sections()
+    tabs = st.tabs([TITLES.get(name, name.capitalize()) for name in fields], key="section", bind="query-params")
+    for tab, shapes in zip(tabs, fields.values(), strict=True):
         with tab:
             for shape in shapes:
-                _place(content, shape.path, _field(shape, values, origin))
+                _set_value(content, shape.path, _field(shape, values, origin))
     return content
 
 
@@ -52,7 +52,7 @@ def _field(shape: FieldShape, values: Mapping[str, object], origin: str) -> obje
     return field_input.show(shape, values.get(shape.path), f"{origin}-{shape.path}".replace(".", "-"))
 
 
-def _place(content: dict[str, Any], path: str, value: object) -> None:
+def _set_value(content: dict[str, Any], path: str, value: object) -> None:
     *parents, name = path.split(".")
     for parent in parents:
         content = content.setdefault(parent, {})

@@ -1,4 +1,4 @@
-"""What a form stands for: whether it can run, its command, its YAML, and the button that starts it."""
+"""The summary of a form: whether it can run, its command, its YAML, and the button that starts it."""
 
 import streamlit as st
 
@@ -72,16 +72,16 @@ def estimate(spec: TrainSpec) -> str:
 
 
 def resources(spec: TrainSpec) -> str:
-    """Return in words what the run takes of memory and disk, as far as that can be told."""
-    found = commands.estimate_resources(spec)
-    disk = f"Disk: about {byte_size(found.recordings)} of recordings"
-    if found.checkpoints is None or found.memory is None:
+    """Return in words what the run takes of memory and disk, as far as it is known."""
+    needs = commands.estimate_resources(spec)
+    disk = f"Disk: about {byte_size(needs.recordings)} of recordings"
+    if needs.checkpoints is None or needs.memory is None:
         return f"{disk}; checkpoints and memory depend on the model, whose size is not known on this machine."
-    disk += f" and {byte_size(found.checkpoints)} of checkpoints."
-    if found.num_gpus:
-        noun = "GPU" if found.num_gpus == 1 else f"of {found.num_gpus} GPUs"
-        return f"{disk} Memory: up to {byte_size(found.memory)} on each {noun}."
-    return f"{disk} Memory: {byte_size(found.memory)} for weights, gradients and optimizer, more for activations."
+    disk += f" and {byte_size(needs.checkpoints)} of checkpoints."
+    if needs.num_gpus:
+        noun = "GPU" if needs.num_gpus == 1 else f"of {needs.num_gpus} GPUs"
+        return f"{disk} Memory: up to {byte_size(needs.memory)} on each {noun}."
+    return f"{disk} Memory: {byte_size(needs.memory)} for weights, gradients and optimizer, more for activations."
 
 
 def _base(spec: TrainSpec) -> tuple[str | None, TrainSpec]:
@@ -94,7 +94,7 @@ def _base(spec: TrainSpec) -> tuple[str | None, TrainSpec]:
 def _as_text(spec: TrainSpec, preset: str | None, changes: list[Difference]) -> None:
     text = as_yaml(spec.model_dump(mode="json"))
     with st.container(border=True, key="spec-text"):
-        st.markdown("**The same from a shell**")
+        st.markdown("**CLI command**")
         st.code(escape_control_characters(shell_command(preset, changes)), language="bash", wrap_lines=True)
         with st.expander("YAML"):
             st.code(escape_control_characters(text), language="yaml", height=360)
@@ -112,5 +112,5 @@ def _as_text(spec: TrainSpec, preset: str | None, changes: list[Difference]) -> 
 def _count(num_changes: int, preset: str | None) -> str:
     origin = "the preset" if preset else "the paper's defaults"
     if num_changes == 0:
-        return f"as {origin}" if preset is None else f"as {origin} has it"
+        return f"no changes from {origin}"
     return f"{num_changes} change{'s' if num_changes > 1 else ''} from {origin}"

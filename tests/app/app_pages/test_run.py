@@ -197,7 +197,7 @@ def test_refused_command_is_one_sentence(recorded_runs, open_page):
     page.button(key="run-stop").click().run()
     assert not page.exception
     assert has_text(page, "Could not stop")
-    assert has_text(page, "it is succeeded already")
+    assert has_text(page, "already finished")
 
 
 @pytest.mark.usefixtures("recorded_runs")

@@ -40,7 +40,12 @@ def test_overrides_are_added_to_those_of_the_specification(dry_run):
     [
         (["--engine", "verl", "--override", "trainer"], "verl.overrides.0: expected KEY=VALUE"),
         (["--override", "a=1"], "verl.overrides: expected none"),
-        (["--engine", "ray"], "engine: Input should be 'embedded' or 'verl'"),
+        (["--engine", "ray"], "engine: expected 'embedded' or 'verl', got 'ray'"),
+        (["--set", "num_steps=abc"], "num_steps: expected a whole number, got 'abc'"),
+        (["--set", "num_steps=0"], "num_steps: expected at least 1, got 0"),
+        (["--set", "optim.learning_rate=fast"], "optim.learning_rate: expected a number, got 'fast'"),
+        (["--set", "data.requires_think_end=maybe"], "data.requires_think_end: expected true or false, got 'maybe'"),
+        (["--set", "data.source=''"], "data.source: expected 1 or more characters, got ''"),
         (["--engine", "verl", "--preset", "paper-exgrpo", "--set", "model.source=Qwen/Qwen2.5-Math-7B"], "of 4,096"),
     ],
 )

@@ -41,7 +41,7 @@ def only_run(runs_root: Path) -> str:
 def test_train_runs_to_the_end_and_its_last_line_tells_what_came_out(bench: Bench):
     result = run(bench.runs_root, "train", "--set", "num_steps=3")
     assert result.returncode == 0, result.stderr
-    assert re.search(r"succeeded: 3 steps in \d+ s; buffer 0 questions, retired 0", result.stdout.splitlines()[-1])
+    assert re.search(r"finished: 3 steps in \d+ s; buffer 0 questions, retired 0", result.stdout.splitlines()[-1])
     assert "Traceback" not in result.stderr
 
 

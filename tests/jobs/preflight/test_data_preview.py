@@ -37,25 +37,25 @@ def spec_of(tmp_path, rows, template="compact", model=None):
 
 
 def test_chains_are_shown_as_they_will_be_asked():
-    found = preview_data(load_preset("chains-exgrpo"))
-    assert len(found.shown) == 3
-    assert found.shown[0].prompt.startswith("Q")
-    assert len(found.lengths) == 512
-    assert not found.is_in_tokens
+    preview = preview_data(load_preset("chains-exgrpo"))
+    assert len(preview.questions) == 3
+    assert preview.questions[0].prompt.startswith("Q")
+    assert len(preview.lengths) == 512
+    assert not preview.is_in_tokens
 
 
 def test_rows_of_a_file_are_put_into_the_template(tmp_path):
-    found = preview_data(spec_of(tmp_path, [row("What is 2 + 2?"), row("1 + 1", "2")], "paper"))
-    assert "What is 2 + 2?" in found.shown[0].prompt
-    assert "<think>" in found.shown[0].prompt
-    assert (found.shown[0].answer, found.shown[0].graded_as) == ("4", "math")
-    assert found.lengths[0] == len(found.shown[0].prompt)
+    preview = preview_data(spec_of(tmp_path, [row("What is 2 + 2?"), row("1 + 1", "2")], "paper"))
+    assert "What is 2 + 2?" in preview.questions[0].prompt
+    assert "<think>" in preview.questions[0].prompt
+    assert (preview.questions[0].answer, preview.questions[0].graded_as) == ("4", "math")
+    assert preview.lengths[0] == len(preview.questions[0].prompt)
 
 
 def test_chat_messages_are_shown_with_their_roles_and_a_notice(tmp_path):
-    found = preview_data(spec_of(tmp_path, [row("2 + 2")], "chat"))
-    assert found.shown[0].prompt == "user: 2 + 2"
-    assert "chat template" in found.notice
+    preview = preview_data(spec_of(tmp_path, [row("2 + 2")], "chat"))
+    assert preview.questions[0].prompt == "user: 2 + 2"
+    assert "chat template" in preview.notice
 
 
 def test_lengths_are_tokens_where_the_model_has_its_tokenizer_here(tmp_path):
@@ -63,8 +63,8 @@ def test_lengths_are_tokens_where_the_model_has_its_tokenizer_here(tmp_path):
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     (tmp_path / "model").mkdir()
     tokenizer.save(str(tmp_path / "model" / "tokenizer.json"))
-    found = preview_data(spec_of(tmp_path, [row("one two three")], model=tmp_path / "model"))
-    assert (found.lengths, found.is_in_tokens) == ((3,), True)
+    preview = preview_data(spec_of(tmp_path, [row("one two three")], model=tmp_path / "model"))
+    assert (preview.lengths, preview.is_in_tokens) == ((3,), True)
 
 
 @pytest.mark.parametrize("rows", [[], [{"prompt": "text"}]])
@@ -84,10 +84,10 @@ def test_a_data_set_is_streamed_as_one_of_the_hub_is(tmp_path, ending):
         place.write_text("".join(f"{json.dumps(item)}\n" for item in rows))
     spec = load_preset("chains-exgrpo")
     data = spec.data.model_copy(update={"source": str(tmp_path / "set"), "template": "compact", "num_questions": 4})
-    found = preview_data(spec.model_copy(update={"data": data}))
-    assert len(found.lengths) == 4
-    assert "question 0" in found.shown[0].prompt
-    assert found.shown[2].answer == "4"
+    preview = preview_data(spec.model_copy(update={"data": data}))
+    assert len(preview.lengths) == 4
+    assert "question 0" in preview.questions[0].prompt
+    assert preview.questions[2].answer == "4"
 
 
 def test_a_data_set_that_cannot_be_reached_is_one_sentence():
@@ -101,16 +101,16 @@ def test_memory_and_checkpoints_follow_from_the_models_size(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     spec = load_preset("chains-exgrpo")
     spec = spec.model_copy(update={"model": spec.model.model_copy(update={"source": str(tmp_path)})})
-    found = estimate_resources(spec)
+    preview = estimate_resources(spec)
     # 100 x 64 embeddings, 2 layers of 4 x 64^2 + 3 x 64 x 128 + 2 x 64, and a norm of 64.
-    assert found.memory == (6_400 + 2 * (16_384 + 24_576 + 128) + 64) * 16
-    assert found.recordings == estimate_disk_bytes(spec)
-    assert found.checkpoints is not None
+    assert preview.memory == (6_400 + 2 * (16_384 + 24_576 + 128) + 64) * 16
+    assert preview.recordings == estimate_disk_bytes(spec)
+    assert preview.checkpoints is not None
 
 
 def test_size_that_is_not_known_is_not_guessed():
-    found = estimate_resources(load_preset("chains-exgrpo"))
-    assert (found.memory, found.checkpoints) == (None, None)
+    preview = estimate_resources(load_preset("chains-exgrpo"))
+    assert (preview.memory, preview.checkpoints) == (None, None)
 
 
 def stream_of(folder, lines):

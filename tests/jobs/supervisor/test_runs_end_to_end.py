@@ -144,12 +144,14 @@ def test_worker_that_ignores_every_wish_to_stop_is_killed_with_its_group(bench: 
         assert is_gone(number)
 
 
-@pytest.mark.parametrize("action", [run_actions.stop, run_actions.resume])
-def test_ended_run_takes_neither_stop_nor_resume(bench: Bench, action):
+@pytest.mark.parametrize(
+    ("action", "reason"), [(run_actions.stop, "already finished"), (run_actions.resume, "it is finished")]
+)
+def test_ended_run_takes_neither_stop_nor_resume(bench: Bench, action, reason):
     run_id = bench.submit(toy_spec(1))
     bench.start()
     bench.look_until(run_id, RunStatus.SUCCEEDED)
-    with pytest.raises(CommandError, match="it is succeeded"):
+    with pytest.raises(CommandError, match=reason):
         action(bench.runs_root, run_id)
 
 

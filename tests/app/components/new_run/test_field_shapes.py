@@ -36,3 +36,8 @@ def test_types_choose_the_widgets():
     assert kinds["tags"] == (InputKind.WORDS, False)
     assert kinds["external_experience"] == (InputKind.TEXT, True)
     assert shapes_by_path()["algorithm.clipping"].options == ("before_start", "always", "never")
+
+
+def test_abbreviations_keep_their_capitals():
+    labels = {shape.label for shapes in sections().values() for shape in shapes}
+    assert {"KL coefficient", "GPUs per node", "Max tokens per GPU", "Number of steps"} <= labels
