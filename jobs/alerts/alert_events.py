@@ -16,7 +16,7 @@ ALERTED_BADGES = {"stalled": "stalls", "entropy_collapse": "has collapsed", "emp
 MAX_AGE = timedelta(days=1)
 """What is older is history when alerts are switched on, or a supervisor starts again after a long time."""
 MIN_STALL = timedelta(minutes=15)
-"""Loading a model, starting Ray and validating take longer than the badge's patience, and are not worth a message."""
+"""Loading a model, starting Ray and validating take longer than the badge waits, and are not worth a message."""
 STALL_STEPS = 20
 
 
@@ -55,7 +55,7 @@ def _alert_events_of(row: RunRow, now: datetime) -> list[AlertEvent]:
         found.append(_alert_event(row, f"{row.attempt}/{row.status}", what, row.status_reason))
     for badge in row.health:
         if badge in ALERTED_BADGES and (badge != "stalled" or _is_long_stalled(row, now)):
-            # A run that goes on after a stall may stall again, which is another occasion.
+            # A run that continues after a stall may stall again, which is another event.
             moment = f"/{row.last_event_at}" if badge == "stalled" else ""
             key = f"{row.attempt}/{badge}{moment}"
             found.append(_alert_event(row, key, ALERTED_BADGES[badge], f"{HEALTH_SENTENCES[badge]}.".capitalize()))
@@ -63,8 +63,8 @@ def _alert_events_of(row: RunRow, now: datetime) -> list[AlertEvent]:
 
 
 def _is_long_stalled(row: RunRow, now: datetime) -> bool:
-    patience = max(MIN_STALL, STALL_STEPS * timedelta(seconds=row.seconds_per_step or 0.0))
-    return row.last_event_at is not None and now - row.last_event_at > patience
+    timeout = max(MIN_STALL, STALL_STEPS * timedelta(seconds=row.seconds_per_step or 0.0))
+    return row.last_event_at is not None and now - row.last_event_at > timeout
 
 
 def _alert_event(row: RunRow, key: str, what: str, sentence: str) -> AlertEvent:

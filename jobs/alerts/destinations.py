@@ -31,7 +31,7 @@ class AlertError(UserError):
 class Destination:
     """One place that messages go to; `name` says which without its secret.
 
-    `fingerprint` stays with the URL wherever it stands in the list, and is too short to guess the URL by.
+    `fingerprint` stays with the URL wherever it is in the list, and is too short to guess the URL by.
     """
 
     name: str

@@ -85,7 +85,7 @@ class AlertWatch:
         self._clear_attempt()
 
     def _tell(self, error: Exception) -> None:
-        """Log a trouble once; a database that is away is told by the supervisor itself."""
+        """Log an error once; the supervisor itself reports an unavailable database."""
         trouble = type(error).__name__
         if trouble != self._trouble and not isinstance(error, AWAY_ERRORS):
             logger.warning("Alerts are late: %s; trying again.", trouble)

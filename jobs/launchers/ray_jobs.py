@@ -79,7 +79,7 @@ class RayJobsLauncher:
         return self._id_of(self._attempt)
 
     def close(self) -> None:
-        """Let the connections go; the job goes on."""
+        """Close the connections; the job continues."""
         self._api.close()
 
     def check(self) -> None:
@@ -108,7 +108,7 @@ class RayJobsLauncher:
 
         Raises:
             LaunchError: It cannot be reached, is another version, too small, or does not share the runs root.
-            LaunchCancelledError: `is_wanted` turned false meanwhile.
+            LaunchCancelledError: `is_wanted` turned false.
         """
         try:
             self._reach(is_wanted)
@@ -153,7 +153,7 @@ class RayJobsLauncher:
 
         Raises:
             RayJobsError: The cluster could not be asked.
-            LaunchCancelledError: `is_wanted` turned false meanwhile.
+            LaunchCancelledError: `is_wanted` turned false.
         """
         reports = self._probe("sweep", self.attempt_path, is_wanted)
         failed = [str(report["host"]) for report in reports if report.get("error") or report.get("num_left")]
@@ -240,14 +240,14 @@ class RayJobsLauncher:
         """Run the probe as a job of its own and return its report, a record for each machine."""
         name = f"{self.submission_id}-{action}-{secrets.token_hex(3)}"
         command = plain_command("python", "-P", "-m", PROBE_MODULE, action, str(folder))
-        patience = SWEEP_SECONDS if action == "sweep" else PROBE_SECONDS
-        give_up_at = time.monotonic() + patience
+        timeout = SWEEP_SECONDS if action == "sweep" else PROBE_SECONDS
+        give_up_at = time.monotonic() + timeout
         self._submit_probe(name, command, is_wanted)
         try:
             while (job := self._api.job(name)) is not None and not job.is_over:
                 if time.monotonic() >= give_up_at:
                     raise RayJobsError(
-                        f"{self._api.address}: the cluster did not run a small job within {patience:.0f} s; is "
+                        f"{self._api.address}: the cluster did not run a small job within {timeout:.0f} s; is "
                         "it whole (`ray status`)?"
                     )
                 _wait(is_wanted)

@@ -3,7 +3,7 @@
 The only module of this folder that loads Ray. It runs a task on every machine of the cluster and prints one line of
 JSON, which starts with `EXGRPO-PROBE` so that it differs from what Ray prints.
 
-`storage FOLDER` writes on each machine what stands in FOLDER/question into FOLDER/answer-<node>. `sweep FOLDER` ends
+`storage FOLDER` writes on each machine the content of FOLDER/question into FOLDER/answer-<node>. `sweep FOLDER` ends
 what runs on any machine with `EXGRPO_ATTEMPT_PATH=FOLDER` in its environment.
 """
 

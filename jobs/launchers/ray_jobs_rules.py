@@ -55,7 +55,7 @@ def check_address(spec: VerlSpec, token: str | None) -> None:
     host = urlsplit(spec.ray.address or "").hostname or ""
     if host and is_link_local_name(host):
         raise LaunchError(
-            f"{spec.ray.address}: is a link-local address, where no Ray cluster stands; name the cluster's."
+            f"{spec.ray.address}: is a link-local address, where no Ray cluster can be; name the cluster's."
         )
     if needs_token(spec) and not token:
         raise LaunchError(

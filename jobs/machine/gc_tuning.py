@@ -11,7 +11,7 @@ _PYTHONS_OWN = gc.get_threshold()
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Collect nothing meanwhile, and afterwards never look again at anything that is alive then."""
+    """Collect nothing within, and never look again at objects that are alive at its end."""
     was_on = gc.isenabled()
     gc.disable()
     try:

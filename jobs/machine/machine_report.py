@@ -1,4 +1,4 @@
-"""What this machine can run, asked of a process of its own, so that whoever asks loads no PyTorch."""
+"""What this machine can run, asked of another process, so that the caller loads no PyTorch."""
 
 import json
 import os

@@ -39,7 +39,7 @@ _KEEPS_TOKENS: dict[str, Callable[[Trajectory], bool]] = {
 class SpoolRecorder:
     """Writes one attempt into its run directory; a file is on disk before the event that names it.
 
-    A thread writes steps while their loop goes on, those that come fast together.
+    A thread writes steps while their loop continues, those that come fast together.
     """
 
     def __init__(self, run: RunDirectory, attempt: int, retention: RecordingSpec) -> None:
@@ -113,7 +113,7 @@ class SpoolRecorder:
         self._writer.append("evaluation", fields)
 
     def checkpoint(self, step: int, path: Path) -> None:
-        """Record that a whole checkpoint stands at `path`."""
+        """Record that a whole checkpoint is at `path`."""
         self.settle()
         num_bytes = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
         self._writer.append("checkpoint", {"step": step, "path": self._relative(path), "num_bytes": num_bytes})

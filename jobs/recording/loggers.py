@@ -1,7 +1,7 @@
 """Loggers that users know, fed beside the run directory: TensorBoard, W&B and MLflow.
 
 They get metrics and scores. A logger that cannot be opened stops the run before it starts; one that fails later is
-dropped with a warning, and training goes on.
+dropped with a warning, and training continues.
 """
 
 import logging
@@ -156,7 +156,7 @@ class FanOutRecorder:
         self._each(lambda item: item.log(values, record.step))
 
     def checkpoint(self, step: int, path: Path) -> None:
-        """Record that a whole checkpoint stands at `path`."""
+        """Record that a whole checkpoint is at `path`."""
         self._recorder.checkpoint(step, path)
 
     def record(self, kind: str, fields: Mapping[str, Any]) -> None:
@@ -169,7 +169,7 @@ class FanOutRecorder:
         self.close_loggers()
 
     def close_loggers(self) -> None:
-        """Close the loggers alone, for whoever lent the recorder."""
+        """Close the loggers alone; the recorder is the caller's."""
         self._each(lambda item: item.close())
         self._loggers = []
 

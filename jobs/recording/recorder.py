@@ -51,7 +51,7 @@ class RunRecorder(Protocol):
         ...
 
     def settle(self) -> None:
-        """Return once every step is on disk: nobody may go on from a checkpoint after steps that are not recorded."""
+        """Return once every step is on disk: nobody may resume from a checkpoint after steps that are not recorded."""
         ...
 
     def evaluation(self, record: EvaluationRecord) -> None:
@@ -59,7 +59,7 @@ class RunRecorder(Protocol):
         ...
 
     def checkpoint(self, step: int, path: Path) -> None:
-        """Record that a whole checkpoint stands at `path`."""
+        """Record that a whole checkpoint is at `path`."""
         ...
 
     def record(self, kind: str, fields: Mapping[str, Any]) -> None:

@@ -87,7 +87,7 @@ def write_outcome(attempt_path: Path, status: RunStatus, reason: str, at: dateti
 def write_outcome_of_lost(attempt_path: Path, status: RunStatus, reason: str) -> Outcome:
     """Write the outcome for a worker that cannot; it ended at its last heartbeat, by its own clock.
 
-    Without one it ended now by the system's clock: whoever writes this may have begun before that was set right.
+    Without one it ended now by the system's clock: this process may have begun before that was set right.
     """
     heartbeat = read_heartbeat(attempt_path)
     return write_outcome(attempt_path, status, reason, heartbeat.at if heartbeat else datetime.now(UTC))

@@ -6,7 +6,7 @@ What one process records is then in order and its durations are right, whatever 
 import time
 from datetime import UTC, datetime, timedelta
 
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux's goes on while the machine sleeps
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux's counts while the machine sleeps
 _BEGAN_AT = datetime.now(UTC)
 _BEGAN_SECONDS = time.clock_gettime(_CLOCK)
 

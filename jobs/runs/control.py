@@ -6,7 +6,7 @@ from exgrpo_core.errors import UserError
 
 
 class TrainingError(UserError, RuntimeError):
-    """Training cannot start or go on; the message says why in one sentence."""
+    """Training cannot start or continue; the message says why in one sentence."""
 
 
 class StoppedBeforeStartError(Exception):

@@ -1,6 +1,6 @@
 """An attempt is a fencing token: a worker whose attempt is over or overtaken writes nothing more and ends itself.
 
-That happens to a worker that was stopped or cut off for so long that it was given up: its run may be resumed meanwhile,
+That happens to a worker that was stopped or cut off for so long that it was given up: its run may have been resumed,
 and it must not write a checkpoint into what is another attempt's by now.
 """
 

@@ -9,7 +9,7 @@ _WAIT_SECONDS = 0.02
 
 
 class FileLock:
-    """The exclusive right that a lock file stands for; programs that this process starts do not inherit it."""
+    """The exclusive right of a lock file; programs that this process starts do not inherit it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -18,7 +18,7 @@ class FileLock:
     def acquire(self, timeout_seconds: float = 0.0) -> bool:
         """Take the lock and return whether that worked within the given time.
 
-        A little patience waits out the moment in which `is_locked` of another process looks.
+        A short timeout waits out the moment in which `is_locked` of another process looks.
         """
         file = self._path.open("ab")
         give_up_at = time.monotonic() + timeout_seconds

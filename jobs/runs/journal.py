@@ -56,7 +56,7 @@ class JournalEntry:
 
 @contextmanager
 def acting_as(name: str) -> Iterator[None]:
-    """Have entries that this thread appends meanwhile say that `name` asked for them."""
+    """Have entries that this thread appends within say that `name` asked for them."""
     before = _actor.set(name)
     try:
         yield
@@ -92,7 +92,7 @@ class Journal:
         return entry
 
     def read_from(self, offset: int = 0) -> tuple[list[JournalEntry], int]:
-        """Return the whole entries after byte `offset` and the offset to go on from."""
+        """Return the whole entries after byte `offset` and the offset to continue from."""
         try:
             with self.path.open("rb") as file:
                 file.seek(offset)

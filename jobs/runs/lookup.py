@@ -52,7 +52,7 @@ def find_run_id(runs_root: Path, text: str) -> str:
 
 
 def find_judge_id(runs_root: Path, text: str | None) -> str | None:
-    """Return the id of the judge's job that `text` means, as in `find_run_id`; None stands for no judge.
+    """Return the id of the judge's job that `text` means, as in `find_run_id`; None means no judge.
 
     Raises:
         CommandError: None fits, several do, or the job is no judge's.

@@ -74,10 +74,10 @@ def works_on(identity: ProcessIdentity, attempt_path: Path) -> bool:
     """Tell whether a living process of the session was started for this attempt.
 
     A heartbeat is a file, which may have come with a copied folder or been written by hand: what it names is believed,
-    and ended, only if it was started for the folder that the heartbeat lies in.
+    and ended, only if it was started for the folder that the heartbeat is in.
     """
-    mark = str(attempt_path.resolve())
-    return any(_variable_of(pid, ATTEMPT_VARIABLE) == mark for pid in group_members(identity))
+    attempt = str(attempt_path.resolve())
+    return any(_variable_of(pid, ATTEMPT_VARIABLE) == attempt for pid in group_members(identity))
 
 
 def signal_name(number: int) -> str:

@@ -30,7 +30,7 @@ class RayContact:
     is_over: bool
     """Whether the job has ended and nothing of it is left, or nothing more can be learned of it."""
     log_bytes: int
-    """How much of the job's log stands in the run's."""
+    """How much of the job's log is in the run's."""
     seen_at: float
     """When the cluster last named the job as waiting or running, in seconds since 1970."""
 

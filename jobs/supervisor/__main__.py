@@ -1,4 +1,4 @@
-"""Runs a supervisor until it is told to end, or until nothing is left to do: `python -m jobs.supervisor`."""
+"""Runs a supervisor until a signal ends it, or until nothing is left to do: `python -m jobs.supervisor`."""
 
 import argparse
 import logging
@@ -21,7 +21,7 @@ WAIT_SECONDS = 1.0
 
 
 def main(arguments: list[str] | None = None, launcher: LocalLauncher | None = None) -> int:
-    """Run the supervisor from a command line; SIGTERM and SIGINT end it, runs that are under way go on."""
+    """Run the supervisor from a command line; SIGTERM and SIGINT end it, its runs continue."""
     parser = argparse.ArgumentParser(prog="python -m jobs.supervisor", description="Look after the runs of a folder.")
     parser.add_argument("--runs-root", type=Path, required=True, help="folder that holds the run directories")
     parser.add_argument("--max-running", type=int, default=1, help="runs that may run at once")

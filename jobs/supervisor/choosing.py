@@ -29,7 +29,7 @@ class Watch(Protocol):
         ...
 
     def close(self, timeout_seconds: float = 0.0) -> None:
-        """Let the attempt go on by itself; wait so long for what is under way."""
+        """Leave the attempt to itself; wait so long for pending requests."""
         ...
 
 
@@ -52,6 +52,6 @@ def watch_to_adopt(run: RunDirectory, attempt: int, policy: StopPolicy, local: L
 
 
 def _ray_watch(run: RunDirectory, attempt: int, policy: StopPolicy, local: LocalLauncher, spec: TrainSpec) -> RayWatch:
-    module, patience = local.worker_module, policy.term_seconds
-    launcher = RayJobsLauncher(run, attempt, spec, worker_module=module, term_seconds=patience)
+    module = local.worker_module
+    launcher = RayJobsLauncher(run, attempt, spec, worker_module=module, term_seconds=policy.term_seconds)
     return RayWatch(run, attempt, policy, launcher)

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 5.0
 REFRESH_SECONDS = 0.4
-"""A refresh that has more to do goes on at the next one, so that a long backlog holds up no start and no stop."""
+"""A refresh that has more to do continues at the next one, so that a long backlog holds up no start and no stop."""
 REFUSED_BY_DATABASE = (DataError, IntegrityError, ProgrammingError)
 """The database is there and will not have what a run recorded."""
 

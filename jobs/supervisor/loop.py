@@ -56,7 +56,7 @@ class SupervisorSettings:
 class Supervisor:
     """Looks after one runs root; of any number of them on one root only one exists at a time.
 
-    It holds nothing that its files do not hold: killed at any moment, the next one goes on where this one was.
+    It holds nothing that its files do not hold: killed at any moment, the next one continues where this one was.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Supervisor:
         self._index.refresh()
 
     def run(self, is_over: Callable[[], bool]) -> None:
-        """Look twice a second, at least once, until `is_over`; runs that are under way go on without it."""
+        """Look twice a second, at least once, until `is_over`; running jobs continue without it."""
         while True:
             began_at = time.monotonic()
             self.look()
@@ -124,7 +124,7 @@ class Supervisor:
             time.sleep(max(0.0, LOOP_SECONDS - (time.monotonic() - began_at)))
 
     def close(self) -> None:
-        """Give the right back; runs that are under way go on."""
+        """Give the right back; running jobs continue."""
         for watch in self._watches.values():
             watch.close()
         give_up_at = time.monotonic() + _CLOSE_SECONDS
@@ -198,7 +198,7 @@ class Supervisor:
     def _note_state(self, run: RunDirectory) -> None:
         state = read_state(run, self._asked.get(run.run_id, 0))
         if state.is_ended and run.run_id in self._watches:
-            return  # the end is told once nothing of the run is left
+            return  # the end is shown once no process of the run is left
         if state.differs_from(self._states.get(run.run_id)):
             self._index.note_state(run, state)
         self._states[run.run_id] = state

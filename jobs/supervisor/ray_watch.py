@@ -33,7 +33,7 @@ _FORGOTTEN = "the cluster does not know the job any more; was it restarted?"
 class RayWatch:
     """Watches one attempt on a cluster, from a thread of its own: a cluster that does not answer holds up nobody.
 
-    Built again after a restart of the supervisor it goes on from files and from what the cluster says.
+    Built again after a restart of the supervisor it continues from files and from what the cluster says.
     """
 
     def __init__(self, run: RunDirectory, attempt: int, policy: StopPolicy, launcher: RayJobsLauncher) -> None:
@@ -80,7 +80,7 @@ class RayWatch:
         return None
 
     def close(self, timeout_seconds: float = 0.0) -> None:
-        """Let the attempt go on by itself; wait so long for what the thread is in."""
+        """Leave the attempt to itself; wait so long for the thread."""
         self._is_closed.set()
         if self._thread is not None:
             self._thread.join(timeout_seconds)
@@ -217,7 +217,7 @@ class RayWatch:
             was_asked = self.run.stop_requested()
             return (
                 RunStatus.STOPPED,
-                KILLED if was_asked else "It was ended from Ray; resume goes on from a checkpoint.",
+                KILLED if was_asked else "It was ended from Ray; resume continues from a checkpoint.",
             )
         if job.exit_code is None:
             message = (job.message.splitlines() or ["it gave no reason"])[0].rstrip(".")

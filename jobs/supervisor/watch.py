@@ -16,7 +16,7 @@ from jobs.runs.status import RunStatus
 logger = logging.getLogger(__name__)
 
 KILLED = (
-    "It did not stop by itself and was killed; work after its newest checkpoint is lost, resume goes on from there."
+    "It did not stop by itself and was killed; work after its newest checkpoint is lost; resume continues from there."
 )
 _LEAVE_SECONDS = 10.0
 """A worker that wrote its outcome has this long to end with everything it started."""
@@ -47,7 +47,7 @@ class StopClock:
 
 
 class AttemptWatch:
-    """Watches one attempt; built again after a restart of the supervisor it goes on from files alone."""
+    """Watches one attempt; built again after a restart of the supervisor it continues from files alone."""
 
     def __init__(self, run: RunDirectory, attempt: int, policy: StopPolicy, launcher: LocalLauncher) -> None:
         self.run = run
@@ -74,7 +74,7 @@ class AttemptWatch:
         self._worker = self._launcher.start(self.run, self.attempt)
 
     def close(self, timeout_seconds: float = 0.0) -> None:
-        """Let the attempt go on by itself."""
+        """Leave the attempt to itself."""
 
     def look(self) -> Outcome | None:
         """Do what is due now; return the outcome once the attempt is over and none of its processes is left."""
