@@ -29,7 +29,7 @@ def restore(
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
 ) -> None:
     """Unpack a backup into a runs root that is empty or not there; `exgrpo resume` goes on with what ran."""
-    found = restore_backup(source, runs_root)
-    print_result(f"{runs_root}: {found.num_runs} runs.")
-    if not found.has_database:
+    restored = restore_backup(source, runs_root)
+    print_result(f"{runs_root}: {restored.num_runs} runs.")
+    if not restored.has_database:
         print_status("Restore PostgreSQL's dump with pg_restore, or build the database anew: `exgrpo db rebuild`.")

@@ -53,8 +53,8 @@ def judges(
         agreed = {job.judge_run_id: agreement(database, run_id, job.judge_run_id) for job in jobs} if run_id else {}
         calibrations = {job.judge_run_id: find_calibration(database, job.judge, job.prompt) for job in jobs}
     if as_json:
-        found = [(job, agreed.get(job.judge_run_id, []), calibrations[job.judge_run_id]) for job in jobs]
-        print_json([{"job": job, "agreement": rows, "calibration": item} for job, rows, item in found])
+        judged = [(job, agreed.get(job.judge_run_id, []), calibrations[job.judge_run_id]) for job in jobs]
+        print_json([{"job": job, "agreement": rows, "calibration": item} for job, rows, item in judged])
         return
     if not jobs:
         print_status("No judge has worked on it yet; `exgrpo judge RUN` starts one." if run else
@@ -105,15 +105,15 @@ def override(
     database_url: DatabaseUrl = None,
 ) -> None:
     """Give a verdict of your own on a chain of thought; it stands above every judge's."""
-    said = {"valid": True, "invalid": False, "none": None}
-    if verdict not in said:
+    is_valid = {"valid": True, "invalid": False, "none": None}
+    if verdict not in is_valid:
         raise CommandError(f"VERDICT: expected valid, invalid or none, got {verdict!r}.")
     run_id = find_run_id(runs_root, run)
     with open_fresh_index(runs_root, database_url) as database:
         row = get_verdicts(database, run_id, trajectory)
     if row is None:
         raise CommandError(f"TRAJECTORY: {run_id} has none with the number {trajectory}; `exgrpo verdicts` lists them.")
-    set_verdict(runs_root, run_id, row.attempt, trajectory, said[verdict])
+    set_verdict(runs_root, run_id, row.attempt, trajectory, is_valid[verdict])
 
 
 @cases_app.command("find")
@@ -130,13 +130,13 @@ def find(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its a
     """Print the most telling cases of a run: correct responses of lowest and highest entropy to a question."""
     run_id, judge_run_id = find_run_id(runs_root, run), find_judge_id(runs_root, judge_run)
     with open_fresh_index(runs_root, database_url) as database:
-        found = find_cases(database, run_id, judge_run_id, limit=limit, only_telling=only_telling)
-    for case in found if case_set is not None else ():
+        cases = find_cases(database, run_id, judge_run_id, limit=limit, only_telling=only_telling)
+    for case in cases if case_set is not None else ():
         mark_case(runs_root, str(case_set), case.saved)
     if as_json:
-        print_json(found)
-    elif found:
-        _print_cases("found", found)
+        print_json(cases)
+    elif cases:
+        _print_cases("found", cases)
     else:
         print_status(f"No case in {run_id}: no question has two correct responses in one step that fit.")
 
@@ -167,11 +167,11 @@ def export(
 ) -> None:
     """Write a set of cases as Markdown in the paper's layout, or as JSON (also to a file that ends in .json)."""
     with open_fresh_index(runs_root, database_url) as database:
-        found = saved_cases(database, case_set)
-    if not found:
+        cases = saved_cases(database, case_set)
+    if not cases:
         raise CommandError(f"SET: no case is kept in {case_set!r}; `exgrpo cases sets` lists those there are.")
     is_json = as_json or (out is not None and out.suffix == ".json")
-    text = cases_as_json(case_set, found) if is_json else cases_as_markdown(case_set, found)
+    text = cases_as_json(case_set, cases) if is_json else cases_as_markdown(case_set, cases)
     if out is None:
         print_result(text)
     else:
@@ -186,6 +186,6 @@ def _print_verdicts(rows: "list[JudgedRow]", has_judge: bool) -> None:
             f"oracle {_SIGNS[row.oracle]:<8} user {_SIGNS[row.user]:<8} {row.reason}")  # fmt: skip
 
 
-def _print_cases(name: str, found: "list[SnowballCase]") -> None:
+def _print_cases(name: str, cases: "list[SnowballCase]") -> None:
 
-    print_result(cases_as_markdown(name, found))
+    print_result(cases_as_markdown(name, cases))

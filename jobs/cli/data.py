@@ -47,13 +47,13 @@ def adopt(
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
 ) -> None:
     """Make a run of a stock verl run's rollout dumps, so that its samples can be browsed."""
-    found = adopt_dump(folder, runs_root, name, model)
-    for sentence in found.bad_lines[:MAX_BAD_LINES]:
+    adopted = adopt_dump(folder, runs_root, name, model)
+    for sentence in adopted.bad_lines[:MAX_BAD_LINES]:
         print_status(sentence)
-    if len(found.bad_lines) > MAX_BAD_LINES:
-        print_status(f"... and {len(found.bad_lines) - MAX_BAD_LINES} more lines that are no rollouts.")
-    print_status(f"{found.num_rollouts:,} rollouts of {found.num_steps:,} steps.")
-    print_result(found.run_id)
+    if len(adopted.bad_lines) > MAX_BAD_LINES:
+        print_status(f"... and {len(adopted.bad_lines) - MAX_BAD_LINES} more lines that are no rollouts.")
+    print_status(f"{adopted.num_rollouts:,} rollouts of {adopted.num_steps:,} steps.")
+    print_result(adopted.run_id)
 
 
 def export(

@@ -110,11 +110,11 @@ def check_verl() -> Check:
         return Check(VERL_CHECK, CheckResult.WARNING, "no environment", f"Needed for many GPUs only: {error}")
     versions = ", ".join(f"{name} {version or 'missing'}" for name, version in installed.items())
     pins = verl_pins()
-    found = min((pin.differences(installed) for pin in pins), key=len, default=[])
-    if not found and installed["verl"] is not None:
+    differences = min((pin.differences(installed) for pin in pins), key=len, default=[])
+    if not differences and installed["verl"] is not None:
         return Check(VERL_CHECK, CheckResult.OK, f"{versions} ({python})")
     names = " or ".join(pin.name for pin in pins) or "constraints-verl-*.txt"
-    advice = f"Make it anew with `make verl-env` ({names}): {'; '.join(found) or 'verl is missing'}."
+    advice = f"Make it anew with `make verl-env` ({names}): {'; '.join(differences) or 'verl is missing'}."
     return Check(VERL_CHECK, CheckResult.WARNING, versions, advice)
 
 

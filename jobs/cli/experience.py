@@ -78,8 +78,8 @@ def audit(
     with open_fresh_index(runs_root, database_url) as database:
         steps = steps_with_selections(database, run_id)
         if not steps or (step is not None and step not in steps):
-            shown = f"steps {steps[0]} to {steps[-1]} did" if steps else "no step of it did"
-            raise CommandError(f"--step: expected a step of {run_id} that replayed; {shown}.")
+            replayed = f"steps {steps[0]} to {steps[-1]} did" if steps else "no step of it did"
+            raise CommandError(f"--step: expected a step of {run_id} that replayed; {replayed}.")
         at = steps[-1] if step is None else step
         selected, scored = list_selections(database, run_id, at), candidates(database, run_id, at)
         wrong = wrong_choices(database, run_id)
@@ -122,8 +122,8 @@ def trajectories(  # noqa: PLR0913, PLR0917 - typer reads a command's options fr
     if not rows:
         print_status(f"No trajectory of {facets.run_id} fits.")
     for row in rows:
-        place = f"{row.trajectory_id:>8}  step {row.step:>5}  question {row.question_index:>6}"
-        print_result(f"{place}  {row.verdict:<8} {row.snippet}")
+        position = f"{row.trajectory_id:>8}  step {row.step:>5}  question {row.question_index:>6}"
+        print_result(f"{position}  {row.verdict:<8} {row.snippet}")
 
 
 def trajectory(
@@ -167,17 +167,17 @@ def curves(
 ) -> None:
     """Print curves of runs as JSON: by run and metric, pairs of step and value, thinned to about a thousand."""
     run_ids = [find_run_id(runs_root, run) for run in runs]
-    found = {}
+    curves = {}
     with open_fresh_index(runs_root, database_url) as database:
         for run_id in run_ids:
             recorded = sorted(last_metrics(database, run_id))
             for key in metric or ():
                 _require_metric(run_id, key, recorded)
-            found[run_id] = {
+            curves[run_id] = {
                 "metrics": metric_series(database, run_id, tuple(metric or recorded), MAX_POINTS),
                 "evaluations": list_evaluations(database, run_id),
             }
-    print_json(found)
+    print_json(curves)
 
 
 def _require_metric(run_id: str, key: str, recorded: list[str]) -> None:

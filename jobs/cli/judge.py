@@ -106,8 +106,8 @@ def analyse(
     run_id = find_run_id(runs_root, run)
     judge_run_id = find_judge_id(runs_root, judge_run)
     with open_fresh_index(runs_root, database_url) as database:
-        found = analyse_run(database, run_id, judge_run_id)
-    print_json(found) if as_json else _print_analysis(found)
+        analysis = analyse_run(database, run_id, judge_run_id)
+    print_json(analysis) if as_json else _print_analysis(analysis)
 
 
 def _run_id(runs_root: Path, run: str | None) -> str | None:
@@ -144,28 +144,28 @@ def _print_judgement(summary: dict[str, Any], as_json: bool) -> None:
         print_result(f"kappa        {calibration.kappa:.3f}")
 
 
-def _print_analysis(found: "RunAnalysis") -> None:
-    print_result(f"{found.run_id}, verdicts by {found.judge}")
-    for code in found.code:
+def _print_analysis(analysis: "RunAnalysis") -> None:
+    print_result(f"{analysis.run_id}, verdicts by {analysis.judge}")
+    for code in analysis.code:
         kind = "code" if code.has_code else "no code"
         print_result(f"{code.group:<7} {kind:<8} {code.num_trajectories:>6} correct, entropy "
             f"{code.mean_entropy:.4f}, valid {code.cot_correctness:.3f} of {code.num_judged}")  # fmt: skip
-    for corrected in found.corrected:
+    for corrected in analysis.corrected:
         rate = corrected.rate
         print_result(f"{corrected.group:<7} {'code' if corrected.has_code else 'no code':<8} valid, corrected "
             f"{rate.value:.3f} [{rate.low:.3f}, {rate.high:.3f}]")  # fmt: skip
-    for line in found.validity:
+    for line in analysis.validity:
         entropy = f"entropy {line.entropy_valid:.4f} {line.entropy_invalid:.4f} AUC {line.entropy_auc:.3f}"
         perplexity = (
             f"perplexity {line.perplexity_valid:.4f} {line.perplexity_invalid:.4f} AUC {line.perplexity_auc:.3f}"
         )
         counts = f"valid {line.num_valid}, invalid {line.num_invalid}"
         print_result(f"{line.group:<7} {counts}: {entropy}; {perplexity}")
-    if found.code_shares:
-        first, last = found.code_shares[0], found.code_shares[-1]
+    if analysis.code_shares:
+        first, last = analysis.code_shares[0], analysis.code_shares[-1]
         print_result(f"code in rollouts {_share(first.rollouts)} -> {_share(last.rollouts)}, in the buffer "
             f"{_share(first.buffer)} -> {_share(last.buffer)}, in replays -> {_share(last.replays)}")  # fmt: skip
-    for case in found.cases:
+    for case in analysis.cases:
         print_result(f"\nQuestion: {case.question}\nTruth: {case.truth}")
         for name, response in (("low", case.low), ("high", case.high)):
             print_result(

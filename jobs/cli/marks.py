@@ -36,10 +36,10 @@ def mark(
     run_id = find_run_id(runs_root, run)
     with open_fresh_index(runs_root, database_url) as database:
         row = get_trajectory(database, run_id, trajectory)
-        own = [] if row is None else marks_of(database, run_id, row.attempt, trajectory)
+        marks = [] if row is None else marks_of(database, run_id, row.attempt, trajectory)
     if row is None:
         raise CommandError(f"{run_id}: has no trajectory {trajectory}.")
-    if undo and name not in {other.mark for other in own}:
+    if undo and name not in {other.mark for other in marks}:
         raise CommandError(f"{run_id}: trajectory {trajectory} does not carry the mark {name!r}.")
     mark_trajectory(runs_root, MarkedTrajectory(run_id, row.attempt, trajectory, name, comment), is_kept=not undo)
 
@@ -67,5 +67,7 @@ def marks(
         num_trajectories = counted(count.num_trajectories, "trajectory", "trajectories")
         print_result(f"{count.mark}: {num_trajectories} of {counted(count.num_runs, 'run', 'runs')}")
     for row in rows:
-        own = row.marked
-        print_result(f"{own.run_id}  {own.trajectory_id:>8}  step {row.step:>5}  reward {row.reward:g}  {own.comment}")
+        marked = row.marked
+        print_result(
+            f"{marked.run_id}  {marked.trajectory_id:>8}  step {row.step:>5}  reward {row.reward:g}  {marked.comment}"
+        )

@@ -61,8 +61,8 @@ def error_message(error: Exception) -> tuple[str, int]:
     if isinstance(error, UserError):
         return str(error), EXIT_BAD_INPUT if isinstance(error, InputError) else EXIT_FAILURE
     if isinstance(error, OSError) and is_disk_full(error):
-        place = f"{error.filename}: " if error.filename else ""
-        return f"{place}no space is left; make room there, or choose another --runs-root.", EXIT_FAILURE
+        file = f"{error.filename}: " if error.filename else ""
+        return f"{file}no space is left; make room there, or choose another --runs-root.", EXIT_FAILURE
     if isinstance(error, OSError):
         return f"{error.filename or 'A file'}: {error.strerror or error}.", EXIT_FAILURE
     first_line = next(iter(str(error).splitlines()), "")
@@ -81,9 +81,9 @@ class FriendlyGroup(typer.core.TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - the signature of typer's own class
         """List the commands with their first sentences whole."""
-        shown = {name: self.commands[name] for name in self.list_commands(ctx) if not self.commands[name].hidden}
+        visible = {name: self.commands[name] for name in self.list_commands(ctx) if not self.commands[name].hidden}
         with formatter.section("Commands"):
-            formatter.write_dl([(name, command.get_short_help_str(limit=1000)) for name, command in shown.items()])
+            formatter.write_dl([(name, command.get_short_help_str(limit=1000)) for name, command in visible.items()])
 
 
 def command_group(explanation: str, name: str | None = None, group: type[FriendlyGroup] = FriendlyGroup) -> typer.Typer:

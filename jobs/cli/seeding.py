@@ -59,12 +59,12 @@ def recorded_run(runs_root: Path, database_url: str | None, print_status: Callab
     ingest_all(runs_root, database_url)
     database = open_database(database_url, runs_root)
     try:
-        found = _fitting_run(database, runs_root)
+        run_id = _fitting_run(database, runs_root)
     finally:
         database.close()
-    found = found or _train(runs_root, database_url, print_status)
-    print_status(f"Recorded run: {found}.")
-    return found
+    run_id = run_id or _train(runs_root, database_url, print_status)
+    print_status(f"Recorded run: {run_id}.")
+    return run_id
 
 
 def _fitting_run(database: Database, runs_root: Path) -> str | None:
@@ -88,5 +88,5 @@ def _train(runs_root: Path, database_url: str | None, print_status: Callable[[st
     finally:
         follower.close()
     if state.status is not RunStatus.SUCCEEDED:
-        raise SeedingError(f"Run {run_id}, which the others start from, {state.status}: {state.reason}")
+        raise SeedingError(f"Run {run_id}, which made-up runs start from, {state.status}: {state.reason}")
     return run_id

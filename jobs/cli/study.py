@@ -67,8 +67,8 @@ def numbers(name: StudyName, as_json: AsJson = False) -> None:
         print_json(rows)
         return
     for row in rows:
-        place = " / ".join(part for part in (row.table, row.group, row.row, row.column) if part)
-        print_result(f"{place}: {row.printed}{f'  ({row.note})' if row.note else ''}")
+        heading = " / ".join(part for part in (row.table, row.group, row.row, row.column) if part)
+        print_result(f"{heading}: {row.printed}{f'  ({row.note})' if row.note else ''}")
 
 
 @study_app.command("run")
@@ -169,20 +169,21 @@ def results(
     """Print what finished runs gave beside the paper's numbers: means over seeds with 95% intervals."""
     study, own_scale = load_study(name), _scale(scale)
     with open_fresh_index(runs_root, database_url) as database:
-        found = read_results(database, study, own_scale, [])
-    rows = compare(found)
+        measured = read_results(database, study, own_scale, [])
+    rows = compare(measured)
     if as_json:
         figures = {
-            cell.cell.name: {figure: _interval(value) for figure, value in cell.figures.items()} for cell in found.cells
+            cell.cell.name: {figure: _interval(value) for figure, value in cell.figures.items()}
+            for cell in measured.cells
         }
         lines = [asdict(row) | {"own": _interval(row.own), "difference": _interval(row.difference)} for row in rows]
         print_json({"study": study.name, "scale": scale, "figures": figures, "beside_paper": lines})
         return
     for row in rows:
         difference = f", difference {interval_text(row.difference, is_difference=True)}" if row.difference else ""
-        own = f"{interval_text(row.own)}{difference} ({row.num_seeds} seeds)"
-        print_result(f"{row.place} / {row.column}: paper {row.printed}, own {row.cell} {own}")
-    print_result(reading(found) if rows else "No run has finished yet.")
+        figure = f"{interval_text(row.own)}{difference} ({row.num_seeds} seeds)"
+        print_result(f"{row.place} / {row.column}: paper {row.printed}, own {row.cell} {figure}")
+    print_result(reading(measured) if rows else "No run has finished yet.")
 
 
 @study_app.command("report")
@@ -224,11 +225,15 @@ def _scale(text: str) -> "Scale":
     return Scale(text)
 
 
-def _interval(own: "MeanInterval | None") -> dict[str, Any] | None:
+def _interval(interval: "MeanInterval | None") -> dict[str, Any] | None:
     """Return an interval as JSON has it, which knows no NaN: the half of a single seed's is null."""
-    if own is None:
+    if interval is None:
         return None
-    return {"mean": own.mean, "half": None if math.isnan(own.half) else own.half, "values": own.values}
+    return {
+        "mean": interval.mean,
+        "half": None if math.isnan(interval.half) else interval.half,
+        "values": interval.values,
+    }
 
 
 def _summary(study: "Study") -> dict[str, Any]:

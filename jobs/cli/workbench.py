@@ -40,9 +40,11 @@ class Reach:
 
     def options(self) -> list[str]:
         """Return this as options of the pages' server."""
-        place = ["--host", "127.0.0.1"] if self.remote_host is None else ["--host", self.remote_host, "--allow-remote"]
+        bind_options = (
+            ["--host", "127.0.0.1"] if self.remote_host is None else ["--host", self.remote_host, "--allow-remote"]
+        )
         ways_in = [] if self.sign_in is None else ["--sign-in", str(self.sign_in.absolute())]
-        return [*place, *ways_in, *(option for name in self.allowed_hosts for option in ("--allow-host", name))]
+        return [*bind_options, *ways_in, *(option for name in self.allowed_hosts for option in ("--allow-host", name))]
 
 
 class Workbench:

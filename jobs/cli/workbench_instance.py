@@ -79,6 +79,6 @@ def _describe(runs_root: Path, record: WorkbenchRecord | None) -> str:
     advice = "use the link that it printed, or end it first (Ctrl-C where it runs)"
     if record is None:
         return f"A workbench serves {runs_root} already; {advice}."
-    place = f" at {record.address}" if record.address else ""
+    address = f" at {record.address}" if record.address else ""
     since = f"{record.since:%Y-%m-%d %H:%M:%S} UTC"
-    return f"A workbench serves {runs_root} already{place} (pid {record.pid}, since {since}); {advice}."
+    return f"A workbench serves {runs_root} already{address} (pid {record.pid}, since {since}); {advice}."

@@ -1,4 +1,4 @@
-"""Every kind of job that a run directory can hold, told apart by `kind` in `spec.json`."""
+"""Every kind of job that a run directory can hold, distinguished by `kind` in `spec.json`."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -49,7 +49,7 @@ class InputKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FieldShape:
-    """One field: where it stands, what it means, and what it may hold."""
+    """One field: its path, what it means, and what it may hold."""
 
     path: str
     label: str
@@ -77,7 +77,7 @@ def sections() -> dict[str, tuple[FieldShape, ...]]:
 
 
 def attribute_docs(cls: type) -> dict[str, str]:
-    """Return the docstring that stands under each attribute of a class, on one line."""
+    """Return the docstring under each attribute of a class, on one line."""
     body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
     docs: dict[str, str] = {}
     target = None

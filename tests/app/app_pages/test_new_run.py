@@ -90,6 +90,8 @@ def test_missing_data_file_is_named_while_one_types(open_page):
     assert not page.exception
     assert any(element.value.startswith("data.source: expected a file or folder") for element in page.text)
     assert page.button(key="launch").disabled
+    assert not any("Ready to launch" in text for text in texts(page))
+    assert "--set data.source=missing.parquet" in page.code[0].value
 
 
 def test_preview_shows_first_prompts_and_their_lengths_when_it_is_opened(open_page):
