@@ -6,7 +6,8 @@ under the policy that chose them, and log-probs of who wrote them.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from exgrpo_core.durable_files import whole_file
-from exgrpo_core.types import Experience, Question, RolloutGroup, Trajectory
+from exgrpo_core.types import Experience, Int64Array, Question, Replay, RolloutGroup, Trajectory
 from jobs.recording.ragged import list_column, mean_of_each
 
 FILE_PREFIX = "step-"
@@ -34,65 +35,122 @@ _REPLAY_COLUMNS = (
     "group_position", "question_index", "trajectory_id", "born_step", "is_external", "reward", "advantage",
     "num_tokens", "mean_entropy", "mean_log_prob", "mean_ratio", "max_ratio",
 )  # fmt: skip
+_COLUMNS = (
+    "is_replayed", "trajectory_id", "question_index", "step", "group_position", "group_slot", "born_step", "reward",
+    "verdict", "is_valid", "has_code", "is_truncated", "num_tokens", "mean_entropy", "mean_log_prob", "advantage",
+    "text", "is_external", "mean_ratio", "max_ratio", "token_ids", "entropies", "log_probs", "behavior_log_probs",
+)  # fmt: skip
+"""The order of columns in a file."""
 _TOKEN_COLUMNS = ("token_ids", "entropies", "log_probs", "behavior_log_probs")
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """What the N + M rows of a table are made of: N fresh trajectories, then M replayed ones."""
+
+    groups: list[RolloutGroup]
+    fresh: list[Trajectory]
+    replayed: list[Replay]
+    group_of: Int64Array
+    """Index in `groups` of each row, (N + M,)."""
+    slot_of: Int64Array
+    """Place of each row within its group, (N + M,); a replayed one comes last."""
+
+    @property
+    def stored(self) -> list[Experience]:
+        """What the replayed rows were in the buffer, M."""
+        return [replay.experience for replay in self.replayed]
+
+    @property
+    def either(self) -> list[Trajectory | Experience]:
+        """All N + M rows, for what both kinds have."""
+        return [*self.fresh, *self.stored]
+
+    def of_fresh(self, values: Iterable[Any]) -> list[Any]:
+        """Return a column that only fresh rows have."""
+        return [*values, *[None] * len(self.replayed)]
+
+    def of_replayed(self, values: Iterable[Any]) -> list[Any]:
+        """Return a column that only replayed rows have."""
+        return [*[None] * len(self.fresh), *values]
 
 
 def trajectory_table(steps: Sequence[tuple[int, Sequence[RolloutGroup]]], keeps_tokens: KeepsTokens) -> pa.Table:
     """Return one row a fresh trajectory, in order of steps and groups, and then one row a replayed one."""
-    groups = [group for _, entry in steps for group in entry]
-    step_of = np.array([step for step, own in steps for _ in own], dtype=np.int32)
-    position_of = np.array([position for _, own in steps for position in range(len(own))], dtype=np.int32)
-    fresh = [trajectory for group in groups for trajectory in group.trajectories]
-    kept = [item if keeps_tokens(item) else None for item in fresh]
-    replays = [(index, group.replay) for index, group in enumerate(groups) if group.replay is not None]
+    rows = _collect_rows([group for _, groups in steps for group in groups])
+    step_of = np.array([step for step, groups in steps for _ in groups], dtype=np.int32)
+    position_of = np.array([position for _, groups in steps for position in range(len(groups))], dtype=np.int32)
+    places = {
+        "step": step_of[rows.group_of],
+        "group_position": position_of[rows.group_of],
+        "group_slot": rows.slot_of.astype(np.int32),
+        "advantage": _advantages(rows.groups)[rows.group_of, rows.slot_of],
+    }
+    columns = places | _columns_of_either(rows) | _columns_of_one_kind(rows) | _token_columns(rows, keeps_tokens)
+    return pa.table({name: columns[name] for name in _COLUMNS})
+
+
+def _collect_rows(groups: list[RolloutGroup]) -> _Rows:
     num_fresh = np.array([len(group.trajectories) for group in groups])
-    fresh_places = np.repeat(np.arange(len(groups)), num_fresh)
-    replay_places = np.array([place for place, _ in replays], dtype=np.int64)
-    places = np.append(fresh_places, replay_places)
-    fresh_slots = np.arange(len(fresh)) - (np.cumsum(num_fresh) - num_fresh)[fresh_places]
-    slots = np.append(fresh_slots, num_fresh[replay_places])
-    replayed = [replay for _, replay in replays]
-    stored = [replay.experience for replay in replayed]
-    not_fresh: list[Any] = [None] * len(replayed)
-    not_replayed: list[Any] = [None] * len(fresh)
-    either: list[Trajectory | Experience] = [*fresh, *stored]
-    entropies = [*(item.entropies for item in fresh), *(replay.entropies for replay in replayed)]
-    log_probs = [*(item.log_probs for item in fresh), *(replay.old_log_probs for replay in replayed)]
-    kept_entropies = [None if item is None else item.entropies for item in kept]
-    kept_log_probs = [None if item is None else item.log_probs for item in kept]
-    behavior = [item.behavior_log_probs for item in stored]
-    ratios = [np.exp(replay.old_log_probs - value) for replay, value in zip(replayed, behavior, strict=True)]
-    return pa.table(
-        {
-            "is_replayed": pa.array([False] * len(fresh) + [True] * len(replayed), pa.bool_()),
-            "trajectory_id": pa.array([item.trajectory_id for item in either], pa.int64()),
-            "question_index": pa.array([item.question_index for item in either], pa.int32()),
-            "step": step_of[places],
-            "group_position": position_of[places],
-            "group_slot": slots.astype(np.int32),
-            "born_step": pa.array([item.born_step for item in either], pa.int32()),
-            "reward": pa.array([item.reward for item in either], pa.float32()),
-            "verdict": pa.array([*(item.verdict for item in fresh), *not_fresh], pa.string()),
-            "is_valid": pa.array([item.is_valid for item in fresh] + not_fresh, pa.bool_()),
-            "has_code": pa.array([item.has_code for item in fresh] + not_fresh, pa.bool_()),
-            "is_truncated": pa.array([item.is_truncated for item in fresh] + not_fresh, pa.bool_()),
-            "num_tokens": pa.array([item.token_ids.size for item in either], pa.int32()),
-            "mean_entropy": mean_of_each(entropies),
-            "mean_log_prob": mean_of_each(log_probs),
-            "advantage": _advantages(groups)[places, slots],
-            "text": _text_column([item.text for item in fresh] + not_fresh),
-            "is_external": pa.array(not_replayed + [replay.is_external for replay in replayed], pa.bool_()),
-            "mean_ratio": pa.array(not_replayed + mean_of_each(ratios).tolist(), pa.float32()),
-            "max_ratio": pa.array(not_replayed + [float(ratio.max(initial=0.0)) for ratio in ratios], pa.float32()),
-            "token_ids": list_column(
-                [None if item is None else item.token_ids for item in kept] + [item.token_ids for item in stored],
-                np.int32,
-            ),
-            "entropies": list_column(kept_entropies + [replay.entropies for replay in replayed], np.float16),
-            "log_probs": list_column(kept_log_probs + [replay.old_log_probs for replay in replayed], np.float32),
-            "behavior_log_probs": list_column(not_replayed + behavior, np.float32),
-        }
+    fresh_groups = np.repeat(np.arange(len(groups)), num_fresh)
+    fresh = [trajectory for group in groups for trajectory in group.trajectories]
+    fresh_slots = np.arange(len(fresh)) - (np.cumsum(num_fresh) - num_fresh)[fresh_groups]
+    replay_groups = np.array([index for index, group in enumerate(groups) if group.replay is not None], dtype=np.int64)
+    return _Rows(
+        groups,
+        fresh,
+        [group.replay for group in groups if group.replay is not None],
+        np.append(fresh_groups, replay_groups),
+        np.append(fresh_slots, num_fresh[replay_groups]),
     )
+
+
+def _columns_of_either(rows: _Rows) -> dict[str, Any]:
+    """Return what fresh and replayed rows both have, scores of replayed ones under the policy that chose them."""
+    either = rows.either
+    entropies = [*(item.entropies for item in rows.fresh), *(replay.entropies for replay in rows.replayed)]
+    log_probs = [*(item.log_probs for item in rows.fresh), *(replay.old_log_probs for replay in rows.replayed)]
+    return {
+        "is_replayed": pa.array([False] * len(rows.fresh) + [True] * len(rows.replayed), pa.bool_()),
+        "trajectory_id": pa.array([item.trajectory_id for item in either], pa.int64()),
+        "question_index": pa.array([item.question_index for item in either], pa.int32()),
+        "born_step": pa.array([item.born_step for item in either], pa.int32()),
+        "reward": pa.array([item.reward for item in either], pa.float32()),
+        "num_tokens": pa.array([item.token_ids.size for item in either], pa.int32()),
+        "mean_entropy": mean_of_each(entropies),
+        "mean_log_prob": mean_of_each(log_probs),
+    }
+
+
+def _columns_of_one_kind(rows: _Rows) -> dict[str, Any]:
+    """Return what only fresh rows have, and the importance ratios of replayed ones."""
+    fresh = rows.fresh
+    ratios = [np.exp(replay.old_log_probs - replay.experience.behavior_log_probs) for replay in rows.replayed]
+    return {
+        "verdict": pa.array(rows.of_fresh(item.verdict for item in fresh), pa.string()),
+        "is_valid": pa.array(rows.of_fresh(item.is_valid for item in fresh), pa.bool_()),
+        "has_code": pa.array(rows.of_fresh(item.has_code for item in fresh), pa.bool_()),
+        "is_truncated": pa.array(rows.of_fresh(item.is_truncated for item in fresh), pa.bool_()),
+        "text": _text_column(rows.of_fresh(item.text for item in fresh)),
+        "is_external": pa.array(rows.of_replayed(replay.is_external for replay in rows.replayed), pa.bool_()),
+        "mean_ratio": pa.array(rows.of_replayed(mean_of_each(ratios).tolist()), pa.float32()),
+        "max_ratio": pa.array(rows.of_replayed(float(ratio.max(initial=0.0)) for ratio in ratios), pa.float32()),
+    }
+
+
+def _token_columns(rows: _Rows, keeps_tokens: KeepsTokens) -> dict[str, Any]:
+    """Return per-token values: of fresh rows where they are kept, of replayed ones always."""
+    kept = [item if keeps_tokens(item) else None for item in rows.fresh]
+    token_ids = [None if item is None else item.token_ids for item in kept]
+    entropies = [None if item is None else item.entropies for item in kept]
+    log_probs = [None if item is None else item.log_probs for item in kept]
+    behavior = rows.of_replayed(item.behavior_log_probs for item in rows.stored)
+    return {
+        "token_ids": list_column(token_ids + [item.token_ids for item in rows.stored], np.int32),
+        "entropies": list_column(entropies + [replay.entropies for replay in rows.replayed], np.float16),
+        "log_probs": list_column(log_probs + [replay.old_log_probs for replay in rows.replayed], np.float32),
+        "behavior_log_probs": list_column(behavior, np.float32),
+    }
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
