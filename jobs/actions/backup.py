@@ -34,7 +34,7 @@ class Backup:
 
 
 def back_up(runs_root: Path, database_url: str | None, target: Path) -> Backup:
-    """Write the runs root to the tar file `target`; runs may go on meanwhile.
+    """Write the runs root to the tar file `target`; runs may continue while it is written.
 
     The order makes the copy whole. The database comes first, so that it never knows of more than the files hold; a
     supervisor ingests the rest. Of each run the checkpoints come before the files that they refer to, which only grow.
@@ -96,10 +96,10 @@ class _Writer:
     def __init__(self, archive: tarfile.TarFile) -> None:
         self._archive = archive
         self._names: dict[tuple[int, int, int, int], str] = {}
-        """By device, inode, time and size: the inode of a file that is removed meanwhile may be another's later."""
+        """By device, inode, time and size: a removed file's inode may become another file's."""
 
     def add(self, path: Path, name: Path | str) -> None:
-        """Add a folder, or a file as long as it is now: it may grow meanwhile, and either be gone already."""
+        """Add a folder, or a file as long as it is now: it may still grow; skip what is gone already."""
         with contextlib.suppress(FileNotFoundError):
             if path.is_dir():
                 self._archive.addfile(_anonymous(self._archive.gettarinfo(path, arcname=str(name))))
@@ -150,7 +150,7 @@ def _paths_in_order(runs_root: Path) -> Iterator[Path]:
 
 
 def _checkpoints_in_order(folder: Path) -> Iterator[Path]:
-    """Return checkpoints, newest first; where none outlasted its turn, go on with those written meanwhile.
+    """Return checkpoints, newest first; if all of them are gone by then, those written since.
 
     A trainer removes old ones, so that what a list holds may all be gone before it is read.
     """
@@ -178,7 +178,7 @@ def _is_of_checkpoints(path: Path, run: Path) -> bool:
 def _paths_below(folder: Path) -> Iterator[Path]:
     """Return a folder with the folders and plain files below it; links are left out, since they may lead anywhere.
 
-    A folder that is removed meanwhile, as old checkpoints are, just ends.
+    A folder that is removed while it is read, as old checkpoints are, ends early.
     """
     for item, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and not name.endswith(".tmp"))

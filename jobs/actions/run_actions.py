@@ -80,7 +80,7 @@ def _create_run(runs_root: Path, spec: JobSpec, start: NamedCheckpoint | None) -
 def stop(runs_root: Path, run_id: str) -> None:
     """Ask a run to stop at its next step boundary, with a checkpoint; a queued one does not start.
 
-    verl's SFT trainer ends at once and writes none: a resume goes on from its newest checkpoint.
+    verl's SFT trainer ends at once and writes none: a resume continues from its newest checkpoint.
 
     Raises:
         CommandError: No such run, or it has ended.
@@ -94,7 +94,7 @@ def stop(runs_root: Path, run_id: str) -> None:
 
 
 def resume(runs_root: Path, run_id: str) -> None:
-    """Queue a new attempt, which goes on from the newest whole checkpoint, or from the start when there is none.
+    """Queue a new attempt, which continues from the newest whole checkpoint, or from the start when there is none.
 
     Raises:
         CommandError: No such run, or its state does not allow it.
@@ -123,7 +123,7 @@ def clone(runs_root: Path, run_id: str) -> TrainSpec:
 
 
 def branch(runs_root: Path, run_id: str, step: int, num_steps: int | None = None) -> str:
-    """Queue a new run that goes on from a checkpoint of another and return its id; both share files by hard links.
+    """Queue a new run that continues from a checkpoint of another and return its id; both share files by hard links.
 
     It ends at the parent's last step, or at `num_steps`.
 

@@ -17,7 +17,7 @@ def backup(
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
 ) -> None:
-    """Write all runs, the workbench's journal and SQLite's database to one file; runs may go on meanwhile."""
+    """Write all runs, the workbench's journal and SQLite's database to one file; runs may continue."""
     written = back_up(runs_root, database_url, out)
     print_result(f"{out}: {written.num_runs} runs, {written.num_bytes / 1e6:,.1f} MB.")
     if not written.has_database:
@@ -28,7 +28,7 @@ def restore(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="What `exgrpo backup` wrote.")],
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
 ) -> None:
-    """Unpack a backup into a runs root that is empty or not there; `exgrpo resume` goes on with what ran."""
+    """Unpack a backup into a runs root that is empty or not there; `exgrpo resume` continues what ran."""
     restored = restore_backup(source, runs_root)
     print_result(f"{runs_root}: {restored.num_runs} runs.")
     if not restored.has_database:

@@ -104,7 +104,7 @@ def override(
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
 ) -> None:
-    """Give a verdict of your own on a chain of thought; it stands above every judge's."""
+    """Give a verdict of your own on a chain of thought; it counts before every judge's."""
     is_valid = {"valid": True, "invalid": False, "none": None}
     if verdict not in is_valid:
         raise CommandError(f"VERDICT: expected valid, invalid or none, got {verdict!r}.")

@@ -67,7 +67,7 @@ def _tell_results(runs_root: Path, run_ids: Sequence[str]) -> None:
     states = _wait(runs_root, run_ids, lambda: None)
     time.sleep(4 * LOOP_SECONDS)
     _print_results(runs_root, run_ids, states)
-    print_status("The workbench goes on; Ctrl-C ends it.")
+    print_status("The workbench keeps running; Ctrl-C ends it.")
 
 
 def _wait(runs_root: Path, run_ids: Sequence[str], look: Callable[[], None]) -> list[RunState]:

@@ -32,7 +32,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 - typer reads a command's options from i
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score a model on benchmarks; Ctrl-C stops it, `exgrpo resume` goes on where it was."""
+    """Score a model on benchmarks; Ctrl-C stops it, `exgrpo resume` continues where it was."""
     spec = _make_spec(runs_root, target, benchmarks, (num_questions, num_samples), settings or [])
     run_id = submit_evaluation(runs_root, spec)
     if detach:

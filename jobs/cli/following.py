@@ -19,7 +19,7 @@ TAKE_OVER_SECONDS = 2.0
 
 
 class RunFollower:
-    """Follows one run. If nobody looks after the runs root, or nobody any more, it does so itself meanwhile."""
+    """Follows one run, and is the supervisor of its runs root while there is no other."""
 
     def __init__(self, runs_root: Path, database_url: str | None, run_id: str) -> None:
         self.run_id = run_id
@@ -32,7 +32,7 @@ class RunFollower:
         self._take_over_at = 0.0
 
     def look(self) -> RunState:
-        """Return where the run stands, and do a supervisor's work where that is up to this process."""
+        """Return the run's state, doing the supervisor's work if this process is the supervisor."""
         if self._supervisor is None and time.monotonic() >= self._take_over_at:
             self._take_over_at = time.monotonic() + TAKE_OVER_SECONDS
             self._take_over()
@@ -59,7 +59,7 @@ class RunFollower:
         self.close()
 
     def close(self) -> None:
-        """Let everything go; what runs goes on."""
+        """Release everything; the run itself continues."""
         if self._supervisor is not None:
             self._supervisor.close()
             self._supervisor = None

@@ -54,7 +54,7 @@ def judge(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge chains of thought; Ctrl-C stops the judge, `exgrpo resume` goes on without asking twice."""
+    """Judge chains of thought; Ctrl-C stops the judge, `exgrpo resume` continues without asking twice."""
     source: dict[str, Any] = {"run_id": _run_id(runs_root, run), "file": labelled and str(labelled.resolve())}
     content: dict[str, Any] = {"judged": source | {"limit": limit}, "num_votes": votes, "judge": "oracle"}
     if server is not None:

@@ -19,7 +19,7 @@ COMMANDS = {
     ),
     "eval": (
         "evaluate:evaluate",
-        "Score a model on benchmarks; Ctrl-C stops it, `exgrpo resume` goes on where it was.",
+        "Score a model on benchmarks; Ctrl-C stops it, `exgrpo resume` continues where it was.",
     ),
     "scores": (
         "scores:scores",
@@ -27,7 +27,7 @@ COMMANDS = {
     ),
     "judge": (
         "judge:judge",
-        "Judge chains of thought; Ctrl-C stops the judge, `exgrpo resume` goes on without asking twice.",
+        "Judge chains of thought; Ctrl-C stops the judge, `exgrpo resume` continues without asking twice.",
     ),
     "judges": (
         "chains_of_thought:judges",
@@ -39,7 +39,7 @@ COMMANDS = {
     ),
     "override": (
         "chains_of_thought:override",
-        "Give a verdict of your own on a chain of thought; it stands above every judge's.",
+        "Give a verdict of your own on a chain of thought; it counts before every judge's.",
     ),
     "mark": ("marks:mark", "Mark a trajectory, with a comment; the workbench lists everything that carries a mark."),
     "marks": ("marks:marks", "List the marks on trajectories, or the trajectories that carry one."),
@@ -71,7 +71,7 @@ COMMANDS = {
         "runs:clone",
         "Print a job's specification, of whatever kind it is, changed as asked for, or queue a new one of it.",
     ),
-    "branch": ("runs:branch", "Queue a new run that goes on from a checkpoint of another."),
+    "branch": ("runs:branch", "Queue a new run that continues from a checkpoint of another."),
     "tag": ("runs:tag", "Give a run a tag, or take it away."),
     "note": ("runs:note", "Add a note to a run."),
     "archive": ("runs:archive", "Hide a run that has ended from the list; its files stay."),
@@ -83,11 +83,11 @@ COMMANDS = {
     ),
     "backup": (
         "backup:backup",
-        "Write all runs, the workbench's journal and SQLite's database to one file; runs may go on meanwhile.",
+        "Write all runs, the workbench's journal and SQLite's database to one file; runs may continue.",
     ),
     "restore": (
         "backup:restore",
-        "Unpack a backup into a runs root that is empty or not there; `exgrpo resume` goes on with what ran.",
+        "Unpack a backup into a runs root that is empty or not there; `exgrpo resume` continues what ran.",
     ),
     "seed-demo": (
         "seed:seed_demo",

@@ -114,7 +114,7 @@ def branch(
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     num_steps: Annotated[int | None, typer.Option("--num-steps", help="Last step; the parent's if not given.")] = None,
 ) -> None:
-    """Queue a new run that goes on from a checkpoint of another."""
+    """Queue a new run that continues from a checkpoint of another."""
     _say_queued(runs_root, run_actions.branch(runs_root, find_run_id(runs_root, run), step, num_steps))
 
 

@@ -134,7 +134,7 @@ def follow(runs_root: Path, database_url: str | None, run_id: str) -> "RunState"
                     has_asked = True
                     _ask_to_stop(runs_root, run_id)
                 if len(interrupts) > 1:
-                    print_status(f"{run_id} goes on without this command; `exgrpo stop {run_id}` ends it.")
+                    print_status(f"{run_id} continues without this command; `exgrpo stop {run_id}` ends it.")
                     raise typer.Exit(130)
                 time.sleep(LOOK_SECONDS)
             progress.show(state, follower)

@@ -8,7 +8,7 @@ from jobs.specs.base import Positive, ServerAddress, Spec
 from jobs.specs.train import RunName, SpecError, explain_validation_error
 
 API_KEY_VARIABLE = "EXGRPO_API_KEY"
-"""Environment variable with the key of a model server; it never stands in a specification."""
+"""Environment variable with the key of a model server; it is never part of a specification."""
 
 BenchmarkName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]{0,31}$")]
 

@@ -9,7 +9,7 @@ from jobs.specs.base import Positive, ServerAddress, Spec
 from jobs.specs.train import RunName, SpecError, explain_validation_error
 
 API_KEY_VARIABLE = "EXGRPO_JUDGE_API_KEY"
-"""Environment variable with the key of the judge's server; it never stands in a specification."""
+"""Environment variable with the key of the judge's server; it is never part of a specification."""
 PAPER_JUDGE = "Qwen/Qwen3-32B"
 
 

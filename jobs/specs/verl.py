@@ -11,7 +11,7 @@ from jobs.specs.base import Positive, Spec
 from jobs.specs.verl_override_rules import find_forbidden
 
 RAY_TOKEN_VARIABLE = "EXGRPO_RAY_TOKEN"
-"""Environment variable with the token of a Ray cluster; it never stands in a specification."""
+"""Environment variable with the token of a Ray cluster; it is never part of a specification."""
 
 _OVERRIDE = re.compile(r"(?:\+{0,2}|~)[A-Za-z_][\w./@-]*=.*", re.DOTALL)
 _SECRET = re.compile(r"TOKEN(?!IZER)|SECRET|PASSW|CREDENTIAL|(^|_)(API_?)?KEY($|_)|DATABASE_URL", re.IGNORECASE)

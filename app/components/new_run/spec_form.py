@@ -25,7 +25,7 @@ SUBHEADINGS = {
     "algorithm.normalize_by_std": "Policy optimization",
     "verl.ray.address": "Ray",
 }
-"""Headings inside a section, each by the field that it stands above."""
+"""Headings inside a section, by the field below each."""
 
 
 def show(start: Mapping[str, object], origin: str) -> dict[str, object]:
