@@ -15,6 +15,7 @@ from app.queries.answers import ask
 from app.queries.runs import metric_series, training_names
 from db.queries import buffer, buffer_history, runs
 from db.rows.display_names import distinct_names
+from db.rows.replay_of_spec import experience_ratio
 from db.rows.runs import BucketRow, RunRow
 
 VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "What if"]
@@ -184,10 +185,10 @@ with st.container(horizontal=True, vertical_alignment="center", gap="small"):
     st.space("stretch")
     run = run_choice.show()
 if run is not None:
-    of_run = ask(runs.run_spec, run.run_id).get("algorithm", {})
-    if not of_run.get("experience_ratio"):
+    spec = ask(runs.run_spec, run.run_id)
+    if not experience_ratio(spec):
         empty_state.show("replay", "No replay buffer", "This run is on-policy: it stores and replays nothing.")
     elif not run.step:
         empty_state.show("hourglass_empty", "No steps yet", "The buffer begins with the first step.")
     else:
-        _show(run, of_run)
+        _show(run, spec.get("algorithm", {}))

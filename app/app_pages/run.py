@@ -28,6 +28,7 @@ from app.queries.workbench import has_folder, read_log_tail
 from db.queries import benchmarks, buffer, judging, metrics, runs
 from db.queries.replay_ratios import replay_ratios
 from db.queries.run_filter import RunFilter
+from db.rows.replay_of_spec import experience_ratio
 from db.rows.runs import RunRow
 
 REFRESH_SECONDS = 2
@@ -70,7 +71,7 @@ def _audit(run_id: str) -> None:
 
 
 def _curves(row: RunRow) -> None:
-    replays = bool(ask(runs.run_spec, row.run_id).get("algorithm", {}).get("experience_ratio"))
+    replays = experience_ratio(ask(runs.run_spec, row.run_id)) > 0.0
     run_curves.show(
         metric_series(row.run_id, run_curves.KEYS),
         ask(metrics.list_evaluations, row.run_id),
@@ -80,15 +81,15 @@ def _curves(row: RunRow) -> None:
 
 
 def _buffer(row: RunRow) -> None:
-    algorithm = ask(runs.run_spec, row.run_id).get("algorithm", {})
+    spec = ask(runs.run_spec, row.run_id)
     series = metric_series(row.run_id, buffer_area.KEYS)
-    if not algorithm.get("experience_ratio"):
+    if not experience_ratio(spec):
         empty_state.show("replay", "No replay buffer", "This run is on-policy: it stores and replays nothing.")
         return
     retired = series["buffer/num_retired"]
     num_retired = int(retired[-1].value) if retired else 0
     grid = ask(buffer.bucket_grid, row.run_id)
-    bucket_heatmap.show(grid, algorithm["rollouts_per_question"], "heatmap", num_retired)
+    bucket_heatmap.show(grid, spec["algorithm"]["rollouts_per_question"], "heatmap", num_retired)
     buffer_area.show(series, "buffer-area")
 
 

@@ -8,6 +8,7 @@ from app.components.widgets import empty_state, run_choice
 from app.queries.answers import ask
 from app.queries.selections import wrong_choices
 from db.queries import runs, selections
+from db.rows.replay_of_spec import experience_ratio
 from db.rows.runs import RunRow
 from exgrpo_core.config import TrajectorySelection
 
@@ -49,8 +50,8 @@ with st.container(horizontal=True, vertical_alignment="center", gap="small"):
     st.space("stretch")
     run = run_choice.show()
 if run is not None:
-    algorithm = ask(runs.run_spec, run.run_id).get("algorithm", {})
-    if not algorithm.get("experience_ratio"):
+    spec = ask(runs.run_spec, run.run_id)
+    if not experience_ratio(spec):
         empty_state.show("replay", "No replay buffer", "This run is on-policy: it selects nothing.")
     else:
-        _show(run, TrajectorySelection(algorithm.get("trajectory_selection", "lowest_entropy")))
+        _show(run, TrajectorySelection(spec.get("algorithm", {}).get("trajectory_selection", "lowest_entropy")))

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, or_, select, update
 
+from db.rows.replay_of_spec import experience_ratio
 from db.tables import models
 from db.tables.step_values import Curve, list_spans, read_curves
 
@@ -85,7 +86,7 @@ def _has_empty_buffer(
     connection: Connection, run_key: int, last_step: int, curves: Curves, has_no_reward: bool
 ) -> bool:
     spec = connection.scalars(select(models.runs.c.spec).where(models.runs.c.run_key == run_key)).one()
-    is_experiential = spec.get("algorithm", {}).get("experience_ratio", 0.5) > 0.0
+    is_experiential = experience_ratio(spec) > 0.0
     if not is_experiential or last_step < NUM_RECENT_STEPS or _newest(curves["buffer/num_questions"]) != 0:
         return False
     # Before the delayed start an empty buffer is as it should be, unless nothing points to a start.

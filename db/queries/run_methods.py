@@ -5,11 +5,11 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, case, func, literal
 
+from db.rows.replay_of_spec import DEFAULT_EXPERIENCE_RATIO, experience_ratio
 from db.tables import models
 
 JOB_NAMES = {"eval": "evaluation", "judge": "judging"}
 """What jobs other than training are called."""
-DEFAULT_EXPERIENCE_RATIO = 0.5
 
 
 def method_name(spec: Mapping[str, Any]) -> str:
@@ -22,7 +22,7 @@ def method_name(spec: Mapping[str, Any]) -> str:
     algorithm = spec.get("algorithm", {})
     if algorithm.get("mask_range") is not None:
         return "masked GRPO"
-    if algorithm.get("experience_ratio", DEFAULT_EXPERIENCE_RATIO) > 0.0:
+    if experience_ratio(spec) > 0.0:
         return "ExGRPO"
     return "GRPO" if algorithm.get("normalize_by_std") else "Dr.GRPO"
 

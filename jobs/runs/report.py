@@ -7,10 +7,9 @@ from typing import Any
 from db.connections.session import Database
 from db.queries import benchmarks, buffer, metrics, runs
 from db.rows.runs import EvaluationRow, RunRow, UnknownRunError
+from db.rows.score_intervals import half_interval_95
 from jobs.runs.status import status_label
 
-INTERVAL_FACTOR = 1.96
-"""Half a 95% interval in standard errors."""
 HEALTH_SENTENCES = {
     "no_reward": "no reward in the last 20 steps",
     "empty_buffer": "the buffer holds no question, though questions are left to collect",
@@ -109,7 +108,7 @@ def _before_and_after(evaluations: list[EvaluationRow]) -> dict[str, dict[str, A
 
 
 def _interval(row: EvaluationRow) -> float:
-    return INTERVAL_FACTOR * row.standard_error
+    return half_interval_95(row.standard_error)
 
 
 def _score(scores: dict[str, float]) -> str:

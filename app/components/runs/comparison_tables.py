@@ -14,6 +14,7 @@ from app.queries.comparison import Axis, axis_points
 from db.queries import metrics
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score
 from db.rows.runs import RunRow
+from db.rows.score_intervals import half_interval_95
 
 _LAST = {
     "Entropy": "policy/entropy",
@@ -23,7 +24,6 @@ _LAST = {
     "Fresh rollouts": "rollouts/fresh_total",
     "Generated tokens": "tokens/generated_total",
 }
-_INTERVAL_FACTOR = 1.96
 _SCORE, _HALF = held_out_score(), "± 95 %"
 _PERCENTS = (BATCH_PASS_RATE, _SCORE, _HALF)
 
@@ -94,7 +94,7 @@ def result(row: RunRow) -> dict[str, object]:
         "Steps": row.step,
         BATCH_PASS_RATE: _percent(row.last_pass_at_1),
         _SCORE: _percent(held_out[-1].avg_at_n if held_out else row.last_avg_at_n),
-        _HALF: _percent(_INTERVAL_FACTOR * held_out[-1].standard_error) if held_out else None,
+        _HALF: _percent(half_interval_95(held_out[-1].standard_error)) if held_out else None,
         "Gain": 100 * (held_out[-1].avg_at_n - held_out[0].avg_at_n) if len(held_out) > 1 else None,
         **{name: last.get(key) for name, key in _LAST.items()},
         "Minutes": spent[-1].value / 60 if spent else None,

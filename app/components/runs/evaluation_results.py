@@ -7,9 +7,8 @@ import streamlit as st
 
 from app.components.widgets import empty_state, exports
 from app.formats import escape_control_characters
+from db.rows.score_intervals import half_interval_95
 from db.rows.scores import BenchmarkScoreRow
-
-_INTERVAL_FACTOR = 1.96
 
 
 def show(rows: Sequence[BenchmarkScoreRow]) -> None:
@@ -45,7 +44,7 @@ def table(rows: Sequence[BenchmarkScoreRow]) -> pd.DataFrame:
             "Scored": [row.scheme for row in rows],
             "Measure": [row.metric for row in rows],
             "Score": [100 * row.score for row in rows],
-            "± 95 %": [100 * _INTERVAL_FACTOR * row.standard_error for row in rows],
+            "± 95 %": [100 * half_interval_95(row.standard_error) for row in rows],
             "Questions": [row.num_questions for row in rows],
             "Mean tokens": [row.mean_tokens for row in rows],
             "Cut": [100 * row.truncated_share for row in rows],

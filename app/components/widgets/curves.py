@@ -10,6 +10,7 @@ from app.components.widgets import figures
 from app.theme import Palette
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score
 from db.rows.runs import EvaluationRow, MetricPoint
+from db.rows.score_intervals import half_interval_95
 
 Series = dict[str, list[MetricPoint]]
 
@@ -201,7 +202,11 @@ def pass_rates(series: Series, evaluations: Sequence[EvaluationRow]) -> go.Figur
             go.Scatter(
                 x=[row.step for row in held_out],
                 y=[row.avg_at_n for row in held_out],
-                error_y={"array": [1.96 * row.standard_error for row in held_out], "thickness": 1, "width": 3},
+                error_y={
+                    "array": [half_interval_95(row.standard_error) for row in held_out],
+                    "thickness": 1,
+                    "width": 3,
+                },
                 name=held_out_score(held_out[-1].samples_per_question),
                 mode="lines+markers",
                 line={"color": colour, "width": 1.5},

@@ -1,0 +1,11 @@
+"""Where the 95% intervals of Avg@n and other scores come from."""
+
+_STANDARD_ERRORS = 1.96
+
+
+def half_interval_95(standard_error: float) -> float:
+    """Return half of the 95% interval of a mean: 1.96 standard errors, by the normal approximation.
+
+    Over seeds, of which there are few, `jobs.studies.intervals` uses Student's t instead.
+    """
+    return _STANDARD_ERRORS * standard_error
