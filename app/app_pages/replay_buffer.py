@@ -15,7 +15,7 @@ from app.queries.answers import ask
 from app.queries.runs import metric_series, training_names
 from db.queries import buffer, buffer_history, runs
 from db.rows.display_names import distinct_names
-from db.rows.replay_of_spec import experience_ratio
+from db.rows.replay_of_spec import algorithm_settings, experience_ratio
 from db.rows.runs import BucketRow, RunRow
 
 VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "What if"]
@@ -191,4 +191,4 @@ if run is not None:
     elif not run.step:
         empty_state.show("hourglass_empty", "No steps yet", "The buffer begins with the first step.")
     else:
-        _show(run, spec.get("algorithm", {}))
+        _show(run, algorithm_settings(spec))

@@ -28,7 +28,7 @@ from app.queries.workbench import has_folder, read_log_tail
 from db.queries import benchmarks, buffer, judging, metrics, runs
 from db.queries.replay_ratios import replay_ratios
 from db.queries.run_filter import RunFilter
-from db.rows.replay_of_spec import experience_ratio
+from db.rows.replay_of_spec import algorithm_settings, experience_ratio
 from db.rows.runs import RunRow
 
 REFRESH_SECONDS = 2
@@ -89,7 +89,7 @@ def _buffer(row: RunRow) -> None:
     retired = series["buffer/num_retired"]
     num_retired = int(retired[-1].value) if retired else 0
     grid = ask(buffer.bucket_grid, row.run_id)
-    bucket_heatmap.show(grid, spec["algorithm"]["rollouts_per_question"], "heatmap", num_retired)
+    bucket_heatmap.show(grid, algorithm_settings(spec)["rollouts_per_question"], "heatmap", num_retired)
     buffer_area.show(series, "buffer-area")
 
 

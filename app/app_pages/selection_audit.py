@@ -8,7 +8,7 @@ from app.components.widgets import empty_state, run_choice
 from app.queries.answers import ask
 from app.queries.selections import wrong_choices
 from db.queries import runs, selections
-from db.rows.replay_of_spec import experience_ratio
+from db.rows.replay_of_spec import algorithm_settings, experience_ratio
 from db.rows.runs import RunRow
 from exgrpo_core.config import TrajectorySelection
 
@@ -54,4 +54,4 @@ if run is not None:
     if not experience_ratio(spec):
         empty_state.show("replay", "No replay buffer", "This run is on-policy: it selects nothing.")
     else:
-        _show(run, TrajectorySelection(spec.get("algorithm", {}).get("trajectory_selection", "lowest_entropy")))
+        _show(run, TrajectorySelection(algorithm_settings(spec)["trajectory_selection"]))

@@ -1,16 +1,21 @@
-"""Whether a specification replays, as the algorithm itself reads it."""
+"""The algorithm of a run's specification, as the algorithm itself reads it: what is not written has its default."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from exgrpo_core.config import ExGRPOConfig
 
-DEFAULT_EXPERIENCE_RATIO = ExGRPOConfig().experience_ratio
+_DEFAULTS = dataclasses.asdict(ExGRPOConfig())
+DEFAULT_EXPERIENCE_RATIO: float = _DEFAULTS["experience_ratio"]
 """rho where a specification does not say it."""
 
 
+def algorithm_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return every hyperparameter of a training run's specification."""
+    return _DEFAULTS | dict(spec.get("algorithm", {}))
+
+
 def experience_ratio(spec: Mapping[str, Any]) -> float:
-    """Return rho of a run's specification: the algorithm's default where it is not written, 0 of other jobs."""
-    if spec.get("kind", "train") != "train":
-        return 0.0
-    return float(spec.get("algorithm", {}).get("experience_ratio", DEFAULT_EXPERIENCE_RATIO))
+    """Return rho of a run's specification, 0 of jobs that do not train."""
+    return float(algorithm_settings(spec)["experience_ratio"]) if spec.get("kind", "train") == "train" else 0.0

@@ -4,7 +4,9 @@ _STANDARD_ERRORS = 1.96
 
 
 def half_interval_95(standard_error: float) -> float:
-    """Return half of the 95% interval of a mean: 1.96 standard errors, by the normal approximation.
+    """Return half of the 95% interval of a mean: 1.96 standard errors, which are clustered over questions.
+
+    The normal approximation; 1.96 is the 97.5% quantile of the standard normal distribution.
 
     Over seeds, of which there are few, `jobs.studies.intervals` uses Student's t instead.
     """
