@@ -80,13 +80,13 @@ def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
 
 
 def presets(as_json: AsJson = False) -> None:
-    """List the presets; with --json, with every field."""
+    """List the presets with the engine that each runs on; with --json, with every field."""
     loaded = {name: load_preset(name) for name in preset_names()}
     if as_json:
         print_json({name: spec.model_dump(mode="json") for name, spec in loaded.items()})
         return
-    for name in loaded:
-        print_result(f"{name:<40} {preset_description(name)}")
+    for name, spec in loaded.items():
+        print_result(f"{name:<38} {spec.engine:<9} {preset_description(name)}")
 
 
 def _read_spec(preset: str | None, path: Path | None, engine: str | None, settings: list[str]) -> "TrainSpec":

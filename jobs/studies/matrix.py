@@ -17,7 +17,7 @@ SCALE_CHANGES: dict[Scale, dict[str, Any]] = {
         "num_checkpoints_kept": 1,
         "recording": {"token_data": "none"},
     },
-    Scale.PAPER: {"engine": "verl"},
+    Scale.PAPER: {},
 }
 """What all studies change at a scale. On `chains` few steps, so that a matrix ends within hours on one core, at twice
 the presets' learning rate, so that the delayed start opens within the first half of them.

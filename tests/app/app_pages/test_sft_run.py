@@ -70,7 +70,7 @@ def test_list_of_runs_names_the_method(open_page):
 def test_form_starts_from_a_preset_of_fine_tuning_and_keeps_it_one(open_page, preset):
     page = open_page("new_run", preset=preset)
     assert not page.exception
-    assert any("Ready to launch" in element.value for element in page.markdown)
+    assert page.code[0].value == f"exgrpo train --preset {preset}"
     assert "response_column: target" in "".join(element.value for element in page.code)
 
 

@@ -205,6 +205,12 @@ def test_preset_and_file_together_are_refused(runs_root, tmp_path):
     assert "expected one of them" in result.stderr
 
 
+def test_presets_are_listed_with_their_engine():
+    lines = CLI.invoke(app, ["presets"]).stdout.splitlines()
+    engines = {line.split()[0]: line.split()[1] for line in lines}
+    assert (engines["paper-exgrpo"], engines["chains-exgrpo"]) == ("verl", "embedded")
+
+
 def test_presets_as_json_hold_every_field():
     presets = json.loads(CLI.invoke(app, ["presets", "--json"]).stdout)
     assert presets["chains-exgrpo"]["algorithm"]["experience_ratio"] == 0.5

@@ -1,5 +1,6 @@
 import pytest
 
+from jobs.specs.settings import apply_settings
 from jobs.specs.train import (
     SpecError,
     TrainSpec,
@@ -92,6 +93,14 @@ def test_each_backbone_has_its_checkpoint_steps_template_and_an_on_policy_baseli
         assert each.algorithm.start_pass_rate == start
     assert spec.algorithm.is_experiential
     assert not baseline.algorithm.is_experiential
+
+
+@pytest.mark.parametrize("name", [name for name in preset_names() if name.startswith("paper-")])
+def test_presets_of_the_paper_run_on_verl_and_on_the_embedded_engine_where_it_is_asked_for(name):
+    spec = load_preset(name)
+    assert spec.engine == "verl"
+    if spec.reward_model is None:
+        assert apply_settings(spec, ["engine=embedded"]).engine == "embedded"
 
 
 def test_small_preset_of_the_verl_engine_needs_one_gpu():
