@@ -1,8 +1,8 @@
 """Algorithm 1 of the paper, top to bottom: one step of ExGRPO on any engine.
 
-Two things differ from the printed listing, neither changes a result. Candidates are scored after the rollouts, not
-before: the policy does not change in between, and generators can sleep meanwhile. And experience is collected after
-the policy update, since neither reads the other.
+Two things differ from the printed listing; neither changes a result. Candidates are scored after the rollouts, not
+before: the policy does not change in between, and generators can sleep while they are scored. Experience is collected
+after the policy update, since neither reads the other.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def exgrpo_step(state: ExGRPOState, engine: PolicyEngine, config: ExGRPOConfig) 
     is_started = state.delayed_start.is_open
     report = StepReport(step=state.step, is_started=is_started, groups=[])
 
-    # Phase 1, experience management: lines 4 to 8 and 16 on the buffer as it stands now.
+    # Phase 1, experience management: lines 4 to 8 and 16 on the buffer as it is at the start of the step.
     drawn = _draw_experience(state, config, report)
     fresh = _draw_fresh(state, config, drawn, report)
 
@@ -104,6 +104,6 @@ def _check_rollouts(requests: Sequence[RolloutRequest], groups: Sequence[Rollout
     for request, group in zip(requests, groups, strict=True):
         if group.question.index != request.question.index or len(group.trajectories) != request.num_rollouts:
             raise ValueError(
-                f"engine.rollout: asked for {request.num_rollouts} rollouts of question {request.question.index}, "
+                f"engine.rollout: expected {request.num_rollouts} rollouts of question {request.question.index}, "
                 f"got {len(group.trajectories)} of question {group.question.index}."
             )

@@ -11,12 +11,12 @@ class LossAggregation(StrEnum):
     MAX_LENGTH = "max_length"
     """Sum over tokens / max response length (Dr.GRPO, the paper's choice)."""
     TOKEN_MEAN = "token_mean"
-    """Mean over the trajectory's own tokens (GRPO, Eq. 3's 1/|o|)."""
+    """Mean over the trajectory's tokens (GRPO, Eq. 3's 1/|o|)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveSettings:
-    """What of the configuration the loss of this step needs; `clips_fresh` follows the latch."""
+    """The part of the configuration that the loss needs; `clips_fresh` follows the delayed start."""
 
     clips_fresh: bool
     clip_epsilon: float
@@ -183,7 +183,7 @@ class ExGRPOConfig:
                 raise ValueError(f"{field_name}: expected {expected}, got {getattr(self, field_name)!r}.")
 
     def _rules(self) -> list[tuple[bool, str, str]]:
-        """Every rule as (holds, field, what was expected)."""
+        """Every rule as (is met, field, what was expected)."""
         is_continuous = self.reward_kind is RewardKind.CONTINUOUS
         return [
             (self.batch_size >= 1, "batch_size", "at least 1 question"),
@@ -203,7 +203,7 @@ class ExGRPOConfig:
             (
                 self.candidate_budget is None or self.trajectory_selection is TrajectorySelection.LOWEST_ENTROPY,
                 "candidate_budget",
-                "null, since only trajectory_selection: lowest_entropy tells which candidates are promising",
+                "null, since only trajectory_selection: lowest_entropy can rank candidates before scoring them",
             ),
             (self.recent_steps >= 1, "recent_steps", "at least 1 step"),
             (
@@ -249,7 +249,7 @@ class ExGRPOConfig:
 
     @property
     def is_experiential(self) -> bool:
-        """Whether the run keeps and replays experience of its own."""
+        """Whether the run collects and replays its own experience."""
         return self.experience_ratio > 0.0
 
     @property

@@ -1,4 +1,4 @@
-"""Files that are whole under their name or not there, and that survive a crash of the machine once written."""
+"""Files that are either complete or absent, and that survive a crash of the machine once written."""
 
 import contextlib
 import errno
@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 
 def sync(path: Path) -> None:
-    """Put a file's content, or the names in a folder, on disk."""
+    """Write a file's content, or the names in a folder, to the disk (fsync)."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -21,11 +21,11 @@ def sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def whole_file(path: Path, *, is_durable: bool = True, syncs_folder: bool = True) -> Iterator[BinaryIO]:
-    """Open a file that takes its name when the block ends; if the block raises, `path` is as it was.
+    """Open a temporary file that is renamed to `path` when the block ends; if the block raises, `path` is unchanged.
 
-    With `is_durable` the content is on disk before it has the name; with `syncs_folder` so is the name after it. Until
-    then it has a name of its own that ends in `.tmp`, so that of two writers at once the later one counts, whole. Space
-    that was reserved is written over, which takes no new one.
+    `is_durable` syncs the content before the rename and `syncs_folder` the name after it. Each writer has a temporary
+    name that ends in `.tmp`: of two writers at once, the later one's whole file remains. Space from `reserve` is
+    overwritten, which needs no new space.
     """
     is_reserved = reserved_name(path).exists()
     unfinished = reserved_name(path) if is_reserved else path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
@@ -46,17 +46,17 @@ def whole_file(path: Path, *, is_durable: bool = True, syncs_folder: bool = True
 
 
 def write_whole(path: Path, content: str | bytes, *, is_durable: bool = True, syncs_folder: bool = True) -> None:
-    """Write a file whole: readers see what it held before or all of the new content, never a part.
+    """Write a file whole: readers see all of the old content or all of the new, never a part.
 
     Raises:
-        OSError: It could not be written; `path` is as it was.
+        OSError: It could not be written; `path` is unchanged.
     """
     with whole_file(path, is_durable=is_durable, syncs_folder=syncs_folder) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 def reserve(path: Path, num_bytes: int) -> None:
-    """Take the space that the one next `write_whole` will need, so that it succeeds on a disk that is full by then."""
+    """Reserve the space that the next `write_whole` needs, so that it succeeds even if the disk is full by then."""
     reserved_name(path).write_bytes(b" " * num_bytes)
 
 
@@ -66,9 +66,9 @@ def reserved_name(path: Path) -> Path:
 
 
 def append_line(path: Path, line: bytes) -> None:
-    """Append one line and return once it is on disk; processes that append at once wait for each other.
+    """Append one line and return once it is on disk; processes that append at the same time wait for each other.
 
-    A line that a full disk or a kill cut short is ended first, so that it spoils no other.
+    If a full disk or a kill left the last line incomplete, it is ended first, so that it does not damage the new one.
     """
     with path.open("ab+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -80,7 +80,7 @@ def append_line(path: Path, line: bytes) -> None:
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Tell whether a full disk or quota is the reason; libraries that are not Python's say so in words only."""
+    """Whether a full disk or quota is the cause; libraries that are not Python's say so only in their message."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return True
     return any(os.strerror(number) in str(error) for number in (errno.ENOSPC, errno.EDQUOT))

@@ -1,4 +1,4 @@
-"""The seam between the algorithm and whatever holds the model."""
+"""The interface between the algorithm and the engine that holds the model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

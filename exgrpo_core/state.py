@@ -73,16 +73,16 @@ class ExGRPOState:
         return cls(questions, config, buffer, external)
 
     def skipped_questions(self, config: ExGRPOConfig) -> BoolArray:
-        """Return which questions the stream of fresh ones passes over: the retired, unless they may be redrawn.
+        """Return which questions the stream of fresh ones skips: the retired, unless they may be redrawn.
 
-        A plain on-policy run passes over none: it has a retired set to show, not to use.
+        A plain on-policy run skips none: its retired set is only shown.
         """
         if config.retired is RetiredRule.REDRAW or not config.is_experiential:
             return np.zeros(len(self.questions), dtype=np.bool_)
         return self.retired_set.mask
 
     def number_trajectories(self, groups: Sequence[RolloutGroup]) -> None:
-        """Give every fresh trajectory its id and birth step, in the order of the groups."""
+        """Give every fresh trajectory its id and step, in the order of the groups."""
         for group in groups:
             for trajectory in group.trajectories:
                 trajectory.trajectory_id = self.next_trajectory_id
@@ -121,7 +121,7 @@ class ExGRPOState:
         config: ExGRPOConfig,
         external: Mapping[int, Experience] | None = None,
     ) -> "ExGRPOState":
-        """Return the state saved in `saved`, with the buffer's segments in `segments`; it goes on with the same draws.
+        """Return the state saved in `saved`, with segments in `segments`; its draws continue as if uninterrupted.
 
         Raises:
             StateError: The saved state is damaged or belongs to other questions.

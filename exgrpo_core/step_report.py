@@ -1,4 +1,4 @@
-"""What one step did: everything a recorder writes and a page shows."""
+"""What one step did: what the recorder writes and pages show."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -105,7 +105,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class BucketCount:
-    """One bucket in one step, as it stood when questions were drawn."""
+    """One bucket at the moment when questions were drawn in a step."""
 
     bucket: int
     num_questions: int

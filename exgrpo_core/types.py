@@ -61,9 +61,9 @@ class Trajectory:
 
 
 class Experience(NamedTuple):
-    """One stored success: a candidate for replay. A thousand of them a step: a frozen dataclass takes thrice the time.
+    """One stored success: a candidate for replay. A step makes a thousand; a frozen dataclass takes thrice as long.
 
-    `row` is its place in the replay buffer; `behavior_log_probs` (T,) are log pi_past, float32.
+    `row` is its row in the replay buffer; `behavior_log_probs` (T,) are log pi_past, float32.
     """
 
     row: int

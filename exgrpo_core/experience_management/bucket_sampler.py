@@ -58,8 +58,8 @@ def draw_bucket_counts(
 ) -> BucketDraw:
     """Draw c ~ Multinomial(n, p) over non-empty buckets, with c_k at most the size of bucket k and sum n.
 
-    What goes beyond a bucket's size is drawn again among the buckets that have room left, with the same
-    probabilities. Where those are all 0 (they underflowed, or were given so) room decides.
+    Draws beyond a bucket's size are drawn again among the buckets that have questions left, with the same
+    probabilities. Where those are all 0 (given so, or by underflow) the number of questions left replaces them.
 
     Raises:
         ValueError: Names the argument that is wrong: sizes below 0, lengths that differ, probabilities that are
@@ -85,12 +85,12 @@ def sample_members(members: Sequence[Int64Array], counts: ArrayLike, rng: np.ran
     wanted = np.asarray(counts, dtype=np.int64)
     if wanted.shape != (len(members),):
         raise ValueError(f"counts: expected {len(members)}, one a bucket, got {wanted.size}.")
-    for bucket, (own, count) in enumerate(zip(members, wanted.tolist(), strict=True)):
-        if not 0 <= count <= own.size:
-            raise ValueError(f"counts: expected 0 to {own.size} for bucket at position {bucket}, got {count}.")
+    for bucket, (questions, count) in enumerate(zip(members, wanted.tolist(), strict=True)):
+        if not 0 <= count <= questions.size:
+            raise ValueError(f"counts: expected 0 to {questions.size} for bucket at position {bucket}, got {count}.")
     return [
-        rng.choice(member, count, replace=False) if count else np.empty(0, dtype=np.int64)
-        for member, count in zip(members, wanted.tolist(), strict=True)
+        rng.choice(questions, count, replace=False) if count else np.empty(0, dtype=np.int64)
+        for questions, count in zip(members, wanted.tolist(), strict=True)
     ]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 
 class DelayedStart:
-    """A latch: it opens when one batch's Pass@1 is over `start_pass_rate`, and never closes again.
+    """A latch: it opens when one batch's Pass@1 is above `start_pass_rate`, and never closes again.
 
     Without a rate (None) it is open from the beginning.
     """
@@ -20,7 +20,7 @@ class DelayedStart:
         return self._is_open
 
     def observe(self, pass_at_1: float) -> None:
-        """Take note of one batch's Pass@1 in [0, 1]; strictly over the rate opens the latch."""
+        """Open the latch if one batch's Pass@1, in [0, 1], is above the rate."""
         if self._start_pass_rate is not None and pass_at_1 > self._start_pass_rate:
             self._is_open = True
 

@@ -22,7 +22,7 @@ class Partition:
 
 
 def partition(buffer: ReplayBuffer, config: ExGRPOConfig) -> Partition:
-    """Return the buckets as they stand now, with Gaussian probabilities over the non-empty ones."""
+    """Return the current buckets, with Gaussian probabilities over the non-empty ones."""
     rates = correctness_rates(config.rollouts_per_question)[1:]
     sizes = buffer.bucket_sizes()[1:]
     probabilities = bucket_probabilities(rates, config.bucket_center, config.bucket_spread) * (sizes > 0)

@@ -14,7 +14,7 @@ from exgrpo_core.types import Float64Array, Int64Array
 
 @dataclass(frozen=True, slots=True)
 class QuestionDraw:
-    """The questions to replay, all different, and how the buckets 0..K stood when they were drawn."""
+    """The questions to replay, all different, and the buckets 0..K at the time of the draw."""
 
     question_indices: Int64Array
     buckets: list[BucketCount]
@@ -23,7 +23,7 @@ class QuestionDraw:
 def draw_questions(
     buffer: ReplayBuffer, config: ExGRPOConfig, num_questions: int, step: int, rng: np.random.Generator
 ) -> QuestionDraw:
-    """Draw min(`num_questions`, questions that may be drawn) of the buffer, the way the configuration says."""
+    """Draw min(`num_questions`, questions that may be drawn) of the buffer, as `question_selection` says."""
     if config.question_selection is QuestionSelection.UNIFORM:
         return _draw_uniform(buffer, num_questions, rng)
     if config.question_selection is QuestionSelection.RECENT:
@@ -37,7 +37,7 @@ def _draw_gaussian(
     parts = partition(buffer, config)
     draw = draw_bucket_counts(parts.sizes, parts.probabilities, min(num_questions, buffer.num_drawable), rng)
     chosen = np.concatenate(sample_members(parts.members, draw.counts, rng))
-    # Bucket 0 stands first in the report and is never drawn.
+    # Bucket 0 is first in the report and is never drawn.
     probabilities, counts, deficits = (
         np.concatenate(([0], part)) for part in (draw.probabilities, draw.counts, draw.deficits)
     )

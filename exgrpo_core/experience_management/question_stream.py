@@ -13,7 +13,7 @@ from exgrpo_core.types import BoolArray, Int64Array
 class FreshDraw:
     """Questions for the fresh slots of a step.
 
-    `ignored_skip` says that too few unretired questions were left, so that retired ones are among them.
+    `ignored_skip`: too few unretired questions were left, so retired ones are among them.
     """
 
     question_indices: list[int]
@@ -91,7 +91,7 @@ class QuestionStream:
         return rng.permutation(self._num_questions)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what `load_state_dict` needs to go on with the same questions."""
+        """Return what `load_state_dict` needs to continue with the same questions."""
         return {
             "num_questions": self._num_questions,
             "seed": self._seed,

@@ -21,14 +21,14 @@ from exgrpo_core.types import Experience, Float32Array, Int32Array, Int64Array, 
 __all__ = ["BufferCorruptionError", "InsertOutcome", "ReplayBuffer"]
 
 SEGMENT_BYTES = 1 << 30
-"""A segment that has grown over this size is sealed and followed by another."""
+"""A segment larger than this is sealed, and a new one is begun."""
 
 _INT32 = np.dtype("<i4")
 _FLOAT32 = np.dtype("<f4")
 
 
 class InsertOutcome(NamedTuple):
-    """Where an inserted trajectory is: in a new row or, for a duplicate, in the row stored before."""
+    """The row of an inserted trajectory: a new row or, for a duplicate, the row stored before."""
 
     row: int
     trajectory_id: int
@@ -38,14 +38,14 @@ class InsertOutcome(NamedTuple):
 class ReplayBuffer:
     """E, as append-only segments on disk and an index of numbers in memory.
 
-    A question is in the buffer when it has stored trajectories and is not retired. It comes in through `insert`, into
-    bucket 0, and moves with `set_bucket`. Buckets 1..K may be drawn, bucket 0 may not. Retiring a question leaves
-    its rows in the segments but out of the buffer; if it earns successes again it comes back with new rows only.
+    A question is in the buffer when it has stored trajectories and is not retired. `insert` puts it into bucket 0, and
+    `set_bucket` moves it. Buckets 1..K may be drawn, bucket 0 may not. Retiring a question leaves its rows in the
+    segments but out of the buffer; new successes bring it back with new rows only.
 
-    What is inserted is written by a thread while the caller goes on, and durable after `seal` or `snapshot`; `sync`
-    keeps small what is left to write then. What cannot be written is an `OSError` of a later call. A state that
-    was restored behaves like the one that was saved: same rows, same order in the buckets. One process and one thread
-    use a buffer; a second buffer may read the segments of a snapshot meanwhile.
+    A thread writes inserted rows while the caller continues. They are durable after `seal` or `snapshot`; `sync` before
+    that leaves less to write then. A failed write raises `OSError` in a later call. A restored state behaves like the
+    saved one: same rows, same order in the buckets. One process and one thread use a buffer; a second buffer may read
+    the segments of a snapshot at the same time.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class ReplayBuffer:
         token_ids, log_probs = self._checked(trajectories)
         questions = np.array([trajectory.question_index for trajectory in trajectories], dtype=np.int64)
         token_checksums = self._checksums(token_ids, repeat(0))
-        rows, new = self._place(questions, token_ids, token_checksums)
+        rows, new = self._locate(questions, token_ids, token_checksums)
         if new:
             self._store_rows(
                 [trajectories[i] for i in new],
@@ -154,14 +154,14 @@ class ReplayBuffer:
         return np.array(self._index.rows_of(question_index)[::-1], dtype=np.int64)
 
     def newest_step(self, question_indices: Int64Array) -> Int64Array:
-        """Return the step in which each question's newest trajectory was born, -1 where it is not in the buffer."""
+        """Return the step of each question's newest trajectory, -1 where the question is not in the buffer."""
         return self._index.newest_steps[question_indices].astype(np.int64)
 
     def experiences(self, rows: Int64Array) -> list[Experience]:
-        """Read stored trajectories, in the order of `rows`; every array is the caller's own.
+        """Read stored trajectories, in the order of `rows`; the arrays are not shared with other callers.
 
         Raises:
-            BufferCorruptionError: A row is not what was written; names the segment's file and the row.
+            BufferCorruptionError: A row differs from what was written; names the segment's file and the row.
             IndexError: There is no such row.
         """
         self._check_rows(rows)
@@ -191,22 +191,22 @@ class ReplayBuffer:
         self._num_trajectories -= self._index.drop(question_index)
 
     def sync(self) -> None:
-        """Begin to make the tokens and log-probs inserted so far durable; their records follow with the next snapshot.
+        """Begin to write the inserted tokens and log-probs to the disk; their records follow with the next snapshot.
 
-        Nothing is lost by that: a state can only be restored from a snapshot.
+        That is enough, since a state can only be restored from a snapshot.
         """
         self._store.begin_sync()
 
     def seal(self) -> None:
-        """Make what was inserted durable and close the segment for writing; the next insert opens another."""
+        """Make all inserted rows durable and close the segment for writing; the next insert opens another."""
         self._store.seal()
 
     def close(self) -> None:
-        """Close the files; what was inserted is written, and durable once the system has written it."""
+        """Write all inserted rows and close the files, without waiting until they are durable."""
         self._store.close()
 
     def snapshot(self, path: Path) -> None:
-        """Write the index and how much of each segment belongs to it; all of it appears at once or not at all."""
+        """Write the index and how much of each segment belongs to it; the file appears whole or not at all."""
         self._store.sync()
         header = {
             "checksum": self._checksum_name,
@@ -270,18 +270,18 @@ class ReplayBuffer:
             raise _bad_log_probs(trajectories[first], all_token_ids[first].size)
         return all_token_ids, all_log_probs
 
-    def _place(
+    def _locate(
         self, questions: Int64Array, token_ids: Sequence[Int32Array], token_checksums: NDArray[np.uint32]
     ) -> tuple[list[int], list[int]]:
-        """Return the row of each trajectory, the next one or that of its duplicate, and which trajectories are new.
+        """Return the row of each trajectory and which trajectories are new.
 
-        A duplicate was stored before, or comes earlier in the same call.
+        A duplicate has the row of its equal, which was stored before or comes earlier in the same call.
         """
         keys = list(zip(questions.tolist(), token_checksums.tolist(), strict=True))
         key_of = {row: keys[i] for i, row in self._index.rows_with(questions, token_checksums)}
-        alike: dict[tuple[int, int], list[int]] = {}
+        rows_of_key: dict[tuple[int, int], list[int]] = {}
         for row, key in key_of.items():
-            alike.setdefault(key, []).append(row)
+            rows_of_key.setdefault(key, []).append(row)
         stored = np.fromiter(key_of, dtype=np.int64, count=len(key_of))
         contents = dict(zip(key_of, self._store.token_bytes(stored), strict=True))
         rows: list[int] = []
@@ -292,7 +292,7 @@ class ReplayBuffer:
             return contents[row] if row < num_stored else token_ids[new[row - num_stored]].tobytes()
 
         for i, key in enumerate(keys):
-            candidates = alike.setdefault(key, [])
+            candidates = rows_of_key.setdefault(key, [])
             duplicate = next((row for row in candidates if content_of(row) == token_ids[i].tobytes()), None)
             if duplicate is None:
                 duplicate = num_stored + len(new)

@@ -16,7 +16,7 @@ class RetiredSet:
         self._size = 0
 
     def add(self, question_index: int) -> None:
-        """Put a question into S; one that is in it stays in it."""
+        """Put a question into S, if it is not in it."""
         self._size += not self._mask[question_index]
         self._mask[question_index] = True
 
@@ -28,7 +28,7 @@ class RetiredSet:
 
     @property
     def mask(self) -> BoolArray:
-        """Read-only view (num_questions,) of who is in S; it follows later changes."""
+        """Read-only view (num_questions,) of the questions in S; it follows later changes."""
         view = self._mask.view()
         view.flags.writeable = False
         return view

@@ -59,7 +59,7 @@ def mean_scores(scores: TrajectoryScores) -> CandidateMeans:
 def choose(selection: TrajectorySelection, means: CandidateMeans, rng: np.random.Generator) -> tuple[int, Float32Array]:
     """Return the position of o* among one question's candidates, and the estimator's scores (N,).
 
-    The lowest score is chosen; ties go to the oldest, which stands first. Random choice scores nothing: NaN.
+    The lowest score is chosen; ties go to the oldest, which is first. A random choice has no scores: NaN.
 
     Raises:
         ValueError: No candidates, or a score that is not a number.
@@ -78,9 +78,8 @@ def choose(selection: TrajectorySelection, means: CandidateMeans, rng: np.random
 def within_budget(last_entropies: Float32Array, budget: int | None) -> Int64Array:
     """Return the positions of at most `budget` candidates, ascending; `last_entropies` are NaN where never scored.
 
-    The one of lowest entropy as last scored comes first, then those never scored, newest first, then the others
-    by entropy.
-    Candidates are oldest first, as in the buffer; of equal entropies the oldest comes first.
+    The candidate of lowest entropy as last scored is kept first, then those never scored, newest first, then the
+    others by entropy. Candidates are oldest first, as in the buffer; of equal entropies the oldest is kept first.
     """
     num_candidates = last_entropies.size
     if budget is None or num_candidates <= budget:

@@ -1,4 +1,4 @@
-"""What must hold of every update, checked each step before a gradient is taken."""
+"""Conditions of every update, checked each step before the gradient."""
 
 from collections.abc import Sequence
 
@@ -10,10 +10,10 @@ ADVANTAGE_TOLERANCE = 1e-4
 
 
 def check_mini_batches(mini_batches: Sequence[MiniBatch], config: ExGRPOConfig) -> None:
-    """Check that mini-batches hold whole groups of K rows, their share of replayed rows, and advantages that sum to 0.
+    """Check that mini-batches have whole groups of K rows, their share of replayed rows, and advantages that sum to 0.
 
     Raises:
-        ValueError: One of them does not; the message has the numbers.
+        ValueError: One has not; the message has the numbers.
     """
     shares = [mini_batch.num_experiential_groups for mini_batch in mini_batches]
     if max(shares) - min(shares) > 1:

@@ -13,8 +13,8 @@ from exgrpo_core.types import Float32Array, Int32Array, RolloutGroup
 class TrainingRow(NamedTuple):
     """One trajectory as the loss sees it; thousands a step, so no frozen dataclass.
 
-    `behavior_log_probs` (T,) are log pi of whoever wrote it: pi_old for a fresh row, pi_past for a replayed one
-    (or pi_old where importance correction is off).
+    `behavior_log_probs` (T,) are log pi of the policy that generated it: pi_old for a fresh row, pi_past for a replayed
+    one (or pi_old where importance correction is off).
     """
 
     prompt_ids: Int32Array
@@ -26,7 +26,7 @@ class TrainingRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MiniBatch:
-    """The rows of one optimizer step: whole groups, `num_trajectories` of them all told."""
+    """The rows of one optimizer step: whole groups, `num_trajectories` rows in all."""
 
     rows: list[TrainingRow]
     num_experiential_groups: int
@@ -84,7 +84,7 @@ def group_rows(group: RolloutGroup, config: ExGRPOConfig) -> list[TrainingRow]:
 def build_mini_batches(
     groups: Sequence[RolloutGroup], config: ExGRPOConfig, rng: np.random.Generator
 ) -> list[MiniBatch]:
-    """Split shuffled groups into mini-batches of `mini_batch_size`, each with its share of experiential groups.
+    """Split shuffled groups into mini-batches of `mini_batch_size`, each with an equal share of experiential groups.
 
     Shares differ by at most one group between mini-batches.
 

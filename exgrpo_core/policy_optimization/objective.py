@@ -61,7 +61,7 @@ def exgrpo_loss(inputs: LossInputs, objective: ObjectiveSettings, scale: LossSca
     """
     _check(inputs, objective)
     mask = inputs.response_mask
-    # Values under the mask may be anything: silence them before exp, so that no NaN reaches a gradient.
+    # Values under the mask may be anything: set them to 0 before exp, so that no NaN reaches a gradient.
     log_probs = inputs.log_probs.masked_fill(~mask, 0.0)
     behavior = inputs.behavior_log_probs.masked_fill(~mask, 0.0)
     ratios = importance_ratios(log_probs, behavior)

@@ -3,7 +3,7 @@
 import torch
 
 MAX_LOG_RATIO = 20.0
-"""Log-ratios are held to this many nats, so that no ratio overflows float32."""
+"""Log-ratios are clamped to this many nats, so that no ratio overflows float32."""
 
 
 def importance_ratios(log_probs: torch.Tensor, behavior_log_probs: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Lines 24 to 30 and 33 of Algorithm 1: store successes, note latest correctness, retire solved questions."""
+"""Lines 24 to 30 and 33 of Algorithm 1: store successes, update buckets, retire solved questions."""
 
 from itertools import islice
 
@@ -15,7 +15,7 @@ from exgrpo_core.types import RolloutGroup
 def collect_experience(state: ExGRPOState, config: ExGRPOConfig, report: StepReport) -> None:
     """Retire questions solved in all K trajectories; store the successes of the others and re-bucket them.
 
-    Retiring starts at once, storing with the delayed start. Retired questions never come back into the buffer.
+    Retiring begins at once, storing with the delayed start. Retired questions never come back into the buffer.
     """
     stored: list[tuple[RolloutGroup, int]] = []
     collects = config.is_experiential and report.is_started
@@ -54,20 +54,20 @@ def _store(
     """Insert the groups' fresh successes, all at once, and move the questions into their buckets."""
     buffer = state.replay_buffer
     before = [buffer.bucket_of(group.question.index) for group, _ in stored]
-    found = [successes(group, config.reward_kind) for group, _ in stored]
-    outcomes = iter(buffer.insert([trajectory for entry in found for trajectory in entry]))
-    for (group, bucket), old, item in zip(stored, before, found, strict=True):
-        if item or old is not None:
+    kept = [successes(group, config.reward_kind) for group, _ in stored]
+    outcomes = iter(buffer.insert([trajectory for trajectories in kept for trajectory in trajectories]))
+    for (group, bucket), old, trajectories in zip(stored, before, kept, strict=True):
+        if trajectories or old is not None:
             moved_to = _next_bucket(config, bucket, old)
             _move(state, report, group.question.index, old, moved_to)
-            for outcome in islice(outcomes, len(item)):
+            for outcome in islice(outcomes, len(trajectories)):
                 kind = BufferEventKind.DUPLICATE if outcome.is_duplicate else BufferEventKind.INSERTED
                 event = BufferEvent(kind, group.question.index, outcome.trajectory_id, moved_to, moved_to)
                 report.buffer_events.append(event)
 
 
 def _next_bucket(config: ExGRPOConfig, bucket: int, old: int | None) -> int:
-    """Return the bucket to move into: a buffered question without any success goes by the zero-correct rule."""
+    """Return the bucket to move into: for a buffered question without any success the zero-correct rule decides."""
     keeps = config.zero_correct is ZeroCorrectRule.KEEP_BUCKET and config.reward_kind is RewardKind.BINARY
     return old if keeps and bucket == 0 and old is not None else bucket
 

@@ -14,7 +14,7 @@ from exgrpo_core.types import RolloutGroup
 
 
 class PhaseClock:
-    """Seconds of a step by phase; what no phase covers is management."""
+    """Seconds of a step by phase; all other time is management."""
 
     def __init__(self) -> None:
         self._began_at = time.perf_counter()
@@ -28,7 +28,7 @@ class PhaseClock:
         self._seconds[name] += time.perf_counter() - began_at
 
     def seconds(self) -> dict[str, float]:
-        """Return the metrics `seconds/*` as of now."""
+        """Return the metrics `seconds/*` so far."""
         step = time.perf_counter() - self._began_at
         phases = {f"seconds/{name}": value for name, value in self._seconds.items()}
         return phases | {"seconds/manage": step - sum(self._seconds.values()), "seconds/step": step}
@@ -41,7 +41,7 @@ def batch_pass_rate(groups: Sequence[RolloutGroup]) -> float:
 
 
 def step_metrics(state: ExGRPOState, config: ExGRPOConfig, report: StepReport) -> dict[str, float]:
-    """Return every metric that the core can tell; the engine adds ratios, losses and gradient."""
+    """Return every metric that the core knows; the engine adds ratios, losses and gradient."""
     metrics = _rollout_metrics(config, report) | _buffer_metrics(state, report)
     metrics["tokens/generated_total"] = state.num_generated_tokens
     metrics["rollouts/fresh_total"] = state.num_fresh_rollouts

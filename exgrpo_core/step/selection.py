@@ -18,14 +18,14 @@ def list_candidates(
 ) -> list[list[Experience]]:
     """Return the candidates of each group: stored trajectories of drawn questions (those from `num_fresh` on).
 
-    A candidate budget leaves out those that were least sure when they were scored last.
+    A candidate budget leaves out those of highest entropy when last scored.
     A fresh group has one candidate if its question has a trajectory from a file, else none.
     """
     fresh = [
         [state.external[group.question.index]] if group.question.index in state.external else []
         for group in groups[:num_fresh]
     ]
-    rows = [_promising_rows(state, config, group.question.index) for group in groups[num_fresh:]]
+    rows = [_rows_within_budget(state, config, group.question.index) for group in groups[num_fresh:]]
     if not rows:
         return fresh
     # One gather for all questions: cold reads of the segments overlap.
@@ -33,7 +33,7 @@ def list_candidates(
     return fresh + [list(islice(stored, row.size)) for row in rows]
 
 
-def _promising_rows(state: ExGRPOState, config: ExGRPOConfig, question_index: int) -> Int64Array:
+def _rows_within_budget(state: ExGRPOState, config: ExGRPOConfig, question_index: int) -> Int64Array:
     rows = state.replay_buffer.rows_of(question_index)
     if config.candidate_budget is None:
         return rows
@@ -48,8 +48,8 @@ def score_candidates(
     Raises:
         ValueError: The engine's arrays do not line up with the stored tokens.
     """
-    questions = [group.question for group, item in zip(groups, candidates, strict=True) for _ in item]
-    stored = [candidate for entry in candidates for candidate in entry]
+    questions = [group.question for group, experiences in zip(groups, candidates, strict=True) for _ in experiences]
+    stored = [candidate for experiences in candidates for candidate in experiences]
     if not stored:
         return TrajectoryScores([], [])
     scores = engine.entropies(questions, stored)
@@ -73,27 +73,27 @@ def choose_replays(
     if not scores.log_probs:
         return
     means = mean_scores(scores)
-    rows = np.array([candidate.row for entry in candidates for candidate in entry], dtype=np.int64)
+    rows = np.array([candidate.row for experiences in candidates for candidate in experiences], dtype=np.int64)
     state.replay_buffer.record_entropies(rows[rows >= 0], means.entropies[rows >= 0])
     start = 0
-    for group, item in zip(report.groups, candidates, strict=True):
-        if not item:
+    for group, experiences in zip(report.groups, candidates, strict=True):
+        if not experiences:
             continue
-        part = slice(start, start + len(item))
-        start += len(item)
-        own_means = CandidateMeans(means.entropies[part], means.nlls[part], means.sampled_entropies[part])
-        chosen, values = choose(config.trajectory_selection, own_means, state.rng)
+        part = slice(start, start + len(experiences))
+        start += len(experiences)
+        group_means = CandidateMeans(means.entropies[part], means.nlls[part], means.sampled_entropies[part])
+        chosen, values = choose(config.trajectory_selection, group_means, state.rng)
         position = part.start + chosen
-        is_external = item[chosen].row < 0
-        group.replay = Replay(item[chosen], scores.log_probs[position], scores.entropies[position], is_external)
-        _record(state, report, group, item, own_means, values)
+        is_external = experiences[chosen].row < 0
+        group.replay = Replay(experiences[chosen], scores.log_probs[position], scores.entropies[position], is_external)
+        _record(state, report, group, experiences, group_means, values)
 
 
 def _record(
     state: ExGRPOState,
     report: StepReport,
     group: RolloutGroup,
-    own: Sequence[Experience],
+    experiences: Sequence[Experience],
     means: CandidateMeans,
     values: np.ndarray,
 ) -> None:
@@ -106,13 +106,13 @@ def _record(
         Selection(
             question_index=index,
             bucket=-1 if bucket is None else bucket,
-            trajectory_ids=np.array([candidate.trajectory_id for candidate in own], dtype=np.int64),
-            born_steps=np.array([candidate.born_step for candidate in own], dtype=np.int64),
-            num_tokens=np.array([candidate.token_ids.size for candidate in own], dtype=np.int64),
+            trajectory_ids=np.array([candidate.trajectory_id for candidate in experiences], dtype=np.int64),
+            born_steps=np.array([candidate.born_step for candidate in experiences], dtype=np.int64),
+            num_tokens=np.array([candidate.token_ids.size for candidate in experiences], dtype=np.int64),
             entropies=means.entropies.astype(np.float32),
             nlls=means.nlls.astype(np.float32),
             scores=values.astype(np.float32),
-            chosen=next(i for i, candidate in enumerate(own) if candidate.row == replay.experience.row),
+            chosen=next(i for i, candidate in enumerate(experiences) if candidate.row == replay.experience.row),
         )
     )
     report.buffer_events.append(

@@ -339,7 +339,7 @@ def test_engine_that_miscounts_rollouts_is_caught(tmp_path):
             groups[0].trajectories.pop()
             return groups
 
-    with pytest.raises(ValueError, match="asked for 4 rollouts"):
+    with pytest.raises(ValueError, match="expected 4 rollouts"):
         run(tmp_path, config, 1, engine=Miscounting(MEDIUM_RATES))
 
 

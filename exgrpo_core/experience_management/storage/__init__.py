@@ -1,1 +1,1 @@
-"""How the replay buffer lies in memory and on disk."""
+"""The layout of the replay buffer in memory and on disk."""

@@ -10,17 +10,17 @@ from pathlib import Path
 
 from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
 
-# Without these (other systems than Linux) a file is synced as a whole and read without asking ahead.
+# Systems other than Linux lack these: a file is then synced as a whole and read without read-ahead.
 _sync_data = getattr(os, "fdatasync", os.fsync)
 _NO_WAIT = getattr(os, "RWF_NOWAIT", 0)
 _WILL_NEED = getattr(os, "POSIX_FADV_WILLNEED", None)
 
 
 class AppendFile:
-    """The first `num_bytes` of a file; what may lie behind them belongs to an attempt that was given up.
+    """The first `num_bytes` of a file; bytes behind them, if any, are of an abandoned attempt.
 
-    One process appends, one thread uses it. What it appends is written, and made durable, by `writer`, which does one
-    thing after the other; whoever reads waits for that, and is told there what failed.
+    One process appends, one thread uses it. `writer` writes and syncs in order, in the background. Reads wait for it
+    and raise its errors.
     """
 
     def __init__(self, path: Path, descriptor: int, num_bytes: int, writer: Executor | None = None) -> None:
@@ -38,7 +38,7 @@ class AppendFile:
 
     @classmethod
     def create(cls, path: Path, writer: Executor) -> "AppendFile":
-        """Create the file for appending; it must not be there yet."""
+        """Create the file for appending; it must not exist yet."""
         return cls(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), 0, writer)
 
     @classmethod
@@ -64,44 +64,44 @@ class AppendFile:
         return cls(path, descriptor, num_bytes)
 
     def append(self, content: bytes) -> None:
-        """Put `content` behind what is there.
+        """Append `content`.
 
         Raises:
-            OSError: What was appended before could not be written.
+            OSError: An earlier append could not be written.
         """
         self.settle()
-        self._hand_over(self._write, content, self.num_bytes)
+        self._submit(self._write, content, self.num_bytes)
         self.num_bytes += len(content)
 
     def sync(self) -> None:
-        """Begin to make everything appended so far durable; it is so after `settle`."""
-        self._hand_over(_sync_data, self._descriptor)
+        """Begin to make everything appended so far durable; `settle` waits for it."""
+        self._submit(_sync_data, self._descriptor)
 
     def settle(self) -> None:
-        """Wait until everything asked for is done.
+        """Wait until all appends and syncs are done.
 
         Raises:
-            OSError: It could not be done, now or ever after.
+            OSError: One failed; every later call raises it too.
         """
         while self._unfinished:
             self._unfinished[0].result()
             self._unfinished.popleft()
 
     def seal(self) -> None:
-        """Refuse to append from now on; what was appended is written."""
+        """Finish writing and refuse appends from now on."""
         self.settle()
         self._writer = None
 
     def read(self, start: int, length: int) -> bytearray:
-        """Return `length` bytes from `start` on, all of them inside `num_bytes`; zeros where the file was cut since."""
+        """Return `length` bytes from `start` on, within `num_bytes`; zeros where the file was cut later."""
         data = bytearray(length)
         self.fill(start, memoryview(data))
         return data
 
     def read_ahead(self, starts: Sequence[int], parts: Sequence[memoryview]) -> list[int]:
-        """Fill parts with the bytes from their starts on where the system has them in memory; ask it for the others.
+        """Fill parts with the bytes from their starts on, if the system has them in memory; request the others.
 
-        Returns the positions of the others, for `fill`.
+        Returns the indexes of the others, for `fill`.
         """
         self.settle()
         read, descriptor = os.preadv, self._descriptor
@@ -119,7 +119,7 @@ class AppendFile:
         return others
 
     def fill(self, start: int, part: memoryview) -> None:
-        """Fill a part with the bytes from `start` on, waiting for the disk; with zeros where the file was cut since."""
+        """Fill a part with the bytes from `start` on, waiting for the disk; with zeros where the file was cut later."""
         self.settle()
         num_read = os.preadv(self._descriptor, [part], start)
         part[num_read:] = bytes(len(part) - num_read)
@@ -133,14 +133,14 @@ class AppendFile:
         return self._view
 
     def close(self) -> None:
-        """Close the file once nothing is under way in it."""
+        """Close the file once all writes are done."""
         wait(self._unfinished)
         try:
             self.settle()
         finally:
             os.close(self._descriptor)
 
-    def _hand_over(self, work: Callable[..., None], *arguments: object) -> None:
+    def _submit(self, work: Callable[..., None], *arguments: object) -> None:
         if self._writer is None:
             raise ValueError(f"{self.path}: is sealed; nothing can be appended.")
         self._unfinished.append(self._writer.submit(work, *arguments))

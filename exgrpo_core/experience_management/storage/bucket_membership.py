@@ -1,4 +1,4 @@
-"""Which question is in which bucket, kept as questions move: no step looks at all of them."""
+"""Which question is in which bucket, updated as questions move, so that no step reads all of them."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,7 @@ ABSENT = -1
 
 
 class BucketMembership:
-    """Buckets 0..K of question indices. A move costs the same however many questions there are.
+    """Buckets 0..K of question indices. A move costs the same for any number of questions.
 
     The order inside a bucket follows from the history of moves: it is part of the state and saved with it, so that a
     restored run draws the same questions.
@@ -51,7 +51,7 @@ class BucketMembership:
         return self._members[bucket][: self._sizes[bucket]].astype(np.int64)
 
     def move(self, question_index: int, bucket: int) -> None:
-        """Put a question into a bucket, out of the one it was in."""
+        """Move a question into a bucket."""
         if self._buckets.item(question_index) == bucket:
             return
         self.remove(question_index)
@@ -77,15 +77,15 @@ class BucketMembership:
 
     def dump(self) -> Int32Array:
         """Return the members of all buckets, one bucket after the other."""
-        return np.concatenate([member[:size] for member, size in zip(self._members, self._sizes, strict=True)])
+        return np.concatenate([questions[:size] for questions, size in zip(self._members, self._sizes, strict=True)])
 
     def load(self, members: Int32Array, sizes: Int64Array) -> None:
         """Fill an empty membership with what `dump` and `sizes` returned."""
-        for bucket, word in enumerate(np.split(members, np.cumsum(sizes)[:-1])):
-            self._members[bucket] = np.concatenate((word, np.empty(8 + word.size // 8, dtype=np.int32)))
-            self._sizes[bucket] = word.size
-            self._positions[word] = np.arange(word.size, dtype=np.int32)
-            self._buckets[word] = bucket
+        for bucket, questions in enumerate(np.split(members, np.cumsum(sizes)[:-1])):
+            self._members[bucket] = np.concatenate((questions, np.empty(8 + questions.size // 8, dtype=np.int32)))
+            self._sizes[bucket] = questions.size
+            self._positions[questions] = np.arange(questions.size, dtype=np.int32)
+            self._buckets[questions] = bucket
 
     def _grow(self, bucket: int) -> None:
         self._members[bucket] = np.concatenate((self._members[bucket], np.empty_like(self._members[bucket])))

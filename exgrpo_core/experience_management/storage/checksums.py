@@ -1,4 +1,4 @@
-"""Checksums of token ids and log-probs: whether they are what was written, and which trajectories may be duplicates."""
+"""Checksums of token ids and log-probs, to detect damage and possible duplicates."""
 
 import zlib
 from collections.abc import Callable, Iterable, Sequence
@@ -9,9 +9,9 @@ import xxhash
 from numpy.typing import NDArray
 
 Checksums = Callable[[Sequence[Any], Iterable[int]], NDArray[np.uint32]]
-"""The checksums (B,), 32 bits, of B contiguous arrays. Each goes on from the number at its place, 0 to begin with.
+"""The checksums (B,), 32 bits, of B contiguous arrays. Each continues from the number at its position; 0 starts anew.
 
-The numbers may be endless. The arrays' type is open: numpy's types for Python 3.11 do not know them as buffers.
+The iterable of numbers may be endless. The arrays are typed Any, since numpy's stubs for Python 3.11 lack buffers.
 """
 
 
@@ -25,8 +25,8 @@ def _xxh3(arrays: Sequence[Any], starts: Iterable[int]) -> NDArray[np.uint32]:
 
 
 CHECKSUMS: dict[str, Checksums] = {"crc32": _crc32, "xxh3": _xxh3}
-"""By the name that a snapshot keeps."""
+"""By the name that a snapshot stores."""
 DEFAULT_CHECKSUM = "xxh3"
-"""Takes less than half the time of crc32."""
+"""More than twice as fast as crc32."""
 LEGACY_CHECKSUM = "crc32"
-"""What snapshots used that name none."""
+"""The checksum of snapshots that name none."""

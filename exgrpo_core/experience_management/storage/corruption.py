@@ -1,4 +1,4 @@
-"""What a damaged replay buffer raises."""
+"""The error of a damaged replay buffer."""
 
 
 class BufferCorruptionError(RuntimeError):

@@ -1,4 +1,4 @@
-"""What memory holds of every stored row: the few numbers that a step reads often."""
+"""The few numbers of every stored row that a step reads often, in memory."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -42,19 +42,19 @@ class RowIndex:
     def rows_with(self, question_indices: Int64Array, token_checksums: NDArray[np.uint32]) -> list[tuple[int, int]]:
         """Return (position, row) of every row of the question at a position that has the checksum at this position.
 
-        All chains are walked at once, so the time follows the longest chain and not their number.
+        All chains are walked at once, so the time depends on the longest chain, not on how many there are.
         """
-        found: list[tuple[int, int]] = []
+        matches: list[tuple[int, int]] = []
         positions = np.arange(question_indices.size)
         rows = self.newest_rows[question_indices]
         while True:
             is_row = rows != NO_ROW
             positions, rows = positions[is_row], rows[is_row]
             if not rows.size:
-                return found
+                return matches
             is_equal = self._token_checksums[rows] == token_checksums[positions]
             if is_equal.any():
-                found += zip(positions[is_equal].tolist(), rows[is_equal].tolist(), strict=True)
+                matches += zip(positions[is_equal].tolist(), rows[is_equal].tolist(), strict=True)
             rows = self._previous_rows[rows]
 
     def extend(
@@ -73,12 +73,12 @@ class RowIndex:
         self._token_checksums[start:stop] = token_checksums
         self._entropies[start:stop] = np.nan
         self.newest_rows[list(newest)] = list(newest.values())
-        self.newest_steps[question_indices] = born_steps  # of equal indices the last one counts
+        self.newest_steps[question_indices] = born_steps  # the last of equal indices remains
         self.num_rows = stop
         return self._previous_rows[start:stop]
 
     def drop(self, question_index: int) -> int:
-        """Unchain the rows of a question and return how many they were."""
+        """Unchain the rows of a question and return their number."""
         num_rows = len(self.rows_of(question_index))
         self.newest_rows[question_index] = NO_ROW
         self.newest_steps[question_index] = -1

@@ -1,4 +1,4 @@
-"""All segments of a replay buffer's state, as one row of rows."""
+"""All segments of a replay buffer's state, with rows numbered over all of them."""
 
 import os
 import re
@@ -20,7 +20,7 @@ _NAME = re.compile(r"segment-(\d{6})\.(trajectories|rows)")
 
 
 class SegmentStore:
-    """All segments of a state: sealed ones, and one that grows from the first append after `seal` on."""
+    """All segments of a state: sealed ones, and one that grows from the first append after `seal`."""
 
     def __init__(self, directory: Path, segment_bytes: int, checksums: Checksums) -> None:
         self.directory = directory
@@ -54,11 +54,11 @@ class SegmentStore:
 
     @property
     def extents(self) -> list[SegmentExtent]:
-        """What a snapshot keeps of the segments."""
+        """The part of each segment that belongs to the state: what a snapshot stores."""
         return [segment.extent for segment in self._segments]
 
     def append(self, records: NDArray[np.void], payload: bytes) -> None:
-        """Append rows with what is stored of them to the growing segment; a full one is sealed first."""
+        """Append rows and their content to the growing segment; a full one is sealed first."""
         if self._growing is not None and self._growing.trajectories.num_bytes >= self._segment_bytes:
             self.seal()
         if self._growing is None:
@@ -68,34 +68,35 @@ class SegmentStore:
         self.num_rows += records.size
 
     def token_bytes(self, rows: Int64Array) -> list[bytearray]:
-        """Return the token ids of these rows as they are stored, unchecked, to tell duplicates from others."""
-        found: list[Any] = [None] * rows.size
-        for segment, item in self._by_segment(rows):
-            for position, content in zip(item.tolist(), segment.token_bytes(rows[item]), strict=True):
-                found[position] = content
-        return found
+        """Return the token ids of these rows as they are stored, without a check, to find duplicates."""
+        contents: list[Any] = [None] * rows.size
+        for segment, positions in self._by_segment(rows):
+            for position, content in zip(positions.tolist(), segment.token_bytes(rows[positions]), strict=True):
+                contents[position] = content
+        return contents
 
     def trajectory_ids(self, rows: Int64Array) -> Int64Array:
         """Return the ids of the trajectories in these rows."""
         ids = np.empty(rows.size, dtype=np.int64)
-        for segment, item in self._by_segment(rows):
-            ids[item] = segment.records_of(rows[item])["trajectory_id"]
+        for segment, positions in self._by_segment(rows):
+            ids[positions] = segment.records_of(rows[positions])["trajectory_id"]
         return ids
 
     def experiences(self, rows: Int64Array) -> list[Experience]:
-        """Read the trajectories of these rows, in their order; all are asked for before the first is waited for.
+        """Read the trajectories of these rows, in their order; all reads are requested before the first is waited for.
 
         Raises:
             BufferCorruptionError: A row does not match its checksum.
         """
         readings = [
-            (item, SegmentReading(segment, rows[item], self._checksums)) for segment, item in self._by_segment(rows)
+            (positions, SegmentReading(segment, rows[positions], self._checksums))
+            for segment, positions in self._by_segment(rows)
         ]
-        found: list[Any] = [None] * rows.size
-        for own, reading in readings:
-            for position, experience in zip(own.tolist(), reading.experiences(), strict=True):
-                found[position] = experience
-        return found
+        experiences: list[Any] = [None] * rows.size
+        for positions, reading in readings:
+            for position, experience in zip(positions.tolist(), reading.experiences(), strict=True):
+                experiences[position] = experience
+        return experiences
 
     def columns(self, *names: str) -> list[NDArray[Any]]:
         """Return columns of the records of all rows."""

@@ -1,4 +1,4 @@
-"""The replay buffer's segments: what was stored, in the order in which it was stored.
+"""The replay buffer's segments: all stored rows, in the order in which they were stored.
 
 A segment is a pair of files in the run directory:
 
@@ -6,8 +6,8 @@ A segment is a pair of files in the run directory:
 - `segment-000001.rows`: for each row one record of `ROW`.
 
 All numbers are little-endian. Rows are numbered over all segments of a state, from 0. Sealed rows are memory-mapped;
-trajectories are read where they lie, which costs less than the page faults of a map and cannot end the process when a
-file was cut meanwhile.
+trajectories are read with `preadv`, which costs less than the page faults of a map and cannot end the process if
+another program cuts the file.
 """
 
 import re
@@ -57,7 +57,7 @@ _FLOAT32 = np.dtype("<f4")
 
 @dataclass(frozen=True, slots=True)
 class SegmentExtent:
-    """How much of a segment belongs to a state: what a snapshot keeps of it."""
+    """How much of a segment belongs to a state: what a snapshot stores of it."""
 
     name: str
     num_rows: int
@@ -66,7 +66,9 @@ class SegmentExtent:
 
     def __post_init__(self) -> None:
         if _NAME.fullmatch(self.name) is None:
-            raise BufferCorruptionError(f"segment {self.name[:80]!r}: is no name of one; use another copy of the run.")
+            raise BufferCorruptionError(
+                f"segment {self.name[:80]!r}: is not the name of a segment; use another copy of the run."
+            )
 
 
 class Segment:
@@ -88,10 +90,10 @@ class Segment:
 
     @classmethod
     def open_sealed(cls, directory: Path, extent: SegmentExtent, first_row: int) -> "Segment":
-        """Open what a snapshot names of a segment, for reading.
+        """Open the part of a segment that a snapshot names, for reading.
 
         Raises:
-            BufferCorruptionError: A file is missing or too short, or the rows are not those that were written.
+            BufferCorruptionError: A file is missing or too short, or the rows differ from what was written.
         """
         with ExitStack() as at_error:
             trajectories = AppendFile.open_sealed(directory / f"{extent.name}.trajectories", extent.num_bytes)
@@ -102,14 +104,14 @@ class Segment:
             segment.rows_crc32 = zlib.crc32(rows.view())
             if segment.rows_crc32 != extent.rows_crc32:
                 raise BufferCorruptionError(
-                    f"{rows.path}: its rows are not those that were written (checksum); use another copy of the run."
+                    f"{rows.path}: its rows differ from what was written (checksum); use another copy of the run."
                 )
             at_error.pop_all()
         return segment
 
     @property
     def extent(self) -> SegmentExtent:
-        """What a snapshot keeps of this segment."""
+        """What a snapshot stores of this segment."""
         num_rows = self.rows.num_bytes // ROW.itemsize
         return SegmentExtent(self.name, num_rows, self.trajectories.num_bytes, self.rows_crc32)
 
@@ -123,7 +125,7 @@ class Segment:
         return records[rows - self.first_row]
 
     def append(self, records: NDArray[np.void], payload: bytes) -> None:
-        """Append rows, with what is stored of them in their order; fills in where each one begins.
+        """Append rows and their content, in order; sets the offset of each.
 
         Raises:
             ValueError: The segment is sealed.
@@ -151,14 +153,14 @@ class Segment:
         self._growing_records = None
 
     def token_bytes(self, rows: Int64Array) -> list[bytearray]:
-        """Return the token ids of some rows as they are stored, unchecked, to tell duplicates from others."""
+        """Return the token ids of some rows as they are stored, without a check, to find duplicates."""
         records = self.records_of(rows)
-        places = zip(records["offset"].tolist(), records["num_tokens"].tolist(), strict=True)
-        return [self.trajectories.read(offset, _INT32.itemsize * num_tokens) for offset, num_tokens in places]
+        spans = zip(records["offset"].tolist(), records["num_tokens"].tolist(), strict=True)
+        return [self.trajectories.read(offset, _INT32.itemsize * num_tokens) for offset, num_tokens in spans]
 
 
 class SegmentReading:
-    """Trajectories on their way from a segment into one array: asked for when made, waited for in `experiences`."""
+    """Reads trajectories of a segment into one array: requested when made, waited for in `experiences`."""
 
     def __init__(self, segment: Segment, rows: Int64Array, checksums: Checksums) -> None:
         self._checksums = checksums
@@ -179,7 +181,7 @@ class SegmentReading:
         """Return the trajectories, in the order of the rows.
 
         Raises:
-            BufferCorruptionError: One is not what was written.
+            BufferCorruptionError: One differs from what was written.
         """
         for i in self._missing:
             self._file.fill(self._offsets[i], self._parts[i])
@@ -196,10 +198,10 @@ class SegmentReading:
         return zip(self._ends, self._num_tokens, strict=True)
 
     def _check(self, token_ids: Sequence[Int32Array], log_probs: Sequence[Float32Array]) -> None:
-        found = self._checksums(log_probs, self._checksums(token_ids, repeat(0)).tolist())
-        is_other = found != self._records["checksum"]
+        checksums = self._checksums(log_probs, self._checksums(token_ids, repeat(0)).tolist())
+        is_other = checksums != self._records["checksum"]
         if is_other.any():
             row = self._rows[is_other][0]
             raise BufferCorruptionError(
-                f"{self._file.path}: row {row} is not what was written (checksum); use another copy of the run."
+                f"{self._file.path}: row {row} differs from what was written (checksum); use another copy of the run."
             )

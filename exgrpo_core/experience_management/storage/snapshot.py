@@ -23,7 +23,7 @@ _LENGTH = struct.Struct("<I")
 
 
 def write_snapshot(path: Path, header: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> None:
-    """Write a snapshot so that `path` holds either what it held before or all of the new one, whatever happens."""
+    """Write a snapshot so that `path` always holds all of the old file or all of the new one."""
     shapes = {name: [column.dtype.str, column.size] for name, column in columns.items()}
     encoded = json.dumps({**header, "columns": shapes}).encode()
     body = b"".join((_LENGTH.pack(len(encoded)), encoded, *(column.tobytes() for column in columns.values())))
@@ -53,7 +53,7 @@ def read_snapshot(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
             f"{path}: expected {num_bytes} bytes, got {len(content)}; it was cut, use an older checkpoint."
         )
     if zlib.crc32(memoryview(content)[_START.size :]) != crc32:
-        raise BufferCorruptionError(f"{path}: is not what was written (checksum); use an older checkpoint.")
+        raise BufferCorruptionError(f"{path}: differs from what was written (checksum); use an older checkpoint.")
     (length,) = _LENGTH.unpack_from(content, _START.size)
     offset = _START.size + _LENGTH.size + length
     header: dict[str, Any] = json.loads(content[offset - length : offset])

@@ -1,4 +1,4 @@
-"""The two ways to compute a policy: the own decoder where it knows the architecture, else the model's own forward."""
+"""Two ways to compute a policy: our decoder for architectures it knows, else the model's Hugging Face forward."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -33,17 +33,17 @@ class Backend(Protocol):
 
     @property
     def cached_bytes_per_token(self) -> int:
-        """Memory that generation takes for each token of each row."""
+        """Bytes of memory that generation needs for each token of each row."""
         ...
 
     @property
     def training_bytes_per_token(self) -> int:
-        """Memory that a forward pass with gradients takes for each token, about."""
+        """Approximate bytes of memory that a forward pass with gradients needs for each token."""
         ...
 
 
 class PackedBackend:
-    """Unpadded sequences through the own decoder."""
+    """Unpadded sequences through our decoder."""
 
     def __init__(self, decoder: Decoder, checkpoints_gradients: bool) -> None:
         self._decoder = decoder
@@ -52,11 +52,11 @@ class PackedBackend:
     def decode(
         self, prompts: Sequence[Int32Array], max_new_tokens: int, sampler: Sampler, end_token_ids: torch.Tensor
     ) -> DecodedRows:
-        """Continue prompts; each distinct history is computed once."""
+        """Continue prompts; each distinct prefix is computed once."""
         return decode(self._decoder, prompts, max_new_tokens, sampler, end_token_ids)
 
     def score(self, sequences: Sequence[TokenSequence], scoring: Scoring) -> TokenScores:
-        """Score response tokens; each distinct history goes through the model, and the output embedding, once."""
+        """Score response tokens; each distinct prefix goes through the model, and the output embedding, once."""
         decoder = self._decoder
         packed = pack_sequences(sequences, decoder.device)
         decoder.prepare_positions(packed.longest)

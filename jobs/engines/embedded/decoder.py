@@ -1,8 +1,8 @@
-"""Own forward of Qwen2, Qwen3 and Llama decoders on a Hugging Face module's weights.
+"""Our forward pass of Qwen2, Qwen3 and Llama decoders on the weights of a Hugging Face module.
 
-The same block serves training, scoring, prefill and decoding; what differs is how tokens attend to each other, and
-that is handed in. Matrix products run in the compute dtype, the residual stream and norms in float32. On a CPU norms
-take fewer kernels where no gradient is asked for, and may differ from the others in their last bits.
+The same block serves training, scoring, prefill and decoding; only attention differs, which
+callers pass in. Matrix products run in the compute dtype, the residual stream and norms in float32. On a CPU norms
+take fewer kernels where no gradient is needed, and may differ from the others in their last bits.
 """
 
 from typing import Protocol, cast
@@ -58,7 +58,7 @@ class Decoder:
         self._layers: dict[int, LayerWeights] = {}
         self._head: torch.Tensor | None = None
         self.device = model.device
-        self._turns = torch.empty(0)
+        self._rope = torch.empty(0)
 
     def weights_changed(self) -> None:
         """Forget fused and packed copies, which an optimizer step made stale."""
@@ -83,19 +83,19 @@ class Decoder:
         return self._norm(hidden, self.model.model.norm.weight).to(self.compute_dtype)
 
     def rotation(self, positions: torch.Tensor) -> torch.Tensor:
-        """Return complex unit turns (N, 1, D / 2) of positions (N,), with the model's own RoPE scaling."""
-        return self._turns[positions]
+        """Return complex rotary embeddings (N, 1, D / 2) of positions (N,), with the model's RoPE scaling."""
+        return self._rope[positions]
 
     def prepare_positions(self, num_positions: int) -> None:
-        """Make turns of positions below `num_positions` ready."""
-        if self._turns.shape[0] >= num_positions:
+        """Compute the rotary embeddings of positions below `num_positions`."""
+        if self._rope.shape[0] >= num_positions:
             return
         # Also used where gradients flow, which tensors made in inference mode may not be.
         with torch.inference_mode(mode=False), torch.no_grad():
             positions = torch.arange(num_positions, device=self.device)[None]
             cos, sin = self.model.model.rotary_emb(torch.empty(0, device=self.device), positions)
             half = self.shape.head_dim // 2
-            self._turns = torch.complex(cos[0, :, :half], sin[0, :, :half])[:, None].contiguous()
+            self._rope = torch.complex(cos[0, :, :half], sin[0, :, :half])[:, None].contiguous()
 
     def run(
         self,
@@ -109,7 +109,7 @@ class Decoder:
         hidden = self.embed(token_ids)
         rotation = self.rotation(positions)
         for layer in range(self.num_layers):
-            # Tokens that nobody asks for are needed as keys and values only: the last layer's rest leaves them out.
+            # In the last layer, tokens that are not selected are needed as keys and values only.
             chosen = selected if layer == self.num_layers - 1 else None
             if is_checkpointed and torch.is_grad_enabled():
                 hidden = checkpoint(self._block, layer, hidden, rotation, attend, chosen, use_reentrant=False)
@@ -149,7 +149,7 @@ class Decoder:
         size = hidden.shape[-1]
         if torch.is_grad_enabled() or hidden.device.type != "cpu" or hidden.dtype != torch.float32:
             return F.rms_norm(hidden, (size,), weight, self.epsilon)
-        # On a CPU torch's own is a dozen small kernels, which cost more than their numbers where rows are few.
+        # On a CPU torch's norm is a dozen small kernels: with few rows, calls cost more than arithmetic.
         if size not in self._mean_rows:
             self._mean_rows[size] = torch.full((1, size), 1.0 / size)
         mean_square = F.linear(hidden * hidden, self._mean_rows[size], self._epsilon_bias)
@@ -163,13 +163,13 @@ class Decoder:
         return torch.cat([self._norm(queries, weights.query_norm), self._norm(keys, weights.key_norm)], dim=1)
 
     def _rotate(self, heads: torch.Tensor, weights: LayerWeights, rotation: torch.Tensor) -> torch.Tensor:
-        """Return the heads with queries and keys normed and turned, in place where no gradient is asked for."""
+        """Return the heads with queries and keys normed and rotated, in place where no gradient is needed."""
         shape = self.shape
-        unturned, values = torch.split(heads, [shape.num_rotated, shape.num_kv_heads], dim=1)
-        normed = self._norm_heads(unturned, weights).float()
+        unrotated, values = torch.split(heads, [shape.num_rotated, shape.num_kv_heads], dim=1)
+        normed = self._norm_heads(unrotated, weights).float()
         pairs = torch.view_as_complex(normed.view(*normed.shape[:-1], -1, 2))
-        turned = torch.view_as_real(pairs * rotation).flatten(-2).to(self.compute_dtype)
+        rotated = torch.view_as_real(pairs * rotation).flatten(-2).to(self.compute_dtype)
         if torch.is_grad_enabled():
-            return torch.cat([turned, values], dim=1)
-        unturned.copy_(turned)
+            return torch.cat([rotated, values], dim=1)
+        unrotated.copy_(rotated)
         return heads

@@ -1,4 +1,4 @@
-"""One decoder layer's weights: fused so that a layer is four matrix products, packed where no gradient is asked for."""
+"""One decoder layer's weights: fused so that a layer is four matrix products, packed where no gradient is needed."""
 
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -57,7 +57,7 @@ class MlpModule(Protocol):
 
 
 class DecoderLayer(Protocol):
-    """What the Hugging Face layers of Qwen2, Qwen3 and Llama have alike."""
+    """What the Hugging Face layers of Qwen2, Qwen3 and Llama have in common."""
 
     self_attn: AttentionModule
     mlp: MlpModule
@@ -93,7 +93,7 @@ def interleave_halves(weight: torch.Tensor, head_dim: int) -> torch.Tensor:
 
 
 def fuse_layer(layer: DecoderLayer, shape: HeadShape, dtype: torch.dtype) -> LayerWeights:
-    """Return a layer's weights in `dtype`; under grad mode gradients flow back to the module's own parameters."""
+    """Return a layer's weights in `dtype`; under grad mode gradients flow back to the module's parameters."""
     attention, mlp = layer.self_attn, layer.mlp
     head_dim = shape.head_dim
     rotated = [attention.q_proj, attention.k_proj]

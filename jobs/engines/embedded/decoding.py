@@ -1,4 +1,4 @@
-"""Token by token: the live rows of a batch of rollouts, and what they have said so far."""
+"""Decoding token by token: the unfinished rows of a batch of rollouts, and the tokens they have so far."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from jobs.engines.embedded.sampling import Draws, Sampler
 from jobs.engines.embedded.shared_prefixes import SharedPrefixes
 
 COMPACTION_SHARE = 0.75
-"""Finished rows are dropped from memory once at most this share of the rows there is unfinished."""
+"""Finished rows are dropped from memory when at most this share of the rows in memory is unfinished."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedRows:
-    """What B rows said in at most T steps; a row's columns after its first end token mean nothing.
+    """Tokens of B rows in at most T steps; a row's columns after its first end token have no meaning.
 
     `token_ids`, `log_probs` and `entropies` are (B, T), on the CPU.
     """
@@ -29,7 +29,7 @@ class DecodedRows:
 
 
 class Transcript:
-    """Collects draws of the live rows; rows that were dropped keep what they had."""
+    """Collects the draws of live rows; a dropped row keeps its tokens until then."""
 
     def __init__(self, num_rows: int, num_steps: int, device: torch.device) -> None:
         self._token_ids = torch.zeros(num_rows, num_steps, dtype=torch.int64)
@@ -40,16 +40,16 @@ class Transcript:
         self._num_flushed = 0
 
     def add(self, draws: Draws) -> None:
-        """Note one token of every live row."""
+        """Add one token of every live row."""
         self._pending.append(draws)
 
     def keep_rows(self, rows: torch.Tensor) -> None:
-        """From now on only these of the live rows go on."""
+        """Drop all live rows but these."""
         self._flush()
         self._live = self._live[rows]
 
     def rows(self) -> DecodedRows:
-        """Return all that was said."""
+        """Return the tokens of all rows."""
         self._flush()
         return DecodedRows(self._token_ids, self._log_probs, self._entropies)
 
@@ -73,32 +73,32 @@ def decode(
     sampler: Sampler,
     end_token_ids: torch.Tensor,
 ) -> DecodedRows:
-    """Continue each prompt until one of `end_token_ids` or `max_new_tokens`; equal histories are computed once."""
+    """Continue each prompt until one of `end_token_ids` or `max_new_tokens`; equal prefixes are computed once."""
     device = end_token_ids.device
     packed = distinct_prompts(prompts, device)
     decoder.prepare_positions(packed.sources.shape[1] + max_new_tokens)
     cache, hidden = prefill(decoder, packed, max_new_tokens)
-    histories = SharedPrefixes(packed.rows, decoder.vocabulary_size)
+    prefixes = SharedPrefixes(packed.rows, decoder.vocabulary_size)
     is_done = torch.zeros(len(prompts), dtype=torch.bool, device=device)
     transcript = Transcript(len(prompts), max_new_tokens, device)
     for step in range(max_new_tokens):
-        sharing = histories.locate_draws(device)
-        draws = sampler.draw(decoder.final_norm(hidden), decoder.logits, decoder.vocabulary_size, sharing)
+        shared = prefixes.locate_draws(device)
+        draws = sampler.draw(decoder.final_norm(hidden), decoder.logits, decoder.vocabulary_size, shared)
         transcript.add(draws)
         token_ids = draws.token_ids
         is_done |= is_end(token_ids, end_token_ids)
         num_live = is_done.numel() - int(is_done.sum())
         if num_live == 0 or step == max_new_tokens - 1:
             break
-        if num_live <= COMPACTION_SHARE * is_done.numel() or histories.all_forked:
-            kept, moves = histories.keep_rows((~is_done).nonzero()[:, 0].cpu().numpy())
-            cache.copy_rows(moves)
+        if num_live <= COMPACTION_SHARE * is_done.numel() or prefixes.all_forked:
+            kept, copies = prefixes.keep_rows((~is_done).nonzero()[:, 0].cpu().numpy())
+            cache.copy_rows(copies)
             rows = index_tensor(kept, device)
             transcript.keep_rows(rows)
             token_ids, is_done = token_ids[rows], is_done[rows]
-        if not histories.is_separate:
-            next_ids, moves = histories.part(token_ids.cpu().numpy(), is_done.cpu().numpy())
-            cache.copy_rows(moves)
+        if not prefixes.is_separate:
+            next_ids, copies = prefixes.fork(token_ids.cpu().numpy(), is_done.cpu().numpy())
+            cache.copy_rows(copies)
             token_ids = index_tensor(next_ids, device)
         hidden = decoder.run(token_ids, cache.positions, cache.attend)
         cache.advance()

@@ -1,4 +1,4 @@
-"""Keys and values of prompts and generated tokens, in memory taken once."""
+"""Keys and values of prompts and generated tokens, in memory that is allocated once."""
 
 import torch
 
@@ -10,7 +10,7 @@ from jobs.engines.embedded.shared_prefixes import RowCopies
 class KvCache:
     """Keys and values (2, capacity, G, columns, D) a layer; the first `num_rows` rows are in use, and none shrinks.
 
-    Prompts stand in the first `num_prompt_columns`, each from column 0; generated tokens follow in columns that all
+    Prompts are in the first `num_prompt_columns`, each from column 0; generated tokens follow in columns that all
     rows share. `prompt_lengths` (U,) says where each row's prompt ends: the columns from there to the first generated
     token are never attended to.
     """
@@ -71,23 +71,25 @@ class KvCache:
         return torch.bmm(weights, values[:, :end]).view(self.num_rows, -1)
 
     def advance(self) -> None:
-        """Go on to the next column once every layer has stored its token."""
+        """Move to the next column, once every layer has stored its token."""
         self.length += 1
 
-    def copy_rows(self, moves: RowCopies) -> None:
-        """Copy rows to others, and use as many as there are histories then."""
-        if moves.sources.size:
-            self._copy(moves)
-        if self.num_rows != moves.num_histories:
-            self._use_rows(moves.num_histories)
+    def copy_rows(self, copies: RowCopies) -> None:
+        """Copy rows to others, then use one row a prefix."""
+        if copies.sources.size:
+            self._copy(copies)
+        if self.num_rows != copies.num_prefixes:
+            self._use_rows(copies.num_prefixes)
 
-    def _copy(self, moves: RowCopies) -> None:
-        sources, targets = (index_tensor(rows, self._prompt_lengths.device) for rows in (moves.sources, moves.targets))
+    def _copy(self, copies: RowCopies) -> None:
+        sources, targets = (
+            index_tensor(rows, self._prompt_lengths.device) for rows in (copies.sources, copies.targets)
+        )
         for layer in self._layers:
             if layer.device.type == "cpu":
-                # NumPy copies whole stretches of columns, torch one number at a time. It knows no bfloat16, but bytes.
+                # NumPy copies runs of columns, torch one number at a time. NumPy has no bfloat16, so as bytes.
                 rows = layer.view(torch.uint8).numpy()
-                rows[:, moves.targets, :, : self.length] = rows[:, moves.sources, :, : self.length]
+                rows[:, copies.targets, :, : self.length] = rows[:, copies.sources, :, : self.length]
             else:
                 layer[:, targets, :, : self.length] = layer[:, sources, :, : self.length]
         if self._has_gaps:
@@ -95,7 +97,7 @@ class KvCache:
         self._prompt_lengths[targets] = self._prompt_lengths[sources]
 
     def _use_rows(self, num_rows: int) -> None:
-        """Take the first rows in use."""
+        """Use the first `num_rows` rows."""
         self.num_rows = num_rows
         used = [layer[:, :num_rows] for layer in self._layers]
         self._in_use = [(both, *both.flatten(1, 2)) for both in used]

@@ -83,7 +83,7 @@ class PolicyOptimizer:
         }
 
     def load_state_tensors(self, tensors: dict[str, torch.Tensor], num_steps: int) -> None:
-        """Go on from what `state_tensors` gave after `num_steps` steps."""
+        """Continue from what `state_tensors` returned after `num_steps` steps."""
         self.num_steps = num_steps
         self._adam.state.clear()
         for item, value in tensors.items():

@@ -1,4 +1,4 @@
-"""Ragged sequences as one row of tokens: no matrix product computes padding, nor a shared beginning twice."""
+"""Ragged sequences as one row of tokens: no matrix product computes padding, nor a shared prefix twice."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,29 +10,29 @@ from exgrpo_core.types import BoolArray, Int32Array, Int64Array
 from jobs.engines.embedded.prefix_tree import build_prefix_tree
 
 NUM_BLOCKS = 8
-"""Attention takes rows of one length in so many blocks of columns: the more, the fewer keys that no query may see."""
+"""Blocks of columns in which rows of one length attend. More blocks compute fewer scores that the mask hides."""
 MIN_COLUMNS = 24
-"""Least columns of a block but the last; narrower ones are not worth a call."""
+"""Least columns of a block but the last: a narrower block costs more as a call than it saves."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenSequence:
-    """A prompt and the response tokens that are asked about."""
+    """A prompt and a response whose tokens are scored."""
 
     prompt_ids: Int32Array
     token_ids: Int32Array
 
     @property
     def num_inputs(self) -> int:
-        """Tokens that go through the model if no other begins alike: the last one predicts nothing that is asked."""
+        """Tokens that go through the model if no prefix is shared: all but the last, which predicts nothing needed."""
         return int(self.prompt_ids.size + self.token_ids.size) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class QueryBlock:
-    """Rows that attend side by side: `num_rows` of them, with the tokens in columns `first` to `end` - 1.
+    """`num_rows` rows that attend in one call: the tokens in columns `first` to `end` - 1 of each row.
 
-    They attend to columns 0 to `end` - 1 of their rows.
+    Their keys are the tokens in columns 0 to `end` - 1 of the same row; a causal mask hides later columns.
     """
 
     num_rows: int
@@ -42,13 +42,41 @@ class QueryBlock:
 
 @dataclass(frozen=True, slots=True)
 class PackedSequences:
-    """B sequences as N input tokens; tokens with the same history stand there once.
+    """B sequences with R response tokens in all as N distinct input tokens and Q distinct target tokens.
 
-    Of all R response tokens Q differ in themselves or their history: `target_ids` (Q,), predicted at the input tokens
-    `predictors` (Q,). `responses` (R,) says which of them each response token is, in the order of the sequences.
-    Each input token attends once, in the `blocks`, where `queries` (S,) are the input tokens that do and `keys` (K,)
-    those that they attend to, row by row; `slots` (N,) are the places among the S where each input token does. Places
-    behind the end of a row, and of tokens that attend elsewhere, hold any token.
+    Tokens are distinct if they or the tokens before them differ. All arrays but the first two and `target_ids` are
+    indexes:
+
+    1. `input_ids` (N,) and `positions` (N,) are what goes through the model.
+    2. `target_ids` (Q,) are the tokens to score, and `predictors` (Q,) the input token whose output predicts each.
+    3. `responses` (R,) is the target of each response token, in the order of the sequences: scores (Q,) become (R,).
+    4. `blocks` are calls of attention. Their queries are the input tokens `queries` (S,), block after block, row after
+       row; `keys` (K,) likewise. `longest` is the number of columns.
+    5. `slots` (N,) is the one of the S outputs that belongs to each input token. The other S - N outputs are discarded:
+       they are behind the end of a row or repeat a shared token.
+
+    Three sequences, the first and the last with the same prompt. Of ten tokens five are distinct inputs (7, 8 and 1 of
+    the first sequence, 6 of the third, 9 of the second), since a sequence's last token is no input:
+
+    >>> rows = [([7, 8], [1, 2]), ([9], [3]), ([7, 8], [6, 2])]
+    >>> packed = pack_sequences(
+    ...     [TokenSequence(np.array(prompt, np.int32), np.array(response, np.int32)) for prompt, response in rows],
+    ...     torch.device("cpu"),
+    ... )
+    >>> packed.input_ids.tolist(), packed.positions.tolist()
+    ([7, 8, 1, 6, 9], [0, 1, 2, 2, 0])
+    >>> packed.target_ids.tolist(), packed.predictors.tolist()
+    ([1, 2, 6, 2, 3], [1, 2, 1, 3, 4])
+    >>> packed.responses.tolist()
+    [0, 1, 4, 2, 3]
+
+    One block holds all: sequence 0 is inputs 0, 1, 2; sequence 1 is input 4 and two columns of padding; sequence 2 is
+    inputs 0, 1, 3, of which only 3 is not computed in sequence 0. Input 3 is thus at slot 8, input 4 at slot 3:
+
+    >>> packed.blocks, packed.queries.tolist(), packed.slots.tolist()
+    ((QueryBlock(num_rows=3, first=0, end=3),), [0, 1, 2, 4, 0, 0, 0, 1, 3], [0, 1, 2, 8, 3])
+    >>> packed.keys.tolist() == packed.queries.tolist()
+    True
     """
 
     input_ids: torch.Tensor
@@ -64,7 +92,7 @@ class PackedSequences:
 
 
 def pack_sequences(sequences: Sequence[TokenSequence], device: torch.device) -> PackedSequences:
-    """Lay the distinct histories of all tokens but the sequences' last ones end to end.
+    """Return `sequences` with each distinct prefix once.
 
     Raises:
         ValueError: No sequence, an empty prompt or an empty response.
@@ -74,16 +102,19 @@ def pack_sequences(sequences: Sequence[TokenSequence], device: torch.device) -> 
     if not sequences or num_prompt.min() == 0 or num_response.min() == 0:
         raise ValueError("sequences: expected at least one, each with a prompt and a response of at least one token.")
     tree = build_prefix_tree([np.concatenate([item.prompt_ids, item.token_ids]) for item in sequences])
+    # 1. Inputs are the nodes of the tree except those that only end sequences; `input_of` (M,) renumbers nodes.
     num_inputs = num_prompt + num_response - 1
     row, column = np.nonzero(tree.is_token)
     node = tree.nodes[row, column]
     is_input = column < num_inputs[row]
     inputs, input_of = _number(node[is_input], tree.token_ids.size)
 
+    # 2. `input_at` (B, T) is the input token in each column of each sequence, 0 behind its end.
     input_at = np.zeros_like(tree.nodes)
     input_at[row[is_input], column[is_input]] = input_of[node[is_input]]
     blocks, queries, keys, slots = _block_columns(input_at, num_inputs, inputs.size)
 
+    # 3. Targets are the nodes of response tokens. The token before a response token, in the same sequence, predicts it.
     is_response = np.flatnonzero(column >= num_prompt[row])
     targets, target_of = _number(node[is_response], tree.token_ids.size)
     responses = target_of[node[is_response]]
@@ -104,10 +135,10 @@ def pack_sequences(sequences: Sequence[TokenSequence], device: torch.device) -> 
 
 
 def _number(nodes: Int64Array, num_nodes: int) -> tuple[Int64Array, Int64Array]:
-    """Return the distinct ones of `nodes`, in order, and the place of each among them, by node."""
-    is_there = np.zeros(num_nodes, dtype=np.bool_)
-    is_there[nodes] = True
-    return np.flatnonzero(is_there), np.cumsum(is_there) - 1
+    """Return the distinct `nodes` in rising order, and (M,) the index of each node among them."""
+    is_used = np.zeros(num_nodes, dtype=np.bool_)
+    is_used[nodes] = True
+    return np.flatnonzero(is_used), np.cumsum(is_used) - 1
 
 
 def _block_columns(
@@ -115,22 +146,27 @@ def _block_columns(
 ) -> tuple[list[QueryBlock], Int64Array, Int64Array, Int64Array]:
     """Return blocks, queries, keys and slots of rows whose tokens are the inputs `input_at` (B, T).
 
-    A block is as wide as suits the median of the rows that reach it, so that few long ones do not pad many short.
+    With blocks of two columns the example of `PackedSequences` has two: rows 0 and 1 in columns 0 and 1, then rows 0
+    and 2 in column 2. Row 2 is not in the first, since row 0 computes its tokens there.
     """
-    is_own = _own_columns(input_at, num_inputs, num_distinct)
-    own_ends = np.sort(num_inputs[is_own.any(axis=1)])
-    longest = is_own.shape[1]
+    # 1. `is_first` (B, T): the row computes the token in this column; for a shared token the first row does.
+    is_first = _first_occurrences(input_at, num_inputs, num_distinct)
+    lengths = np.sort(num_inputs[is_first.any(axis=1)])
+    longest = is_first.shape[1]
     blocks: list[QueryBlock] = []
     queries: list[Int64Array] = []
     keys: list[Int64Array] = []
     slots = np.empty(num_distinct, dtype=np.int64)
     begin = num_slots = 0
     while begin < longest:
-        ends = own_ends[own_ends > begin]
-        width = max(MIN_COLUMNS, -(-int(ends[ends.size // 2]) // NUM_BLOCKS))
+        # 2. The median of the rows that reach the block decides its width: few long rows do not pad many short ones.
+        remaining = lengths[lengths > begin]
+        width = max(MIN_COLUMNS, -(-int(remaining[remaining.size // 2]) // NUM_BLOCKS))
         end = min(begin + width, longest)
-        rows, columns = np.nonzero(is_own[:, begin:end])
+        # 3. `members` are the rows that compute a token in these columns; only they are in the block.
+        rows, columns = np.nonzero(is_first[:, begin:end])
         members, member_of = np.unique(rows, return_inverse=True)
+        # 4. The block's outputs are its members' columns row by row, after those of the blocks before.
         slots[input_at[rows, begin + columns]] = num_slots + member_of * (end - begin) + columns
         num_slots += members.size * (end - begin)
         blocks.append(QueryBlock(int(members.size), begin, end))
@@ -140,19 +176,19 @@ def _block_columns(
     return blocks, np.concatenate(queries), np.concatenate(keys), slots
 
 
-def _own_columns(input_at: Int64Array, num_inputs: Int64Array, num_distinct: int) -> BoolArray:
-    """Return where (B, longest row) a row has a token that no row before it has; some row has one in each column."""
+def _first_occurrences(input_at: Int64Array, num_inputs: Int64Array, num_distinct: int) -> BoolArray:
+    """Return where (B, longest row) a row has a token that no row before it has; each column has at least one."""
     row, column = np.nonzero(np.arange(num_inputs.max()) < num_inputs[:, None])
     inputs = input_at[row, column]
     first_row = np.empty(num_distinct, dtype=np.int64)
     first_row[inputs[::-1]] = row[::-1]  # of rows that share a token the first is written last
-    is_own = np.zeros((num_inputs.size, int(num_inputs.max())), dtype=np.bool_)
-    is_own[row, column] = first_row[inputs] == row
-    return is_own
+    is_first = np.zeros((num_inputs.size, int(num_inputs.max())), dtype=np.bool_)
+    is_first[row, column] = first_row[inputs] == row
+    return is_first
 
 
 def split_by_budget(sequences: Sequence[TokenSequence], max_tokens: int) -> list[list[int]]:
-    """Split positions of `sequences` into batches of similar length, each of at most `max_tokens` inputs or one row."""
+    """Return indexes of `sequences` in batches of similar length, each at most `max_tokens` inputs or one sequence."""
     order = sorted(range(len(sequences)), key=lambda i: -sequences[i].num_inputs)
     batches: list[list[int]] = []
     room = 0

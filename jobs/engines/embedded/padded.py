@@ -1,4 +1,4 @@
-"""Any causal language model through its own Hugging Face forward: slower, the same results."""
+"""Any causal language model through its Hugging Face forward: slower, with the same results."""
 
 import inspect
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from jobs.engines.embedded.vocabulary import Scoring, TokenScores, score_targets
 
 
 class PaddedBackend:
-    """Padded rows through the model's own forward; padding is masked and never scored."""
+    """Padded rows through the model's forward; padding is masked and never scored."""
 
     def __init__(self, model: PreTrainedModel, compute_dtype: torch.dtype) -> None:
         self._model = model
@@ -63,7 +63,7 @@ class PaddedBackend:
 
     @property
     def cached_bytes_per_token(self) -> int:
-        """Keys and values of every layer, if every head has its own."""
+        """Keys and values of every layer; every head is assumed to have separate ones."""
         config = self._model.config
         return int(2 * config.num_hidden_layers * config.hidden_size * self._compute_dtype.itemsize)
 
@@ -90,9 +90,9 @@ def _pad(rows: Sequence[Int32Array], device: torch.device, is_left: bool) -> tup
     token_ids = np.zeros((len(rows), longest), dtype=np.int64)
     mask = np.zeros((len(rows), longest), dtype=np.int64)
     for i, row in enumerate(rows):
-        place = slice(longest - row.size, longest) if is_left else slice(0, row.size)
-        token_ids[i, place] = row
-        mask[i, place] = 1
+        columns = slice(longest - row.size, longest) if is_left else slice(0, row.size)
+        token_ids[i, columns] = row
+        mask[i, columns] = 1
     return torch.from_numpy(token_ids).to(device), torch.from_numpy(mask).to(device)
 
 

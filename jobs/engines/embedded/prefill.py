@@ -1,4 +1,4 @@
-"""Prompts into the cache: what they begin with alike goes through the model once, whatever the number of rollouts."""
+"""Prompts into the cache: a prefix that prompts share goes through the model once, for any number of rollouts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,8 +21,9 @@ class DistinctPrompts:
     """U distinct prompts, in the order of their first rows, as N input tokens.
 
     `rows` (B,), on the CPU, says which of the prompts each row continues.
-    `sources` (U, P) is the input token at each place of each prompt, any one behind its end; `slots` (N,) one place of
-    each input token; `last_index` (U,) the last token of each prompt, `lengths` (U,) its tokens.
+    `sources` (U, P) is the input token in each column of each prompt, any one behind its end; `slots` (N,) the index of
+    one column, flattened, that has each input token; `last_index` (U,) the last token of each prompt, `lengths` (U,)
+    its number of tokens.
     """
 
     input_ids: torch.Tensor
@@ -35,7 +36,7 @@ class DistinctPrompts:
 
 
 def distinct_prompts(prompts: Sequence[Int32Array], device: torch.device) -> DistinctPrompts:
-    """Lay the distinct histories of all prompts end to end."""
+    """Return the prompts with each distinct prefix once."""
     tree = build_prefix_tree(prompts)
     lengths = tree.is_token.sum(axis=1)
     last = tree.nodes[np.arange(len(prompts)), lengths - 1]
@@ -57,7 +58,7 @@ def distinct_prompts(prompts: Sequence[Int32Array], device: torch.device) -> Dis
 
 
 class _PrefillAttention:
-    """Attention inside each prompt; stores keys and values of a layer for every prompt."""
+    """Attention within each prompt; stores keys and values of a layer for every prompt."""
 
     def __init__(self, cache: KvCache, prompts: DistinctPrompts, shape: HeadShape) -> None:
         self._cache = cache

@@ -21,9 +21,10 @@ class Draws:
 
 @dataclass(frozen=True, slots=True)
 class SharedSampling:
-    """Which of S distributions each of B rows draws from, and which of the `num_ranks` draws from it is its own.
+    """Which draw each of B rows uses: every one of S distributions is drawn from `num_ranks` times.
 
-    `draw_index` (B,), all different, are places in all draws (S, num_ranks), flattened.
+    `draw_index` (B,), all different, indexes the draws (S, num_ranks), flattened: row i uses draw
+    `draw_index[i] % num_ranks` of distribution `draw_index[i] // num_ranks`. `SharedPrefixes` has an example.
     """
 
     draw_index: torch.Tensor
@@ -41,20 +42,20 @@ class Sampler:
     generator: torch.Generator
 
     def draw(
-        self, hidden: torch.Tensor, head: Head, vocabulary_size: int, sharing: SharedSampling | None = None
+        self, hidden: torch.Tensor, head: Head, vocabulary_size: int, shared: SharedSampling | None = None
     ) -> Draws:
         """Draw one token for each hidden state (S, d), or for each row that shares them, with few logits at a time."""
         num_rows = max(1, MAX_LOGITS // vocabulary_size)
-        num_ranks = 1 if sharing is None else sharing.num_ranks
+        num_ranks = 1 if shared is None else shared.num_ranks
         chunks = [hidden] if hidden.shape[0] <= num_rows else torch.split(hidden, num_rows)
         parts = [self._draw(head(chunk), num_ranks) for chunk in chunks]
         token_ids, log_probs, entropies = (
             torch.cat(part) if len(parts) > 1 else part[0] for part in zip(*parts, strict=True)
         )
-        if sharing is None:
+        if shared is None:
             return Draws(token_ids[:, 0], log_probs[:, 0], entropies)
-        own = sharing.draw_index
-        return Draws(token_ids.flatten()[own], log_probs.flatten()[own], entropies[own // num_ranks])
+        index = shared.draw_index
+        return Draws(token_ids.flatten()[index], log_probs.flatten()[index], entropies[index // num_ranks])
 
     def _draw(self, logits: torch.Tensor, num_ranks: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         log_probs = scaled_log_probs(logits, self.temperature or 1.0)
@@ -72,5 +73,5 @@ class Sampler:
         shape = (probabilities.shape[0], num_ranks)
         points = torch.rand(shape, generator=self.generator, device=probabilities.device, dtype=dtype)
         # right=True never lands on a token of probability 0; the clamp catches a product that rounds up to the total.
-        found = torch.searchsorted(cumulative, points * cumulative[:, -1:], right=True)
-        return found.clamp_(max=size - 1)
+        token_ids = torch.searchsorted(cumulative, points * cumulative[:, -1:], right=True)
+        return token_ids.clamp_(max=size - 1)

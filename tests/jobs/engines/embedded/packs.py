@@ -9,9 +9,9 @@ def sequence(prompt, response):
     return TokenSequence(np.asarray(prompt, dtype=np.int32), np.asarray(response, dtype=np.int32))
 
 
-def histories_that_attend(packed):
+def prefixes_that_attend(packed):
     """The tokens that each input token attends to, itself last, by input token."""
-    found = {}
+    attended = {}
     slots = {slot: token for token, slot in enumerate(packed.slots.tolist())}
     first_query = first_key = 0
     for block in packed.blocks:
@@ -21,8 +21,8 @@ def histories_that_attend(packed):
                 slot = first_query + row * (block.end - block.first) + column - block.first
                 if slot in slots:
                     assert packed.queries[slot] == keys[column] == slots[slot]
-                    found[slots[slot]] = keys[: column + 1].tolist()
+                    attended[slots[slot]] = keys[: column + 1].tolist()
         first_query += block.num_rows * (block.end - block.first)
         first_key += block.num_rows * block.end
     assert (first_query, first_key) == (packed.queries.numel(), packed.keys.numel())
-    return found
+    return attended

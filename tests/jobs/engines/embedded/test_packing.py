@@ -1,9 +1,12 @@
+import doctest
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobs.engines.embedded import packing, prefix_tree, shared_prefixes
 from jobs.engines.embedded.packing import (
     MIN_COLUMNS,
     NUM_BLOCKS,
@@ -11,7 +14,7 @@ from jobs.engines.embedded.packing import (
     pack_sequences,
     split_by_budget,
 )
-from tests.jobs.engines.embedded.packs import histories_that_attend, sequence
+from tests.jobs.engines.embedded.packs import prefixes_that_attend, sequence
 
 CPU = torch.device("cpu")
 
@@ -32,26 +35,42 @@ def test_packed_rows_by_hand():
     assert packed.blocks == (QueryBlock(num_rows=3, first=0, end=4),)
 
 
+def test_worked_example_in_blocks_of_two_columns(monkeypatch):
+    monkeypatch.setattr(packing, "MIN_COLUMNS", 2)
+    packed = pack_sequences([sequence([7, 8], [1, 2]), sequence([9], [3]), sequence([7, 8], [6, 2])], CPU)
+    assert packed.blocks == (QueryBlock(num_rows=2, first=0, end=2), QueryBlock(num_rows=2, first=2, end=3))
+    assert packed.queries.tolist() == [0, 1, 4, 0, 2, 3]
+    assert packed.keys.tolist() == [0, 1, 4, 0, 0, 1, 2, 0, 1, 3]
+    assert packed.slots.tolist() == [0, 1, 4, 5, 2]
+
+
+@pytest.mark.parametrize("module", [prefix_tree, packing, shared_prefixes])
+def test_worked_examples_of_docstrings_hold(module):
+    result = doctest.testmod(module)
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
 tokens = st.lists(st.integers(0, 2), min_size=1, max_size=12)
 
 
 @given(st.lists(st.tuples(tokens, tokens), min_size=1, max_size=20), st.integers(1, 24))
-def test_every_distinct_history_goes_through_the_model_once_and_attends_to_itself(rows, width):
+def test_every_distinct_prefix_goes_through_the_model_once_and_attends_to_itself(rows, width):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("jobs.engines.embedded.packing.MIN_COLUMNS", width)
         packed = pack_sequences([sequence(prompt, response) for prompt, response in rows], CPU)
     inputs = [prompt + response[:-1] for prompt, response in rows]
-    histories = {tuple(item[: i + 1]) for item in inputs for i in range(len(item))}
-    found = histories_that_attend(packed)
-    assert sorted(found) == list(range(packed.input_ids.numel()))
-    seen = {token: tuple(packed.input_ids[value].tolist()) for token, value in found.items()}
-    assert len(seen) == len(histories)
-    assert set(seen.values()) == histories
+    prefixes = {tuple(item[: i + 1]) for item in inputs for i in range(len(item))}
+    attended = prefixes_that_attend(packed)
+    assert sorted(attended) == list(range(packed.input_ids.numel()))
+    seen = {token: tuple(packed.input_ids[value].tolist()) for token, value in attended.items()}
+    assert len(seen) == len(prefixes)
+    assert set(seen.values()) == prefixes
     np.testing.assert_array_equal(packed.positions, [len(seen[token]) - 1 for token in range(len(seen))])
-    for (prompt, response), places in zip(rows, split_by_row(packed.responses, rows), strict=True):
-        assert packed.target_ids[places].tolist() == response
+    for (prompt, response), targets in zip(rows, split_by_row(packed.responses, rows), strict=True):
+        assert packed.target_ids[targets].tolist() == response
         expected = [tuple(prompt + response[:i]) for i in range(len(response))]
-        assert [seen[int(token)] for token in packed.predictors[places]] == expected
+        assert [seen[int(token)] for token in packed.predictors[targets]] == expected
     pairs = set(zip(packed.predictors.tolist(), packed.target_ids.tolist(), strict=True))
     assert len(pairs) == packed.target_ids.numel()
 
@@ -60,7 +79,7 @@ def split_by_row(values, rows):
     return torch.split(values, [len(response) for _, response in rows])
 
 
-def test_rows_attend_in_blocks_of_columns_where_they_have_tokens_of_their_own():
+def test_rows_attend_in_blocks_of_columns_where_they_have_tokens_that_no_row_before_has():
     width = 2 * MIN_COLUMNS
     long = list(range(NUM_BLOCKS * width))
     branch = [*long[: 2 * width], *[7] * (len(long) - 2 * width)]

@@ -24,87 +24,87 @@ def flags(*values):
     return np.array(values, dtype=np.bool_)
 
 
-def of(moves):
-    return moves.sources.tolist(), moves.targets.tolist(), moves.num_histories
+def of(copies):
+    return copies.sources.tolist(), copies.targets.tolist(), copies.num_prefixes
 
 
-def test_rows_part_by_hand():
-    histories = SharedPrefixes(whole(0, 0, 1, 0, 1), vocabulary_size=10)
-    sharing = histories.locate_draws(CPU)
-    assert (sharing.num_ranks, sharing.draw_index.tolist()) == (3, [0, 1, 3, 2, 4])
+def test_rows_fork_by_hand():
+    prefixes = SharedPrefixes(whole(0, 0, 1, 0, 1), vocabulary_size=10)
+    shared = prefixes.locate_draws(CPU)
+    assert (shared.num_ranks, shared.draw_index.tolist()) == (3, [0, 1, 3, 2, 4])
 
-    next_ids, moves = histories.part(whole(7, 5, 4, 7, 4), flags(False, False, False, False, False))
+    next_ids, copies = prefixes.fork(whole(7, 5, 4, 7, 4), flags(False, False, False, False, False))
     assert next_ids.tolist() == [5, 4, 7]
-    assert of(moves) == ([0], [2], 3)
-    assert histories.locate_draws(CPU).draw_index.tolist() == [4, 0, 2, 5, 3]
+    assert of(copies) == ([0], [2], 3)
+    assert prefixes.locate_draws(CPU).draw_index.tolist() == [4, 0, 2, 5, 3]
 
-    next_ids, moves = histories.part(whole(1, 2, 8, 1, 9), flags(False, True, False, False, False))
+    next_ids, copies = prefixes.fork(whole(1, 2, 8, 1, 9), flags(False, True, False, False, False))
     assert next_ids[1:].tolist() == [8, 1, 9]
-    assert of(moves) == ([1], [3], 4)
+    assert of(copies) == ([1], [3], 4)
 
-    order, moves = histories.keep_rows(whole(0, 2, 3, 4))
+    order, copies = prefixes.keep_rows(whole(0, 2, 3, 4))
     assert order.tolist() == [4, 2, 0, 3]
-    assert of(moves) == ([3], [0], 3)
+    assert of(copies) == ([3], [0], 3)
 
-    next_ids, moves = histories.part(whole(9, 8, 2, 1), flags(False, False, False, False))
+    next_ids, copies = prefixes.fork(whole(9, 8, 2, 1), flags(False, False, False, False))
     assert next_ids.tolist() == [9, 8, 1, 2]
-    assert of(moves) == ([2], [3], 4)
-    assert histories.all_forked
-    order, moves = histories.keep_rows(whole(0, 1, 2, 3))
+    assert of(copies) == ([2], [3], 4)
+    assert prefixes.all_forked
+    order, copies = prefixes.keep_rows(whole(0, 1, 2, 3))
     assert order.tolist() == [0, 1, 3, 2]
-    assert of(moves) == ([], [], 4)
-    assert histories.is_separate
-    assert histories.locate_draws(CPU) is None
+    assert of(copies) == ([], [], 4)
+    assert prefixes.is_separate
+    assert prefixes.locate_draws(CPU) is None
 
 
-def carry_out(cache, moves):
+def carry_out(cache, copies):
     """Do to a list of texts what is done to the cache's rows."""
-    assert not set(moves.sources.tolist()) & set(moves.targets.tolist())
-    grown = cache + (moves.num_histories - len(cache)) * [""]
-    for source, target in zip(moves.sources, moves.targets, strict=True):
+    assert not set(copies.sources.tolist()) & set(copies.targets.tolist())
+    grown = cache + (copies.num_prefixes - len(cache)) * [""]
+    for source, target in zip(copies.sources, copies.targets, strict=True):
         grown[target] = grown[source]
-    return grown[: moves.num_histories]
+    return grown[: copies.num_prefixes]
 
 
 @given(st.data(), st.lists(st.sampled_from("ab"), min_size=1, max_size=12))
-def test_each_row_continues_what_it_said_itself(data, said):
-    prompts = list(dict.fromkeys(said))
-    histories = SharedPrefixes(np.array([prompts.index(own) for own in said]), vocabulary_size=3)
-    cache, is_done = prompts, np.zeros(len(said), dtype=np.bool_)
+def test_each_row_continues_its_own_tokens(data, texts):
+    prompts = list(dict.fromkeys(texts))
+    prefixes = SharedPrefixes(np.array([prompts.index(text) for text in texts]), vocabulary_size=3)
+    cache, is_done = prompts, np.zeros(len(texts), dtype=np.bool_)
     for _ in range(6):
-        is_done |= np.array(data.draw(st.lists(st.booleans(), min_size=len(said), max_size=len(said))))
+        is_done |= np.array(data.draw(st.lists(st.booleans(), min_size=len(texts), max_size=len(texts))))
         if is_done.all():
             break
         if data.draw(st.booleans()):
-            order, moves = histories.keep_rows(np.flatnonzero(~is_done))
-            cache, said = carry_out(cache, moves), [said[i] for i in order]
-            is_done = np.zeros(len(said), dtype=np.bool_)
-            assert sorted(cache) == sorted(set(said))
-        if histories.is_separate:
-            assert cache == said
+            order, copies = prefixes.keep_rows(np.flatnonzero(~is_done))
+            cache, texts = carry_out(cache, copies), [texts[i] for i in order]
+            is_done = np.zeros(len(texts), dtype=np.bool_)
+            assert sorted(cache) == sorted(set(texts))
+        if prefixes.is_separate:
+            assert cache == texts
             break
-        tokens = np.array(data.draw(st.lists(st.integers(0, 2), min_size=len(said), max_size=len(said))))
-        next_ids, moves = histories.part(tokens, is_done)
-        cache = [item + str(token) for item, token in zip(carry_out(cache, moves), next_ids, strict=True)]
-        said = [entry if is_done[i] else entry + str(tokens[i]) for i, entry in enumerate(said)]
-        live = [value for i, value in enumerate(said) if not is_done[i]]
-        sharing = histories.locate_draws(CPU)
-        assert len(set(sharing.draw_index.tolist())) == len(said)
-        histories_of_rows = [place // sharing.num_ranks for place in sharing.draw_index.tolist()]
-        assert sharing.num_ranks == max(Counter(histories_of_rows).values())
-        found = [cache[history] for history in histories_of_rows]
-        assert [own for i, own in enumerate(found) if not is_done[i]] == live
-        assert histories.all_forked == (len(set(live)) == len(live))
+        tokens = np.array(data.draw(st.lists(st.integers(0, 2), min_size=len(texts), max_size=len(texts))))
+        next_ids, copies = prefixes.fork(tokens, is_done)
+        cache = [item + str(token) for item, token in zip(carry_out(cache, copies), next_ids, strict=True)]
+        texts = [text if is_done[i] else text + str(tokens[i]) for i, text in enumerate(texts)]
+        live = [text for i, text in enumerate(texts) if not is_done[i]]
+        shared = prefixes.locate_draws(CPU)
+        assert len(set(shared.draw_index.tolist())) == len(texts)
+        prefix_of_row = [index // shared.num_ranks for index in shared.draw_index.tolist()]
+        assert shared.num_ranks == max(Counter(prefix_of_row).values())
+        continued = [cache[prefix] for prefix in prefix_of_row]
+        assert [text for i, text in enumerate(continued) if not is_done[i]] == live
+        assert prefixes.all_forked == (len(set(live)) == len(live))
 
 
 @pytest.mark.parametrize("architecture", ["qwen2_tied", "llama"])
-def test_rows_that_stay_together_and_part_late_are_scored_as_by_a_plain_forward(architecture, monkeypatch):
+def test_rows_that_share_a_prefix_and_fork_late_are_scored_as_by_a_plain_forward(architecture, monkeypatch):
     policy = build_policy(architecture)
     num_computed, num_drawn = [], []
     draw = decoding.Sampler.draw
 
-    def counted(self, hidden, head, size, sharing=None):
-        draws = draw(self, hidden, head, size, sharing)
+    def counted(self, hidden, head, size, shared=None):
+        draws = draw(self, hidden, head, size, shared)
         num_computed.append(len(hidden))
         num_drawn.append(len(draws.token_ids))
         return draws
@@ -119,11 +119,11 @@ def test_rows_that_stay_together_and_part_late_are_scored_as_by_a_plain_forward(
     assert num_computed[0] == 4
     assert all(computed <= drawn for computed, drawn in zip(num_computed, num_drawn, strict=True))
     assert sum(num_computed) < 0.9 * sum(num_drawn)
-    said = {(i // 6, tuple(response.token_ids[:3])) for i, response in enumerate(responses)}
-    assert len(said) > 4
+    beginnings = {(i // 6, tuple(response.token_ids[:3])) for i, response in enumerate(responses)}
+    assert len(beginnings) > 4
 
 
-def test_equal_rows_at_temperature_zero_never_part():
+def test_equal_rows_at_temperature_zero_never_fork():
     policy = build_policy()
     (prompt,) = ragged_prompts(1)
     responses = generate(policy, 5 * [prompt], NUM_NEW, sampler(0.0))
