@@ -13,9 +13,10 @@ from exgrpo_core.experience_management.question_selection import QuestionDraw, d
 from exgrpo_core.policy_optimization.advantages import assign_advantages
 from exgrpo_core.policy_optimization.batch_check import check_mini_batches
 from exgrpo_core.policy_optimization.mixed_batch import build_mini_batches
+from exgrpo_core.policy_optimization.variance import variance_metrics
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step.collection import collect_experience
-from exgrpo_core.step.metrics import PhaseClock, batch_pass_rate, step_metrics
+from exgrpo_core.step.metrics import PhaseClock, batch_pass_rate, mini_batch_metrics, step_metrics
 from exgrpo_core.step.selection import choose_replays, list_candidates, score_candidates
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, StepReport
 from exgrpo_core.types import RolloutGroup
@@ -60,7 +61,8 @@ def exgrpo_step(state: ExGRPOState, engine: PolicyEngine, config: ExGRPOConfig) 
     # Lines 24 to 30 and 33: collect successes, retire solved questions.
     collect_experience(state, config, report)
     state.delayed_start.observe(batch_pass_rate(report.groups))
-    report.metrics = step_metrics(state, config, report) | update_metrics | clock.seconds()
+    report.metrics = step_metrics(state, config, report) | mini_batch_metrics(mini_batches)
+    report.metrics |= variance_metrics(report.groups, config) | update_metrics | clock.seconds()
     return report
 
 

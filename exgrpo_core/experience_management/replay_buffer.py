@@ -14,7 +14,7 @@ from exgrpo_core.experience_management.storage.checksums import CHECKSUMS, DEFAU
 from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
 from exgrpo_core.experience_management.storage.row_index import RowIndex
 from exgrpo_core.experience_management.storage.segment_store import SegmentStore
-from exgrpo_core.experience_management.storage.segments import ROW, SegmentExtent
+from exgrpo_core.experience_management.storage.segments import ROW, TOKEN_BYTES, SegmentExtent
 from exgrpo_core.experience_management.storage.snapshot import read_snapshot, write_snapshot
 from exgrpo_core.types import Experience, Float32Array, Int32Array, Int64Array, Trajectory
 
@@ -85,6 +85,16 @@ class ReplayBuffer:
     def num_tokens(self) -> int:
         """Tokens in all segments of this state, those of retired questions included."""
         return self._num_tokens
+
+    @property
+    def num_memory_bytes(self) -> int:
+        """Bytes of the index in memory."""
+        return self._index.num_bytes + self._membership.num_bytes + self._draw_counts.nbytes
+
+    @property
+    def num_file_bytes(self) -> int:
+        """Bytes of all stored trajectories in the segments of this state."""
+        return self._num_tokens * TOKEN_BYTES + self._index.num_rows * ROW.itemsize
 
     def insert(self, trajectories: Sequence[Trajectory]) -> list[InsertOutcome]:
         """Store trajectories, in order; one whose token ids its question has already is not stored again.

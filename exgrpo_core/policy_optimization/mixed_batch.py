@@ -30,6 +30,8 @@ class MiniBatch:
 
     rows: list[TrainingRow]
     num_experiential_groups: int
+    num_questions_left: int = 0
+    """Groups with an advantage other than 0: neither masked nor of equal rewards throughout."""
 
     @property
     def num_trajectories(self) -> int:
@@ -104,5 +106,6 @@ def build_mini_batches(
         members = np.concatenate([fresh[used : used + num_fresh], replayed])
         used += num_fresh
         rows = [row for j in members for row in group_rows(groups[j], config)]
-        batches.append(MiniBatch(rows, int(replayed.size)))
+        num_left = sum(bool(np.any(groups[j].advantages)) for j in members)
+        batches.append(MiniBatch(rows, int(replayed.size), num_left))
     return batches

@@ -8,6 +8,7 @@ import numpy as np
 
 from exgrpo_core.config import ExGRPOConfig, RewardKind
 from exgrpo_core.experience_management.collection import CORRECT_REWARD, num_correct
+from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import BufferEventKind, StepReport
 from exgrpo_core.types import RolloutGroup
@@ -32,6 +33,12 @@ class PhaseClock:
         step = time.perf_counter() - self._began_at
         phases = {f"seconds/{name}": value for name, value in self._seconds.items()}
         return phases | {"seconds/manage": step - sum(self._seconds.values()), "seconds/step": step}
+
+
+def mini_batch_metrics(mini_batches: Sequence[MiniBatch]) -> dict[str, float]:
+    """Return how many questions masked GRPO and equal rewards leave in the mini-batches of a step."""
+    num_left = [mini_batch.num_questions_left for mini_batch in mini_batches]
+    return {"batch/questions_left": float(np.mean(num_left)), "batch/questions_left_min": float(min(num_left))}
 
 
 def batch_pass_rate(groups: Sequence[RolloutGroup]) -> float:
@@ -75,7 +82,12 @@ def _rollout_metrics(config: ExGRPOConfig, report: StepReport) -> dict[str, floa
 def _buffer_metrics(state: ExGRPOState, report: StepReport) -> dict[str, float]:
     buffer = state.replay_buffer
     kinds = [event.kind for event in report.buffer_events]
+    num_in_data = len(state.questions)
     return {
+        "buffer/num_in_data": float(num_in_data),
+        "buffer/ever_solved_share": (buffer.num_questions + len(state.retired_set)) / num_in_data,
+        "buffer/memory_bytes": float(buffer.num_memory_bytes),
+        "buffer/file_bytes": float(buffer.num_file_bytes),
         "buffer/num_questions": float(buffer.num_questions),
         "buffer/num_drawable": float(buffer.num_drawable),
         "buffer/num_trajectories": float(buffer.num_trajectories),

@@ -32,6 +32,11 @@ class BucketMembership:
         return sum(self._sizes)
 
     @property
+    def num_bytes(self) -> int:
+        """Bytes of the membership in memory, without the room reserved for more members."""
+        return self._buckets.nbytes + self._positions.nbytes + self.num_questions * self._members[0].itemsize
+
+    @property
     def is_member(self) -> BoolArray:
         """Mask (num_questions,) of the questions that are in a bucket."""
         is_member: BoolArray = self._buckets != ABSENT

@@ -30,6 +30,12 @@ class RowIndex:
         """Last known mean entropy of each row, nats; NaN where a row was never scored."""
         return self._entropies[: self.num_rows]
 
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the index in memory, without the room reserved for more rows."""
+        by_row = sum(column.itemsize for column in (self._previous_rows, self._token_checksums, self._entropies))
+        return self.newest_rows.nbytes + self.newest_steps.nbytes + self.num_rows * by_row
+
     def rows_of(self, question_index: int) -> list[int]:
         """Return the rows of a question, newest first."""
         rows = []

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exgrpo_core.config import HARD
 from exgrpo_core.policy_optimization.advantages import assign_advantages
 from exgrpo_core.policy_optimization.mixed_batch import build_mini_batches, group_rows
 from tests.exgrpo_core.builders import group, replay, small_config
@@ -78,3 +79,11 @@ def test_batch_of_another_size_is_refused():
     config = small_config()
     with pytest.raises(ValueError, match="expected 8 groups, got 1"):
         build_mini_batches(batch_of(0, config)[:1], config, np.random.default_rng(0))
+
+
+def test_questions_left_are_those_that_are_neither_masked_nor_rewarded_alike():
+    config = small_config(batch_size=4, mini_batch_size=4, experience_ratio=0.0, mask_range=HARD)
+    groups = [group(0, [1, 0, 0, 0]), group(1, [1, 1, 0, 0]), group(2, [0, 0, 0, 0]), group(3, [0, 1, 0, 0])]
+    assign_advantages(groups, config)
+    (batch,) = build_mini_batches(groups, config, np.random.default_rng(0))
+    assert batch.num_questions_left == 2

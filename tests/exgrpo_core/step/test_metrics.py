@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
 
+from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.state import ExGRPOState
-from exgrpo_core.step.metrics import step_metrics
+from exgrpo_core.step.metrics import mini_batch_metrics, step_metrics
 from exgrpo_core.step_report import Selection, StepReport
-from tests.exgrpo_core.builders import group, question, replay, small_config
+from tests.exgrpo_core.builders import group, question, replay, small_config, trajectory
 
 CONFIG = small_config()
 
@@ -50,3 +51,20 @@ def test_pass_at_k_counts_groups_with_one_correct_trajectory_the_replayed_one_in
     metrics = metrics_of(groups)
     assert metrics["reward/pass_at_k"] == 0.5
     assert metrics["reward/pass_at_1"] == pytest.approx(1 / 11)
+
+
+def test_mini_batches_report_the_mean_and_the_fewest_questions_that_are_left():
+    metrics = mini_batch_metrics([MiniBatch([], 0, 3), MiniBatch([], 0, 6)])
+    assert metrics == {"batch/questions_left": 4.5, "batch/questions_left_min": 3.0}
+
+
+def test_questions_ever_solved_are_those_of_buffer_and_retired_set(tmp_path):
+    state = ExGRPOState.create(tmp_path, [question(index) for index in range(8)], CONFIG)
+    state.replay_buffer.insert([trajectory(3, [5, 6], 1.0, trajectory_id=0)])
+    state.retired_set.add(4)
+    metrics = step_metrics(state, CONFIG, StepReport(step=1, is_started=True, groups=[group(0, [1.0, 0.0, 0.0, 0.0])]))
+    state.replay_buffer.close()
+    assert metrics["buffer/num_in_data"] == 8
+    assert metrics["buffer/ever_solved_share"] == 0.25
+    assert metrics["buffer/file_bytes"] == 2 * 8 + 48
+    assert metrics["buffer/memory_bytes"] > 8 * 8

@@ -1,0 +1,94 @@
+"""The quantities of the paper's theory (Proposition "Variance upper bound"), from the groups of one step.
+
+The policy is the one before the update, where pi_theta = pi_old: W is the weight of a whole replayed trajectory
+against the policy that wrote it, and fresh rollouts have weight 1. U is the gradient with respect to the logits of the
+sampled tokens, so |U|^2 = A-hat^2 sum_t (1 - pi_t)^2: all of it follows from log-probs that the step has anyway, where
+gradients of the weights would take a backward pass for each trajectory.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from exgrpo_core.config import ExGRPOConfig
+from exgrpo_core.types import Float32Array, Float64Array, RolloutGroup
+
+MAX_LOG_WEIGHT = 20.0
+"""Logarithms of W are held to this many nats, as the loss holds those of its ratios."""
+
+
+class VarianceBounds(NamedTuple):
+    """Bounds on Var(G_exp); the loose ones put the largest weight M in the place of every W."""
+
+    general: float
+    """A: holds whatever the dependence within a group."""
+    general_loose: float
+    """A'."""
+    independent: float
+    """B: holds for rollouts that are uncorrelated within a group."""
+    independent_loose: float
+    """B'."""
+
+
+def variance_metrics(groups: Sequence[RolloutGroup], config: ExGRPOConfig) -> dict[str, float]:
+    """Return the metrics `variance/*` of groups that have their advantages; none without a replayed trajectory."""
+    mixed = [group for group in groups if group.is_experiential]
+    if not mixed:
+        return {}
+    weights = np.array([_trajectory_weight(group, config) for group in mixed])
+    squares = [_squared_gradients(group) for group in mixed]
+    replayed = np.array([values[-1] for values in squares])
+    fresh = np.concatenate([values[:-1] for values in squares])
+    bounds = variance_bounds(weights, replayed, fresh, config.rollouts_per_question)
+    metrics = {
+        "variance/weight_mean": float(weights.mean()),
+        "variance/weight_max": float(weights.max()),
+        "variance/bound_general": bounds.general,
+        "variance/bound_general_loose": bounds.general_loose,
+        "variance/bound_independent": bounds.independent,
+        "variance/bound_independent_loose": bounds.independent_loose,
+    }
+    if config.shapes_policy:
+        metrics["variance/shaped_weight_mean"] = float((weights / (weights + config.shaping_beta)).mean())
+    return metrics
+
+
+def variance_bounds(
+    weights: Float64Array, replayed_squares: Float64Array, fresh_squares: Float64Array, num_rollouts: int
+) -> VarianceBounds:
+    """Return A, A', B and B' (Proposition "Variance upper bound").
+
+    `weights` and `replayed_squares` are W and |U|^2 of the replayed trajectories, `fresh_squares` |U|^2 of the fresh
+    ones beside them, `num_rollouts` is K.
+    """
+    weighted = float((weights**2 * replayed_squares).mean())
+    loose = float(weights.max() ** 2 * replayed_squares.mean())
+    fresh = float(fresh_squares.mean())
+    num_fresh, factor = num_rollouts - 1, 2.0 / num_rollouts**2
+    return VarianceBounds(
+        general=factor * (weighted + num_fresh**2 * fresh),
+        general_loose=factor * (loose + num_fresh**2 * fresh),
+        independent=factor * (weighted + num_fresh * fresh),
+        independent_loose=factor * (loose + num_fresh * fresh),
+    )
+
+
+def _trajectory_weight(group: RolloutGroup, config: ExGRPOConfig) -> float:
+    """W = prod_t pi_theta / pi_past of the group's replayed trajectory; 1 where importance correction is off."""
+    replay = group.replay
+    if replay is None or not config.corrects_importance:
+        return 1.0
+    ratios = replay.old_log_probs.astype(np.float64) - replay.experience.behavior_log_probs
+    return float(np.exp(np.clip(ratios.sum(), -MAX_LOG_WEIGHT, MAX_LOG_WEIGHT)))
+
+
+def _squared_gradients(group: RolloutGroup) -> Float64Array:
+    """|U|^2 (K,) of the group's trajectories, the replayed one last."""
+    log_probs: list[Float32Array] = [trajectory.log_probs for trajectory in group.trajectories]
+    if group.replay is not None:
+        log_probs.append(group.replay.old_log_probs)
+    scores = [np.square(1.0 - np.exp(values.astype(np.float64))).sum() for values in log_probs]
+    advantages = np.zeros(len(scores)) if group.advantages is None else group.advantages.astype(np.float64)
+    squares: Float64Array = np.square(advantages) * np.array(scores)
+    return squares
