@@ -4,7 +4,14 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app.components.runs import comparison, comparison_charts, comparison_tables, run_progress, runs_choice
+from app.components.runs import (
+    comparison,
+    comparison_charts,
+    comparison_costs,
+    comparison_tables,
+    run_progress,
+    runs_choice,
+)
 from app.components.runs.comparison import Group
 from app.components.widgets import empty_state
 from app.queries.answers import ask
@@ -41,6 +48,7 @@ def _show(run_ids: Sequence[str], names: dict[str, str], axis: str, by: str, mor
     curves = groups if is_by_group else [Group(names[run_id], (run_id,)) for run_id in rows]
     comparison_charts.show(curves, comparison_charts.AXES[axis], more)
     comparison_tables.show_results(curves, rows, is_by_group)
+    comparison_costs.show(list(rows.values()))
     comparison_tables.show_differences(names, specs)
 
 

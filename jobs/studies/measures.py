@@ -37,6 +37,7 @@ AVERAGES = {
 }
 SCHEME = "paper"
 """The scheme of scoring that the paper used."""
+BYTES_A_MEGABYTE = 1e6
 _ALL_POINTS = 10_000_000
 
 
@@ -89,16 +90,24 @@ def _step_seconds(database: Database, run: MeasuredRun) -> Figures:
         return {}
     seconds = [point.value for point in points]
     last = last_metrics(database, run.run_id)
+    num_fresh = last.get("rollouts/fresh_total", 0.0)
     return {
         "Avg. Step (s)": fmean(seconds),
         "Min. Step (s)": min(seconds),
         "Peak Step (s)": max(seconds),
         "stored trajectories": last.get("buffer/num_trajectories", 0.0),
         "stored tokens": last.get("buffer/num_tokens", 0.0),
+        "Index in memory (MB)": last.get("buffer/memory_bytes", math.nan) / BYTES_A_MEGABYTE,
+        "Trajectories in files (MB)": last.get("buffer/file_bytes", math.nan) / BYTES_A_MEGABYTE,
+        "Fresh rollouts": num_fresh,
+        "Fresh rollouts per step": num_fresh / len(seconds),
     }
 
 
 def _mini_batches(database: Database, run: MeasuredRun) -> Figures:
+    left = metric_series(database, run.run_id, ["batch/questions_left"], _ALL_POINTS)["batch/questions_left"]
+    if left:
+        return {"# Avg. Mini-Batch": fmean(point.value for point in left)}
     algorithm = run.spec["algorithm"]
     num_steps = len(metric_series(database, run.run_id, ["seconds/step"], _ALL_POINTS)["seconds/step"])
     num_batches = algorithm["batch_size"] // algorithm["mini_batch_size"] * num_steps

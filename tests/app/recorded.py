@@ -154,6 +154,10 @@ def _metrics(step: int, spec: TrainSpec) -> dict[str, float]:
         "buffer/num_questions": 4.0 * step if replays else 0.0,
         "buffer/num_trajectories": 20.0 * step if replays else 0.0,
         "buffer/num_retired": float(step // 2) if replays else 0.0,
+        "buffer/num_in_data": 256.0,
+        "buffer/memory_bytes": 5_000.0 + step,
+        "buffer/file_bytes": 2_000_000.0,
+        "batch/questions_left": 5.5,
     }
     if not replays or step < 3:
         return values

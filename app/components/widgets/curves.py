@@ -35,8 +35,17 @@ class Chart:
     has_log_axis: bool = False
     is_stacked: bool = False
     starts_at_zero: bool = True
+    explanation: str = ""
+    """What the curves mean, where their names cannot say it."""
 
 
+BOUNDS = {
+    "A": "bounds the variance of a mixed group's gradient, however its members depend on each other.",
+    "A'": "is A with every weight W replaced by the largest, M: what low-entropy selection keeps small.",
+    "B": "bounds it where a group's gradients are uncorrelated with each other, as for large K.",
+    "B'": "is B with every weight W replaced by the largest, M.",
+}
+"""What each of the paper's bounds says (Proposition "Variance upper bound")."""
 PASS_RATES = Chart(
     "Scores",
     "share; held out with 95 % interval",
@@ -44,6 +53,39 @@ PASS_RATES = Chart(
         Curve("reward/pass_at_k", "Batch Pass@K", lambda p: p.muted, "dot"),
         Curve("reward/pass_at_1", BATCH_PASS_RATE, lambda p: p.fresh),
     ),
+)
+QUESTIONS_LEFT = Chart(
+    "Questions left in a mini-batch",
+    "questions",
+    (
+        Curve("batch/questions_left", "mean of the step's mini-batches", lambda p: p.fresh),
+        Curve("batch/questions_left_min", "fewest", lambda p: p.warning, "dot"),
+    ),
+    explanation="Questions with a policy gradient: masked GRPO leaves them in, and their rollouts differ in reward.",
+)
+TRAJECTORY_WEIGHTS = Chart(
+    "Weights of whole replayed trajectories",
+    "product of the token ratios, logarithmic",
+    (
+        Curve("variance/weight_max", "M: largest W", lambda p: p.warning, "dot"),
+        Curve("variance/weight_mean", "E[W]", lambda p: p.replay),
+        Curve("variance/shaped_weight_mean", "E[f(W)]", lambda p: p.retired),
+    ),
+    has_log_axis=True,
+    explanation="**M** bounds every weight W (assumption A3). \n\n**E[W]** would be 1 over all that the past policy "
+    "writes. \n\n**E[f(W)]** is below 1: its distance from 1 is the bias that shaping brings for less variance.",
+)
+VARIANCE_BOUNDS = Chart(
+    "Variance bounds of replayed gradients",
+    "squared gradient of sampled logits, logarithmic",
+    (
+        Curve("variance/bound_general_loose", "A'", lambda p: p.warning, "dot"),
+        Curve("variance/bound_general", "A", lambda p: p.warning),
+        Curve("variance/bound_independent_loose", "B'", lambda p: p.fresh, "dot"),
+        Curve("variance/bound_independent", "B", lambda p: p.fresh),
+    ),
+    has_log_axis=True,
+    explanation=" \n\n".join(f"**{name}** {text}" for name, text in BOUNDS.items()),
 )
 BUFFER_GROUP, RATIO_GROUP = "Replay buffer and retired set", "Importance ratios"
 REPLAY_GROUPS = frozenset({BUFFER_GROUP, RATIO_GROUP})
@@ -94,6 +136,13 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
                 Curve("replay/num_candidates", "candidates scored in the step", lambda p: p.muted, "dot"),
             ),
         ),
+        Chart(
+            "Questions ever solved",
+            "share of the data set",
+            (Curve("buffer/ever_solved_share", "in buffer or retired set", lambda p: p.replay),),
+            explanation="Questions of the replay buffer and the retired set over all questions of the data set, |D|. "
+            "The paper ends at about half.",
+        ),
     ),
     RATIO_GROUP: (
         Chart(
@@ -111,6 +160,8 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
             "share of replayed tokens",
             (Curve("ratio/replayed_ess", "effective sample size", lambda p: p.replay),),
         ),
+        TRAJECTORY_WEIGHTS,
+        VARIANCE_BOUNDS,
         Chart(
             "Importance ratio of fresh tokens",
             "π now / π at rollout, logarithmic",
@@ -122,6 +173,7 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
         ),
     ),
     "Gradient and loss": (
+        QUESTIONS_LEFT,
         Chart(
             "Gradient norm",
             "before clipping",
@@ -223,4 +275,5 @@ def card(chart: Chart, figure: go.Figure | None, key: str) -> None:
     """Show a chart's figure in its frame."""
     slug = chart.title.lower().replace(" ", "-")
     names = ", ".join(curve.name for curve in chart.curves)
-    figures.show_card(chart.title, chart.unit, figure, f"{key}-{slug}", f"{chart.title} over steps: {names}")
+    alt = f"{chart.title} over steps: {names}"
+    figures.show_card(chart.title, chart.unit, figure, f"{key}-{slug}", alt, chart.explanation or None)

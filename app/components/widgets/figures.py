@@ -89,11 +89,16 @@ def faded(colour: str, opacity: float) -> str:
     return f"rgba({red},{green},{blue},{opacity:.2f})"
 
 
-def show_card(title: str, unit: str, figure: go.Figure | None, key: str, alt: str) -> None:
-    """Show a figure framed under its title and unit, with its values to download; None: there are no values yet."""
+def show_card(
+    title: str, unit: str, figure: go.Figure | None, key: str, alt: str, explanation: str | None = None
+) -> None:
+    """Show a figure framed under its title and unit, with its values to download; None: there are no values yet.
+
+    `explanation` appears when the pointer rests on the mark beside the title.
+    """
     with st.container(border=True, gap="xxsmall", key=f"card-{key}"):
         with st.container(horizontal=True, wrap=False, vertical_alignment="center"):
-            st.markdown(f"**{title}** &nbsp; :gray[:small[{unit}]]", width="stretch")
+            st.markdown(f"**{title}** &nbsp; :gray[:small[{unit}]]", width="stretch", help=explanation)
             if figure is not None:
                 exports.show(lambda: figure_rows(figure), file_name(title), key)
         if figure is None:

@@ -32,6 +32,19 @@ def test_two_finished_runs_have_curves_scores_and_differences(open_page):
     assert page.multiselect(key="runs-choice").value == ["run-finished", "run-on-policy"]
 
 
+@pytest.mark.usefixtures("recorded_runs")
+def test_costs_of_replay_are_shown_beside_the_on_policy_run_of_the_same_backbone(open_page):
+    costs = frame(open_page("compare", runs="run-finished,run-on-policy"), "Avg. step, s")
+    assert list(costs["Method"]) == ["ExGRPO", "On-policy"]
+    assert list(costs["Avg. step, s"]) == [0.25, 0.25]
+    assert costs["Files, MB"][0] == 2.0
+    assert costs["Files, MB"].isna()[1]
+    assert list(costs["Fresh rollouts"]) == [256.0 * 30] * 2
+    assert costs["Of on-policy"][1] == 100.0 * 256 / (16 * 8)
+    assert costs["Overhead"][0] == "+0.0% / +0.0% / +0.0%"
+    assert costs["Overhead"].isna()[1]
+
+
 @pytest.mark.parametrize("axis", ["Fresh rollouts", "Generated tokens", "Training time"])
 @pytest.mark.usefixtures("recorded_runs")
 def test_curves_are_drawn_against_each_axis(open_page, axis):

@@ -60,7 +60,7 @@ def test_finished_run_shows_time_taken_and_gain(open_page):
     assert metric(page, "Batch Pass@1").delta == "step 30"
     assert {"Clone", "Start branch"} <= set(labels(page.button))
     assert not {"Stop", "Resume"} & set(labels(page.button))
-    assert len(page.get("plotly_chart")) == 13
+    assert len(page.get("plotly_chart")) == 14
 
 
 @pytest.mark.usefixtures("recorded_runs")

@@ -68,6 +68,26 @@ def test_seconds_and_sizes_are_read_over_all_steps(database, tmp_path):
     assert "stored trajectories" in figures
 
 
+def test_memory_and_fresh_rollouts_are_read_from_the_last_step(database, tmp_path):
+    figures = {"buffer/memory_bytes": 2e6, "buffer/file_bytes": 5e6, "rollouts/fresh_total": 90.0, "seconds/step": 1.0}
+    run = new_run(tmp_path / "runs")
+    record_attempt(run, range(1, 4), change=lambda report: report.metrics.update(figures))
+    ingest_run(database, run)
+    measured = measure_run(database, load_study("replay-overhead"), Scale.CHAINS, MeasuredRun(run.run_id, {}))
+    assert (measured["Index in memory (MB)"], measured["Trajectories in files (MB)"]) == (2.0, 5.0)
+    assert (measured["Fresh rollouts"], measured["Fresh rollouts per step"]) == (90.0, 30.0)
+
+
+def test_questions_left_in_mini_batches_are_the_mean_of_what_steps_recorded(database, tmp_path):
+    run = new_run(tmp_path / "runs")
+    record_attempt(
+        run, range(1, 4), change=lambda report: report.metrics.update({"batch/questions_left": 10.0 + report.step})
+    )
+    ingest_run(database, run)
+    figures = measure_run(database, load_study("mini-batch-counts"), Scale.CHAINS, MeasuredRun(run.run_id, {}))
+    assert figures == {"# Avg. Mini-Batch": 12.0}
+
+
 def test_code_and_validity_come_from_the_oracle_on_chains_and_what_is_not_there_is_left_out(database, tmp_path):
     ingest_run(database, record_chains(tmp_path, [["valid", "lucky", "wrong", "code"]]))
     run = MeasuredRun("trained", {"data": {"source": "chains"}})

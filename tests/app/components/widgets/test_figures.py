@@ -29,6 +29,19 @@ def test_chart_without_values_is_no_figure():
     assert buffer_area.area({"buffer/num_questions": []}) is None
 
 
+def test_buffer_and_retired_set_are_drawn_under_the_size_of_the_data_set():
+    series = {"buffer/num_questions": points(2, 3), "buffer/num_retired": points(1, 1)}
+    whole = buffer_area.area(series | {"buffer/num_in_data": points(8, 8)})
+    assert [trace.name for trace in whole.data] == ["replay buffer", "retired", "all questions, |D|"]
+    assert [trace.stackgroup for trace in whole.data] == ["all", "all", None]
+    assert len(buffer_area.area(series).data) == 2
+
+
+def test_every_bound_of_the_theory_has_a_curve_and_a_line_of_explanation():
+    assert {curve.name for curve in curves.VARIANCE_BOUNDS.curves} == set(curves.BOUNDS)
+    assert all(f"**{name}** {text}" in curves.VARIANCE_BOUNDS.explanation for name, text in curves.BOUNDS.items())
+
+
 def test_chart_draws_the_series_that_have_values():
     figure = curves.figure_of(curves.CHARTS[0], {"policy/entropy": points(0.5, float("nan"), 0.3)})
     assert [trace.name for trace in figure.data] == ["fresh rollouts"]
