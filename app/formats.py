@@ -4,6 +4,7 @@ import math
 import re
 from datetime import UTC, datetime
 
+from db.rows.adopted_runs import UNKNOWN
 from db.rows.display_names import escape_control_characters as escape_control_characters
 
 NONE_SHOWN = "\N{EN DASH}"
@@ -24,6 +25,11 @@ def number(value: float | None) -> str:
     if value == int(value) or abs(value) >= _THOUSAND:
         return f"{value:,.0f}"
     return f"{value:.3g}"
+
+
+def token_count(num_tokens: int) -> str:
+    """Return a number of tokens; unknown where the run that recorded it has texts only."""
+    return f"{num_tokens:,}" if num_tokens else UNKNOWN
 
 
 def nats(value: float | None) -> str:

@@ -5,11 +5,10 @@ from pathlib import Path
 import streamlit as st
 
 from app import address, theme
-from app.components.widgets import banners, person_line
+from app.components.widgets import banners, browser_title, person_line
 from app.page_list import PAGES, SECTIONS
 
 st.set_page_config(
-    page_title="ExGRPO Workbench",
     page_icon=theme.ICON,
     layout="wide",
     initial_sidebar_state=224,
@@ -26,6 +25,7 @@ page = st.navigation(
         for section, entries in SECTIONS.items()
     }
 )
+browser_title.show(page.title)
 address.keep()
 person_line.show()
 banners.show_database()

@@ -119,7 +119,7 @@ with st.container(horizontal=True, vertical_alignment="center", gap="small"):
     st.title("Entropy and judge", anchor=False, width="content")
     st.space("stretch")
     progress = st.container(width="content")
-    run = run_choice.show()
+    run = run_choice.show("Entropy and judge")
 if run is not None:
     with progress:
         chosen = judge_choice.show(run)

@@ -8,7 +8,16 @@ from app import address
 from app.components.replay_buffer import bucket_heatmap, buffer_area, buffer_charts, buffer_marks, what_if_view
 from app.components.replay_buffer.buffer_marks import View
 from app.components.runs import run_progress
-from app.components.widgets import address_choice, empty_state, figures, notice, run_choice, typed_run, view_tabs
+from app.components.widgets import (
+    address_choice,
+    empty_state,
+    figures,
+    no_replay,
+    notice,
+    run_choice,
+    typed_run,
+    view_tabs,
+)
 from app.components.widgets.curves import Chart, Curve, figure_of
 from app.formats import literal
 from app.queries.answers import ask
@@ -183,11 +192,11 @@ def _show(row: RunRow, algorithm: dict[str, Any]) -> None:
 with st.container(horizontal=True, vertical_alignment="center", gap="small"):
     st.title("Replay buffer", anchor=False, width="content")
     st.space("stretch")
-    run = run_choice.show()
+    run = run_choice.show("Replay buffer")
 if run is not None:
     spec = ask(runs.run_spec, run.run_id)
     if not experience_ratio(spec):
-        empty_state.show("replay", "No replay buffer", "This run is on-policy: it stores and replays nothing.")
+        no_replay.show(run)
     elif not run.step:
         empty_state.show("hourglass_empty", "No steps yet", "The buffer begins with the first step.")
     else:

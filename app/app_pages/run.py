@@ -19,7 +19,7 @@ from app.components.runs import (
     run_progress,
 )
 from app.components.trajectories import audit_banner
-from app.components.widgets import empty_state, log_tail, view_tabs
+from app.components.widgets import browser_title, empty_state, log_tail, no_replay, view_tabs
 from app.queries.answers import ask
 from app.queries.judging import list_judge_results
 from app.queries.runs import list_runs, metric_series
@@ -84,7 +84,7 @@ def _buffer(row: RunRow) -> None:
     spec = ask(runs.run_spec, row.run_id)
     series = metric_series(row.run_id, buffer_area.KEYS)
     if not experience_ratio(spec):
-        empty_state.show("replay", "No replay buffer", "This run is on-policy: it stores and replays nothing.")
+        no_replay.show(row)
         return
     retired = series["buffer/num_retired"]
     num_retired = int(retired[-1].value) if retired else 0
@@ -118,6 +118,9 @@ def _configuration(row: RunRow) -> None:
     if row.kind != TRAIN:
         config_view.show_whole(spec)
         return
+    if row.is_adopted:
+        config_view.show_adopted(row)
+        return
     base = commands.load_preset(row.preset) if row.preset in commands.preset_names() else commands.TrainSpec()
     name = f"preset {row.preset}" if row.preset in commands.preset_names() else "paper defaults"
     config_view.show(spec, base.model_dump(mode="json"), name)
@@ -127,8 +130,10 @@ def _attempts(row: RunRow) -> None:
     attempts.show(row.kind, ask(runs.list_attempts, row.run_id), ask(runs.list_checkpoints, row.run_id))
 
 
-def _branch(row: RunRow) -> None:
-    branched = branch_form.show(row, ask(runs.list_checkpoints, row.run_id))
+def _checkpoint_actions(row: RunRow) -> None:
+    checkpoints = ask(runs.list_checkpoints, row.run_id)
+    run_controls.show_score(row, checkpoints)
+    branched = branch_form.show(row, checkpoints)
     if branched is not None:
         st.switch_page("app_pages/run.py", query_params={"run": branched})
 
@@ -143,13 +148,14 @@ def _views(row: RunRow) -> dict[str, Callable[[RunRow], None]]:
 
 
 def _show(row: RunRow) -> None:
+    browser_title.show("Run", row.name)
     refresh = REFRESH_SECONDS if run_progress.is_live(row) else None
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         run_header.show_identity(row)
         with st.container(horizontal=True, wrap=False, gap="small", width="content", key="run-controls"):
             action = run_controls.show(row)
-            if row.kind == TRAIN:
-                st.fragment(_branch, run_every=refresh)(row)
+            if row.kind == TRAIN and not row.is_adopted:
+                st.fragment(_checkpoint_actions, run_every=refresh)(row)
             st.fragment(_notes, run_every=refresh or CHECK_SECONDS)(row)
     if action == "clone":
         st.switch_page("app_pages/new_run.py", query_params={"from": row.run_id})

@@ -4,7 +4,7 @@ import streamlit as st
 
 from app import address
 from app.components.trajectories import audit_view
-from app.components.widgets import empty_state, run_choice
+from app.components.widgets import empty_state, no_replay, run_choice
 from app.queries.answers import ask
 from app.queries.selections import wrong_choices
 from db.queries import runs, selections
@@ -48,10 +48,10 @@ def _show(row: RunRow, estimator: TrajectorySelection) -> None:
 with st.container(horizontal=True, vertical_alignment="center", gap="small"):
     st.title("Selection audit", anchor=False, width="content")
     st.space("stretch")
-    run = run_choice.show()
+    run = run_choice.show("Selection audit")
 if run is not None:
     spec = ask(runs.run_spec, run.run_id)
     if not experience_ratio(spec):
-        empty_state.show("replay", "No replay buffer", "This run is on-policy: it selects nothing.")
+        no_replay.show(run)
     else:
         _show(run, TrajectorySelection(algorithm_settings(spec)["trajectory_selection"]))

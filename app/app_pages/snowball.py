@@ -113,7 +113,7 @@ with st.container(horizontal=True, vertical_alignment="center", gap="small"):
     st.title("Snowball", anchor=False, width="content")
     st.space("stretch")
     header = st.container(width="content")
-    run = run_choice.show()
+    run = run_choice.show("Snowball")
 if run is not None:
     with header:
         chosen = judge_choice.show(run)

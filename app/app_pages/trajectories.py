@@ -74,7 +74,7 @@ with st.container(horizontal=True, vertical_alignment="center", gap="small"):
     st.title("Trajectories", anchor=False, width="content")
     st.space("stretch")
     mark = trajectory_marks.choose()
-    run = run_choice.show()
+    run = run_choice.show("Trajectories")
 if mark is not None:
     trajectory_marks.show_marked(mark)
 if run is not None:

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import ColumnElement, case, func, literal
+from sqlalchemy import ColumnElement, and_, case, func, literal
 
+from db.rows.adopted_runs import ADOPTED_ENGINE, ADOPTED_TAG, ADOPTED_TOKEN_DATA, UNKNOWN, is_adopted
 from db.rows.replay_of_spec import DEFAULT_EXPERIENCE_RATIO, experience_ratio
 from db.tables import models
 
@@ -17,6 +18,8 @@ def method_name(spec: Mapping[str, Any]) -> str:
     kind = str(spec.get("kind", "train"))
     if kind != "train":
         return JOB_NAMES.get(kind, kind)
+    if is_adopted(spec):
+        return UNKNOWN
     if spec.get("sft") is not None:
         return "SFT"
     algorithm = spec.get("algorithm", {})
@@ -36,9 +39,19 @@ def method_expression() -> ColumnElement[str]:
     return case(
         *((kind == job, literal(name)) for job, name in JOB_NAMES.items()),
         (kind != "train", kind),
+        (_is_adopted_expression(), literal(UNKNOWN)),
         (spec["sft"].as_string().is_not(None), literal("SFT")),
         (algorithm["mask_range"].as_string().is_not(None), literal("masked GRPO")),
         (ratio > 0.0, literal("ExGRPO")),
         (func.coalesce(algorithm["normalize_by_std"].as_boolean(), False), literal("GRPO")),
         else_=literal("Dr.GRPO"),
+    )
+
+
+def _is_adopted_expression() -> ColumnElement[bool]:
+    spec = models.runs.c.spec
+    return and_(
+        spec["engine"].as_string() == ADOPTED_ENGINE,
+        func.coalesce(spec["tags"].as_string(), "").contains(f'"{ADOPTED_TAG}"'),
+        spec["recording"]["token_data"].as_string() == ADOPTED_TOKEN_DATA,
     )

@@ -11,6 +11,7 @@ from db.ingest.statuses import ENDED_STATUSES
 from db.queries.run_filter import RunFilter, conditions
 from db.queries.run_methods import method_name
 from db.queries.run_order import NEWEST_FIRST, RunOrder, comes_after, sort_columns
+from db.rows.adopted_runs import is_adopted
 from db.rows.runs import AttemptRow, CheckpointRow, RunRow
 from db.tables import models
 from db.tables.run_lookup import require_run_key
@@ -136,6 +137,7 @@ def _dataset(spec: Mapping[str, Any]) -> str:
 
 def _run_row(row: RowMapping, tags: tuple[str, ...]) -> RunRow:
     spec, summary = row["spec"], row["summary"]
+    is_of_dumps = is_adopted(spec)
     return RunRow(
         run_id=row["run_id"],
         name=row["name"],
@@ -150,8 +152,8 @@ def _run_row(row: RowMapping, tags: tuple[str, ...]) -> RunRow:
         num_steps=spec.get("num_steps", 0),
         attempt=row["attempt"],
         created_at=row["created_at"],
-        started_at=row["started_at"],
-        ended_at=row["ended_at"],
+        started_at=None if is_of_dumps else row["started_at"],
+        ended_at=None if is_of_dumps else row["ended_at"],
         last_event_at=row["last_event_at"],
         seconds_per_step=_float(summary.get("seconds_per_step")),
         last_pass_at_1=_float(summary.get("last_pass_at_1")),
@@ -163,6 +165,7 @@ def _run_row(row: RowMapping, tags: tuple[str, ...]) -> RunRow:
         kind=spec.get("kind", "train"),
         is_archived=row["is_archived"],
         is_synthetic=spec.get("is_synthetic", False),
+        is_adopted=is_of_dumps,
     )
 
 

@@ -20,7 +20,7 @@ class RunRow:
     status: str
     status_reason: str
     method: str
-    """Short name of the algorithm: ExGRPO, Dr.GRPO, GRPO or masked GRPO."""
+    """Short name of the algorithm: ExGRPO, Dr.GRPO, GRPO or masked GRPO; unknown of an adopted run."""
     model: str
     engine: str
     dataset: str
@@ -49,6 +49,8 @@ class RunRow:
     """Whether a user hid it from the list."""
     is_synthetic: bool = False
     """Whether `exgrpo seed-demo` made it up."""
+    is_adopted: bool = False
+    """Whether it was made of a stock verl run's dumps: method, settings and times are unknown."""
 
 
 class MetricPoint(NamedTuple):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from db.rows.adopted_runs import ADOPTED_ENGINE, ADOPTED_TAG, ADOPTED_TOKEN_DATA, UNKNOWN
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question, RolloutGroup, Trajectory
 from jobs.grading.outcomes import Outcome
@@ -20,7 +21,6 @@ from jobs.runs.status import RunStatus
 from jobs.specs.train import RecordingSpec, TrainSpec, parse_spec
 from jobs.tasks.questions import build_question, hash_question
 
-ADOPTED_TAG = "adopted"
 DATA_SOURCE = "verl"
 _BINARY_SCORES = frozenset({-1.0, 0.0, 1.0})
 _NO_TOKENS = np.empty(0, dtype=np.int32)
@@ -37,7 +37,7 @@ class Adoption:
     bad_lines: list[str]
 
 
-def adopt(folder: Path, runs_root: Path, name: str, model: str = "unknown") -> Adoption:
+def adopt(folder: Path, runs_root: Path, name: str, model: str = UNKNOWN) -> Adoption:
     """Write the dumps of `folder` as a run that has ended, marked with the tag `adopted`, and return what it holds.
 
     Texts, scores and steps are kept; tokens, log-probs and entropies are not in verl's dumps. Lines that are no
@@ -51,7 +51,7 @@ def adopt(folder: Path, runs_root: Path, name: str, model: str = "unknown") -> A
     with tempfile.TemporaryDirectory(prefix=".adopting-", dir=runs_root) as staging:
         run = RunDirectory.create(Path(staging), _spec(folder, name, model))
         attempt = run.claim_attempt()
-        with closing(SpoolRecorder(run, attempt, RecordingSpec(token_data="none"))) as recorder:
+        with closing(SpoolRecorder(run, attempt, RecordingSpec(token_data=ADOPTED_TOKEN_DATA))) as recorder:
             adopted = _record(read_dump(folder), recorder, run.run_id)
         if not adopted.num_rollouts:
             raise DumpError(
@@ -69,12 +69,12 @@ def _spec(folder: Path, name: str, model: str) -> TrainSpec:
     steps = [int(path.stem) for path in folder.glob("*.jsonl") if path.stem.isdigit()]
     content = {
         "name": name,
-        "engine": "verl",
+        "engine": ADOPTED_ENGINE,
         "model": {"source": model},
         "data": {"source": str(folder.resolve()), "num_questions": None, "num_held_out": 0},
         "algorithm": {"experience_ratio": 0.0},
         "num_steps": max(steps, default=0) or 1,
-        "recording": {"token_data": "none"},
+        "recording": {"token_data": ADOPTED_TOKEN_DATA},
         "tags": [ADOPTED_TAG],
     }
     return parse_spec(content, "adopted run")

@@ -4,6 +4,7 @@ import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
+from db.rows.adopted_runs import is_adopted
 from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
 from jobs.evaluation.model_folder import MODEL_FOLDER, link_model
 from jobs.preflight.local_sources import with_absolute_benchmarks, with_model_source
@@ -114,12 +115,17 @@ def clone(runs_root: Path, run_id: str) -> TrainSpec:
     """Return the specification of a training run, to start another from.
 
     Raises:
-        CommandError: No such run, it is no training run, or its specification cannot be read.
+        CommandError: No such run, it is no training run or an adopted one, or its specification cannot be read.
     """
     try:
-        return open_run(runs_root, run_id).spec()
+        spec = open_run(runs_root, run_id).spec()
     except SpecError as error:
         raise CommandError(str(error)) from None
+    if is_adopted(spec.model_dump(mode="json")):
+        raise CommandError(
+            f"{run_id} was adopted from rollout dumps, so its settings are unknown; start from a preset."
+        )
+    return spec
 
 
 def branch(runs_root: Path, run_id: str, step: int, num_steps: int | None = None) -> str:

@@ -13,8 +13,16 @@ def test_printed_link_opens_the_list_and_the_token_leaves_the_address(open_page)
     watched.page.get_by_role("heading", name="Runs").wait_for()
     watched.page.get_by_test_id("stDataFrame").wait_for()
     assert "token" not in watched.page.url
-    assert watched.page.title() == "ExGRPO Workbench"
+    watched.page.wait_for_function("document.title === 'Runs · ExGRPO Workbench'")
     assert watched.troubles == []
+
+
+def test_each_tab_is_named_after_what_its_page_shows(open_page):
+    page = open_page("/run?run=run-finished").page
+    page.wait_for_function("document.title === 'exgrpo whole · Run · ExGRPO Workbench'")
+    assert page.get_by_role("heading", level=1).inner_text() == "exgrpo whole"
+    page.get_by_role("link", name="Compare").first.click()
+    page.wait_for_function("document.title === 'Compare · ExGRPO Workbench'")
 
 
 def test_click_on_a_row_opens_the_run(open_page):

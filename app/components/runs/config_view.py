@@ -8,6 +8,8 @@ import streamlit as st
 from app.components.widgets import exports
 from app.components.widgets.spec_text import as_yaml, differences, option_text
 from app.formats import escape_control_characters
+from db.rows.adopted_runs import UNKNOWN
+from db.rows.runs import RunRow
 
 
 def show(spec: Mapping[str, object], base: Mapping[str, object], base_name: str) -> None:
@@ -27,6 +29,16 @@ def show(spec: Mapping[str, object], base: Mapping[str, object], base_name: str)
     else:
         st.caption("None: the run uses it unchanged.")
     show_whole(spec)
+
+
+def show_adopted(row: RunRow) -> None:
+    """Show what an adopted run's dumps say of its configuration, which is little."""
+    facts = {"Engine": row.engine, "Model": row.model, "Rollout dumps": row.dataset, "Newest step": f"{row.step:,}"}
+    rows = {
+        "Field": [*facts, "All other settings"],
+        "Value": [*map(escape_control_characters, facts.values()), UNKNOWN],
+    }
+    st.dataframe(pd.DataFrame(rows), hide_index=True, alt="What is known of the run's configuration")
 
 
 def show_whole(spec: Mapping[str, object]) -> None:

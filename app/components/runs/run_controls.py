@@ -1,10 +1,12 @@
 """The buttons that the state of a run allows."""
 
+from collections.abc import Sequence
+
 import streamlit as st
 
 from app import commands
 from app.components.widgets import notice
-from db.rows.runs import RunRow
+from db.rows.runs import CheckpointRow, RunRow
 
 _STOPPABLE = frozenset({"queued", "starting", "running"})
 
@@ -26,20 +28,25 @@ def show(row: RunRow) -> str | None:
             "Resume", icon=":material/play_arrow:", type="primary", key="run-resume",
             help="Resume from the latest complete checkpoint", on_click=_do, args=("resume", row.run_id),
         )  # fmt: skip
-    if (
-        row.kind == "train"
-        and row.step
-        and st.button(
-            "Score", icon=":material/leaderboard:", key="run-score", help="Score its newest checkpoint on benchmarks"
-        )
-    ):
-        target = {"start": "true", "target": f"{row.run_id}@last"}
-        st.switch_page("app_pages/benchmarks.py", query_params=target)
-    if row.kind == "train" and st.button(
+    is_cloneable = row.kind == "train" and not row.is_adopted
+    if is_cloneable and st.button(
         "Clone", icon=":material/content_copy:", key="run-clone", help="Set up a new run like this one"
     ):
         return "clone"
     return None
+
+
+def show_score(row: RunRow, checkpoints: Sequence[CheckpointRow]) -> None:
+    """Show the button that leads to the form which scores the newest checkpoint; it is disabled without any."""
+    if st.button(
+        "Score",
+        icon=":material/leaderboard:",
+        key="run-score",
+        disabled=not checkpoints,
+        help="Score its newest checkpoint on benchmarks" if checkpoints else "There is no checkpoint yet",
+    ):
+        target = {"start": "true", "target": f"{row.run_id}@last"}
+        st.switch_page("app_pages/benchmarks.py", query_params=target)
 
 
 def _do(action: str, run_id: str) -> None:

@@ -6,20 +6,34 @@ import streamlit as st
 
 from app.components.runs import run_progress
 from app.components.widgets import notice, status_badge
-from app.formats import NONE_SHOWN, ago, badge_label, duration, escape_control_characters, exact, number, seconds, share
+from app.formats import (
+    NONE_SHOWN,
+    ago,
+    badge_label,
+    duration,
+    escape_control_characters,
+    exact,
+    literal,
+    number,
+    seconds,
+    share,
+)
+from db.rows.adopted_runs import UNKNOWN
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score, id_end
 from db.rows.runs import EvaluationRow, RunRow
 
 
 def show_identity(row: RunRow) -> None:
     """Show the run's name, state and origin; names are plain text."""
-    facts = [row.method, row.model, row.dataset]
-    if row.kind == "train":
+    if row.is_adopted:
+        facts = ["adopted from verl's rollout dumps", f"model {row.model}", row.dataset]
+    else:
+        facts = [row.method, row.model, row.dataset]
+    if row.kind == "train" and not row.is_adopted:
         facts += [f"preset {row.preset}" if row.preset else "no preset", row.engine]
     with st.container(key="run-identity", width="content"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            with st.container(key="run-title", width="content"):
-                st.text(escape_control_characters(row.name))
+            st.title(literal(row.name), anchor=False, width="content")
             status_badge.show(row)
             if row.is_synthetic:
                 st.badge(
@@ -70,7 +84,7 @@ def show_figures(row: RunRow, last: Mapping[str, float], evaluations: Sequence[E
         _held_out_tile(tiles[2], row, evaluations)
         tiles[3].metric(
             "Replay buffer",
-            _count(last, "buffer/num_questions"),
+            UNKNOWN if row.is_adopted else _count(last, "buffer/num_questions"),
             _trajectories(last),
             delta_color="off",
             delta_arrow="off",
@@ -80,7 +94,7 @@ def show_figures(row: RunRow, last: Mapping[str, float], evaluations: Sequence[E
         )
         tiles[4].metric(
             "Retired",
-            _count(last, "buffer/num_retired"),
+            UNKNOWN if row.is_adopted else _count(last, "buffer/num_retired"),
             f"{number(last['replay/num_replayed'])} replayed" if "replay/num_replayed" in last else None,
             delta_color="off",
             delta_arrow="off",
@@ -112,7 +126,7 @@ def _pace_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow) -> None:
         spent = (row.ended_at - row.started_at).total_seconds()
     tile.metric(
         "Time left" if run_progress.is_live(row) else "Time taken",
-        duration(left if run_progress.is_live(row) else spent),
+        UNKNOWN if row.is_adopted else duration(left if run_progress.is_live(row) else spent),
         pace,
         delta_color="off",
         delta_arrow="off",
@@ -129,7 +143,7 @@ def _held_out_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow, evaluat
         gain = f"{100 * (held_out[-1].avg_at_n - held_out[0].avg_at_n):+.1f} points"
     tile.metric(
         held_out_score(held_out[-1].samples_per_question if held_out else None),
-        share(held_out[-1].avg_at_n if held_out else row.last_avg_at_n),
+        UNKNOWN if row.is_adopted else share(held_out[-1].avg_at_n if held_out else row.last_avg_at_n),
         gain,
         border=True,
         height="stretch",
@@ -138,6 +152,8 @@ def _held_out_tile(tile: st.delta_generator.DeltaGenerator, row: RunRow, evaluat
 
 
 def _progress_text(row: RunRow) -> str:
+    if row.is_adopted:
+        return f"Newest dumped step: {row.step:,}"
     text = f"Step {row.step:,} of {row.num_steps:,} · {100 * run_progress.fraction(row):.0f} %"
     return f"{text} · last data {ago(row.last_event_at)}" if row.last_event_at else text
 

@@ -9,7 +9,7 @@ import streamlit as st
 from app import address, theme
 from app.components.widgets import empty_state, long_text, marked_text
 from app.components.widgets.marked_text import Part
-from app.formats import nats, number
+from app.formats import nats, number, token_count
 from db.rows.trajectories import MAX_MEMBERS, GroupMemberRow
 
 NUM_COLUMNS = 2
@@ -74,7 +74,7 @@ def _card(member: GroupMemberRow, reference: GroupMemberRow) -> None:
                     help="Open this trajectory in place of the other",
                 )
         st.caption(
-            f"{member.num_tokens:,} tokens · entropy {nats(member.mean_entropy)} nats · advantage "
+            f"{token_count(member.num_tokens)} tokens · entropy {nats(member.mean_entropy)} nats · advantage "
             f"{number(member.advantage)}"
         )
         if member.text is None:

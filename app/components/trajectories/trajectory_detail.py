@@ -7,7 +7,7 @@ import streamlit as st
 from app import address, commands
 from app.components.trajectories import group_view, lineage_view, question_view, token_heatmap, trajectory_marks
 from app.components.widgets import empty_state, long_text, mathematics
-from app.formats import NONE_SHOWN, escape_control_characters, nats, number
+from app.formats import NONE_SHOWN, escape_control_characters, nats, number, token_count
 from app.queries.answers import ask
 from db.queries import lineage, trajectories
 from db.rows.runs import TrajectoryRow
@@ -45,7 +45,7 @@ def _tiles(row: TrajectoryRow, rows: list[LineageRow]) -> None:
     last = replays[-1] if replays else None
     figures = (
         ("Verdict", row.verdict or NONE_SHOWN, f"reward {number(row.reward)}"),
-        ("Length", number(row.num_tokens), "tokens"),
+        ("Length", token_count(row.num_tokens), "tokens"),
         ("Entropy", nats(row.mean_entropy), f"last {nats(last.entropy)}" if last else "nats per token"),
         ("NLL", nats(-row.mean_log_prob), f"last {nats(last.nll)}" if last else "nats per token"),
         ("Advantage", number(row.advantage), f"step {row.step:,}"),

@@ -120,7 +120,7 @@ def _table(rows: Sequence[MarkedRow]) -> pd.DataFrame:
             "Comment": [escape_control_characters(row.marked.comment) for row in rows],
             "Reward": [row.reward for row in rows],
             "Entropy": [round(row.mean_entropy, 4) for row in rows],
-            "Tokens": [row.num_tokens for row in rows],
+            "Tokens": [row.num_tokens or None for row in rows],
             "Prompt": [escape_control_characters(" ".join(row.prompt_text.split())[:200]) for row in rows],
         }
     )

@@ -45,7 +45,7 @@ def table(rows: Sequence[SnippetRow]) -> pd.DataFrame:
             "Step": [row.step for row in rows],
             "Question": [row.question_index for row in rows],
             "Verdict": [[row.verdict] for row in rows],
-            "Tokens": [row.num_tokens for row in rows],
+            "Tokens": [row.num_tokens or None for row in rows],
             "Entropy": [row.mean_entropy for row in rows],
             "Replays": [row.num_replays for row in rows],
             "Valid": [_SIGNS[row.is_valid] for row in rows],

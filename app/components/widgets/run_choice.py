@@ -3,7 +3,7 @@
 import streamlit as st
 
 from app import address
-from app.components.widgets import empty_state, typed_run
+from app.components.widgets import browser_title, empty_state, typed_run
 from app.queries.answers import ask
 from app.queries.runs import training_names
 from db.queries import runs
@@ -15,8 +15,10 @@ _RUN_PARAMETERS = ("trajectory", "question", "mark")
 """Parameters of the address that mean something in one run only."""
 
 
-def show() -> RunRow | None:
+def show(page: str) -> RunRow | None:
     """Show the choice and return the run: the one of the address, else the one seen last, else the newest.
+
+    The browser's tab is named after the run and the `page`.
 
     Without runs, and for an address that names none, it shows why and returns None.
     """
@@ -38,6 +40,7 @@ def show() -> RunRow | None:
     st.query_params["run"] = st.session_state["last-run"] = run.run_id
     names = distinct_names(({row.run_id: row.name for row in rows} | {run.run_id: run.name}).items())
     ids = list(names)
+    browser_title.show(page, run.name)
     st.session_state[_KEY] = run.run_id
     st.selectbox(
         "Run",

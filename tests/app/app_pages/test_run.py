@@ -4,6 +4,7 @@ from contextlib import closing
 
 import pytest
 
+from app.formats import literal
 from jobs.actions import run_actions
 from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
@@ -33,7 +34,7 @@ def has_text(page, part):
 def test_running_run_shows_progress_pace_and_a_stop_button(open_page):
     page = open_page("run", run="run-running")
     assert not page.exception
-    assert "exgrpo live" in texts(page)
+    assert [element.value for element in page.title] == ["exgrpo live"]
     assert metric(page, "Time left").value == "3 s"
     assert metric(page, "Time left").delta == "250 ms per step"
     assert metric(page, "Replay buffer").value == "72"
@@ -141,9 +142,10 @@ def test_attempts_and_checkpoints_are_listed(open_page):
 def test_hostile_text_reaches_no_markdown(open_page, view):
     page = open_page("run", run="run-hostile", view=view)
     assert not page.exception
-    interpreted = [*page.markdown, *page.title, *page.subheader, *page.caption, *page.error, *page.warning]
+    assert [element.value for element in page.title] == [literal(recorded.HOSTILE)]
+    interpreted = [*page.markdown, *page.subheader, *page.caption, *page.error, *page.warning]
     assert not [element.value for element in interpreted if "onerror" in element.value]
-    assert has_text(page, "<img src=x onerror=alert(1)>")
+    assert has_text(page, "<img src=x onerror=alert(1)>")  # the reason of the failure, as plain text
 
 
 def test_stop_asks_the_run_to_stop(recorded_runs, open_page):
