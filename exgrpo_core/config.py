@@ -178,9 +178,13 @@ class ExGRPOConfig:
     """Seed of question order, bucket draws and trajectory draws."""
 
     def __post_init__(self) -> None:
-        for is_good, field_name, expected in self._rules():
-            if not is_good:
-                raise ValueError(f"{field_name}: expected {expected}, got {getattr(self, field_name)!r}.")
+        mistakes = [
+            f"{field_name}: expected {expected}, got {getattr(self, field_name)!r}."
+            for is_good, field_name, expected in self._rules()
+            if not is_good
+        ]
+        if mistakes:
+            raise ValueError("\n".join(mistakes))
 
     def _rules(self) -> list[tuple[bool, str, str]]:
         """Every rule as (is met, field, what was expected)."""

@@ -1,14 +1,17 @@
 """Local files that a specification names: found and named absolutely before a run is queued."""
 
 import os
+from itertools import islice
 from pathlib import Path
 
 from jobs.preflight.remote_code import refuse_remote_code
 from jobs.specs.evaluation import EvalSpec
 from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_SOURCE, CHAINS_WARM_MODEL, SpecError, TrainSpec
+from jobs.training.data_rows import DataError, check_row, iterate_raw_rows
 
 _MADE_HERE = frozenset({CHAINS_SOURCE, CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL})
 """Sources that are no files."""
+_NUM_FIRST_ROWS = 20
 _PATH_BEGINNINGS = ("/", "./", "../", "~")
 _FILE_ENDINGS = (".parquet", ".jsonl", ".json", ".jsonl.gz", ".json.gz", ".csv", ".safetensors", "/")
 
@@ -31,6 +34,22 @@ def with_absolute_sources(spec: TrainSpec) -> TrainSpec:
     if spec.external_experience is not None:
         changes["external_experience"] = _resolve_file("external_experience", str(spec.external_experience))
     return spec.model_copy(update=changes)
+
+
+def check_first_rows(spec: TrainSpec) -> None:
+    """Refuse a file of questions that cannot be read, or with a mistake in its first rows; hub data is not read.
+
+    Raises:
+        SpecError: One sentence names file, row and field.
+    """
+    source = spec.data.source
+    if not os.path.isfile(source):
+        return
+    try:
+        for number, row in islice(iterate_raw_rows(source, spec.data.split), _NUM_FIRST_ROWS):
+            check_row(Path(source).name, number, row, spec.data.answer_kind)
+    except DataError as error:
+        raise SpecError(f"data.source: {error}") from None
 
 
 def with_model_source(spec: TrainSpec, source: str) -> TrainSpec:

@@ -1,14 +1,16 @@
 """Whether a training run can be queued as its specification asks: files, checkpoint, context, engine and machine."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from exgrpo_core.errors import UserError
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
-from jobs.preflight.local_sources import with_absolute_sources, with_model_source
+from jobs.preflight.local_sources import check_first_rows, with_absolute_sources, with_model_source
+from jobs.preflight.machine_fit import check_disk, check_embedded_device, check_memory, check_rollout
 from jobs.preflight.model_shapes import check_context
 from jobs.preflight.verl_config import (
     UNNAMED_RUN,
@@ -16,6 +18,7 @@ from jobs.preflight.verl_config import (
     check_run_overrides,
     checked_config,
     config_name,
+    joins_cluster,
     run_words,
 )
 from jobs.runs.checkpoint_names import NamedCheckpoint, starting_checkpoint
@@ -39,7 +42,7 @@ class Refusal:
 
     sentence: str
     is_local: bool
-    """It is about this machine alone: a missing file, a model with its own code, too few GPUs, no engine."""
+    """It is about this machine alone: a missing file, a model with its own code, too few GPUs, no engine, no room."""
 
 
 @dataclass(slots=True)
@@ -98,9 +101,24 @@ def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Pref
     if spec.engine == "verl":
         with preflight.collecting():
             _check_settings(preflight, runs_root.absolute() / UNNAMED_RUN, is_quick)
+    for check in _machine_checks(preflight.spec, runs_root):
         with preflight.collecting(is_local=True):
-            check_machine(preflight.spec)
+            check()
     return preflight
+
+
+def _machine_checks(spec: TrainSpec, runs_root: Path) -> Iterator[Callable[[], None]]:
+    """Yield the checks of this machine: its GPUs, packages, memory, data and disk."""
+    if spec.engine == "verl":
+        yield partial(check_machine, spec)
+    if spec.engine == "embedded":
+        yield partial(check_embedded_device, spec)
+        yield partial(check_memory, spec)
+    elif not joins_cluster(spec):
+        yield partial(check_rollout, spec)
+        yield partial(check_memory, spec)
+    yield partial(check_first_rows, spec)
+    yield partial(check_disk, spec, runs_root)
 
 
 def _check_settings(preflight: Preflight, run_path: Path, is_quick: bool) -> None:

@@ -46,13 +46,18 @@ def config_name(spec: TrainSpec) -> str:
     return RL_CONFIG if spec.sft is None else SFT_CONFIG
 
 
+def joins_cluster(spec: TrainSpec) -> bool:
+    """Return whether a run of the verl engine uses a Ray cluster that is there, and no GPUs of this machine."""
+    return spec.verl.ray.address is not None or CLUSTER_VARIABLE in os.environ
+
+
 def check_machine(spec: TrainSpec) -> None:
     """Refuse a run with a Ray of its own on a machine that is too small for it.
 
     Raises:
         SpecError: It asks for more machines than this one, or for more GPUs than this one has.
     """
-    if spec.verl.ray.address is not None or CLUSTER_VARIABLE in os.environ:
+    if joins_cluster(spec):
         return
     if spec.verl.num_nodes > 1:
         raise SpecError("verl.num_nodes: expected 1 without verl.ray.address, since a Ray of its own has one machine.")
@@ -63,7 +68,7 @@ def check_machine(spec: TrainSpec) -> None:
     if num_gpus < num_wanted:
         raise SpecError(
             f"verl.gpus_per_node: the run needs {num_wanted} NVIDIA GPUs and this machine has {num_gpus}; lower it, "
-            "name a cluster in verl.ray.address, or set model.device to cpu for a small model."
+            "name a cluster in verl.ray.address, or set model.device to cpu and verl.rollout to hf for a small model."
         )
 
 

@@ -2,10 +2,11 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from jobs.specs.base import Positive, ServerAddress, Spec
-from jobs.specs.train import RunName, SpecError, explain_validation_error
+from jobs.specs.mistakes import checked
+from jobs.specs.train import RunName
 
 API_KEY_VARIABLE = "EXGRPO_API_KEY"
 """Environment variable with the key of a model server; it is never part of a specification."""
@@ -106,7 +107,4 @@ def parse_eval_spec(content: object, origin: str) -> EvalSpec:
     Raises:
         SpecError: One sentence a wrong field, naming the field and what was expected.
     """
-    try:
-        return EvalSpec.model_validate(content)
-    except ValidationError as error:
-        raise SpecError(f"{origin}: {explain_validation_error(error)}") from None
+    return checked(EvalSpec, content, origin)

@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from jobs.specs.base import Positive, ServerAddress, Spec
-from jobs.specs.train import RunName, SpecError, explain_validation_error
+from jobs.specs.mistakes import checked
+from jobs.specs.train import RunName
 
 API_KEY_VARIABLE = "EXGRPO_JUDGE_API_KEY"
 """Environment variable with the key of the judge's server; it is never part of a specification."""
@@ -101,7 +102,4 @@ def parse_judge_spec(content: object, origin: str) -> JudgeSpec:
     Raises:
         SpecError: One sentence a wrong field, naming the field and what was expected.
     """
-    try:
-        return JudgeSpec.model_validate(content)
-    except ValidationError as error:
-        raise SpecError(f"{origin}: {explain_validation_error(error)}") from None
+    return checked(JudgeSpec, content, origin)

@@ -4,52 +4,23 @@ import dataclasses
 import difflib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from exgrpo_core.config import ExGRPOConfig, RewardKind
-from exgrpo_core.errors import InputError
 from jobs.specs.base import Positive, Spec
+from jobs.specs.mistakes import SpecError as SpecError
+from jobs.specs.mistakes import checked
 from jobs.specs.verl import RewardModelSpec, VerlSpec
-
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
 
 PRESETS_DIR = Path(__file__).parents[1] / "presets"
 CHAINS_SOURCE = "chains"
 CHAINS_WARM_MODEL = "chains-warm"
 ANSWER_FORMAT_MODEL = "answer-format-warm"
-
-_EXPECTED = {
-    "int_type": "a whole number",
-    "int_parsing": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "finite_number": "a finite number",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "string_type": "text",
-    "string_too_short": "{min_length} or more characters",
-    "path_type": "a path",
-    "literal_error": "{expected}",
-    "enum": "{expected}",
-    "tuple_type": "a list",
-    "list_type": "a list",
-    "dict_type": "a mapping of fields",
-    "model_type": "a mapping of fields",
-    "model_attributes_type": "a mapping of fields",
-    "dataclass_type": "a mapping of fields",
-    "greater_than": "more than {gt}",
-    "greater_than_equal": "at least {ge}",
-    "less_than": "less than {lt}",
-    "less_than_equal": "at most {le}",
-}
-"""What a value should have been, by pydantic's name of the error."""
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+@-]{0,79}")
 
@@ -61,10 +32,6 @@ def _check_name(name: str) -> str:
 
 
 RunName = Annotated[str, AfterValidator(_check_name)]
-
-
-class SpecError(InputError, ValueError):
-    """A specification that cannot be run; the message names the field, what was expected and what to do."""
 
 
 class ModelSpec(Spec):
@@ -204,71 +171,70 @@ class TrainSpec(Spec):
 
     @model_validator(mode="after")
     def _check_together(self) -> "TrainSpec":
-        if self.data.max_operations < self.data.min_operations:
-            raise ValueError("data.max_operations: expected at least data.min_operations.")
-        if self.algorithm.uses_external_experience != (self.external_experience is not None):
-            raise ValueError(
-                "external_experience: expected a file exactly when algorithm.uses_external_experience is true."
-            )
-        if self.data.source == CHAINS_SOURCE and self.data.template != "none":
-            raise ValueError("data.template: expected none for chains, whose questions are whole prompts.")
-        if self.data.code_reward_rate and (self.data.source != CHAINS_SOURCE or self.engine != "embedded"):
-            raise ValueError("data.code_reward_rate: expected 0, except for chains on the embedded engine.")
-        self._check_engine()
-        self._check_sft()
+        mistakes = [*self._contradictions(), *self._engine_mistakes(), *self._sft_mistakes()]
+        if mistakes:
+            raise ValueError("\n".join(mistakes))
         return self
 
-    def _check_sft(self) -> None:
+    def _contradictions(self) -> Iterator[str]:
+        if self.data.max_operations < self.data.min_operations:
+            yield "data.max_operations: expected at least data.min_operations."
+        if self.algorithm.uses_external_experience != (self.external_experience is not None):
+            yield ("external_experience: expected a file exactly when algorithm.uses_external_experience is true.")
+        if self.data.source == CHAINS_SOURCE and self.data.template != "none":
+            yield "data.template: expected none for chains, whose questions are whole prompts."
+        if self.data.code_reward_rate and (self.data.source != CHAINS_SOURCE or self.engine != "embedded"):
+            yield "data.code_reward_rate: expected 0, except for chains on the embedded engine."
+
+    def _sft_mistakes(self) -> Iterator[str]:
         if self.sft is None:
             return
         if self.algorithm.experience_ratio > 0.0 or self.algorithm.uses_external_experience:
-            raise ValueError(
+            yield (
                 "algorithm.experience_ratio, algorithm.uses_external_experience: expected 0 and false with sft, which "
                 "replays nothing."
             )
         if self.reward_model is not None:
-            raise ValueError("reward_model: expected none with sft, which rewards nothing.")
+            yield "reward_model: expected none with sft, which rewards nothing."
         if self.engine == "verl" and (
             self.verl.num_nodes > 1 or self.verl.ray.address is not None or self.verl.strategy == "megatron"
         ):
-            raise ValueError(
+            yield (
                 "verl.num_nodes, verl.ray.address, verl.strategy: expected 1, none and fsdp2 with sft, since verl's "
                 "SFT trainer is started on one machine without Ray."
             )
         if self.engine == "verl" and self.algorithm.batch_size % self.verl.num_gpus:
-            raise ValueError(
+            yield (
                 f"algorithm.batch_size: expected a multiple of verl.gpus_per_node ({self.verl.num_gpus}) with sft: "
                 f"each GPU takes the same number of demonstrations, got {self.algorithm.batch_size}."
             )
 
-    def _check_engine(self) -> None:
+    def _engine_mistakes(self) -> Iterator[str]:
         is_continuous = self.algorithm.reward_kind is RewardKind.CONTINUOUS
         if is_continuous and self.engine == "embedded" and self.data.source != CHAINS_SOURCE:
-            raise ValueError(
+            yield (
                 "algorithm.reward_kind: expected binary, since the embedded engine serves no reward model and only "
                 "chains have partly right answers; use engine: verl."
             )
         needs_model = is_continuous and self.engine == "verl"
         if needs_model != (self.reward_model is not None):
-            raise ValueError(
-                "reward_model: expected one exactly when algorithm.reward_kind is continuous on the verl engine."
-            )
+            yield ("reward_model: expected one exactly when algorithm.reward_kind is continuous on the verl engine.")
         if needs_model and (self.data.num_held_out or self.validation.num_training_questions):
-            raise ValueError(
+            yield (
                 "validation.num_training_questions, data.num_held_out: expected 0 both, since evaluations count "
                 "correct answers, which continuous rewards do not tell."
             )
         if self.engine == "embedded" and self.verl.overrides:
-            raise ValueError("verl.overrides: expected none, since the embedded engine has no use for them.")
+            yield "verl.overrides: expected none, since the embedded engine has no use for them."
         if self.engine == "verl" and self.model.device == "cpu" and self.verl.strategy == "megatron":
-            raise ValueError("verl.strategy: expected fsdp2 on the CPU, which Megatron cannot use.")
+            yield "verl.strategy: expected fsdp2 on the CPU, which Megatron cannot use."
         if self.engine == "verl" and self.model.revision is not None:
-            raise ValueError(
+            yield (
                 "model.revision: expected none, since verl takes a name's newest revision; download the one you want "
                 "and give its folder as model.source."
             )
         if self.engine == "verl" and self.tokens_per_gpu < self.sequence_tokens:
-            raise ValueError(
+            yield (
                 f"verl.max_tokens_per_gpu: expected at least {self.sequence_tokens}, the longest prompt and response."
             )
 
@@ -279,32 +245,7 @@ def parse_spec(content: object, origin: str) -> TrainSpec:
     Raises:
         SpecError: One sentence a wrong field, naming the field and what was expected.
     """
-    try:
-        return TrainSpec.model_validate(content)
-    except ValidationError as error:
-        raise SpecError(f"{origin}: {explain_validation_error(error)}") from None
-
-
-def explain_validation_error(error: ValidationError) -> str:
-    """Turn pydantic's report into one line: `field: what was expected`, joined by semicolons."""
-    return "; ".join(_explain(item) for item in error.errors())
-
-
-def _explain(item: "ErrorDetails") -> str:
-    message = item["msg"].removeprefix("Value error, ")
-    field = ".".join(str(part) for part in item["loc"])
-    if not field:
-        return message
-    if re.match(r"[a-z_]+: expected", message):
-        return f"{field}.{message}"
-    if item["type"] == "extra_forbidden":
-        return f"{field}: there is no such field; remove it, or check its name"
-    if item["type"] == "missing":
-        return f"{field}: expected a value, got none"
-    expected = _EXPECTED.get(item["type"])
-    if expected is not None:
-        message = f"expected {expected.format_map(item.get('ctx', {}))}"
-    return f"{field}: {message}, got {_short(item.get('input'))}"
+    return checked(TrainSpec, content, origin)
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
@@ -389,8 +330,3 @@ def dump_spec(spec: Spec) -> str:
 def algorithm_field_names() -> list[str]:
     """Return the names of all hyperparameters, in the order of `ExGRPOConfig`."""
     return [field.name for field in dataclasses.fields(ExGRPOConfig)]
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

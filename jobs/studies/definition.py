@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from jobs.specs.base import Positive, Spec
-from jobs.specs.train import SpecError, explain_validation_error
+from jobs.specs.mistakes import SpecError, checked
 
 STUDIES_DIR = Path(__file__).parent
 NAME_PATTERN = r"^[a-z0-9][a-z0-9.-]{0,30}$"
@@ -203,7 +203,4 @@ def load_study(name: str) -> Study:
     if name not in study_names():
         raise SpecError(f"NAME: expected one of {', '.join(study_names())}, got {name!r}.")
     content = yaml.safe_load((STUDIES_DIR / f"{name}.yaml").read_text(encoding="utf-8"))
-    try:
-        return Study.model_validate({"name": name, **content})
-    except ValidationError as error:
-        raise SpecError(f"study {name}: {explain_validation_error(error)}") from None
+    return checked(Study, {"name": name, **content}, f"study {name}")

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,12 @@ def test_submitted_run_is_queued_and_its_folder_holds_the_specification(tmp_path
 
 
 def test_local_data_file_is_named_absolutely_since_workers_run_elsewhere(tmp_path, monkeypatch):
-    (tmp_path / "questions.jsonl").write_text("{}")
+    row = {
+        "data_source": "math",
+        "prompt": [{"role": "user", "content": "1 + 1?"}],
+        "reward_model": {"ground_truth": "2"},
+    }
+    (tmp_path / "questions.jsonl").write_text(json.dumps(row))
     monkeypatch.chdir(tmp_path)
     run_id = run_actions.submit(tmp_path, TrainSpec(data=DataSpec(source="questions.jsonl")))
     assert run_actions.clone(tmp_path, run_id).data.source == str(tmp_path / "questions.jsonl")

@@ -42,7 +42,7 @@ def test_dry_run_submit_and_form_refuse_a_specification_with_one_sentence(runs_r
     assert reason in sentence
     with pytest.raises(RunRefusedError) as of_form:
         commands.check(content)
-    assert of_form.value.reasons == (sentence,)
+    assert of_form.value.reasons[0] == sentence
     words = ["train", "--dry-run", "--runs-root", str(runs_root), "--spec", str(path)]
     assert sentence in CliRunner().invoke(app, words).output
     assert len(list(runs_root.glob("*/run.json"))) == 1

@@ -1,0 +1,135 @@
+"""The mistakes of a specification, one sentence each, that names the field and what was expected."""
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from exgrpo_core.errors import InputError
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+AnySpec = TypeVar("AnySpec", bound=BaseModel)
+
+_EXPECTED = {
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "text",
+    "string_too_short": "{min_length} or more characters",
+    "path_type": "a path",
+    "literal_error": "{expected}",
+    "enum": "{expected}",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "a mapping of fields",
+    "model_type": "a mapping of fields",
+    "model_attributes_type": "a mapping of fields",
+    "dataclass_type": "a mapping of fields",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+}
+"""What a value should have been, by pydantic's name of the error."""
+_FIELD = r"[a-z_]+[a-z0-9_]*(?:\.[a-z0-9_]+)*"
+_FIELDS = re.compile(rf"^({_FIELD}(?:, {_FIELD})*): ")
+
+
+class SpecError(InputError, ValueError):
+    """A specification that cannot be run; the message names the field, what was expected and what to do."""
+
+    def __init__(self, message: str, mistakes: tuple[str, ...] = ()) -> None:
+        """Keep each mistake as a sentence of its own."""
+        super().__init__(message)
+        self.mistakes = mistakes or (message,)
+
+
+def checked(model: type[AnySpec], content: object, origin: str) -> AnySpec:
+    """Return the specification that `content` from `origin` (a file or form) holds.
+
+    Raises:
+        SpecError: One sentence a mistake, naming the field and what was expected.
+    """
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        mistakes = _find_all(model, content, error)
+    raise SpecError(f"{origin}: {'; '.join(mistakes)}", mistakes)
+
+
+def _find_all(model: type[BaseModel], content: object, error: ValidationError) -> tuple[str, ...]:
+    """Return the mistakes that pydantic found, and those of rules over several fields, which it skips after any other.
+
+    Rules that a wrong field has a part in are skipped.
+    """
+    mistakes = _sentences(error)
+    wrong = [tuple(map(str, item["loc"])) for item in error.errors()]
+    if not isinstance(content, Mapping) or () in wrong:
+        return mistakes
+    try:
+        model.model_validate(_without(content, wrong))
+    except ValidationError as other:
+        names = [".".join(path) for path in wrong]
+        rules = [sentence for item in other.errors() if item["type"] == "value_error" for sentence in _explain(item)]
+        return (*mistakes, *(rule for rule in rules if not any(name in rule for name in names)))
+    return mistakes
+
+
+def _sentences(error: ValidationError) -> tuple[str, ...]:
+    """Return a sentence for each mistake; a rule over several fields may give a line each."""
+    return tuple(sentence for item in error.errors() for sentence in _explain(item))
+
+
+def _without(content: Mapping[str, Any], paths: list[tuple[str, ...]]) -> dict[str, Any]:
+    """Return `content` without the fields at `paths`, which then have their defaults."""
+    here = {path[0] for path in paths if len(path) == 1}
+    kept = {name: value for name, value in content.items() if name not in here}
+    for name in {path[0] for path in paths} - here:
+        inside = [path[1:] for path in paths if path[0] == name]
+        if isinstance(kept.get(name), Mapping):
+            kept[name] = _without(kept[name], inside)
+        else:
+            kept.pop(name, None)
+    return kept
+
+
+def fields_of(mistake: str) -> tuple[str, ...]:
+    """Return the fields that a sentence is about, by the names in front of its colon; none if it names none."""
+    match = _FIELDS.match(mistake)
+    return tuple(match[1].split(", ")) if match else ()
+
+
+def _explain(item: "ErrorDetails") -> list[str]:
+    field = ".".join(str(part) for part in item["loc"])
+    lines = item["msg"].removeprefix("Value error, ").splitlines()
+    return [_explain_line(item, field, line) for line in lines]
+
+
+def _explain_line(item: "ErrorDetails", field: str, message: str) -> str:
+    if not field:
+        return message
+    if re.match(r"[a-z_]+: expected", message):
+        return f"{field}.{message}"
+    if item["type"] == "extra_forbidden":
+        return f"{field}: there is no such field; remove it, or check its name"
+    if item["type"] == "missing":
+        return f"{field}: expected a value, got none"
+    expected = _EXPECTED.get(item["type"])
+    if expected is not None:
+        message = f"expected {expected.format_map(item.get('ctx', {}))}"
+    return f"{field}: {message}, got {_short(item.get('input'))}"
+
+
+def _short(value: object) -> str:
+    if value is None:
+        return "nothing"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,84 @@
+from types import SimpleNamespace
+
+import pytest
+
+from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
+from jobs.machine.gpus import Gpu
+from jobs.preflight import machine_fit
+from jobs.preflight.local_sources import check_first_rows
+from jobs.preflight.machine_fit import check_disk, check_embedded_device, check_memory, check_rollout
+from jobs.specs.settings import apply_settings
+from jobs.specs.train import SpecError, TrainSpec, load_preset
+
+GIB = 1024**3
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Return a function that gives this machine memory, disk and GPUs."""
+
+    def have(memory: int = 24 * GIB, disk: int = 74 * GIB, gpus: tuple[int, ...] = ()) -> None:
+        cards = [Gpu(index, "H100", 0.0, 0, size) for index, size in enumerate(gpus)]
+        monkeypatch.setattr(machine_fit, "list_gpus", lambda: cards)
+        monkeypatch.setattr(machine_fit.psutil, "virtual_memory", lambda: SimpleNamespace(total=memory))
+        monkeypatch.setattr(machine_fit.shutil, "disk_usage", lambda _: SimpleNamespace(free=disk))
+
+    return have
+
+
+def test_seven_billion_parameters_do_not_train_in_the_memory_of_a_laptop(machine):
+    machine()
+    spec = apply_settings(load_preset("paper-exgrpo"), ["engine=embedded"])
+    with pytest.raises(SpecError, match=r"model\.source: .*need 121\.8 GB of memory and this machine has 25\.8 GB"):
+        check_memory(spec)
+    check_memory(TrainSpec())
+
+
+def test_state_that_each_gpu_cannot_hold_is_refused_unless_it_is_offloaded(machine):
+    spec = load_preset("paper-exgrpo")
+    machine(gpus=(80 * GIB,) * 8)
+    check_memory(spec)
+    machine(gpus=(8 * GIB,) * 8)
+    with pytest.raises(SpecError, match=r"each GPU has 8\.6 GB; raise verl\.gpus_per_node"):
+        check_memory(spec)
+    check_memory(apply_settings(spec, ["verl.overrides=[actor_rollout_ref.actor.fsdp_config.optimizer_offload=True]"]))
+
+
+def test_checkpoints_that_the_disk_has_no_room_for_are_refused(machine, tmp_path):
+    spec = load_preset("paper-exgrpo")
+    machine(disk=500 * GIB)
+    check_disk(spec, tmp_path / "runs")
+    machine()
+    with pytest.raises(SpecError, match=r"num_checkpoints_kept, .* needs about 380\.\d GB of disk and .* has 79\.5 GB"):
+        check_disk(spec, tmp_path / "runs")
+
+
+def test_a_gpu_that_is_asked_for_and_not_there_is_refused(machine):
+    machine()
+    spec = apply_settings(TrainSpec(), ["model.device=cuda"])
+    with pytest.raises(SpecError, match=r"model\.device: this machine has no NVIDIA GPU"):
+        check_embedded_device(spec)
+    machine(gpus=(80 * GIB,))
+    check_embedded_device(spec)
+
+
+@pytest.mark.parametrize(("version", "is_refused"), [("null", True), ('"0.11.0"', False)])
+def test_vllm_has_to_be_in_verls_environment_to_generate_with_it(tmp_path, monkeypatch, version, is_refused):
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho '{{\"vllm\": {version}}}'\n")
+    python.chmod(0o755)
+    monkeypatch.setenv(VERL_PYTHON_VARIABLE, str(python))
+    spec = load_preset("paper-exgrpo")
+    if is_refused:
+        with pytest.raises(SpecError, match=r"verl\.rollout: vLLM is not installed .*`make verl-env GPU=1`"):
+            check_rollout(spec)
+    else:
+        check_rollout(spec)
+    check_rollout(apply_settings(spec, ["verl.rollout=hf"]))
+
+
+def test_mistake_in_the_first_rows_of_a_file_is_named_before_anything_starts(tmp_path):
+    path = tmp_path / "questions.jsonl"
+    path.write_text("{}\n")
+    with pytest.raises(SpecError, match=r"data\.source: questions\.jsonl, row 1, data_source: expected a text"):
+        check_first_rows(apply_settings(TrainSpec(), [f"data.source={path}", "data.template=paper"]))
