@@ -7,7 +7,7 @@ FROM python:3.12-slim-bookworm AS workbench
 
 # Debian's mirrors keep only the newest version of a package, so a pinned one breaks the build.
 # hadolint ignore=DL3008
-RUN apt-get update && apt-get install -y --no-install-recommends make && rm -rf /var/lib/apt/lists/*
+RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates make && rm -rf /var/lib/apt/lists/*
 
 WORKDIR /srv/exgrpo
 COPY . .
@@ -33,7 +33,7 @@ FROM nvidia/cuda:13.0.2-devel-ubuntu24.04 AS engine
 
 # Ubuntu's mirrors keep only the newest version of a package, so a pinned one breaks the build.
 # hadolint ignore=DL3008
-RUN apt-get update && apt-get install -y --no-install-recommends make python3.12 python3.12-dev python3.12-venv \
+RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates make python3.12 python3.12-dev python3.12-venv \
     && rm -rf /var/lib/apt/lists/*
 
 WORKDIR /srv/exgrpo

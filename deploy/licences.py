@@ -16,7 +16,7 @@ _MAX_LENGTH = 60
 HEADER = """# Licences of the dependencies
 
 What the installed packages say of themselves; `make licences` writes this list. NVIDIA's libraries, which a CUDA build
-of PyTorch brings, stand under NVIDIA's own terms and are not listed. Direct dependencies are marked.
+of PyTorch brings, come under NVIDIA's own terms and are not listed. Direct dependencies are marked.
 """
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from typing import Any
 
-import httpx
+import httpx2
 
 from jobs.evaluation.generation import PromptedQuestion, Sample, SampledQuestion, derive_seed
 from jobs.machine.address_policy import AddressRefusedError, check_endpoint
@@ -39,9 +39,9 @@ class ServerGenerator:
         self.num_at_once = QUESTIONS_AHEAD * server.num_parallel * num_samples_most
         key = self._key = os.environ.get(API_KEY_VARIABLE, "").strip()
         headers = {"Host": self._endpoint.host} | ({"Authorization": f"Bearer {key}"} if key else {})
-        limits = httpx.Limits(max_connections=server.num_parallel)
+        limits = httpx2.Limits(max_connections=server.num_parallel)
         # No environment proxies: requests go to the number that was checked. Redirects are not followed.
-        self._http = httpx.Client(
+        self._http = httpx2.Client(
             trust_env=False, headers=headers, limits=limits, timeout=server.timeout_seconds, follow_redirects=False
         )
         self._threads = ThreadPoolExecutor(server.num_parallel, thread_name_prefix="completions")
@@ -101,10 +101,10 @@ class ServerGenerator:
                 response = self._http.post(
                     f"{self._endpoint.url}/{path}", json=body, extensions={"sni_hostname": self._endpoint.hostname}
                 )
-            except httpx.HTTPError as error:
+            except httpx2.HTTPError as error:
                 trouble = type(error).__name__
             else:
-                if response.status_code == httpx.codes.OK:
+                if response.status_code == httpx2.codes.OK:
                     return _read_answer(self._server.address, response)
                 trouble = (
                     f"status {response.status_code}: {without_key(' '.join(response.text.split()), self._key)[:200]}"
@@ -122,7 +122,7 @@ class ServerGenerator:
         return Sample(answer, num_tokens, choice.get("finish_reason") == "length")
 
 
-def _read_answer(address: str, response: httpx.Response) -> tuple[list[dict[str, Any]], int]:
+def _read_answer(address: str, response: httpx2.Response) -> tuple[list[dict[str, Any]], int]:
     try:
         document = response.json()
         return list(document["choices"]), int((document.get("usage") or {}).get("completion_tokens") or 0)

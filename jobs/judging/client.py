@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
-import httpx
+import httpx2
 
 from jobs.judging.pacing import RequestPacer, Spending, guess_tokens, wait_before
 from jobs.machine.address_policy import Endpoint
@@ -60,9 +60,9 @@ class JudgeClient:
         self._pacer = RequestPacer(spec.requests_per_minute)
         self._key = os.environ.get(API_KEY_VARIABLE, "").strip()
         # No environment proxies: a request goes to the number that was checked. Redirects are not followed.
-        limits = httpx.Limits(max_connections=spec.num_parallel)
-        timeout = httpx.Timeout(spec.timeout_seconds, connect=_CONNECT_SECONDS)
-        self._http = httpx.AsyncClient(trust_env=False, follow_redirects=False, limits=limits, timeout=timeout)
+        limits = httpx2.Limits(max_connections=spec.num_parallel)
+        timeout = httpx2.Timeout(spec.timeout_seconds, connect=_CONNECT_SECONDS)
+        self._http = httpx2.AsyncClient(trust_env=False, follow_redirects=False, limits=limits, timeout=timeout)
 
     async def __aenter__(self) -> Self:
         return self
@@ -98,12 +98,12 @@ class JudgeClient:
 
     async def _try(self, messages: list[dict[str, str]], key: str) -> _Try:
         try:
-            # httpx's own timeouts start anew with each byte that trickles in; this one does not.
+            # httpx2's own timeouts start anew with each byte that trickles in; this one does not.
             async with asyncio.timeout(self._spec.timeout_seconds):
                 return await self._send(messages, key)
-        except (TimeoutError, httpx.TimeoutException):
+        except (TimeoutError, httpx2.TimeoutException):
             return _failed("timeout", is_worth_another=True)
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             return _failed(f"connection: {type(error).__name__}", is_worth_another=True)
 
     async def _send(self, messages: list[dict[str, str]], key: str) -> _Try:
@@ -128,11 +128,11 @@ class JudgeClient:
         )
         async with request as response:
             content = await _read_bounded(response)
-            if response.status_code != httpx.codes.OK:
+            if response.status_code != httpx2.codes.OK:
                 return self._refusal(response, content)
             return _failed("answer_too_large") if content is None else self._answer(content)
 
-    def _refusal(self, response: httpx.Response, content: bytes | None) -> _Try:
+    def _refusal(self, response: httpx2.Response, content: bytes | None) -> _Try:
         status = response.status_code
         hint = without_key(" ".join((content or b"").decode("utf-8", "replace").split()), self._key)[:_HINT_CHARS]
         if status in _POINTLESS:
@@ -161,7 +161,7 @@ def _failed(reason: str, is_worth_another: bool = False) -> _Try:
     return _Try(JudgeAnswer("", reason, is_failure=is_worth_another), is_worth_another)
 
 
-async def _read_bounded(response: httpx.Response) -> bytes | None:
+async def _read_bounded(response: httpx2.Response) -> bytes | None:
     """Return the body, None if it is too large."""
     content = bytearray()
     async for chunk in response.aiter_bytes():
@@ -171,7 +171,7 @@ async def _read_bounded(response: httpx.Response) -> bytes | None:
     return bytes(content)
 
 
-def _retry_after(response: httpx.Response) -> float | None:
+def _retry_after(response: httpx2.Response) -> float | None:
     text = response.headers.get("Retry-After", "")
     return float(text) if text.isdecimal() and len(text) < 9 else None
 

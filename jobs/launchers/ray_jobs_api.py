@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import quote, urlsplit
 
-import httpx
+import httpx2
 
-logging.getLogger("httpx").setLevel(logging.WARNING)  # it reports every request as INFO
+logging.getLogger("httpx2").setLevel(logging.WARNING)  # it reports every request as INFO
 
-_TIMEOUT = httpx.Timeout(20.0, connect=5.0)
+_TIMEOUT = httpx2.Timeout(20.0, connect=5.0)
 
 
 class RayJobsError(Exception):
@@ -65,7 +65,7 @@ class RayJobsApi:
     def __init__(self, address: str, token: str | None = None) -> None:
         self.address = address.rstrip("/")
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._client = httpx.Client(base_url=self.address, timeout=_TIMEOUT, trust_env=False)
+        self._client = httpx2.Client(base_url=self.address, timeout=_TIMEOUT, trust_env=False)
 
     def close(self) -> None:
         """Let the connections go."""
@@ -79,7 +79,7 @@ class RayJobsApi:
         """Tell whether the cluster turns those away who show no token."""
         try:
             return self._send("GET", "/api/version", {}).status_code in (401, 403)
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             raise self._unreachable(error) from None
 
     def submit(self, submission_id: str, entrypoint: str, environment: dict[str, str]) -> None:
@@ -93,7 +93,7 @@ class RayJobsApi:
     def job(self, submission_id: str) -> RayJob | None:
         """Return a job, None if the cluster knows none of this id."""
         answer = self._ask("GET", _path(submission_id), can_be_missing=True)
-        if answer.status_code == httpx.codes.NOT_FOUND:
+        if answer.status_code == httpx2.codes.NOT_FOUND:
             return None
         content = answer.json()
         status = RayJobStatus(content["status"])
@@ -102,7 +102,7 @@ class RayJobsApi:
     def log(self, submission_id: str) -> bytes:
         """Return everything that a job has printed, nothing for a job that the cluster does not know."""
         answer = self._ask("GET", f"{_path(submission_id)}/logs", can_be_missing=True)
-        if answer.status_code == httpx.codes.NOT_FOUND:
+        if answer.status_code == httpx2.codes.NOT_FOUND:
             return b""
         return str(answer.json().get("logs") or "").encode()
 
@@ -116,16 +116,16 @@ class RayJobsApi:
 
     def _ask(
         self, method: str, path: str, body: Mapping[str, object] | None = None, *, can_be_missing: bool = False
-    ) -> httpx.Response:
+    ) -> httpx2.Response:
         try:
             answer = self._send(method, path, self._headers, body)
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             raise self._unreachable(error) from None
         if answer.status_code in (401, 403):
             raise RayRefusedError(
                 f"{self.address}: the cluster refuses the token; set EXGRPO_RAY_TOKEN to the one it was started with."
             )
-        is_missing = answer.status_code == httpx.codes.NOT_FOUND
+        is_missing = answer.status_code == httpx2.codes.NOT_FOUND
         if not answer.is_success and not (is_missing and can_be_missing):
             reason = ([line for line in answer.text.splitlines() if line.strip(" .")] or ["no reason given"])[-1]
             raise RayJobsError(f"{self.address}: Ray answered {answer.status_code} to {method} {path} ({reason}).")
@@ -133,10 +133,10 @@ class RayJobsApi:
 
     def _send(
         self, method: str, path: str, headers: dict[str, str], body: Mapping[str, object] | None = None
-    ) -> httpx.Response:
+    ) -> httpx2.Response:
         return self._client.request(method, path, headers=headers, json=body)
 
-    def _unreachable(self, error: httpx.HTTPError) -> RayUnreachableError:
+    def _unreachable(self, error: httpx2.HTTPError) -> RayUnreachableError:
         reason = str(error) or type(error).__name__
         return RayUnreachableError(
             f"{self.address}: no Ray cluster can be reached ({reason}); start it, or correct verl.ray.address."

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import parse_qs, urlsplit
 
-import httpx
+import httpx2
 
 START_SECONDS = 60
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -38,7 +38,7 @@ class ServedWorkbench:
 
     def cookie(self) -> str:
         """Sign in and return the cookie as a request header holds it."""
-        return httpx.get(self.link).headers["set-cookie"].partition(";")[0]
+        return httpx2.get(self.link).headers["set-cookie"].partition(";")[0]
 
     def stop(self) -> None:
         self.process.terminate()

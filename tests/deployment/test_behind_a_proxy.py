@@ -8,7 +8,7 @@ import sys
 import time
 from contextlib import contextmanager
 
-import httpx
+import httpx2
 import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
@@ -40,9 +40,9 @@ def workbench(tmp_path_factory):
         yield running
 
 
-def get(workbench, path="/", **headers) -> httpx.Response:
+def get(workbench, path="/", **headers) -> httpx2.Response:
     """Ask from another address than the server's own, which is trusted by itself, as a proxy in a container does."""
-    with httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.2")) as client:
+    with httpx2.Client(transport=httpx2.HTTPTransport(local_address="127.0.0.2")) as client:
         return client.get(f"http://127.0.0.1:{workbench.port}{path}", headers=PROXY_HEADERS | headers)
 
 
@@ -156,7 +156,7 @@ def running_caddy(folder, workbench_port: int):
 def test_through_caddy_the_workbench_opens_over_tls_with_its_web_socket(workbench, tmp_path):
     with running_caddy(tmp_path, workbench.port) as (port, authority):
         trust = ssl.create_default_context(cafile=str(authority))
-        with httpx.Client(verify=trust, headers={"Host": f"{HOST_NAME}:{port}"}, trust_env=False) as client:
+        with httpx2.Client(verify=trust, headers={"Host": f"{HOST_NAME}:{port}"}, trust_env=False) as client:
             asked = {"sni_hostname": HOST_NAME}
             welcome = _get_patiently(client, f"https://127.0.0.1:{port}/?token={TOKEN}", asked)
             assert "; Secure" in welcome.headers["set-cookie"]
@@ -171,13 +171,13 @@ def test_through_caddy_the_workbench_opens_over_tls_with_its_web_socket(workbenc
             assert stream.response.status_code == 101
 
 
-def _get_patiently(client: httpx.Client, address: str, extensions: dict[str, str]) -> httpx.Response:
+def _get_patiently(client: httpx2.Client, address: str, extensions: dict[str, str]) -> httpx2.Response:
     """The certificate may be made a moment after the port is open."""
     give_up_at = time.monotonic() + 30
     while True:
         try:
             return client.get(address, extensions=extensions)
-        except httpx.ConnectError:
+        except httpx2.ConnectError:
             if time.monotonic() > give_up_at:
                 raise
             time.sleep(0.2)

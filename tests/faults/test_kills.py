@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from db.connections.opening import open_database
@@ -85,7 +85,7 @@ class KilledWorkbench:
             self.server.process.kill()
             self.server.stop()
             self.server = web_server.start(self.runs_root)
-            assert "set-cookie" in httpx.get(self.server.link).headers
+            assert "set-cookie" in httpx2.get(self.server.link).headers
             return True
         return self._kill_trainer(is_inside_save=victim != "trainer")
 

@@ -1,6 +1,6 @@
 import http.client
 
-import httpx
+import httpx2
 import pytest
 
 from tests.app import web_server
@@ -19,7 +19,7 @@ def cookie(workbench):
 
 
 def get(workbench, path="/", **headers):
-    return httpx.get(workbench.origin + path, headers=headers)
+    return httpx2.get(workbench.origin + path, headers=headers)
 
 
 def websocket_status(workbench, *, origin, cookie=None, host=None):
@@ -79,7 +79,7 @@ def test_token_sets_a_strict_http_only_cookie_and_leads_on_without_the_token(wor
 
 
 def test_link_cannot_lead_on_to_another_site(workbench):
-    response = httpx.get(f"{workbench.origin}//foreign.example/?token={workbench.token}")
+    response = httpx2.get(f"{workbench.origin}//foreign.example/?token={workbench.token}")
     assert 'url=/foreign.example/"' in response.text
 
 
@@ -120,7 +120,7 @@ def test_rebound_name_is_refused_although_origin_and_host_agree(workbench, cooki
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1", "https://evil.example"])
 def test_foreign_origin_is_refused(workbench, cookie, origin):
     assert get(workbench, Origin=origin, Cookie=cookie).status_code == 403
-    assert httpx.put(workbench.origin, headers={"Origin": origin, "Cookie": cookie}).status_code == 403
+    assert httpx2.put(workbench.origin, headers={"Origin": origin, "Cookie": cookie}).status_code == 403
     assert websocket_status(workbench, origin=origin, cookie=cookie) == 403
 
 

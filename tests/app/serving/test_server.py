@@ -4,7 +4,7 @@ import socket
 import subprocess
 import sys
 
-import httpx
+import httpx2
 import pytest
 
 from app import theme
@@ -50,8 +50,8 @@ def test_given_token_is_the_one_in_the_link_and_sigterm_ends_the_server(tmp_path
 def test_further_host_names_are_admitted_only_when_named(tmp_path):
     served = web_server.start(tmp_path, "--allow-host", "workbench.example")
     try:
-        named = httpx.get(served.origin, headers={"Host": "workbench.example"})
-        other = httpx.get(served.origin, headers={"Host": "other.example"})
+        named = httpx2.get(served.origin, headers={"Host": "workbench.example"})
+        other = httpx2.get(served.origin, headers={"Host": "other.example"})
     finally:
         served.stop()
     assert (named.status_code, other.status_code) == (403, 400)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
+import httpx2
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -75,9 +75,9 @@ def _wait_until_healthy(server: subprocess.Popen, address: str, log_path: Path) 
     while time.monotonic() < until:
         assert server.poll() is None, log_path.read_text()[-3000:]
         try:
-            if httpx.get(address, timeout=2.0).status_code == httpx.codes.OK:
+            if httpx2.get(address, timeout=2.0).status_code == httpx2.codes.OK:
                 return
-        except httpx.HTTPError:
+        except httpx2.HTTPError:
             pass
         time.sleep(0.5)
     raise AssertionError(f"vllm serve did not get ready in {START_SECONDS} s: {log_path.read_text()[-3000:]}")

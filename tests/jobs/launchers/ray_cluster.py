@@ -10,7 +10,7 @@ import time
 import uuid
 from pathlib import Path
 
-import httpx
+import httpx2
 import psutil
 
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
@@ -86,9 +86,9 @@ class RayCluster:
         headers = {"Authorization": f"Bearer {TOKEN}"}
         while True:
             try:
-                if httpx.get(f"{self.address}/api/version", headers=headers, trust_env=False).is_success:
+                if httpx2.get(f"{self.address}/api/version", headers=headers, trust_env=False).is_success:
                     return
-            except httpx.HTTPError:
+            except httpx2.HTTPError:
                 pass
             assert time.monotonic() < give_up_at, (self._folder / "ray.log").read_text()
             time.sleep(0.2)
