@@ -1,7 +1,7 @@
-"""What users choose, written into the address by the callbacks of their choices.
+"""User choices, written to the address by their callbacks.
 
-A choice reaches the server with the browser's next message. Where that is the refresh of another fragment, the callback
-runs there, and the run that the choice asks for comes with the address as it was before.
+A choice reaches the server with the browser's next message. If that is the refresh of another fragment, the callback
+runs there, and the rerun that the choice asked for brings the address as it was before.
 """
 
 import time
@@ -13,25 +13,26 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 _WRITTEN = "address-written"
 _SECONDS = 10.0
-"""A choice's own message comes within this time, even from a browser that is busy."""
+"""The message of a choice comes within this time, even from a busy browser."""
 
 
 def put(values: Mapping[str, str | None]) -> None:
-    """Write parameters into the address; None takes one out."""
+    """Write parameters to the address; None removes one."""
     _write(values)
     st.session_state[_WRITTEN] = time.monotonic(), _page(), {**_written(), **values}
 
 
 def restore() -> None:
-    """Write again what callbacks wrote a moment ago; to be called by fragments that read the address.
+    """Write the newest callbacks' parameters again; fragments that read the address call it first.
 
-    Not by fragments that refresh by themselves: their next refresh is right, and they could undo a step back.
+    Fragments that refresh by themselves must not: their next refresh has the right address, and they could undo a step
+    back.
     """
     _write(_written())
 
 
 def keep() -> None:
-    """Write it again for a run of the whole page, before anything reads the address, and forget it.
+    """Write them again for a run of the whole page, before anything reads the address, and forget them.
 
     A step back or forward in the browser's history keeps the address that it opened.
     """

@@ -1,4 +1,4 @@
-"""The only way from a page to `jobs`: commands on runs, and what pages read from files, forms and the machine."""
+"""The only way from a page to `jobs`: commands on runs, and reads of files, forms and the machine."""
 
 from collections.abc import Callable, Mapping
 from functools import wraps
@@ -103,7 +103,7 @@ def _needs(role: Role) -> Callable[[Callable[Arguments, Result]], Callable[Argum
             if person is None or person.role < role:
                 who = "Nobody is signed in" if person is None else f"{person.name} is {person.role.name.lower()}"
                 raise RefusedError(
-                    f"{who}, but this takes the role {role.name.lower()}; ask the person who runs the server for it."
+                    f"{who}, but this needs the role {role.name.lower()}; ask the person who runs the server for it."
                 )
             with acting_as(person.name):
                 return command(*arguments, **words)
@@ -118,8 +118,8 @@ def check(content: dict[str, object]) -> TrainSpec:
     """Return the specification that a form holds.
 
     Raises:
-        SpecError: One sentence a wrong field.
-        RunRefusedError: Every field is right, and yet the run cannot be queued.
+        SpecError: One sentence per wrong field.
+        RunRefusedError: Every field is valid, but the run cannot be queued.
     """
     spec = parse_spec(content, "form")
     resolve(spec, _runs_root(), is_quick=True).raise_refusals()
@@ -163,7 +163,7 @@ def archive(run_id: str, is_archived: bool) -> None:
 
 @_needs(Role.OPERATOR)
 def tag(run_id: str, name: str, is_set: bool = True) -> None:
-    """Give a run a tag, or take it away."""
+    """Add a tag to a run, or remove it."""
     run_actions.tag(_runs_root(), run_id, name, is_set)
 
 
@@ -174,7 +174,7 @@ def note(run_id: str, text: str) -> None:
 
 
 def job_progress(run_id: str) -> tuple[int, int] | None:
-    """Return how many steps, questions or votes of how many are in, None before they are counted."""
+    """Return how many steps, questions or votes are done, and of how many; None before they are counted."""
     try:
         return progress.job_progress(RunDirectory.open(_runs_root(), run_id))
     except RunDirectoryError:
@@ -189,7 +189,7 @@ def evaluate(target: str, fields: dict[str, object]) -> str:
 
 
 def evaluation_answers(run_id: str, benchmark: str, question_id: str) -> RecordedQuestion | None:
-    """Return what an evaluation recorded of one question, None where its folder is gone."""
+    """Return what an evaluation recorded of one question, None if its folder is gone."""
     try:
         return find_answers(RunDirectory.open(_runs_root(), run_id).path, benchmark, question_id)
     except (RunDirectoryError, OSError, KeyError, ValueError):
@@ -198,7 +198,7 @@ def evaluation_answers(run_id: str, benchmark: str, question_id: str) -> Recorde
 
 @_needs(Role.OPERATOR)
 def start_study_run(pending: PendingRun) -> str:
-    """Queue a run of a study, or a new attempt where it stopped, and return its id; one under way is left alone."""
+    """Queue a run of a study, or a new attempt of a stopped one, and return its id; a running one is left alone."""
     return start(_runs_root(), load_study(pending.key.study), pending)
 
 
@@ -218,19 +218,19 @@ def submit_judge(content: dict[str, object]) -> str:
 
 @_needs(Role.OPERATOR)
 def mark_case(case_set: str, case: SavedCase, is_kept: bool = True) -> None:
-    """Put a case into a named set, or take it out."""
+    """Add a case to a named set, or remove it."""
     annotations.mark_case(_runs_root(), case_set, case, is_kept)
 
 
 @_needs(Role.OPERATOR)
 def mark_trajectory(mark: MarkedTrajectory, is_kept: bool = True) -> None:
-    """Put a mark with a comment on a trajectory, or take it off."""
+    """Mark a trajectory with a comment, or remove the mark."""
     annotations.mark_trajectory(_runs_root(), mark, is_kept)
 
 
 @_needs(Role.OPERATOR)
 def set_verdict(run_id: str, attempt: int, trajectory_id: int, is_valid: bool | None) -> None:
-    """Say whether a chain of thought is valid, whatever a judge says; None removes that statement."""
+    """Set the user's verdict on a chain of thought, which counts before any judge's; None removes it."""
     annotations.set_verdict(_runs_root(), run_id, attempt, trajectory_id, is_valid)
 
 
@@ -242,12 +242,12 @@ def preview_data(spec: TrainSpec) -> DataPreview:
 
 @_needs(Role.OPERATOR)
 def save_draft(name: str, content: Mapping[str, object]) -> None:
-    """Keep what a form holds under a name."""
+    """Save the content of a form under a name."""
     drafts.save_draft(_runs_root(), name, content)
 
 
 def load_draft(name: str) -> dict[str, object]:
-    """Return what a draft holds."""
+    """Return the content of a draft."""
     return drafts.load_draft(_runs_root(), name)
 
 
@@ -276,11 +276,11 @@ def examine_machine() -> list[Finding]:
 def token_data(
     run_id: str, file: str, trajectory_id: int, *, replayed_in: int | None, has_texts: bool = True
 ) -> dict[str, list[Any] | None] | None:
-    """Return the per-token values recorded of a trajectory, as it was born or replayed in a step.
+    """Return the per-token values recorded of a trajectory, as it was generated, or replayed in a step.
 
     `texts`, if asked for, holds the text of each token.
 
-    None where the file or the trajectory is not there; a value is None where it was not kept.
+    None if the file or the trajectory does not exist; a value is None if it was not kept.
     """
     try:
         run = RunDirectory.open(_runs_root(), run_id)

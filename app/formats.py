@@ -8,7 +8,7 @@ from db.rows.adopted_runs import UNKNOWN
 from db.rows.display_names import escape_control_characters as escape_control_characters
 
 NONE_SHOWN = "\N{EN DASH}"
-_SECONDS_A_MINUTE, _SECONDS_AN_HOUR, _SECONDS_A_DAY = 60, 3600, 86400
+_SECONDS_PER_MINUTE, _SECONDS_PER_HOUR, _SECONDS_PER_DAY = 60, 3600, 86400
 _THOUSAND = 1000
 _LINK_STARTS = re.compile(r"https?(?=://)|www(?=\.)|@", re.IGNORECASE)
 
@@ -43,7 +43,7 @@ def seconds(value: float | None) -> str:
         return NONE_SHOWN
     if value < 1:
         return f"{1000 * value:.0f} ms"
-    return f"{value:.1f} s" if value < _SECONDS_A_MINUTE else duration(value)
+    return f"{value:.1f} s" if value < _SECONDS_PER_MINUTE else duration(value)
 
 
 def duration(value: float | None) -> str:
@@ -51,13 +51,13 @@ def duration(value: float | None) -> str:
     if value is None or not math.isfinite(value) or value < 0:
         return NONE_SHOWN
     whole = round(value)
-    if whole < _SECONDS_A_MINUTE:
+    if whole < _SECONDS_PER_MINUTE:
         return f"{whole} s"
-    if whole < _SECONDS_AN_HOUR:
+    if whole < _SECONDS_PER_HOUR:
         return f"{whole // 60} min {whole % 60:02d} s"
-    if whole < _SECONDS_A_DAY:
+    if whole < _SECONDS_PER_DAY:
         return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-    return f"{whole // _SECONDS_A_DAY} d {whole % _SECONDS_A_DAY // 3600} h"
+    return f"{whole // _SECONDS_PER_DAY} d {whole % _SECONDS_PER_DAY // 3600} h"
 
 
 def byte_size(num_bytes: int) -> str:
@@ -91,7 +91,7 @@ def exact(at: datetime | None) -> str:
 def literal(text: str) -> str:
     """Return text escaped for Markdown, such as in a label or a caption, so that it is displayed unchanged.
 
-    Addresses become links even where their marks are escaped; a word joiner, which has no width, keeps them apart.
+    Addresses become links even if their marks are escaped; a word joiner, which has no width, prevents it.
     """
     apart = _LINK_STARTS.sub("\\g<0>\N{WORD JOINER}", escape_control_characters(text))
     return "".join(f"\\{mark}" if mark in r"\`*_{}[]<>#|$:~" else mark for mark in apart)

@@ -1,4 +1,4 @@
-"""What the paper prints and what its studies consist of: a page's other way to `jobs`, for reading alone."""
+"""The paper's numbers and its studies: a page's second way to `jobs`, which only reads."""
 
 from jobs.evaluation.protocols import load_protocols
 from jobs.studies.comparison import ComparedRow, compare, differences_sentence, is_by_column, reading

@@ -14,33 +14,33 @@ class Role(IntEnum):
     VIEWER = 1
     """Look."""
     OPERATOR = 2
-    """Start, stop and resume jobs, keep drafts, and say something of runs and trajectories."""
+    """Start, stop and resume jobs, save drafts, annotate runs and trajectories."""
     ADMIN = 3
     """Hide runs from everyone's list, and show them again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who asks; `name` is what the audit log says."""
+    """The person of a request; `name` appears in the audit log."""
 
     name: str
     role: Role
 
 
 LINK_HOLDER = Person("link user", Role.ADMIN)
-"""Where nobody signs in, whoever has the printed link may do everything."""
+"""Without sign-in, anyone with the printed link may do everything."""
 
 
 @dataclass(frozen=True)
 class Roles:
-    """Roles by rule: an address, `@domain`, or `*` for whoever signs in; of several that fit the highest counts."""
+    """Roles by rule: an address, `@domain`, or `*` for everyone who signs in; the highest matching role counts."""
 
     by_rule: Mapping[str, Role]
 
     def person_of(self, claims: Mapping[str, Any]) -> Person | None:
-        """Return who the provider says this is, None where nobody is signed in or no rule fits.
+        """Return the person in the provider's claims, None if nobody is signed in or no rule matches.
 
-        An address that the provider calls anything but verified names nobody; without the claim it counts.
+        An address that the provider does not call verified is ignored; without that claim it counts.
         """
         email = str(claims.get("email") or "").strip().lower()
         if claims.get("is_logged_in") is not True or "@" not in email:
@@ -48,5 +48,5 @@ class Roles:
         if claims.get("email_verified", True) not in (True, "true"):
             return None
         rules = (email, f"@{email.rpartition('@')[2]}", EVERYONE)
-        found = [self.by_rule[rule] for rule in rules if rule in self.by_rule]
-        return Person(email, max(found)) if found else None
+        matching = [self.by_rule[rule] for rule in rules if rule in self.by_rule]
+        return Person(email, max(matching)) if matching else None

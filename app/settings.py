@@ -13,7 +13,7 @@ class AppSettings:
     runs_root: Path
     database_url: str | None = field(default=None, repr=False)
     roles: Roles | None = None
-    """Roles of people who sign in; None where nobody does and the link's holder may do everything."""
+    """Roles of people who sign in; None without sign-in, when anyone with the link may do everything."""
 
 
 _settings: list[AppSettings] = []
@@ -25,5 +25,5 @@ def configure(settings: AppSettings) -> None:
 
 
 def current() -> AppSettings:
-    """Return the settings; without a server (a page run on its own) runs lie in ./runs."""
+    """Return the settings; without a server (a page run by itself) the runs are in ./runs."""
     return _settings[0] if _settings else AppSettings(Path("runs").absolute())

@@ -1,4 +1,4 @@
-"""How the workbench looks: colours that mean the same on every page, and Streamlit's options."""
+"""The look of the workbench: colours with one meaning on every page, and Streamlit's options."""
 
 from dataclasses import dataclass
 
@@ -24,13 +24,13 @@ class Palette:
     retired: str
     """The retired set."""
     warning: str
-    """Limits, maxima, trouble."""
+    """Limits, maxima, problems."""
     muted: str
     """Context: secondary curves."""
     valid: str
-    """Chains of thought that hold."""
+    """Valid chains of thought."""
     invalid: str
-    """Chains of thought that do not, though the answer is right."""
+    """Invalid chains of thought with a correct answer."""
     with_code: str
     """Trajectories with code."""
     easy: str
@@ -38,7 +38,7 @@ class Palette:
     medium: str
     """Between easy and hard."""
     hard: str
-    """Seldom solved."""
+    """Rarely solved."""
     grid: str
     """Grid lines of charts."""
     text: str

@@ -10,7 +10,7 @@ from app.queries.benchmarks import list_scores
 SCHEMES = {
     "paper": "By the published rules of the grader that the paper used",
     "training": "As rewarded in training, by Math-Verify",
-    "corrected": "With notation, units and choice letters set right",
+    "corrected": "Corrected for notation, units and choice letters",
 }
 MAX_LINES = 60
 
@@ -38,26 +38,26 @@ def _fits(line: score_table.ScoreLine, words: str) -> bool:
 
 def _scores(scheme: str, tables: list[str], words: str) -> None:
     rows = list_scores(scheme)
-    own_lines = [line for line in score_table.own_lines(rows) if _fits(line, words)]
-    lines = score_table.rank([*own_lines[:MAX_LINES], *score_table.printed_lines(tables)])
+    measured_lines = [line for line in score_table.measured_lines(rows) if _fits(line, words)]
+    lines = score_table.rank([*measured_lines[:MAX_LINES], *score_table.printed_lines(tables)])
     if not rows:
         empty_state.show(
             "leaderboard", "No scores yet",
             "Switch on **Score a model** above, or score a checkpoint from a terminal. Below are the paper's numbers.",
             "exgrpo eval RUN@last -b math500",
         )  # fmt: skip
-    elif not own_lines:
+    elif not measured_lines:
         empty_state.show("filter_alt_off", "No model matches", "Clear the search.")
     if lines:
         score_table_view.show(lines, "scores")
-    if len(own_lines) > MAX_LINES:
-        st.caption(f"The newest {MAX_LINES} of {len(own_lines):,} of your models; search for others.")
-    if len(own_lines) > 1:
+    if len(measured_lines) > MAX_LINES:
+        st.caption(f"The newest {MAX_LINES} of {len(measured_lines):,} of your models; search for others.")
+    if len(measured_lines) > 1:
         st.subheader("Compare two", anchor=False)
-        score_comparison.show(own_lines, scheme)
-    if own_lines:
+        score_comparison.show(measured_lines, scheme)
+    if measured_lines:
         st.subheader("Where the schemes differ", anchor=False)
-        disputed_answers.show(own_lines)
+        disputed_answers.show(measured_lines)
 
 
 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):

@@ -22,7 +22,7 @@ BY_RUN, BY_GROUP = "Runs", "Mean over seeds"
 
 
 def _choices() -> tuple[str, str, Sequence[str]]:
-    """Show what the curves are drawn against and of what, and return it."""
+    """Show the choice of the x axis, of runs or groups, and of more curves; return it."""
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         axis = st.segmented_control(
             "Against", list(comparison_charts.AXES), default="Steps", required=True, key="x", bind="query-params",
@@ -31,7 +31,7 @@ def _choices() -> tuple[str, str, Sequence[str]]:
         by = st.segmented_control(
             "Curves of", [BY_RUN, BY_GROUP], default=BY_RUN, required=True, key="by", bind="query-params",
             label_visibility="collapsed",
-            help="Runs whose settings differ by seed only become one curve: their mean, within least and largest",
+            help="Runs whose settings differ by seed only become one curve: their mean, with a band of all",
         )  # fmt: skip
         more = st.multiselect(
             "More curves", comparison_charts.MORE, key="metrics", bind="query-params", placeholder="More metrics",
@@ -57,10 +57,10 @@ with st.container(horizontal=True, vertical_alignment="center"):
 chosen = runs_choice.show()
 if len(chosen) < 2:
     empty_state.show(
-        "compare_arrows", "Choose two runs or more", "Name them above, or tick them under **Runs** and press Compare."
+        "compare_arrows", "Choose two runs or more", "Choose them above, or tick them under **Runs** and press Compare."
     )
 else:
     refresh = REFRESH_SECONDS if any(run_progress.is_live(row) for row, _ in chosen.values()) else None
     against, curves_of, metrics = _choices()
-    shown_names = {run_id: name for run_id, (_, name) in chosen.items()}
-    st.fragment(_show, run_every=refresh)(list(chosen), shown_names, against, curves_of, metrics)
+    names_by_id = {run_id: name for run_id, (_, name) in chosen.items()}
+    st.fragment(_show, run_every=refresh)(list(chosen), names_by_id, against, curves_of, metrics)

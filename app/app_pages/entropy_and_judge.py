@@ -29,7 +29,9 @@ def _entropy(row: RunRow, judge: str | None) -> None:
     sample = ask(code_analysis.entropy_points, row.run_id, judge)
     lines = evidence.tabulate_validity(sample.points)
     if not any(line.num_valid or line.num_invalid for line in lines):
-        empty_state.show("gavel", "No verdict yet", "Start a judge under **Judges**; on chains the oracle needs none.")
+        empty_state.show(
+            "gavel", "No verdict yet", "Start a judge under **Judges**; on chains the oracle gives verdicts by itself."
+        )
         return
     thought_charts.show_sampling(sample)
     cards = (
@@ -56,7 +58,7 @@ def _entropy(row: RunRow, judge: str | None) -> None:
     validity_table.show(lines)
 
 
-def _courses(row: RunRow, _judge: str | None) -> None:
+def _policy_entropy(row: RunRow, _judge: str | None) -> None:
     entropy_over_tokens.show(row)
 
 
@@ -106,7 +108,7 @@ def _issues(judge: str) -> None:
 
 def _show(row: RunRow, judge: str | None) -> None:
     refresh = REFRESH_SECONDS if run_progress.is_live(row) else None
-    views = dict(zip(VIEWS, (_entropy, _courses, _verdicts, _judges), strict=True))
+    views = dict(zip(VIEWS, (_entropy, _policy_entropy, _verdicts, _judges), strict=True))
     name, tab = view_tabs.show(VIEWS)
     with tab:
         if name in VIEWS[:1]:

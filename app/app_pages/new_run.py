@@ -14,7 +14,7 @@ DEFAULT_PRESET = "chains-exgrpo"
 
 
 def _start() -> tuple[Mapping[str, object], str]:
-    """Return the values to start from and a key that names them."""
+    """Return the initial values of the form and a key that names them."""
     for name, load, what in (("from", _clone, "an earlier run"), (draft_menu.ADDRESS, commands.load_draft, "a draft")):
         source = st.query_params.get(name)
         if source:

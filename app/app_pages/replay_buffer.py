@@ -1,4 +1,4 @@
-"""The replay buffer as a time machine: its state at any step, what moved, and what other settings change."""
+"""The replay buffer as a time machine: its state at any step, what moved, and what other settings would change."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ _KEYS = (*buffer_area.KEYS, *(curve.key for curve in DEFICITS.curves))
 
 
 def _steps(row: RunRow) -> tuple[int, int, RunRow]:
-    """Show what to look at and what to compare it with; return the step, the other step and the run of the latter."""
+    """Show the choice of the step and of the one to compare with; return both steps and the run of the second."""
     left, middle, right = st.columns([4, 3, 2], gap="large", vertical_alignment="bottom")
     with right:
         other = _other(row)

@@ -38,7 +38,7 @@ TRAIN = "train"
 
 
 def _run_id() -> str | None:
-    """Return the run of the address, else the one seen last, else the newest; the address names it from then on."""
+    """Return the run in the address, else the one seen last, else the newest, and write it to the address."""
     run_id = st.query_params.get("run") or st.session_state.get("last-run")
     if run_id is None:
         rows = list_runs(RunFilter())
@@ -56,7 +56,7 @@ def _wait_for(run_id: str) -> None:
 
 
 def _header(seen: RunRow) -> None:
-    """Show the live figures; a change of state, health or tags concerns the whole page."""
+    """Show the live figures; a change of state, health or tags reruns the whole page."""
     row = ask(runs.get_run, seen.run_id)
     if row is None or (row.status, row.health, row.tags) != (seen.status, seen.health, seen.tags):
         st.rerun(scope="app")

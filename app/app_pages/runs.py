@@ -22,7 +22,7 @@ KINDS = {"All jobs": (), "Training": ("train",), "Evaluations": ("eval",), "Judg
 
 
 def _chosen() -> RunFilter:
-    """Show search and states, and return the filter that they make."""
+    """Show the search and the choice of states and kinds; return the filter."""
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         words = st.text_input(
             "Search runs",

@@ -1,4 +1,4 @@
-"""The selection audit: what a step chose for replay, checked against everything recorded of it."""
+"""The selection audit: what a step chose for replay, checked against its records."""
 
 import streamlit as st
 
@@ -42,7 +42,9 @@ def _show(row: RunRow, estimator: TrajectorySelection) -> None:
     if opened is not None:
         audit_view.show_one(opened)
     elif wanted:
-        empty_state.show("search_off", "Not drawn in this step", "The question of the address was not replayed here.")
+        empty_state.show(
+            "search_off", "Not drawn in this step", "This step did not replay the question in the address."
+        )
 
 
 with st.container(horizontal=True, vertical_alignment="center", gap="small"):

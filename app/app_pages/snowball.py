@@ -23,7 +23,7 @@ VIEWS = ["Code and entropy", "Over steps", "Cases", "Code rules", "Saved cases"]
 REFRESH_SECONDS = 5
 MAX_WINDOW = 1000
 CASES_PAGE_SIZE = 5
-STEPS_A_MEAN = 12
+NUM_WINDOWS = 12
 """A run's steps divided by this number are the default window of the running mean."""
 
 
@@ -52,7 +52,7 @@ def _code(row: RunRow, judge: str | None) -> None:
 
 def _over_steps(row: RunRow, judge: str | None) -> None:
     window = st.number_input(
-        "Mean over steps", 1, MAX_WINDOW, min(MAX_WINDOW, max(1, row.step // STEPS_A_MEAN)), key="window",
+        "Mean over steps", 1, MAX_WINDOW, min(MAX_WINDOW, max(1, row.step // NUM_WINDOWS)), key="window",
         bind="query-params", width=180,
         help="Few trajectories are replayed in a step; each point is the mean of this many steps up to it",
     )  # fmt: skip
@@ -74,7 +74,7 @@ def _over_steps(row: RunRow, judge: str | None) -> None:
 def _cases(row: RunRow, judge: str | None) -> None:
     only_telling = st.toggle(
         "Only valid against not valid", key="telling", bind="query-params",
-        help="Cases whose surest success has a valid chain of thought and whose least sure one has not",
+        help="Cases whose lowest-entropy success has a valid chain of thought and whose highest-entropy one has not",
     )  # fmt: skip
     key = f"num-cases-{row.run_id}"
     limit = st.session_state.get(key, CASES_PAGE_SIZE)
@@ -82,7 +82,7 @@ def _cases(row: RunRow, judge: str | None) -> None:
     if not cases:
         empty_state.show(
             "compare", "No case yet", "A case needs a question with two correct answers in one step"
-            + (", the surer one valid and the other not." if only_telling else "."),
+            + (", with the lower-entropy one valid and the other not." if only_telling else "."),
         )  # fmt: skip
         return
     st.caption("Sorted by verdict disagreement, code in the high-entropy answer only, entropy gap.")

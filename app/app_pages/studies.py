@@ -1,4 +1,4 @@
-"""The paper's tables and ablations as matrices of runs: launch what is missing, and see results beside the paper's."""
+"""The paper's tables and ablations as matrices of runs: launch missing runs, and see results beside the paper's."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from app.queries.studies import read_study_results, study_runs
 
 VIEWS = ["Runs", "Beside the paper", "What the paper prints"]
 SCALES = {
-    Scale.CHAINS: "The built-in task with the embedded engine: a toy that shows whether the parts work, on one core",
+    Scale.CHAINS: "The built-in task with the embedded engine: a toy that tests the parts, on one core",
     Scale.PAPER: "The paper's models and data with the verl engine, on GPUs",
 }
 REFRESH_SECONDS = 4
@@ -20,7 +20,7 @@ DEFAULT_STUDY = "main-table"
 
 
 def _choices() -> tuple[Study, Scale, int]:
-    """Show which study, at which scale, with how many seeds, and return it."""
+    """Show the choice of study, scale and number of seeds, and return it."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         titles = {name: published.load_study(name).title for name in published.study_names()}
         name = address_choice.select("Study", titles, "study", DEFAULT_STUDY, ["cells"], 380)
@@ -72,7 +72,7 @@ def _show(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
             empty_state.show(
                 "science_off",
                 "Not possible at this scale",
-                "No cell of this study can be run at it; see the notes.",
+                "No cell of this study can run at this scale; see the notes.",
             )
 
 

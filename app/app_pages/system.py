@@ -9,7 +9,12 @@ from app.components.widgets import exports, person_line, status_badge, view_tabs
 from app.formats import ago, byte_size, duration, escape_control_characters, exact
 from app.queries.answers import ask
 from app.queries.runs import list_runs
-from app.queries.workbench import SUPERVISOR_AWAY_SECONDS, current_runs_root, supervisor_age_seconds, supervisor_sign
+from app.queries.workbench import (
+    SUPERVISOR_LOST_SECONDS,
+    current_runs_root,
+    supervisor_age_seconds,
+    supervisor_heartbeat,
+)
 from db.queries import runs
 from db.queries.database_facts import database_facts
 from db.queries.run_filter import RunFilter
@@ -21,16 +26,16 @@ _LIVE_STATES = ("queued", "starting", "running", "stopping")
 
 
 def _overview() -> None:
-    sign, age = supervisor_sign(), supervisor_age_seconds()
-    is_alive = age is not None and age <= SUPERVISOR_AWAY_SECONDS
+    heartbeat, age = supervisor_heartbeat(), supervisor_age_seconds()
+    is_alive = age is not None and age <= SUPERVISOR_LOST_SECONDS
     facts = ask(database_facts)
     tiles = st.columns(4, gap="small")
     tiles[0].metric(
         "Supervisor",
-        "alive" if is_alive else "away" if sign else "never ran",
+        "running" if is_alive else "not running" if heartbeat else "never ran",
         f"heartbeat {duration(age)} ago" if age is not None else None,
         delta_color="off", delta_arrow="off", border=True, height="stretch",
-        help=f"Process {sign.pid}, started {exact(sign.since)}" if sign else "Start it with: exgrpo up",
+        help=f"Process {heartbeat.pid}, started {exact(heartbeat.since)}" if heartbeat else "Start it with: exgrpo up",
     )  # fmt: skip
     tiles[1].metric(
         "Database", facts.kind, byte_size(facts.num_bytes), delta_color="off", delta_arrow="off", border=True,
@@ -47,9 +52,9 @@ def _overview() -> None:
         f"{sum(num_runs.get(state, 0) for state in _LIVE_STATES[1:]):,} running",
         delta_color="off", delta_arrow="off", border=True, height="stretch",
     )  # fmt: skip
-    st.text(escape_control_characters(f"Runs root {current_runs_root()}, database {facts.place}"))
-    if is_alive and sign and sign.since:
-        st.caption(f"The supervisor has been running for {ago(sign.since).removesuffix(' ago')}.")
+    st.text(escape_control_characters(f"Runs root {current_runs_root()}, database {facts.url}"))
+    if is_alive and heartbeat and heartbeat.since:
+        st.caption(f"The supervisor has been running for {ago(heartbeat.since).removesuffix(' ago')}.")
     _queue()
     st.subheader("Users", anchor=False)
     st.caption(person_line.access_sentence())
@@ -75,15 +80,15 @@ def _queue() -> None:
     exports.show(frame, "queue")
 
 
-@st.cache_data(ttl=CHECK_SECONDS, show_spinner="Looking at this machine and its engines")
-def _findings(runs_root: str) -> list[commands.Finding]:  # noqa: ARG001 - the findings of each runs root are cached apart
+@st.cache_data(ttl=CHECK_SECONDS, show_spinner="Checking this machine and its engines")
+def _findings(runs_root: str) -> list[commands.Finding]:  # noqa: ARG001 - part of the cache key
     return commands.examine_machine()
 
 
 def _machine() -> None:
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.subheader("Engines and what they need", anchor=False, width="content")
-        if st.button("Look again", icon=":material/refresh:", key="look-again"):
+        if st.button("Check again", icon=":material/refresh:", key="check-again"):
             _findings.clear()
     machine_view.show_findings(_findings(current_runs_root()))
     st.subheader("GPUs", anchor=False)

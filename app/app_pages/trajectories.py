@@ -29,11 +29,11 @@ def _opened() -> int | None:
     return int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 16 else None
 
 
-def _count(where: TrajectoryFacets, num_shown: int, newest: int | None) -> None:
-    """Say how many there are; where newer ones exist, offer them, so that the list never moves by itself."""
+def _count(where: TrajectoryFacets, num_listed: int, newest: int | None) -> None:
+    """Show how many trajectories match, and a button for newer ones, so that the list never moves by itself."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         total = ask(trajectory_list.count_trajectories, where)
-        st.caption(f"{num_shown:,} of {trajectory_filter.count(total)} trajectories, newest first", width="content")
+        st.caption(f"{num_listed:,} of {trajectory_filter.count(total)} trajectories, newest first", width="content")
         first = list_snippets(where)[:1]
         if (
             first

@@ -1,4 +1,4 @@
-"""Asks the database: opened once a process, answers shared for a second; while it is away, the last good ones."""
+"""Asks the database: opened once per process, answers shared for a second, the last ones while it is unavailable."""
 
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
@@ -9,7 +9,7 @@ from app import settings
 from app.queries import last_answers
 from app.settings import AppSettings
 from db.connections.opening import open_database
-from db.connections.session import AWAY_ERRORS, Database
+from db.connections.session import UNAVAILABLE_ERRORS, Database
 
 ANSWER_SECONDS = 1.0
 
@@ -21,18 +21,18 @@ Row = TypeVar("Row")
 def ask(
     query: Callable[Concatenate[Database, Arguments], Answer], *arguments: Arguments.args, **options: Arguments.kwargs
 ) -> Answer:
-    """Return what a query of the query layer answers to arguments whose texts differ where they differ.
+    """Return the answer of a query; different arguments must have different texts.
 
     Raises:
-        NoAnswerError: The database is away and never answered this in this session.
+        NoAnswerError: The database is unavailable and never answered this in this session.
     """
     current = settings.current()
-    # One text is the key: Streamlit takes milliseconds to digest a filter with its twenty fields.
+    # One text is the key: Streamlit takes milliseconds to hash a filter with its twenty fields.
     question = repr((current, query.__module__, query.__qualname__, arguments, options))
     return last_answers.ask(
         question,
         lambda: _answer(question, lambda: _read(current, lambda database: query(database, *arguments, **options))),
-        AWAY_ERRORS,
+        UNAVAILABLE_ERRORS,
     )
 
 
@@ -49,7 +49,7 @@ def ask_pages(ask_page: Callable[[Row | None], list[Row]], page_size: int, num_p
 
 @st.cache_data(ttl=ANSWER_SECONDS, show_spinner=False, max_entries=500)
 def _answer(
-    question: str,  # noqa: ARG001 - the cache's key, which leaves out what begins with an underscore
+    question: str,  # noqa: ARG001 - the cache's key, which ignores names with an underscore first
     _reading: Callable[[], Answer],
 ) -> Answer:
     return _reading()
@@ -59,8 +59,8 @@ def _read(current: AppSettings, query: Callable[[Database], Answer]) -> Answer:
     database = _database(str(current), current)
     try:
         return query(database)
-    except AWAY_ERRORS:
-        _database.clear()  # a connection that went bad may not come back by itself
+    except UNAVAILABLE_ERRORS:
+        _database.clear()  # a broken connection may not recover by itself
         database.close()
         raise
 

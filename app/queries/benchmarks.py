@@ -1,4 +1,4 @@
-"""Scores of benchmarks, evaluations under way, and two scored models compared."""
+"""Scores of benchmarks, live evaluations, and two scored models compared."""
 
 import streamlit as st
 
@@ -25,7 +25,7 @@ def list_scores(scheme: str) -> list[BenchmarkScoreRow]:
 
 
 def live_evaluations() -> list[RunRow]:
-    """Return the evaluations that wait or run, newest first."""
+    """Return queued and running evaluations, newest first."""
     return _evaluations(LIVE_STATES)
 
 
@@ -35,7 +35,7 @@ def broken_evaluations() -> list[RunRow]:
 
 
 def compare_scores(first: ScoredRuns, second: ScoredRuns, scheme: str) -> list[ComparisonRow]:
-    """Return the differences of two scored models, second minus first; they follow from scores that do not change."""
+    """Return the differences of two scored models, second minus first; scores do not change, so answers are kept."""
     return _compare(settings.current(), first, second, scheme)
 
 

@@ -1,4 +1,4 @@
-"""Several runs at once: their curves and what these can be drawn against."""
+"""Several runs at once: the x axes of their curves."""
 
 from enum import StrEnum
 
@@ -9,7 +9,7 @@ from db.rows.runs import MetricPoint
 
 
 class Axis(StrEnum):
-    """What curves are drawn against; a value is the word in the address."""
+    """The x axis of curves; a value is the word in the address."""
 
     STEPS = "steps"
     ROLLOUTS = "rollouts"
@@ -21,7 +21,7 @@ _KEYS = {Axis.ROLLOUTS: "rollouts/fresh_total", Axis.TOKENS: "tokens/generated_t
 
 
 def axis_points(run_id: str, axis: Axis) -> list[MetricPoint] | None:
-    """Return how far a run had got after its steps; None for steps themselves, empty where it was not recorded."""
+    """Return the axis's value after each step of a run; None for the axis of steps, empty if it was not recorded."""
     if axis is Axis.STEPS:
         return None
     if axis is Axis.TIME:

@@ -1,4 +1,4 @@
-"""What a session shows while the database is away: the last good answer to each question, and how old it is."""
+"""What a session shows while the database is unavailable: the last answer to each question, and its age."""
 
 import time
 from collections.abc import Callable, Hashable
@@ -9,38 +9,38 @@ import streamlit as st
 
 RETRY_SECONDS = 2.0
 MAX_ANSWERS = 160
-"""What the largest page asks, a comparison of twenty runs; a session shall not keep the answers of every run it saw."""
+"""As many as the largest page needs, a comparison of twenty runs; a session must not keep all answers forever."""
 
 Answer = TypeVar("Answer")
 
 
 class NoAnswerError(RuntimeError):
-    """The database is away and never answered this question in this session; one sentence why."""
+    """The database is unavailable and never answered this question in this session; one sentence why."""
 
 
 @dataclass(slots=True)
 class _Memory:
     answers: dict[Hashable, Any] = field(default_factory=dict)
     answered_at: float | None = None
-    """Monotonic seconds of the last good answer."""
+    """Monotonic seconds of the last answer."""
     reason: str = ""
-    """Why the database is away; empty while it answers."""
+    """Why the database is unavailable; empty while it answers."""
     retry_at: float = 0.0
 
 
-def ask(question: Hashable, query: Callable[[], Answer], away: tuple[type[Exception], ...]) -> Answer:
-    """Return the query's answer, or the last good one to this question while it raises that the database is `away`.
+def ask(question: Hashable, query: Callable[[], Answer], unavailable: tuple[type[Exception], ...]) -> Answer:
+    """Return the query's answer, or the last one to this question while the query raises an `unavailable` error.
 
-    A database that is away is asked again after some seconds, so that a page does not wait for each of its questions.
+    An unavailable database is asked again after some seconds, so that a page does not wait for each of its questions.
 
     Raises:
-        NoAnswerError: It is away, and there is no answer to give.
+        NoAnswerError: It is unavailable, and there is no earlier answer.
     """
     memory = _memory()
     if time.monotonic() >= memory.retry_at:
         try:
             return _keep(memory, question, query())
-        except away as error:
+        except unavailable as error:
             memory.reason = str(error).strip().splitlines()[0]
             memory.retry_at = time.monotonic() + RETRY_SECONDS
     if question not in memory.answers:
@@ -49,13 +49,13 @@ def ask(question: Hashable, query: Callable[[], Answer], away: tuple[type[Except
     return answer
 
 
-def reason_away() -> str:
-    """Return why the database is away, nothing while it answers."""
+def unavailable_reason() -> str:
+    """Return why the database is unavailable, empty while it answers."""
     return _memory().reason
 
 
 def age_seconds() -> float | None:
-    """Return how old the newest good answer of this session is; None before the first."""
+    """Return the age of this session's newest answer; None before the first."""
     answered_at = _memory().answered_at
     return None if answered_at is None else time.monotonic() - answered_at
 

@@ -16,11 +16,11 @@ from db.rows.runs import MetricPoint, RunRow
 RUNS_PAGE_SIZE = 100
 MAX_CHART_POINTS = 300
 TRAINING_RUNS = RunFilter(kinds=("train",))
-"""Runs to choose from where only training runs mean something."""
+"""The filter of choices that offer training runs only."""
 
 
 def list_runs(where: RunFilter, num_pages: int = 1, order: RunOrder = NEWEST_FIRST) -> list[RunRow]:
-    """Return the first pages of the runs that fit."""
+    """Return the first pages of matching runs."""
     return ask_pages(
         lambda last: ask(runs.list_runs, where, order=order, after=last.run_id if last else None, limit=RUNS_PAGE_SIZE),
         RUNS_PAGE_SIZE,
@@ -29,15 +29,15 @@ def list_runs(where: RunFilter, num_pages: int = 1, order: RunOrder = NEWEST_FIR
 
 
 def training_names(words: str = "", *, has_steps: bool = False) -> list[RunName]:
-    """Return the newest training runs that hold the words; with `has_steps` only those that have done a step."""
+    """Return the newest training runs that match the words; with `has_steps` only those with a finished step."""
     return ask(run_names.list_run_names, replace(TRAINING_RUNS, words=words), has_steps=has_steps, limit=RUNS_PAGE_SIZE)
 
 
-def reason_away() -> str:
-    """Return why the database does not answer, nothing while it does."""
+def unavailable_reason() -> str:
+    """Return why the database does not answer, empty while it does."""
     with contextlib.suppress(NoAnswerError):
         ask(database_facts.has_runs)
-    return last_answers.reason_away()
+    return last_answers.unavailable_reason()
 
 
 def metric_series(run_id: str, keys: Sequence[str]) -> dict[str, list[MetricPoint]]:

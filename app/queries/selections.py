@@ -1,4 +1,4 @@
-"""The check of every selection of a run against its own recorded scores."""
+"""The check of every selection of a run against its recorded scores."""
 
 from dataclasses import dataclass
 
@@ -13,9 +13,9 @@ RECHECKED_STEPS = 20
 
 
 def wrong_choices(run_id: str) -> list[WrongChoiceRow]:
-    """Return the selections of a whole run that contradict their own recorded scores.
+    """Return the selections of a whole run that contradict their recorded scores.
 
-    A page of a long run checks a million candidates once: later only the steps that came since then.
+    The first call for a long run checks a million candidates; later calls check the new steps only.
     """
     row = ask(runs.get_run, run_id)
     if row is None:
@@ -24,7 +24,7 @@ def wrong_choices(run_id: str) -> list[WrongChoiceRow]:
     if known is None or known.attempt != row.attempt or known.step > row.step:
         known = _Checked(row.attempt, 0, [])
     wrong = [*known.wrong, *ask(selections.wrong_choices, run_id, known.step)][: selections.MAX_WRONG]
-    # The newest steps may still be on their way into the database, so they are checked again.
+    # The newest steps may not be complete in the database yet, so they are checked again.
     last = max(0, row.step - RECHECKED_STEPS)
     older = [choice for choice in wrong if choice.step < last]
     _checked()[current_runs_root(), run_id] = _Checked(row.attempt, last, older)
@@ -33,7 +33,7 @@ def wrong_choices(run_id: str) -> list[WrongChoiceRow]:
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """What is known of the choices before a step of an attempt."""
+    """The wrong choices before a step of an attempt."""
 
     attempt: int
     step: int

@@ -1,4 +1,4 @@
-"""What has come of the paper's studies: the runs of their cells, and what finished ones gave."""
+"""The paper's studies: the runs of their cells, and the results of finished ones."""
 
 import streamlit as st
 
@@ -13,12 +13,12 @@ _KEPT_SECONDS = 60
 
 
 def study_runs(name: str) -> dict[RunKey, RunRow]:
-    """Return the newest run of each place in a study's matrix, at both scales."""
+    """Return the newest run of each cell and seed of a study, at both scales."""
     return ask(_runs, name)
 
 
 def read_study_results(name: str, scale: Scale, finished: tuple[str, ...]) -> StudyResults:
-    """Return what the finished runs of a study show; read anew when others have `finished`, and now and then."""
+    """Return the results of a study's finished runs; read again when other runs have `finished`, and every minute."""
     return _kept_results(settings.current(), name, scale, finished)
 
 

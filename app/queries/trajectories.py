@@ -8,7 +8,7 @@ TRAJECTORIES_PAGE_SIZE = 50
 
 
 def list_snippets(facets: TrajectoryFacets, num_pages: int = 1) -> list[SnippetRow]:
-    """Return the first pages of the trajectories that fit, newest first."""
+    """Return the first pages of matching trajectories, newest first."""
     return ask_pages(
         lambda last: ask(
             trajectory_list.list_snippets,

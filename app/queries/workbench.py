@@ -10,22 +10,22 @@ from app.formats import as_utc
 from app.queries.answers import ask
 from db.queries import runs
 
-SUPERVISOR_AWAY_SECONDS = 15.0
+SUPERVISOR_LOST_SECONDS = 15.0
 _LOG_BYTES = 128 * 1024
 
 
 def current_runs_root() -> str:
-    """Return the folder that holds the runs, which tells answers kept for one workbench from those of another."""
+    """Return the folder that holds the runs, part of the key of kept answers."""
     return str(settings.current().runs_root)
 
 
 def has_folder(run_id: str) -> bool:
-    """Tell whether the runs root has a run of this id, whether or not the database knows it yet."""
+    """Return whether the runs root has a run of this id, even if the database does not know it yet."""
     return _run_file(run_id, "spec.json") is not None
 
 
 def read_log_tail(run_id: str, num_lines: int) -> list[str]:
-    """Return the last lines of a run's log, as they are; none if there is no log yet."""
+    """Return the last lines of a run's log, unchanged; none if there is no log yet."""
     path = _run_file(run_id, "log.txt")
     if path is None or ask(runs.get_run, run_id) is None:
         return []
@@ -38,7 +38,7 @@ def read_log_tail(run_id: str, num_lines: int) -> list[str]:
 
 
 def _run_file(run_id: str, name: str) -> Path | None:
-    """Return a file of a run; None where it is not there or, by the id or by a link, outside the runs root."""
+    """Return a file of a run; None if it does not exist or lies outside the runs root, by the id or by a link."""
     root = settings.current().runs_root.resolve()
     try:
         path = (root / run_id / name).resolve()
@@ -48,26 +48,26 @@ def _run_file(run_id: str, name: str) -> Path | None:
 
 
 @dataclass(frozen=True, slots=True)
-class SupervisorSign:
-    """The newest heartbeat of a supervisor; `since` is when it started, None where the file lacks it."""
+class SupervisorHeartbeat:
+    """The newest heartbeat of a supervisor; `since` is its start, None if the file lacks it."""
 
     pid: int
     at: datetime
     since: datetime | None
 
 
-def supervisor_sign() -> SupervisorSign | None:
+def supervisor_heartbeat() -> SupervisorHeartbeat | None:
     """Return the newest heartbeat of a supervisor, or None if none ever ran here."""
     path = settings.current().runs_root / "workbench" / "supervisor.json"
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         since = datetime.fromisoformat(record["since"]) if "since" in record else None
-        return SupervisorSign(int(record["pid"]), datetime.fromisoformat(record["at"]), since)
+        return SupervisorHeartbeat(int(record["pid"]), datetime.fromisoformat(record["at"]), since)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def supervisor_age_seconds() -> float | None:
-    """Return how long ago the supervisor was last alive, or None if it never ran here."""
-    sign = supervisor_sign()
-    return None if sign is None else (datetime.now(UTC) - as_utc(sign.at)).total_seconds()
+    """Return the seconds since the supervisor's last heartbeat, or None if it never ran here."""
+    heartbeat = supervisor_heartbeat()
+    return None if heartbeat is None else (datetime.now(UTC) - as_utc(heartbeat.at)).total_seconds()

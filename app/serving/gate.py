@@ -1,9 +1,9 @@
-"""The door of the workbench: who may talk to it, and what a browser may load from it.
+"""Access control of the workbench: who may send requests, and what a browser may load from it.
 
 A browser that launches processes is a remote shell, so every request passes four checks before Streamlit sees it:
 the Host must be an allowed name (a rebound foreign name is refused even when Origin agrees with it), an Origin must
 be this very server, other sites may not embed or fetch, and the caller must hold the token of the printed link or,
-where people sign in, be one who has a role.
+where people sign in, have a role.
 """
 
 import hashlib
@@ -42,15 +42,15 @@ _FIXED_HEADERS = {
 
 @dataclass(frozen=True)
 class GateSettings:
-    """What the gate checks against. `allowed_hosts` are names without a port, in lower case."""
+    """What the gate compares requests with. `allowed_hosts` are names without a port, in lower case."""
 
     token: str
     port: int
     allowed_hosts: frozenset[str] = LOOPBACK_NAMES
     inline_script_hashes: tuple[str, ...] = field(default=())
-    """CSP hashes of the inline scripts that the page shell carries."""
+    """CSP hashes of the inline scripts in the page shell."""
     sign_in: SignIn | None = None
-    """How people sign in; where they do, the token opens nothing."""
+    """How people sign in; with sign-in the token gives no access."""
 
     @cached_property
     def cookie_name(self) -> str:
@@ -59,7 +59,7 @@ class GateSettings:
 
     @cached_property
     def cookie_value(self) -> str:
-        """A value that proves the token without being it."""
+        """A value that proves knowledge of the token without containing it."""
         return hmac.new(self.token.encode(), b"exgrpo workbench cookie", hashlib.sha256).hexdigest()
 
 
@@ -71,7 +71,7 @@ class Gate:
         self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check one connection; pass it on, or answer it here."""
+        """Check one connection; forward it, or answer it here."""
         if scope["type"] == "http":
             await self._http(scope, receive, send)
         elif scope["type"] == "websocket":
@@ -90,7 +90,7 @@ class Gate:
             await _respond(send, 403, "text/plain", "Requests from other sites are refused.\n")
         elif self._settings.sign_in is None and self._has_query_token(scope):
             await self._admit(scope, send)
-        elif scope["path"] == HEALTH_PATH or self._is_admitted(headers) or self._is_way_in(scope):
+        elif scope["path"] == HEALTH_PATH or self._is_admitted(headers) or self._is_sign_in(scope):
             await self._app(scope, receive, send)
         else:
             await _respond(send, 403, "text/html", self._locked_page(headers))
@@ -98,8 +98,8 @@ class Gate:
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         host = _allowed_host(headers, self._settings.allowed_hosts)
-        is_ours = host is not None and "origin" in headers and _is_same_origin(headers, host)
-        if is_ours and self._is_admitted(headers):
+        is_same_origin = host is not None and "origin" in headers and _is_same_origin(headers, host)
+        if is_same_origin and self._is_admitted(headers):
             await self._app(scope, receive, send)
             return
         await receive()
@@ -109,7 +109,7 @@ class Gate:
         sign_in = self._settings.sign_in
         return self._has_cookie(headers) if sign_in is None else sign_in.admits(_cookies(headers))
 
-    def _is_way_in(self, scope: Scope) -> bool:
+    def _is_sign_in(self, scope: Scope) -> bool:
         return self._settings.sign_in is not None and scope["method"] == "GET" and scope["path"] in SIGN_IN_PATHS
 
     def _locked_page(self, headers: Headers) -> str:
@@ -117,10 +117,10 @@ class Gate:
         return _LOCKED_PAGE.format(text=_USE_THE_LINK if sign_in is None else sign_in.page(_cookies(headers)))
 
     async def _admit(self, scope: Scope, send: Send) -> None:
-        """Set the cookie and lead on to the same page without the token in its address.
+        """Set the cookie and forward to the same page without the token in its address.
 
-        The browser is led on by the page, not by a redirect: a strict cookie is not sent along a redirect that began
-        on another site, such as a link in a web terminal.
+        A page forwards the browser, not a redirect: a strict cookie is not sent along a redirect that began on another
+        site, such as a link in a web terminal.
         """
         target = html.escape(_address_without_token(scope), quote=True)
         cookie = f"{self._settings.cookie_name}={self._settings.cookie_value}; Path=/; HttpOnly; SameSite=Strict"
@@ -207,7 +207,7 @@ def _cookies(headers: Headers) -> dict[str, str]:
 
 
 def _is_foreign_fetch(headers: Headers) -> bool:
-    """Whether another site, or another port of this host, loads something from here other than by a link."""
+    """Whether another site, or another port of this host, loads something from here without a link."""
     is_foreign = headers.get("sec-fetch-site", "none") in {"cross-site", "same-site"}
     return is_foreign and headers.get("sec-fetch-mode") != "navigate"
 
@@ -245,7 +245,7 @@ _LOCKED_PAGE = (
 )
 _USE_THE_LINK = (
     "<h1>This workbench is locked</h1><p>Use the link that <code>exgrpo up</code> printed in your terminal. "
-    "It carries a token; once it was used, this browser stays signed in until the server stops.</p>"
+    "It carries a token; after you use it, this browser stays signed in until the server stops.</p>"
 )
 _WELCOME_PAGE = (
     "<!doctype html><html lang=en><meta charset=utf-8><title>ExGRPO Workbench</title>"

@@ -26,9 +26,9 @@ from db import DATABASE_URL_VARIABLE
 
 MAIN_SCRIPT = Path(__file__).parents[1] / "main.py"
 FIRST_PAGE = ("app.components.widgets.banners", "app.components.runs.run_table")
-"""What the first page loads beside the server, loaded before the server answers."""
+"""Modules of the first page, loaded before the server answers."""
 _CACHE_LOG = "streamlit.runtime.caching.cache_data_api"
-"""Where Streamlit warns of caches that are declared before its server runs, which is what loading early does."""
+"""The log in which Streamlit warns of caches that are declared before its server runs, as early loading does."""
 _MAX_MEMORY_POOLS = 2
 _M_ARENA_MAX = -8
 DEFAULT_PORT = 8501
@@ -65,10 +65,10 @@ def serve(
 ) -> None:
     """Serve until a signal comes; prints `http://HOST:PORT/?token=...` as soon as the server answers.
 
-    With `sign_in` people sign in, the address is printed without a token, and none opens anything.
+    With `sign_in` people sign in, and the address is printed without a token.
 
-    `port` 0 takes a free one, `token` None makes a new one. `allowed_hosts` are further names under which the server
-    may be addressed, for a reverse proxy.
+    `port` 0 means a free one, `token` None a new one. `allowed_hosts` are further host names of the server, for a
+    reverse proxy.
 
     Raises:
         ServerError: The host is not loopback, the port is taken, the token is too short or the folder is missing.
@@ -105,32 +105,32 @@ def serve(
         ws="websockets-sansio",
         timeout_graceful_shutdown=2,
     )
-    shown_host = f"[{host}]" if ":" in host else host
+    url_host = f"[{host}]" if ":" in host else host
     query = f"?{TOKEN_PARAMETER}={token}" if sign_in is None else ""
     _share_memory_pools()
-    refreshes.keep_what_fragments_follow()
-    refreshes.leave_out_those_of_other_pages()
+    refreshes.keep_unsent_messages()
+    refreshes.ignore_refreshes_of_other_pages()
     logging.getLogger(_CACHE_LOG).setLevel(logging.ERROR)
     logging.getLogger(failures.LOG).addFilter(failures.is_fault)
     for name in FIRST_PAGE:
         import_module(name)
-    # Modules stay: the collector would look through them again and again while pages are made.
+    # Modules stay loaded: without this, each garbage collection would go through them again.
     gc.freeze()
-    _AnnouncingServer(config, f"http://{shown_host}:{port}/{query}").run([listener])
+    _AnnouncingServer(config, f"http://{url_host}:{port}/{query}").run([listener])
 
 
 def _share_memory_pools() -> None:
-    """Let all threads take memory from few pools where the C library is glibc.
+    """Make all threads share few memory pools of glibc.
 
-    It has up to eight pools a core, and Streamlit runs each script in a separate thread: each pool grows to what the
-    largest script that it ever served took, and keeps that.
+    It has up to eight pools per core, and Streamlit runs each script in a separate thread: each pool grows to the
+    largest script that used it, and never shrinks.
     """
     if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
         mallopt(_M_ARENA_MAX, _MAX_MEMORY_POOLS)
 
 
 def check_host(host: str, allows_remote: bool) -> None:
-    """Refuse addresses beyond this machine unless they were asked for by name.
+    """Refuse addresses beyond this machine unless they are allowed explicitly.
 
     Raises:
         ServerError: `host` is no loopback address and `allows_remote` is not set.
@@ -168,7 +168,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--runs-root", type=Path, required=True, help="folder that holds the run directories")
     parser.add_argument("--database-url", help=f"database; {DATABASE_URL_VARIABLE} keeps passwords out of `ps`")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
-    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="port to listen on; 0 takes a free one")
+    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="port to listen on; 0 means a free one")
     parser.add_argument("--allow-remote", action="store_true", help="allow an address beyond this machine")
     parser.add_argument("--allow-host", action="append", default=[], help="further Host name to answer under")
     parser.add_argument("--sign-in", type=Path, help="file with an OpenID provider and roles; see docs/sign-in.md")

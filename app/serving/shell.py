@@ -1,4 +1,4 @@
-"""The page shell: Streamlit's own index page with the workbench's title and the server's address written into it."""
+"""The page shell: Streamlit's index page with the workbench's title and the server's address."""
 
 import re
 from functools import cache
@@ -34,7 +34,7 @@ _HISTORY_SCRIPT = """<script>
   };
 })();
 </script>"""
-"""Makes one entry of the browser's history of what a user does once, so that the back button undoes it.
+"""Makes one entry in the browser's history for each user action, so that the back button undoes it.
 
 Left to itself, Streamlit replaces the entry when a widget that is bound to the address changes (it gives the whole
 address then, and a path where scripts change it), and makes three to five of one change of pages.
@@ -58,7 +58,7 @@ was not sent yet is lost with the white page. A tab tries at most five times.
 
 @cache
 def html() -> str:
-    """Return the shell; knowing the address, the browser need not guess it from the page's path, which fails once."""
+    """Return the shell with the server's address, so that the browser need not guess it from the page's path."""
     text = (Path(streamlit.__file__).parent / "static" / "index.html").read_text(encoding="utf-8")
     text = text.replace("<head>", f"<head>{_ADDRESS_SCRIPT}{_HISTORY_SCRIPT}{_RECOVERY_SCRIPT}", 1)
     return text.replace("<title>Streamlit<", f"<title>{TITLE}<", 1)

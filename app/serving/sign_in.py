@@ -1,6 +1,6 @@
-"""Signing in with OpenID Connect: the file that a user names, the page that offers it, the cookie that proves it.
+"""Signing in with OpenID Connect: the settings file, the sign-in page, and the cookie.
 
-The flow itself is Streamlit's (`st.login`, by Authlib). The gate lets nothing else through before it succeeded.
+The flow itself is Streamlit's (`st.login`, by Authlib). Before it succeeds, the gate allows nothing else.
 """
 
 import html
@@ -21,7 +21,7 @@ from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_N
 from app.roles import Role, Roles
 
 PATHS = frozenset({"/auth/login", "/auth/logout", "/oauth2callback"})
-"""What answers before somebody is signed in."""
+"""The paths that need no sign-in."""
 MIN_SECRET_LENGTH = 32
 _NEEDED = ("client_id", "client_secret", "server_metadata_url", "redirect_uri", "cookie_secret")
 
@@ -32,7 +32,7 @@ class SignInError(ValueError):
 
 @dataclass(frozen=True)
 class SignIn:
-    """What a sign-in file says; `host` is the name under which the provider leads back here."""
+    """The settings of a sign-in file; `host` is the host name of the redirect back from the provider."""
 
     path: Path
     roles: Roles
@@ -40,7 +40,7 @@ class SignIn:
     _cookie_secret: str
 
     def claims(self, cookies: Mapping[str, str]) -> dict[str, Any]:
-        """Return the provider's claims about the sender of these cookies, nothing where the cookies prove nothing."""
+        """Return the provider's claims about the sender of these cookies, empty if the cookies are not valid."""
 
         def read(name: str) -> bytes | None:
             value = cookies.get(name)
@@ -53,11 +53,11 @@ class SignIn:
         return claims if isinstance(claims, dict) else {}
 
     def admits(self, cookies: Mapping[str, str]) -> bool:
-        """Return whether these cookies prove somebody who has a role here."""
+        """Return whether these cookies belong to somebody with a role."""
         return self.roles.person_of(self.claims(cookies)) is not None
 
     def page(self, cookies: Mapping[str, str]) -> str:
-        """Return what somebody who is not admitted sees instead of the workbench: a title and a way on, as HTML."""
+        """Return the HTML for somebody without access: a title and the next step."""
         claims = self.claims(cookies)
         if claims:
             name = html.escape(str(claims.get("email") or claims.get("sub") or "nobody known"))

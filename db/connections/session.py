@@ -33,8 +33,8 @@ class DatabaseError(UserError, RuntimeError):
     """The database cannot be opened or used; one sentence why and what to do."""
 
 
-AWAY_ERRORS = (DatabaseError, DBAPIError)
-"""What reading raises while a database is away: it cannot be opened, or a connection or statement failed."""
+UNAVAILABLE_ERRORS = (DatabaseError, DBAPIError)
+"""The errors of reading from an unavailable database: it cannot be opened, or a connection or statement failed."""
 
 
 def shown_place(url: URL) -> str:

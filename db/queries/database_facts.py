@@ -1,4 +1,4 @@
-"""What the database itself is: its kind, place, size and schema."""
+"""Facts about the database: kind, URL, size and schema."""
 
 from dataclasses import dataclass
 
@@ -12,10 +12,10 @@ from db.tables import models
 
 @dataclass(frozen=True, slots=True)
 class DatabaseFacts:
-    """One database; `place` names no password."""
+    """One database; `url` contains no password."""
 
     kind: str
-    place: str
+    url: str
     num_bytes: int
     schema: str
     newest_schema: str
@@ -23,7 +23,7 @@ class DatabaseFacts:
 
 
 def database_facts(database: Database) -> DatabaseFacts:
-    """Return what a database is."""
+    """Return the facts about a database."""
     size = (
         "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
         if database.is_sqlite
@@ -33,7 +33,7 @@ def database_facts(database: Database) -> DatabaseFacts:
         num_bytes = int(connection.scalar(text(size)) or 0)
     return DatabaseFacts(
         kind="SQLite" if database.is_sqlite else "PostgreSQL",
-        place=shown_place(database.engine.url),
+        url=shown_place(database.engine.url),
         num_bytes=num_bytes,
         schema=current_revision(database) or "none",
         newest_schema=newest_revision(),
@@ -42,6 +42,6 @@ def database_facts(database: Database) -> DatabaseFacts:
 
 
 def has_runs(database: Database) -> bool:
-    """Return whether there is any run, archived or not; the cheapest question to a database."""
+    """Return whether there is any run, archived or not; the cheapest query."""
     with database.read() as connection:
         return connection.scalar(select(models.runs.c.run_key).limit(1)) is not None

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from db.connections.opening import open_database
-from db.connections.session import AWAY_ERRORS, Database
+from db.connections.session import UNAVAILABLE_ERRORS, Database
 from db.queries.run_filter import RunFilter
 from db.queries.runs import list_runs
 from db.rows.runs import RunRow
@@ -87,7 +87,7 @@ class AlertWatch:
     def _tell(self, error: Exception) -> None:
         """Log an error once; the supervisor itself reports an unavailable database."""
         trouble = type(error).__name__
-        if trouble != self._trouble and not isinstance(error, AWAY_ERRORS):
+        if trouble != self._trouble and not isinstance(error, UNAVAILABLE_ERRORS):
             logger.warning("Alerts are late: %s; trying again.", trouble)
         self._trouble = trouble
 

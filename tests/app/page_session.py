@@ -11,7 +11,7 @@ from websockets.sync.client import ClientConnection, connect
 from tests.app.web_server import ServedWorkbench
 
 ANSWER_SECONDS = 300.0
-TROUBLES = ("This page could not be shown", "Database away")
+ERROR_TITLES = ("This page failed", "Database unavailable")
 """What pages show of a fault; Streamlit's own box is for faults outside their scripts."""
 
 
@@ -27,15 +27,15 @@ class PageSession:
         asked.rerun_script.page_name = page
         asked.rerun_script.query_string = urlencode(query)
         self._connection.send(asked.SerializeToString())
-        troubles = []
+        errors = []
         while True:
             answer = ForwardMsg.FromString(self._connection.recv(timeout=ANSWER_SECONDS))
             element = answer.delta.new_element
             if element.WhichOneof("type") == "exception":
-                troubles.append(f"{element.exception.type}: {element.exception.message}")
-            troubles += [f"{page}: {trouble}" for trouble in TROUBLES if trouble in element.markdown.body]
+                errors.append(f"{element.exception.type}: {element.exception.message}")
+            errors += [f"{page}: {title}" for title in ERROR_TITLES if title in element.markdown.body]
             if answer.WhichOneof("type") == "script_finished":
-                return troubles
+                return errors
 
 
 @contextmanager

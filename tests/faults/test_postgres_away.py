@@ -111,7 +111,7 @@ def is_away(page: AppTest) -> bool:
     page.run()
     # What was never read has no last answer; the server's page says so in a sentence of its own.
     assert [error.message for error in page.exception if "NoAnswerError" not in str(error.proto)] == []
-    return "Database away" in text_of(page)
+    return "Database unavailable" in text_of(page)
 
 
 def seconds_until(condition: Callable[[], bool], most: float) -> float:

@@ -85,7 +85,7 @@ def test_hostile_texts_are_shown_and_inert(signed_in, hostile_workbench, path, t
     page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for(timeout=60_000)
     page.wait_for_function(SHOWS, arg=text, timeout=60_000)
     page.wait_for_timeout(700)
-    assert page.get_by_text("This page could not be shown").count() == 0
+    assert page.get_by_text("This page failed").count() == 0
     for tab in tabs_of(path):
         assert page.get_by_role("tab", name=tab, selected=True).count() == 1
     found = page.evaluate(LOOK)

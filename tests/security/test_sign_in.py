@@ -89,7 +89,7 @@ def test_a_viewer_and_nobody_are_refused_by_every_command_that_changes_something
     before = sorted((path, path.read_bytes()) for path in root.rglob("*") if path.is_file())
     for person in (None, Person(VIEWER, Role.VIEWER), *([Person("o", Role.OPERATOR)] if name == "archive" else [])):
         sign_in_as(monkeypatch, person)
-        with pytest.raises(commands.RefusedError, match="takes the role"):
+        with pytest.raises(commands.RefusedError, match="needs the role"):
             CHANGES[name]()
     assert sorted((path, path.read_bytes()) for path in root.rglob("*") if path.is_file()) == before
     tried("forged changes of viewers and of nobody", 2)
@@ -261,7 +261,7 @@ def test_a_viewer_sees_and_is_refused_by_the_command_behind_a_button(browser, pr
     page.goto(f"{origin}/run?run={RUN}")
     stop = page.get_by_test_id("stMainBlockContainer").get_by_role("button", name="Stop")
     stop.wait_for()
-    refusal = page.get_by_text("takes the role operator")
+    refusal = page.get_by_text("needs the role operator")
     assert refusal.count() == 0
     stop.click()
     refusal.first.wait_for()

@@ -8,7 +8,7 @@ from app.formats import escape_control_characters, share
 from db.rows.scores import ItemRow
 
 PARAMETER = "item"
-"""What the question is called in the address."""
+"""The parameter of the address that names the question."""
 
 
 def wanted() -> str | None:

@@ -16,7 +16,7 @@ _OUTCOMES = ("paper", "training", "corrected")
 
 
 def show(lines: Sequence[ScoreLine]) -> None:
-    """Show the choice of a model and its disputed answers; which model is in the address."""
+    """Show the choice of a model and its disputed answers; the model is in the address."""
     names = {line.key: f"{line.name} ({line.group})" for line in lines}
     chosen = address_choice.select("Model", names, "disputed", lines[0].key, width=420)
     line = next(line for line in lines if line.key == chosen)
@@ -38,7 +38,7 @@ def show(lines: Sequence[ScoreLine]) -> None:
 
 
 def table(rows: Sequence[DisputedAnswerRow]) -> pd.DataFrame:
-    """Return one row an answer: what was boxed, the gold answer, and the outcome by each scheme."""
+    """Return one row per answer: the boxed answer, the gold answer, and the outcome by each scheme."""
     frame = {
         "Benchmark": [row.benchmark for row in rows],
         "Question": [escape_control_characters(row.question_id) for row in rows],

@@ -22,7 +22,7 @@ def show() -> None:
             target = _target()
         with right:
             source = st.text_input(
-                "Data file", key="evaluate-source", placeholder="Each benchmark's own Hugging Face data set",
+                "Data file", key="evaluate-source", placeholder="The Hugging Face data set of each benchmark",
                 help="Parquet or JSON lines; one that holds several benchmarks serves all chosen ones",
             )  # fmt: skip
         protocols = load_protocols()
@@ -43,7 +43,7 @@ def show() -> None:
 
 
 def _target() -> str | None:
-    """Show the choice of what is scored: a run's newest checkpoint, or anything that is written."""
+    """Show the choice of the model: a run's newest checkpoint, or typed text."""
     rows = training_names(has_steps=True)
     names = distinct_names((row.run_id, row.name) for row in rows)
     offered = {

@@ -9,7 +9,7 @@ _DASH = "--"
 
 
 def as_rows(lines: Sequence[ScoreLine]) -> list[dict[str, object]]:
-    """Return one row per line: scores in percent with their standard errors, and where it comes from."""
+    """Return one row per line: scores in percent with their standard errors, and their source."""
     rows = []
     for line in lines:
         row: dict[str, object] = {

@@ -12,7 +12,7 @@ _MAX_ROWS_SHOWN = 30
 
 
 def show(frame: pd.DataFrame, words: Collection[str], alt: str) -> None:
-    """Show a whole table, all of its columns but `words` to the right, as numbers are."""
+    """Show a whole table, with every column except `words` right-aligned, as numbers are."""
     st.dataframe(
         frame,
         hide_index=True,

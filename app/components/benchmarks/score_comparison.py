@@ -20,12 +20,12 @@ from db.rows.scores import ComparisonRow, ItemRow
 
 FIRST, SECOND = "first", "second"
 _BAR_HEIGHT = 30
-_MAX_ITEMS_SHOWN = 500
+_MAX_LISTED_ITEMS = 500
 _LEAST_P = 0.001
 
 
 def show(lines: Sequence[ScoreLine], scheme: str) -> None:
-    """Show the choice of two models and how the second fares against the first."""
+    """Show the choice of two models and how the second differs from the first."""
     left, right = st.columns(2, gap="medium")
     with left:
         first = _choose("From", FIRST, lines, len(lines) - 1)
@@ -60,7 +60,7 @@ def show(lines: Sequence[ScoreLine], scheme: str) -> None:
 
 
 def table(rows: Sequence[ComparisonRow]) -> pd.DataFrame:
-    """Return one row a benchmark and average, in percent and points."""
+    """Return one row per benchmark and average, in percent and points."""
     frame = pd.DataFrame(
         {
             "Benchmark": [BENCHMARK_COLUMNS.get(row.benchmark, row.benchmark) for row in rows],
@@ -76,7 +76,7 @@ def table(rows: Sequence[ComparisonRow]) -> pd.DataFrame:
         }
     )
     if any(row.differing for row in rows):
-        frame["Not alike"] = [part_names(row.differing) for row in rows]
+        frame["Differs in"] = [part_names(row.differing) for row in rows]
     return frame
 
 
@@ -125,7 +125,7 @@ def _warn(rows: Sequence[ComparisonRow]) -> None:
     unequal = [row for row in rows if row.differing and row.benchmark in BENCHMARK_COLUMNS]
     if unequal:
         lines = [f"{BENCHMARK_COLUMNS[row.benchmark]}: {part_names(row.differing)}" for row in unequal]
-        notice.show("warning", "These scores were not made alike; they differ in", "\n".join(lines))
+        notice.show("warning", "These scores were measured differently; they differ in", "\n".join(lines))
 
 
 def _items(first: ScoreLine, second: ScoreLine, scheme: str, names: Sequence[str]) -> None:
@@ -134,7 +134,7 @@ def _items(first: ScoreLine, second: ScoreLine, scheme: str, names: Sequence[str
     benchmark = address_choice.select("Benchmark", titles, "on", names[0], [answer_pair.PARAMETER], 240)
     items = ask(score_comparison.list_items, first.scored, second.scored, scheme, benchmark)
     if not items:
-        st.markdown(":gray[Both answer every question equally often right.]")
+        st.markdown(":gray[Both answer every question correctly equally often.]")
         return
     opened = answer_pair.wanted()
     _item_table(items, f"{first.key}-{second.key}-{scheme}-{benchmark}", opened)
@@ -146,7 +146,9 @@ def _items(first: ScoreLine, second: ScoreLine, scheme: str, names: Sequence[str
 
 def _item_table(items: Sequence[ItemRow], name: str, opened: str | None) -> None:
     listed = (
-        [*items[: _MAX_ITEMS_SHOWN // 2], *items[-_MAX_ITEMS_SHOWN // 2 :]] if len(items) > _MAX_ITEMS_SHOWN else items
+        [*items[: _MAX_LISTED_ITEMS // 2], *items[-_MAX_LISTED_ITEMS // 2 :]]
+        if len(items) > _MAX_LISTED_ITEMS
+        else items
     )
     frame = pd.DataFrame(
         {
@@ -158,10 +160,10 @@ def _item_table(items: Sequence[ItemRow], name: str, opened: str | None) -> None
     )
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         won = sum(item.difference > 0 for item in items)
-        cut = f", the {_MAX_ITEMS_SHOWN} largest differences shown" if len(listed) < len(items) else ""
+        cut = f", the {_MAX_LISTED_ITEMS} largest differences listed" if len(listed) < len(items) else ""
         st.caption(f"{won:,} won, {len(items) - won:,} lost{cut}; click one for both answers", width="content")
         exports.show(frame, "questions-won-and-lost")
-    percent = st.column_config.NumberColumn(format="%.0f %%", help="Share of its samples that are right")
+    percent = st.column_config.NumberColumn(format="%.0f %%", help="Share of its samples that are correct")
     key = f"items-{name}"
     marked = next((number for number, item in enumerate(listed) if item.question_id == opened), None)
     table_selection.mark(key, marked, "Question")
@@ -196,7 +198,7 @@ def _columns() -> dict[str, ColumnConfig]:
         "From": number("95 % from", format="%+.1f"),
         "To": number("to", format="%+.1f"),
         "p": st.column_config.TextColumn(help="Two-sided, by the same resamples"),
-        "Won": number(help="Questions that the second answers right more often"),
-        "Lost": number(help="Questions that the second answers right less often"),
-        "Not alike": st.column_config.TextColumn(help="What the two scores do not share"),
+        "Won": number(help="Questions that the second answers correctly more often"),
+        "Lost": number(help="Questions that the second answers correctly less often"),
+        "Differs in": st.column_config.TextColumn(help="Settings in which the two scores differ"),
     }

@@ -1,4 +1,4 @@
-"""Scores in the layout of the paper's tables: own and printed lines, ranked, with marks where not comparable."""
+"""Scores in the layout of the paper's tables: measured and printed lines, ranked, marked where not comparable."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ BLOCKS = {
 """Columns of each average, which ends its block."""
 COLUMNS = tuple(column for block in BLOCKS.values() for column in block)
 """Columns as the paper's main table has them."""
-OWN_MODELS = "Other models"
+OTHER_MODELS = "Other models"
 _PROTOCOL_SAMPLING = {"temperature": 0.6, "top_p": 1.0, "max_response_tokens": 8192}
 _SETTING_PARTS = ("template", "grader_version", *_PROTOCOL_SAMPLING)
 Target = tuple[str, str | None, int | None]
@@ -50,7 +50,7 @@ class Score:
     """Clustered over questions; the paper prints none."""
     rank: int = 0
     protocol: str = ""
-    """How it was measured otherwise than the paper's protocol asks, in words; such a score takes no rank."""
+    """How its measurement differs from the paper's protocol, in words; such a score gets no rank."""
     differing: str = ""
     """How it differs from the newest of the user's scores in its column, by protocol if there is one, in words."""
     note: str = ""
@@ -77,11 +77,11 @@ class ScoreLine:
     source_run_id: str | None = None
 
 
-def own_lines(rows: Sequence[BenchmarkScoreRow]) -> list[ScoreLine]:
-    """Return one line a model and setting, newest first within its backbone.
+def measured_lines(rows: Sequence[BenchmarkScoreRow]) -> list[ScoreLine]:
+    """Return one line per model and setting, newest first within its backbone.
 
-    Of a benchmark the newest score by the paper's protocol counts, else the newest. A setting is all that a
-    comparability key holds but the data and the number of samples, which benchmarks differ in.
+    For each benchmark the newest score by the paper's protocol counts, else the newest. A setting is a comparability
+    key without the data and the number of samples, which differ between benchmarks.
     """
     known = [row for row in rows if row.benchmark in BENCHMARK_COLUMNS]
     by_target: dict[Target, dict[Setting, list[BenchmarkScoreRow]]] = {}
@@ -93,7 +93,7 @@ def own_lines(rows: Sequence[BenchmarkScoreRow]) -> list[ScoreLine]:
     for row in sorted(known, key=lambda row: bool(_off_protocol(row))):
         newest.setdefault(row.benchmark, row)
     lines = [
-        _own_line(members, newest, _setting_suffix(setting, settings))
+        _measured_line(members, newest, _setting_suffix(setting, settings))
         for settings in by_target.values()
         for setting, members in settings.items()
     ]
@@ -130,7 +130,7 @@ def printed_lines(studies: Iterable[str]) -> list[ScoreLine]:
 
 
 def rank(lines: Sequence[ScoreLine]) -> list[ScoreLine]:
-    """Mark the best and the second best of each column, as printed; scores off the protocol take no part."""
+    """Mark the best and the second best of each column, as printed; scores off the protocol are not ranked."""
     ranks: dict[tuple[str, str], int] = {}
     for column in COLUMNS:
         values = {score.text for line in lines if (score := line.scores.get(column)) is not None and not score.protocol}
@@ -171,7 +171,9 @@ def _setting_suffix(setting: Setting, settings: Iterable[Setting]) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def _own_line(rows: Sequence[BenchmarkScoreRow], newest: Mapping[str, BenchmarkScoreRow], setting: str) -> ScoreLine:
+def _measured_line(
+    rows: Sequence[BenchmarkScoreRow], newest: Mapping[str, BenchmarkScoreRow], setting: str
+) -> ScoreLine:
     counted: dict[str, BenchmarkScoreRow] = {}
     for row in sorted(rows, key=lambda row: bool(_off_protocol(row))):
         counted.setdefault(row.benchmark, row)
@@ -184,7 +186,7 @@ def _own_line(rows: Sequence[BenchmarkScoreRow], newest: Mapping[str, BenchmarkS
     first = rows[0]
     return ScoreLine(
         key=first.run_id,
-        group=first.backbone if first.source_run_id else OWN_MODELS,
+        group=first.backbone if first.source_run_id else OTHER_MODELS,
         name=_name(first) + setting,
         scores=scores,
         scored=tuple((name, row.run_id) for name, row in counted.items()),

@@ -30,7 +30,9 @@ def show(lines: Sequence[ScoreLine], name: str) -> None:
         exports.show(lambda: lines, name, formats=FORMATS)
     st.html(html(lines))
     _remark(
-        OFF_PROTOCOL, "Not by the paper's protocol, so without a rank", remarks(lines, lambda score: score.protocol)
+        OFF_PROTOCOL,
+        "Not measured by the paper's protocol, so not ranked",
+        remarks(lines, lambda score: score.protocol),
     )
     _remark(
         DIFFERING,

@@ -1,4 +1,4 @@
-"""Saved sets of snowball cases: one at a time, with what writes it as a file."""
+"""Saved sets of snowball cases, one at a time, with downloads."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ def show() -> None:
     """Show the choice of a set, which is in the address, its files and its cases."""
     rows = ask(list_case_sets)
     if not rows:
-        empty_state.show("bookmark", "No saved cases", "Keep a case under **Cases**; sets stay with the runs root.")
+        empty_state.show("bookmark", "No saved cases", "Keep a case under **Cases**; sets are kept with the runs.")
         return
     name = _choose(rows)
     cases = ask(saved_cases, name)

@@ -18,7 +18,7 @@ _ROW_HEIGHT = 33
 
 
 def show(lines: Sequence[CodeLine], calibration: Calibration | None) -> None:
-    """Show one row of the run and one of the paper for each difficulty, and what the numbers are over."""
+    """Show one row of the run and one of the paper for each difficulty, and how many answers were judged."""
     frame = table(lines, evidence.paper_code_lines(), calibration)
     with st.container(border=True, gap="xxsmall", key="code-table"):
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
@@ -43,7 +43,7 @@ def table(lines: Sequence[CodeLine], paper: Sequence[PaperCodeLine], calibration
     rows = []
     for group in dict.fromkeys(line.group for line in lines):
         off, on = lines_of_run[group, False], lines_of_run[group, True]
-        rows.append(_own_row(group, off, on))
+        rows.append(_run_row(group, off, on))
         if calibration is not None:
             rows.append(_corrected_row(group, off, on, calibration))
         if group in printed:
@@ -51,7 +51,7 @@ def table(lines: Sequence[CodeLine], paper: Sequence[PaperCodeLine], calibration
     return pd.DataFrame(rows)
 
 
-def _own_row(group: str, off: CodeLine, on: CodeLine) -> dict[str, object]:
+def _run_row(group: str, off: CodeLine, on: CodeLine) -> dict[str, object]:
     return {
         "Questions": group,
         "Source": "this run",

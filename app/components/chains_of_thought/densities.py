@@ -1,13 +1,13 @@
-"""Smooth densities of positive samples on a common grid, few numbers to send whatever the size of the samples."""
+"""Smooth densities of positive samples on a common grid, so that few numbers are sent for samples of any size."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-NUM_PLACES = 120
+NUM_POINTS = 120
 _FINE = 8
-_SHOWN_PERCENT = 98.0
+_DRAWN_PERCENT = 98.0
 _LEAST_WIDTH = 1e-9
 MIN_SAMPLES = 5
 """Fewer samples give no density."""
@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 def densities(samples: Mapping[str, Sequence[float]]) -> tuple[Floats, dict[str, Floats]]:
     """Return a grid and a Gaussian kernel density on it for each sample of at least `MIN_SAMPLES` finite numbers.
 
-    The kernel's width is Silverman's rule of thumb, taken of each sample. The grid ends above 98% of each.
+    The kernel's width is Silverman's rule of thumb, computed for each sample. The grid ends above 98% of each.
     """
     known = {name: _finite(values) for name, values in samples.items()}
     known = {name: values for name, values in known.items() if values.size >= MIN_SAMPLES}
@@ -27,8 +27,8 @@ def densities(samples: Mapping[str, Sequence[float]]) -> tuple[Floats, dict[str,
     widths = {name: _width(values) for name, values in known.items()}
     reach = 2 * max(widths.values())
     low = min(values.min() for values in known.values()) - reach
-    high = max(float(np.percentile(values, _SHOWN_PERCENT)) for values in known.values()) + reach
-    edges = np.linspace(max(low, 0.0), high, NUM_PLACES * _FINE + 1)
+    high = max(float(np.percentile(values, _DRAWN_PERCENT)) for values in known.values()) + reach
+    edges = np.linspace(max(low, 0.0), high, NUM_POINTS * _FINE + 1)
     centres = (edges[:-1] + edges[1:]) / 2
     curves = {name: _smooth(values, edges, widths[name]) for name, values in known.items()}
     return centres[_FINE // 2 :: _FINE], {name: curve[_FINE // 2 :: _FINE] for name, curve in curves.items()}

@@ -15,8 +15,8 @@ KEY = "policy/entropy"
 
 
 def show(row: RunRow) -> None:
-    """Show the run's entropy and that of every run chosen beside it; the choice is in the address."""
-    st.caption("Runs beside this one")
+    """Show the run's entropy and that of the runs chosen to compare; the choice is in the address."""
+    st.caption("Runs to compare with")
     others = runs_choice.show()
     names = {row.run_id: row.name} | {run_id: name for run_id, (_, name) in others.items()}
     series = {names[run_id]: metric_series(run_id, (KEY,))[KEY] for run_id in names}

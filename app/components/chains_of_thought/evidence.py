@@ -1,4 +1,4 @@
-"""What is computed of chains of thought from plain rows: rule tables, AUC, calibration, the table of the paper.
+"""What is computed about chains of thought from plain rows: rule tables, AUC, calibration, the table of the paper.
 
 Nothing here reads the database or runs anything; `app.queries` gives the rows.
 """
@@ -57,7 +57,7 @@ def paper_code_lines() -> list[PaperCodeLine]:
 
 
 def calibrate(votes: Sequence[LabelledVoteRow]) -> Calibration | None:
-    """Return how a judge did on labelled items, None without any."""
+    """Return a judge's error rates on labelled items; None without any."""
     if not votes:
         return None
     return calibration.calibrate(calibration.group_votes((row.item_id, row.label, row.outcome) for row in votes))

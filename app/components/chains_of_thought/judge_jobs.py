@@ -15,7 +15,7 @@ from db.rows.verdicts import JudgeJobRow
 
 
 def show(jobs: Sequence[JudgeJobRow]) -> None:
-    """Show one row a job; a click opens it as a run."""
+    """Show one row per job; a click opens it as a run."""
     if not jobs:
         empty_state.show("gavel", "No judge jobs yet", "Start one below; the paper's judge is Qwen3-32B.")
         return

@@ -15,7 +15,7 @@ from db.rows.analysis import AgreementRow
 
 
 def calibration_of(run_id: str, judge_run_id: str | None) -> Calibration | None:
-    """Return the newest calibration of a judge's model with its prompt; the oracle has and needs none."""
+    """Return the newest calibration of a judge's model with its prompt; the oracle needs none."""
     job = next((job for job in ask(judge_work.list_judge_jobs, run_id) if job.judge_run_id == judge_run_id), None)
     if job is None or not job.prompt:
         return None
@@ -40,7 +40,7 @@ def show_calibration(calibration: Calibration | None) -> None:
 
 
 def calibration_table(calibration: Calibration) -> pd.DataFrame:
-    """Return one row a rate."""
+    """Return one row per rate."""
     names = {
         "sensitivity": "valid chains called valid",
         "specificity": "invalid chains called invalid",

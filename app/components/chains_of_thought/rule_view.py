@@ -20,7 +20,7 @@ _SIGNS = {True: "valid", False: "not valid", None: NONE_SHOWN}
 
 
 def show(run_id: str) -> None:
-    """Show how many trajectories fit each rule; the one of the address with its newest trajectories."""
+    """Show how many trajectories fit each rule; for the rule in the address also its newest trajectories."""
     counts = ask(code_analysis.rule_counts, run_id)
     if not counts:
         empty_state.show(
@@ -30,7 +30,7 @@ def show(run_id: str) -> None:
         return
     only_correct = st.toggle("Correct answers only", key="only-correct", bind="query-params")
     rules = evidence.tabulate_counts(counts, only_correct=only_correct)
-    _say(rules)
+    _show_counts(rules)
     frame = table(rules)
     names = [PARSER, *(rule.rule_id for rule in rules.rules)]
     address.restore()
@@ -58,16 +58,16 @@ def show(run_id: str) -> None:
 
 
 def table(rules: RuleTable) -> pd.DataFrame:
-    """Return one row a rule, the parser first."""
+    """Return one row per rule, the parser first."""
     rows = [
         (PARSER, rules.num_python_blocks, 100 * rules.python_block_rate, "parser", "fence that holds Python", "parsed")
     ]
     rows += [(rule.rule_id, rule.num_texts, 100 * rule.rate, rule.kind, rule.cue, rule.form) for rule in rules.rules]
-    return pd.DataFrame(rows, columns=["Rule", "Trajectories", "Share", "Kind", "Cue of the paper", "Held to"])
+    return pd.DataFrame(rows, columns=["Rule", "Trajectories", "Share", "Kind", "Cue of the paper", "Applied as"])
 
 
 def hit_table(rows: Sequence[RuleHit]) -> pd.DataFrame:
-    """Return the trajectories as shown."""
+    """Return the table of trajectories."""
     return pd.DataFrame(
         {
             "Id": [row.trajectory_id for row in rows],
@@ -81,7 +81,7 @@ def hit_table(rows: Sequence[RuleHit]) -> pd.DataFrame:
     )
 
 
-def _say(rules: RuleTable) -> None:
+def _show_counts(rules: RuleTable) -> None:
     st.markdown(
         f"**{rules.num_any:,}** of {rules.num_texts:,} trajectories fit at least one rule ({share(rules.any_rate)}), "
         f"**{rules.num_python_blocks:,}** hold a Python block by the parser ({share(rules.python_block_rate)})."

@@ -26,7 +26,7 @@ def show(lines: Sequence[ValidityLine]) -> None:
 
 
 def table(lines: Sequence[ValidityLine]) -> pd.DataFrame:
-    """Return one row a group; a value that cannot be computed is left empty."""
+    """Return one row per group; a value that cannot be computed is left empty."""
     names = {
         "Valid": "num_valid",
         "Not valid": "num_invalid",

@@ -1,4 +1,4 @@
-"""Correct answers beside their verdicts: which are judged, which wait, which are disputed."""
+"""Correct answers beside their verdicts: judged, not yet judged, disputed."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -71,7 +71,7 @@ def show(run_id: str, judge_run_id: str | None, opened: int | None) -> None:
 
 
 def table(rows: Sequence[JudgedRow]) -> pd.DataFrame:
-    """Return the trajectories as shown, one row each."""
+    """Return the table of trajectories, one row each."""
     return pd.DataFrame(
         {
             "Id": [row.trajectory_id for row in rows],
@@ -118,7 +118,7 @@ def _why(which: VerdictFilter) -> str:
         VerdictFilter.ALL: "Judges read answer-correct responses, as in the paper.",
         VerdictFilter.JUDGED: "Start a judge under **Judges**.",
         VerdictFilter.UNJUDGED: "Every correct answer has a verdict.",
-        VerdictFilter.DISPUTED: "No verdict contradicts another, as far as there are several.",
+        VerdictFilter.DISPUTED: "No two verdicts on the same answer contradict each other.",
     }[which]
 
 

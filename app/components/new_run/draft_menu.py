@@ -1,4 +1,4 @@
-"""Drafts: what a form holds, kept for later, whether or not it could run."""
+"""Drafts: saved forms of new runs, complete or not."""
 
 import streamlit as st
 
@@ -8,7 +8,7 @@ from app.components.widgets import notice
 from app.formats import literal
 
 ADDRESS = "draft"
-_TROUBLE = "draft-trouble"
+_SAVE_ERROR = "draft-error"
 
 
 def show_save(content: dict[str, object]) -> None:
@@ -16,9 +16,9 @@ def show_save(content: dict[str, object]) -> None:
     st.button(
         "Save as draft", icon=":material/save:", width="stretch", key="save-draft", on_click=_save, args=(content,)
     )
-    trouble = st.session_state.pop(_TROUBLE, None)
-    if trouble:
-        notice.show("error", "Not saved", trouble)
+    error = st.session_state.pop(_SAVE_ERROR, None)
+    if error:
+        notice.show("error", "Not saved", error)
 
 
 def _save(content: dict[str, object]) -> None:
@@ -26,16 +26,16 @@ def _save(content: dict[str, object]) -> None:
     try:
         commands.save_draft(name, content)
     except SpecError as error:
-        st.session_state[_TROUBLE] = str(error)
+        st.session_state[_SAVE_ERROR] = str(error)
     else:
         st.toast(f"Saved as {literal(name)}", icon=":material/check:")
 
 
 def show_list() -> str | None:
-    """Show a menu of the drafts there are; return the one to open."""
+    """Show a menu of the saved drafts; return the one to open."""
     names = commands.list_drafts()
     chosen = None
-    trouble = ""
+    error = ""
     with st.popover(f"Drafts ({len(names)})" if names else "Drafts", icon=":material/draft:", key="drafts"):
         if not names:
             st.caption("None yet: **Save as draft** keeps a form under the run's name.")
@@ -44,16 +44,16 @@ def show_list() -> str | None:
                 if st.button(literal(name), key=f"open-draft-{name}", type="tertiary", icon=":material/edit:"):
                     chosen = name
                 if st.button("Delete", key=f"delete-draft-{name}", type="tertiary", icon=":material/delete:"):
-                    trouble = _delete(name)
-                    if not trouble:
+                    error = _delete(name)
+                    if not error:
                         st.rerun()
-        if trouble:
-            notice.show("error", "Not deleted", trouble)
+        if error:
+            notice.show("error", "Not deleted", error)
     return chosen
 
 
 def _delete(name: str) -> str:
-    """Delete a draft; return why it was not, nothing where it was."""
+    """Delete a draft; return the error, empty on success."""
     try:
         commands.delete_draft(name)
     except SpecError as error:

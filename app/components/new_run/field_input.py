@@ -120,7 +120,7 @@ def _lines(shape: FieldShape, start: object, key: str) -> object:
     text = st.text_area(
         shape.label,
         value="\n".join(_words_of(start)),
-        placeholder="one a line",
+        placeholder="one per line",
         height=68,
         key=key,
         label_visibility="collapsed",

@@ -17,9 +17,9 @@ from pydantic import BaseModel
 from app.commands import TrainSpec
 
 HIDDEN = frozenset({"kind", "preset", "reward_model", "sft", "verl.ray.environment"})
-"""Fields that the form does not show and hands on as they are."""
+"""Fields that the form does not show and does not change."""
 ONE_A_LINE = frozenset({"verl.overrides"})
-"""Lists whose items hold commas themselves."""
+"""Lists whose items may contain commas."""
 ABBREVIATIONS = {"kl": "KL", "gpu": "GPU", "gpus": "GPUs"}
 """Words of field names that a label writes in capitals."""
 GREEK = {

@@ -1,4 +1,4 @@
-"""The form of a new run, built from the specification's own fields."""
+"""The form of a new run, built from the fields of the specification."""
 
 from collections.abc import Mapping
 from typing import Any

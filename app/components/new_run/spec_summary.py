@@ -72,7 +72,7 @@ def estimate(spec: TrainSpec) -> str:
 
 
 def resources(spec: TrainSpec) -> str:
-    """Return in words what the run takes of memory and disk, as far as it is known."""
+    """Return the memory and disk that the run needs, in words, as far as they are known."""
     needs = commands.estimate_resources(spec)
     disk = f"Disk: about {byte_size(needs.recordings)} of recordings"
     if needs.checkpoints is None or needs.memory is None:

@@ -16,7 +16,7 @@ _QUANTITIES = {"Questions": "questions in the bucket", "Draws": "questions drawn
 
 
 def show(rows: Sequence[BucketRow], rollouts_per_question: int, key: str, num_retired: int = 0) -> str:
-    """Show buckets against steps, coloured by size or by draws as chosen; return what was chosen.
+    """Show buckets against steps, coloured by size or by draws; return the chosen quantity.
 
     `num_retired` explains a buffer that never held a question because every solved question retired at once.
     """

@@ -168,10 +168,10 @@ def _way_colour(was: str, now: str) -> str:
     return figures.faded(colours.fresh if int(now) > int(was) else colours.held_out, _WAY_OPACITY)
 
 
-def _heights(places: Sequence[str], counts: Mapping[str, int]) -> list[float]:
-    """Return the centres of nodes from top to bottom in their order, with room for a label each."""
+def _heights(locations: Sequence[str], counts: Mapping[str, int]) -> list[float]:
+    """Return the centres of nodes from top to bottom in their order, with room for each label."""
     least = 0.04 * sum(counts.values())
-    shares = [max(counts[location], least) for location in places]
+    shares = [max(counts[location], least) for location in locations]
     total, above, centres = sum(shares), 0.0, []
     for share in shares:
         centres.append((above + share / 2) / total)

@@ -16,12 +16,12 @@ from db.rows.buffer import BufferedQuestionRow, BufferState
 MAX_QUESTIONS = 200
 OUTSIDE, RETIRED = "outside", "retired"
 _MAX_DIGITS = 10
-"""Numbers of the address with as many digits or more are none that a run can reach."""
+"""A longer number in the address is larger than any step of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the page looks at: a run after `step`, against how it, or the run named `other`, was after `base`."""
+    """The compared buffer states: a run after `step`, and the same run, or the one named `other`, after `base`."""
 
     run_id: str
     step: int
@@ -32,16 +32,16 @@ class View:
 
     @property
     def now(self) -> str:
-        """What is looked at, in words."""
+        """The step of the page, in words."""
         return f"step {self.step:,}" + (" of this run" if self.other else "")
 
     @property
     def then(self) -> str:
-        """What it is compared with, in words."""
+        """The step that it is compared with, in words."""
         return f"step {self.base:,}" + (f" of {self.other}" if self.other else "")
 
     def location(self, question_index: int, *, is_base: bool) -> str:
-        """Return the bucket of a question, or that it is retired or outside."""
+        """Return the bucket of a question, or `RETIRED` or `OUTSIDE`."""
         state = self.base_state if is_base else self.state
         if question_index in state.retired:
             return RETIRED
@@ -55,7 +55,7 @@ class View:
         return View(self.run_id, self.base, self.step, self.base_state, self.state)
 
     def flows(self) -> dict[tuple[str, str], int]:
-        """Return how many questions moved from where to where between the two steps."""
+        """Return the number of questions by start and end location between the two steps."""
         states = (self.state, self.base_state)
         seen = {index for state in states for index in (*state.buckets, *state.retired)}
         counts: dict[tuple[str, str], int] = {}
@@ -109,8 +109,8 @@ def questions(view: View, mark: str) -> list[int]:
     if kind == "flow":
         start, _, end = value.partition(":")
         seen = {*view.state.buckets, *view.state.retired, *view.base_state.buckets, *view.base_state.retired}
-        places = ((index, view.location(index, is_base=True), view.location(index, is_base=False)) for index in seen)
-        return sorted(index for index, was, now in places if (was, now) == (start, end))
+        locations = ((index, view.location(index, is_base=True), view.location(index, is_base=False)) for index in seen)
+        return sorted(index for index, was, now in locations if (was, now) == (start, end))
     if kind in {"born", "replays"} and value.isascii() and value.isdigit() and len(value) < _MAX_DIGITS:
         query = buffer_history.questions_born if kind == "born" else buffer_history.questions_replayed
         return ask(query, view.run_id, view.step, int(value))

@@ -16,7 +16,7 @@ ESTIMATORS = (
     TrajectorySelection.LOWEST_NLL,
     TrajectorySelection.LOWEST_PERPLEXITY,
 )
-"""Estimators that follow from what is recorded of each candidate: its mean entropy and its mean NLL."""
+"""Estimators that need only the recorded scores of a candidate: mean entropy and mean NLL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A stored trajectory with its newest known scores, nats; `scored_step` is when it got them."""
+    """A stored trajectory with its newest known scores, nats; `scored_step` is the step that recorded them."""
 
     trajectory_id: int
     scored_step: int
@@ -43,7 +43,7 @@ class Candidate:
 class RecordedDraw:
     """What a step drew. `members` are the questions of buckets 1..K before it, `drawn` the bucket of each drawn one.
 
-    `probabilities` are those that the step recorded, by bucket.
+    `probabilities` are the recorded ones, by bucket.
     """
 
     step: int
@@ -56,7 +56,7 @@ class RecordedDraw:
 
 @dataclass(frozen=True, slots=True)
 class QuestionDraw:
-    """One possible draw under other settings: which questions stay, come and go; probabilities are by bucket."""
+    """One possible draw under other settings: the questions kept, added and dropped; probabilities are by bucket."""
 
     kept: dict[int, int]
     added: dict[int, int]
@@ -96,9 +96,9 @@ def redraw(recorded: RecordedDraw, settings: Settings, seed: int) -> QuestionDra
 def rechoose(
     candidates: Sequence[Candidate], estimator: TrajectorySelection | None, recorded_id: int | None
 ) -> Candidate | None:
-    """Return the candidate that the estimator chooses, the oldest of equals; None where none has its scores.
+    """Return the candidate that the estimator chooses, the oldest of equals; None if no candidate has scores.
 
-    Without an estimator the recorded choice stays, which only questions have that were drawn.
+    Without an estimator the recorded choice is kept; only drawn questions have one.
     """
     if estimator is None:
         return next((row for row in candidates if row.trajectory_id == recorded_id), None)
@@ -108,8 +108,8 @@ def rechoose(
     entropies = np.array([row.entropy for row in scored], dtype=np.float32)
     nlls = np.array([row.nll for row in scored], dtype=np.float32)
     unknown = np.full(len(scored), np.nan, dtype=np.float32)
-    place, _ = choose(estimator, CandidateMeans(entropies, nlls, unknown), np.random.default_rng(0))
-    return scored[place]
+    index, _ = choose(estimator, CandidateMeans(entropies, nlls, unknown), np.random.default_rng(0))
+    return scored[index]
 
 
 def _probabilities(recorded: RecordedDraw, settings: Settings, sizes: np.ndarray) -> Float64Array:
@@ -127,7 +127,8 @@ def _draw(
     rng: np.random.Generator,
 ) -> dict[int, int]:
     """Return `count` questions that are not taken yet, drawn by bucket and then uniformly within it."""
-    free = [np.setdiff1d(own, taken) for own in members.values()]
-    counts = sample_buckets([own.size for own in free], weights, min(count, sum(own.size for own in free)), rng)
+    free = [np.setdiff1d(questions, taken) for questions in members.values()]
+    sizes = [questions.size for questions in free]
+    counts = sample_buckets(sizes, weights, min(count, sum(sizes)), rng)
     chosen = sample_members(free, counts, rng)
-    return {int(index): bucket for bucket, own in zip(members, chosen, strict=True) for index in own}
+    return {int(index): bucket for bucket, drawn in zip(members, chosen, strict=True) for index in drawn}

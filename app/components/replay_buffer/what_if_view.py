@@ -32,21 +32,21 @@ class _Outcome:
 
 
 def show(run_id: str, step: int, buckets: list[BucketRow], algorithm: dict[str, Any]) -> None:
-    """Show the controls and what changes; all of it from recorded scores."""
+    """Show the controls and what changes, computed from recorded scores."""
     rows = ask(buffer.candidates, run_id, step)
     if not rows:
         empty_state.show("science_off", "Nothing was replayed in this step", "Choose a step that drew from the buffer.")
         return
     questions = QuestionSelection(algorithm.get("question_selection", QuestionSelection.GAUSSIAN))
     if questions is not QuestionSelection.GAUSSIAN:
-        sentence = f"This run draws questions by the rule {questions.value}, to which mu and sigma mean nothing."
+        sentence = f"This run draws questions by the rule {questions.value}, which does not use mu and sigma."
         empty_state.show("science_off", "No what-if for this run", sentence)
         return
     settings = _settings(algorithm)
     recorded = _recorded(run_id, step, buckets, rows, algorithm)
     draw = what_if.redraw(recorded, settings, seed=0)
     outcomes = _outcomes(run_id, step, rows, draw, settings.estimator)
-    _say(draw, outcomes)
+    _show_counts(draw, outcomes)
     left, right = st.columns([2, 3], gap="small")
     with left:
         figures.show_card(
@@ -54,17 +54,17 @@ def show(run_id: str, step: int, buckets: list[BucketRow], algorithm: dict[str, 
             "Probability of each bucket as recorded and under the settings",
         )  # fmt: skip
     with right:
-        shown = table(outcomes, step)
+        frame = table(outcomes, step)
         st.dataframe(
-            shown, hide_index=True, key="what-if-table", height=300, placeholder=NONE_SHOWN,
+            frame, hide_index=True, key="what-if-table", height=300, placeholder=NONE_SHOWN,
             column_config=dict.fromkeys(("Entropy", "NLL"), st.column_config.NumberColumn(format="%.4f")),
             alt="Questions with the recorded and the other choice",
         )  # fmt: skip
-        exports.show(shown, f"what-if-step-{step}", "what-if")
+        exports.show(frame, f"what-if-step-{step}", "what-if")
     st.caption(
         "Nothing is written. Questions: one possible draw that keeps as many recorded ones as the new probabilities "
-        "allow. Scores of questions that were not drawn then are the newest known before this step; their age in steps "
-        "stands beside them."
+        "allow. Questions that were not drawn have their newest scores from before this step, with the age in steps "
+        "beside them."
     )
 
 
@@ -90,7 +90,7 @@ def chart(recorded: RecordedDraw, draw: QuestionDraw) -> go.Figure:
 
 
 def table(outcomes: list[_Outcome], step: int) -> pd.DataFrame:
-    """Return one row a question: what was replayed, what would be, and how old its scores are."""
+    """Return one row per question: the replayed trajectory, the other choice, and the age of its scores."""
     return pd.DataFrame(
         {
             "Question": [row.question_index for row in outcomes],
@@ -126,7 +126,7 @@ def _settings(algorithm: dict[str, Any]) -> Settings:
     estimator = columns[3].selectbox(
         f"Estimator, run: {label}", names, index=names.index(label) if label in names else 0, key="estimator",
         bind="query-params",
-        help="What this run's rule would choose for other questions does not follow from recorded scores."
+        help="Recorded scores do not tell what this run's rule would choose for other questions."
         if rule not in what_if.ESTIMATORS else None,
     )  # fmt: skip
     return Settings(values[0], values[1], values[2], estimators[estimator])
@@ -158,25 +158,25 @@ def _outcomes(
         known = Candidate(stored.trajectory_id, stored.scored_step, stored.entropy, stored.nll)
         scored.setdefault(stored.question_index, []).append(known)
     chosen = {row.question_index: row.trajectory_id for row in rows if row.is_chosen}
-    found = []
+    outcomes = []
     for index, bucket in draw.kept.items():
         choice = what_if.rechoose(scored[index], estimator, chosen[index])
         is_same = choice is not None and choice.trajectory_id == chosen[index]
-        found.append(_Outcome(index, bucket, "same" if is_same else "other trajectory", chosen[index], choice))
+        outcomes.append(_Outcome(index, bucket, "same" if is_same else "other trajectory", chosen[index], choice))
     for index, bucket in draw.added.items():
         choice = what_if.rechoose(scored.get(index, []), estimator, None)
-        found.append(_Outcome(index, bucket, "drawn instead", None, choice))
-    found += [_Outcome(index, bucket, "not drawn", chosen[index], None) for index, bucket in draw.dropped.items()]
+        outcomes.append(_Outcome(index, bucket, "drawn instead", None, choice))
+    outcomes += [_Outcome(index, bucket, "not drawn", chosen[index], None) for index, bucket in draw.dropped.items()]
     order = {"other trajectory": 0, "drawn instead": 1, "not drawn": 2, "same": 3}
-    return sorted(found, key=lambda row: (order[row.change], row.question_index))
+    return sorted(outcomes, key=lambda row: (order[row.change], row.question_index))
 
 
-def _say(draw: QuestionDraw, outcomes: list[_Outcome]) -> None:
+def _show_counts(draw: QuestionDraw, outcomes: list[_Outcome]) -> None:
     num_others = sum(row.change == "other trajectory" for row in outcomes)
     if not (num_others or draw.added or draw.dropped):
         st.markdown(f"**Nothing changes:** the same {len(draw.kept):,} questions and trajectories.")
         return
     st.markdown(
         f"**{num_others:,}** of {len(draw.kept):,} kept questions replay another trajectory, "
-        f"**{len(draw.added):,}** questions come in, **{len(draw.dropped):,}** fall out."
+        f"**{len(draw.added):,}** questions are added, **{len(draw.dropped):,}** are dropped."
     )

@@ -32,7 +32,7 @@ def _section(title: str, rows: pd.DataFrame) -> None:
 
 
 def attempt_table(attempts: Sequence[AttemptRow]) -> pd.DataFrame:
-    """Return the attempts as shown."""
+    """Return the table of attempts."""
     newest_first = list(attempts)[::-1]
     return pd.DataFrame(
         {
@@ -49,7 +49,7 @@ def attempt_table(attempts: Sequence[AttemptRow]) -> pd.DataFrame:
 
 
 def checkpoint_table(checkpoints: Sequence[CheckpointRow]) -> pd.DataFrame:
-    """Return the checkpoints as shown."""
+    """Return the table of checkpoints."""
     return pd.DataFrame(
         {
             "Step": [row.step for row in checkpoints],

@@ -1,4 +1,4 @@
-"""Several runs side by side: curves on one axis, groups that differ by seed only, and what their settings differ in."""
+"""Several runs side by side: curves on one axis, groups that differ by seed only, and settings that differ."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -73,15 +73,15 @@ def aligned(points: Sequence[MetricPoint], axis: Sequence[MetricPoint] | None) -
 
 
 def mean_line(lines: Sequence[Line]) -> Line | None:
-    """Return the mean of several curves with their least and largest value, as far as all of them go."""
+    """Return the mean of several curves with their least and largest value, over the range that all of them cover."""
     lines = [line for line in lines if line.x.size]
     if not lines:
         return None
     if len(lines) == 1:
         return lines[0]
     start, end = max(line.x[0] for line in lines), min(line.x[-1] for line in lines)
-    places = np.unique(np.concatenate([line.x for line in lines]))
-    grid = places[(places >= start) & (places <= end)]
+    positions = np.unique(np.concatenate([line.x for line in lines]))
+    grid = positions[(positions >= start) & (positions <= end)]
     if grid.size > _GRID_POINTS:
         grid = np.linspace(start, end, _GRID_POINTS, dtype=np.float32)
     values = np.stack([np.interp(grid, line.x, line.y) for line in lines]).astype(np.float32)
@@ -89,7 +89,7 @@ def mean_line(lines: Sequence[Line]) -> Line | None:
 
 
 def spread(values: Sequence[float | None]) -> tuple[float | None, float | None]:
-    """Return mean and sample standard deviation of the values there are; no deviation of fewer than two."""
+    """Return mean and sample standard deviation of the known values; no deviation of fewer than two."""
     known = np.array([value for value in values if value is not None and np.isfinite(value)], dtype=np.float64)
     if not known.size:
         return None, None

@@ -36,12 +36,12 @@ _TITLES = {
     Axis.TOKENS: "generated tokens",
     Axis.TIME: "minutes of training steps",
 }
-_SECONDS_A_MINUTE = 60.0
+_SECONDS_PER_MINUTE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """What one chart shows of every run."""
+    """A quantity that one chart compares between runs."""
 
     key: str
     title: str
@@ -81,7 +81,7 @@ def style(index: int) -> Style:
 
 
 def show(drawn: Sequence[Group], axis: Axis, more: Sequence[str]) -> None:
-    """Show the legend and a chart a quantity in two columns; a group of several runs is a mean within its range."""
+    """Show the legend and one chart per quantity in two columns; a group of several runs is a mean within its range."""
     legend([group.name for group in drawn])
     extra = [Quantity(key, key, METRICS[key]) for key in more]
     run_ids = [run_id for group in drawn for run_id in group.run_ids]
@@ -120,7 +120,7 @@ def figure_of(names: Sequence[str], lines: Sequence[Line | None], quantity: Quan
     if not any(line is not None for line in lines):
         return None
     figure = figures.new_figure()
-    unit = _SECONDS_A_MINUTE if axis is Axis.TIME else 1.0
+    unit = _SECONDS_PER_MINUTE if axis is Axis.TIME else 1.0
     for index, (name, line) in enumerate(zip(names, lines, strict=True)):
         if line is not None:
             _add(figure, name, line, style(index), unit)

@@ -1,4 +1,4 @@
-"""Several runs as tables: the settings in which they differ, and how far each got."""
+"""Several runs as tables: the settings in which they differ, and their final metrics."""
 
 from collections.abc import Mapping, Sequence
 
@@ -29,7 +29,7 @@ _PERCENTS = (BATCH_PASS_RATE, _SCORE, _HALF)
 
 
 def show_differences(names: Mapping[str, str], specs: Mapping[str, Mapping[str, object]]) -> None:
-    """Show the fields in which the runs differ, one column a run."""
+    """Show the fields in which the runs differ, one column per run."""
     rows = differences(names, specs)
     _head("Settings that differ", rows, "settings-that-differ")
     if rows.empty:
@@ -39,7 +39,7 @@ def show_differences(names: Mapping[str, str], specs: Mapping[str, Mapping[str, 
 
 
 def differences(names: Mapping[str, str], specs: Mapping[str, Mapping[str, object]]) -> pd.DataFrame:
-    """Return one row a field whose values differ."""
+    """Return one row per field whose values differ."""
     fields = differing(specs)
     columns = {escape_control_characters(names[run_id]): run_id for run_id in specs}
     return pd.DataFrame(

@@ -1,4 +1,4 @@
-"""What an evaluation scored so far."""
+"""The scores that an evaluation has so far."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from db.rows.scores import BenchmarkScoreRow
 
 
 def show(rows: Sequence[BenchmarkScoreRow]) -> None:
-    """Show a row a benchmark and scheme, with where to compare them with others."""
+    """Show one row per benchmark and scheme of scoring."""
     if not rows:
         empty_state.show(
             "leaderboard", "No score yet", "A benchmark's score appears when its last question is answered."
@@ -37,7 +37,7 @@ def show(rows: Sequence[BenchmarkScoreRow]) -> None:
 
 
 def table(rows: Sequence[BenchmarkScoreRow]) -> pd.DataFrame:
-    """Return one row a benchmark and scheme of scoring, scores in percent."""
+    """Return one row per benchmark and scheme of scoring, scores in percent."""
     return pd.DataFrame(
         {
             "Benchmark": [escape_control_characters(row.title) for row in rows],

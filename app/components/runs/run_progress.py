@@ -21,14 +21,14 @@ def fraction(row: RunRow) -> float:
 
 
 def pieces(row: RunRow) -> tuple[int, int]:
-    """Return how many steps, questions or votes of how many are done; of 0 while they are not counted."""
+    """Return how many steps, questions or votes are done, and of how many; 0 of 0 before they are counted."""
     if row.kind == "train":
         return row.step, row.num_steps
     return commands.job_progress(row.run_id) or (0, 0)
 
 
 def seconds_left(row: RunRow) -> float | None:
-    """Return the time that what remains takes at the pace so far; None unless the run is running."""
+    """Return the remaining time at the pace so far; None unless the run is running."""
     if row.status != "running":
         return None
     if row.kind == "train":

@@ -38,19 +38,19 @@ SORT_KEYS = {
     "Created": RunSortKey.CREATED,
     "Started": RunSortKey.STARTED,
 }
-"""The order that a click on a column's head calls for; other columns have none."""
+"""The sort key of each column that can be sorted by."""
 _FROM_A = {RunSortKey.STATE, RunSortKey.NAME, RunSortKey.METHOD}
 _ADDRESS = "sort"
 _CLICKS = "run-table-clicks"
 
 
 def show(rows: Sequence[RunRow], key: str, order: RunOrder) -> tuple[str | None, list[RunRow]]:
-    """Show the runs; return the id of the one whose row was clicked, and those that are ticked.
+    """Show the runs; return the id of the clicked one, and the ticked ones.
 
-    A click on the head of a column calls for an order, which a callback writes into the address.
+    A click on a column's header sorts by that column: a callback writes the order into the address.
 
-    A table of other runs is another widget, because a selection is a row index, which would mean another run there.
-    So is the table after a click on a head: a browser that steps back to the former one would send that click again.
+    A table of other runs is another widget, because a selection is a row index, which would point to another run.
+    So is the table after a click on a header: a browser that goes back to the earlier table would repeat that click.
     """
     clicks = st.session_state.get(_CLICKS, 0)
     identity = "\n".join([repr(order), str(clicks), *(row.run_id for row in rows)])
@@ -73,7 +73,7 @@ def show(rows: Sequence[RunRow], key: str, order: RunOrder) -> tuple[str | None,
 
 
 def table(rows: Sequence[RunRow]) -> pd.DataFrame:
-    """Return the runs as shown, one row each."""
+    """Return the table of runs, one row each."""
     now = datetime.now(UTC)
     names = distinct_names((row.run_id, row.name) for row in rows)
     return pd.DataFrame(
@@ -138,7 +138,7 @@ def _columns(order: RunOrder) -> dict[str, ColumnConfig]:
 
 
 def order_of_address() -> RunOrder:
-    """Return the order that the address asks for: a key, with `-` before it the greatest first; else newest first."""
+    """Return the order in the address: a key, descending after `-`; newest first where there is none."""
     wanted = st.query_params.get(_ADDRESS, "")
     try:
         return RunOrder(RunSortKey(wanted.removeprefix("-")), wanted.startswith("-"))
@@ -147,9 +147,9 @@ def order_of_address() -> RunOrder:
 
 
 def _take_order(widget: str, clicks: int, order: RunOrder) -> None:
-    """Sort by the column whose head was clicked, the other way round where it is sorted by that; once for a table."""
+    """Sort by the clicked column, in the opposite order if the table is sorted by it already; once per table."""
     if clicks != st.session_state.get(_CLICKS, 0):
-        return  # a browser that has not drawn the next table yet sends this one's click again
+        return  # a browser that has not yet drawn the next table sends this click again
     heads = st.session_state[widget].selection.columns
     key = SORT_KEYS.get(heads[0]) if heads else None
     if key is None:

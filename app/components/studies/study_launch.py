@@ -1,4 +1,4 @@
-"""Starts what is missing of a study; at the paper's scale it says the command that does."""
+"""Starts the missing runs of a study; at the paper's scale it shows the command for that."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ _LAUNCHED = "study-launched"
 
 
 def seeds(study: Study, scale: Scale) -> int:
-    """Show how many seeds of each cell are wanted and return it."""
+    """Show the number of seeds per cell and return it."""
     default = study.num_seeds if scale is Scale.CHAINS else 1
     return int(st.number_input("Seeds per cell", 1, 64, default, key=f"seeds-{scale}", bind="query-params", width=130))
 
@@ -27,7 +27,7 @@ def show(study: Study, scale: Scale, cells: Sequence[CellState]) -> None:
     )
     wanted = [cell for cell in cells if not chosen or cell.cell in chosen]
     if scale is Scale.PAPER:
-        _say_command(study, [cell.cell for cell in wanted] if chosen else [], max(len(cell.keys) for cell in cells))
+        _show_command(study, [cell.cell for cell in wanted] if chosen else [], max(len(cell.keys) for cell in cells))
         return
     open_runs = [pending_run for pending_run in pending(wanted) if not _was_launched(pending_run)]
     label = f"Launch {len(open_runs):,} missing {'run' if len(open_runs) == 1 else 'runs'}"
@@ -57,17 +57,17 @@ def _launch(open_runs: Sequence[PendingRun]) -> None:
 
 
 def _was_launched(pending_run: PendingRun) -> bool:
-    """Whether this session started it already, which the database may not know yet."""
+    """Whether this session has already started it; the database may not know yet."""
     attempt = st.session_state.get(_LAUNCHED, {}).get(pending_run.key)
     return attempt is not None and (pending_run.run.attempt if pending_run.run else 0) <= attempt
 
 
-def _say_command(study: Study, names: Sequence[str], num_seeds: int) -> None:
+def _show_command(study: Study, names: Sequence[str], num_seeds: int) -> None:
     parts = [f"exgrpo study run {study.name} --scale paper"]
     parts += [f"--cells {','.join(names)}"] if names else []
     parts += [f"--seeds {num_seeds}"] if num_seeds > 1 else []
     st.markdown(
-        "The paper's models need GPUs and the verl engine. This starts what is missing there; `--detach` queues it, "
-        "and `--set model.source=...` takes another backbone."
+        "The paper's models need GPUs and the verl engine. This command starts the missing runs there; `--detach` "
+        "queues them, and `--set model.source=...` chooses another backbone."
     )
     st.code(" ".join(parts), language="bash")

@@ -1,4 +1,4 @@
-"""A study's matrix: a row a cell, a column a seed, each with its state; a click opens the run."""
+"""A study's matrix: one row per cell, one column per seed, each with its state; a click opens the run."""
 
 import hashlib
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ def show(cells: Sequence[CellState], name: str) -> None:
 
 
 def table(cells: Sequence[CellState]) -> pd.DataFrame:
-    """Return one row a cell: the paper's rows that it reproduces, how far it is, and each seed's state.
+    """Return one row per cell: the paper's rows that it reproduces, its progress, and each seed's state.
 
     All cells of a study have the same seeds.
     """

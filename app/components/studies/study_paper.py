@@ -1,4 +1,4 @@
-"""What the paper prints of a study: its tables, numbers in the text, and where they do not agree."""
+"""What the paper prints about a study: tables, numbers in the text, and where they disagree."""
 
 from statistics import fmean
 
@@ -15,7 +15,7 @@ _WORDS = ("Group", "Row", "Cells here", "What", "Column", "Setting")
 
 
 def show(study: Study) -> None:
-    """Show the paper's tables as printed, numbers in the running text, and what is wrong with any."""
+    """Show the paper's tables as printed, numbers in the running text, and which of them disagree."""
     for table in study.tables:
         frame = printed_table(table)
         _head(f"Table labelled {table.name}", frame, f"{study.name}-{table.name.replace(':', '-')}")
@@ -33,7 +33,7 @@ def show(study: Study) -> None:
         _head("Gains by setting", frame, f"{study.name}-gains")
         printed_numbers.show(frame, _WORDS, "Gains in each setting, from the printed tables")
     if not study.tables and not texts:
-        st.markdown(":gray[The paper prints no numbers of this.]")
+        st.markdown(":gray[The paper prints no numbers for this study.]")
     faults = published.disagreements(study)
     if faults:
         st.subheader("Printed numbers that do not agree with each other", anchor=False)

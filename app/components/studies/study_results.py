@@ -1,4 +1,4 @@
-"""What a study's finished runs gave, beside the paper's numbers, and its report as a file."""
+"""The results of a study's finished runs beside the paper's numbers, and its report as a file."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,13 +26,13 @@ def show(results: StudyResults) -> None:
         by_column = published.is_by_column(results.study)
         frame = beside_table(rows, by_column=by_column)
         _head("Beside the paper", frame, f"{results.study.name}-beside-the-paper")
-        printed_numbers.show(frame, _WORDS, "The paper's numbers beside own ones")
+        printed_numbers.show(frame, _WORDS, "The paper's numbers beside ours")
         sentences = [
             published.differences_sentence(results.study, results),
             "" if by_column else published.reading(results),
         ]
         st.caption(
-            f"{' '.join(sentences)} Own figures are means over seeds with 95 % intervals of Student's t.".strip()
+            f"{' '.join(sentences)} Our figures are means over seeds with 95 % intervals of Student's t.".strip()
         )
     figure = chart(results)
     if figure is not None and results.main_figure is not None:
@@ -40,8 +40,8 @@ def show(results: StudyResults) -> None:
             results.main_figure, "orange: each seed; blue: mean and 95% interval; dotted: the baseline's mean", figure,
             "study-cells", "Means and intervals of each cell",
         )  # fmt: skip
-    frame = own_table(results)
-    _head("Own figures", frame, f"{results.study.name}-own-figures")
+    frame = figures_table(results)
+    _head("Our figures", frame, f"{results.study.name}-own-figures")
     printed_numbers.show(frame, _WORDS, "Every figure of every cell")
 
 
@@ -54,20 +54,20 @@ def beside_table(rows: Sequence[ComparedRow], *, by_column: bool) -> pd.DataFram
     if by_column:
         frame["Column"] = [row.column for row in rows]
         frame["Paper"] = [row.printed for row in rows]
-        frame["Own"] = [_text(row.own) for row in rows]
+        frame["Ours"] = [_text(row.own) for row in rows]
     else:
         gains = [None if row.printed_gain is None else f"{row.printed_gain:+.1f}" for row in rows]
         frame[f"Paper, {rows[0].column}"] = [row.printed for row in rows]
         frame["Paper, difference"] = gains
-        frame["Own"] = [_text(row.own) for row in rows]
-        frame["Own, difference"] = [_text(row.difference, is_difference=True) for row in rows]
+        frame["Ours"] = [_text(row.own) for row in rows]
+        frame["Ours, difference"] = [_text(row.difference, is_difference=True) for row in rows]
         frame["Lowest seed"] = [None if row.own is None else f"{row.own.worst:.1f}" for row in rows]
     frame["Seeds"] = [row.num_seeds for row in rows]
     return pd.DataFrame(frame)
 
 
-def own_table(results: StudyResults) -> pd.DataFrame:
-    """Return one row a figure and one column a cell, each as mean and half interval."""
+def figures_table(results: StudyResults) -> pd.DataFrame:
+    """Return one row per figure and one column per cell, each as mean and half interval."""
     done = [result for result in results.cells if result.seeds]
     names = list(dict.fromkeys(name for result in done for name in result.figures))
     columns = {result.cell.name: [_text(result.figures.get(name)) for name in names] for result in done}

@@ -1,4 +1,4 @@
-"""How far a study is: the state of each cell, computed from its runs, and the runs that are still to be started."""
+"""The progress of a study: the state of each cell, computed from its runs, and the runs that are still to start."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -64,7 +64,7 @@ def cell_states(study: Study, keys: Sequence[RunKey], runs: Mapping[RunKey, RunR
 
 
 def pending(cells: Sequence[CellState]) -> list[PendingRun]:
-    """Return the runs that are missing or broke off, seed by seed, so that a matrix cut short has even cells."""
+    """Return the missing, failed, lost and stopped runs, seed by seed, so that cells stay even if it is interrupted."""
     open_runs = [
         PendingRun(key, run)
         for cell in cells

@@ -14,7 +14,7 @@ _COLOURS = ["#1F7A5A", "#8A6D10", "#B83A4B"]
 
 
 def show_findings(findings: Sequence[Finding]) -> None:
-    """Show one row a finding, with what to do about it."""
+    """Show one row per finding, with what to do about it."""
     rows = pd.DataFrame(
         {
             "Checked": [finding.name for finding in findings],
@@ -42,9 +42,9 @@ def show_findings(findings: Sequence[Finding]) -> None:
 
 
 def show_gpus(gpus: Sequence[Gpu]) -> None:
-    """Show one row a GPU, or that there is none."""
+    """Show one row per GPU, or that there is none."""
     if not gpus:
-        st.caption("No NVIDIA GPU answers on this machine. Small models train on the CPU.")
+        st.caption("No NVIDIA GPU on this machine. Small models train on the CPU.")
         return
     rows = pd.DataFrame(
         {

@@ -11,9 +11,9 @@ MAX_NAMED = 5
 def show(wrong: Sequence[WrongChoiceRow]) -> None:
     """Show the banner where any selection contradicts its scores, nothing otherwise."""
     if wrong:
-        places = ", ".join(f"step {row.step} question {row.question_index}" for row in wrong[:MAX_NAMED])
+        named = ", ".join(f"step {row.step} question {row.question_index}" for row in wrong[:MAX_NAMED])
         notice.show(
             "error",
             "This run has choices that contradict their scores",
-            f"{len(wrong)} selections, first {places}. Later results of this run rest on them.",
+            f"{len(wrong)} selections, first {named}. Later results of this run rest on them.",
         )

@@ -54,7 +54,7 @@ def audit(run_id: str, step: int, estimator: TrajectorySelection) -> list[Audite
 
 
 def show_verdict(rows: Sequence[Audited], wrong: Sequence[WrongChoiceRow], step: int) -> None:
-    """Show a red banner where anything is wrong, in this step or in the run, else what was checked."""
+    """Show a red banner if anything is wrong in this step or in the run, else what was checked."""
     bad = [row for row in rows if row.violations]
     if bad:
         named = [f"question {row.selection.question_index}: {_named(row.violations)}" for row in bad[:MAX_NAMED]]
@@ -70,7 +70,7 @@ def show_verdict(rows: Sequence[Audited], wrong: Sequence[WrongChoiceRow], step:
 
 
 def show_table(rows: Sequence[Audited], step: int, opened: Audited | None) -> None:
-    """Show one row a selection; a click puts its question into the address."""
+    """Show one row per selection; a click puts its question into the address."""
     key = f"audit-{step}-{len(rows)}"
     frame = table(rows)
     table_selection.mark(key, None if opened is None else rows.index(opened), "Question")
@@ -95,7 +95,7 @@ def show_table(rows: Sequence[Audited], step: int, opened: Audited | None) -> No
 
 
 def table(rows: Sequence[Audited]) -> pd.DataFrame:
-    """Return one row a selection."""
+    """Return one row per selection."""
     return pd.DataFrame(
         {
             "Question": [row.selection.question_index for row in rows],

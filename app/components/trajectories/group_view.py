@@ -18,7 +18,7 @@ _PIECES = re.compile(r"\w+|\s+|[^\w\s]", re.UNICODE)
 
 
 def show(members: Sequence[GroupMemberRow], reference_id: int) -> None:
-    """Show every member's figures and text; text that the reference lacks is underlined."""
+    """Show every member's figures and text; text that is not in the reference is underlined."""
     if not members:
         empty_state.show("groups", "No group", "The group of this trajectory is not in the database.")
         return
@@ -36,7 +36,7 @@ def show(members: Sequence[GroupMemberRow], reference_id: int) -> None:
 
 
 def compare(text: str, reference: str) -> list[Part]:
-    """Return the text in parts; those that the reference lacks at this position are underlined."""
+    """Return the text in parts; those that are not in the reference at this position are underlined."""
     if max(len(text), len(reference)) > MAX_COMPARED_CHARACTERS:
         return [Part(text)]
     pieces, other = _PIECES.findall(text), _PIECES.findall(reference)
@@ -71,7 +71,7 @@ def _card(member: GroupMemberRow, reference: GroupMemberRow) -> None:
                     type="tertiary",
                     on_click=_open,
                     args=(member.trajectory_id,),
-                    help="Open this trajectory in place of the other",
+                    help="Open this trajectory instead of the other",
                 )
         st.caption(
             f"{token_count(member.num_tokens)} tokens · entropy {nats(member.mean_entropy)} nats · advantage "

@@ -55,13 +55,13 @@ def chart(row: TrajectoryRow, rows: Sequence[LineageRow]) -> go.Figure:
     figure = figures.new_figure(height=270)
     moves = [entry for entry in rows if entry.kind in {"moved", "retired"}]
     stored = [entry for entry in rows if entry.kind == "inserted" and entry.step not in {move.step for move in moves}]
-    places = sorted([*stored, *moves], key=lambda entry: entry.step)
-    if places:
+    bucket_changes = sorted([*stored, *moves], key=lambda entry: entry.step)
+    if bucket_changes:
         last = max(entry.step for entry in rows)
         figure.add_trace(
             go.Scatter(
-                x=[*(entry.step for entry in places), last],
-                y=[*(entry.bucket_to for entry in places), places[-1].bucket_to],
+                x=[*(entry.step for entry in bucket_changes), last],
+                y=[*(entry.bucket_to for entry in bucket_changes), bucket_changes[-1].bucket_to],
                 name="bucket of the question",
                 yaxis="y2",
                 mode="lines+markers",
@@ -141,9 +141,9 @@ def _entropies(rows: Sequence[LineageRow], kind: str) -> list[tuple[int, float]]
 
 def _bucket_text(entry: LineageRow) -> str:
     if entry.kind in {"moved", "retired"}:
-        places = ["new" if entry.bucket_from is None else str(entry.bucket_from)]
-        places.append("retired" if entry.bucket_to is None else str(entry.bucket_to))
-        return " → ".join(places)
+        names = ["new" if entry.bucket_from is None else str(entry.bucket_from)]
+        names.append("retired" if entry.bucket_to is None else str(entry.bucket_to))
+        return " → ".join(names)
     return NONE_SHOWN if entry.bucket_to is None else str(entry.bucket_to)
 
 

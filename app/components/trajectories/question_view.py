@@ -1,4 +1,4 @@
-"""How one question fared over steps and runs."""
+"""The results of one question over steps and runs."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from db.rows.trajectories import AttemptedRow
 
 
 def show(rows: Sequence[AttemptedRow], run_id: str) -> None:
-    """Show the share of correct rollouts by step, one line a run, and every attempt as a table."""
+    """Show the share of correct rollouts by step, one line per run, and every attempt as a table."""
     if not rows:
         empty_state.show("history", "No attempts", "No step has tried this question yet.")
         return
@@ -26,7 +26,7 @@ def show(rows: Sequence[AttemptedRow], run_id: str) -> None:
         f"share of fresh rollouts, in {num_runs} run{'s' if num_runs > 1 else ''} that tried it",
         chart(rows, names, run_id),
         "question-course",
-        "Share of correct fresh rollouts of one question over steps, one line a run",
+        "Share of correct fresh rollouts of one question over steps, one line per run",
     )
     frame = table(rows, names)
     st.dataframe(frame, hide_index=True, key="question-table", alt="Every step that tried the question")
@@ -34,7 +34,7 @@ def show(rows: Sequence[AttemptedRow], run_id: str) -> None:
 
 
 def chart(rows: Sequence[AttemptedRow], names: dict[str, str], run_id: str) -> go.Figure:
-    """Return one line a run, this run first and strongest; diamonds are steps with a replayed trajectory."""
+    """Return one line per run, this run first and thickest; diamonds are steps with a replayed trajectory."""
     colours = theme.palette()
     others = [colours.held_out, colours.retired, colours.warning, colours.replay, colours.muted]
     figure = figures.new_figure()
@@ -63,7 +63,7 @@ def chart(rows: Sequence[AttemptedRow], names: dict[str, str], run_id: str) -> g
 
 
 def table(rows: Sequence[AttemptedRow], names: dict[str, str]) -> pd.DataFrame:
-    """Return one row an attempt."""
+    """Return one row per attempt."""
     return pd.DataFrame(
         {
             "Run": [escape_control_characters(names[row.run_id]) for row in rows],

@@ -1,4 +1,4 @@
-"""Checks of a step's selections against what is recorded of them, token by token."""
+"""Checks of a step's selections against their recorded scores, token by token."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

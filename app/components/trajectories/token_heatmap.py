@@ -16,9 +16,9 @@ from app.components.widgets.marked_text import Part
 from app.formats import escape_control_characters, number
 
 MAX_TOKENS = 1500
-MAX_LISTED = 50_000
-"""Of more tokens the table lists those of the sheet."""
 """Tokens on one sheet; longer trajectories have several."""
+MAX_LISTED = 50_000
+"""Of a longer trajectory the table lists the tokens of the sheet only."""
 _STRONGEST = 0.62
 """Opacity behind the token of the largest value: text stays readable on it in both themes."""
 
@@ -53,7 +53,7 @@ _QUANTITIES: dict[str, tuple[str, Callable[[TokenValues], list[float]]]] = {
 
 
 def from_recorded(data: Mapping[str, list[Any] | None] | None) -> TokenValues | None:
-    """Return what was recorded of each token, or None where tokens were not stored."""
+    """Return the recorded values of each token, or None if tokens were not stored."""
     if data is None or data["token_ids"] is None:
         return None
     ids = [int(value) for value in data["token_ids"]]
@@ -136,7 +136,7 @@ def course(numbers: np.ndarray, name: str) -> go.Figure | None:
 
 
 def table(values: TokenValues, span: slice = slice(None)) -> pd.DataFrame:
-    """Return one row a token of the span."""
+    """Return one row per token of the span."""
     positions = range(1, len(values.token_ids) + 1)[span]
     return pd.DataFrame(
         {

@@ -1,4 +1,4 @@
-"""One trajectory: its question, text and figures, and the parts that look deeper."""
+"""One trajectory: its question, text and figures, and parts with more detail."""
 
 from collections.abc import Callable
 

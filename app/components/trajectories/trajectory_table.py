@@ -16,7 +16,7 @@ _SIGNS = {True: "yes", False: "no", None: NONE_SHOWN}
 
 
 def show(rows: Sequence[SnippetRow], opened: int | None) -> None:
-    """Show the rows; a click writes the trajectory into the address. Lower where one is open below."""
+    """Show the rows; a click writes the trajectory into the address. An open one below makes the table lower."""
     most = 6 if opened is not None else 15
     key = f"trajectories-{hashlib.sha256(repr([row.trajectory_key for row in rows]).encode()).hexdigest()[:16]}"
     frame = table(rows)
@@ -38,7 +38,7 @@ def show(rows: Sequence[SnippetRow], opened: int | None) -> None:
 
 
 def table(rows: Sequence[SnippetRow]) -> pd.DataFrame:
-    """Return the trajectories as shown, one row each."""
+    """Return the table of trajectories, one row each."""
     return pd.DataFrame(
         {
             "Id": [row.trajectory_id for row in rows],

@@ -1,4 +1,4 @@
-"""Choices that the address keeps by name, whatever their labels are."""
+"""Choices that are kept in the address by name, not by label."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -22,7 +22,7 @@ def select(
 ) -> str:
     """Show a choice of one of `names`, which map the value in the address to its label, and return it.
 
-    `drops` are further parameters of the address that mean something under the former choice only.
+    `drops` are parameters of the address that have a meaning only for the former choice.
     """
     key = f"choose-{parameter}"
     wanted = st.query_params.get(parameter)
@@ -38,7 +38,7 @@ def select(
         width=width,
     )
     if wanted and wanted not in names:
-        _show_unknown(parameter, wanted, f"{names[default]} is shown")
+        _show_unknown(parameter, wanted, f"showing {names[default]}")
     return chosen
 
 
@@ -63,14 +63,14 @@ def select_several(
 
 
 def select_step(label: str, first: int, last: int, usual: int, name: str) -> int:
-    """Show a slider over steps and return the step: the nearest to that of the address, else the usual one."""
+    """Show a slider over steps and return the step: the one nearest to the step in the address, else the usual one."""
     written = st.query_params.get(name, "")
     is_step = written.isascii() and written.isdigit() and len(written) < 10
     wanted = int(written) if is_step else usual
     st.session_state[name] = min(max(wanted, first), last)
     step = st.slider(label, first, last, key=name, on_change=_take_step, args=(name,))
     if written and not is_step:
-        _show_unknown(name, written, f"step {step} is shown")
+        _show_unknown(name, written, f"showing step {step}")
     return step
 
 

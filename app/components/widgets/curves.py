@@ -89,7 +89,7 @@ VARIANCE_BOUNDS = Chart(
 )
 BUFFER_GROUP, RATIO_GROUP = "Replay buffer and retired set", "Importance ratios"
 REPLAY_GROUPS = frozenset({BUFFER_GROUP, RATIO_GROUP})
-"""Groups that say nothing of a run without replay."""
+"""Groups that are empty for a run without replay."""
 GROUPS: dict[str, tuple[Chart, ...]] = {
     "Entropy and response length": (
         Chart(

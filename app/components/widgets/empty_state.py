@@ -4,7 +4,7 @@ import streamlit as st
 
 
 def show(icon: str, title: str, text: str, command: str | None = None) -> None:
-    """Show why nothing is here and what brings something; `command` is a shell command that does."""
+    """Show why there is no content and how to get some; `command` is a shell command for that."""
     with st.container(
         border=True, key=f"empty-{title.lower().replace(' ', '-')}", horizontal_alignment="center", gap="small"
     ):
@@ -22,6 +22,6 @@ def show_no_such_run() -> None:
     show(
         "search_off",
         "No such run",
-        "The address names a run that is not in this workbench. Choose one under **Runs**, where archived ones can be "
-        "shown, too.",
+        "The address names a run that is not in this workbench. Choose one under **Runs**; it lists "
+        "archived ones, too.",
     )

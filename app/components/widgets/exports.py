@@ -1,4 +1,4 @@
-"""A small menu beside a table or figure that hands out its values as a file."""
+"""A small menu beside a table or figure that downloads its values as a file."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,9 +14,9 @@ Formats = Mapping[str, tuple[str, str, Callable[[Any], str]]]
 def show(rows: Rows | Callable[[], Any], name: str, key: str | None = None, *, formats: Formats = FORMATS) -> None:
     """Show a menu of downloads of `rows` as files called `name`; nothing is written before it is opened.
 
-    `rows` may be a function, which is called then. A page's menus need different keys; `name` is the key where none is
-    given. A table with a special layout brings `formats` that write it. A file that is written at the click is not
-    for sure there when the browser asks for it: Streamlit forgets it as soon as two scripts of any sessions end.
+    `rows` may be a function, which is called when the menu opens. The menus of a page need different keys; the default
+    key is `name`. A table with a special layout passes `formats` that write it. Files are written when the menu opens,
+    not on the click: Streamlit forgets a file once two scripts of any sessions have ended.
     """
     key = key or name
     menu = st.popover(

@@ -23,7 +23,7 @@ class _TraceValues:
 def figure_rows(figure: go.Figure) -> list[Row]:
     """Return one row per position with a column per curve; where positions repeat, one row per point instead.
 
-    Places are on the x axis, or on the y axis where that one holds names.
+    Positions are on the x axis, or on the y axis if it has names.
     """
     traces = list(figure.data)
     if any(trace.type == "sankey" for trace in traces):

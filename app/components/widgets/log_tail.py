@@ -1,4 +1,4 @@
-"""The end of a run's log, raw and inert."""
+"""The end of a run's log as plain text."""
 
 from collections.abc import Sequence
 

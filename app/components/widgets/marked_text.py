@@ -1,4 +1,4 @@
-"""Text of models with coloured parts: every character is escaped, so that nothing in it is obeyed."""
+"""Text of models with coloured parts: every character is escaped, so that none of it is taken for markup."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

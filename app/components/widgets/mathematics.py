@@ -1,4 +1,4 @@
-"""Text of models with its mathematics rendered; everything else of it stays inert."""
+"""Text of models with its mathematics rendered; everything else stays plain text."""
 
 import re
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def show(text: str) -> None:
 
 
 def pieces(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield the text's pieces in order, each with whether it is a formula, then without what sets it off."""
+    """Yield the text's pieces in order, each with whether it is a formula; formulas come without their delimiters."""
     end = 0
     for formula in islice(filter(_is_formula, _FORMULA.finditer(text)), MAX_FORMULAS):
         if before := text[end : formula.start()].strip():

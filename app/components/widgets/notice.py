@@ -16,7 +16,7 @@ _ICONS = {
 
 
 def show(kind: Kind, title: str, text: str) -> None:
-    """Show `text`, which may come from anywhere, under a `title` that the workbench chooses."""
+    """Show `text`, which may come from outside, under a `title` that the workbench chooses."""
     with st.container(border=True, key=f"notice-{kind}-{title.lower().replace(' ', '-')}", gap="xxsmall"):
         st.markdown(f"{_ICONS[kind]} **{title}**")
         if text:

@@ -12,15 +12,14 @@ from db.rows.runs import RunRow
 
 _KEY = "run-choice"
 _RUN_PARAMETERS = ("trajectory", "question", "mark")
-"""Parameters of the address that mean something in one run only."""
+"""Parameters of the address that are valid for one run only."""
 
 
 def show(page: str) -> RunRow | None:
-    """Show the choice and return the run: the one of the address, else the one seen last, else the newest.
+    """Show the choice and return the run: the one in the address, else the one seen last, else the newest.
 
-    The browser's tab is named after the run and the `page`.
-
-    Without runs, and for an address that names none, it shows why and returns None.
+    The browser's tab is named after the run and the `page`. Without runs, or if the address names an unknown run, show
+    why and return None.
     """
     rows = training_names()
     named = st.query_params.get("run")

@@ -45,7 +45,7 @@ def show(row: RunRow) -> None:
     with st.container(horizontal=True, gap="xsmall", vertical_alignment="center", width="content"):
         st.badge(name, icon=f":material/{icon}:", color=colour)
         for key in row.health:
-            label, health_colour, explanation = HEALTH.get(key, ("see log", "orange", "The run reported trouble."))
+            label, health_colour, explanation = HEALTH.get(key, ("see log", "orange", "The run reported a problem."))
             st.badge(label, icon=":material/monitor_heart:", color=health_colour, help=explanation)
 
 

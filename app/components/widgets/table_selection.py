@@ -1,4 +1,4 @@
-"""The row that the address names, marked in the table whose clicks write it there."""
+"""The selected row of a table: a click writes it to the address, and the address marks it in the table."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 def mark(key: str, row: int | None, column: str) -> None:
     """Mark the row with this index in the table with this key, in a column, or none; call it before the table is drawn.
 
-    A click on a marked row sends nothing to the server, so a row that was closed could not be opened again.
+    A click on a marked row sends nothing to the server, so a closed row must lose its mark to be opened again.
     """
     if _marked(key) != row:
         cells = [] if row is None else [(row, column)]

@@ -45,7 +45,7 @@ class _Table:
     rows: list[list[object]]
 
     def is_number(self, column: int) -> bool:
-        """Whether every value of a column that is there is a number."""
+        """Whether every known value of a column is a number."""
         values = [row[column] for row in self.rows if row[column] is not None]
         return bool(values) and all(isinstance(value, Real) and not isinstance(value, bool) for value in values)
 
@@ -57,27 +57,27 @@ def as_csv(rows: Rows) -> str:
     """
     table, text = _read(rows), io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([_inert_cell(name) for name in table.columns])
+    writer.writerow([_without_formula(name) for name in table.columns])
     writer.writerows([[_csv_cell(value) for value in row] for row in table.rows])
     return text.getvalue()
 
 
 def as_markdown(rows: Rows) -> str:
-    """Return a pipe table, numbers with four digits and to the right."""
+    """Return a pipe table, numbers with four digits, right-aligned."""
     table = _read(rows)
     rules = ["---:" if table.is_number(index) else "---" for index in range(len(table.columns))]
     lines = [[markdown(name) for name in table.columns], rules]
-    lines += [[markdown(_shown(value)) for value in row] for row in table.rows]
+    lines += [[markdown(_cell_text(value)) for value in row] for row in table.rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
 def as_latex(rows: Rows) -> str:
-    """Return a `tabular` with the rules of booktabs, numbers with four digits and to the right."""
+    """Return a `tabular` with the rules of booktabs, numbers with four digits, right-aligned."""
     table = _read(rows)
-    places = "".join("r" if table.is_number(index) else "l" for index in range(len(table.columns)))
-    body = "".join(_latex_line([_shown(value) for value in row]) for row in table.rows)
+    alignment = "".join("r" if table.is_number(index) else "l" for index in range(len(table.columns)))
+    body = "".join(_latex_line([_cell_text(value) for value in row]) for row in table.rows)
     return (
-        f"% needs \\usepackage{{booktabs}}\n\\begin{{tabular}}{{{places}}}\n\\toprule\n{_latex_line(table.columns)}"
+        f"% needs \\usepackage{{booktabs}}\n\\begin{{tabular}}{{{alignment}}}\n\\toprule\n{_latex_line(table.columns)}"
         f"\\midrule\n{body}\\bottomrule\n\\end{{tabular}}\n"
     )
 
@@ -113,7 +113,7 @@ def _read(rows: Rows) -> _Table:
 
 
 def _plain(value: object) -> object:
-    """Return a number, a truth, a text, or None where there is no value; lists become text."""
+    """Return a number, a bool, a text, or None where there is no value; lists become text."""
     if value is None or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, list | tuple | set):
@@ -127,11 +127,11 @@ def _csv_cell(value: object) -> object:
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, Real):
-        return _inert_cell(str(value))
+        return _without_formula(str(value))
     return value
 
 
-def _inert_cell(text: str) -> str:
+def _without_formula(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULA_STARTS) and not _is_number(text) else text
 
 
@@ -143,7 +143,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _shown(value: object) -> str:
+def _cell_text(value: object) -> str:
     if value is None:
         return "\N{EN DASH}"
     if isinstance(value, bool):

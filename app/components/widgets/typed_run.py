@@ -1,4 +1,4 @@
-"""Training runs by typed text: choices of runs offer the newest ones, and search all of them for what is typed."""
+"""Training runs by typed text: a choice offers the newest runs, and typing searches all of them."""
 
 from collections.abc import Callable, Collection, Mapping
 
@@ -13,14 +13,14 @@ PLACEHOLDER = "Choose a run, or type to find an older one"
 
 
 def label_by(names: Mapping[str, str]) -> Callable[[str | None], str]:
-    """Return how a choice of runs shows a run's id: by its name, and what was typed as it is."""
+    """Return the function that labels a run's id in a choice: with its name, or unchanged if it was typed."""
     return lambda run_id: escape_control_characters(names.get(run_id or "", run_id or ""))
 
 
 def find(typed: str, offered: Collection[str], *, has_steps: bool = False) -> str | None:
     """Return the id of the run that was chosen or typed: one that is offered, an id, or the newest with those words.
 
-    Where no run matches it shows a message and returns None.
+    If no run matches, show a message and return None.
     """
     if typed in offered:
         return typed

@@ -14,8 +14,8 @@ _KEY = "view-tabs"
 def show(names: Sequence[str]) -> tuple[str, AbstractContextManager[object]]:
     """Show the tabs and return the open one's name and container; the first one needs no value in the address.
 
-    The address is written here and not bound to the tabs: what is bound on one page is lost when one goes back to
-    another page that binds the same name.
+    The address is written here and not bound to the tabs: a bound value is lost when the user goes back to another
+    page that binds the same name.
     """
     wanted = st.query_params.get(_ADDRESS)
     opened = wanted if wanted is not None and wanted in names else names[0]

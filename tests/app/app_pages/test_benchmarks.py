@@ -96,7 +96,7 @@ def test_item_of_the_address_shows_both_answers_as_they_are(open_page):
 @pytest.mark.usefixtures("scored_runs")
 def test_scores_that_were_not_made_alike_are_compared_with_a_warning(open_page):
     page = open_page("benchmarks", first="eval-slice", second="eval-late")
-    assert has_text(page, "These scores were not made alike")
+    assert has_text(page, "These scores were measured differently")
     assert has_text(page, "AIME24: questions, template")
 
 

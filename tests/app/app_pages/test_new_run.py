@@ -140,7 +140,7 @@ def test_a_viewer_who_deletes_a_draft_is_told_why_it_stays(runs_root, open_page,
     page.button(key="delete-draft-kept").click().run()
     assert not page.exception
     assert (runs_root / "workbench" / "drafts" / "kept.yaml").is_file()
-    assert any("takes the role operator" in text for text in texts(page))
+    assert any("needs the role operator" in text for text in texts(page))
 
 
 def test_draft_that_is_not_there_is_one_sentence(open_page):

@@ -165,6 +165,6 @@ def test_a_step_in_the_address_that_is_none_is_said(open_page, said):
     assert not page.exception
     last = page.slider(key="step").value
     assert has_text(page, "The address asks for step=")
-    assert has_text(page, f"which does not exist: step {last} is shown.")
+    assert has_text(page, f"which does not exist: showing step {last}.")
     assert not has_text(page, "**x**")
     assert all(len(text) < 500 and "---" not in text.splitlines() for text in texts(page))

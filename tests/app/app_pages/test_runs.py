@@ -154,12 +154,12 @@ def test_last_good_answer_stays_while_the_database_is_away_and_its_age_is_told(r
     page.run()
     assert not page.exception
     assert column(page, "Run") == before
-    assert "**Database away**" in " ".join(texts(page))
+    assert "**Database unavailable**" in " ".join(texts(page))
     assert any(re.match(r"Last data \d+ s ago\. ", text) for text in texts(page))
     hide_tables(recorded_runs, is_hidden=False)
     time.sleep(last_answers.RETRY_SECONDS)
     page.run()
-    assert "Database away" not in " ".join(texts(page))
+    assert "Database unavailable" not in " ".join(texts(page))
 
 
 def test_page_that_was_never_read_says_that_the_database_is_away(recorded_runs, open_page):
@@ -179,7 +179,7 @@ def test_hostile_name_is_plain_text_in_the_table(runs_root, open_page):
 def test_supervisor_that_is_away_is_reported_with_its_age(runs_root, open_page):
     recorded.beat(runs_root, datetime.now(UTC) - timedelta(seconds=40))
     shown = texts(open_page("runs"))
-    assert any("Supervisor away" in text for text in shown)
+    assert any("Supervisor not running" in text for text in shown)
     assert any(text.startswith("Last seen 4") for text in shown)
 
 

@@ -23,7 +23,7 @@ def metric(page, label):
 def test_empty_workbench_has_a_supervisor_a_database_and_no_queue(open_page):
     page = open_page("system")
     assert not page.exception
-    assert metric(page, "Supervisor").value == "alive"
+    assert metric(page, "Supervisor").value == "running"
     assert metric(page, "Database").value == "SQLite"
     assert metric(page, "Schema").delta == "up to date"
     assert any(text.startswith("No job is running") for text in texts(page))
@@ -39,7 +39,7 @@ def test_queue_holds_what_waits_and_what_runs(open_page):
 
 def test_supervisor_that_failed_is_away_since_its_last_sign(runs_root, open_page):
     recorded.beat(runs_root, datetime.now(UTC) - timedelta(minutes=3))
-    assert metric(open_page("system"), "Supervisor").value == "away"
+    assert metric(open_page("system"), "Supervisor").value == "not running"
     (runs_root / "workbench" / "supervisor.json").unlink()
     assert metric(open_page("system"), "Supervisor").value == "never ran"
 

@@ -15,7 +15,7 @@ FRAGMENT = "a-fragment"
 @pytest.fixture
 def queue(monkeypatch):
     monkeypatch.setattr(ForwardMsgQueue, "clear", ForwardMsgQueue.clear)
-    refreshes.keep_what_fragments_follow()
+    refreshes.keep_unsent_messages()
     return ForwardMsgQueue()
 
 
@@ -64,7 +64,7 @@ def served(monkeypatch):
     served = []
     monkeypatch.setattr(ScriptRunner, "_run_script", lambda _runner, asked: served.append(asked))
     monkeypatch.setattr(ScriptRunContext, "set_mpa_v2_page", lambda _context, _page: None)
-    refreshes.leave_out_those_of_other_pages()
+    refreshes.ignore_refreshes_of_other_pages()
     return served
 
 

@@ -7,7 +7,7 @@ from sqlalchemy import text
 
 from db.connections.opening import open_database
 from db.connections.postgres_connections import gives_sign
-from db.connections.session import AWAY_ERRORS, DatabaseError
+from db.connections.session import UNAVAILABLE_ERRORS, DatabaseError
 from tests.jobs.supervisor.toy_bench import wait_until
 from tests.postgres import controlled_server
 
@@ -45,7 +45,7 @@ def test_a_server_that_is_frozen_is_given_up_within_seconds_and_answers_again_af
     try:
         assert not gives_sign(str(server.folder), 5432)
         began_at = time.monotonic()
-        with pytest.raises(AWAY_ERRORS):
+        with pytest.raises(UNAVAILABLE_ERRORS):
             ask(database)
         with pytest.raises(DatabaseError, match="cannot be opened"):
             open_database(server.url, tmp_path)
@@ -61,7 +61,7 @@ def test_a_statement_that_is_under_way_when_the_server_freezes_is_given_up(serve
     freezing.start()
     try:
         began_at = time.monotonic()
-        with pytest.raises(AWAY_ERRORS, match="does not answer"):
+        with pytest.raises(UNAVAILABLE_ERRORS, match="does not answer"):
             ask(database, "SELECT pg_sleep(60)")
         assert time.monotonic() - began_at < SECONDS_AT_MOST
     finally:

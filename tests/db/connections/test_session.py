@@ -10,7 +10,7 @@ from sqlalchemy import insert, select
 from sqlalchemy.exc import IntegrityError
 
 from db.connections.opening import open_database
-from db.connections.session import AWAY_ERRORS, Database, DatabaseError
+from db.connections.session import UNAVAILABLE_ERRORS, Database, DatabaseError
 from db.tables import models
 
 
@@ -186,6 +186,6 @@ def test_a_transaction_that_cannot_begin_is_an_error_that_readers_of_a_database_
         other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         with path.open("r+b") as file:
             file.write(b"x" * 4096)
-    with pytest.raises(AWAY_ERRORS, match="not a database"):
+    with pytest.raises(UNAVAILABLE_ERRORS, match="not a database"):
         database.write(lambda connection: connection.execute(insert(models.ingest_positions), [position("one")]))
     database.close()

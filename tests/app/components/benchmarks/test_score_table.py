@@ -5,7 +5,15 @@ import pytest
 
 from app.components.benchmarks import score_table
 from app.components.benchmarks.paper_layout import as_rows, as_table_latex, as_table_markdown
-from app.components.benchmarks.score_table import COLUMNS, Score, ScoreLine, own_lines, printed_lines, rank, remarks
+from app.components.benchmarks.score_table import (
+    COLUMNS,
+    Score,
+    ScoreLine,
+    measured_lines,
+    printed_lines,
+    rank,
+    remarks,
+)
 from app.published import load_protocols, load_study
 from db.rows.scores import BenchmarkScoreRow
 
@@ -37,22 +45,22 @@ def test_columns_are_those_of_the_papers_main_table():
 
 def test_evaluations_of_one_checkpoint_make_one_line_and_the_newest_score_counts():
     rows = [row("aime24", 0.5, run_id="new"), row("aime24", 0.1, run_id="old"), row("amc", 0.3, run_id="old")]
-    (found,) = own_lines(rows)
-    assert {column: score.value for column, score in found.scores.items()} == {"AIME24": 50.0, "AMC": 30.0}
-    assert found.scored == (("aime24", "new"), ("amc", "old"))
-    assert (found.group, found.name, found.evaluations) == ("base", "ExGRPO: mine, step 10", ("new", "old"))
+    (line,) = measured_lines(rows)
+    assert {column: score.value for column, score in line.scores.items()} == {"AIME24": 50.0, "AMC": 30.0}
+    assert line.scored == (("aime24", "new"), ("amc", "old"))
+    assert (line.group, line.name, line.evaluations) == ("base", "ExGRPO: mine, step 10", ("new", "old"))
 
 
 def test_newer_score_of_a_slice_does_not_hide_that_of_the_whole():
-    (found,) = own_lines([row("aime24", 0.9, run_id="slice", num_questions=3), row("aime24", 0.1, run_id="whole")])
-    assert found.scored == (("aime24", "whole"),)
-    assert found.scores["AIME24"].protocol == ""
+    (line,) = measured_lines([row("aime24", 0.9, run_id="slice", num_questions=3), row("aime24", 0.1, run_id="whole")])
+    assert line.scored == (("aime24", "whole"),)
+    assert line.scores["AIME24"].protocol == ""
 
 
 def test_other_settings_and_steps_are_lines_of_their_own():
     other = row("aime24", 0.1).comparability | {"temperature": 1.0}
     rows = [row("aime24", 0.5), row("aime24", 0.2, comparability=other), row("aime24", 0.3, source_step=20)]
-    names = [line.name for line in own_lines(rows)]
+    names = [line.name for line in measured_lines(rows)]
     assert [name[:21] for name in names] == ["ExGRPO: mine, step 10", "ExGRPO: mine, step 10", "ExGRPO: mine, step 20"]
     assert names[0].endswith(" (temperature 0.6)")
     assert names[1].endswith(" (temperature 1.0)")
@@ -61,13 +69,13 @@ def test_other_settings_and_steps_are_lines_of_their_own():
 
 def test_benchmark_that_is_not_declared_is_passed_over():
     strange = replace(row("aime24", 0.5), benchmark="from_elsewhere")
-    assert own_lines([strange]) == []
+    assert measured_lines([strange]) == []
 
 
 def test_average_needs_all_of_its_benchmarks_and_carries_their_error():
     rows = [row(name, 0.3, standard_error=0.06) for name in ("arc_c", "gpqa_diamond", "mmlu_pro")]
-    assert "OOD Avg." not in own_lines(rows[:2])[0].scores
-    average = own_lines(rows)[0].scores["OOD Avg."]
+    assert "OOD Avg." not in measured_lines(rows[:2])[0].scores
+    average = measured_lines(rows)[0].scores["OOD Avg."]
     assert average.value == pytest.approx(30.0)
     # Three independent errors of 6 points: their mean has the error 6 / sqrt(3).
     assert average.standard_error == pytest.approx(6.0 / 3**0.5)
@@ -75,14 +83,14 @@ def test_average_needs_all_of_its_benchmarks_and_carries_their_error():
 
 def test_score_off_the_protocol_says_how_and_takes_no_rank():
     rows = [row("aime24", 0.9, num_questions=3, samples_per_question=4, source_run_id=None, model="/models/own")]
-    (own,) = rank(own_lines(rows))
-    assert own.scores["AIME24"].protocol == "3 of 30 questions, 4 instead of 32 samples"
-    assert (own.scores["AIME24"].rank, own.group, own.name) == (0, "Other models", "own")
+    (line,) = rank(measured_lines(rows))
+    assert line.scores["AIME24"].protocol == "3 of 30 questions, 4 instead of 32 samples"
+    assert (line.scores["AIME24"].rank, line.group, line.name) == (0, "Other models", "own")
 
 
 def test_scores_that_were_made_otherwise_than_the_newest_are_told():
     other = row("aime24", 0.1).comparability | {"data_hash": "other", "template": "none"}
-    lines = own_lines([row("aime24", 0.5), row("aime24", 0.1, comparability=other, source_step=20)])
+    lines = measured_lines([row("aime24", 0.5), row("aime24", 0.1, comparability=other, source_step=20)])
     assert [line.scores["AIME24"].differing for line in lines] == ["", "questions, template"]
     assert remarks(lines, lambda score: score.differing) == ["base, ExGRPO: mine, step 20, AIME24: questions, template"]
 
