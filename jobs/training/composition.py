@@ -4,6 +4,7 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from exgrpo_core.types import Experience, Question
 from jobs.engines.embedded.engine import EmbeddedEngine
@@ -12,6 +13,7 @@ from jobs.engines.embedded.optimizer import OptimSettings
 from jobs.engines.errors import EngineError
 from jobs.grading.reward_function import RewardFunction
 from jobs.recording.recorder import RunRecorder
+from jobs.runs.checkpoints import DamagedCheckpointError, open_newest
 from jobs.runs.control import Control, TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
@@ -33,7 +35,7 @@ def run_training(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, cont
         StoppedBeforeStartError: A stop came while the model to start from was made.
     """
     try:
-        with open_parts(spec, control.stop_requested) as parts:
+        with open_parts(spec, control.stop_requested, run.checkpoints_path) as parts:
             return TrainingLoop(spec, run.path, parts, recorder, control).run()
     except (EngineError, DataError) as error:
         raise TrainingError(str(error)) from error
@@ -48,21 +50,26 @@ def run_sft(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: 
     """
     try:
         with open_reward(spec) as reward:
-            return SftLoop(spec, run.path, _sft_parts(spec, reward, control.stop_requested), recorder, control).run()
+            loaded = _load(spec, control.stop_requested, run.checkpoints_path)
+            return SftLoop(spec, run.path, _sft_parts(spec, reward, loaded), recorder, control).run()
     except (EngineError, DataError) as error:
         raise TrainingError(str(error)) from error
 
 
 @contextmanager
-def open_parts(spec: TrainSpec, should_stop: Callable[[], bool] | None = None) -> Iterator[RunParts]:
+def open_parts(
+    spec: TrainSpec, should_stop: Callable[[], bool] | None = None, checkpoints: Path | None = None
+) -> Iterator[RunParts]:
     """Put together engine, grader and data of a specification, and end the grader's processes afterwards.
+
+    `checkpoints` is the run's folder of them, one of which gives the model if the folder of `model.source` is gone.
 
     Raises:
         TrainingError: Data or model cannot be used; the message names the file, row or setting.
         StoppedBeforeStartError: `should_stop` became true while the model to start from was made.
     """
     with open_reward(spec) as reward:
-        yield _parts(spec, reward, _load(spec, should_stop))
+        yield _parts(spec, reward, _load(spec, should_stop, checkpoints))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +81,24 @@ class _Loaded:
     held_out: list[Question]
 
 
-def _load(spec: TrainSpec, should_stop: Callable[[], bool] | None) -> _Loaded:
+def _load(spec: TrainSpec, should_stop: Callable[[], bool] | None, checkpoints: Path | None) -> _Loaded:
     data = open_data(spec, should_stop)
-    policy = load_policy(data.model_source, resolve_device(spec.model.device), spec.model.revision)
+    source = data.model_source
+    if checkpoints is not None and Path(source).is_absolute() and not Path(source).exists():
+        source = _checkpointed_model(spec, checkpoints) or source
+    policy = load_policy(source, resolve_device(spec.model.device), spec.model.revision)
     return _Loaded(policy, *data.encode(policy.tokenizer))
+
+
+def _checkpointed_model(spec: TrainSpec, checkpoints: Path) -> str | None:
+    """Return the newest whole checkpoint's policy; None where a KL term needs the model that the run began with."""
+    if spec.algorithm.kl_coefficient > 0.0:
+        return None
+    try:
+        newest = open_newest(checkpoints, lambda checkpoint: str(checkpoint.policy))
+    except DamagedCheckpointError as error:
+        raise TrainingError(str(error)) from error
+    return None if newest is None else newest[1]
 
 
 def _parts(spec: TrainSpec, reward: RewardFunction, loaded: _Loaded) -> RunParts:
@@ -89,8 +110,7 @@ def _parts(spec: TrainSpec, reward: RewardFunction, loaded: _Loaded) -> RunParts
     return RunParts(engine, reward, loaded.questions, loaded.held_out, external)
 
 
-def _sft_parts(spec: TrainSpec, reward: RewardFunction, should_stop: Callable[[], bool]) -> SftParts:
-    loaded = _load(spec, should_stop)
+def _sft_parts(spec: TrainSpec, reward: RewardFunction, loaded: _Loaded) -> SftParts:
     demonstrations = read_demonstrations(spec, loaded.questions, loaded.policy.tokenizer)
     engine = _engine(spec, reward, loaded, replace(optim_settings(spec.optim), decay_steps=spec.num_steps))
     parts = RunParts(engine, reward, loaded.questions, loaded.held_out, {})
