@@ -1,0 +1,91 @@
+"""What a chain of thought knows at each point: numbers of the story and results so far, with how they came about."""
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+from jobs.tasks.word_problems.expressions import MAX_READINGS, constant_reading
+from jobs.tasks.word_problems.problem import StoryProblem
+from jobs.tasks.word_problems.quantity import combine_fingerprints
+
+MAX_KNOWN = 150
+"""Numbers that are kept; a chain of thought with more of them is not read further."""
+
+Place = tuple[int, int]
+_ROUND = (10, 100)
+
+
+class Ledger:
+    """The known numbers, by value: all computations that each may be."""
+
+    def __init__(self, problem: StoryProblem) -> None:
+        self.problem = problem
+        self.named: dict[Fraction, Place] = {}
+        """Numbers that a sentence named without a computation that leads to them, and where first."""
+        self._known: dict[Fraction, set[int]] = {}
+        self._parts: dict[Fraction, set[int]] = {}
+        self._computed: set[Fraction] = set()
+        for value, fingerprints in problem.given.items():
+            self._add(value, fingerprints)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more numbers are kept."""
+        return len(self._known) > MAX_KNOWN
+
+    def lookup(self, value: Fraction) -> frozenset[int]:
+        """Return the known computations of a number; tens and ones of a known number are known too."""
+        return frozenset(self._known.get(value) or self._parts.get(value) or ())
+
+    def find(self, value: Fraction) -> frozenset[int]:
+        """Return the computations of a number that is known, or that one operation in the head leads to."""
+        known = self.lookup(value)
+        is_on_the_way = known & self.problem.meaningful.get(value, frozenset())
+        # What a step computed is what it computed, whatever else has the same value.
+        is_settled = is_on_the_way or value in self._computed
+        return known if is_settled else known | self.derive_meaningful(value)
+
+    def record(self, value: Fraction, fingerprints: frozenset[int]) -> None:
+        """Add computations of a number that a step or sentence led to."""
+        self._computed.add(value)
+        self.named.pop(value, None)
+        self._add(value, fingerprints)
+
+    def _add(self, value: Fraction, fingerprints: frozenset[int]) -> None:
+        kept = self._known.setdefault(value, set())
+        kept.update(sorted(fingerprints)[: max(0, MAX_READINGS - len(kept))])
+        self._record_parts(value, kept)
+
+    def derive(self, value: Fraction) -> frozenset[int]:
+        """Return every computation of `value` by one operation on two known numbers."""
+        found: set[int] = set()
+        for known, fingerprints in self._known.items():
+            for operator, other, is_swapped in _partners(value, known):
+                for partner in self._known.get(other, ()):
+                    for fingerprint in fingerprints:
+                        pair = (partner, fingerprint) if is_swapped else (fingerprint, partner)
+                        found.add(combine_fingerprints(operator, *pair))
+        return frozenset(sorted(found)[: 4 * MAX_READINGS])
+
+    def derive_meaningful(self, value: Fraction) -> frozenset[int]:
+        """Return the computations of `value` by one operation that lead on some way to the answer."""
+        wanted = self.problem.meaningful.get(value)
+        return self.derive(value) & wanted if wanted else frozenset()
+
+    def _record_parts(self, value: Fraction, fingerprints: Iterable[int]) -> None:
+        """Add what 48 has as tens and ones, 40 and 8, so that 3 * 48 may be 3 * 40 + 3 * 8."""
+        for unit in _ROUND:
+            rest = value % unit
+            if value.denominator != 1 or value <= unit or not rest:
+                continue
+            (less,) = constant_reading(rest)
+            self._parts.setdefault(rest, set()).add(less)
+            rounded = self._parts.setdefault(value - rest, set())
+            rounded.update(combine_fingerprints("-", item, less) for item in sorted(fingerprints)[:MAX_READINGS])
+
+
+def _partners(value: Fraction, known: Fraction) -> list[tuple[str, Fraction, bool]]:
+    """Return the operations that give `value` with `known` first, or second where the flag is set."""
+    partners = [("+", value - known, False), ("-", known - value, False)]
+    if known:
+        partners += [("*", value / known, False), ("/", value * known, True)]
+    return partners

@@ -1,0 +1,139 @@
+r"""The oracle: reads the chain of thought of a response to a story, checks every step and names the first wrong one.
+
+A chain is valid if its last box holds the answer, every step is true, every number of a step is one of the story, of
+its units or an earlier result, and the steps together compute the answer whatever the story's numbers are. A sentence
+may do one operation in the head by naming its result. The time is linear in the length of the response.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from fractions import Fraction
+
+from jobs.tasks.word_problems.code_steps import CODE_FENCE, split_code, walk_code
+from jobs.tasks.word_problems.expressions import evaluate
+from jobs.tasks.word_problems.problem import StoryProblem
+from jobs.tasks.word_problems.quantity import NotComputableError
+from jobs.tasks.word_problems.statements import Calculation, Equation, Mention, read_sentences
+from jobs.tasks.word_problems.walk import Fault, FaultKind, Walk
+
+MAX_CHARS = 20_000
+"""Longer responses are not read."""
+MAX_BOX_CHARS = 200
+
+_BOX = re.compile(r"\\boxed[ \t]*\{")
+
+
+class ChainVerdict(StrEnum):
+    """What the oracle says of a chain of thought."""
+
+    VALID = "valid"
+    INVALID = "invalid"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class StoryJudgement:
+    """What is true of one response.
+
+    `first_fault` is of an invalid chain: the kind of fault, and the characters of the first wrong step.
+    `num_good_steps` counts the steps before it.
+    """
+
+    is_correct: bool
+    verdict: ChainVerdict
+    has_box: bool
+    has_code: bool
+    num_good_steps: int = 0
+    first_fault: Fault | None = None
+
+    @property
+    def is_valid(self) -> bool | None:
+        """Whether the chain is valid; None if it cannot be read."""
+        return None if self.verdict is ChainVerdict.UNREADABLE else self.verdict is ChainVerdict.VALID
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A boxed answer at characters `start` to `end`; `value` is None if it is no number."""
+
+    value: Fraction | None
+    start: int
+    end: int
+
+
+def judge_response(problem: StoryProblem, text: str) -> StoryJudgement:
+    """Read a response: the last box is its answer, the rest its chain of thought."""
+    if len(text) > MAX_CHARS:
+        return StoryJudgement(False, ChainVerdict.UNREADABLE, False, CODE_FENCE in text)
+    boxes = find_boxes(text)
+    box = boxes[-1] if boxes else None
+    is_correct = box is not None and box.value == problem.answer.value
+    judgement = StoryJudgement(is_correct, ChainVerdict.UNREADABLE, bool(boxes), CODE_FENCE in text)
+    prose, blocks = split_code(_without_boxes(text, boxes))
+    walk = Walk(problem)
+    walk.read_all(read_sentences(prose))
+    code_fault = walk_code(problem, blocks)
+    if walk.num_steps == 0 and not blocks:
+        return judgement
+    fault = _first([walk.fault, code_fault]) or _check_answer(walk, box, len(text))
+    if fault is None:
+        return replace(judgement, verdict=ChainVerdict.VALID, num_good_steps=walk.num_steps)
+    num_good_steps = walk.steps_before(fault.start)
+    return replace(judgement, verdict=ChainVerdict.INVALID, num_good_steps=num_good_steps, first_fault=fault)
+
+
+def find_boxes(text: str) -> list[Box]:
+    r"""Return the boxes of a text, in order; `\boxed{\$34.50}` and `\boxed{x = 8 \text{ cows}}` hold numbers."""
+    boxes = []
+    for match in _BOX.finditer(text):
+        end = _closing_brace(text, match.end())
+        boxes.append(Box(_read_box(text[match.end() : end]), match.start(), min(len(text), end + 1)))
+    return boxes
+
+
+def _closing_brace(text: str, start: int) -> int:
+    """Return where the brace that was opened before `start` closes, at most `MAX_BOX_CHARS` on."""
+    depth = 1
+    end = min(len(text), start + MAX_BOX_CHARS)
+    for position in range(start, end):
+        depth += {"{": 1, "}": -1}.get(text[position], 0)
+        if depth == 0:
+            return position
+    return end
+
+
+def _read_box(content: str) -> Fraction | None:
+    statements = [item for sentence in read_sentences(content) for item in sentence]
+    match statements:
+        case [Mention(value)]:
+            return value
+        case [Calculation(expression)] | [Equation([*_, expression])]:
+            try:
+                return evaluate(expression, lambda _: frozenset(), {}).value
+            except NotComputableError:
+                return None
+        case _:
+            return None
+
+
+def _without_boxes(text: str, boxes: list[Box]) -> str:
+    """Return the text with blanks in place of its boxes."""
+    parts = []
+    position = 0
+    for box in boxes:
+        if box.start >= position:
+            parts += [text[position : box.start], " " * (box.end - box.start)]
+            position = box.end
+    return "".join([*parts, text[position:]])
+
+
+def _check_answer(walk: Walk, box: Box | None, end: int) -> Fault | None:
+    """Return what is wrong with the answer of a chain whose steps are true, if anything is."""
+    if box is None or box.value is None:
+        return walk.first_stray or Fault(FaultKind.NO_ANSWER, box.start if box else end, box.end if box else end)
+    return walk.check_answer(box.value, (box.start, box.end))
+
+
+def _first(faults: list[Fault | None]) -> Fault | None:
+    return min((fault for fault in faults if fault is not None), key=lambda fault: fault.start, default=None)

@@ -1,0 +1,251 @@
+"""The walk through the statements of a chain of thought: each is checked against the story and what came before."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+
+from jobs.tasks.word_problems.expressions import (
+    Binary,
+    Expression,
+    Letter,
+    Letters,
+    Number,
+    Reading,
+    evaluate,
+    leading_number,
+    letters_of,
+    numbers_of,
+)
+from jobs.tasks.word_problems.ledger import Ledger, Place
+from jobs.tasks.word_problems.problem import StoryProblem
+from jobs.tasks.word_problems.quantity import NotComputableError
+from jobs.tasks.word_problems.statements import Calculation, Equation, Mention, Statement
+from jobs.tasks.word_problems.unknowns import assign_unknowns
+
+MAX_ROUNDS = 3
+"""How often a sentence is read: "50 - 27 = 23, because 3 * 9 = 27" explains its number later."""
+
+
+class FaultKind(StrEnum):
+    """What is wrong with a step."""
+
+    FALSE = "false"
+    """Its sides are not equal."""
+    FROM_NOWHERE = "from_nowhere"
+    """It uses a number that is neither given nor computed."""
+    OTHER_COMPUTATION = "other_computation"
+    """It is true, but computes something that the story does not ask for."""
+    NO_ANSWER = "no_answer"
+    """Nothing is boxed, or not what was computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A wrong step at characters `start` to `end`."""
+
+    kind: FaultKind
+    start: int
+    end: int
+
+
+class _NowhereError(Exception):
+    """A step uses numbers that are not known yet."""
+
+    def __init__(self, values: Sequence[Fraction]) -> None:
+        super().__init__()
+        self.values = values
+
+
+class _FalseError(Exception):
+    """The sides of a step differ."""
+
+
+class Walk:
+    """Reads sentence by sentence until the first fault."""
+
+    def __init__(self, problem: StoryProblem, unknowns: Letters | None = None) -> None:
+        self.problem = problem
+        self.ledger = Ledger(problem)
+        self.unknowns = unknowns or {}
+        self.defined: Letters = {}
+        self.fault: Fault | None = None
+        self.first_stray: Fault | None = None
+        """The first step that is true but on no way to the answer."""
+        self._steps: list[int] = []
+        self._find = self.ledger.find
+
+    @property
+    def num_steps(self) -> int:
+        """Steps that were checked, right or wrong."""
+        return len(self._steps)
+
+    def steps_before(self, position: int) -> int:
+        """Return how many steps begin before a character."""
+        return sum(start < position for start in self._steps)
+
+    def read_all(self, sentences: Sequence[Sequence[Statement]]) -> None:
+        """Read every sentence up to the first with a fault."""
+        self.unknowns = assign_unknowns(self.problem, sentences)
+        for sentence in sentences:
+            self.read_sentence(sentence)
+
+    def read_sentence(self, sentence: Sequence[Statement]) -> None:
+        """Read the next sentence; after a fault nothing is read."""
+        if self.fault is not None or self.ledger.is_full:
+            return
+        waiting: list[Statement] = list(sentence)
+        faults: list[Fault] = []
+        for number in range(MAX_ROUNDS):
+            # What comes later in a sentence may explain a number, but nothing is worked out backwards in the head.
+            self._find = self.ledger.find if number == 0 else self.ledger.lookup
+            before = len(waiting)
+            faults = [fault for fault in faults if fault.kind is FaultKind.FALSE]
+            waiting = [item for item in waiting if not self._read(item, faults)]
+            if not waiting or len(waiting) == before:
+                break
+        if faults:
+            first = min(faults, key=lambda fault: fault.start)
+            self._steps.append(first.start)
+            stray = self.first_stray
+            self.fault = stray if stray is not None and stray.start < first.start else first
+
+    def check_answer(self, value: Fraction, place: Place) -> Fault | None:
+        """Return what is wrong with the boxed answer, if anything is."""
+        known = self.ledger.find(value)
+        if self.problem.answer.fingerprint in known:
+            return None
+        if self.first_stray is not None:
+            return self.first_stray
+        kind = FaultKind.NO_ANSWER if known else FaultKind.FROM_NOWHERE
+        return Fault(kind, *self.ledger.named.get(value, place))
+
+    def _read(self, statement: Statement, faults: list[Fault]) -> bool:
+        """Read one statement; return whether it is done with."""
+        place = (statement.start, statement.end)
+        try:
+            match statement:
+                case Mention(value):
+                    return self._mention(value, place)
+                case Calculation(expression):
+                    self._calculate(expression, place)
+                case Equation(sides):
+                    self._equate(sides, place)
+        except _NowhereError as error:
+            named = [self.ledger.named[value] for value in error.values if value in self.ledger.named]
+            faults.append(Fault(FaultKind.FROM_NOWHERE, *min([*named, place])))
+            return False
+        except _FalseError:
+            faults.append(Fault(FaultKind.FALSE, *place))
+        except NotComputableError:
+            return True
+        self._steps.append(statement.start)
+        return True
+
+    def _mention(self, value: Fraction, place: Place) -> bool:
+        if self.ledger.lookup(value):
+            return True
+        found = self._find(value)
+        if not found:
+            self.ledger.named.setdefault(value, place)
+            return False
+        self.ledger.record(value, found)
+        self._steps.append(place[0])
+        return True
+
+    def _calculate(self, expression: Expression, place: Place) -> None:
+        if letters_of(expression):
+            raise NotComputableError
+        reading = self._evaluate(expression)
+        self._keep(reading, place)
+
+    def _evaluate(self, expression: Expression) -> Reading:
+        reading = evaluate(expression, self._find, self.unknowns | self.defined)
+        if reading.missing:
+            raise _NowhereError(reading.missing)
+        return reading
+
+    def _keep(self, reading: Reading, place: Place) -> None:
+        self.ledger.record(reading.value, reading.fingerprints)
+        if not reading.fingerprints & self.problem.meaningful_fingerprints and self.first_stray is None:
+            self.first_stray = Fault(FaultKind.OTHER_COMPUTATION, *place)
+
+    def _equate(self, sides: tuple[Expression, ...], place: Place) -> None:
+        names = frozenset[str]().union(*(letters_of(side) for side in sides)) - self.defined.keys()
+        if names:
+            if not self._define(sides, place):
+                self._balance(sides)
+        elif all(isinstance(side, Number) for side in sides):
+            self._convert([side.value for side in sides if isinstance(side, Number)])
+        else:
+            self._compute(sides, place)
+
+    def _define(self, sides: tuple[Expression, ...], place: Place) -> bool:
+        """Give a letter the value of a calculation, as in `T = 3 * 12 = 36`; return whether it is one."""
+        first, *others = sides
+        is_label = isinstance(first, Letter) and not any(letters_of(side) for side in others)
+        if not is_label or not any(isinstance(side, Binary) for side in others):
+            return False
+        assert isinstance(first, Letter)
+        self.defined[first.name] = self._compute(tuple(others), place)
+        return True
+
+    def _convert(self, values: Sequence[Fraction]) -> None:
+        """Read `2 kg = 2000 g`: equal numbers, or one that follows from the other."""
+        for value in values:
+            found = self._find(value)
+            if not found and value != values[0] and self.ledger.derive(value):
+                raise _FalseError
+            if not found:
+                raise _NowhereError([value])
+            self.ledger.record(value, found)
+
+    def _compute(self, sides: tuple[Expression, ...], place: Place) -> Reading:
+        """Check that the sides are equal and begin with what is known; return the last one's reading."""
+        if isinstance(sides[0], Number) and sides[0].value in numbers_of(sides[1]):
+            # 2 hours = 2 * 60 minutes
+            sides = sides[1:]
+        first, *others = sorted(sides[:2], key=lambda side: isinstance(side, Number))
+        current = self._evaluate(first)
+        for side in (*others, *sides[2:]):
+            reading = evaluate(side, self.ledger.lookup, self.unknowns | self.defined)
+            if reading.value == current.value:
+                known = frozenset() if reading.missing else reading.fingerprints
+                current = Reading(current.value, current.fingerprints | known)
+            elif isinstance(side, Number) and _is_rounded(side.value, current.value):
+                self.ledger.record(side.value, current.fingerprints)
+            elif isinstance(side, Binary) and leading_number(side) == current.value:
+                # 3 * 160 = 480 / 24 = 20: written on without a new line.
+                self._keep(current, place)
+                current = self._evaluate(side)
+            else:
+                raise _FalseError
+        self._keep(current, place)
+        return current
+
+    def _balance(self, sides: tuple[Expression, ...]) -> None:
+        """Check an equation with unknowns: true of the story, with numbers that follow by one operation each."""
+        lookup = self.ledger.lookup
+        readings = [evaluate(side, lookup, self.unknowns | self.defined) for side in sides]
+        if any(reading.value != readings[0].value for reading in readings):
+            raise _FalseError
+        found: dict[Fraction, frozenset[int]] = {}
+        for side in sides:
+            for value in numbers_of(side):
+                known = lookup(value) or self.ledger.derive(value)
+                if not known:
+                    raise _NowhereError([value])
+                found[value] = known
+        for value, fingerprints in found.items():
+            self.ledger.record(value, fingerprints)
+        for side in sides:
+            if isinstance(side, Letter):
+                self.ledger.record(readings[0].value, self.unknowns[side.name].fingerprints)
+
+
+def _is_rounded(written: Fraction, exact: Fraction) -> bool:
+    """Return whether a number with decimals is the exact one rounded."""
+    decimals = 0
+    while written.denominator != 1 and (written * 10**decimals).denominator != 1 and decimals < 6:
+        decimals += 1
+    return decimals > 0 and abs(written - exact) * 10**decimals <= Fraction(1, 2)
