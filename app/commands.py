@@ -15,6 +15,8 @@ from jobs.actions import annotations, judgements, progress, run_actions
 from jobs.actions.evaluations import plan_evaluation, submit_evaluation
 from jobs.actions.token_texts import token_texts
 from jobs.evaluation.recorded_answers import RecordedQuestion, find_answers
+from jobs.evaluation.user_benchmarks import benchmarks_folder as user_benchmarks_folder
+from jobs.evaluation.user_benchmarks import load_user_benchmarks
 from jobs.machine import machine_report
 from jobs.machine.gpus import Gpu, list_gpus
 from jobs.machine.machine_report import Finding, package_versions
@@ -50,6 +52,7 @@ __all__ = [
     "TrainSpec",
     "UserError",
     "archive",
+    "benchmarks_folder",
     "branch",
     "check",
     "clone",
@@ -79,6 +82,7 @@ __all__ = [
     "submit_judge",
     "tag",
     "token_data",
+    "user_benchmarks",
 ]
 
 Arguments = ParamSpec("Arguments")
@@ -186,6 +190,21 @@ def evaluate(target: str, fields: dict[str, object]) -> str:
     """Queue the evaluation of `RUN@STEP`, a model's folder or hub name, and return its id."""
     runs_root = _runs_root()
     return submit_evaluation(runs_root, plan_evaluation(runs_root, target, fields, "form"))
+
+
+def user_benchmarks() -> dict[str, str]:
+    """Return the titles of the user's own benchmarks by name.
+
+    Raises:
+        SpecError: One is declared wrongly; the sentence names file, entry and field.
+    """
+    declared = load_user_benchmarks(_runs_root())
+    return {name: choice.title or name for name, choice in declared.items()}
+
+
+def benchmarks_folder() -> Path:
+    """Return where the user's own benchmarks are declared."""
+    return user_benchmarks_folder(_runs_root())
 
 
 def evaluation_answers(run_id: str, benchmark: str, question_id: str) -> RecordedQuestion | None:

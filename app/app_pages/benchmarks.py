@@ -39,7 +39,9 @@ def _fits(line: score_table.ScoreLine, words: str) -> bool:
 def _scores(scheme: str, tables: list[str], words: str) -> None:
     rows = list_scores(scheme)
     measured_lines = [line for line in score_table.measured_lines(rows) if _fits(line, words)]
-    lines = score_table.rank([*measured_lines[:MAX_LINES], *score_table.printed_lines(tables)])
+    newest_lines = measured_lines[:MAX_LINES]
+    papers = score_table.with_columns([*newest_lines, *score_table.printed_lines(tables)], score_table.COLUMNS)
+    lines = score_table.rank(papers)
     if not rows:
         empty_state.show(
             "leaderboard", "No scores yet",
@@ -50,6 +52,11 @@ def _scores(scheme: str, tables: list[str], words: str) -> None:
         empty_state.show("filter_alt_off", "No model matches", "Clear the search.")
     if lines:
         score_table_view.show(lines, "scores")
+    titles = score_table.user_columns(rows)
+    on_user_benchmarks = score_table.with_columns(newest_lines, titles)
+    if on_user_benchmarks:
+        st.subheader("Your benchmarks", anchor=False)
+        score_table_view.show_user_benchmarks(score_table.rank(on_user_benchmarks, titles), titles)
     if len(measured_lines) > MAX_LINES:
         st.caption(f"The newest {MAX_LINES} of {len(measured_lines):,} of your models; search for others.")
     if len(measured_lines) > 1:

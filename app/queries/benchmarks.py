@@ -1,5 +1,7 @@
 """Scores of benchmarks, live evaluations, and two scored models compared."""
 
+from datetime import UTC, datetime, timedelta
+
 import streamlit as st
 
 from app import settings
@@ -14,6 +16,7 @@ from db.rows.scores import BenchmarkScoreRow, ComparisonRow, ScoredRuns
 
 MAX_SCORES = 5000
 MAX_UNFINISHED = 5
+BROKEN_SHOWN_HOURS = 24
 LIVE_STATES = ("queued", "starting", "running", "stopping")
 BROKEN_STATES = ("failed", "lost", "stopped")
 _KEPT_SECONDS = 600
@@ -30,8 +33,10 @@ def live_evaluations() -> list[RunRow]:
 
 
 def broken_evaluations() -> list[RunRow]:
-    """Return the newest evaluations that ended without all of their scores."""
-    return _evaluations(BROKEN_STATES)[:MAX_UNFINISHED]
+    """Return the newest evaluations of the last day that ended without all of their scores."""
+    since = datetime.now(UTC) - timedelta(hours=BROKEN_SHOWN_HOURS)
+    recent = [row for row in _evaluations(BROKEN_STATES) if (row.ended_at or row.created_at) >= since]
+    return recent[:MAX_UNFINISHED]
 
 
 def compare_scores(first: ScoredRuns, second: ScoredRuns, scheme: str) -> list[ComparisonRow]:

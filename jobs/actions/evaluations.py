@@ -1,19 +1,26 @@
 """Queueing an evaluation: of a checkpoint, whose model is kept, or of any model."""
 
+import re
 import shutil
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from jobs.actions.run_actions import submit
 from jobs.evaluation.model_folder import keep_model
-from jobs.evaluation.protocols import find_protocol
+from jobs.evaluation.protocols import protocol_of
+from jobs.evaluation.questions import load_benchmark
+from jobs.evaluation.user_benchmarks import choose_benchmark, load_user_benchmarks
+from jobs.preflight.evaluation_fit import check_fit
 from jobs.preflight.hub_names import refuse_unknown
 from jobs.preflight.local_sources import resolve_source, with_absolute_benchmarks
 from jobs.runs.checkpoint_names import find_checkpoint
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
-from jobs.runs.lookup import CommandError
+from jobs.runs.lookup import CommandError, open_run
 from jobs.specs.evaluation import EvalModelSpec, EvalSpec, parse_eval_spec
+from jobs.training.templates import TemplateName, render_prompt
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9 ._+@-]+")
 
 
 def resolve_target(runs_root: Path, target: str) -> EvalModelSpec:
@@ -32,25 +39,50 @@ def resolve_target(runs_root: Path, target: str) -> EvalModelSpec:
 def plan_evaluation(runs_root: Path, target: str, content: Mapping[str, object], origin: str) -> EvalSpec:
     """Return the evaluation of `target` (as in `resolve_target`) that `content`, its other fields, asks for.
 
+    A checkpoint is scored by its run's template and longest response unless `content` says otherwise. A benchmark that
+    the user declared has the fields of its declaration, unless `content` says otherwise.
+
     Raises:
         CommandError: There is no such run or checkpoint, or it is damaged.
-        SpecError: A field from `origin` is wrong.
+        SpecError: A field from `origin` or of a declaration is wrong.
     """
     model = resolve_target(runs_root, target)
-    return parse_eval_spec({**content, "model": model.model_dump()}, origin)
+    fields = {key: value for key, value in content.items() if value is not None}
+    benchmarks = fields.get("benchmarks")
+    if isinstance(benchmarks, list):
+        declared = load_user_benchmarks(runs_root)
+        fields["benchmarks"] = [choose_benchmark(choice, declared) for choice in benchmarks]
+    run = None if model.run_id is None else open_run(runs_root, model.run_id).spec()
+    of_run = (
+        {} if run is None else {"template": run.data.template, "max_response_tokens": run.algorithm.max_response_tokens}
+    )
+    spec = parse_eval_spec({**of_run, **fields, "model": model.model_dump()}, origin)
+    if "name" in fields:
+        return spec
+    scored = f"{run.name}@{model.step}" if run is not None else PurePath(model.source).name
+    return spec.model_copy(update={"name": _readable_name(scored, spec)})
+
+
+def _readable_name(scored: str, spec: EvalSpec) -> str:
+    """Return what is scored on what, in the characters of names."""
+    text = f"{scored} on {' '.join(choice.name for choice in spec.benchmarks)}"
+    return _NOT_IN_NAMES.sub("-", text).lstrip("-._+@ ")[:80].rstrip()
 
 
 def submit_evaluation(runs_root: Path, spec: EvalSpec) -> str:
     """Write a new run directory with the checkpoint's model in it, queue the evaluation and return its id.
 
     Raises:
-        SpecError: A benchmark is unknown, its file is not there, or the hub knows no such model or data set.
+        SpecError: A benchmark is unknown, its file is not there, its prompts and answers do not fit into the model, or
+            the hub knows no such model or data set.
+        DataError: A row of a benchmark's file is wrong, or there are too few.
         CommandError: The runs root cannot be written, or the checkpoint holds no model.
     """
     for choice in spec.benchmarks:
-        find_protocol(choice.name)
+        protocol_of(choice)
     spec = with_absolute_benchmarks(spec)
     _refuse_unknown_names(spec)
+    check_fit(spec, _prompts_at_hand(spec))
     if spec.model.run_id is None or spec.server is not None:
         return submit(runs_root, spec)
     try:
@@ -75,3 +107,22 @@ def _refuse_unknown_names(spec: EvalSpec) -> None:
     for choice in spec.benchmarks:
         if choice.source is not None:
             refuse_unknown(f"benchmarks.{choice.name}.source", choice.source, kind="dataset")
+
+
+def _prompts_at_hand(spec: EvalSpec) -> list[str]:
+    """Return the prompts of all benchmarks in local files, whose every row is checked by reading them."""
+    prompts = []
+    for choice in spec.benchmarks:
+        if choice.source is None or not Path(choice.source).is_file():
+            continue
+        benchmark = load_benchmark(choice, protocol_of(choice))
+        template = TemplateName(benchmark.template(spec))
+        # The model's own chat template adds some tokens to its messages.
+        is_chat = template is TemplateName.CHAT
+        prompts += [
+            "".join(message["content"] for message in question.messages)
+            if is_chat
+            else render_prompt(template, question.messages)
+            for question in benchmark.questions
+        ]
+    return prompts

@@ -7,8 +7,10 @@ import typer
 
 from db.queries.benchmarks import list_scores
 from jobs.actions.evaluations import plan_evaluation, submit_evaluation
-from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunsRoot, print_json, print_result
+from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunsRoot, print_json, print_result, print_status
 from jobs.cli.train import exit_as, follow, leave_to_supervisor
+from jobs.evaluation.protocols import load_protocols, protocol_of
+from jobs.evaluation.user_benchmarks import benchmarks_folder, load_user_benchmarks
 from jobs.specs.settings import apply_settings
 from jobs.supervisor.reading import open_fresh_index
 
@@ -21,7 +23,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 - typer reads a command's options from i
     benchmarks: Annotated[
         list[str],
         typer.Option(
-            "--benchmark", "-b", help="NAME, or NAME=FILE for data of your own; all questions unless --num-questions."
+            "--benchmark", "-b", help="One of the paper's or of `exgrpo benchmarks`, or NAME=FILE for data of your own."
         ),
     ],
     num_questions: Annotated[int | None, typer.Option(help="Only the first questions of each.", min=1)] = None,
@@ -42,6 +44,19 @@ def evaluate(  # noqa: PLR0913, PLR0917 - typer reads a command's options from i
     state = follow(runs_root, database_url, run_id)
     _print_scores(runs_root, database_url, run_id, as_json)
     exit_as(state)
+
+
+def benchmarks(runs_root: RunsRoot = DEFAULT_RUNS_ROOT, as_json: AsJson = False) -> None:
+    """List the benchmarks that `eval` knows: the paper's, and your own in the workbench's folder."""
+    declared = load_user_benchmarks(runs_root)
+    if as_json:
+        own = {name: choice.model_dump(exclude_unset=True) for name, choice in declared.items()}
+        print_json({"paper": list(load_protocols()), "own": own})
+        return
+    for protocol in (*load_protocols().values(), *map(protocol_of, declared.values())):
+        source = declared[protocol.name].source if protocol.name in declared else protocol.hub and protocol.hub.name
+        print_result(f"{protocol.name:<16} {protocol.title:<16} n = {protocol.samples_per_question:<3} {source}")
+    print_status(f"Your own: data files and YAML files in {benchmarks_folder(runs_root)}.")
 
 
 def _make_spec(

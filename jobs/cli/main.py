@@ -21,6 +21,10 @@ COMMANDS = {
         "evaluate:evaluate",
         "Score a model on benchmarks; Ctrl-C stops it, `exgrpo resume` continues where it was.",
     ),
+    "benchmarks": (
+        "evaluate:benchmarks",
+        "List the benchmarks that `eval` knows: the paper's, and your own in the workbench's folder.",
+    ),
     "scores": (
         "scores:scores",
         "List scores of benchmarks, newest first, or compare two evaluations on their common questions.",

@@ -40,4 +40,4 @@ def _make_generator(spec: EvalSpec, run: RunDirectory, benchmarks: Sequence[Load
     from jobs.evaluation.embedded_generator import EmbeddedGenerator
 
     policy = load_policy(source, resolve_device(spec.model.device), spec.model.revision)
-    return EmbeddedGenerator(policy, spec.temperature, spec.max_response_tokens)
+    return EmbeddedGenerator(policy, spec.max_response_tokens)

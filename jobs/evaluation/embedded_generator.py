@@ -20,9 +20,8 @@ class EmbeddedGenerator:
 
     num_at_once = 0
 
-    def __init__(self, policy: PolicyModel, temperature: float, max_response_tokens: int) -> None:
+    def __init__(self, policy: PolicyModel, max_response_tokens: int) -> None:
         self._policy = policy
-        self._temperature = temperature
         self._max_response_tokens = max_response_tokens
 
     def generate(
@@ -35,7 +34,7 @@ class EmbeddedGenerator:
         """
         prompts = [self._encode(question) for question in batch]
         repeated = [prompt for prompt in prompts for _ in range(num_samples)]
-        sampler = Sampler(self._temperature, torch.Generator(self._policy.device).manual_seed(seed))
+        sampler = Sampler(batch[0].temperature, torch.Generator(self._policy.device).manual_seed(seed))
         generated = generate(self._policy, repeated, self._max_response_tokens, sampler)
         texts = self._policy.tokenizer.batch_decode(
             [entry.token_ids.tolist() for entry in generated], skip_special_tokens=True

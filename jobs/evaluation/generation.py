@@ -15,6 +15,8 @@ class PromptedQuestion:
     question_id: str
     prompt_text: str | None
     messages: tuple[Message, ...]
+    temperature: float
+    """Sampling temperature; one for all questions of a batch."""
 
 
 @dataclass(frozen=True, slots=True)

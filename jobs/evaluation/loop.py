@@ -10,7 +10,7 @@ from jobs.engines.errors import EngineError
 from jobs.evaluation.answer_log import AnsweredQuestion, AnswerLog
 from jobs.evaluation.composition import open_generator
 from jobs.evaluation.generation import AnswerGenerator, PromptedQuestion, SampledQuestion, derive_seed
-from jobs.evaluation.protocols import find_protocol
+from jobs.evaluation.protocols import protocol_of
 from jobs.evaluation.questions import BenchmarkQuestion, LoadedBenchmark, load_benchmark
 from jobs.evaluation.recorded_answers import FOLDER, PLAN_FILE
 from jobs.evaluation.results import benchmark_event
@@ -36,7 +36,7 @@ def run_evaluation(spec: EvalSpec, run: RunDirectory, recorder: RunRecorder, con
         TrainingError: Data, model or server cannot be used; one sentence why.
     """
     try:
-        benchmarks = [load_benchmark(choice, find_protocol(choice.name)) for choice in spec.benchmarks]
+        benchmarks = [load_benchmark(choice, protocol_of(choice)) for choice in spec.benchmarks]
         _write_plan(run, benchmarks)
         with (
             AnswerGrader(spec.num_graders, spec.seconds_per_answer) as grader,
@@ -100,7 +100,7 @@ class EvaluationLoop:
             if self.control.stop_requested():
                 return False
             seed = derive_seed(self.spec.seed, name, str(start))
-            prompted = [self._prompted(question) for question in batch]
+            prompted = [self._prompted(benchmark, question) for question in batch]
             for sampled in self.generator.generate(prompted, frozenset(missing), num_samples, seed):
                 answered = self._grade(missing[sampled.question_id], sampled)
                 log.append(answered, missing[sampled.question_id])
@@ -129,10 +129,10 @@ class EvaluationLoop:
                 log.append(found[question.question_id], question)
         return found
 
-    def _prompted(self, question: BenchmarkQuestion) -> PromptedQuestion:
-        template = TemplateName(self.spec.template)
+    def _prompted(self, benchmark: LoadedBenchmark, question: BenchmarkQuestion) -> PromptedQuestion:
+        template = TemplateName(benchmark.template(self.spec))
         text = None if template is TemplateName.CHAT else render_prompt(template, question.messages)
-        return PromptedQuestion(question.question_id, text, question.messages)
+        return PromptedQuestion(question.question_id, text, question.messages, benchmark.temperature(self.spec))
 
     def _grade(self, question: BenchmarkQuestion, sampled: SampledQuestion) -> AnsweredQuestion:
         items = [GradeItem(question.answer, sample.text, question.answer_kind) for sample in sampled.samples]

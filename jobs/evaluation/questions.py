@@ -4,20 +4,23 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from jobs.evaluation.protocols import Protocol
-from jobs.evaluation.raw_rows import RawRow, iterate_rows, read_plain_row
-from jobs.specs.evaluation import BenchmarkChoice
+from jobs.evaluation.raw_rows import RawRow, has_options, iterate_rows, read_plain_row
+from jobs.specs.evaluation import BenchmarkChoice, EvalSpec
 from jobs.tasks.questions import hash_question
 from jobs.training.data_rows import DataError, check_row
 from jobs.training.templates import Message
 
 _LABEL = re.compile(r"[A-J1-9]")
 _HASH = re.compile(r"[0-9a-f]{16}")
+_MAX_ROWS = 5
+_MAX_ID_CHARS = 80
+"""Longest question id that the database holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,7 @@ class LoadedBenchmark:
     """The questions to ask, how often to ask each, and what a user should know about the data."""
 
     protocol: Protocol
+    choice: BenchmarkChoice
     questions: list[BenchmarkQuestion]
     samples_per_question: int
     notices: list[str]
@@ -51,35 +55,76 @@ class LoadedBenchmark:
         content = [(question.text.strip(), question.answer, question.answer_kind) for question in self.questions]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
+    def template(self, spec: EvalSpec) -> str:
+        """Return the benchmark's own prompt template, else the evaluation's."""
+        return self.choice.template or spec.template
+
+    def temperature(self, spec: EvalSpec) -> float:
+        """Return the benchmark's own sampling temperature, else the evaluation's."""
+        return spec.temperature if self.choice.temperature is None else self.choice.temperature
+
+
+@dataclass(slots=True)
+class _Reading:
+    """A source being read: what was noticed, and the rows whose `data_source` is another benchmark's."""
+
+    origin: str
+    protocol: Protocol
+    notices: list[str] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def rows(self, source: str | None) -> Iterator[tuple[int, BenchmarkQuestion]]:
+        """Yield (row number from 1, question)."""
+        for number, raw in iterate_rows(source, self.protocol.hub):
+            if "reward_model" not in raw and "data_source" not in raw:
+                yield number, _from_columns(self.origin, number, raw, self.protocol, self.notices)
+            elif self._is_meant(str(raw.get("data_source", ""))):
+                yield number, _from_schema(self.origin, number, raw, self.protocol)
+
+    def _is_meant(self, data_source: str) -> bool:
+        names = self.protocol.data_sources
+        if not names or data_source.lower().replace("-", "_") in names:
+            return True
+        self.left_out[data_source] += 1
+        return False
+
 
 def load_benchmark(choice: BenchmarkChoice, protocol: Protocol) -> LoadedBenchmark:
     """Read and check a benchmark; equal rows, as in expanded Avg@32 files, are one question asked several times.
 
     Raises:
-        DataError: Wrong counts, duplicate ids, missing or contradictory gold answers, or an unreadable source.
+        DataError: Wrong counts, repeated questions, duplicate ids, missing or contradictory gold answers, or an
+            unreadable source.
     """
-    origin = Path(choice.source).name if choice.source else protocol.hub.name
-    notices: list[str] = []
-    questions = _merge(origin, _read(origin, choice.source, protocol, notices))
-    if len(questions) != protocol.num_questions:
-        raise DataError(
-            f"{origin}: holds {len(questions):,} questions of {protocol.name}, expected {protocol.num_questions:,}; "
-            "give the benchmark's whole file."
-        )
-    _check_expansion(origin, questions, protocol)
-    wanted = questions[: choice.num_questions]
-    return LoadedBenchmark(protocol, wanted, choice.samples_per_question or protocol.samples_per_question, notices)
+    origin = Path(choice.source).name if choice.source else protocol.hub.name if protocol.hub else protocol.name
+    reading = _Reading(origin, protocol)
+    rows_of: dict[str, list[int]] = {}
+    questions = _merge(origin, reading.rows(choice.source), rows_of)
+    _check_repetition(origin, rows_of, protocol)
+    _check_count(reading, len(questions), choice)
+    asked = questions[: choice.num_questions]
+    num_samples = choice.samples_per_question or protocol.samples_per_question
+    return LoadedBenchmark(protocol, choice, asked, num_samples, reading.notices)
 
 
-def _read(
-    origin: str, source: str | None, protocol: Protocol, notices: list[str]
-) -> Iterator[tuple[int, BenchmarkQuestion]]:
-    for number, raw in iterate_rows(source, protocol.hub):
-        if "reward_model" in raw or "data_source" in raw:
-            if str(raw.get("data_source", "")).lower().replace("-", "_") in protocol.data_sources:
-                yield number, _from_schema(origin, number, raw, protocol)
-        else:
-            yield number, _from_columns(origin, number, raw, protocol, notices)
+def _check_count(reading: _Reading, num_questions: int, choice: BenchmarkChoice) -> None:
+    """Refuse a source that holds fewer questions than asked for, or of the paper's benchmarks another number."""
+    protocol, least = reading.protocol, choice.num_questions or 1
+    is_as_declared = protocol.num_questions in {None, num_questions}
+    if is_as_declared and num_questions >= least:
+        return
+    expected = f"{least:,} or more" if protocol.num_questions is None else f"{protocol.num_questions:,}"
+    left_out = ""
+    if reading.left_out:
+        names = ", ".join(f"{name[:40]!r} ({count:,} rows)" for name, count in reading.left_out.most_common(3))
+        left_out = f"; its data_source is {names} where {' or '.join(protocol.data_sources)} counts"
+    advice = "lower the number of questions" if protocol.num_questions is None else "give the benchmark's whole file"
+    if protocol.num_questions is not None and choice.source is not None:
+        advice += f", or score other data under a name of its own, as in mine={reading.origin}"
+    raise DataError(
+        f"{reading.origin}: holds {num_questions:,} questions of {protocol.name}, expected {expected}{left_out}; "
+        f"{advice}."
+    )
 
 
 def _from_schema(origin: str, number: int, raw: RawRow, protocol: Protocol) -> BenchmarkQuestion:
@@ -88,18 +133,22 @@ def _from_schema(origin: str, number: int, raw: RawRow, protocol: Protocol) -> B
 
 
 def _from_columns(origin: str, number: int, raw: RawRow, protocol: Protocol, notices: list[str]) -> BenchmarkQuestion:
-    identity, text, gold, odd = read_plain_row(raw, origin)
-    place = f"{origin}, row {number}"
+    row = f"{origin}, row {number}"
+    identity, text, gold, odd = read_plain_row(raw, row)
     answer = _as_text(gold)
+    kind = protocol.answer_kind
+    if kind == "auto":
+        kind = "choice" if has_options(raw) else "math"
     if not text.strip() or not answer:
-        raise DataError(f"{place}: expected a question and its gold answer, got {gold!r}.")
-    if protocol.answer_kind == "choice" and _LABEL.fullmatch(answer) is None:
-        raise DataError(f"{place}: expected an option's label as gold answer, got {answer[:60]!r}.")
+        raise DataError(f"{row}: expected a question and its gold answer, got {gold!r}.")
+    if kind == "choice" and _LABEL.fullmatch(answer) is None:
+        raise DataError(f"{row}: expected an option's label as gold answer, got {answer[:60]!r}.")
     if odd:
-        notices.append(f"{place}: {odd}.")
-    question_id = identity or hash_question(protocol.name, text, answer)
+        notices.append(f"{row}: {odd}.")
+    if identity is None or len(identity) > _MAX_ID_CHARS:
+        identity = hash_question(protocol.name, text, answer)
     messages: tuple[Message, ...] = ({"role": "user", "content": text},)
-    return BenchmarkQuestion(question_id, messages, answer, protocol.answer_kind)
+    return BenchmarkQuestion(identity, messages, answer, kind)
 
 
 def _as_text(gold: object) -> str:
@@ -109,16 +158,20 @@ def _as_text(gold: object) -> str:
     return str(gold).strip() if isinstance(gold, (str, int, float)) and not isinstance(gold, bool) else ""
 
 
-def _merge(origin: str, rows: Iterable[tuple[int, BenchmarkQuestion]]) -> list[BenchmarkQuestion]:
-    """Return the distinct questions in order, each with the number of its rows."""
-    found: dict[str, BenchmarkQuestion] = {}
-    counts: Counter[str] = Counter()
+def _merge(
+    origin: str, rows: Iterable[tuple[int, BenchmarkQuestion]], rows_of: dict[str, list[int]]
+) -> list[BenchmarkQuestion]:
+    """Return the distinct questions in order; `rows_of` receives the rows of each, by id."""
+    questions: dict[str, BenchmarkQuestion] = {}
     rows_of_hashed: dict[str, tuple[int, str]] = {}
     for number, question in rows:
-        first = found.setdefault(question.question_id, question)
+        first = questions.setdefault(question.question_id, question)
         if (first.text, first.answer) != (question.text, question.answer):
-            raise DataError(f"{origin}, row {number}: id {question.question_id} stands for another question already.")
-        counts[question.question_id] += 1
+            raise DataError(
+                f"{origin}, row {number}: id {question.question_id} is another question's already, in row "
+                f"{rows_of[question.question_id][0]}; give each question an id of its own."
+            )
+        rows_of.setdefault(question.question_id, []).append(number)
         if _HASH.fullmatch(question.question_id):
             # Ids made of the content differ where golds do, so contradictions show in the text alone.
             row, answer = rows_of_hashed.setdefault(question.text, (number, question.answer))
@@ -127,19 +180,23 @@ def _merge(origin: str, rows: Iterable[tuple[int, BenchmarkQuestion]]) -> list[B
                     f"{origin}, row {number}: gold {question.answer[:60]!r} contradicts {answer[:60]!r} of row {row}, "
                     "which asks the same question; remove one of them."
                 )
-    return [replace(item, num_rows=counts[item.question_id]) for item in found.values()]
+    return [replace(item, num_rows=len(rows_of[item.question_id])) for item in questions.values()]
 
 
-def _check_expansion(origin: str, questions: list[BenchmarkQuestion], protocol: Protocol) -> None:
-    """Refuse questions that stand there neither once nor as often as the protocol samples them."""
+def _check_repetition(origin: str, rows_of: Mapping[str, Sequence[int]], protocol: Protocol) -> None:
+    """Refuse questions that are neither in one row each nor each in as many as the protocol samples."""
+    counts = Counter(len(rows) for rows in rows_of.values())
     allowed = {1, protocol.samples_per_question}
-    if len({item.num_rows for item in questions}) > 1 or questions[0].num_rows not in allowed:
-        odd = next(
-            question
-            for question in questions
-            if question.num_rows not in allowed or question.num_rows != questions[0].num_rows
-        )
-        raise DataError(
-            f"{origin}: question {odd.question_id} of {protocol.name} stands there {odd.num_rows} times, expected all "
-            f"{' or '.join(str(count) for count in sorted(allowed))} times."
-        )
+    usual = max(allowed, key=lambda count: counts[count])
+    odd = next((rows for rows in rows_of.values() if len(rows) != usual), None)
+    if odd is None:
+        return
+    raise DataError(
+        f"{origin}, row {odd[-1]}: its question is in {_in_rows(len(odd))} ({', '.join(map(str, odd[:_MAX_ROWS]))}), "
+        f"expected each question in {' or each in '.join(_in_rows(count) for count in sorted(allowed))}, "
+        "which is samples_per_question; remove or add rows."
+    )
+
+
+def _in_rows(count: int) -> str:
+    return "one row" if count == 1 else f"{count:,} rows"

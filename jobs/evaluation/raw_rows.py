@@ -14,30 +14,37 @@ RawRow = Mapping[str, Any]
 _LETTERS = "ABCDEFGHIJ"
 
 
-def iterate_rows(source: str | None, hub: HubDataSet) -> Iterator[tuple[int, RawRow]]:
+def iterate_rows(source: str | None, hub: HubDataSet | None) -> Iterator[tuple[int, RawRow]]:
     """Yield (row number from 1, row) of a file, of a named data set, or of the protocol's own one.
 
     Raises:
         DataError: The source cannot be read; the message names it.
     """
+    split = "test" if hub is None else hub.split
     if source is None:
-        yield from _iterate_hub(hub)
+        if hub is not None:
+            yield from _iterate_hub(hub)
     elif source.endswith(".parquet") and Path(source).is_file():
         yield from _iterate_parquet(Path(source))
     elif source.endswith(FILE_SUFFIXES) or Path(source).exists():
-        yield from iterate_raw_rows(source, hub.split)
+        yield from iterate_raw_rows(source, split)
     else:
-        yield from _iterate_hub(HubDataSet(source, hub.split))
+        yield from _iterate_hub(HubDataSet(source, split))
 
 
-def read_plain_row(raw: RawRow, name: str) -> tuple[str | None, str, object, str | None]:
+def has_options(raw: RawRow) -> bool:
+    """Return whether a row that is not in verl's schema asks for one of several options."""
+    return any(key in raw for key in ("options", "choices", "Correct Answer"))
+
+
+def read_plain_row(raw: RawRow, origin: str) -> tuple[str | None, str, object, str | None]:
     """Return id, question, gold answer and what is odd about a row that is not in verl's schema.
 
     Known are MATH-500's and AIME's columns (problem, answer), MMLU-Pro's (question, options, answer), ARC's (question,
     choices, answerKey) and GPQA's (Question, Correct Answer, three incorrect ones, in an order drawn by the question).
 
     Raises:
-        DataError: The columns are of no known layout.
+        DataError: The columns are of no known layout; the message begins with `origin`.
     """
     identity = next((str(raw[key]) for key in ("question_id", "unique_id", "Record ID", "id") if raw.get(key)), None)
     if "Question" in raw and "Correct Answer" in raw:
@@ -52,7 +59,7 @@ def read_plain_row(raw: RawRow, name: str) -> tuple[str | None, str, object, str
     for key in ("problem", "question"):
         if isinstance(raw.get(key), str):
             return identity, str(raw[key]), raw.get("answer"), None
-    raise DataError(f"{name}: expected columns of verl's schema or of a published layout, got {', '.join(raw)}.")
+    raise DataError(f"{origin}: expected columns of verl's schema or of a published layout, got {', '.join(raw)}.")
 
 
 def _gpqa(raw: RawRow) -> tuple[str, str]:

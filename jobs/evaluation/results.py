@@ -21,10 +21,10 @@ def comparability(spec: EvalSpec, benchmark: LoadedBenchmark) -> dict[str, Any]:
     """Return all that two scores have to share to be compared: data, template, grader and sampling."""
     return {
         "data_hash": benchmark.data_hash,
-        "template": spec.template,
+        "template": benchmark.template(spec),
         "grader_version": grader_version(),
         "samples_per_question": benchmark.samples_per_question,
-        "temperature": spec.temperature,
+        "temperature": benchmark.temperature(spec),
         "top_p": spec.top_p,
         "max_response_tokens": spec.max_response_tokens,
     }

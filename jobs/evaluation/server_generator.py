@@ -75,7 +75,7 @@ class ServerGenerator:
         body = {
             "model": self._server.model,
             "n": num_samples,
-            "temperature": self._spec.temperature,
+            "temperature": question.temperature,
             "top_p": self._spec.top_p,
             "max_tokens": self._spec.max_response_tokens,
             "seed": seed,

@@ -39,12 +39,12 @@ class VllmGenerator:
         settings = [
             SamplingParams(
                 n=num_samples,
-                temperature=self._spec.temperature,
+                temperature=question.temperature,
                 top_p=self._spec.top_p,
                 max_tokens=self._spec.max_response_tokens,
-                seed=entry,
+                seed=question_seed,
             )
-            for entry in seeds
+            for question, question_seed in zip(asked, seeds, strict=True)
         ]
         if asked and asked[0].prompt_text is None:
             outputs = self._model.chat([list(question.messages) for question in asked], settings)

@@ -1,8 +1,9 @@
 """What an evaluation is asked for: a model, benchmarks, how answers are sampled and who generates them."""
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from jobs.specs.base import Positive, ServerAddress, Spec
 from jobs.specs.mistakes import checked
@@ -11,7 +12,16 @@ from jobs.specs.train import RunName
 API_KEY_VARIABLE = "EXGRPO_API_KEY"
 """Environment variable with the key of a model server; it is never part of a specification."""
 
-BenchmarkName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]{0,31}$")]
+BENCHMARK_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,31}")
+
+
+def _check_benchmark_name(name: str) -> str:
+    if BENCHMARK_NAME.fullmatch(name) is None:
+        raise ValueError("expected lower-case letters, digits and _, at most 32")
+    return name
+
+
+BenchmarkName = Annotated[str, AfterValidator(_check_benchmark_name)]
 
 
 class EvalModelSpec(Spec):
@@ -29,17 +39,28 @@ class EvalModelSpec(Spec):
     """The checkpoint's step in that run."""
 
 
+TemplateChoice = Literal["paper", "paper_llama_base", "compact", "none", "chat"]
+
+
 class BenchmarkChoice(Spec):
-    """One benchmark to run, and where its questions lie."""
+    """One benchmark to run, and where its questions lie: the paper's, or one of a user's own with a source."""
 
     name: BenchmarkName
-    """A protocol of `jobs/evaluation/benchmarks.yaml`."""
+    """One of `jobs/evaluation/benchmarks.yaml`, or any other name for data of one's own."""
     source: str | None = None
-    """Parquet or JSON-lines file, or a Hugging Face data set name; None takes the protocol's own data set."""
+    """Parquet or JSON-lines file, or a Hugging Face data set name; None takes the data set of the paper's protocol."""
     num_questions: Positive | None = None
-    """Only the first questions; None takes all and checks their number against the protocol."""
+    """Only the first questions; None takes all, and of the paper's benchmarks checks their number."""
     samples_per_question: Positive | None = None
-    """n of Avg@n; None takes the protocol's."""
+    """n of Avg@n; None takes the paper's, 1 for data of one's own."""
+    title: str | None = Field(None, min_length=1, max_length=80)
+    """Shown name of data of one's own; None takes `name`."""
+    template: TemplateChoice | None = None
+    """Prompt template; None takes the evaluation's."""
+    temperature: float | None = Field(None, ge=0)
+    """Sampling temperature; None takes the evaluation's."""
+    answer_kind: Literal["auto", "math", "choice"] | None = None
+    """How data of one's own is graded; None and `auto` take choice where rows have options, else math."""
 
 
 class ServerSpec(Spec):
@@ -69,7 +90,7 @@ class EvalSpec(Spec):
     """Who generates: this project's engine, a running server, or vLLM inside the evaluation's process."""
     model: EvalModelSpec
     benchmarks: tuple[BenchmarkChoice, ...] = Field(min_length=1)
-    template: Literal["paper", "paper_llama_base", "compact", "none", "chat"] = "paper"
+    template: TemplateChoice = "paper"
     """Prompt template."""
     temperature: float = Field(0.6, ge=0)
     """Sampling temperature; 0 is greedy."""

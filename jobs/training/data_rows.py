@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import pyarrow.parquet as pq
 
+from exgrpo_core.errors import InputError
 from jobs.tasks.questions import hash_question
 from jobs.training.templates import Message
 
@@ -25,7 +26,7 @@ RawRow = Mapping[str, Any]
 DeclaredKind = Literal["auto", "math", "choice"]
 
 
-class DataError(ValueError):
+class DataError(InputError, ValueError):
     """Data that cannot be trained on; the message names file, row and field and says what was expected."""
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from db.connections.opening import open_database
 from db.ingest import events
 from jobs.evaluation.protocols import load_protocols
+from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from tests.app import recorded
@@ -14,6 +15,7 @@ from tests.app.recorded import HOSTILE
 from tests.db.recorded_scores import event, record_scores
 
 SAMPLING = {"temperature": 0.6, "top_p": 1.0, "max_response_tokens": 8192, "grader_version": "g1"}
+SCHEMES = ("paper", "training", "corrected")
 FAILURE = "aime24.parquet: holds 3 questions of aime24, expected 30; give the benchmark's whole file."
 
 
@@ -61,6 +63,7 @@ def record_unfinished(runs_root: Path) -> None:
     for run_id, status, reason in (("eval-running", "running", ""), ("eval-failed", "failed", FAILURE)):
         record_scores(database, runs_root, run_id=run_id)
         events.set_status(database, run_id, status, reason, attempt=1, at=datetime.now(UTC))
+    write_outcome(RunDirectory.open(runs_root, "eval-failed").attempt_path(1), RunStatus.FAILED, FAILURE)
     run = RunDirectory.open(runs_root, "eval-running")
     (run.path / "evaluation").mkdir()
     (run.path / "evaluation" / "plan.json").write_text(json.dumps({"num_questions": {"aime24": 30}}))
@@ -84,3 +87,13 @@ def _write_answers(runs_root: Path, run_id: str, text: str, outcome: str) -> Non
         "outcomes": [[outcome] * 3],
     }
     (folder / "math500-0001.jsonl").write_text(json.dumps(line | {"question_id": "q100"}) + "\n" + json.dumps(line)[:9])
+
+
+def record_own_benchmark(runs_root: Path) -> None:
+    """Record two models' scores on a benchmark of the user's own, of two questions."""
+    database = open_database(None, runs_root)
+    own = {"benchmark": "sums", "title": "My <sums>", "comparability": SAMPLING, "source_run_id": None}
+    for name, counts in (("early", [1, 0]), ("late", [1, 1])):
+        fields = {"samples_per_question": 1, "model": name, "num_correct": dict.fromkeys(SCHEMES, counts)}
+        record_scores(database, runs_root, event(counts) | own | fields, run_id=f"eval-own-{name}")
+    database.close()

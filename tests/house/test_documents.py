@@ -114,7 +114,8 @@ def test_files_and_links_named_in_the_document_exist(document):
 
 def test_readme_names_the_two_commands_and_every_command_of_the_command_line():
     assert {"demo", "test"} <= words_after("make", "README.md")
-    assert exgrpo_commands().keys() - words_after("exgrpo", "README.md") == set()
+    missing = exgrpo_commands().keys() - words_after("exgrpo", "README.md")
+    assert not missing, f"README.md, The command line: add a line for {', '.join(sorted(missing))}."
 
 
 def test_the_specification_in_readme_is_a_valid_one():

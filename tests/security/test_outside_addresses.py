@@ -148,7 +148,7 @@ def test_an_evaluation_follows_no_redirect_to_elsewhere():
     generator = open_server(eval_spec(f"http://localhost:{server.server_port}/v1"))
     try:
         with pytest.raises(TrainingError, match="status 307"):
-            list(generator.generate([PromptedQuestion("q", "1 + 1 =", ())], frozenset({"q"}), 1, 0))
+            list(generator.generate([PromptedQuestion("q", "1 + 1 =", (), 0.6)], frozenset({"q"}), 1, 0))
     finally:
         generator.close()
         server.shutdown()

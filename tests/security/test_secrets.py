@@ -162,7 +162,7 @@ def test_a_model_servers_echo_of_the_key_is_neither_recorded_nor_shown(monkeypat
             "test",
         )  # fmt: skip
         generator = ServerGenerator(spec.server, spec, 1)
-        question = [PromptedQuestion("q", "1 + 1 =", ())]
+        question = [PromptedQuestion("q", "1 + 1 =", (), 0.6)]
         (answered,) = generator.generate(question, frozenset({"q"}), 1, 0)
         assert answered.samples[0].text == "my key is [key]"
         with pytest.raises(TrainingError) as refused:

@@ -9,10 +9,10 @@ from streamlit.elements.lib.column_types import ColumnConfig
 
 from app import address, theme
 from app.components.benchmarks import answer_pair
-from app.components.benchmarks.score_table import ScoreLine, part_names
+from app.components.benchmarks.score_table import ScoreLine, column_of, part_names
 from app.components.widgets import address_choice, exports, figures, notice, table_selection
 from app.formats import NONE_SHOWN, escape_control_characters
-from app.published import BENCHMARK_COLUMNS
+from app.published import AVERAGES
 from app.queries.answers import ask
 from app.queries.benchmarks import compare_scores
 from db.queries import score_comparison
@@ -56,14 +56,14 @@ def show(lines: Sequence[ScoreLine], scheme: str) -> None:
             "Difference", "points; to the right: the second is better", chart(rows), "difference-chart",
             "Differences with their 95% intervals by benchmark",
         )  # fmt: skip
-    _items(first, second, scheme, [row.benchmark for row in rows if row.benchmark in BENCHMARK_COLUMNS])
+    _items(first, second, scheme, [row.benchmark for row in rows if row.benchmark not in AVERAGES])
 
 
 def table(rows: Sequence[ComparisonRow]) -> pd.DataFrame:
     """Return one row per benchmark and average, in percent and points."""
     frame = pd.DataFrame(
         {
-            "Benchmark": [BENCHMARK_COLUMNS.get(row.benchmark, row.benchmark) for row in rows],
+            "Benchmark": [column_of(row.benchmark) for row in rows],
             "Questions": [row.num_questions for row in rows],
             "First": [100 * row.first for row in rows],
             "Second": [100 * row.second for row in rows],
@@ -90,7 +90,7 @@ def chart(rows: Sequence[ComparisonRow]) -> go.Figure:
     figure.add_trace(
         go.Scatter(
             x=values,
-            y=[BENCHMARK_COLUMNS.get(row.benchmark, row.benchmark) for row in drawn],
+            y=[column_of(row.benchmark) for row in drawn],
             mode="markers",
             marker={"color": colours.fresh, "size": 8},
             error_x={
@@ -122,15 +122,15 @@ def _choose(label: str, parameter: str, lines: Sequence[ScoreLine], default: int
 
 
 def _warn(rows: Sequence[ComparisonRow]) -> None:
-    unequal = [row for row in rows if row.differing and row.benchmark in BENCHMARK_COLUMNS]
+    unequal = [row for row in rows if row.differing and row.benchmark not in AVERAGES]
     if unequal:
-        lines = [f"{BENCHMARK_COLUMNS[row.benchmark]}: {part_names(row.differing)}" for row in unequal]
+        lines = [f"{column_of(row.benchmark)}: {part_names(row.differing)}" for row in unequal]
         notice.show("warning", "These scores were measured differently; they differ in", "\n".join(lines))
 
 
 def _items(first: ScoreLine, second: ScoreLine, scheme: str, names: Sequence[str]) -> None:
     st.subheader("Questions won and lost", anchor=False)
-    titles = {name: BENCHMARK_COLUMNS[name] for name in names}
+    titles = {name: column_of(name) for name in names}
     benchmark = address_choice.select("Benchmark", titles, "on", names[0], [answer_pair.PARAMETER], 240)
     items = ask(score_comparison.list_items, first.scored, second.scored, scheme, benchmark)
     if not items:

@@ -1,7 +1,7 @@
 """Scores in the layout of the paper's tables: measured and printed lines, ranked, marked where not comparable."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
@@ -83,14 +83,13 @@ def measured_lines(rows: Sequence[BenchmarkScoreRow]) -> list[ScoreLine]:
     For each benchmark the newest score by the paper's protocol counts, else the newest. A setting is a comparability
     key without the data and the number of samples, which differ between benchmarks.
     """
-    known = [row for row in rows if row.benchmark in BENCHMARK_COLUMNS]
     by_target: dict[Target, dict[Setting, list[BenchmarkScoreRow]]] = {}
-    for row in known:
+    for row in rows:
         setting = tuple(row.comparability.get(part) for part in _SETTING_PARTS)
         target = (row.model, row.source_run_id, row.source_step)
         by_target.setdefault(target, {}).setdefault(setting, []).append(row)
     newest: dict[str, BenchmarkScoreRow] = {}
-    for row in sorted(known, key=lambda row: bool(_off_protocol(row))):
+    for row in sorted(rows, key=lambda row: bool(_off_protocol(row))):
         newest.setdefault(row.benchmark, row)
     lines = [
         _measured_line(members, newest, _setting_suffix(setting, settings))
@@ -99,6 +98,20 @@ def measured_lines(rows: Sequence[BenchmarkScoreRow]) -> list[ScoreLine]:
     ]
     order = list(dict.fromkeys(line.group for line in lines))
     return sorted(lines, key=lambda line: order.index(line.group))
+
+
+def column_of(benchmark: str) -> str:
+    """Return the column of a benchmark: the paper's, or for a user's own its name."""
+    return BENCHMARK_COLUMNS.get(benchmark, benchmark)
+
+
+def user_columns(rows: Iterable[BenchmarkScoreRow]) -> dict[str, str]:
+    """Return the titles of the users' own benchmarks by column, by name; of several titles the newest counts."""
+    titles: dict[str, str] = {}
+    for row in rows:
+        if row.benchmark not in BENCHMARK_COLUMNS:
+            titles.setdefault(row.benchmark, row.title)
+    return dict(sorted(titles.items()))
 
 
 def printed_tables() -> dict[str, str]:
@@ -129,10 +142,10 @@ def printed_lines(studies: Iterable[str]) -> list[ScoreLine]:
     return list(printed.values())
 
 
-def rank(lines: Sequence[ScoreLine]) -> list[ScoreLine]:
+def rank(lines: Sequence[ScoreLine], columns: Iterable[str] = COLUMNS) -> list[ScoreLine]:
     """Mark the best and the second best of each column, as printed; scores off the protocol are not ranked."""
     ranks: dict[tuple[str, str], int] = {}
-    for column in COLUMNS:
+    for column in columns:
         values = {score.text for line in lines if (score := line.scores.get(column)) is not None and not score.protocol}
         for position, text in enumerate(sorted(values, key=float, reverse=True)[:2], start=1):
             ranks[column, text] = position
@@ -152,11 +165,19 @@ def remarks(lines: Sequence[ScoreLine], of: Callable[[Score], str]) -> list[str]
     """Return the texts that `of` gives for scores, one sentence per line and text."""
     columns_of_remark: dict[tuple[str, str], list[str]] = {}
     for line in lines:
-        for column in COLUMNS:
-            score = line.scores.get(column)
-            if score is not None and of(score):
+        for column, score in line.scores.items():
+            if of(score):
                 columns_of_remark.setdefault((f"{line.group}, {line.name}", of(score)), []).append(column)
     return [f"{name}, {', '.join(columns)}: {text}" for (name, text), columns in columns_of_remark.items()]
+
+
+def with_columns(lines: Iterable[ScoreLine], columns: Collection[str]) -> list[ScoreLine]:
+    """Return the lines that have a score in one of the columns, without their other scores."""
+    kept = (
+        replace(line, scores={column: score for column, score in line.scores.items() if column in columns})
+        for line in lines
+    )
+    return [line for line in kept if line.scores]
 
 
 def part_names(parts: Iterable[str]) -> str:
@@ -177,7 +198,7 @@ def _measured_line(
     counted: dict[str, BenchmarkScoreRow] = {}
     for row in sorted(rows, key=lambda row: bool(_off_protocol(row))):
         counted.setdefault(row.benchmark, row)
-    scores = {BENCHMARK_COLUMNS[name]: _score(row, newest[name]) for name, row in counted.items()}
+    scores = {column_of(name): _score(row, newest[name]) for name, row in counted.items()}
     for average, benchmarks in AVERAGES.items():
         parts = [scores.get(BENCHMARK_COLUMNS[name]) for name in benchmarks]
         whole = [part for part in parts if part is not None]
@@ -203,7 +224,9 @@ def _score(row: BenchmarkScoreRow, newest: BenchmarkScoreRow) -> Score:
 
 
 def _off_protocol(row: BenchmarkScoreRow) -> str:
-    protocol = load_protocols()[row.benchmark]
+    protocol = load_protocols().get(row.benchmark)
+    if protocol is None:
+        return ""
     deviations = []
     if row.num_questions != protocol.num_questions:
         deviations.append(f"{row.num_questions:,} of {protocol.num_questions:,} questions")

@@ -1,14 +1,17 @@
 """Evaluations that are queued, running, or ended without all of their scores."""
 
+from pathlib import PurePosixPath
+
 import streamlit as st
 
 from app import commands
-from app.components.widgets import status_badge
+from app.components.widgets import notice, status_badge
 from app.formats import ago, escape_control_characters
-from app.queries.benchmarks import broken_evaluations, list_scores, live_evaluations
+from app.queries.benchmarks import BROKEN_STATES, broken_evaluations, list_scores, live_evaluations
 from db.rows.runs import RunRow
 
 REFRESH_SECONDS = 3
+UNNAMED = "evaluation"
 
 
 @st.fragment(run_every=REFRESH_SECONDS)
@@ -28,7 +31,7 @@ def show(num_scores: int, scheme: str) -> None:
 def _row(row: RunRow) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         status_badge.show(row)
-        st.text(escape_control_characters(f"{row.model}: {row.dataset}"), width="content")
+        st.text(escape_control_characters(_title(row)), width="content")
         st.space("stretch")
         progress = commands.job_progress(row.run_id) if row.status == "running" else None
         if progress is not None:
@@ -37,5 +40,25 @@ def _row(row: RunRow) -> None:
         else:
             st.caption(ago(row.created_at), width="content")
         st.page_link("app_pages/run.py", label="Open", icon=":material/open_in_new:", query_params={"run": row.run_id})
+        is_broken = row.status in BROKEN_STATES
+        if is_broken and st.button("Dismiss", key=f"dismiss-{row.run_id}", help="Archive it; Runs lists it on request"):
+            _dismiss(row)
     if row.status_reason:
         st.text(escape_control_characters(row.status_reason))
+
+
+def _title(row: RunRow) -> str:
+    """Return the evaluation's name, and where it was given none its model and benchmarks."""
+    if row.name != UNNAMED:
+        return row.name
+    path = PurePosixPath(row.model)
+    return f"{path.name if path.is_absolute() else row.model} on {row.dataset}"
+
+
+def _dismiss(row: RunRow) -> None:
+    try:
+        commands.archive(row.run_id, is_archived=True)
+    except commands.CommandError as error:
+        notice.show("error", "Not archived", str(error))
+        return
+    st.rerun()

@@ -3,6 +3,7 @@ import re
 import pytest
 
 from jobs.runs.directory import list_run_directories
+from jobs.runs.journal import Journal, JournalKind
 from tests.app import scored
 from tests.app.recorded import HOSTILE
 
@@ -159,3 +160,52 @@ def test_run_leads_to_the_form_that_scores_its_newest_checkpoint(open_page):
     page.button(key="run-score").click().run()
     assert not page.exception
     assert page.selectbox(key="evaluate-target").value == "run-finished@last"
+
+
+@pytest.mark.usefixtures("scored_runs")
+def test_benchmark_of_ones_own_has_a_table_and_is_compared(runs_root, open_page):
+    scored.record_own_benchmark(runs_root)
+    page = open_page("benchmarks", first="eval-own-early", second="eval-own-late", on="sums")
+    assert not page.exception
+    assert "Your benchmarks" in texts(page)
+    papers, own = [element.proto.body for element in page.get("html") if "<table" in element.proto.body]
+    assert "My &lt;sums&gt;" in own
+    assert "50.0" in own
+    assert "sums" not in papers
+    (row,) = page.dataframe[0].value.to_dict("records")
+    assert (row["Benchmark"], row["Won"]) == ("sums", 1)
+
+
+def test_form_offers_ones_own_benchmarks_and_takes_a_file(runs_root, open_page, tmp_path):
+    folder = runs_root / "workbench" / "benchmarks"
+    folder.mkdir(parents=True)
+    rows = '{"problem": "1+1?", "answer": 2}\n'
+    (folder / "sums.jsonl").write_text(rows)
+    (tmp_path / "data.jsonl").write_text(rows)
+    page = open_page("benchmarks", start="true", target="owner/model")
+    assert "sums" in page.multiselect(key="evaluate-benchmarks").options
+    page.multiselect(key="evaluate-benchmarks").set_value(["sums", f"other={tmp_path}/data.jsonl"])
+    send(page, target="owner/model")
+    assert not page.exception
+    (run,) = list_run_directories(runs_root)
+    sources = {choice.name: choice.source for choice in run.job_spec().benchmarks}
+    assert sources == {"sums": str(folder / "sums.jsonl"), "other": f"{tmp_path}/data.jsonl"}
+    assert run.job_spec().name == "model on sums other"
+
+
+def test_wrong_declaration_leaves_the_form_and_says_which_file(runs_root, open_page):
+    folder = runs_root / "workbench" / "benchmarks"
+    folder.mkdir(parents=True)
+    (folder / "a.yaml").write_text("sums: {sauce: a}")
+    page = open_page("benchmarks", start="true")
+    assert not page.exception
+    assert has_text(page, "a.yaml: sums: sauce: there is no such field")
+
+
+def test_failed_evaluation_is_dismissed(runs_root, open_page):
+    scored.record_unfinished(runs_root)
+    page = open_page("benchmarks")
+    page.button(key="dismiss-eval-failed").click().run()
+    assert not page.exception
+    entries, _ = Journal(runs_root).read_from(0)
+    assert [(entry.kind, entry.run_id) for entry in entries][-1] == (JournalKind.ARCHIVED, "eval-failed")

@@ -1,16 +1,20 @@
+import json
 from pathlib import Path
 
 import pytest
 
+from exgrpo_core.config import ExGRPOConfig
 from jobs.actions import run_actions
-from jobs.actions.evaluations import resolve_target, submit_evaluation
+from jobs.actions.evaluations import plan_evaluation, resolve_target, submit_evaluation
 from jobs.evaluation.model_folder import model_source
+from jobs.evaluation.user_benchmarks import benchmarks_folder
 from jobs.runs.checkpoints import checkpoint_path, save_checkpoint
 from jobs.runs.control import TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import CommandError
-from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec
+from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from jobs.specs.train import SpecError, TrainSpec
+from jobs.training.data_rows import DataError
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model, tiny_evaluation
 
 MATH = (BenchmarkChoice(name="math500"),)
@@ -19,7 +23,9 @@ MATH = (BenchmarkChoice(name="math500"),)
 @pytest.fixture
 def run(tmp_path) -> RunDirectory:
     """A training run with checkpoints at steps 5 and 10."""
-    run = RunDirectory.open(tmp_path / "runs", run_actions.submit(tmp_path / "runs", TrainSpec(name="mine")))
+    algorithm = ExGRPOConfig(max_response_tokens=48)
+    spec = TrainSpec(name="mine", algorithm=algorithm)
+    run = RunDirectory.open(tmp_path / "runs", run_actions.submit(tmp_path / "runs", spec))
     for step in (5, 10):
         save_checkpoint(run.checkpoints_path, step, write_policy)
     return run
@@ -98,3 +104,51 @@ def test_unknown_benchmark_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises(SpecError, match="benchmarks: expected some of"):
         submit_evaluation(tmp_path, tiny_evaluation("x", (BenchmarkChoice(name="maths"),)))
     assert not any(tmp_path.iterdir())
+
+
+SUMS = [{"problem": f"What is {number}+{number}?", "answer": 2 * number} for number in range(3)]
+
+
+@pytest.fixture
+def sums(run) -> Path:
+    """A user's benchmark, declared by its file."""
+    path = benchmarks_folder(run.path.parent) / "sums.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in SUMS))
+    return path
+
+
+def plan(run, target="mine@last", **fields) -> EvalSpec:
+    return plan_evaluation(run.path.parent, target, {"benchmarks": [{"name": "sums"}]} | fields, "test")
+
+
+def test_checkpoint_is_scored_by_its_runs_template_and_length_unless_others_are_asked_for(run, sums, tmp_path):
+    spec = plan(run, template=None)
+    assert (spec.template, spec.max_response_tokens) == ("none", 48)
+    assert spec.benchmarks == (BenchmarkChoice(name="sums", source=str(sums)),)
+    changed = plan(run, template="compact", max_response_tokens=5)
+    assert (changed.template, changed.max_response_tokens) == ("compact", 5)
+    other = plan(run, target=str(tmp_path))
+    assert (other.template, other.max_response_tokens) == ("paper", 8192)
+
+
+@pytest.mark.parametrize(
+    ("longest", "message"),
+    [(16380, r"longest prompt \(12 tokens\) .* 16,380 do not fit .* of 16,384; set max_response_tokens to 16,372"),
+     (16384, "set max_response_tokens to 16,372 or less")],
+)  # fmt: skip
+@pytest.mark.usefixtures("sums")
+def test_what_cannot_fit_into_the_models_context_is_refused_before_anything_is_written(run, longest, message):
+    before = set(run.path.parent.iterdir())
+    with pytest.raises(SpecError, match=message):
+        submit_evaluation(run.path.parent, plan(run, max_response_tokens=longest))
+    assert set(run.path.parent.iterdir()) == before
+    assert submit_evaluation(run.path.parent, plan(run, max_response_tokens=16372))
+
+
+def test_wrong_row_of_ones_own_data_is_refused_before_anything_is_written(run, sums):
+    sums.write_text(json.dumps(SUMS[0]) + '\n{"problem": "What is 1+1?"}\n')
+    before = set(run.path.parent.iterdir())
+    with pytest.raises(DataError, match=r"sums.jsonl, row 2: expected a question and its gold answer, got None"):
+        submit_evaluation(run.path.parent, plan(run))
+    assert set(run.path.parent.iterdir()) == before

@@ -38,13 +38,33 @@ def test_specification_holds_what_the_command_was_given(tmp_path, benchmark_file
     assert {(item.num_questions, item.samples_per_question) for item in spec.benchmarks} == {(3, 2)}
 
 
+def test_data_of_ones_own_is_scored_under_its_own_name(tmp_path, benchmark_file):
+    result = evaluate(tmp_path / "runs", "owner/model", "-b", f"mine={benchmark_file}", "--detach")
+    assert result.exit_code == 0, result.output
+    (choice,) = list_run_directories(tmp_path / "runs")[0].job_spec().benchmarks
+    assert (choice.name, choice.source) == ("mine", str(benchmark_file))
+
+
+def test_declared_benchmarks_are_listed_and_scored_by_name(tmp_path, benchmark_file):
+    folder = tmp_path / "runs" / "workbench" / "benchmarks"
+    folder.mkdir(parents=True)
+    (folder / "mine.yaml").write_text(f"sums: {{source: {benchmark_file}, samples_per_question: 4}}")
+    listed = CLI.invoke(app, ["benchmarks", "--runs-root", str(tmp_path / "runs")])
+    assert [line.split()[0] for line in listed.stdout.splitlines()][-2:] == ["mmlu_pro", "sums"]
+    assert str(folder) in listed.stderr
+    result = evaluate(tmp_path / "runs", "owner/model", "-b", "sums", "--detach")
+    assert result.exit_code == 0, result.output
+    (choice,) = list_run_directories(tmp_path / "runs")[0].job_spec().benchmarks
+    assert (choice.name, choice.source, choice.samples_per_question) == ("sums", str(benchmark_file), 4)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["nobody@5", "-b", "aime24"], "no run in"),
         (["m", "-b", "aime23"], "benchmarks: expected some of aime24"),
         (["m", "-b", "aime24", "--set", "temprature=1"], "did you mean temperature"),
-        (["m", "-b", "AIME 24"], "benchmarks"),
+        (["m", "-b", "AIME 24=a.jsonl"], "benchmarks.0.name: expected lower-case letters, digits and _"),
     ],
 )
 def test_wrong_words_are_refused_in_one_sentence(tmp_path, words, message):

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from jobs.evaluation.protocols import Protocol, find_protocol, load_protocols
+from jobs.evaluation.protocols import Protocol, find_protocol, load_protocols, protocol_of
 from jobs.evaluation.questions import load_benchmark
 from jobs.evaluation.raw_rows import read_plain_row
 from jobs.specs.evaluation import BenchmarkChoice
@@ -73,13 +73,25 @@ def test_slice_and_number_of_samples_can_be_chosen(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([verl_row("1+1", "2")], "holds 1 questions of small, expected 2"),
+        ([verl_row("1+1", "2")], "holds 1 questions of small, expected 2; give the benchmark's whole file"),
+        (
+            [verl_row("1+1", "2", source="mine")] * 3,
+            r"holds 0 questions of small, expected 2; its data_source is 'mine' \(3 rows\) where small counts; .*"
+            "under a name of its own, as in mine=data.jsonl",
+        ),
+        (
+            [verl_row("1+1", "2"), verl_row("2+2", "4"), verl_row("1+1", "2")],
+            r"row 3: its question is in 2 rows \(1, 3\)",
+        ),
         ([verl_row("1+1", "2"), verl_row("1+1", "3")], "row 2: gold '3' contradicts '2' of row 1"),
         ([verl_row("1+1", "2"), verl_row("2+2", "")], "row 2, reward_model.ground_truth"),
-        ([verl_row("1+1", "2")] * 4 + [verl_row("2+2", "4")] * 3, "stands there 3 times, expected all 1 or 4 times"),
+        (
+            [verl_row("1+1", "2")] * 4 + [verl_row("2+2", "4")] * 3,
+            r"row 7: its question is in 3 rows \(5, 6, 7\), expected each question in one row or each in 4 rows",
+        ),
         (
             [{"id": 1, "problem": "a", "answer": "1"}, {"id": 1, "problem": "b", "answer": "1"}],
-            "row 2: id 1 stands for",
+            "row 2: id 1 is another question's already, in row 1",
         ),
         (
             [{"problem": "a", "answer": "1"}, {"problem": "b", "answer": None}],
@@ -117,3 +129,36 @@ def test_protocols_are_the_papers_nine_benchmarks():
     )
     with pytest.raises(SpecError, match="benchmarks: expected some of aime24"):
         find_protocol("aime23")
+
+
+def mine(**fields) -> Protocol:
+    return protocol_of(BenchmarkChoice(name="mine", source="data.jsonl", **fields))
+
+
+def test_data_of_ones_own_counts_every_row_and_is_graded_by_its_layout(tmp_path):
+    rows = [verl_row("1+1", "2", source="any"), {"question": "Q?", "options": ["x", "y"], "answer": "B"}]
+    loaded = load_rows(tmp_path, rows, mine())
+    assert [question.answer_kind for question in loaded.questions] == ["math", "choice"]
+    assert (loaded.samples_per_question, loaded.protocol.title) == (1, "mine")
+
+
+def test_repeated_rows_of_ones_own_data_are_named_unless_they_are_its_samples(tmp_path):
+    rows = [verl_row("1+1", "2"), verl_row("2+2", "4")] * 2
+    with pytest.raises(DataError, match=r"data.jsonl, row 3: its question is in 2 rows \(1, 3\)"):
+        load_rows(tmp_path, rows, mine())
+    assert load_rows(tmp_path, rows, mine(samples_per_question=2), samples_per_question=2).samples_per_question == 2
+
+
+def test_more_questions_than_there_are_cannot_be_asked(tmp_path):
+    with pytest.raises(DataError, match="holds 1 questions of mine, expected 5 or more; lower the number"):
+        load_rows(tmp_path, [verl_row("1+1", "2")], mine(), num_questions=5)
+
+
+def test_long_id_of_a_row_gives_way_to_one_that_the_database_holds(tmp_path):
+    loaded = load_rows(tmp_path, [{"id": "x" * 200, "problem": "1+1", "answer": "2"}], mine())
+    assert len(loaded.questions[0].question_id) == 16
+
+
+def test_title_of_the_papers_benchmark_cannot_be_changed():
+    with pytest.raises(SpecError, match=r"benchmarks.amc.title: expected none, since amc is the paper's"):
+        protocol_of(BenchmarkChoice(name="amc", title="Mine"))

@@ -10,7 +10,7 @@ from jobs.specs.evaluation import API_KEY_VARIABLE, ServerSpec
 from tests.jobs.evaluation.completion_server import completions, running
 from tests.jobs.evaluation.tiny_evaluations import slices, tiny_evaluation
 
-BATCH = [PromptedQuestion(name, f"prompt {name}", ({"role": "user", "content": name},)) for name in "abc"]
+BATCH = [PromptedQuestion(name, f"prompt {name}", ({"role": "user", "content": name},), 0.6) for name in "abc"]
 
 
 def ask(address, batch=BATCH, wanted="abc", num_samples=2, seed=1, **changes):
@@ -64,7 +64,7 @@ def test_answers_that_hold_a_key_which_is_no_secret_are_graded_as_they_are(monke
 
 def test_chat_template_is_left_to_the_server():
     choice = {"message": {"content": "hello"}, "finish_reason": "stop"}
-    batch = [PromptedQuestion("a", None, ({"role": "user", "content": "hi"},))]
+    batch = [PromptedQuestion("a", None, ({"role": "user", "content": "hi"},), 0.6)]
     with running(lambda _body: (200, {"choices": [choice]})) as server:
         found = ask(server.address, batch=batch, wanted="a", num_samples=1)
     assert found["a"].samples[0].text == "hello"

@@ -67,9 +67,15 @@ def test_other_settings_and_steps_are_lines_of_their_own():
     assert names[2] == "ExGRPO: mine, step 20"
 
 
-def test_benchmark_that_is_not_declared_is_passed_over():
-    strange = replace(row("aime24", 0.5), benchmark="from_elsewhere")
-    assert measured_lines([strange]) == []
+def test_benchmark_of_ones_own_has_a_column_beside_the_papers():
+    rows = [row("aime24", 0.5), replace(row("aime24", 0.25), benchmark="sums", title="My sums")]
+    lines = measured_lines(rows)
+    assert lines[0].scores["sums"] == Score(25.0, 3.0)
+    assert score_table.user_columns(rows) == {"sums": "My sums"}
+    assert [{*line.scores} for line in score_table.with_columns(lines, COLUMNS)] == [{"AIME24"}]
+    (ranked,) = rank(score_table.with_columns(lines, {"sums"}), {"sums"})
+    assert ranked.scores["sums"].rank == 1
+    assert score_table.with_columns(lines, {"other"}) == []
 
 
 def test_average_needs_all_of_its_benchmarks_and_carries_their_error():

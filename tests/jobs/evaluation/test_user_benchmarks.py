@@ -1,0 +1,61 @@
+import pytest
+
+from jobs.evaluation.user_benchmarks import benchmarks_folder, choose_benchmark, load_user_benchmarks
+from jobs.specs.evaluation import BenchmarkChoice
+from jobs.specs.mistakes import SpecError
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = benchmarks_folder(tmp_path)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_without_a_folder_there_are_none(tmp_path):
+    assert load_user_benchmarks(tmp_path) == {}
+
+
+def test_data_file_is_a_benchmark_by_its_name(folder, tmp_path):
+    for name in ("sums.jsonl", "zipped.jsonl.gz", "Not a name.jsonl", "notes.txt"):
+        (folder / name).touch()
+    assert load_user_benchmarks(tmp_path) == {
+        "sums": BenchmarkChoice(name="sums", source=str(folder / "sums.jsonl")),
+        "zipped": BenchmarkChoice(name="zipped", source=str(folder / "zipped.jsonl.gz")),
+    }
+
+
+def test_entry_of_a_yaml_file_names_the_file_beside_it_and_how_it_is_asked(folder, tmp_path):
+    (folder / "data.jsonl").touch()
+    (folder / "mine.yaml").write_text("sums: {source: data.jsonl, title: Sums, temperature: 0, template: chat}\n")
+    assert load_user_benchmarks(tmp_path) == {
+        "sums": BenchmarkChoice(
+            name="sums", source=str(folder / "data.jsonl"), title="Sums", temperature=0.0, template="chat"
+        )
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sums: {sauce: a}", r"a.yaml: sums: sauce: there is no such field"),
+        ("sums: {source: a, template: papr}", r"a.yaml: sums: template: expected 'paper', "),
+        ("sums: {title: Sums}", r"a.yaml: sums.source: expected a file or a Hugging Face data set, got none"),
+        ("amc: {source: a}", r"a.yaml: amc: is one of the paper's benchmarks; choose another name"),
+        ("sums: a.jsonl", r"a.yaml: sums: expected fields such as source, got 'a.jsonl'"),
+        ("My sums: {source: a}", r"a.yaml: My sums: name: expected lower-case letters, digits and _"),
+        ("- sums", r"a.yaml: expected a mapping of fields at the top"),
+    ],
+)
+def test_wrong_entry_is_named_by_file_name_and_field(folder, tmp_path, text, message):
+    (folder / "a.yaml").write_text(text)
+    with pytest.raises(SpecError, match=message):
+        load_user_benchmarks(tmp_path)
+
+
+def test_what_is_given_counts_before_what_was_declared():
+    declared = {"sums": BenchmarkChoice(name="sums", source="a", temperature=0.5, samples_per_question=8)}
+    chosen = choose_benchmark({"name": "sums", "source": None, "samples_per_question": 2}, declared)
+    assert chosen == {"name": "sums", "source": "a", "temperature": 0.5, "samples_per_question": 2}
+    with pytest.raises(SpecError, match=r"expected some of aime24, .*, sums, got 'other'; .* as in other=FILE"):
+        choose_benchmark({"name": "other"}, declared)
