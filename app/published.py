@@ -3,11 +3,11 @@
 from jobs.evaluation.protocols import load_protocols
 from jobs.studies.comparison import ComparedRow, compare, differences_sentence, is_by_column, reading
 from jobs.studies.definition import PaperTable, Scale, Study, load_study, number_of, study_names
-from jobs.studies.intervals import MeanInterval
+from jobs.studies.intervals import MeanInterval, interval_text
 from jobs.studies.matrix import RunKey, wanted_keys
 from jobs.studies.measures import AVERAGES, BENCHMARK_COLUMNS
 from jobs.studies.numbers import disagreements, number_rows, printed, setting_gains
-from jobs.studies.report import interval_text, render_report
+from jobs.studies.report import render_report
 from jobs.studies.results import StudyResults, find_runs, read_results
 from jobs.studies.running import PendingRun
 

@@ -25,9 +25,9 @@ from jobs.runs.status import RunStatus, status_label
 from jobs.specs.train import SpecError
 from jobs.studies.comparison import compare, reading
 from jobs.studies.definition import Scale, load_study, study_names
+from jobs.studies.intervals import interval_text
 from jobs.studies.matrix import wanted_keys
 from jobs.studies.numbers import number_rows
-from jobs.studies.report import interval_text, render_report
 from jobs.studies.results import find_runs, read_results, state_of_keys
 from jobs.studies.running import pending_runs, start
 from jobs.supervisor.reading import open_fresh_index
@@ -196,6 +196,8 @@ def report(
     database_url: DatabaseUrl = None,
 ) -> None:
     """Write a study's page: one HTML file with the paper's numbers beside those of the runs that are done."""
+    from jobs.studies.report import render_report  # loads Plotly, which no other command needs
+
     study, own_scale = load_study(name), _scale(scale)
     keys = wanted_keys(study, own_scale, study.cells, num_seeds)
     with open_fresh_index(runs_root, database_url) as database:

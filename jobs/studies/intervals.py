@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 CONFIDENCE = 0.95
+DASH = "-"
+"""What a table holds where there is no number."""
 _LARGEST_QUANTILE = 1e3
 _TOLERANCE = 1e-10
 
@@ -30,6 +32,27 @@ def mean_interval(values: Sequence[float]) -> MeanInterval:
     if len(values) > 1:
         half = t_quantile(len(values) - 1) * stdev(values) / math.sqrt(len(values))
     return MeanInterval(fmean(values), half, tuple(values))
+
+
+def interval_text(interval: MeanInterval | None, is_difference: bool = False) -> str:
+    """Return mean and half interval, the latter left out for a single seed."""
+    if interval is None:
+        return DASH
+    sign = "+" if is_difference and interval.mean > 0 else ""
+    decimals = 1 if max(abs(interval.mean), 0.0 if math.isnan(interval.half) else interval.half) >= 10 else 2
+    if abs(interval.mean) < 1 and not is_difference:
+        decimals = 3
+    end = "" if math.isnan(interval.half) else f" ± {interval.half:.{decimals}f}"
+    return f"{sign}{interval.mean:.{decimals}f}{end}"
+
+
+def number_text(value: float | None) -> str:
+    """Return a number with as many decimals as its size calls for, a dash for none."""
+    if value is None or math.isnan(value):
+        return DASH
+    if value.is_integer() and abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"
 
 
 def t_quantile(degrees: int, confidence: float = CONFIDENCE) -> float:
