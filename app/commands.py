@@ -19,7 +19,7 @@ from jobs.evaluation.user_benchmarks import benchmarks_folder as user_benchmarks
 from jobs.evaluation.user_benchmarks import load_user_benchmarks
 from jobs.machine import machine_report
 from jobs.machine.gpus import Gpu, list_gpus
-from jobs.machine.machine_report import Finding, package_versions
+from jobs.machine.machine_report import Finding, Machine, package_versions, read_machine
 from jobs.preflight import data_preview
 from jobs.preflight.data_preview import DataPreview
 from jobs.preflight.resolution import RunRefusedError, resolve
@@ -31,13 +31,16 @@ from jobs.runs.journal import Journal, JournalEntry, acting_as
 from jobs.runs.lookup import CommandError
 from jobs.runs.status import ENDED, RESUMABLE, RunStatus
 from jobs.specs.judging import parse_judge_spec
+from jobs.specs.mistakes import fields_of
 from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec, preset_names
+from jobs.specs.verl import RAY_TOKEN_VARIABLE
 from jobs.studies.definition import load_study
 from jobs.studies.running import PendingRun, start
 from jobs.training.data_rows import DataError
 
 __all__ = [
     "ENDED",
+    "RAY_TOKEN_VARIABLE",
     "RESUMABLE",
     "CommandError",
     "DataError",
@@ -45,6 +48,7 @@ __all__ = [
     "Finding",
     "Gpu",
     "JournalEntry",
+    "Machine",
     "RecordedQuestion",
     "RunRefusedError",
     "RunStatus",
@@ -61,6 +65,7 @@ __all__ = [
     "evaluate",
     "evaluation_answers",
     "examine_machine",
+    "fields_of",
     "job_progress",
     "journal_entries",
     "list_drafts",
@@ -73,6 +78,7 @@ __all__ = [
     "package_versions",
     "preset_names",
     "preview_data",
+    "read_machine",
     "resume",
     "save_draft",
     "set_verdict",
@@ -131,9 +137,9 @@ def check(content: dict[str, object]) -> TrainSpec:
 
 
 @_needs(Role.OPERATOR)
-def submit(spec: TrainSpec) -> str:
-    """Queue a run and return its id."""
-    return run_actions.submit(_runs_root(), spec)
+def submit(spec: TrainSpec, parent_run_id: str | None = None) -> str:
+    """Queue a run, a copy of another where `parent_run_id` names that, and return its id."""
+    return run_actions.submit(_runs_root(), spec, parent_run_id=parent_run_id)
 
 
 @_needs(Role.OPERATOR)
@@ -149,8 +155,9 @@ def resume(run_id: str) -> None:
 
 
 def clone(run_id: str) -> TrainSpec:
-    """Return the specification of a run, to start another from."""
-    return run_actions.clone(_runs_root(), run_id)
+    """Return the specification of a run under a name that no run has, to start another from."""
+    spec = run_actions.clone(_runs_root(), run_id)
+    return spec.model_copy(update={"name": run_actions.name_of_copy(_runs_root(), spec.name)})
 
 
 @_needs(Role.OPERATOR)

@@ -24,8 +24,8 @@ def read_job_spec(runs_root: Path, run_id: str) -> JobSpec:
         raise CommandError(str(error)) from None
 
 
-def submit_job(runs_root: Path, spec: JobSpec) -> str:
-    """Write and queue a job and return its id.
+def submit_job(runs_root: Path, spec: JobSpec, *, parent_run_id: str | None = None) -> str:
+    """Write and queue a job and return its id; `parent_run_id` is the training run that one of training is copied from.
 
     Raises:
         SpecError: It names a file, run or benchmark that is not there.
@@ -35,4 +35,4 @@ def submit_job(runs_root: Path, spec: JobSpec) -> str:
         return submit_evaluation(runs_root, spec)
     if isinstance(spec, JudgeSpec):
         return submit_judge(runs_root, spec)
-    return run_actions.submit(runs_root, spec)
+    return run_actions.submit(runs_root, spec, parent_run_id=parent_run_id)

@@ -1,5 +1,6 @@
 """What users do to runs: every command writes files, in the run's folder and in the journal, never the database."""
 
+import re
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +13,7 @@ from jobs.preflight.resolution import resolve
 from jobs.runs.branching import link_checkpoint
 from jobs.runs.checkpoint_names import NamedCheckpoint
 from jobs.runs.checkpoints import checkpoint_path, find_fault, list_checkpoints
-from jobs.runs.directory import RunDirectory, RunDirectoryError, make_run_id
+from jobs.runs.directory import RunDirectory, RunDirectoryError, list_run_directories, make_run_id
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.lookup import CommandError, open_run, state_of
 from jobs.runs.status import RESUMABLE, status_label
@@ -23,10 +24,11 @@ from jobs.specs.train import SpecError, TrainSpec
 MAX_NOTE_CHARACTERS = 20_000
 MAX_TAG_CHARACTERS = 40
 MAX_PARENT_NAME = 60
+_COPY_ENDING = re.compile(r" copy( \d+)?$")
 
 
-def submit(runs_root: Path, spec: JobSpec) -> str:
-    """Write a new run directory, queue the job, of whatever kind, and return its id.
+def submit(runs_root: Path, spec: JobSpec, *, parent_run_id: str | None = None) -> str:
+    """Write a new run directory, queue the job, of whatever kind, and return its id; `parent_run_id` is copied from.
 
     A training run's `model.source: RUN@STEP` becomes a folder in the new run, which outlives the checkpoint.
 
@@ -43,7 +45,7 @@ def submit(runs_root: Path, spec: JobSpec) -> str:
         spec = with_absolute_benchmarks(spec)
     try:
         runs_root.mkdir(parents=True, exist_ok=True)
-        run = _create_run(runs_root, spec, start)
+        run = _create_run(runs_root, spec, start, parent_run_id)
         _queue(run, spec.tags)
     except OSError as error:
         raise CommandError(f"{runs_root}: cannot be written ({error.strerror}); choose another runs root.") from None
@@ -62,10 +64,10 @@ def _queue(run: RunDirectory, tags: tuple[str, ...]) -> None:
         raise
 
 
-def _create_run(runs_root: Path, spec: JobSpec, start: NamedCheckpoint | None) -> RunDirectory:
+def _create_run(runs_root: Path, spec: JobSpec, start: NamedCheckpoint | None, parent: str | None) -> RunDirectory:
     """Write a run's folder, with the model in it that it starts from if that is a checkpoint's."""
     if start is None or not isinstance(spec, TrainSpec):
-        return RunDirectory.create(runs_root, spec)
+        return RunDirectory.create(runs_root, spec, parent_run_id=parent)
     run_id = make_run_id(datetime.now(UTC))
     folder = runs_root.resolve() / run_id / MODEL_FOLDER / start.run_id / start.policy.parent.name
     spec = with_model_source(spec, str(folder))
@@ -126,6 +128,22 @@ def clone(runs_root: Path, run_id: str) -> TrainSpec:
             f"{run_id} was adopted from rollout dumps, so its settings are unknown; start from a preset."
         )
     return spec
+
+
+def name_of_copy(runs_root: Path, name: str) -> str:
+    """Return a name for a copy of a job that no job has: `NAME copy`, then `NAME copy 2` and so on."""
+    names = {_name_of(run) for run in list_run_directories(runs_root)}
+    stem = f"{_COPY_ENDING.sub('', name)[:MAX_PARENT_NAME].rstrip()} copy"
+    return next(
+        copy for copy in (stem, *(f"{stem} {number}" for number in range(2, len(names) + 3))) if copy not in names
+    )
+
+
+def _name_of(run: RunDirectory) -> str | None:
+    try:
+        return str(run.read_run_info()["name"])
+    except RunDirectoryError:
+        return None
 
 
 def branch(runs_root: Path, run_id: str, step: int, num_steps: int | None = None) -> str:

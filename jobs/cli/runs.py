@@ -101,9 +101,13 @@ def clone(
     submits: Annotated[bool, typer.Option("--submit", help="Queue the new run instead of printing it.")] = False,
 ) -> None:
     """Print a job's specification, of whatever kind it is, changed as asked for, or queue a new one of it."""
-    spec = apply_settings(read_job_spec(runs_root, find_run_id(runs_root, run)), settings or [])
+    parent_run_id = find_run_id(runs_root, run)
+    spec = read_job_spec(runs_root, parent_run_id)
     if submits:
-        _say_queued(runs_root, submit_job(runs_root, spec))
+        spec = spec.model_copy(update={"name": run_actions.name_of_copy(runs_root, spec.name)})
+    spec = apply_settings(spec, settings or [])
+    if submits:
+        _say_queued(runs_root, submit_job(runs_root, spec, parent_run_id=parent_run_id))
     else:
         typer.echo(dump_spec(spec), nl=False)
 

@@ -58,6 +58,8 @@ def check_memory(spec: TrainSpec) -> None:
     if shape is None or any(_OFFLOAD in word.lower() for word in spec.verl.overrides):
         return
     gpus = [] if spec.model.device == "cpu" else list_gpus()
+    if spec.engine == "verl" and spec.model.device != "cpu" and not gpus:
+        return  # another check says that there are none
     available = min(gpu.total_bytes for gpu in gpus) if gpus else psutil.virtual_memory().total
     if spec.engine == "embedded":
         wanted, advice = estimate_resources(spec).memory or 0, "choose a smaller model, or the verl engine on more GPUs"

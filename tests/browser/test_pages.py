@@ -71,7 +71,7 @@ def test_form_checks_while_one_types_and_launches(open_page):
     field = watched.page.get_by_label("Mini batch size")
     field.fill("5")
     field.press("Enter")
-    watched.page.get_by_text("expected a divisor of batch_size").wait_for()
+    watched.page.get_by_text("algorithm.mini_batch_size: expected a divisor").wait_for()
     assert watched.page.get_by_role("button", name="Launch run").is_disabled()
     field.fill("4")
     field.press("Enter")

@@ -1,10 +1,10 @@
-"""One field of a form: its name, symbol and explanation on the left, its widget on the right."""
+"""One field of a form: its name, symbol, explanation and mistake on the left, its widget on the right."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import streamlit as st
 
-from app.components.new_run.field_shapes import FieldShape, InputKind
+from app.components.new_run.field_shapes import FieldShape, InputKind, part_defaults
 from app.components.widgets.spec_text import option_text
 from app.formats import literal
 
@@ -16,17 +16,97 @@ RANGES: dict[str, dict[str, object] | None] = {
     "hard (0 %, 25 %]": {"low": 0.0, "high": 0.25, "includes_low": False, "includes_high": True},
 }
 """The ranges of masked GRPO that the paper names."""
+AS_GIVEN = "as given"
 
 
-def show(shape: FieldShape, start: object, key: str) -> object:
-    """Show the field with `start` as its first value; return its value as JSON holds it."""
+def show(shape: FieldShape, value: object, start: object, key: str, mistakes: Sequence[str]) -> None:
+    """Show the field with its value; `value_of` reads from the session's state at `key` what users change it to."""
+    st.session_state.setdefault(key, raw_of(shape, value))
     with st.container(key=f"field-{key}"):
         left, right = st.columns([6, 5], gap="medium", vertical_alignment="center")
-    with right:
-        value = _INPUTS[shape.kind](shape, start, key)
     with left, st.container(gap="xxsmall"):
         _label(shape, start, is_changed=value != start)
-    return value
+        for mistake in mistakes:
+            st.caption(f":red[:material/error: {literal(mistake)}]")
+    with right:
+        # A step that follows the value would make the widget another one with each change.
+        _WIDGETS[shape.kind](shape, value if shape.kind is InputKind.CORRECTNESS_RANGE else start, key)
+
+
+def raw_of(shape: FieldShape, value: object) -> object:
+    """Return what a field's widget holds for a value; one that it cannot hold leaves it empty."""
+    return _RAW.get(shape.kind, _text_of)(shape, value)
+
+
+def value_of(shape: FieldShape, raw: object, before: object) -> object:
+    """Return the value, as JSON has it, that a field's widget holds; `before` is the field's value until now."""
+    if raw == raw_of(shape, before):
+        return before
+    return _VALUES[shape.kind](shape, raw) if shape.kind in _VALUES else raw
+
+
+def _switch_of(_shape: FieldShape, value: object) -> bool:
+    return value is not None and value is not False
+
+
+def _number_of(shape: FieldShape, value: object) -> float | int | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if shape.kind is InputKind.WHOLE_NUMBER else float(value)
+
+
+def _option_of(shape: FieldShape, value: object) -> str:
+    if str(value) in shape.options:
+        return str(value)
+    return NOT_SET if shape.is_optional else shape.options[0]
+
+
+def _options_of(shape: FieldShape, value: object) -> list[str]:
+    return [word for word in _words_of(value) if word in shape.options]
+
+
+def _lines_of(shape: FieldShape, value: object) -> str:
+    if shape.kind is InputKind.MAPPING:
+        return "\n".join(f"{name}={text}" for name, text in value.items()) if isinstance(value, dict) else ""
+    return (", " if shape.kind is InputKind.WORDS else "\n").join(_words_of(value))
+
+
+def _range_of(_shape: FieldShape, value: object) -> str:
+    return next((name for name, known in RANGES.items() if known == value), AS_GIVEN)
+
+
+def _text_of(_shape: FieldShape, value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _words_of(value: object) -> list[str]:
+    return [str(word) for word in value] if isinstance(value, list | tuple) else []
+
+
+def _part_from(shape: FieldShape, raw: object) -> object:
+    return (part_defaults(shape.path) if raw else None) if shape.is_optional else raw
+
+
+def _option_from(_shape: FieldShape, raw: object) -> object:
+    return None if raw == NOT_SET else int(str(raw)) if str(raw).isdigit() else raw
+
+
+def _words_from(shape: FieldShape, raw: object) -> list[str]:
+    words = str(raw).split(",") if shape.kind is InputKind.WORDS else str(raw).splitlines()
+    return [word.strip() for word in words if word.strip()]
+
+
+def _mapping_from(_shape: FieldShape, raw: object) -> dict[str, str]:
+    lines = (line.partition("=") for line in str(raw).splitlines() if line.strip())
+    return {name.strip(): text.strip() for name, _, text in lines}
+
+
+def _range_from(_shape: FieldShape, raw: object) -> object:
+    return RANGES[str(raw)]
+
+
+def _text_from(shape: FieldShape, raw: object) -> object:
+    return None if shape.is_optional and not raw else raw
 
 
 def _label(shape: FieldShape, start: object, is_changed: bool) -> None:
@@ -38,115 +118,65 @@ def _label(shape: FieldShape, start: object, is_changed: bool) -> None:
         st.caption(f"{shape.explanation}{literal(before)}")
 
 
-def _number(shape: FieldShape, start: object, key: str) -> object:
+def _number(shape: FieldShape, value: object, key: str) -> None:
     is_whole = shape.kind is InputKind.WHOLE_NUMBER
-    number = None if start is None else (int(str(start)) if is_whole else float(str(start)))
-    if shape.is_optional:
-        # Given as `value`, a number would come back whenever the reader clears the field.
-        st.session_state.setdefault(key, number)
-    return st.number_input(
+    st.number_input(
         shape.label,
-        value=None if shape.is_optional else number,
-        step=1 if is_whole else _step(number),
+        value=None,
+        step=1 if is_whole else _step(value),
         format="%d" if is_whole else "%.6g",
-        placeholder="none",
+        placeholder="none" if shape.is_optional else "a number",
         key=key,
         label_visibility="collapsed",
     )
 
 
-def _step(number: float | int | None) -> float:
+def _step(value: object) -> float:
     """Return a step of a tenth of the number's size, so that 0.0001 can be stepped as well as 64."""
-    if not number:
+    if not isinstance(value, int | float) or not value:
         return 0.01
-    return float(f"{abs(number) / 10:.0e}")
+    return float(f"{abs(value) / 10:.0e}")
 
 
-def _switch(shape: FieldShape, start: object, key: str) -> object:
-    return st.toggle(shape.label, value=bool(start), key=key, label_visibility="collapsed")
+def _switch(shape: FieldShape, _value: object, key: str) -> None:
+    st.toggle(shape.label, key=key, label_visibility="collapsed")
 
 
-def _text(shape: FieldShape, start: object, key: str) -> object:
-    text = st.text_input(
+def _text(shape: FieldShape, _value: object, key: str) -> None:
+    placeholder = "none" if shape.is_optional else None
+    st.text_input(shape.label, placeholder=placeholder, key=key, label_visibility="collapsed")
+
+
+def _choice(shape: FieldShape, _value: object, key: str) -> None:
+    st.selectbox(
         shape.label,
-        value="" if start is None else str(start),
-        placeholder="none" if shape.is_optional else None,
-        key=key,
-        label_visibility="collapsed",
-    )
-    return None if shape.is_optional and not text else text
-
-
-def _choice(shape: FieldShape, start: object, key: str) -> object:
-    options = [*([NOT_SET] if shape.is_optional else []), *shape.options]
-    chosen = st.selectbox(
-        shape.label,
-        options,
-        index=0 if start is None else options.index(str(start)),
+        [*([NOT_SET] if shape.is_optional else []), *shape.options],
         format_func=lambda option: option.replace("_", " "),
         key=key,
         label_visibility="collapsed",
     )
-    if chosen == NOT_SET:
-        return None
-    return int(chosen) if isinstance(start, int) else chosen
 
 
-def _choices(shape: FieldShape, start: object, key: str) -> object:
+def _choices(shape: FieldShape, _value: object, key: str) -> None:
     # A row of pills would be cut where the column is narrow.
-    chosen = st.multiselect(
-        shape.label,
-        list(shape.options),
-        default=_words_of(start),
-        placeholder="none",
-        key=key,
-        label_visibility="collapsed",
-    )
-    return list(chosen)
+    st.multiselect(shape.label, list(shape.options), placeholder="none", key=key, label_visibility="collapsed")
 
 
-def _words(shape: FieldShape, start: object, key: str) -> object:
-    text = st.text_input(
-        shape.label,
-        value=", ".join(_words_of(start)),
-        placeholder="separated by commas",
-        key=key,
-        label_visibility="collapsed",
-    )
-    return [word.strip() for word in text.split(",") if word.strip()]
+def _words(shape: FieldShape, _value: object, key: str) -> None:
+    st.text_input(shape.label, placeholder="separated by commas", key=key, label_visibility="collapsed")
 
 
-def _lines(shape: FieldShape, start: object, key: str) -> object:
-    text = st.text_area(
-        shape.label,
-        value="\n".join(_words_of(start)),
-        placeholder="one per line",
-        height=68,
-        key=key,
-        label_visibility="collapsed",
-    )
-    return [line.strip() for line in text.splitlines() if line.strip()]
+def _lines(shape: FieldShape, _value: object, key: str) -> None:
+    placeholder = "NAME=VALUE, one per line" if shape.kind is InputKind.MAPPING else "one per line"
+    st.text_area(shape.label, placeholder=placeholder, height=68, key=key, label_visibility="collapsed")
 
 
-def _words_of(start: object) -> list[str]:
-    return [str(word) for word in start] if isinstance(start, list | tuple) else []
+def _range(shape: FieldShape, value: object, key: str) -> None:
+    options = [*RANGES, *([AS_GIVEN] if _range_of(shape, value) == AS_GIVEN else [])]
+    st.selectbox(shape.label, options, key=key, label_visibility="collapsed")
 
 
-def _range(shape: FieldShape, start: object, key: str) -> object:
-    named = dict(RANGES)
-    if start not in named.values():
-        named["as given"] = start if isinstance(start, dict) else None
-    chosen = st.selectbox(
-        shape.label,
-        list(named),
-        index=list(named.values()).index(start if isinstance(start, dict) else None),
-        key=key,
-        label_visibility="collapsed",
-    )
-    return named[chosen]
-
-
-_INPUTS: dict[InputKind, Callable[[FieldShape, object, str], object]] = {
+_WIDGETS: dict[InputKind, Callable[[FieldShape, object, str], None]] = {
     InputKind.SWITCH: _switch,
     InputKind.WHOLE_NUMBER: _number,
     InputKind.NUMBER: _number,
@@ -155,5 +185,28 @@ _INPUTS: dict[InputKind, Callable[[FieldShape, object, str], object]] = {
     InputKind.CHOICES: _choices,
     InputKind.WORDS: _words,
     InputKind.LINES: _lines,
+    InputKind.MAPPING: _lines,
     InputKind.CORRECTNESS_RANGE: _range,
 }
+_RAW: dict[InputKind, Callable[[FieldShape, object], object]] = {
+    InputKind.SWITCH: _switch_of,
+    InputKind.WHOLE_NUMBER: _number_of,
+    InputKind.NUMBER: _number_of,
+    InputKind.CHOICE: _option_of,
+    InputKind.CHOICES: _options_of,
+    InputKind.WORDS: _lines_of,
+    InputKind.LINES: _lines_of,
+    InputKind.MAPPING: _lines_of,
+    InputKind.CORRECTNESS_RANGE: _range_of,
+}
+"""What a widget holds for a value, by the kind of field; others hold text."""
+_VALUES: dict[InputKind, Callable[[FieldShape, object], object]] = {
+    InputKind.SWITCH: _part_from,
+    InputKind.CHOICE: _option_from,
+    InputKind.WORDS: _words_from,
+    InputKind.LINES: _words_from,
+    InputKind.MAPPING: _mapping_from,
+    InputKind.CORRECTNESS_RANGE: _range_from,
+    InputKind.TEXT: _text_from,
+}
+"""The value of what a widget holds; those of other kinds hold it already."""

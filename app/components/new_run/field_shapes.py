@@ -16,8 +16,10 @@ from pydantic import BaseModel
 
 from app.commands import TrainSpec
 
-HIDDEN = frozenset({"kind", "preset", "reward_model", "sft", "verl.ray.environment"})
+HIDDEN = frozenset({"kind", "preset"})
 """Fields that the form does not show and does not change."""
+OPTIONAL_PARTS = {"sft": "run", "reward_model": "algorithm"}
+"""Parts of a specification that may be missing, with the section that shows them; a switch adds or removes them."""
 ONE_A_LINE = frozenset({"verl.overrides"})
 """Lists whose items may contain commas."""
 ABBREVIATIONS = {"kl": "KL", "gpu": "GPU", "gpus": "GPUs"}
@@ -44,6 +46,7 @@ class InputKind(StrEnum):
     CHOICES = "choices"
     WORDS = "words"
     LINES = "lines"
+    MAPPING = "mapping"
     CORRECTNESS_RANGE = "correctness_range"
 
 
@@ -58,6 +61,8 @@ class FieldShape:
     kind: InputKind
     options: tuple[str, ...]
     is_optional: bool
+    part: str = ""
+    """The optional part of the specification that the field is in."""
 
 
 @cache
@@ -67,13 +72,38 @@ def sections() -> dict[str, tuple[FieldShape, ...]]:
     hints = typing.get_type_hints(TrainSpec)
     docs = attribute_docs(TrainSpec)
     for name in _field_names(TrainSpec):
-        if name in HIDDEN:
+        if name in HIDDEN or name in OPTIONAL_PARTS:
             continue
         if _is_section(hints[name]):
             shapes[name] = _section(hints[name], f"{name}.")
         else:
             shapes["run"] += (_shape(name, hints[name], docs.get(name, "")),)
+    for name, section in OPTIONAL_PARTS.items():
+        shapes[section] += _part(name, hints[name], docs[name])
     return shapes
+
+
+@cache
+def section_of(path: str) -> str | None:
+    """Return the section that shows a field, or the field that a longer path leads into; None if none does."""
+    for name, shapes in sections().items():
+        if any(is_about(path, shape) for shape in shapes):
+            return name
+    return None
+
+
+def is_about(path: str, shape: FieldShape) -> bool:
+    """Return whether a path, as a mistake names it, is that of a field or leads into its value."""
+    return path == shape.path or path.startswith(f"{shape.path}.")
+
+
+def part_defaults(name: str) -> dict[str, object]:
+    """Return the fields of an optional part as they are when it is added."""
+    part, _ = _without_none(typing.get_type_hints(TrainSpec)[name])
+    assert isinstance(part, type)
+    assert issubclass(part, BaseModel)
+    fields = part.model_fields.items()
+    return {key: "" if field.is_required() else field.get_default() for key, field in fields}
 
 
 def attribute_docs(cls: type) -> dict[str, str]:
@@ -87,6 +117,14 @@ def attribute_docs(cls: type) -> dict[str, str]:
             docs[target] = " ".join(text.split())
         target = node.target.id if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) else None
     return docs
+
+
+def _part(name: str, annotation: object, doc: str) -> tuple[FieldShape, ...]:
+    """Return the switch of an optional part, then its fields."""
+    part, _ = _without_none(annotation)
+    assert isinstance(part, type)
+    switch = FieldShape(name, _label(name), "", doc, InputKind.SWITCH, (), is_optional=True)
+    return switch, *(dataclasses.replace(shape, part=name) for shape in _section(part, f"{name}."))
 
 
 def _section(cls: type, prefix: str) -> tuple[FieldShape, ...]:
@@ -120,6 +158,8 @@ def _shape(path: str, annotation: object, doc: str) -> FieldShape:
 
 
 def _label(path: str) -> str:
+    if path == "sft":
+        return "Supervised fine-tuning"
     words = re.sub("^num_", "number_of_", path.rpartition(".")[2]).split("_")
     text = " ".join(ABBREVIATIONS.get(word, word) for word in words)
     return text[:1].upper() + text[1:]
@@ -152,9 +192,14 @@ def _kind(annotation: object) -> tuple[InputKind, tuple[str, ...]]:
         return (InputKind.CHOICES, tuple(map(str, options))) if options else (InputKind.WORDS, ())
     if isinstance(annotation, type) and issubclass(annotation, StrEnum):
         return InputKind.CHOICE, tuple(member.value for member in annotation)
-    simple: dict[object, InputKind] = {bool: InputKind.SWITCH, int: InputKind.WHOLE_NUMBER, float: InputKind.NUMBER}
+    simple: dict[object, InputKind] = {
+        bool: InputKind.SWITCH,
+        int: InputKind.WHOLE_NUMBER,
+        float: InputKind.NUMBER,
+        dict: InputKind.MAPPING,
+    }
     if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
         return InputKind.CORRECTNESS_RANGE, ()
     if annotation in {str, Path}:
         return InputKind.TEXT, ()
-    return simple[annotation], ()
+    return simple[typing.get_origin(annotation) or annotation], ()

@@ -1,13 +1,18 @@
-"""The form of a new run, built from the fields of the specification."""
+"""The form of a new run, built from the fields of the specification, a section at a time; the last tab is its YAML."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import streamlit as st
+import yaml
 
-from app.components.new_run import field_input
-from app.components.new_run.field_shapes import HIDDEN, FieldShape, sections
-from app.components.widgets.spec_text import flatten
+from app import address
+from app.commands import TrainSpec, fields_of
+from app.components.new_run import field_input, where
+from app.components.new_run.field_shapes import FieldShape, InputKind, is_about, section_of, sections
+from app.components.new_run.form_state import TABS_KEY, FormState, value_at
+from app.components.new_run.where import FIELDS, Where
+from app.components.widgets import notice
+from app.components.widgets.spec_text import as_yaml
 
 TITLES = {
     "run": "Run",
@@ -18,42 +23,132 @@ TITLES = {
     "validation": "Validation",
     "recording": "Recording",
     "verl": "verl engine",
+    "yaml": "YAML",
 }
 SUBHEADINGS = {
+    "sft": "Fine-tuning",
     "algorithm.batch_size": "Batch and rollouts",
     "algorithm.experience_ratio": "Experience management",
     "algorithm.normalize_by_std": "Policy optimization",
-    "verl.ray.address": "Ray",
+    "reward_model": "Reward model",
+    "verl.ray.allow_unauthenticated": "Ray",
 }
 """Headings inside a section, by the field below each."""
+_ADDRESS = "section"
+_MARK = " :red[:material/error:]"
+_TEXT_KEY, _WRITTEN, _TEXT_MISTAKE = "new-run-yaml", "new-run-yaml-written", "new-run-yaml-mistake"
+_SHOWN_ONCE = "engine"
+"""The question above the form decides it."""
 
 
-def show(start: Mapping[str, object], origin: str) -> dict[str, object]:
-    """Show every field, `start` as first values, and return what the form holds, nested as a specification.
-
-    A different `origin` (a preset or a run) is a fresh form.
-    """
-    values = flatten(start)
-    content: dict[str, object] = {}
-    for path in HIDDEN:
-        _set_value(content, path, values.get(path))
-    fields = sections()
-    tabs = st.tabs([TITLES.get(name, name.capitalize()) for name in fields], key="section", bind="query-params")
-    for tab, shapes in zip(tabs, fields.values(), strict=True):
-        with tab:
-            for shape in shapes:
-                _set_value(content, shape.path, _field(shape, values, origin))
-    return content
+def show_where(state: FormState, mistakes: Sequence[str]) -> Where:
+    """Show where the run is, with the fields that this needs."""
+    with st.container(border=True, key="where"):
+        chosen = where.show(state)
+        for shape in _shapes(FIELDS[chosen]):
+            _show_field(state, shape, mistakes)
+        for mistake in _about(mistakes, "engine"):
+            notice.show("error", "Engine", mistake)
+    return chosen
 
 
-def _field(shape: FieldShape, values: Mapping[str, object], origin: str) -> object:
+def show(state: FormState, chosen: Where, mistakes: Sequence[str]) -> None:
+    """Show the sections as tabs, marked where they hold a mistake, and the fields of the open one."""
+    names = [name for name in sections() if name != "verl" or chosen is not Where.MACHINE or _is_used(state, "verl")]
+    names.append("yaml")
+    wrong = {section_of(path) for mistake in mistakes for path in fields_of(mistake) if path not in FIELDS[chosen]}
+    labels = {name: TITLES[name] + (_MARK if name in wrong else "") for name in names}
+    wanted = st.query_params.get(_ADDRESS)
+    opened = next((name for name in names if TITLES[name] == wanted), names[0])
+    st.session_state[TABS_KEY] = labels[opened]
+    tabs = st.tabs(list(labels.values()), key=TABS_KEY, on_change=_open, args=(labels,))
+    with tabs[names.index(opened)]:
+        if opened == "yaml":
+            _show_text(state)
+            return
+        for shape in sections()[opened]:
+            if shape.path not in FIELDS[chosen] and shape.path not in (_SHOWN_ONCE, "verl.ray.address"):
+                _show_section_field(state, shape, mistakes)
+
+
+def section_to_mend(state: FormState, mistake: str) -> str | None:
+    """Return the title of the section where a mistake can be mended, None where no section holds its fields."""
+    above = FIELDS[where.where_of(state)]
+    names = (section_of(path) for path in fields_of(mistake) if path not in above)
+    return next((TITLES[name] for name in names if name is not None), None)
+
+
+def open_section(title: str) -> None:
+    """Open a section; to be called by a button."""
+    address.put({_ADDRESS: title})
+
+
+def _open(labels: Mapping[str, str]) -> None:
+    open_section(next(TITLES[name] for name, label in labels.items() if label == st.session_state[TABS_KEY]))
+
+
+def _is_used(state: FormState, section: str) -> bool:
+    """Return whether a preset or the user set something in a section."""
+    return state.value(section) != value_at(TrainSpec().model_dump(mode="json"), section)
+
+
+def _show_section_field(state: FormState, shape: FieldShape, mistakes: Sequence[str]) -> None:
     if shape.path in SUBHEADINGS:
         st.subheader(SUBHEADINGS[shape.path], anchor=False)
-    return field_input.show(shape, values.get(shape.path), f"{origin}-{shape.path}".replace(".", "-"))
+    if not shape.part or state.value(shape.part) is not None:
+        _show_field(state, shape, mistakes)
 
 
-def _set_value(content: dict[str, Any], path: str, value: object) -> None:
-    *parents, name = path.split(".")
-    for parent in parents:
-        content = content.setdefault(parent, {})
-    content[name] = value
+def _show_field(state: FormState, shape: FieldShape, mistakes: Sequence[str]) -> None:
+    value, start = state.value(shape.path), value_at(state.start, shape.path)
+    if shape.kind is InputKind.SWITCH and shape.is_optional:
+        value, start = value is not None, start is not None
+    field_input.show(shape, value, start, state.key(shape.path), _about(mistakes, shape.path))
+
+
+def _about(mistakes: Sequence[str], path: str) -> list[str]:
+    """Return what the mistakes say of a field, without the fields' names in front."""
+    shape = _shapes((path,))[0]
+    about = (mistake for mistake in mistakes if any(is_about(name, shape) for name in fields_of(mistake)))
+    return [sentence[:1].upper() + sentence[1:] for _, _, sentence in (mistake.partition(": ") for mistake in about)]
+
+
+def _shapes(paths: Sequence[str]) -> list[FieldShape]:
+    known = {shape.path: shape for shapes in sections().values() for shape in shapes}
+    return [known[path] for path in paths]
+
+
+def text_mistake() -> str:
+    """Return why the text that users wrote cannot be read, nothing where it can."""
+    return str(st.session_state.get(_TEXT_MISTAKE, ""))
+
+
+def _show_text(state: FormState) -> None:
+    """Show the whole specification as text; what is written there is the form's."""
+    st.caption("The whole specification. Edit it here: the checks, the other tabs and the launch follow the text.")
+    written = st.session_state.get(_WRITTEN, "")
+    is_current = text_mistake() or _read_text(written) == state.content
+    st.session_state[_TEXT_KEY] = written if is_current else as_yaml(state.content)
+    st.text_area("YAML", height=720, key=_TEXT_KEY, on_change=_take_text, args=(state,), label_visibility="collapsed")
+
+
+def _take_text(state: FormState) -> None:
+    text = st.session_state[_TEXT_KEY]
+    st.session_state[_WRITTEN] = text
+    st.session_state.pop(_TEXT_MISTAKE, None)
+    content = _read_text(text)
+    if isinstance(content, dict):
+        state.replace(content)
+    else:
+        st.session_state[_TEXT_MISTAKE] = content
+
+
+def _read_text(text: str) -> dict[str, object] | str:
+    """Return the fields that a text holds, or why it holds none."""
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        return f"YAML: {' '.join(str(error).split())}; mend it on the tab YAML."
+    if not isinstance(content, dict):
+        return "YAML: expected the fields of a specification, one per line, such as num_steps: 150."
+    return content

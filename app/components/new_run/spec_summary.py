@@ -1,38 +1,52 @@
 """The summary of a form: whether it can run, its command, its YAML, and the button that starts it."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from app import commands
 from app.commands import RunRefusedError, SpecError, TrainSpec
-from app.components.new_run import draft_menu
+from app.components.new_run import draft_menu, form_state, spec_form
+from app.components.new_run.form_state import FormState
 from app.components.replay_buffer import bucket_weights
 from app.components.runs import spec_diff
-from app.components.widgets import notice
 from app.components.widgets.spec_text import Difference, as_yaml, differences, shell_command
 from app.formats import byte_size, escape_control_characters
 
 
-def show(spec: TrainSpec | None, content: dict[str, object], *, is_ready: bool) -> TrainSpec | None:
-    """Show the summary of a form, `spec` being None where a field is wrong; return it when it is to be launched."""
+@dataclass(frozen=True, slots=True)
+class FormCheck:
+    """What a form holds, and every reason against launching it; `spec` is None where a field is wrong."""
+
+    spec: TrainSpec | None
+    mistakes: tuple[str, ...]
+
+
+def show(check: FormCheck, state: FormState) -> tuple[TrainSpec | None, DeltaGenerator]:
+    """Show the summary of a form; return the specification to launch, if any, and where its refusal is to be shown."""
+    spec = check.spec
     preset, base = _base(spec) if spec is not None else (None, TrainSpec())
     changes = differences(base.model_dump(mode="json"), spec.model_dump(mode="json")) if spec is not None else []
     with st.container(border=True, key="spec-verdict"):
-        if spec is not None:
-            verdict = ":green[:material/check_circle:] **Ready to launch** &nbsp; " if is_ready else ""
-            st.markdown(f"{verdict}:gray[{_count(len(changes), preset)}]")
-            st.caption(estimate(spec))
-            st.caption(resources(spec))
+        _verdict(check, _count(len(changes), preset) if spec is not None else "", has_changes=state.is_changed)
         is_launched = st.button(
             "Launch run",
             type="primary",
             icon=":material/rocket_launch:",
             width="stretch",
-            disabled=not is_ready,
+            disabled=bool(check.mistakes),
             key="launch",
         )
-        draft_menu.show_save(content)
+        refused = st.container()
+        _list_mistakes(check.mistakes, state)
+        draft_menu.show_save(state.content)
+        if spec is not None:
+            st.caption(estimate(spec))
+            st.caption(resources(spec))
     if spec is None:
-        return None
+        return None, refused
     if spec.algorithm.is_experiential:
         with st.container(border=True, key="bucket-weights-card"):
             algorithm = spec.algorithm
@@ -40,19 +54,46 @@ def show(spec: TrainSpec | None, content: dict[str, object], *, is_ready: bool) 
     with st.container(border=True, key="spec-diff"):
         spec_diff.show(spec, base, f"preset {preset}" if preset else "paper defaults")
     _as_text(spec, preset, changes)
-    return spec if is_launched else None
+    return spec if is_launched else None, refused
 
 
-def check(content: dict[str, object]) -> tuple[TrainSpec | None, bool]:
-    """Return the specification, None where a field is wrong, and whether it can be launched; show why it cannot."""
+def check(content: dict[str, object], text_mistake: str) -> FormCheck:
+    """Return the specification, None where a field is wrong, and every reason why it cannot be launched."""
+    others = (text_mistake,) if text_mistake else ()
     try:
-        return commands.check(content), True
+        return FormCheck(commands.check(content), others)
     except RunRefusedError as error:
-        spec, sentences = error.spec, list(error.reasons)
+        return FormCheck(error.spec, (*others, *error.reasons))
     except SpecError as error:
-        spec, sentences = None, str(error).removeprefix("form: ").split("; ")
-    notice.show("error", "Not ready yet", "\n".join(sentences))
-    return spec, False
+        return FormCheck(None, (*others, *error.mistakes))
+
+
+def _verdict(check: FormCheck, count: str, *, has_changes: bool) -> None:
+    num_mistakes = len(check.mistakes)
+    verdict = (
+        f":red[:material/error:] **Not ready: {num_mistakes} thing{'' if num_mistakes == 1 else 's'} to mend**"
+        if num_mistakes
+        else ":green[:material/check_circle:] **Ready to launch**"
+    )
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.markdown(f"{verdict} &nbsp; :gray[{count}]", width="content")
+        if has_changes:
+            st.button(
+                "Discard changes", type="tertiary", icon=":material/undo:", key="discard", on_click=form_state.forget
+            )
+
+
+def _list_mistakes(mistakes: Sequence[str], state: FormState) -> None:
+    """Show every mistake, each with a button that opens the section of its field."""
+    for number, mistake in enumerate(mistakes):
+        title = spec_form.section_to_mend(state, mistake)
+        with st.container(key=f"mistake-{number}", gap="xxsmall"):
+            st.text(escape_control_characters(mistake))
+            if title is not None:
+                st.button(
+                    f"Open {title}", type="tertiary", icon=":material/arrow_back:", key=f"mend-{number}",
+                    on_click=spec_form.open_section, args=(title,),
+                )  # fmt: skip
 
 
 def estimate(spec: TrainSpec) -> str:
@@ -96,8 +137,6 @@ def _as_text(spec: TrainSpec, preset: str | None, changes: list[Difference]) -> 
     with st.container(border=True, key="spec-text"):
         st.markdown("**CLI command**")
         st.code(escape_control_characters(shell_command(preset, changes)), language="bash", wrap_lines=True)
-        with st.expander("YAML"):
-            st.code(escape_control_characters(text), language="yaml", height=360)
         st.download_button(
             "Download run.yaml",
             text,

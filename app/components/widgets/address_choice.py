@@ -19,6 +19,7 @@ def select(
     default: str,
     drops: Sequence[str] = (),
     width: int | Literal["stretch"] = "stretch",
+    explanation: str | None = None,
 ) -> str:
     """Show a choice of one of `names`, which map the value in the address to its label, and return it.
 
@@ -36,6 +37,7 @@ def select(
         on_change=_take,
         args=(parameter, key, drops),
         width=width,
+        help=explanation,
     )
     if wanted and wanted not in names:
         _show_unknown(parameter, wanted, f"showing {names[default]}")

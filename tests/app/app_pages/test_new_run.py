@@ -3,7 +3,9 @@ import json
 import pytest
 
 from app import commands
+from app.components.new_run.where import Where
 from app.roles import Person, Role
+from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 
 PRESET_FORM = "preset-chains-exgrpo"
 
@@ -12,17 +14,27 @@ def texts(page):
     return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
 
 
+def mistakes(page):
+    """Return the sentences of the summary's list, in its order."""
+    return [element.value for element in page.text if ": " in element.value]
+
+
+def open_section(page, title):
+    page.query_params["section"] = title
+    page.run()
+
+
 def test_form_starts_from_the_demo_preset_and_is_ready(open_page):
     page = open_page("new_run")
     assert not page.exception
-    assert page.selectbox(key="preset").value == "chains-exgrpo"
+    assert page.selectbox(key="choose-preset").value == "chains-exgrpo"
     assert any("Ready to launch" in text for text in texts(page))
     assert page.code[0].value == "exgrpo train --preset chains-exgrpo"
     assert len(page.get("plotly_chart")) == 1
 
 
 def test_change_shows_in_command_and_chart(open_page):
-    page = open_page("new_run")
+    page = open_page("new_run", section="Algorithm")
     page.number_input(key=f"{PRESET_FORM}-algorithm-bucket_spread").set_value(0.125).run()
     assert "--set algorithm.bucket_spread=0.125" in page.code[0].value
     assert any("Largest over smallest weight: 90" in text for text in texts(page))
@@ -30,7 +42,7 @@ def test_change_shows_in_command_and_chart(open_page):
 
 
 def test_wrong_field_is_named_at_once_and_cannot_be_launched(open_page):
-    page = open_page("new_run")
+    page = open_page("new_run", section="Algorithm")
     page.number_input(key=f"{PRESET_FORM}-algorithm-mini_batch_size").set_value(5).run()
     assert not page.exception
     assert any("mini_batch_size: expected a divisor of batch_size" in element.value for element in page.text)
@@ -38,7 +50,7 @@ def test_wrong_field_is_named_at_once_and_cannot_be_launched(open_page):
 
 
 def test_optional_number_can_be_cleared(open_page):
-    page = open_page("new_run")
+    page = open_page("new_run", section="Validation")
     page.number_input(key=f"{PRESET_FORM}-validation-interval").set_value(None).run()
     assert "--set validation.interval=null" in page.code[0].value
     assert not page.button(key="launch").disabled
@@ -46,7 +58,7 @@ def test_optional_number_can_be_cleared(open_page):
 
 def test_on_policy_preset_has_no_bucket_chart(open_page):
     page = open_page("new_run", preset="chains-on-policy")
-    assert page.selectbox(key="preset").value == "chains-on-policy"
+    assert page.selectbox(key="choose-preset").value == "chains-on-policy"
     assert not page.get("plotly_chart")
 
 
@@ -67,15 +79,114 @@ def test_launch_queues_the_run_and_opens_its_page(runs_root, open_page):
     assert page.query_params["run"] == folder.name
 
 
-def test_overrides_and_the_ray_address_of_the_verl_engine_show_in_the_command(open_page):
-    page = open_page("new_run")
-    page.selectbox(key=f"{PRESET_FORM}-engine").set_value("verl").run()
+def test_a_ray_cluster_needs_its_address_and_takes_overrides(open_page):
+    page = open_page("new_run", section="verl engine")
+    page.radio(key=f"{PRESET_FORM}-where").set_value(Where.CLUSTER.value).run()
+    assert any(text.startswith("verl.ray.address: expected an address") for text in mistakes(page))
     page.text_area(key=f"{PRESET_FORM}-verl-overrides").set_value("trainer.logger=[console,wandb]\ndata.seed=3").run()
     page.text_input(key=f"{PRESET_FORM}-verl-ray-address").set_value("http://127.0.0.1:8265").run()
     assert not page.exception
     assert any("Ready to launch" in text for text in texts(page))
     assert """--set 'verl.overrides=["trainer.logger=[console,wandb]", "data.seed=3"]'""" in page.code[0].value
     assert "--set verl.ray.address=http://127.0.0.1:8265" in page.code[0].value
+    page.radio(key=f"{PRESET_FORM}-where").set_value(Where.MACHINE.value).run()
+    assert any(text.startswith("verl.overrides: expected none") for text in mistakes(page))
+
+
+def test_gpus_that_this_machine_lacks_are_named_beside_the_launch_button(open_page, monkeypatch, tmp_path):
+    monkeypatch.setenv(VERL_PYTHON_VARIABLE, str(tmp_path / "gone"))
+    page = open_page("new_run", preset="paper-exgrpo")
+    assert page.radio[0].value == Where.GPUS.value
+    assert page.button(key="launch").disabled
+    reasons = " ".join(mistakes(page))
+    assert "run `make verl-env`" in reasons
+    assert "needs 8 NVIDIA GPUs and this machine has 0" in reasons
+    assert any("Not ready" in text for text in texts(page))
+
+
+def test_embedded_run_that_memory_cannot_hold_is_not_ready(open_page):
+    page = open_page("new_run", preset="paper-exgrpo")
+    page.radio(key="preset-paper-exgrpo-where").set_value(Where.MACHINE.value).run()
+    assert any("need 121.8 GB of memory" in text for text in mistakes(page))
+    assert page.button(key="launch").disabled
+
+
+def test_parts_that_a_preset_sets_are_in_the_form(open_page):
+    page = open_page("new_run", preset="paper-wildchat-if", section="Algorithm")
+    form = "preset-paper-wildchat-if"
+    assert page.text_input(key=f"{form}-reward_model-source").value == "Skywork/Skywork-Reward-Llama-3.1-8B-v0.2"
+    page.toggle(key=f"{form}-reward_model").set_value(False).run()
+    assert not page.exception
+    assert any(text.startswith("reward_model: expected one exactly when") for text in mistakes(page))
+
+
+def test_the_text_of_the_specification_is_edited_with_the_checks_of_the_form(open_page):
+    page = open_page("new_run", section="YAML")
+    text = page.text_area(key="new-run-yaml").value
+    page.text_area(key="new-run-yaml").set_value(text.replace("num_steps: 150", "num_steps: 7\ntypo: 1")).run()
+    assert mistakes(page) == ["typo: there is no such field; remove it, or check its name"]
+    page.text_area(key="new-run-yaml").set_value(text.replace("num_steps: 150", "num_steps: [")).run()
+    assert mistakes(page)[0].startswith("YAML: while parsing")
+    page.text_area(key="new-run-yaml").set_value(text.replace("num_steps: 150", "num_steps: 7")).run()
+    assert "--set num_steps=7" in page.code[0].value
+    assert not page.button(key="launch").disabled
+    open_section(page, "Run")
+    assert page.number_input(key=f"{PRESET_FORM}-num_steps").value == 7
+
+
+def test_every_mistake_is_told_at_once_beside_its_field_on_its_tab_and_in_the_summary(open_page):
+    page = open_page("new_run", section="Optimizer")
+    page.number_input(key=f"{PRESET_FORM}-optim-learning_rate").set_value(-1.0).run()
+    open_section(page, "Algorithm")
+    page.number_input(key=f"{PRESET_FORM}-algorithm-mini_batch_size").set_value(5).run()
+    assert len(mistakes(page)) == 2
+    labels = [tab.label for tab in page.tabs]
+    assert [label.split(" :")[0] for label in labels if "error" in label] == ["Algorithm", "Optimizer"]
+    assert any(":red[" in text and "divisor of batch" in text for text in texts(page))
+    page.button(key="mend-1").click().run()
+    assert page.number_input(key=f"{PRESET_FORM}-optim-learning_rate").value == -1.0
+
+
+def test_cleared_required_number_is_a_mistake_and_stays_cleared(open_page):
+    page = open_page("new_run")
+    page.number_input(key=f"{PRESET_FORM}-num_steps").set_value(None).run()
+    assert mistakes(page) == ["num_steps: expected a whole number, got nothing"]
+    assert page.number_input(key=f"{PRESET_FORM}-num_steps").value is None
+
+
+def test_changes_are_in_the_address_and_come_back_with_it(open_page):
+    page = open_page("new_run")
+    page.number_input(key=f"{PRESET_FORM}-num_steps").set_value(77).run()
+    page.text_input(key=f"{PRESET_FORM}-name").set_value("a: name").run()
+    changes = page.query_params["set"]
+    again = open_page("new_run", set=changes)
+    assert again.number_input(key=f"{PRESET_FORM}-num_steps").value == 77
+    assert any("a: name" in text for text in mistakes(again))
+    again.button(key="discard").click().run()
+    assert again.number_input(key=f"{PRESET_FORM}-num_steps").value == 150
+    assert "set" not in again.query_params
+
+
+def test_refused_launch_says_why_beside_the_button(open_page, monkeypatch):
+    page = open_page("new_run")
+
+    def refuse(*_):
+        raise commands.CommandError("runs: cannot be written.")
+
+    monkeypatch.setattr(commands, "submit", refuse)
+    page.button(key="launch").click().run()
+    assert any(element.value == "runs: cannot be written." for element in page.text)
+    assert any("Could not launch" in text for text in texts(page))
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_clone_has_a_name_of_its_own_and_its_parent(runs_root, open_page):
+    page = open_page("new_run", **{"from": "run-on-policy"})
+    name = page.text_input(key="from-run-on-policy-name").value
+    assert name.endswith(" copy")
+    page.button(key="launch").click().run()
+    info = json.loads((runs_root / page.query_params["run"] / "run.json").read_text())
+    assert (info["name"], info["parent_run_id"]) == (name, "run-on-policy")
 
 
 def test_unknown_run_to_clone_is_one_sentence(open_page):
@@ -85,7 +196,7 @@ def test_unknown_run_to_clone_is_one_sentence(open_page):
 
 
 def test_missing_data_file_is_named_while_one_types(open_page):
-    page = open_page("new_run", preset="paper-exgrpo")
+    page = open_page("new_run", preset="paper-exgrpo", section="Data")
     page.text_input(key="preset-paper-exgrpo-data-source").set_value("missing.parquet").run()
     assert not page.exception
     assert any(element.value.startswith("data.source: expected a file or folder") for element in page.text)
@@ -122,11 +233,12 @@ def test_differences_from_an_earlier_run_are_listed(open_page):
 def test_draft_is_kept_opened_again_and_deleted(runs_root, open_page):
     page = open_page("new_run")
     page.text_input(key=f"{PRESET_FORM}-name").set_value("half done").run()
+    open_section(page, "Algorithm")
     page.number_input(key=f"{PRESET_FORM}-algorithm-mini_batch_size").set_value(5).run()
     page.button(key="save-draft").click().run()
     assert not page.exception
     assert (runs_root / "workbench" / "drafts" / "half done.yaml").is_file()
-    page = open_page("new_run", draft="half done")
+    page = open_page("new_run", draft="half done", section="Algorithm")
     assert page.number_input(key="draft-half done-algorithm-mini_batch_size").value == 5
     assert page.button(key="launch").disabled
     page.button(key="delete-draft-half done").click().run()

@@ -71,7 +71,7 @@ def test_form_starts_from_a_preset_of_fine_tuning_and_keeps_it_one(open_page, pr
     page = open_page("new_run", preset=preset)
     assert not page.exception
     assert page.code[0].value == f"exgrpo train --preset {preset}"
-    assert "response_column: target" in "".join(element.value for element in page.code)
+    assert page.text_input(key=f"preset-{preset}-sft-response_column").value == "target"
 
 
 @pytest.mark.parametrize("preset", ["chains-sft", "paper-sft"])
@@ -87,4 +87,4 @@ def test_form_counts_demonstrations_and_no_rollouts(open_page, preset):
 def test_form_starts_from_an_earlier_fine_tuned_run(open_page):
     page = open_page("new_run", **{"from": RUN_ID})
     assert not page.exception
-    assert "response_column: target" in "".join(element.value for element in page.code)
+    assert page.text_input(key=f"from-{RUN_ID}-sft-response_column").value == "target"

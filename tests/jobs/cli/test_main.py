@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from jobs.actions import run_actions
 from jobs.cli.main import app
 from jobs.cli.workbench_instance import WorkbenchInstance
+from jobs.runs.directory import RunDirectory
 from jobs.specs.train import TrainSpec
 
 CLI = CliRunner(env={"EXGRPO_RUNS_ROOT": "", "NO_COLOR": "1", "COLUMNS": "200"})
@@ -92,6 +93,19 @@ def test_queued_run_says_that_no_supervisor_runs(runs_root):
     result = invoke(runs_root, "clone", run_id, "--submit")
     assert "exgrpo up" in result.stderr
     assert len(json.loads(invoke(runs_root, "runs", "--json").stdout)) == 2
+
+
+def test_queued_clone_has_a_name_of_its_own_and_its_parent(runs_root):
+    run_id = submit(runs_root)
+    names = []
+    for _ in range(2):
+        copy_id = invoke(runs_root, "clone", run_id, "--submit").stdout.split()[0]
+        info = RunDirectory.open(runs_root, copy_id).read_run_info()
+        assert info["parent_run_id"] == run_id
+        names.append(info["name"])
+    assert names == ["toy copy", "toy copy 2"]
+    third = invoke(runs_root, "clone", run_id, "--submit", "--set", "name=mine").stdout.split()[0]
+    assert RunDirectory.open(runs_root, third).read_run_info()["name"] == "mine"
 
 
 def test_clone_prints_a_specification_that_can_be_read_back(runs_root):

@@ -1,5 +1,13 @@
 from app.commands import TrainSpec
-from app.components.new_run.field_shapes import HIDDEN, InputKind, sections, split_symbol
+from app.components.new_run.field_shapes import (
+    HIDDEN,
+    OPTIONAL_PARTS,
+    InputKind,
+    part_defaults,
+    section_of,
+    sections,
+    split_symbol,
+)
 from app.components.widgets.spec_text import flatten
 
 
@@ -8,7 +16,9 @@ def shapes_by_path():
 
 
 def test_every_field_of_the_specification_is_in_the_form():
-    assert set(shapes_by_path()) == set(flatten(TrainSpec().model_dump(mode="json"))) - HIDDEN
+    whole = TrainSpec().model_dump(mode="json") | {name: part_defaults(name) for name in OPTIONAL_PARTS}
+    parts = {f"{name}.{field}" for name in OPTIONAL_PARTS for field in part_defaults(name)}
+    assert set(shapes_by_path()) == set(flatten(whole)) - HIDDEN | parts
 
 
 def test_every_hyperparameter_has_an_explanation():
@@ -41,3 +51,10 @@ def test_types_choose_the_widgets():
 def test_abbreviations_keep_their_capitals():
     labels = {shape.label for shapes in sections().values() for shape in shapes}
     assert {"KL coefficient", "GPUs per node", "Max tokens per GPU", "Number of steps"} <= labels
+
+
+def test_a_path_into_a_value_belongs_to_the_section_of_its_field():
+    assert section_of("verl.overrides.0") == "verl"
+    assert section_of("algorithm.mask_range.low") == "algorithm"
+    assert section_of("reward_model.source") == "algorithm"
+    assert section_of("nothing") is None

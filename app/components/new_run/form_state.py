@@ -1,0 +1,116 @@
+"""What the form of a new run holds: values of the session, with changes in the address, so that a reload keeps them."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+import yaml
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from app.components.new_run import field_input
+from app.components.new_run.field_shapes import FieldShape, sections
+from app.components.widgets.spec_text import differences, option_text
+
+ADDRESS = "set"
+"""Changed fields in the address, each as `path=value`, as `--set` takes it."""
+_KEY = "new-run-form"
+TABS_KEY = "new-run-sections"
+"""Key of a widget that is always on the page: without it in the session, the page was opened anew."""
+
+
+@dataclass
+class FormState:
+    """The form's values, nested as a specification, beside those that it started from."""
+
+    origin: str
+    start: dict[str, Any]
+    content: dict[str, Any]
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether anything differs from what the form started from."""
+        return self.content != self.start
+
+    def value(self, path: str) -> object:
+        """Return the value of a field, None where a part above it is missing."""
+        return value_at(self.content, path)
+
+    def put(self, path: str, value: object) -> None:
+        """Set a field; where a part above it is missing nothing changes."""
+        *parents, name = path.split(".")
+        section: Any = self.content
+        for parent in parents:
+            section = section.get(parent) if isinstance(section, dict) else None
+        if isinstance(section, dict):
+            section[name] = value
+
+    def key(self, path: str) -> str:
+        """Return the key of a field's widget."""
+        return f"{self.origin}-{path}".replace(".", "-")
+
+    def replace(self, content: Mapping[str, Any]) -> None:
+        """Take other values, such as those of an edited text; the widgets show them."""
+        self.content = copy.deepcopy(dict(content))
+        for shape in _shapes():
+            st.session_state.pop(self.key(shape.path), None)
+
+
+def open_form(start: Mapping[str, Any], origin: str) -> FormState:
+    """Return the form's state with what users changed since the last run of the page.
+
+    Another `origin` (a preset, a run or a draft), a reload and a step in the browser's history take the changes of the
+    address.
+    """
+    state = st.session_state.get(_KEY)
+    context = get_script_run_ctx()
+    is_history = context is not None and context.is_history_navigation
+    if not isinstance(state, FormState) or state.origin != origin or TABS_KEY not in st.session_state or is_history:
+        state = FormState(origin, copy.deepcopy(dict(start)), {})
+        state.replace(start)
+        for word in st.query_params.get_all(ADDRESS):
+            _apply(state, word)
+        st.session_state[_KEY] = state
+    for shape in _shapes():
+        key = state.key(shape.path)
+        if key in st.session_state:
+            before = state.value(shape.path)
+            state.put(shape.path, field_input.value_of(shape, st.session_state[key], before))
+    return state
+
+
+def keep_in_address(state: FormState) -> None:
+    """Write the changed fields into the address."""
+    words = [f"{change.path}={option_text(change.after)}" for change in differences(state.start, state.content)]
+    if words != st.query_params.get_all(ADDRESS):
+        st.query_params[ADDRESS] = words
+
+
+def forget() -> None:
+    """Drop every change."""
+    state = st.session_state.pop(_KEY, None)
+    if isinstance(state, FormState):
+        state.replace(state.start)
+    st.query_params.pop(ADDRESS, None)
+
+
+def value_at(content: object, path: str) -> object:
+    """Return the value at a dotted path, None where a part of it is missing."""
+    for name in path.split("."):
+        content = content.get(name) if isinstance(content, Mapping) else None
+    return content
+
+
+def _apply(state: FormState, word: str) -> None:
+    path, separator, text = word.partition("=")
+    if not separator:
+        return
+    try:
+        state.put(path, yaml.safe_load(text))
+    except yaml.YAMLError:
+        return
+
+
+def _shapes() -> list[FieldShape]:
+    return [shape for shapes in sections().values() for shape in shapes]

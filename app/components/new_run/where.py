@@ -1,0 +1,76 @@
+"""The first question of a new run: where does it run, and what that needs."""
+
+from enum import StrEnum
+
+import streamlit as st
+
+from app import commands
+from app.components.new_run.form_state import FormState
+from app.formats import byte_size
+
+_ENGINE, _ADDRESS = "engine", "verl.ray.address"
+
+
+class Where(StrEnum):
+    """Where a run's processes are."""
+
+    MACHINE = "This machine's processor or GPU"
+    GPUS = "This machine's GPUs"
+    CLUSTER = "A Ray cluster"
+
+
+CAPTIONS = {Where.MACHINE: "embedded engine, one process", Where.GPUS: "verl", Where.CLUSTER: "verl"}
+FIELDS = {
+    Where.MACHINE: ("model.device",),
+    Where.GPUS: ("verl.gpus_per_node", "verl.rollout"),
+    Where.CLUSTER: ("verl.ray.address", "verl.num_nodes", "verl.gpus_per_node"),
+}
+"""What each choice needs to know; the fields are beside the question instead of in their sections."""
+
+
+def where_of(state: FormState) -> Where:
+    """Return where the specification says that the run is."""
+    if state.value(_ENGINE) != "verl":
+        return Where.MACHINE
+    return Where.GPUS if state.value(_ADDRESS) is None else Where.CLUSTER
+
+
+def show(state: FormState) -> Where:
+    """Show the question and return the answer; a change is written into the form."""
+    key = f"{state.origin}-where"
+    st.session_state[key] = where_of(state).value
+    st.radio(
+        "Where does it run?",
+        [where.value for where in Where],
+        captions=[CAPTIONS[where] for where in Where],
+        horizontal=True,
+        key=key,
+        on_change=_take,
+        args=(state, key),
+    )
+    where = where_of(state)
+    st.caption(_needs(where))
+    return where
+
+
+def _take(state: FormState, key: str) -> None:
+    where = Where(st.session_state[key])
+    state.put(_ENGINE, "embedded" if where is Where.MACHINE else "verl")
+    state.put(_ADDRESS, "" if where is Where.CLUSTER else None)
+    st.session_state.pop(state.key(_ADDRESS), None)
+
+
+def _needs(where: Where) -> str:
+    machine = commands.read_machine()
+    gpus = f"{len(machine.gpus)} NVIDIA GPU{'' if len(machine.gpus) == 1 else 's'}" if machine.gpus else "no NVIDIA GPU"
+    if where is Where.MACHINE:
+        return (
+            f"Here: {machine.num_processors} processors, {byte_size(machine.memory)} of memory, {gpus}. Takes the GPU "
+            "if there is one."
+        )
+    if where is Where.GPUS:
+        return f"Here: {gpus}. Needs verl's environment (`make verl-env GPU=1`) and as many GPUs as below."
+    return (
+        "Needs the address of the cluster's Jobs API and this project on its machines; a cluster's token is read from "
+        f"`{commands.RAY_TOKEN_VARIABLE}` of the workbench."
+    )

@@ -1,0 +1,19 @@
+def test_changes_survive_a_reload_and_the_launch_stays_in_view(open_page):
+    watched = open_page("/new_run?section=Algorithm")
+    page = watched.page
+    field = page.get_by_label("Mini batch size", exact=True)
+    field.fill("5")
+    field.press("Enter")
+    mistake = page.locator('[class*="st-key-mistake-"]').get_by_text("algorithm.mini_batch_size: expected a divisor")
+    mistake.wait_for()
+    page.wait_for_url("**set=algorithm.mini_batch_size*")
+    page.reload()
+    mistake.wait_for()
+    page.wait_for_function("field => field.value === '5'", arg=field.element_handle())
+    page.get_by_label("KL coefficient", exact=True).scroll_into_view_if_needed()
+    assert mistake.is_visible()
+    launch = page.get_by_role("button", name="Launch run")
+    assert launch.is_disabled()
+    box = launch.bounding_box()
+    assert 0 < box["y"] < page.viewport_size["height"] - box["height"]
+    assert watched.troubles == []
