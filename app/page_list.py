@@ -34,6 +34,7 @@ SECTIONS: dict[str, tuple[PageEntry, ...]] = {
         PageEntry("entropy_and_judge", "Entropy and judge", "gavel"),
         PageEntry("benchmarks", "Benchmarks", "leaderboard"),
         PageEntry("studies", "Studies", "science"),
+        PageEntry("paper", "Paper", "menu_book"),
     ),
     "Workbench": (PageEntry("system", "System", "dns"),),
 }

@@ -2,7 +2,14 @@
 
 import streamlit as st
 
-from app.components.benchmarks import disputed_answers, evaluation_form, score_comparison, score_table, score_table_view
+from app.components.benchmarks import (
+    backbone_bars,
+    disputed_answers,
+    evaluation_form,
+    score_comparison,
+    score_table,
+    score_table_view,
+)
 from app.components.runs import evaluation_list
 from app.components.widgets import address_choice, empty_state
 from app.queries.benchmarks import list_scores
@@ -57,6 +64,8 @@ def _scores(scheme: str, tables: list[str], words: str) -> None:
     if on_user_benchmarks:
         st.subheader("Your benchmarks", anchor=False)
         score_table_view.show_user_benchmarks(score_table.rank(on_user_benchmarks, titles), titles)
+    if st.toggle("Bars by backbone", key="bars", bind="query-params", help="The paper's figure of backbones"):
+        backbone_bars.show(measured_lines)
     if len(measured_lines) > MAX_LINES:
         st.caption(f"The newest {MAX_LINES} of {len(measured_lines):,} of your models; search for others.")
     if len(measured_lines) > 1:

@@ -36,6 +36,8 @@ def pages(run: str, other: str) -> dict[str, str]:
         "benchmarks": "/benchmarks",
         "studies": "/studies?study=ablations",
         "studies-paper": "/studies?study=ablations&view=Beside+the+paper",
+        "paper": "/paper",
+        "paper-method": "/paper?figure=method",
         "system": "/system",
     }
 

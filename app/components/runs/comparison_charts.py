@@ -10,7 +10,7 @@ import streamlit as st
 
 from app import theme
 from app.components.runs.comparison import Group, Line, aligned, mean_line
-from app.components.widgets import figures
+from app.components.widgets import curves, figures
 from app.formats import escape_control_characters
 from app.queries.answers import ask
 from app.queries.comparison import Axis, axis_points
@@ -82,10 +82,26 @@ def style(index: int) -> Style:
 
 def show(drawn: Sequence[Group], axis: Axis, more: Sequence[str]) -> None:
     """Show the legend and one chart per quantity in two columns; a group of several runs is a mean within its range."""
+    show_quantities(drawn, axis, (*QUANTITIES, *map(quantity_of, more)))
+
+
+def quantity_of(key: str) -> Quantity:
+    """Return the quantity of a metric, with the title and unit of its chart where it has one."""
+    for quantity in QUANTITIES:
+        if quantity.key == key:
+            return quantity
+    for chart in curves.CHARTS:
+        for curve in chart.curves:
+            if curve.key == key:
+                title = chart.title if len(chart.curves) == 1 else f"{chart.title}: {curve.name}"
+                return Quantity(key, title, chart.unit)
+    return Quantity(key, key, METRICS[key])
+
+
+def show_quantities(drawn: Sequence[Group], axis: Axis, quantities: Sequence[Quantity]) -> None:
+    """Show the legend and a chart of each of these quantities."""
     legend([group.name for group in drawn])
-    extra = [Quantity(key, key, METRICS[key]) for key in more]
     run_ids = [run_id for group in drawn for run_id in group.run_ids]
-    quantities = (*QUANTITIES, *extra)
     axes = {run_id: axis_points(run_id, axis) for run_id in run_ids}
     series = {run_id: _series(run_id, quantities) for run_id in run_ids}
     columns = st.columns(2, gap="small")

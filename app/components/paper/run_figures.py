@@ -1,0 +1,211 @@
+"""An entry drawn from runs, by the components of the pages where it lives."""
+
+from collections.abc import Callable, Mapping
+
+import pandas as pd
+import streamlit as st
+
+from app.commands import load_preset
+from app.components.benchmarks import backbone_bars, score_table, score_table_view
+from app.components.chains_of_thought import case_view, code_table, evidence, rule_view, thought_charts
+from app.components.paper import held_out_scores, method_overview
+from app.components.paper.entries import Drawing, Entry
+from app.components.paper.run_selection import PRINTED, REPLAYING, RunSelection
+from app.components.replay_buffer import buffer_area
+from app.components.runs import comparison_charts, comparison_costs
+from app.components.runs.comparison import Group
+from app.components.widgets import curves, empty_state, figures
+from app.components.widgets.spec_text import flatten, option_text
+from app.formats import NONE_SHOWN, escape_control_characters
+from app.queries.answers import ask
+from app.queries.benchmarks import list_scores
+from app.queries.comparison import Axis
+from app.queries.runs import metric_series
+from db.queries import code_analysis, runs
+from db.queries.cases import find_cases
+from db.rows.runs import RunRow
+
+_SCHEME = "paper"
+_PAPER_PRESET = "paper-exgrpo"
+_WITHOUT_RUNS = (Drawing.BACKBONES, Drawing.RULES, Drawing.SETTINGS)
+"""Drawings that show something without any run."""
+_SETTING_GROUPS = ("algorithm", "optim", "num_steps")
+
+
+def show(entry: Entry, selection: RunSelection) -> None:
+    """Show the entry's figure of the selected runs, or in a sentence what is missing for it."""
+    if entry.drawing is Drawing.METHOD:
+        method_overview.show(selection.first.run_id if selection.first else None)
+    elif entry.drawing in _WITHOUT_RUNS:
+        _DRAWINGS[entry.drawing](entry, selection)
+    elif selection.kind == PRINTED:
+        st.caption("Choose runs above to draw the same of your own data.")
+    elif not selection.rows:
+        empty_state.show(
+            "show_chart", "No such runs yet", "Choose other runs above, or start some under **New run**.",
+            "exgrpo demo",
+        )  # fmt: skip
+    else:
+        _DRAWINGS[entry.drawing](entry, selection)
+
+
+def _scores(entry: Entry, selection: RunSelection) -> None:
+    lines = [line for line in score_table.measured_lines(list_scores(_SCHEME)) if line.source_run_id in selection.rows]
+    if lines:
+        score_table_view.show(score_table.rank(lines), "paper-scores")
+    figure = held_out_scores.held_out_bars(selection)
+    figures.show_card(
+        "Held-out questions", "Avg@n with 95% interval, last evaluation", figure, f"measured-{entry.key}",
+        "Bars: the last held-out score of each run with its interval",
+    )  # fmt: skip
+    if not lines:
+        st.caption("None of these runs is scored on benchmarks yet; **Benchmarks** starts that for a checkpoint.")
+
+
+def _backbones(_entry: Entry, _selection: RunSelection) -> None:
+    backbone_bars.show(score_table.measured_lines(list_scores(_SCHEME)))
+
+
+def _curves(entry: Entry, selection: RunSelection) -> None:
+    groups = [Group(selection.names[run_id], (run_id,)) for run_id in selection.rows]
+    quantities = [comparison_charts.quantity_of(key) for key in entry.quantities]
+    comparison_charts.show_quantities(groups, Axis.STEPS, quantities)
+
+
+def _buffer(_entry: Entry, selection: RunSelection) -> None:
+    share = next(chart for chart in curves.CHARTS if chart.title == "Questions ever solved")
+    replaying = [run_id for run_id, row in selection.rows.items() if row.method == REPLAYING]
+    for run_id in replaying or list(selection.rows):
+        name = selection.names[run_id]
+        series = metric_series(run_id, (*buffer_area.KEYS, *(curve.key for curve in share.curves)))
+        st.markdown(f"**{escape_control_characters(name)}**")
+        left, right = st.columns(2, gap="small")
+        with left:
+            buffer_area.show(series, f"paper-buffer-{run_id}")
+        with right:
+            curves.card(share, curves.figure_of(share, series), f"paper-{run_id}")
+
+
+def _bounds(_entry: Entry, selection: RunSelection) -> None:
+    charts = (curves.VARIANCE_BOUNDS, curves.TRAJECTORY_WEIGHTS)
+    row = _first(selection)
+    series = metric_series(row.run_id, [curve.key for chart in charts for curve in chart.curves])
+    for chart, column in zip(charts, st.columns(2, gap="small"), strict=True):
+        with column:
+            curves.card(chart, curves.figure_of(chart, series), "paper")
+    st.markdown("\n".join(f"- **{name}** {text}" for name, text in curves.BOUNDS.items()))
+    st.markdown(curves.TRAJECTORY_WEIGHTS.explanation)
+
+
+def _validity(entry: Entry, selection: RunSelection) -> None:
+    groups = {
+        Drawing.VALIDITY: thought_charts.VALIDITY,
+        Drawing.VALID_BY_DIFFICULTY: thought_charts.VALID_BY_DIFFICULTY,
+    }[entry.drawing]
+    sample = ask(code_analysis.entropy_points, _first(selection).run_id, None)
+    thought_charts.show_sampling(sample)
+    figures.show_card(
+        entry.title, "density over right answers", thought_charts.entropy_densities(sample.points, groups),
+        f"measured-{entry.key}", f"Densities of mean token entropy: {', '.join(group.name for group in groups)}",
+    )  # fmt: skip
+
+
+def _signals(_entry: Entry, selection: RunSelection) -> None:
+    sample = ask(code_analysis.entropy_points, _first(selection).run_id, None)
+    lines = evidence.tabulate_validity(sample.points)
+    for name, column in zip(("entropy", "perplexity"), st.columns(2, gap="small"), strict=True):
+        with column:
+            figures.show_card(
+                f"Mean {name}", "of valid and invalid chains", thought_charts.mean_signals(lines, name),
+                f"measured-{name}",
+                f"Bars: mean {name} of valid and invalid chains of thought by difficulty",
+            )  # fmt: skip
+
+
+def _code(_entry: Entry, selection: RunSelection) -> None:
+    code_table.show(ask(code_analysis.code_lines, _first(selection).run_id, None), None)
+
+
+def _cases(_entry: Entry, selection: RunSelection) -> None:
+    cases = ask(find_cases, _first(selection).run_id, None, limit=1)
+    if cases:
+        case_view.show_all(cases, {}, "paper")
+    else:
+        st.caption("This run has no question with two right answers of different entropy yet.")
+
+
+def _rules(_entry: Entry, selection: RunSelection) -> None:
+    if selection.rows:
+        rule_view.show(_first(selection).run_id)
+    else:
+        rules = rule_view.table(evidence.tabulate_counts(()))
+        st.dataframe(
+            rules[["Rule", "Kind", "Cue of the paper", "Held to"]], hide_index=True, alt="The rules that detect code"
+        )
+
+
+def _settings(_entry: Entry, selection: RunSelection) -> None:
+    frame = settings_table(selection)
+    st.dataframe(frame, hide_index=True, placeholder=NONE_SHOWN, alt="Hyperparameters of the paper and of these runs")
+
+
+def settings_table(selection: RunSelection) -> pd.DataFrame:
+    """Return one row a hyperparameter: the paper's value by the preset of its main run, and each run's."""
+    columns: dict[str, Mapping[str, object]] = {"Paper": load_preset(_PAPER_PRESET).model_dump(mode="json")}
+    for run_id, name in selection.names.items():
+        columns[escape_control_characters(name)] = ask(runs.run_spec, run_id)
+    flat = {name: flatten({key: spec[key] for key in _SETTING_GROUPS if key in spec}) for name, spec in columns.items()}
+    return pd.DataFrame(
+        [
+            dict[str, object](Field=path)
+            | {
+                name: escape_control_characters(option_text(fields[path])) if path in fields else None
+                for name, fields in flat.items()
+            }
+            for path in flat["Paper"]
+        ]
+    )
+
+
+def _costs(_entry: Entry, selection: RunSelection) -> None:
+    comparison_costs.show(list(selection.rows.values()), "paper-costs")
+
+
+def _counts(entry: Entry, selection: RunSelection) -> None:
+    rows = []
+    for run_id, name in selection.names.items():
+        [points] = metric_series(run_id, entry.quantities).values()
+        mean = sum(point.value for point in points) / len(points) if points else None
+        rows.append({"Run": escape_control_characters(name), "# Avg. Mini-Batch": mean})
+    st.dataframe(
+        pd.DataFrame(rows), hide_index=True, placeholder=NONE_SHOWN, alt="Mean number of questions per mini-batch",
+        column_config={"# Avg. Mini-Batch": st.column_config.NumberColumn(format="%.2f")},
+    )  # fmt: skip
+    _curves(entry, selection)
+
+
+def _first(selection: RunSelection) -> RunRow:
+    row = selection.first
+    if row is None:
+        raise LookupError("a selection of runs is empty")
+    if len(selection.rows) > 1:
+        st.caption(f"Of the run {escape_control_characters(selection.names[row.run_id])}.")
+    return row
+
+
+_DRAWINGS: dict[Drawing, Callable[[Entry, RunSelection], None]] = {
+    Drawing.SCORES: _scores,
+    Drawing.BACKBONES: _backbones,
+    Drawing.CURVES: _curves,
+    Drawing.BUFFER: _buffer,
+    Drawing.BOUNDS: _bounds,
+    Drawing.VALIDITY: _validity,
+    Drawing.VALID_BY_DIFFICULTY: _validity,
+    Drawing.SIGNALS: _signals,
+    Drawing.CODE: _code,
+    Drawing.CASES: _cases,
+    Drawing.RULES: _rules,
+    Drawing.SETTINGS: _settings,
+    Drawing.COSTS: _costs,
+    Drawing.COUNTS: _counts,
+}

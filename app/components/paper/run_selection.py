@@ -1,0 +1,83 @@
+"""Which runs stand beside the paper: the demo's, those that the reader chooses, a study's, or none."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import streamlit as st
+
+from app.components.paper.entries import Entry
+from app.components.runs import runs_choice
+from app.components.studies.study_state import FINISHED
+from app.published import Scale
+from app.queries.runs import TRAINING_RUNS, list_runs
+from app.queries.studies import study_runs
+from db.rows.display_names import distinct_names
+from db.rows.runs import RunRow
+
+PRINTED, DEMO, CHOSEN, STUDY = "Printed numbers", "Demo", "Chosen runs", "The study's runs"
+_HELP = {
+    PRINTED: "What the paper prints, alone",
+    DEMO: "The newest ExGRPO and on-policy runs of the presets that `make demo` trains",
+    CHOSEN: "Runs of your choice, kept in the address",
+    STUDY: "One finished run of each cell of the study that this figure belongs to",
+}
+_DEMO_PRESETS = ("chains-exgrpo", "chains-on-policy")
+_MAX_STUDY_RUNS = 12
+REPLAYING = "ExGRPO"
+"""The method of runs that replay."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSelection:
+    """The runs of a selection by id, each with the name to show."""
+
+    kind: str
+    rows: Mapping[str, RunRow]
+    names: Mapping[str, str]
+
+    @property
+    def first(self) -> RunRow | None:
+        """The run of drawings that show one run only: the first that replays, else the first."""
+        rows = list(self.rows.values())
+        return next((row for row in rows if row.method == REPLAYING), rows[0] if rows else None)
+
+
+def show(entry: Entry | None) -> RunSelection:
+    """Show the choice and return it; a study's runs are offered where `entry` belongs to one."""
+    kinds = [DEMO, CHOSEN, *([STUDY] if entry is not None and entry.study else []), PRINTED]
+    kind = st.segmented_control(
+        "Beside the paper", kinds, default=DEMO, required=True, key="beside", bind="query-params",
+        help=" \n\n".join(f"**{name}**: {_HELP[name]}" for name in kinds),
+    )  # fmt: skip
+    if kind == CHOSEN:
+        chosen = runs_choice.show()
+        return RunSelection(
+            kind,
+            {run_id: row for run_id, (row, _) in chosen.items()},
+            {run_id: name for run_id, (_, name) in chosen.items()},
+        )
+    if kind == STUDY and entry is not None:
+        return _named(STUDY, _study_rows(entry.study))
+    return _named(DEMO, demo_rows()) if kind == DEMO else RunSelection(PRINTED, {}, {})
+
+
+def demo_rows() -> list[RunRow]:
+    """Return the newest run of each of the demo's presets that has done a step."""
+    rows = [
+        row for row in list_runs(TRAINING_RUNS) if row.step and not any(tag.startswith("study:") for tag in row.tags)
+    ]
+    by_preset = {row.preset: row for row in reversed(rows)}
+    return [by_preset[preset] for preset in _DEMO_PRESETS if preset in by_preset]
+
+
+def _study_rows(name: str) -> list[RunRow]:
+    by_cell: dict[str, RunRow] = {}
+    for key, row in sorted(study_runs(name).items(), key=lambda item: (item[0].scale != Scale.PAPER, item[0].seed)):
+        if row.status == FINISHED:
+            by_cell.setdefault(key.cell, row)
+    return list(by_cell.values())[:_MAX_STUDY_RUNS]
+
+
+def _named(kind: str, rows: list[RunRow]) -> RunSelection:
+    names = distinct_names((row.run_id, row.name) for row in rows)
+    return RunSelection(kind, {row.run_id: row for row in rows}, names)

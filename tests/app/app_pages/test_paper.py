@@ -1,0 +1,104 @@
+import pytest
+
+from app.components.paper.entries import BY_KEY, ENTRIES
+from app.components.paper.run_selection import CHOSEN, PRINTED, STUDY, demo_rows
+from app.published import RunKey, Scale, load_study
+from jobs.supervisor.reading import open_fresh_index
+from tests.app import recorded
+from tests.jobs.studies.recorded import record_run
+
+
+def labels(page):
+    return [button.label for button in page.button]
+
+
+def texts(page):
+    return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
+
+
+def test_index_lists_every_figure_and_table_in_order_and_draws_no_chart(open_page):
+    page = open_page("paper")
+    assert not page.exception
+    assert labels(page) == [f"**{entry.label}** {entry.title}" for entry in ENTRIES]
+    assert {entry.finding for entry in ENTRIES} <= set(texts(page))
+    assert not page.get("plotly_chart")
+
+
+def test_a_card_opens_its_entry_and_leads_back_and_on(open_page):
+    page = open_page("paper")
+    page.button(key="paper-open-ablations").click().run()
+    assert page.query_params["figure"] == "ablations"
+    assert "Table 6: Ablations" in texts(page)
+    page.button(key="paper-next").click().run()
+    assert page.query_params["figure"] == "shaping-entropy"
+    page.button(key="back").click().run()
+    assert "figure" not in page.query_params
+
+
+def test_printed_numbers_stand_alone_without_any_run(open_page):
+    page = open_page("paper", figure="main-table", beside=PRINTED)
+    assert not page.exception
+    assert len(page.get("plotly_chart")) == 1
+    printed = page.dataframe[0].value
+    assert list(printed["Row"])[:2] == ["Qwen-Base", "Qwen-Instruct"]
+    assert "Choose runs above to draw the same of your own data." in texts(page)
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_chosen_runs_are_drawn_and_followed_to_the_page_where_the_figure_lives(open_page):
+    page = open_page("paper", figure="shaping-entropy", beside=CHOSEN, runs="run-finished,run-on-policy")
+    assert not page.exception
+    assert len(page.get("plotly_chart")) == 1
+    compare = next(link for link in page.get("page_link") if link.proto.label == "Compare")
+    assert "runs=run-finished%2Crun-on-policy" in compare.proto.query_string
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_costs_of_chosen_runs_stand_beside_the_printed_table(open_page):
+    page = open_page("paper", figure="overhead", beside=CHOSEN, runs="run-finished,run-on-policy")
+    costs = next(frame.value for frame in page.dataframe if "Overhead" in frame.value.columns)
+    assert list(costs["Avg. step, s"]) == [0.25, 0.25]
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_mean_of_questions_left_is_the_tables_number(open_page):
+    page = open_page("paper", figure="mini-batch-counts", beside=CHOSEN, runs="run-finished")
+    counts = next(
+        frame.value for frame in page.dataframe if "# Avg. Mini-Batch" in frame.value.columns and "Run" in frame.value
+    )
+    assert list(counts["# Avg. Mini-Batch"]) == [5.5]
+
+
+def test_demo_runs_are_the_newest_of_each_preset_and_none_of_a_study(runs_root):
+    recorded.record(runs_root, recorded.FINISHED, recorded.RUNNING, recorded.ON_POLICY, recorded.QUEUED)
+    assert [row.run_id for row in demo_rows()] == ["run-finished", "run-on-policy"]
+
+
+def test_a_study_stands_beside_its_figure_with_one_finished_run_of_each_cell(runs_root, open_page):
+    study = load_study("ablations")
+    for cell, seed in (("exgrpo", 0), ("exgrpo", 1), ("without-shaping", 0)):
+        record_run(runs_root, study, RunKey("ablations", Scale.CHAINS, cell, seed), num_correct=5)
+    with open_fresh_index(runs_root, None):
+        pass
+    page = open_page("paper", figure="variants", beside=STUDY)
+    assert not page.exception
+    legend = next(element.proto.body for element in page.get("html") if "border-top:3px" in element.proto.body)
+    assert "ablations exgrpo seed 0" in legend
+    assert "ablations without-shaping seed 0" in legend
+    assert "seed 1" not in legend
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("played_runs")
+def test_every_entry_opens_beside_the_demos_runs(open_page):
+    for entry in ENTRIES:
+        page = open_page("paper", figure=entry.key)
+        assert not page.exception, entry.key
+        assert not page.error, entry.key
+        assert page.get("page_link"), entry.key
+
+
+def test_an_unknown_figure_in_the_address_shows_the_index(open_page):
+    page = open_page("paper", figure="no such")
+    assert not page.exception
+    assert len(labels(page)) == len(BY_KEY)

@@ -1,0 +1,31 @@
+from app.components.benchmarks.backbone_bars import BACKBONES, backbone_of, figure
+from app.components.benchmarks.score_table import Score, ScoreLine
+
+
+def scored(group, name="mine", **scores):
+    return ScoreLine("k", group, name, {column.replace("_", " "): Score(value) for column, value in scores.items()})
+
+
+def test_bars_are_the_printed_averages_of_base_on_policy_and_exgrpo():
+    drawn = figure("ID Avg.", [])
+    assert [trace.name for trace in drawn.data] == ["Base or Instruct", "On-Policy", "ExGRPO"]
+    assert list(drawn.data[1].y) == [45.3, 30.0, 35.2, 3.4, 19.9]
+    assert list(drawn.data[2].y) == [48.3, 35.3, 39.3, 6.1, 23.0]
+    assert list(drawn.data[0].x) == [backbone.title for backbone in BACKBONES]
+
+
+def test_own_models_stand_at_the_backbone_they_were_trained_from():
+    lines = [
+        ScoreLine("a", "meta-llama/Llama-3.1-8B", "ExGRPO: mine", {"OOD Avg.": Score(12.5)}),
+        ScoreLine("b", "another/model", "ExGRPO: other", {"OOD Avg.": Score(50.0)}),
+        ScoreLine("c", "Other models", "Qwen/Qwen2.5-7B-Instruct", {"OOD Avg.": Score(54.0)}),
+        ScoreLine("d", "meta-llama/Llama-3.1-8B", "not scored", {}),
+    ]
+    [*_, diamonds] = figure("OOD Avg.", lines).data
+    assert list(diamonds.x) == ["Llama3.1-8B", "Qwen2.5-7B Instruct"]
+    assert list(diamonds.y) == [12.5, 54.0]
+
+
+def test_a_backbone_is_known_by_any_of_its_hub_names():
+    assert backbone_of(scored("Qwen/Qwen2.5-Math-7B")) is backbone_of(scored("Elliott/Qwen2.5-Math-7B-16k-think"))
+    assert backbone_of(scored("someone/else")) is None

@@ -1,0 +1,53 @@
+import re
+
+from app.components.paper import method_overview
+from app.components.paper.entries import ENTRIES, PARTS, Drawing
+from app.components.paper.printed_rows import rows_of, tables_of
+from app.components.paper.run_figures import _DRAWINGS
+from app.page_list import PAGES
+from app.published import load_study, study_names
+from exgrpo_core.step_report import METRICS
+
+NAMES = {page.name for page in PAGES}
+
+
+def test_figures_and_tables_come_in_the_papers_order():
+    for kind in ("Figure", "Table"):
+        numbers = [match[1] for entry in ENTRIES if (match := re.fullmatch(rf"{kind} (\d+[a-c]?)", entry.label))]
+        assert numbers == sorted(numbers, key=lambda number: (int(re.match(r"\d+", number)[0]), number))
+    assert [entry.part for entry in ENTRIES] == sorted((entry.part for entry in ENTRIES), key=PARTS.index)
+    assert len({entry.key for entry in ENTRIES}) == len(ENTRIES)
+
+
+def test_every_printed_table_of_the_studies_has_an_entry():
+    printed = {table.name for name in study_names() for table in load_study(name).tables}
+    assert printed == {entry.table for entry in ENTRIES if entry.table}
+
+
+def test_every_entry_with_a_table_has_numbers_and_every_other_one_a_way_to_be_drawn():
+    for entry in ENTRIES:
+        assert entry.table == "" or rows_of(entry), entry.key
+        assert entry.drawing is Drawing.METHOD or entry.drawing in _DRAWINGS
+        assert set(entry.quantities) <= {*METRICS, "held_out"}
+        assert all(home.page in NAMES for home in entry.homes)
+        assert entry.homes
+
+
+def test_ablations_hold_the_rows_against_repo_too():
+    [entry] = [entry for entry in ENTRIES if entry.key == "ablations"]
+    assert len(list(tables_of(entry))) == 2
+    assert "ExGRPO^RE" in [row.name for row in rows_of(entry)]
+
+
+def test_overheads_in_percent_are_no_bars():
+    [entry] = [entry for entry in ENTRIES if entry.key == "overhead"]
+    assert [row.value for row in rows_of(entry)] == [155.38, 184.92, 185.0, 188.85]
+
+
+def test_every_box_of_the_method_leads_to_a_page_and_carries_the_run():
+    assert {box.page for box in method_overview.BOXES} <= NAMES
+    drawn = method_overview.html("run-1")
+    assert drawn.count("<a href=") == len(method_overview.BOXES)
+    assert drawn.count("run=run-1") == len(method_overview.BOXES)
+    assert 'href="replay_buffer?view=Over+time&amp;run=run-1"' in drawn
+    assert "run=" not in method_overview.html(None)
