@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from jobs.engines.verl_ray.overrides import check_own_overrides, engine_words, verl_overrides
+from jobs.engines.verl_ray.overrides import ENGINE_OVERRIDES, check_own_overrides, verl_overrides
 from jobs.engines.verl_ray.sft_overrides import SFT_CONFIG, check_sft_overrides, sft_words
 from jobs.machine.engine_environments import PROJECT_ROOT, EngineEnvironmentError, engine_python
 from jobs.specs.train import SpecError, TrainSpec
@@ -38,7 +38,7 @@ def run_words(spec: TrainSpec, run_path: Path) -> list[str]:
     """Return the settings of verl that a run is started with."""
     if spec.sft is not None:
         return sft_words(spec, run_path)
-    return [*engine_words(spec), *verl_overrides(spec, run_path)]
+    return [*ENGINE_OVERRIDES, *verl_overrides(spec, run_path)]
 
 
 def config_name(spec: TrainSpec) -> str:

@@ -53,15 +53,14 @@ def estimate_memory(shape: ModelShape, spec: TrainSpec) -> MemoryEstimate:
     verl, parameters = spec.verl, shape.parameters
     compute_bytes = 4 if spec.model.device == "cpu" else _COMPUTE_BYTES
     num_shards = verl.num_gpus
-    num_model_shards = verl.tensor_parallel if verl.strategy == "megatron" else num_shards
     num_copies = num_shards // verl.tensor_parallel
     num_sequences = -(-spec.algorithm.batch_size * spec.algorithm.rollouts_per_question // num_copies)
     rollout_weights = parameters * compute_bytes // verl.tensor_parallel
     per_sequence = shape.cache_values_per_token * compute_bytes * spec.sequence_tokens // verl.tensor_parallel
     return MemoryEstimate(
         parameters=parameters,
-        weights=_weights(shape, spec, num_model_shards, compute_bytes),
-        gradients=parameters * _GRADIENT_BYTES // num_model_shards,
+        weights=_weights(shape, spec, num_shards, compute_bytes),
+        gradients=parameters * _GRADIENT_BYTES // num_shards,
         optimizer=parameters * _MOMENTS_BYTES // num_shards,
         activations=_activations(shape, spec.tokens_per_gpu, compute_bytes),
         logits=spec.tokens_per_gpu * shape.vocabulary * _LOGIT_BYTES,

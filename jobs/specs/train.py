@@ -196,12 +196,10 @@ class TrainSpec(Spec):
             )
         if self.reward_model is not None:
             yield "reward_model: expected none with sft, which rewards nothing."
-        if self.engine == "verl" and (
-            self.verl.num_nodes > 1 or self.verl.ray.address is not None or self.verl.strategy == "megatron"
-        ):
+        if self.engine == "verl" and (self.verl.num_nodes > 1 or self.verl.ray.address is not None):
             yield (
-                "verl.num_nodes, verl.ray.address, verl.strategy: expected 1, none and fsdp2 with sft, since verl's "
-                "SFT trainer is started on one machine without Ray."
+                "verl.num_nodes, verl.ray.address: expected 1 and none with sft, since verl's SFT trainer is started "
+                "on one machine without Ray."
             )
         if self.engine == "verl" and self.algorithm.batch_size % self.verl.num_gpus:
             yield (
@@ -226,8 +224,6 @@ class TrainSpec(Spec):
             )
         if self.engine == "embedded" and self.verl.overrides:
             yield "verl.overrides: expected none, since the embedded engine has no use for them."
-        if self.engine == "verl" and self.model.device == "cpu" and self.verl.strategy == "megatron":
-            yield "verl.strategy: expected fsdp2 on the CPU, which Megatron cannot use."
         if self.engine == "verl" and self.model.revision is not None:
             yield (
                 "model.revision: expected none, since verl takes a name's newest revision; download the one you want "

@@ -76,8 +76,8 @@ class VerlSpec(Spec):
     """GPUs of each machine to use; without GPUs, the number of worker processes."""
     tensor_parallel: Positive = 1
     """GPUs that share one copy of the model while generating; divides the number of GPUs."""
-    strategy: Literal["fsdp2", "megatron"] = "fsdp2"
-    """What spreads model and optimizer over GPUs while training."""
+    strategy: Literal["fsdp2"] = "fsdp2"
+    """What spreads model and optimizer over GPUs while training; verl's other one, Megatron, is not supported yet."""
     rollout: Literal["vllm", "hf"] = "vllm"
     """What generates; hf is for tests without vLLM."""
     max_tokens_per_gpu: Positive | None = None

@@ -84,9 +84,9 @@ def _compose(spec: TrainSpec, run: RunDirectory, data: RunData) -> "DictConfig":
     """Return verl's configuration of this run."""
     # verl reads its platform from the environment when it is imported.
     from jobs.engines.verl_ray.config import compose_config
-    from jobs.engines.verl_ray.overrides import engine_words, verl_overrides
+    from jobs.engines.verl_ray.overrides import ENGINE_OVERRIDES, verl_overrides
 
-    return compose_config([*engine_words(spec), *verl_overrides(spec, run.path, data.model_source)])
+    return compose_config([*ENGINE_OVERRIDES, *verl_overrides(spec, run.path, data.model_source)])
 
 
 @contextlib.contextmanager

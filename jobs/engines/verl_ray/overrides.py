@@ -61,6 +61,9 @@ FIELD_OF_SETTING = {
 }
 """Settings of verl that a field of the specification decides: overriding one would contradict what is recorded."""
 
+QUEUE_ROWS = 10**9
+"""Rows that verl's queue may hold: no limit, since an evaluation has as many as questions times samples."""
+
 Value = str | int | float | bool | None | Sequence[str | float]
 
 _PLAIN = re.compile(r"[A-Za-z_./][\w./-]*")
@@ -73,18 +76,14 @@ _ACTOR = "actor_rollout_ref.actor"
 _MODEL = "actor_rollout_ref.model"
 _ROLLOUT = "actor_rollout_ref.rollout"
 _REFERENCE = "actor_rollout_ref.ref"
-
-
-def engine_words(spec: TrainSpec) -> list[str]:
-    """Return what this engine itself needs, whatever the specification says."""
-    rows = 4 * spec.algorithm.batch_size * spec.algorithm.rollouts_per_question
-    return [
-        f"{_MODEL}.external_lib={SETUP_MODULE}",
-        f"{_ROLLOUT}.agent.default_agent_loop={AGENT_NAME}",
-        f"{_ROLLOUT}.calculate_log_probs=True",
-        f"transfer_queue.backend.SimpleStorage.total_storage_size={max(rows, 10_000)}",
-        "trainer.v1.trainer_mode=sync",
-    ]
+ENGINE_OVERRIDES = (
+    f"{_MODEL}.external_lib={SETUP_MODULE}",
+    f"{_ROLLOUT}.agent.default_agent_loop={AGENT_NAME}",
+    f"{_ROLLOUT}.calculate_log_probs=True",
+    f"transfer_queue.backend.SimpleStorage.total_storage_size={QUEUE_ROWS}",
+    "trainer.v1.trainer_mode=sync",
+)
+"""What this engine itself needs, whatever the specification says."""
 
 
 def verl_overrides(spec: TrainSpec, run_path: Path, model_path: str | None = None) -> list[str]:
@@ -100,10 +99,10 @@ def verl_overrides(spec: TrainSpec, run_path: Path, model_path: str | None = Non
         | _rollout_settings(spec)
         | _reward_settings(spec)
         | _trainer_settings(spec, run_path)
+        | _local_ray_settings(spec)
         | (_cpu_settings(spec) if spec.model.device == "cpu" else {})
     )
-    megatron = ["model_engine=megatron"] if spec.verl.strategy == "megatron" else []
-    return [*megatron, *(f"{key}={render_value(value)}" for key, value in settings.items()), *spec.verl.overrides]
+    return [*(f"{key}={render_value(value)}" for key, value in settings.items()), *spec.verl.overrides]
 
 
 def check_own_overrides(spec: TrainSpec) -> None:
@@ -178,7 +177,9 @@ def _model_settings(spec: TrainSpec, path: str) -> dict[str, Value]:
 
 def _actor_settings(spec: TrainSpec) -> dict[str, Value]:
     config = spec.algorithm
-    settings: dict[str, Value] = {
+    return {
+        f"{_ACTOR}.strategy": spec.verl.strategy,
+        f"{_ACTOR}.grad_clip": spec.optim.max_gradient_norm,
         f"{_ACTOR}.ppo_mini_batch_size": config.mini_batch_size,
         f"{_ACTOR}.ppo_epochs": 1,
         f"{_ACTOR}.shuffle": False,
@@ -198,9 +199,6 @@ def _actor_settings(spec: TrainSpec) -> dict[str, Value]:
         "algorithm.use_kl_in_reward": False,
         "critic.enable": False,
     }
-    if spec.verl.strategy == "megatron":
-        return settings | {f"{_ACTOR}.megatron.tensor_model_parallel_size": spec.verl.tensor_parallel}
-    return settings | {f"{_ACTOR}.strategy": "fsdp2", f"{_ACTOR}.grad_clip": spec.optim.max_gradient_norm}
 
 
 def _loss_divisor(config: ExGRPOConfig) -> Value:
@@ -312,8 +310,19 @@ def _cpu_settings(spec: TrainSpec) -> dict[str, Value]:
     }
     if spec.verl.ray.address is None:
         settings |= {
-            "ray_kwargs.ray_init.num_cpus": 8 + 4 * spec.verl.gpus_per_node,
             "+ray_kwargs.ray_init.num_gpus": spec.verl.gpus_per_node,
             "+ray_kwargs.ray_init.include_dashboard": False,
         }
     return settings
+
+
+def _local_ray_settings(spec: TrainSpec) -> dict[str, Value]:
+    """Return how many processors a Ray of this machine's own counts; a cluster's Ray counts its own.
+
+    Ray starts no process for which no processor is left, and says nothing: verl's queue asks for up to 9, its loops
+    and graders for up to 16, each GPU's processes for 3. All of them share the processors that there are.
+    """
+    if spec.verl.ray.address is not None:
+        return {}
+    num_gpus = spec.verl.gpus_per_node + (spec.reward_model.num_gpus if spec.reward_model else 0)
+    return {"ray_kwargs.ray_init.num_cpus": 32 + 4 * num_gpus}

@@ -33,13 +33,6 @@ def test_a_tiny_model_by_hand():
     assert found.rollout == found.weights + found.optimizer + found.rollout_weights + found.kv_cache
 
 
-def test_megatron_divides_weights_by_the_parts_of_a_layer_only():
-    found = estimate_memory(TINY, tiny_spec(strategy="megatron", gpus_per_node=4, tensor_parallel=2))
-    assert found.gradients == PARAMETERS * 4 // 2
-    assert found.optimizer == PARAMETERS * 8 // 4
-    assert found.rollout_weights == PARAMETERS
-
-
 def test_a_kl_penalty_keeps_a_second_model():
     spec = tiny_spec()
     penalised = spec.model_copy(update={"algorithm": dataclasses.replace(spec.algorithm, kl_coefficient=0.1)})

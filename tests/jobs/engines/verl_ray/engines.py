@@ -55,11 +55,11 @@ def open_engine(folder: Path, num_ranks: int, *, has_rollouts: bool = True, **ch
         warnings.simplefilter("ignore")
         from jobs.engines.verl_ray.config import compose_config
         from jobs.engines.verl_ray.engine import VerlEngine
-        from jobs.engines.verl_ray.overrides import engine_words, verl_overrides
+        from jobs.engines.verl_ray.overrides import ENGINE_OVERRIDES, verl_overrides
         from jobs.engines.verl_ray.session import open_trainer
 
         spec = tiny_spec(save_tiny_model(folder / "model"), num_ranks, **changes)
-        words = [*engine_words(spec), *verl_overrides(spec, folder / "run")]
+        words = [*ENGINE_OVERRIDES, *verl_overrides(spec, folder / "run")]
         words.append(f"reward.custom_reward_function.path={REWARD_FILE}")
         if not has_rollouts:
             manager = f"{NoRollouts.__module__}.{NoRollouts.__qualname__}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.engines.verl_ray.overrides import FIELD_OF_SETTING, engine_words, verl_overrides
+from jobs.engines.verl_ray.overrides import ENGINE_OVERRIDES, FIELD_OF_SETTING, verl_overrides
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.preflight.run_plan import plan_run
 from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec, preset_names
@@ -18,7 +18,7 @@ RUN = Path("/runs/20260101-a run")
 
 
 def check(spec: TrainSpec, *words: str) -> dict:
-    return config_check.check([*engine_words(spec), *verl_overrides(spec, RUN), *words])
+    return config_check.check([*ENGINE_OVERRIDES, *verl_overrides(spec, RUN), *words])
 
 
 def problems(*words: str) -> list[str]:
@@ -35,12 +35,25 @@ def test_every_preset_makes_a_configuration_that_verl_knows(name):
     assert found["config"]["actor_rollout_ref"]["actor"]["optim"]["betas"] == [spec.optim.beta1, spec.optim.beta2]
 
 
-@pytest.mark.parametrize("content", [{"model": {"device": "cpu"}}, {"verl": {"strategy": "megatron"}}])
-def test_settings_without_a_gpu_and_for_megatron_are_known_too(content):
-    found = check(parse_spec({"engine": "verl"} | content, "test"))
+def test_settings_without_a_gpu_are_known_too():
+    found = check(parse_spec({"engine": "verl", "model": {"device": "cpu"}}, "test"))
     assert found["problems"] == []
-    strategy = "megatron" if "verl" in content else "fsdp2"
-    assert found["config"]["actor_rollout_ref"]["actor"]["strategy"] == strategy
+    assert found["config"]["actor_rollout_ref"]["actor"]["strategy"] == "fsdp2"
+
+
+@pytest.mark.parametrize("num_gpus", [1, 8])
+def test_a_local_ray_counts_processors_for_all_of_verls_processes_whatever_the_machine_has(num_gpus):
+    spec = parse_spec({"engine": "verl", "verl": {"gpus_per_node": num_gpus}}, "test")
+    config = check(spec)["config"]
+    for_queue = config["transfer_queue"]["backend"]["SimpleStorage"]["num_data_storage_units"] + 1
+    for_loops = config["actor_rollout_ref"]["rollout"]["agent"]["num_workers"] + config["reward"]["num_workers"]
+    assert config["ray_kwargs"]["ray_init"]["num_cpus"] >= for_queue + for_loops + 3 * num_gpus
+
+
+def test_the_queue_takes_as_many_rows_as_an_evaluation_has():
+    config = check(parse_spec({"engine": "verl"}, "test"))["config"]
+    storage = config["transfer_queue"]["backend"]["SimpleStorage"]
+    assert storage["total_storage_size"] // storage["num_data_storage_units"] > 12_032 * 32
 
 
 def test_own_override_reaches_the_configuration():
