@@ -1,4 +1,7 @@
-"""Refreshes of fragments as Streamlit 1.67 should run them: no unsent message is lost, and no new page is emptied."""
+"""Refreshes of fragments as Streamlit 1.67 should run them: no unsent message is lost, and no new page is emptied.
+
+Neither fault has an issue at Streamlit; `tests/app/serving/test_refreshes.py` reproduces both with Streamlit alone.
+"""
 
 from weakref import WeakKeyDictionary
 
@@ -13,7 +16,8 @@ def keep_unsent_messages() -> None:
 
     Streamlit removes what the same fragment drew before, since the refresh draws it again. If that was part of a run of
     the whole page that a busy server has not sent yet, the browser takes the page as finished without it, removes the
-    fragment's old element, and puts everything after it at wrong positions: empty tabs, or a white page.
+    fragment's old element, and puts everything after it at wrong positions: empty tabs, or a white page. Since
+    https://github.com/streamlit/streamlit/pull/9381.
     """
     clear = ForwardMsgQueue.clear
 
@@ -33,7 +37,8 @@ def ignore_refreshes_of_other_pages() -> None:
 
     A fragment of all pages refreshes every few seconds, also during a change of pages. Streamlit runs it after the
     change, as part of the previous page, and the browser then drops the new page. The page that a session shows is the
-    one that `st.navigation` set last: a stopped run only names the page it was for.
+    one that `st.navigation` set last: a stopped run only names the page it was for. The browser stops its timers at the
+    change (https://github.com/streamlit/streamlit/pull/9617), which does not call back what it has sent.
     """
     last_pages: WeakKeyDictionary[PagesManager, str] = WeakKeyDictionary()
     run_script, set_page = ScriptRunner._run_script, ScriptRunContext.set_mpa_v2_page
