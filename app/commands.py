@@ -34,8 +34,8 @@ from jobs.specs.judging import parse_judge_spec
 from jobs.specs.mistakes import fields_of
 from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec, preset_names
 from jobs.specs.verl import RAY_TOKEN_VARIABLE
-from jobs.studies.definition import load_study
-from jobs.studies.running import PendingRun, start
+from jobs.studies.definition import Scale, load_study
+from jobs.studies.running import PendingRun, start, stop_all
 from jobs.training.data_rows import DataError
 
 __all__ = [
@@ -84,6 +84,7 @@ __all__ = [
     "set_verdict",
     "start_study_run",
     "stop",
+    "stop_study",
     "submit",
     "submit_judge",
     "tag",
@@ -226,6 +227,12 @@ def evaluation_answers(run_id: str, benchmark: str, question_id: str) -> Recorde
 def start_study_run(pending: PendingRun) -> str:
     """Queue a run of a study, or a new attempt of a stopped one, and return its id; a running one is left alone."""
     return start(_runs_root(), load_study(pending.key.study), pending)
+
+
+@_needs(Role.OPERATOR)
+def stop_study(name: str, scale: str) -> int:
+    """Ask every run and evaluation of a study at a scale to stop and return how many there are."""
+    return stop_all(_runs_root(), load_study(name), Scale(scale))
 
 
 @_needs(Role.OPERATOR)

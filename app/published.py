@@ -9,7 +9,7 @@ from jobs.studies.measures import AVERAGES, BENCHMARK_COLUMNS
 from jobs.studies.numbers import disagreements, number_rows, printed, setting_gains
 from jobs.studies.report import render_report
 from jobs.studies.results import StudyResults, find_runs, read_results
-from jobs.studies.running import PendingRun
+from jobs.studies.running import PendingRun, estimate_hours
 
 __all__ = [
     "AVERAGES",
@@ -25,6 +25,7 @@ __all__ = [
     "compare",
     "differences_sentence",
     "disagreements",
+    "estimate_hours",
     "find_runs",
     "interval_text",
     "is_by_column",

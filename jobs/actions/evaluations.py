@@ -13,6 +13,7 @@ from jobs.evaluation.user_benchmarks import choose_benchmark, load_user_benchmar
 from jobs.preflight.evaluation_fit import check_fit
 from jobs.preflight.hub_names import refuse_unknown
 from jobs.preflight.local_sources import resolve_source, with_absolute_benchmarks
+from jobs.preflight.resolution import check_predecessor
 from jobs.runs.checkpoint_names import find_checkpoint
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
@@ -69,6 +70,17 @@ def _readable_name(scored: str, spec: EvalSpec) -> str:
     return _NOT_IN_NAMES.sub("-", text).lstrip("-._+@ ")[:80].rstrip()
 
 
+def plan_evaluation_after(run: RunDirectory, content: Mapping[str, object], origin: str) -> EvalSpec:
+    """Return the evaluation of a training run's last checkpoint, which starts once the run has finished.
+
+    Raises:
+        SpecError: A field from `origin` is wrong.
+    """
+    last_step = run.spec().num_steps
+    model = {"source": f"{run.run_id}@{last_step}", "run_id": run.run_id, "step": last_step}
+    return parse_eval_spec({**content, "model": model, "waits_for": run.run_id}, origin)
+
+
 def submit_evaluation(runs_root: Path, spec: EvalSpec) -> str:
     """Write a new run directory with the checkpoint's model in it, queue the evaluation and return its id.
 
@@ -82,6 +94,9 @@ def submit_evaluation(runs_root: Path, spec: EvalSpec) -> str:
         protocol_of(choice)
     spec = with_absolute_benchmarks(spec)
     _refuse_unknown_names(spec)
+    if spec.waits_for is not None:
+        check_predecessor(runs_root, spec.waits_for)
+        return submit(runs_root, spec, parent_run_id=spec.waits_for)
     check_fit(spec, _prompts_at_hand(spec))
     if spec.model.run_id is None or spec.server is not None:
         return submit(runs_root, spec)
@@ -102,7 +117,7 @@ def submit_evaluation(runs_root: Path, spec: EvalSpec) -> str:
 
 
 def _refuse_unknown_names(spec: EvalSpec) -> None:
-    if spec.server is None:
+    if spec.server is None and spec.waits_for is None:
         refuse_unknown("model", spec.model.source, spec.model.revision)
     for choice in spec.benchmarks:
         if choice.source is not None:

@@ -22,6 +22,7 @@ from jobs.preflight.verl_config import (
     run_words,
 )
 from jobs.runs.checkpoint_names import NamedCheckpoint, starting_checkpoint
+from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.lookup import CommandError
 from jobs.specs.train import SpecError, TrainSpec
 
@@ -91,7 +92,10 @@ def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Pref
     """
     preflight = Preflight(asked=spec, spec=spec)
     with preflight.collecting():
-        preflight.start = starting_checkpoint(runs_root, spec.model.source, reads_files=not is_quick)
+        if spec.waits_for is not None:
+            check_predecessor(runs_root, spec.waits_for)
+        if spec.waits_for is None or not spec.model.source.startswith(f"{spec.waits_for}@"):
+            preflight.start = starting_checkpoint(runs_root, spec.model.source, reads_files=not is_quick)
     if preflight.start is not None:
         preflight.spec = with_model_source(spec, str(preflight.start.policy))
     with preflight.collecting(is_local=True):
@@ -119,6 +123,18 @@ def _machine_checks(spec: TrainSpec, runs_root: Path) -> Iterator[Callable[[], N
         yield partial(check_memory, spec)
     yield partial(check_first_rows, spec)
     yield partial(check_disk, spec, runs_root)
+
+
+def check_predecessor(runs_root: Path, run_id: str) -> None:
+    """Refuse to wait for a job that is not there.
+
+    Raises:
+        SpecError: It is not.
+    """
+    try:
+        RunDirectory.open(runs_root, run_id)
+    except RunDirectoryError:
+        raise SpecError(f"waits_for: expected the id of a job, got {run_id!r}; `exgrpo runs` lists them.") from None
 
 
 def _check_settings(preflight: Preflight, run_path: Path, is_quick: bool) -> None:

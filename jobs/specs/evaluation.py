@@ -108,6 +108,8 @@ class EvalSpec(Spec):
     """Longest grading of one answer."""
     server: ServerSpec | None = None
     """The server, for `generator: server`."""
+    waits_for: str | None = None
+    """Id of a training run that has to finish before this evaluation starts."""
     tags: tuple[str, ...] = ()
 
     @model_validator(mode="after")

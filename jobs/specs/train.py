@@ -157,6 +157,8 @@ class TrainSpec(Spec):
     """JSON lines of off-policy trajectories (LUFFY-style) for `algorithm.uses_external_experience`."""
     sft: SftSpec | None = None
     """Makes the run one of supervised fine-tuning; a later run starts from it with `model.source: RUN@STEP`."""
+    waits_for: str | None = None
+    """Id of a job that has to finish before this one starts; `model.source: ID@last` is then its last checkpoint."""
     tags: tuple[str, ...] = ()
 
     @property

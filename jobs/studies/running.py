@@ -6,13 +6,18 @@ from pathlib import Path
 
 from db.connections.session import Database
 from db.rows.runs import RunRow
+from exgrpo_core.config import RewardKind
 from jobs.actions import run_actions
+from jobs.actions.evaluations import plan_evaluation_after, submit_evaluation
+from jobs.evaluation.protocols import load_protocols
 from jobs.runs.directory import RunDirectory, list_run_directories
 from jobs.runs.lookup import CommandError, state_of
 from jobs.runs.status import RESUMABLE, RunStatus
+from jobs.specs.evaluation import parse_eval_spec
 from jobs.specs.settings import apply_settings
-from jobs.specs.train import SpecError
-from jobs.studies.definition import Study
+from jobs.specs.train import SpecError, TrainSpec
+from jobs.studies.definition import Scale, Study
+from jobs.studies.gpu_hours import estimate_gpu_hours, estimate_scoring_hours
 from jobs.studies.matrix import RunKey, key_from_tags, spec_of
 from jobs.studies.results import find_runs
 
@@ -34,38 +39,100 @@ def pending_runs(database: Database, study: Study, keys: Sequence[RunKey]) -> li
 
 
 def start(runs_root: Path, study: Study, pending: PendingRun, settings: Sequence[str] = ()) -> str:
-    """Queue a run, or a new attempt where it was stopped, failed or lost, and return its id; one under way goes on.
+    """Queue a run, or a new attempt where it was stopped, failed or lost, and return its id; one under way is kept.
 
-    `settings` are `field=value` changes of a new run, such as a backbone or data of one's own.
+    A cell that starts from another one's checkpoint waits for that run. At the paper's scale a run that is compared by
+    its scores is followed by an evaluation of its last checkpoint. `settings` are `field=value` changes of a new run,
+    such as a backbone or data of one's own.
 
     Raises:
-        CommandError: It cannot be queued, or the run that it starts from has not succeeded.
+        CommandError: It cannot be queued, or no run that it starts from is finished or under way.
         SpecError: The cell's settings contradict each other.
     """
     if pending.run is None:
         source = _starting_point(runs_root, study, pending.key)
         spec = apply_settings(spec_of(study, pending.key), [*settings, *source])
-        return run_actions.submit(runs_root, spec)
+        run_id = run_actions.submit(runs_root, spec)
+        if is_scored(study, pending.key.scale, spec):
+            run = RunDirectory.open(runs_root, run_id)
+            submit_evaluation(runs_root, plan_evaluation_after(run, scoring_of(spec), f"study {study.name}"))
+        return run_id
     if pending.run.status in RESUMABLE:
         run_actions.resume(runs_root, pending.run.run_id)
     return pending.run.run_id
 
 
+def stop_all(runs_root: Path, study: Study, scale: Scale) -> int:
+    """Ask every run and evaluation of a study at a scale to stop, those that wait for others first; return how many."""
+    num_stopped = 0
+    for run in reversed(list_run_directories(runs_root)):
+        key = _key_of(run)
+        if key is None or (key.study, key.scale) != (study.name, scale) or state_of(runs_root, run).is_ended:
+            continue
+        run_actions.stop(runs_root, run.run_id)
+        num_stopped += 1
+    return num_stopped
+
+
+def is_scored(study: Study, scale: Scale, spec: TrainSpec) -> bool:
+    """Return whether an evaluation follows a run of a study: its figures are benchmark scores."""
+    has_right_answers = spec.algorithm.reward_kind is RewardKind.BINARY
+    return scale is Scale.PAPER and study.measure == "held_out" and has_right_answers
+
+
+def scoring_of(spec: TrainSpec) -> dict[str, object]:
+    """Return the fields of the evaluation that follows a run: every benchmark of the paper, asked as in training."""
+    return {
+        "name": f"{spec.name} scores",
+        "generator": "embedded" if spec.model.device == "cpu" else "vllm",
+        "benchmarks": [{"name": name} for name in load_protocols()],
+        "template": spec.data.template,
+        "max_response_tokens": spec.algorithm.max_response_tokens,
+        "tags": list(spec.tags),
+    }
+
+
+def estimate_hours(study: Study, keys: Sequence[RunKey]) -> float | None:
+    """Return the H100 hours of runs at the paper's scale with evaluations, None where a model's size is unknown."""
+    hours = 0.0
+    for key in keys:
+        spec = spec_of(study, key)
+        training = estimate_gpu_hours(spec)
+        if training is None:
+            return None
+        hours += training
+        if is_scored(study, key.scale, spec):
+            scoring = parse_eval_spec({**scoring_of(spec), "model": {"source": spec.model.source}}, "study")
+            hours += estimate_scoring_hours(scoring, spec.model.source) or 0.0
+    return hours
+
+
 def _starting_point(runs_root: Path, study: Study, key: RunKey) -> list[str]:
-    """Return the setting that names the checkpoint to start from, none for a cell that starts from the model itself."""
+    """Return the settings that name the checkpoint to start from, none for a cell that starts from the model itself."""
     name = study.cell(key.cell).starts_from
     if name is None:
         return []
-    for run in reversed(list_run_directories(runs_root)):
-        if _has_succeeded(runs_root, run, replace(key, cell=name)):
-            return [f"model.source={run.run_id}@last"]
+    wanted = replace(key, cell=name)
+    runs = [run for run in reversed(list_run_directories(runs_root)) if _key_of(run) == wanted and _is_training(run)]
+    states = [(run.run_id, state_of(runs_root, run)) for run in runs]
+    for run_id, state in states:
+        if state.status is RunStatus.SUCCEEDED:
+            return [f"model.source={run_id}@last"]
+    for run_id, state in states:
+        if not state.is_ended:
+            return [f"model.source={run_id}@last", f"waits_for={run_id}"]
     raise CommandError(
-        f"{key.cell}, seed {key.seed}: starts from {name}, of which no run of this seed has succeeded; run that first."
+        f"{key.cell}, seed {key.seed}: starts from {name}, of which no run of this seed is finished or under way; "
+        "start or resume that first."
     )
 
 
-def _has_succeeded(runs_root: Path, run: RunDirectory, key: RunKey) -> bool:
+def _key_of(run: RunDirectory) -> RunKey | None:
     try:
-        return key_from_tags(run.job_spec().tags) == key and state_of(runs_root, run).status is RunStatus.SUCCEEDED
+        return key_from_tags(run.job_spec().tags)
     except SpecError:
-        return False
+        return None
+
+
+def _is_training(run: RunDirectory) -> bool:
+    return isinstance(run.job_spec(), TrainSpec)

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +20,7 @@ from jobs.runs.state import RunState, read_state
 from jobs.runs.status import RunStatus
 from jobs.supervisor.choosing import Watch, watch_to_adopt, watch_to_start
 from jobs.supervisor.instance import SingleInstance
+from jobs.supervisor.predecessors import find_hold
 from jobs.supervisor.watch import StopPolicy
 
 logger = logging.getLogger(__name__)
@@ -83,6 +85,7 @@ class Supervisor:
         self._states: dict[str, RunState] = {}
         self._asked: dict[str, int] = {}
         self._waiting: dict[str, int] = {}
+        self._predecessors: dict[str, str | None] = {}
         self._watches: dict[str, Watch] = {}
         self._troubles: dict[str, str] = {}
 
@@ -176,6 +179,12 @@ class Supervisor:
             if run_id in self._watches:
                 continue
             is_over = run.newest_attempt() >= attempt or run.stop_requested()
+            hold = None if is_over else find_hold(run, self._asked, self._predecessors)
+            if hold is not None and not hold.reason:
+                continue
+            if hold is not None:
+                self._guarded(run_id, partial(self._refuse, reason=hold.reason))
+                is_over = True
             if not is_over and len(self._watches) < self._settings.max_running:
                 error = self._guarded(run_id, self._start)
                 is_over = run.newest_attempt() >= attempt or not (error is not None and is_disk_full(error))
@@ -194,6 +203,13 @@ class Supervisor:
                 watch.start()
             except (LaunchError, OSError, ValueError) as error:
                 write_outcome_of_lost(run.attempt_path(attempt), RunStatus.FAILED, str(error))
+
+    def _refuse(self, run: RunDirectory, reason: str) -> None:
+        """End an attempt that never starts, with the reason."""
+        attempt = self._asked[run.run_id]
+        with contextlib.suppress(AttemptClaimedError):
+            run.claim_attempt(attempt)
+            write_outcome_of_lost(run.attempt_path(attempt), RunStatus.FAILED, reason)
 
     def _note_state(self, run: RunDirectory) -> None:
         state = read_state(run, self._asked.get(run.run_id, 0))

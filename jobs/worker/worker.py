@@ -26,6 +26,7 @@ from jobs.runs.status import RunStatus
 from jobs.specs.any_job import loop_name
 from jobs.specs.train import SpecError
 from jobs.worker.control import WorkerControl
+from jobs.worker.predecessor_model import with_predecessor_model
 
 logger = logging.getLogger("jobs.worker")
 
@@ -142,7 +143,7 @@ def _run_attempt(
             loop = loaders[loop_name(spec)]()
         control.enter(RunStatus.RUNNING)
         recorder.status(RunStatus.RUNNING)
-        status = loop(spec, run, recorder, control)
+        status = loop(with_predecessor_model(spec, run), run, recorder, control)
     except StoppedBeforeStartError:
         status = RunStatus.STOPPED
     except Exception as error:

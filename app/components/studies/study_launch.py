@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app import commands
+from app import commands, published
 from app.commands import UserError
-from app.components.studies.study_state import CellState, pending
+from app.components.studies.study_state import LIVE, CellState, pending
 from app.components.widgets import address_choice, notice
 from app.published import PendingRun, RunKey, Scale, Study
 
@@ -26,16 +26,43 @@ def show(study: Study, scale: Scale, cells: Sequence[CellState]) -> None:
         "Only these cells", dict(zip(names, names, strict=True)), "cells", [], "All cells"
     )
     wanted = [cell for cell in cells if not chosen or cell.cell in chosen]
-    if scale is Scale.PAPER:
-        _show_command(study, [cell.cell for cell in wanted] if chosen else [], max(len(cell.keys) for cell in cells))
-        return
     open_runs = [pending_run for pending_run in pending(wanted) if not _was_launched(pending_run)]
     label = f"Launch {len(open_runs):,} missing {'run' if len(open_runs) == 1 else 'runs'}"
-    if st.button(
-        label if open_runs else "Nothing is missing", icon=":material/rocket_launch:", type="primary", key="launch",
-        disabled=not open_runs, help="Queued seed by seed; runs that stopped, failed or were lost are resumed",
-    ):  # fmt: skip
+    if scale is Scale.PAPER and open_runs:
+        st.caption(_cost(study, open_runs))
+    with st.container(horizontal=True, vertical_alignment="center"):
+        is_launched = st.button(
+            label if open_runs else "Nothing is missing", icon=":material/rocket_launch:", type="primary", key="launch",
+            disabled=not open_runs, help="Queued seed by seed; runs that stopped, failed or were lost are resumed",
+        )  # fmt: skip
+        if any(state in LIVE for cell in cells for state in cell.states):
+            st.button(
+                "Stop all", icon=":material/stop:", key="stop-study", on_click=_stop_all, args=(study, scale),
+                help="Every run and evaluation of the study at this scale stops at its next step, with a checkpoint",
+            )  # fmt: skip
+    if is_launched:
         _launch(open_runs)
+    if scale is Scale.PAPER:
+        _show_command(study, [cell.cell for cell in wanted] if chosen else [], max(len(cell.keys) for cell in cells))
+
+
+def _cost(study: Study, open_runs: Sequence[PendingRun]) -> str:
+    """Return in words what the launch queues and takes."""
+    hours = published.estimate_hours(study, [pending_run.key for pending_run in open_runs])
+    taken = "hours that depend on models not known here" if hours is None else f"about {hours:,.0f} H100 hours"
+    return (
+        f"{len(open_runs):,} runs take {taken}, a coarse estimate. Runs that start from another one's checkpoint wait "
+        "for it, and each run's last checkpoint is scored where the study compares scores."
+    )
+
+
+def _stop_all(study: Study, scale: Scale) -> None:
+    try:
+        num_stopped = commands.stop_study(study.name, scale.value)
+    except UserError as error:
+        st.toast(str(error), icon=":material/error:")
+    else:
+        st.toast(f"Stopping {num_stopped:,} jobs", icon=":material/check:")
 
 
 def _launch(open_runs: Sequence[PendingRun]) -> None:
@@ -66,8 +93,5 @@ def _show_command(study: Study, names: Sequence[str], num_seeds: int) -> None:
     parts = [f"exgrpo study run {study.name} --scale paper"]
     parts += [f"--cells {','.join(names)}"] if names else []
     parts += [f"--seeds {num_seeds}"] if num_seeds > 1 else []
-    st.markdown(
-        "The paper's models need GPUs and the verl engine. This command starts the missing runs there; `--detach` "
-        "queues them, and `--set model.source=...` chooses another backbone."
-    )
+    st.caption("CLI command; `--set model.source=...` chooses another backbone")
     st.code(" ".join(parts), language="bash")

@@ -8,7 +8,7 @@ from app.published import PendingRun, RunKey, Study
 from db.rows.runs import RunRow
 
 MISSING, FINISHED = "missing", "succeeded"
-_LIVE = ("running", "starting", "stopping", "queued")
+LIVE = ("running", "starting", "stopping", "queued")
 _BROKEN = ("failed", "lost", "stopped")
 
 
@@ -31,7 +31,7 @@ class CellState:
     def state(self) -> str:
         """The state of the cell: that of a live run, else of a broken one, else finished or missing."""
         present = {*self.states}
-        for state in (*_LIVE, *_BROKEN):
+        for state in (*LIVE, *_BROKEN):
             if state in present:
                 return state
         return FINISHED if present == {FINISHED} else MISSING

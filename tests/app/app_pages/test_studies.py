@@ -130,11 +130,14 @@ def test_only_chosen_cells_are_launched(study_runs, open_page):
     assert study_runs.is_dir()
 
 
-def test_the_papers_scale_shows_its_command_and_no_button(open_page):
+def test_the_papers_scale_shows_its_cost_and_says_why_this_machine_cannot_run_it(runs_root, open_page):
     page = open_page("studies", study="ablations", scale="paper", cells="rho-25,rho-75")
     assert not page.exception
+    assert has_text(page, "2 runs take about 414 H100 hours, a coarse estimate.")
     assert page.code[0].value == "exgrpo study run ablations --scale paper --cells rho-25,rho-75"
-    assert not [button for button in page.button if button.key == "launch"]
+    page.button(key="launch").click().run()
+    assert has_text(page, "Not queued: ")
+    assert not list_run_directories(runs_root)
 
 
 def test_state_of_a_cell_names_what_is_under_way_before_what_broke():

@@ -1,14 +1,16 @@
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from jobs.runs.checkpoints import checkpoint_path, save_checkpoint
-from jobs.runs.directory import RunDirectory
+from jobs.runs.directory import RunDirectory, list_run_directories
 from jobs.runs.lookup import CommandError
 from jobs.runs.status import RunStatus
+from jobs.specs.evaluation import EvalSpec
 from jobs.studies.definition import Scale, load_study
 from jobs.studies.matrix import RunKey
-from jobs.studies.running import PendingRun, start
+from jobs.studies.running import PendingRun, estimate_hours, start, stop_all
 from tests.jobs.studies.recorded import record_run
 
 STUDY = load_study("main-table")
@@ -31,8 +33,34 @@ def test_reinforcement_after_fine_tuning_starts_from_the_last_checkpoint_of_the_
     assert (Path(started.spec().model.source) / "config.json").samefile(config)
 
 
-def test_reinforcement_waits_for_the_fine_tuned_run_of_its_seed(tmp_path):
+def test_reinforcement_waits_for_the_fine_tuned_run_of_its_seed_while_that_is_under_way(tmp_path):
+    run_id = start(tmp_path, STUDY, PendingRun(TUNED, None))
+    spec = RunDirectory.open(tmp_path, start(tmp_path, STUDY, TRAINED)).spec()
+    assert (spec.waits_for, spec.model.source) == (run_id, f"{run_id}@last")
+
+
+def test_reinforcement_needs_a_fine_tuned_run_of_its_seed(tmp_path):
     record_run(tmp_path, STUDY, RunKey("main-table", Scale.CHAINS, "sft", 1), 5)
     record_run(tmp_path, STUDY, TUNED, 5, end=RunStatus.STOPPED)
-    with pytest.raises(CommandError, match="sft-rl, seed 0: starts from sft, of which no run of this seed has succ"):
+    with pytest.raises(CommandError, match="sft-rl, seed 0: starts from sft, of which no run of this seed is finished"):
         start(tmp_path, STUDY, TRAINED)
+
+
+def test_runs_at_the_papers_scale_are_followed_by_their_scores(tmp_path, monkeypatch):
+    monkeypatch.setattr("jobs.preflight.machine_fit.shutil.disk_usage", lambda _: SimpleNamespace(free=10**13))
+    key = RunKey("main-table", Scale.PAPER, "exgrpo", 0)
+    run_id = start(tmp_path, STUDY, PendingRun(key, None), ["verl.ray.address=http://127.0.0.1:8265"])
+    (scores,) = [run for run in list_run_directories(tmp_path) if run.run_id != run_id]
+    spec = scores.job_spec()
+    assert isinstance(spec, EvalSpec)
+    assert (spec.waits_for, spec.model.step, spec.generator, len(spec.benchmarks)) == (run_id, 700, "vllm", 9)
+    assert spec.tags == key.tags
+    assert stop_all(tmp_path, STUDY, Scale.CHAINS) == 0
+    assert stop_all(tmp_path, STUDY, Scale.PAPER) == 2
+    assert stop_all(tmp_path, STUDY, Scale.PAPER) == 0
+
+
+def test_the_papers_main_run_is_estimated_at_some_hundreds_of_gpu_hours():
+    keys = [RunKey("main-table", Scale.PAPER, cell, 0) for cell in ("exgrpo", "on-policy")]
+    assert estimate_hours(STUDY, keys[:1]) == pytest.approx(207, abs=10)
+    assert estimate_hours(STUDY, keys) == pytest.approx(2 * estimate_hours(STUDY, keys[:1]))
