@@ -34,7 +34,7 @@ class ChainsRun:
         return self.parts.engine
 
     def step(self, engine: PolicyEngine | None = None) -> StepReport:
-        """Do one step, through `engine` where one stands before the run's own."""
+        """Do one step, through `engine` if one is given instead of the run's."""
         return exgrpo_step(self.state, engine or self.engine, self.config)
 
 

@@ -2,7 +2,7 @@
 
 In the document a table is between `<!-- figures NAME also FIGURE ... -->` and `<!-- end -->`; NAME is a result's file.
 It shows the figures with a target and those named after `also`; without either, all. Figures called
-`growth/CURVE/WORK` are drawn into docs/images/growth-NAME.svg, both axes logarithmic, and shown below it.
+`growth/CURVE/WORK` are drawn into docs/images/growth-NAME.svg, both axes logarithmic, and are shown below it.
 
 Run `python -m bench.document` after `make bench LONG=1`.
 """
@@ -50,9 +50,9 @@ def _note(load: float | None) -> str:
 
 
 def _row(name: str, value: float | str | bool | None, target: str | None) -> str:
-    shown = _digits(value, 4) if isinstance(value, float | int) and not isinstance(value, bool) else str(value)
+    text = _digits(value, 4) if isinstance(value, float | int) and not isinstance(value, bool) else str(value)
     verdict = "" if target is None else ("met" if meets(value, target) else "**missed**")
-    return f"| `{name}` | {shown} | {target or ''} | {verdict} |\n"
+    return f"| `{name}` | {text} | {target or ''} | {verdict} |\n"
 
 
 def _digits(value: float, num_digits: int) -> str:
@@ -79,20 +79,20 @@ def draw(curves: Curves) -> str:
         f'font-size="12"><rect width="{_WIDTH}" height="{_HEIGHT}" fill="#ffffff"/>'
     ]
     for work in sorted({point[0] for point in points}):
-        x = _LEFT + _PLOT_WIDTH * x_axis.place(work)
+        x = _LEFT + _PLOT_WIDTH * x_axis.fraction(work)
         lines.append(f'<text x="{x:.0f}" y="{_TOP + _PLOT_HEIGHT + 20}" text-anchor="middle">{work:,.6g}</text>')
     for value in y_axis.ticks():
-        y = _TOP + _PLOT_HEIGHT * (1 - y_axis.place(value))
+        y = _TOP + _PLOT_HEIGHT * (1 - y_axis.fraction(value))
         lines.append(f'<path d="M{_LEFT} {y:.0f}h{_PLOT_WIDTH}" stroke="#dddddd"/>')
         lines.append(f'<text x="{_LEFT - 8}" y="{y + 4:.0f}" text-anchor="end">{value:,.6g}</text>')
     for number, (name, curve) in enumerate(curves.items()):
         colour = _COLOURS[number % len(_COLOURS)]
-        places = [
-            (_LEFT + _PLOT_WIDTH * x_axis.place(x), _TOP + _PLOT_HEIGHT * (1 - y_axis.place(y))) for x, y in curve
+        points = [
+            (_LEFT + _PLOT_WIDTH * x_axis.fraction(x), _TOP + _PLOT_HEIGHT * (1 - y_axis.fraction(y))) for x, y in curve
         ]
-        path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+        path = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
         lines.append(f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        lines += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in places]
+        lines += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points]
         label = f"{name}: {_digits(curve[0][1], 3)} to {_digits(curve[-1][1], 3)}"
         lines.append(
             f'<text x="{_LEFT + _PLOT_WIDTH + 16}" y="{_TOP + 20 * number + 12}" fill="{colour}">{label}</text>'
@@ -106,7 +106,7 @@ class _Axis:
     def __init__(self, values: list[float]) -> None:
         self._low, self._high = math.log10(min(values)), math.log10(max(values))
 
-    def place(self, value: float) -> float:
+    def fraction(self, value: float) -> float:
         """Return where a value lies, 0 to 1."""
         span = self._high - self._low
         return (math.log10(value) - self._low) / span if span else 0.5
@@ -115,7 +115,7 @@ class _Axis:
         """Return 1, 2 and 5 times the powers of ten between the ends."""
         powers = range(math.floor(self._low), math.ceil(self._high) + 1)
         round_ones = [factor * 10.0**power for power in powers for factor in (1, 2, 5)]
-        return [value for value in round_ones if 0.0 <= self.place(value) <= 1.0]
+        return [value for value in round_ones if 0.0 <= self.fraction(value) <= 1.0]
 
 
 def main() -> None:

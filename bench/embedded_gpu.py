@@ -144,11 +144,11 @@ def measure_agreement(device: torch.device) -> dict[str, float]:
         for i, trajectory in enumerate(group.trajectories)
     ]
     objective = dataclasses.replace(config, entropy_coefficient=0.0).objective_settings(is_started=True)
-    expected, found = (engine.update([MiniBatch(rows, 4)], objective) for engine in (cpu, other))
+    expected, actual = (engine.update([MiniBatch(rows, 4)], objective) for engine in (cpu, other))
     gradient = "optim/gradient_norm"
     return {
-        "loss_gap": abs(found["loss/policy"] - expected["loss/policy"]) / max(abs(expected["loss/policy"]), 1e-3),
-        "gradient_norm_ratio_gap": abs(found[gradient] / expected[gradient] - 1.0),
+        "loss_gap": abs(actual["loss/policy"] - expected["loss/policy"]) / max(abs(expected["loss/policy"]), 1e-3),
+        "gradient_norm_ratio_gap": abs(actual[gradient] / expected[gradient] - 1.0),
     }
 
 
@@ -173,10 +173,10 @@ def main() -> int:
     for label in options.shapes:
         shape = TINY if label == "tiny" else model_shape(SHAPES[label])
         assert shape is not None
-        own = measure_shape(shape, device, options)
-        for key, value in own.items():
+        measured = measure_shape(shape, device, options)
+        for key, value in measured.items():
             print(f"  {label:>5} {key:<24}{value:12.3f}")
-        figures |= {f"{label}/{key}": value for key, value in own.items() if np.isfinite(value)}
+        figures |= {f"{label}/{key}": value for key, value in measured.items() if np.isfinite(value)}
     report("embedded_gpu", {"device": name, **figures}, TARGETS)
     return 0
 

@@ -51,7 +51,7 @@ class AlternatingSteps(TrainerCallback):
         self._updates_per_step = updates_per_step
         self._began_at = 0.0
 
-    def on_train_begin(self, *_arguments: Any, **_more: Any) -> None:  # noqa: ANN401 - the callback's own signature
+    def on_train_begin(self, *_arguments: Any, **_more: Any) -> None:  # noqa: ANN401 - the callback's signature
         """Start the clock."""
         self._began_at = time.perf_counter()
 
@@ -69,7 +69,7 @@ class AlternatingSteps(TrainerCallback):
 
 
 class TextReward:
-    """The same grader as TRL calls it; counts the tokens it is shown."""
+    """The same grader as TRL calls it; counts the tokens that it gets."""
 
     __name__ = "chains"
 

@@ -20,7 +20,7 @@ LEARNING_RATE = 2e-4
 
 
 def compare_engines(num_seeds: int, num_steps: int, out: Path) -> None:
-    """Train on both engines, print Avg@8 by step and write `out`; goes on in verl's interpreter if this is another."""
+    """Train on both engines, print Avg@8 by step and write `out`; continues in verl's interpreter if necessary."""
     if importlib.util.find_spec("verl") is None:
         python = engine_python("verl")
         if python == sys.executable:
@@ -31,13 +31,13 @@ def compare_engines(num_seeds: int, num_steps: int, out: Path) -> None:
     for engine in ("embedded", "verl"):
         for seed in range(num_seeds):
             curve = train(Job("ExGRPO", LEARNING_RATE, seed, num_steps), engine)
-            shown = "  ".join(f"{step}: {score:.3f}" for step, score in zip(curve.steps, curve.avg_at_8, strict=True))
-            print(f"{engine:<9} seed {seed}, Avg@8 by step   {shown}   ({curve.seconds:.0f} s)", flush=True)
+            scores = "  ".join(f"{step}: {score:.3f}" for step, score in zip(curve.steps, curve.avg_at_8, strict=True))
+            print(f"{engine:<9} seed {seed}, Avg@8 by step   {scores}   ({curve.seconds:.0f} s)", flush=True)
             kept = {name: getattr(curve, name) for name in ("steps", "fresh_rollouts", "avg_at_8", "seconds")}
             runs.append({"engine": engine, "seed": seed, "learning_rate": LEARNING_RATE} | kept)
-        own = [run for run in runs if run["engine"] == engine]
-        figures[f"{engine}: Avg@8 start"] = sum(run["avg_at_8"][0] for run in own) / num_seeds
-        figures[f"{engine}: Avg@8 end"] = sum(run["avg_at_8"][-1] for run in own) / num_seeds
+        runs_of_engine = [run for run in runs if run["engine"] == engine]
+        figures[f"{engine}: Avg@8 start"] = sum(run["avg_at_8"][0] for run in runs_of_engine) / num_seeds
+        figures[f"{engine}: Avg@8 end"] = sum(run["avg_at_8"][-1] for run in runs_of_engine) / num_seeds
         figures[f"{engine}: gain"] = figures[f"{engine}: Avg@8 end"] - figures[f"{engine}: Avg@8 start"]
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps({"figures": figures, "runs": runs}, indent=1) + "\n", encoding="utf-8")

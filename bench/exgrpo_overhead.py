@@ -32,7 +32,7 @@ TARGETS = {"score_over_forward": "<= 1.3", "manage_share": "<= 0.02"}
 
 @dataclasses.dataclass(slots=True)
 class StepTimes:
-    """Seconds of one ExGRPO step; `forward` is the bare forward, which the step's own seconds leave out."""
+    """Seconds of one ExGRPO step; `forward` is the bare forward, which is not in the step's seconds."""
 
     step: float
     score: float
@@ -82,7 +82,7 @@ class ScoreTimer:
 def time_forward(decoder: Decoder, sequences: Sequence[TokenSequence]) -> float:
     """Return the seconds of a bare forward over the packed sequences, up to the logits of their responses.
 
-    Weights are fused anew, as scoring does after an update.
+    Weights are fused again, as scoring does after an update.
     """
     packed = pack_sequences(sequences, torch.device("cpu"))
     decoder.prepare_positions(packed.longest)

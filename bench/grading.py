@@ -67,21 +67,21 @@ def grade_golds(items: Sequence[tuple[str, GradeItem]]) -> dict[str, Figure]:
 def time_hostile(answers: Sequence[str], num_workers: int, limit: float) -> list[tuple[float, Outcome]]:
     """Return for each answer the longest time that a scheme took, and what `training` made of it."""
 
-    def grade_some(own: Sequence[str]) -> list[tuple[float, Outcome]]:
-        found = []
+    def grade_some(answers: Sequence[str]) -> list[tuple[float, Outcome]]:
+        graded = []
         with AnswerGrader(num_workers=1, seconds_per_answer=limit) as grader:
-            for answer in own:
+            for answer in answers:
                 item = GradeItem("7/2", rf"\boxed{{{answer}}}", "math")
                 longest, outcomes = 0.0, {}
                 for scheme in Scheme:
-                    # Starting a process anew after a kill is not the answer's time.
-                    grader.grade([GradeItem(f"x + {len(found)}", WARM_UP.response, "math")])
+                    # The start of a new process after a kill is not the answer's time.
+                    grader.grade([GradeItem(f"x + {len(graded)}", WARM_UP.response, "math")])
                     began_at = time.perf_counter()
                     (outcome,) = grader.grade([item], scheme)
                     longest = max(longest, time.perf_counter() - began_at)
                     outcomes[scheme] = outcome
-                found.append((longest, outcomes[Scheme.TRAINING]))
-        return found
+                graded.append((longest, outcomes[Scheme.TRAINING]))
+        return graded
 
     shares = [answers[entry::num_workers] for entry in range(num_workers)]
     with ThreadPoolExecutor(num_workers) as threads:
@@ -185,7 +185,7 @@ def hostile_figures(answers: Sequence[str], num_alone: int, limit: float) -> dic
         os.chdir(folder)
         try:
             graded = time_hostile(answers, NUM_HOSTILE_WORKERS, limit)
-            slow = sorted(range(len(answers)), key=lambda place: -graded[place][0])[:num_alone]
+            slow = sorted(range(len(answers)), key=lambda index: -graded[index][0])[:num_alone]
             alone = time_hostile([answers[item] for item in slow], 1, limit)
             num_run = sum(1 for path in Path(folder).rglob("*") if path.name == MARKER)
         finally:

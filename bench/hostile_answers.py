@@ -78,7 +78,7 @@ _ODD = [
 
 
 def hostile_answers() -> list[str]:
-    """Return the hundred answers, as they stand in a box."""
+    """Return the hundred answers, as the content of a box."""
     answers = [*_TOWERS, *_FACTORIALS, *_BINOMIALS, *_CODE, *_DEEP, *_LARGE, *_ODD]
     assert len(answers) == 100, f"expected 100 hostile answers, got {len(answers)}"
     return answers

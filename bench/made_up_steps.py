@@ -46,12 +46,12 @@ class StepMaker:
             metrics = {key: float(self._rng.random()) for key in METRICS}
             yield StepReport(step, is_started=True, groups=groups, buffer_events=events, metrics=metrics)
 
-    def _group(self, place: int, step: int) -> RolloutGroup:
-        question = Question(place, f"id{place}", np.array([1], dtype=np.int32), f"Question {place}?", str(place))
+    def _group(self, index: int, step: int) -> RolloutGroup:
+        question = Question(index, f"id{index}", np.array([1], dtype=np.int32), f"Question {index}?", str(index))
         advantages = self._rng.normal(size=K).astype(np.float32)
-        return RolloutGroup(question, [self._trajectory(place, step) for _ in range(K)], advantages=advantages)
+        return RolloutGroup(question, [self._trajectory(index, step) for _ in range(K)], advantages=advantages)
 
-    def _trajectory(self, place: int, step: int) -> Trajectory:
+    def _trajectory(self, index: int, step: int) -> Trajectory:
         draw = self._rng.lognormal(np.log(self._size.mean_tokens) - _SPREAD**2 / 2, _SPREAD)
         length = int(np.clip(draw, 4, _MOST_TOKENS))
         token_ids = np.minimum(self._rng.zipf(1.3, length), VOCABULARY - 1).astype(np.int32)
@@ -59,11 +59,11 @@ class StepMaker:
         is_correct = self._rng.random() < 0.4
         self._next_id += 1
         return Trajectory(
-            question_index=place,
+            question_index=index,
             token_ids=token_ids,
             log_probs=-self._rng.random(length, dtype=np.float32),
             reward=float(is_correct),
-            text=f"{' '.join(words)} \\boxed{{{place}}}",
+            text=f"{' '.join(words)} \\boxed{{{index}}}",
             verdict="correct" if is_correct else "wrong",
             is_truncated=length == _MOST_TOKENS,
             entropies=self._rng.random(length, dtype=np.float32),

@@ -1,7 +1,7 @@
 """How fast the metrics of many runs come back from TensorBoard, MLflow and Trackio, and from this workbench.
 
 Made-up runs (`exgrpo seed-demo`) with the metrics that every step has are given to every tool by its own package, and
-asked for by another process (`bench.tool_process`, in the environment of `--python`): the list of runs, as each tool
+read by another process (`bench.tool_process`, in the environment of `--python`): the list of runs, as each tool
 gives it, every value of one metric in one run, and in all runs. None of the three can search or filter a run's
 trajectories: nothing is asked about those.
 
@@ -80,8 +80,8 @@ def _write_series(runs_root: Path, file: Path) -> int:
     keys = sorted(key for key, points in recorded.items() if len(points) == size)
     values = []
     for name in names:
-        found = metrics.metric_series(database, name, keys)
-        values.append([[point.value for point in found[key]] for key in keys])
+        series = metrics.metric_series(database, name, keys)
+        values.append([[point.value for point in series[key]] for key in keys])
     database.close()
     whole = np.array(values, dtype=np.float64)
     np.savez(file, runs=np.array(names), keys=np.array(keys), values=whole)

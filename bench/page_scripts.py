@@ -31,18 +31,18 @@ def time_script(page: str, query: Mapping[str, str], changes: Mapping[str, list[
     """
     for option in _SERVER_OPTIONS:
         config.set_option(option, theme.streamlit_options("", 0)[option])
-    shown = AppTest.from_file(str(_MAIN_SCRIPT), default_timeout=120)
+    page_test = AppTest.from_file(str(_MAIN_SCRIPT), default_timeout=120)
     for key, value in query.items():
-        shown.query_params[key] = value
+        page_test.query_params[key] = value
     watch = Stopwatch()
     with patch.object(app_test, "ScriptCache", return_value=ScriptCache()):  # compiled once, as the server does
-        shown.switch_page(f"app_pages/{page}.py").run()
+        page_test.switch_page(f"app_pages/{page}.py").run()
         for item in range(repeats):
             for key, values in changes.items():
-                shown.text_input(key=key).set_value(values[item % len(values)])
+                page_test.text_input(key=key).set_value(values[item % len(values)])
             st.cache_data.clear()
             with watch.lap():
-                shown.run()
-            if shown.exception:
-                raise RuntimeError(f"{page}: {shown.exception[0].value}")
+                page_test.run()
+            if page_test.exception:
+                raise RuntimeError(f"{page}: {page_test.exception[0].value}")
     return watch

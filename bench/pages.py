@@ -4,8 +4,8 @@ Run `python -m bench.pages` (`--short`: 50 runs with 24 k points each and 50 k t
 points each and a million trajectories; `--times-ten`: 20 runs with ten million trajectories without texts, and lists of
 them alone). The database is made by `exgrpo seed-demo` in a temporary folder, or taken from
 `--runs-root` and `--database-url`. Of each view: the database part, its queries called alone; server time, the page's
-script run with no answer kept; and, where Chromium is found, time until it is painted and bytes by web socket. A search
-is for another word each time, since what was found for a word is remembered.
+script run without a cache; and, if Chromium is installed, time until it is painted and bytes by web socket. A search
+is for another word each time, since results are cached by word.
 """
 
 import argparse
@@ -67,7 +67,7 @@ BROWSER_TARGETS = {"refresh_50_runs_kb": "<= 50", "largest_script_kb": "<= 1000"
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One page at one address: what it asks of the database, its own address, and what shows that it is there."""
+    """One page at one address: its queries, its address, and the element that shows that it is loaded."""
 
     name: str
     page: str
@@ -86,14 +86,14 @@ def views(trajectory_id: int) -> list[View]:
     entropy = TrajectoryFacets(run_id=LARGE_RUN, is_replayed=False, entropy_from=0.05)
     narrowed = {"facets": "true", "replayed": "never replayed", "entropy_from": "0.05"}
 
-    def searched(place: int) -> TrajectoryFacets:
-        return TrajectoryFacets(run_id=LARGE_RUN, words=COMMON_WORDS[place % len(COMMON_WORDS)])
+    def searched(repeat: int) -> TrajectoryFacets:
+        return TrajectoryFacets(run_id=LARGE_RUN, words=COMMON_WORDS[repeat % len(COMMON_WORDS)])
 
     def list_of(where: Callable[[int], TrajectoryFacets]) -> list[Callable[[Database, int], object]]:
         return [
-            lambda database, place: trajectory_list.list_snippets(database, where(place), limit=PAGE_SIZE),
-            lambda database, place: trajectory_list.count_trajectories(database, where(place)),
-            lambda database, place: trajectory_list.count_facets(database, where(place)),
+            lambda database, repeat: trajectory_list.list_snippets(database, where(repeat), limit=PAGE_SIZE),
+            lambda database, repeat: trajectory_list.count_trajectories(database, where(repeat)),
+            lambda database, repeat: trajectory_list.count_facets(database, where(repeat)),
         ]
 
     every_curve = [lambda database, _: metrics.metric_series(database, LARGE_RUN, curves.KEYS, MAX_POINTS)]
@@ -231,8 +231,8 @@ def _visit(runs_root: Path, database_url: str | None, measured: Sequence[View], 
     largest = 0
     with page_browser.served(runs_root, database_url) as link, page_browser.visits(link) as browser:
         for view in measured:
-            found = [browser.visit(_address(view), view.content) for _ in range(repeats)]
-            painted, sent = median(painted_ms for painted_ms, _ in found), max(size for _, size in found)
+            visits = [browser.visit(_address(view), view.content) for _ in range(repeats)]
+            painted, sent = median(painted_ms for painted_ms, _ in visits), max(size for _, size in visits)
             print(f"{view.name:<16} painted after {painted:8.0f} ms, {sent / 1000:8.1f} kB by web socket")
             figures[f"{view.name}_paint_ms"] = painted
             largest = max(largest, sent)
@@ -244,7 +244,7 @@ def _address(view: View) -> str:
 
 
 def _refresh(runs_root: Path, live_root: Path) -> dict[str, Figure]:
-    """Print and return the kB that the runs list sends for a refresh while fifty runs go on."""
+    """Print and return the kB that the runs list sends for a refresh while fifty runs continue."""
     recorded = next(path for path in runs_root.iterdir() if (path / "spec.json").is_file())
     shutil.copytree(recorded, live_root / recorded.name)
     seed_demo(live_root, None, REFRESHED, recorded.name, lambda _said: None)

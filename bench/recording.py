@@ -2,8 +2,8 @@
 
 - Recording at the paper's size (128 questions x 8 rollouts of 2,000 tokens on average, up to 8,192): how long until a
   step is on disk, as if the training loop waited for that.
-- Recording of the embedded engine's own steps on chains, a second's together, after another step of it: how long until
-  they are on disk, as if the loop waited, by the number of them: at the engine's own pace, and if steps took 100 ms.
+- Recording of the embedded engine's steps on chains, a second's together, after another step of it: how long until
+  they are on disk, as if the loop waited, by the number of them: at the engine's pace, and if steps took 100 ms.
 - Size: a step's files with the default retention beside JSON lines of the same step: all that is known of every
   trajectory, and only what the retention keeps.
 - Ingest: from files to tables, reading and parsing included: steps of 48 metrics without trajectories, and
@@ -54,7 +54,7 @@ PRESET = "chains-exgrpo"
 NUM_WARM_STEPS = 10
 EMBEDDED_STEP_MS = 100.0
 STEPS_A_SECOND = 4
-"""About the embedded engine's own pace on chains."""
+"""About the embedded engine's pace on chains."""
 READERS_PAUSE_SECONDS = 0.05
 TARGETS = {
     "paper/share_of_step": "<= 0.002",
@@ -148,12 +148,12 @@ def measure_embedded(runs_root: Path, num_rounds: int) -> dict[str, float]:
     with open_chains_run(PRESET) as run:
         made = [run.step() for _ in range(NUM_WARM_STEPS)]
         for _ in range(num_rounds):
-            for num_together, own in milliseconds.items():
+            for num_together, times in milliseconds.items():
                 # So that the next steps wait to be written together, as they do in the middle of a run.
                 record(made[-1:])
                 made.append(run.step())
                 steps.append(1e3 * made[-1].metrics["seconds/step"])
-                own.append(record(made[-num_together:]))
+                times.append(record(made[-num_together:]))
     recorder.close()
     at_own_pace, at_100_ms = milliseconds.values()
     return {
@@ -166,7 +166,7 @@ def measure_embedded(runs_root: Path, num_rounds: int) -> dict[str, float]:
 
 
 def measure_ingest(database_url: str | None, size: StepSize, num_steps: int) -> tuple[float, dict[str, float]]:
-    """Return the seconds of taking in a run of these steps, and what readers saw meanwhile."""
+    """Return the seconds of ingesting a run of these steps, and the times of readers during that."""
     with tempfile.TemporaryDirectory() as name:
         runs_root = Path(name)
         run, recorder = new_run(runs_root)
@@ -176,7 +176,7 @@ def measure_ingest(database_url: str | None, size: StepSize, num_steps: int) -> 
         open_database(database_url, runs_root).close()
         ours, theirs = multiprocessing.Pipe()
         context = multiprocessing.get_context("spawn")
-        reader = context.Process(target=read_until_told, args=(theirs, database_url, runs_root, run.run_id))
+        reader = context.Process(target=read_until_stopped, args=(theirs, database_url, runs_root, run.run_id))
         reader.start()
         theirs.close()
         ours.recv()
@@ -206,28 +206,28 @@ def measure_growth(database_url: str | None, is_short: bool) -> dict[str, float]
     return figures
 
 
-def read_until_told(told: Connection, database_url: str | None, runs_root: Path, run_id: str) -> None:
-    """Ask for the list of runs and for a chart again and again, until told to stop; answer with the times.
+def read_until_stopped(connection: Connection, database_url: str | None, runs_root: Path, run_id: str) -> None:
+    """Ask for the list of runs and for a chart repeatedly until a message comes; then send the times.
 
     Only what is asked once the run is listed counts: before that there is nothing to read.
     """
     times: dict[str, list[float]] = {"runs_list_ms": [], "chart_ms": []}
-    is_told = False
+    is_stopped = False
     with closing(open_database(database_url, runs_root, upgrades=False)) as database:
         questions: dict[str, Callable[[], object]] = {
             "runs_list_ms": lambda: list_runs(database),
             "chart_ms": lambda: metric_series(database, run_id, ["reward/mean"]),
         }
-        told.send("ready")
-        while not is_told or not times["chart_ms"]:
-            is_told = is_told or told.poll(READERS_PAUSE_SECONDS)
+        connection.send("ready")
+        while not is_stopped or not times["chart_ms"]:
+            is_stopped = is_stopped or connection.poll(READERS_PAUSE_SECONDS)
             if not list_runs(database):
                 continue
             for name, ask in questions.items():
                 began_at = time.perf_counter()
                 ask()
                 times[name].append(1e3 * (time.perf_counter() - began_at))
-    told.send({name: median(item) for name, item in times.items()})
+    connection.send({name: median(item) for name, item in times.items()})
 
 
 def main() -> int:

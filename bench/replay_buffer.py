@@ -2,7 +2,7 @@
 
 A step stores the successes of 1,024 rollouts (128 questions, K = 8) with the duplicate check, moves and retires their
 questions, draws 64 questions, reads all their stored trajectories and begins to make it durable, with the calls of
-Algorithm 1. The buffer's thread writes while the loop goes on; how long that takes is a figure of its own.
+Algorithm 1. The buffer's thread writes while the loop continues; its time is a separate figure.
 Making up the load is outside the clock. Each load is built by one process and measured by another, fresh one, while the
 page cache has what was written, as it has in a run; reads without that are measured last and apart (`cold_read_ms`).
 
@@ -113,10 +113,10 @@ class Rollouts:
         num_correct[self._rng.random(BATCH_SIZE) < 1 / 30] = K
         groups = []
         for question_index, count in zip(questions.tolist(), num_correct.tolist(), strict=True):
-            own = [self.trajectory(question_index, step) for _ in range(count)]
+            trajectories = [self.trajectory(question_index, step) for _ in range(count)]
             if count > 1 and self._rng.random() < 0.1:
-                own[-1] = dataclasses.replace(own[0], trajectory_id=own[-1].trajectory_id)
-            groups.append((question_index, own))
+                trajectories[-1] = dataclasses.replace(trajectories[0], trajectory_id=trajectories[-1].trajectory_id)
+            groups.append((question_index, trajectories))
         return groups
 
 
@@ -242,7 +242,7 @@ def forget_pages(path: Path) -> None:
 
 
 def in_fresh_process(action: str, load: Load, folder: Path) -> dict[str, float]:
-    """Run one action in a process of its own and return its figures."""
+    """Run one action in a separate process and return its figures."""
     command = [sys.executable, "-m", "bench.replay_buffer", "--action", action, "--folder", str(folder)]
     command += ["--load", json.dumps(dataclasses.asdict(load))]
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout

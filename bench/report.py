@@ -13,7 +13,7 @@ LOAD = "load_average"
 """The figure that every result has: processes that wanted the machine's cores in the minute before it began."""
 
 _LOAD_AT_START = os.getloadavg()[0]
-"""Taken when a benchmark's program is imported: later it would count the benchmark's own processes."""
+"""Taken when a benchmark's program is imported: later it would count the benchmark's processes."""
 
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
@@ -48,7 +48,7 @@ def report(bench: str, figures: Mapping[str, Figure], targets: Mapping[str, str]
 
     Args:
         bench: Name of the benchmark, as in `python -m bench.<name>`.
-        figures: What was measured; the unit stands in the key (`step_ms`).
+        figures: What was measured; the unit is part of the key (`step_ms`).
         targets: Keys of `figures` with what they should be, such as ">= 3.0" or "<= 8.0".
 
     Raises:

@@ -81,8 +81,8 @@ def main() -> None:
                 figures |= measure_rollouts(f"{name}/{length}", policy, length)
                 figures |= measure_endless(f"{name}/{length}", policy, length)
     for worst, figure in (("min", "rollout_speedup"), ("max", "score_over_forward")):
-        found = [float(str(value)) for key, value in figures.items() if key.endswith(f"/{figure}")]
-        figures[f"{figure}_{worst}"] = min(found) if worst == "min" else max(found)
+        values = [float(str(value)) for key, value in figures.items() if key.endswith(f"/{figure}")]
+        figures[f"{figure}_{worst}"] = min(values) if worst == "min" else max(values)
     report("shapes", figures, TARGETS)
 
 
@@ -98,21 +98,21 @@ def measure_rollouts(name: str, policy: PolicyModel, length: int) -> dict[str, F
     asked = [prompt for prompt in prompts for _ in range(NUM_ROWS)]
     policy = dataclasses.replace(policy, end_token_ids=ends)
     sampler = Sampler(1.0, torch.Generator().manual_seed(0))
-    own, others, lengths = [], [], []
+    ours, others, lengths = [], [], []
     for _ in range(num_repeats(name)):
         began_at = time.perf_counter()
         num_tokens = sum(response.token_ids.size for response in generate(policy, asked, length, sampler))
         lengths.append(num_tokens / len(asked))
-        own.append(num_tokens / (time.perf_counter() - began_at))
+        ours.append(num_tokens / (time.perf_counter() - began_at))
         began_at = time.perf_counter()
         made = generate_by_transformers(policy, asked, length, ends.tolist())
         seconds = time.perf_counter() - began_at
         others.append(num_said(made[:, PROMPT_TOKENS:], ends) / seconds)
     figures: dict[str, Figure] = {
         "mean_response_tokens": median(lengths),
-        "rollout_tokens_per_s": median(own),
+        "rollout_tokens_per_s": median(ours),
         "transformers_tokens_per_s": median(others),
-        "rollout_speedup": median(own) / median(others),
+        "rollout_speedup": median(ours) / median(others),
     }
     return _told(name, figures)
 
@@ -125,13 +125,13 @@ def num_repeats(name: str) -> int:
 
 
 def num_said(responses: torch.Tensor, ends: torch.Tensor) -> int:
-    """Return how many tokens of responses (B, T) were said, each response's first end token included."""
+    """Return how many tokens of responses (B, T) were generated, each response's first end token included."""
     is_end = torch.isin(responses, ends)
     return int((is_end.cumsum(1) - is_end.long() == 0).sum())
 
 
 def measure_endless(name: str, policy: PolicyModel, length: int) -> dict[str, Figure]:
-    """Print and return milliseconds and ratios of responses that go on to the limit."""
+    """Print and return milliseconds and ratios of responses that reach the limit."""
     rng = np.random.default_rng(0)
     vocabulary = policy.model.config.vocab_size
     policy = dataclasses.replace(policy, end_token_ids=torch.tensor([NO_TOKEN]))
@@ -163,15 +163,15 @@ def measure_endless(name: str, policy: PolicyModel, length: int) -> dict[str, Fi
     for _ in range(num_repeats(name)):
         for what, ask in asked.items():
             seconds[what].append(ask())
-    own = {what: 1000 * median(second) for what, second in seconds.items()}
+    ours = {what: 1000 * median(second) for what, second in seconds.items()}
     return _told(
         name,
-        {f"{what}_ms": value for what, value in own.items()}
+        {f"{what}_ms": value for what, value in ours.items()}
         | {
-            "generate_speedup": own["transformers"] / own["generate"],
-            "score_over_forward": own["score"] / own["forward"],
-            "generate_over_floor": own["generate"] / own["generate_floor"],
-            "score_over_floor": own["score"] / own["score_floor"],
+            "generate_speedup": ours["transformers"] / ours["generate"],
+            "score_over_forward": ours["score"] / ours["forward"],
+            "generate_over_floor": ours["generate"] / ours["generate_floor"],
+            "score_over_floor": ours["score"] / ours["score_floor"],
         },
     )
 
@@ -185,7 +185,7 @@ def _told(name: str, figures: Mapping[str, Figure]) -> dict[str, Figure]:
 def generate_by_transformers(
     policy: PolicyModel, prompts: Sequence[Int32Array], length: int, ends: int | list[int]
 ) -> torch.Tensor:
-    """Return prompts, padded on the left, and the tokens sampled by transformers' own generation, (B, P + T)."""
+    """Return prompts, padded on the left, and the tokens sampled by transformers' generation, (B, P + T)."""
     input_ids = torch.zeros(len(prompts), PROMPT_TOKENS, dtype=torch.int64)
     mask = torch.zeros_like(input_ids)
     for row, prompt in enumerate(prompts):

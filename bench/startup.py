@@ -6,7 +6,7 @@
 - A new worker on the demo's preset, whose model was made before: from its start to the record of the first step on
   disk, the evaluation before it included.
 
-The machine's load is in these times; beside each stands the processor time of the processes that were started.
+These times depend on the machine's load; beside each is the processor time of the started processes.
 
 Run `python -m bench.startup`; `--short` repeats less, `--python` names the interpreter of the environment that is
 measured. Without Chromium or playwright the page is left out.
@@ -33,7 +33,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.specs.train import load_preset
 
 PRESET = "chains-exgrpo"
-LOOK_SECONDS = 0.01
+POLL_SECONDS = 0.01
 TIMEOUT_SECONDS = 120.0
 TARGETS = {"help_s": "<= 0.3", "first_page_s": "<= 2", "first_step_s": "<= 5"}
 
@@ -93,7 +93,7 @@ def time_first_step(python: str) -> float:
             if worker.poll() is not None or time.perf_counter() - began_at > TIMEOUT_SECONDS:
                 worker.kill()
                 raise RuntimeError("The worker recorded no step; run it by hand to see why.")
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
         seconds = time.perf_counter() - began_at
         worker.wait()
     return seconds

@@ -1,4 +1,4 @@
-"""Times of repeated work: by the clock, and of this process's own computing, which a busy machine stretches less."""
+"""Times of repeated work: by the clock, and this process's processor time, which depends less on the machine's load."""
 
 import time
 from collections.abc import Iterator
@@ -24,10 +24,10 @@ class Stopwatch:
 
     def figures(self, name: str) -> dict[str, float]:
         """Print and return median and maximum by the clock, and the median of computing."""
-        found = {
+        medians = {
             name: median(self.clock_ms),
             f"{name}_max": max(self.clock_ms),
             f"{name}_computing": median(self.computing_ms),
         }
-        print(f"{name:<32}" + "".join(f"{value:10.1f}" for value in found.values()))
-        return found
+        print(f"{name:<32}" + "".join(f"{value:10.1f}" for value in medians.values()))
+        return medians

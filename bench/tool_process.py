@@ -1,4 +1,4 @@
-"""One other tool on the series of `bench.other_tools`: what writes them by its own package, and what asks.
+"""One other tool on the series of `bench.other_tools`: its package writes them, and a reader reads them.
 
 `python -m bench.tool_process write|ask TOOL SERIES.npz FOLDER`, in an environment of `requirements/other-tools.txt`.
 Prints a line of JSON: `write_s`, or `open_ms`, from nothing but the imports to the first list of runs, and medians
@@ -29,7 +29,7 @@ Asked = tuple[Callable[[], object], Callable[[], object], Callable[[], object]]
 
 
 class TensorBoard:
-    """Event files, read by the data server that TensorBoard starts, and asked as its own server asks it."""
+    """Event files, read by the data server that TensorBoard starts, and queried as its server queries it."""
 
     def __init__(self, folder: Path) -> None:
         from tensorboard.compat.proto.event_pb2 import Event
@@ -78,13 +78,13 @@ class TensorBoard:
 
         until = time.perf_counter() + TIMEOUT_SECONDS
         while True:
-            found = read(None)
-            if len(found) == num_runs and all(len(tags[KEY]) == num_steps for tags in found.values()):
+            tags_of_run = read(None)
+            if len(tags_of_run) == num_runs and all(len(tags[KEY]) == num_steps for tags in tags_of_run.values()):
                 break
             if time.perf_counter() > until:
                 raise TimeoutError("tensorboard: the data server did not read every step in time.")
             time.sleep(0.01)
-        names = sorted(found)
+        names = sorted(tags_of_run)
         return (
             lambda: provider.list_runs(self._context, experiment_id=""),
             lambda: read([names[-1]]),
@@ -101,8 +101,8 @@ class MLflow:
 
         mlflow.set_tracking_uri(f"sqlite:///{folder / 'mlflow.db'}")
         self._client: Any = MlflowClient()
-        found = self._client.get_experiment_by_name("runs")
-        self._experiment = found.experiment_id if found else self._client.create_experiment("runs")
+        experiment = self._client.get_experiment_by_name("runs")
+        self._experiment = experiment.experiment_id if experiment else self._client.create_experiment("runs")
 
     def write(self, run: str, keys: list[str], values: np.ndarray) -> None:
         """Write one run's values (K, S)."""
@@ -166,11 +166,11 @@ TOOLS: dict[str, Callable[[Path], TensorBoard | MLflow | Trackio]] = {
 def main(action: str, name: str, series_file: str, folder: str) -> None:
     """Give the tool the series or ask it, and print the figures."""
     logging.disable(logging.WARNING)
-    place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
     series = np.load(series_file)
     keys, names, values = [str(key) for key in series["keys"]], series["runs"], series["values"]
-    tool = TOOLS[name](place)
+    tool = TOOLS[name](path)
     began_at = time.perf_counter()
     if action == "write":
         for run, value in zip(names, values, strict=True):

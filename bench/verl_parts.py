@@ -21,6 +21,6 @@ def open_verl_parts(spec: TrainSpec) -> Iterator[Any]:
     os.environ.update(CPU_VARIABLES)
     content = merge_settings(spec.model_dump(mode="json"), ON_VERL)
     with tempfile.TemporaryDirectory() as folder:
-        own = parse_spec(content, "bench.learning")
-        with open_parts(own, RunDirectory.create(Path(folder), own)) as parts:
+        spec = parse_spec(content, "bench.learning")
+        with open_parts(spec, RunDirectory.create(Path(folder), spec)) as parts:
             yield parts

@@ -1,7 +1,7 @@
-"""What the verl engine adds to stock verl's own step, phase by phase, on the CPU.
+"""What the verl engine adds to stock verl's step, phase by phase, on the CPU.
 
 Run `.venv-verl/bin/python -m bench.verl_step`. One trainer with one set of workers does blocks of three kinds of steps
-in turn: stock verl's (`PPOTrainer._step_once` with its own loss, replay buffer and advantages), this engine's on-policy
+in turn: stock verl's (`PPOTrainer._step_once` with its loss, replay buffer and advantages), this engine's on-policy
 ones, and ExGRPO's. All have the same questions, K and mini-batches, an entropy bonus, so that every row is updated, and
 look for finished rollouts as often. What stock verl does after a step (metrics, logging) is left out, as is recording.
 The first step of a block is not counted: the loss is sent to the workers in it.
@@ -136,11 +136,11 @@ def open_steps(spec: TrainSpec) -> Iterator[dict[str, Any]]:
         run = RunDirectory.create(Path(folder) / "runs", spec)
         with open_parts(spec, run) as parts:
             engine: Any = parts.engine
-            own = [OwnSteps(engine, parts, one, Path(folder) / str(n)) for n, one in enumerate([on_policy, config])]
+            ours = [OwnSteps(engine, parts, one, Path(folder) / str(n)) for n, one in enumerate([on_policy, config])]
             try:
-                yield {STOCK: StockSteps(engine, parts, config), ON_POLICY: own[0], EXGRPO: own[1]}
+                yield {STOCK: StockSteps(engine, parts, config), ON_POLICY: ours[0], EXGRPO: ours[1]}
             finally:
-                for one in own:
+                for one in ours:
                     one.state.replay_buffer.close()
 
 
@@ -159,14 +159,14 @@ def bench_spec(num_steps: int) -> TrainSpec:
 
 def time_blocks(kinds: Mapping[str, Any], num_blocks: int) -> dict[str, list[Seconds]]:
     """Return seconds of all counted steps by kind; one block of each kind goes before, in which buffers fill."""
-    found: dict[str, list[Seconds]] = {name: [] for name in kinds}
+    times_of: dict[str, list[Seconds]] = {name: [] for name in kinds}
     for block in range(1 + num_blocks):
         for name, steps in kinds.items():
             steps.enter()
             times = [steps.step() for _ in range(BLOCK)]
             if block > 0:
-                found[name] += times[1:]
-    return found
+                times_of[name] += times[1:]
+    return times_of
 
 
 def main() -> None:
@@ -180,11 +180,11 @@ def main() -> None:
     with open_steps(bench_spec(3 * BLOCK * (1 + num_blocks))) as kinds:
         times = time_blocks(kinds, num_blocks)
     phases = ("step", "rollout", "score", "update", "manage")
-    middle = {name: {phase: median(own[phase] for own in item) for phase in phases} for name, item in times.items()}
+    middle = {name: {phase: median(step[phase] for step in item) for phase in phases} for name, item in times.items()}
     print(f"median of {len(times[STOCK])} steps of each kind, in ms")
     print(f"{'':<12}" + "".join(f"{phase:>10}" for phase in phases))
-    for name, own in middle.items():
-        print(f"{name:<12}" + "".join(f"{1e3 * own[phase]:10.1f}" for phase in phases))
+    for name, seconds in middle.items():
+        print(f"{name:<12}" + "".join(f"{1e3 * seconds[phase]:10.1f}" for phase in phases))
     without = median(entry["step"] - entry["score"] for entry in times[EXGRPO])
     figures = {
         "num_steps": len(times[STOCK]),

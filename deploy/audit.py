@@ -1,4 +1,4 @@
-"""Asks the advisory service about the locked packages, once it has shown that it answers at all.
+"""Queries the advisory service about the locked packages, after a check that it answers.
 
 `make audit` runs it. It ends with 0 where nothing is known, with 1 where something is, with 2 where nobody answered.
 """
@@ -43,7 +43,7 @@ def accepted_advisories(path: Path, today: date) -> dict[str, str]:
 
 
 def ask(program: str, pins: list[str]) -> list[dict[str, Any]]:
-    """Return what the advisory service says of exactly these packages, a record each.
+    """Return the advisory service's record of each of these packages.
 
     Raises:
         NotAskedError: pip-audit came back without an answer.
@@ -54,10 +54,10 @@ def ask(program: str, pins: list[str]) -> list[dict[str, Any]]:
         command = [program, "--disable-pip", "--no-deps", "--progress-spinner=off", "--format=json", "-r", file.name]
         try:
             finished = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)
-            found: list[dict[str, Any]] = json.loads(finished.stdout)["dependencies"]
+            records: list[dict[str, Any]] = json.loads(finished.stdout)["dependencies"]
         except (OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
             raise NotAskedError(f"The advisory service cannot be reached from here ({type(error).__name__}).") from None
-    return found
+    return records
 
 
 def check_service(program: str) -> None:
@@ -91,7 +91,7 @@ def locked_pins() -> list[str]:
 
 
 def main(program: str) -> int:
-    """Audit with pip-audit at `program`, print what was found and return the exit code."""
+    """Audit with pip-audit at `program`, print the findings and return the exit code."""
     accepted = accepted_advisories(ACCEPTED, datetime.now(UTC).date())
     pins = locked_pins()
     by_name: dict[str, list[str]] = {}

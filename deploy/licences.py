@@ -40,8 +40,8 @@ def licence_of(package: PackageMetadata) -> str:
     ]
     named = [text for text in classifiers if text != "OSI Approved"]
     first_line = next((line.strip() for line in (package.get("License") or "").splitlines() if line.strip()), "")
-    found = package.get("License-Expression") or ", ".join(named) or first_line or "not named"
-    return found if len(found) <= _MAX_LENGTH else f"{found[: _MAX_LENGTH - 3]}..."
+    licence = package.get("License-Expression") or ", ".join(named) or first_line or "not named"
+    return licence if len(licence) <= _MAX_LENGTH else f"{licence[: _MAX_LENGTH - 3]}..."
 
 
 def table(lock: Path, *extras: str) -> str:

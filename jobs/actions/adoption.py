@@ -29,7 +29,7 @@ _NO_LOG_PROBS = np.empty(0, dtype=np.float32)
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """What came of it: the new run, what it holds, and a sentence on each line that was left out."""
+    """The new run, the number of its steps and rollouts, and a sentence on each line that was skipped."""
 
     run_id: str
     num_steps: int
@@ -38,10 +38,10 @@ class Adoption:
 
 
 def adopt(folder: Path, runs_root: Path, name: str, model: str = UNKNOWN) -> Adoption:
-    """Write the dumps of `folder` as a run that has ended, marked with the tag `adopted`, and return what it holds.
+    """Write the dumps of `folder` as a run that has ended, marked with the tag `adopted`, and return its counts.
 
     Texts, scores and steps are kept; tokens, log-probs and entropies are not in verl's dumps. Lines that are no
-    rollouts are left out and named. The run appears in `runs_root` once it is whole.
+    rollouts are skipped and named. The run appears in `runs_root` once it is whole.
 
     Raises:
         DumpError: There is no dump, a file cannot be read, or not one line is a rollout.
@@ -82,7 +82,7 @@ def _spec(folder: Path, name: str, model: str) -> TrainSpec:
 
 @dataclass(slots=True)
 class _Bookkeeping:
-    """What numbers questions and trajectories over all steps."""
+    """Numbers questions and trajectories over all steps."""
 
     questions: dict[tuple[str, str], Question] = field(default_factory=dict)
     num_rollouts: int = 0

@@ -1,4 +1,4 @@
-"""What users say of trajectories, written to the journal: marks, cases worth keeping, and verdicts of their own."""
+"""Users' annotations of trajectories, written to the journal: marks, saved cases and verdicts."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ MAX_COMMENT_CHARACTERS = 10_000
 
 
 def mark_case(runs_root: Path, case_set: str, case: SavedCase, is_kept: bool = True) -> None:
-    """Put a case into a named set, or take it out.
+    """Put a case into a named set, or remove it.
 
     Raises:
         CommandError: No such run, or no usable name.
@@ -30,7 +30,7 @@ def mark_case(runs_root: Path, case_set: str, case: SavedCase, is_kept: bool = T
 
 
 def mark_trajectory(runs_root: Path, mark: MarkedTrajectory, is_kept: bool = True) -> None:
-    """Put a mark with a comment on a trajectory, or take it off.
+    """Put a mark with a comment on a trajectory, or remove it.
 
     Raises:
         CommandError: No such run, no usable name, or too long a comment.
@@ -49,7 +49,7 @@ def mark_trajectory(runs_root: Path, mark: MarkedTrajectory, is_kept: bool = Tru
 
 
 def set_verdict(runs_root: Path, run_id: str, attempt: int, trajectory_id: int, is_valid: bool | None) -> None:
-    """Say whether a trajectory's chain of thought is valid, over what any judge says; None takes that back.
+    """Set the user's verdict on a trajectory's chain of thought, which overrides judges; None clears it.
 
     Raises:
         CommandError: There is no such run.

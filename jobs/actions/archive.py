@@ -14,10 +14,10 @@ from jobs.runs.directory import RunDirectory, RunDirectoryError, check_run_id
 from jobs.runs.journal import Journal, JournalKind
 
 REQUIRED_FILES = ("spec.json", "run.json")
-# A copied heartbeat would name a process that is not this copy's.
+# A copied heartbeat would name a process that does not work on the copy.
 _PROCESS_FILES = ("lock", "heartbeat.json")
 _RUNS_AS_CODE = (".pt", ".pth", ".bin", ".pkl", ".pickle", ".ckpt")
-"""Endings of files that some program reads with pickle, as verl does with its trainer's state."""
+"""Suffixes of files that programs read with pickle, as verl reads its trainer's state."""
 
 
 class ArchiveError(InputError, ValueError):
@@ -27,10 +27,10 @@ class ArchiveError(InputError, ValueError):
 def export_run(run: RunDirectory, target: Path, *, overwrites: bool = False) -> Path:
     """Copy a run to `target`: a `.tar.gz` file if it is named so, else into the folder `target`, as `target/RUN_ID`.
 
-    Only a file is overwritten, and only where `overwrites` says so; a copied folder may hold what is nowhere else.
+    Only a file is overwritten, and only with `overwrites`; a copied folder may hold the only copy of something.
 
     Raises:
-        ArchiveError: The target is there already, its folder is not, or it cannot be written.
+        ArchiveError: The target exists already, its folder does not, or it cannot be written.
     """
     is_file = target.name.endswith((".tar.gz", ".tgz"))
     destination = target if is_file else target / run.run_id
@@ -48,15 +48,15 @@ def export_run(run: RunDirectory, target: Path, *, overwrites: bool = False) -> 
 def import_run(source: Path, runs_root: Path, *, trusts_pickles: bool = False) -> str:
     """Copy a run from a folder or a `.tar.gz` file into `runs_root` and return its id.
 
-    Nothing is written outside a folder of its own inside `runs_root`, which takes its name once it is whole. An archive
-    is checked before anything of it is written.
+    Files are written to a hidden folder inside `runs_root`, which is renamed once it is complete. An archive is
+    checked before any of it is written.
 
     Raises:
         ArchiveError: It is no run, holds anything but plain files, is too large for the disk, holds files that could
-            run code when they are read and `trusts_pickles` is not set, or a run of this id is there already.
+            run code when they are read and `trusts_pickles` is not set, or a run of this id exists already.
     """
     if not source.exists():
-        raise ArchiveError(f"{source}: is not there; expected a folder or a .tar.gz file of a run.")
+        raise ArchiveError(f"{source}: does not exist; expected a folder or a .tar.gz file of a run.")
     if source.is_dir():
         _check_run(source, source.resolve().name, source)
     with _staging(runs_root) as staging:
@@ -87,12 +87,12 @@ def _copy_folder(source: Path, target: Path) -> None:
 def _check_destination(destination: Path, is_file: bool, overwrites: bool) -> None:
     folder = destination.parent
     if not folder.is_dir():
-        kinds = "a folder that is there" if is_file else "a .tar.gz file or a folder that is there"
-        raise ArchiveError(f"{folder}: there is no such folder; make it first, or name {kinds}.")
+        kinds = "an existing folder" if is_file else "a .tar.gz file or an existing folder"
+        raise ArchiveError(f"{folder}: no such folder; create it first, or name {kinds}.")
     if destination.is_dir():
-        raise ArchiveError(f"{destination}: is there already; name another place.")
+        raise ArchiveError(f"{destination}: exists already; choose another target.")
     if destination.exists() and not overwrites:
-        raise ArchiveError(f"{destination}: is there already; name another place, or overwrite it with --force.")
+        raise ArchiveError(f"{destination}: exists already; choose another target, or overwrite it with --force.")
 
 
 @contextmanager
@@ -118,7 +118,7 @@ def _write_archive(run: RunDirectory, destination: Path) -> None:
 
 
 def _copy_whole(run: RunDirectory, destination: Path) -> None:
-    """Copy a run's folder; it takes its name once it is whole."""
+    """Copy a run's folder under a hidden name, then rename it."""
     unfinished = destination.with_name(f".exporting-{destination.name}")
     try:
         shutil.copytree(run.path, unfinished, ignore=_left_out)
@@ -128,7 +128,7 @@ def _copy_whole(run: RunDirectory, destination: Path) -> None:
 
 
 def reason_of(error: OSError) -> str:
-    """Return why files could not be copied, in the system's words."""
+    """Return why files could not be copied, as the system says it."""
     if isinstance(error, shutil.Error) and error.args and error.args[0]:
         return str(error.args[0][0][-1])  # of each file: source, target, reason
     return error.strerror or str(error)
@@ -160,7 +160,7 @@ def _unpack(source: Path, staging: Path, trusts_pickles: bool) -> str:
     except OSError as error:
         raise ArchiveError(f"{source}: cannot be read ({error.strerror or error}).") from None
     except (tarfile.TarError, EOFError, zlib.error):
-        # tarfile's own words are a line for every way in which it tried to read the file
+        # tarfile's message has a line for every format that it tried
         raise ArchiveError(f"{source}: expected a folder or a whole .tar.gz file of a run.") from None
     return run_id
 
@@ -189,7 +189,7 @@ def _check_no_pickle(path: PurePath, source: Path, trusts_pickles: bool) -> None
     if path.suffix.lower() in _RUNS_AS_CODE and not trusts_pickles:
         raise ArchiveError(
             f"{source}: {path} can run code when it is read (pickle), as verl's checkpoints can; nothing imported. "
-            "Import it with --trust-pickles if you trust whoever made it."
+            "Import it with --trust-pickles if you trust its author."
         )
 
 
@@ -201,7 +201,9 @@ def _check_room(num_bytes: int, folder: Path, source: Path) -> None:
 
 def _check_member(member: tarfile.TarInfo, path: PurePosixPath, source: Path) -> None:
     if _leads_out(path) or not path.parts:
-        raise ArchiveError(f"{source}: member {member.name!r} would land outside the runs folder; nothing imported.")
+        raise ArchiveError(
+            f"{source}: member {member.name!r} would be written outside the runs folder; nothing imported."
+        )
     is_plain = member.isfile() or member.isdir()
     is_inner_link = member.islnk() and not _leads_out(PurePosixPath(member.linkname))
     if not (is_plain or is_inner_link):

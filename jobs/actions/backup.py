@@ -1,4 +1,4 @@
-"""A whole runs root as one file, taken while runs go on, and back again."""
+"""Back up a whole runs root as one file while runs continue, and restore it."""
 
 import contextlib
 import io
@@ -18,15 +18,15 @@ from jobs.actions.archive import ArchiveError
 from jobs.runs.directory import WORKBENCH_FOLDER, list_run_directories
 
 _OF_PROCESSES = frozenset({"lock", "supervisor.json", "workbench.json"})
-"""What holds only while a process lives. Heartbeats are kept: they name a process that does not work on the copy."""
+"""Files that are true only while a process lives. Heartbeats stay: their process does not work on the copy."""
 _SEAL = f"{WORKBENCH_FOLDER}/backup.json"
-"""The last member: how many stand before it. A tar file that ends early, or has a damaged header, is no error else."""
+"""The last member: the number of those before it. Without it, a tar file that was cut would look complete."""
 _LEFT_OUT_ENDINGS = (".tmp", ".lock", "supervisor.log", ".db", ".db-wal", ".db-shm")
 
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """What was written or read: `has_database` tells whether SQLite's file was part of it."""
+    """Size of a backup; `has_database` is whether SQLite's file is in it."""
 
     num_runs: int
     num_bytes: int
@@ -36,21 +36,21 @@ class Backup:
 def back_up(runs_root: Path, database_url: str | None, target: Path) -> Backup:
     """Write the runs root to the tar file `target`; runs may continue while it is written.
 
-    The order makes the copy whole. The database comes first, so that it never knows of more than the files hold; a
-    supervisor ingests the rest. Of each run the checkpoints come before the files that they refer to, which only grow.
+    The order makes the copy consistent. The database is first, so that it knows nothing that the files lack; a
+    supervisor ingests the rest. A run's checkpoints come before the files that they refer to, which only grow.
 
     Raises:
         ArchiveError: There is no runs root, `target` exists or lies inside, or a file cannot be read or written.
     """
     if not runs_root.is_dir():
-        raise ArchiveError(f"{runs_root}: there is no such runs root; name it with --runs-root.")
+        raise ArchiveError(f"{runs_root}: no such runs root; name it with --runs-root.")
     if target.exists() or not target.parent.is_dir():
-        raise ArchiveError(f"{target}: expected a file that is not there yet, in a folder that is.")
+        raise ArchiveError(f"{target}: expected a new file in an existing folder.")
     if target.resolve().is_relative_to(runs_root.resolve()):
-        raise ArchiveError(f"{target}: lies inside the runs root that it would hold; name another place.")
+        raise ArchiveError(f"{target}: is inside the runs root itself; choose another target.")
     unfinished = target.with_name(target.name + ".tmp")
     try:
-        # Links among the files are told by `_Writer`; dereferencing keeps `tarfile` from telling them by inode alone.
+        # `_Writer` finds hard links; dereferencing keeps `tarfile` from finding them by inode alone.
         with tarfile.open(unfinished, "w", dereference=True) as archive:
             writer = _Writer(archive)
             has_database = _add_database(writer, runs_root, database_url)
@@ -68,14 +68,14 @@ def back_up(runs_root: Path, database_url: str | None, target: Path) -> Backup:
 
 
 def restore(source: Path, runs_root: Path) -> Backup:
-    """Unpack a backup into a runs root that is not there or empty; it takes its name once it is whole.
+    """Unpack a backup into a new or empty runs root, which appears once it is complete.
 
     Raises:
-        ArchiveError: The file is not there or no whole backup, holds anything but plain files, or the runs root holds
+        ArchiveError: The file is missing or no complete backup, holds anything but plain files, or the runs root holds
             something.
     """
     if not source.is_file():
-        raise ArchiveError(f"{source}: is no file that is there; name what `exgrpo backup` wrote.")
+        raise ArchiveError(f"{source}: no such file; name one that `exgrpo backup` wrote.")
     if runs_root.exists() and (not runs_root.is_dir() or any(runs_root.iterdir())):
         raise ArchiveError(f"{runs_root}: is not empty; restore into a new folder and name it with --runs-root.")
     runs_root.parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ def restore(source: Path, runs_root: Path) -> Backup:
 
 
 class _Writer:
-    """Adds files to an archive; one that has several names is stored once."""
+    """Adds files to an archive; a file with several names (hard links) is stored once."""
 
     def __init__(self, archive: tarfile.TarFile) -> None:
         self._archive = archive
@@ -99,7 +99,7 @@ class _Writer:
         """By device, inode, time and size: a removed file's inode may become another file's."""
 
     def add(self, path: Path, name: Path | str) -> None:
-        """Add a folder, or a file as long as it is now: it may still grow; skip what is gone already."""
+        """Add a folder, or a file at its current length, since it may grow; skip a path that no longer exists."""
         with contextlib.suppress(FileNotFoundError):
             if path.is_dir():
                 self._archive.addfile(_anonymous(self._archive.gettarinfo(path, arcname=str(name))))
@@ -115,7 +115,7 @@ class _Writer:
                 self._archive.addfile(member, file if member.isreg() else None)
 
     def seal(self) -> None:
-        """Say at the end how many members there are."""
+        """Add the last member, which has the number of members."""
         content = _seal(len(self._archive.getmembers()))
         member = tarfile.TarInfo(_SEAL)
         member.size = len(content)
@@ -150,9 +150,9 @@ def _paths_in_order(runs_root: Path) -> Iterator[Path]:
 
 
 def _checkpoints_in_order(folder: Path) -> Iterator[Path]:
-    """Return checkpoints, newest first; if all of them are gone by then, those written since.
+    """Yield checkpoints, newest first; if all were removed while being read, those written since.
 
-    A trainer removes old ones, so that what a list holds may all be gone before it is read.
+    A trainer removes old checkpoints, so every listed one may be gone before it is read.
     """
     yield folder
     taken: set[Path] = set()
@@ -166,8 +166,8 @@ def _checkpoints_in_order(folder: Path) -> Iterator[Path]:
 
 
 def _folders_in(folder: Path) -> list[Path]:
-    found = (path for path in folder.glob("[!.]*") if path.is_dir() and not path.is_symlink())
-    return sorted((path for path in found if path.suffix != ".tmp"), reverse=True)
+    folders = (path for path in folder.glob("[!.]*") if path.is_dir() and not path.is_symlink())
+    return sorted((path for path in folders if path.suffix != ".tmp"), reverse=True)
 
 
 def _is_of_checkpoints(path: Path, run: Path) -> bool:
@@ -202,7 +202,7 @@ def _unpack(source: Path, folder: Path) -> None:
         with tarfile.open(source, "r:") as archive:
             for member in archive:
                 if not (member.isreg() or member.isdir() or member.islnk()):
-                    raise ArchiveError(f"{source}: member {member.name!r} is no plain file; nothing restored.")
+                    raise ArchiveError(f"{source}: member {member.name!r} is not a plain file; nothing restored.")
                 if member.name == _SEAL:
                     sealed = _content(archive, member)
                     continue
@@ -211,9 +211,11 @@ def _unpack(source: Path, folder: Path) -> None:
     except OSError as error:
         raise ArchiveError(f"{source}: cannot be restored ({error.strerror or error}).") from None
     except tarfile.TarError as error:
-        raise ArchiveError(f"{source}: expected a whole file of `exgrpo backup` ({error}).") from None
+        raise ArchiveError(f"{source}: expected a complete file of `exgrpo backup` ({error}).") from None
     if sealed != _seal(num_members):
-        raise ArchiveError(f"{source}: expected a whole file of `exgrpo backup`; take another copy; nothing restored.")
+        raise ArchiveError(
+            f"{source}: expected a complete file of `exgrpo backup`; use another copy; nothing restored."
+        )
 
 
 def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:

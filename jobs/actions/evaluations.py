@@ -1,4 +1,4 @@
-"""Queueing an evaluation: of a checkpoint, whose model is kept, or of any model."""
+"""Queueing an evaluation of any model; a checkpoint's model is copied into the run."""
 
 import re
 import shutil
@@ -29,7 +29,7 @@ def resolve_target(runs_root: Path, target: str) -> EvalModelSpec:
 
     Raises:
         CommandError: There is no such run or checkpoint, or it is damaged.
-        SpecError: A folder is not there.
+        SpecError: A folder does not exist.
     """
     checkpoint = find_checkpoint(runs_root, target)
     if checkpoint is None:
@@ -38,7 +38,7 @@ def resolve_target(runs_root: Path, target: str) -> EvalModelSpec:
 
 
 def plan_evaluation(runs_root: Path, target: str, content: Mapping[str, object], origin: str) -> EvalSpec:
-    """Return the evaluation of `target` (as in `resolve_target`) that `content`, its other fields, asks for.
+    """Return the evaluation of `target` (as in `resolve_target`) with its other fields from `content`.
 
     A checkpoint is scored by its run's template and longest response unless `content` says otherwise. A benchmark that
     the user declared has the fields of its declaration, unless `content` says otherwise.
@@ -85,7 +85,7 @@ def submit_evaluation(runs_root: Path, spec: EvalSpec) -> str:
     """Write a new run directory with the checkpoint's model in it, queue the evaluation and return its id.
 
     Raises:
-        SpecError: A benchmark is unknown, its file is not there, its prompts and answers do not fit into the model, or
+        SpecError: A benchmark is unknown, its file does not exist, prompts and answers do not fit into the model, or
             the hub knows no such model or data set.
         DataError: A row of a benchmark's file is wrong, or there are too few.
         CommandError: The runs root cannot be written, or the checkpoint holds no model.

@@ -1,4 +1,4 @@
-"""Queueing a judge's job once it is sure that there is something that it can judge."""
+"""Queueing a judge's job, after a check that its run or file can be judged."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def submit_judge(runs_root: Path, spec: JudgeSpec) -> str:
     """
     if spec.judged.file is not None:
         if not spec.judged.file.is_file():
-            raise SpecError(f"judged.file: {spec.judged.file} is not there; give a file of JSON lines.")
+            raise SpecError(f"judged.file: {spec.judged.file} does not exist; give a file of JSON lines.")
         # The worker runs in another folder.
         judged = spec.judged.model_copy(update={"file": spec.judged.file.resolve()})
         spec = spec.model_copy(update={"judged": judged})

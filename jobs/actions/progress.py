@@ -1,4 +1,4 @@
-"""How far a job of any kind is, by its files."""
+"""Progress of a job of any kind, by its files."""
 
 import json
 
@@ -11,7 +11,7 @@ from jobs.specs.train import SpecError, TrainSpec
 
 
 def count_pieces(run: RunDirectory) -> int | None:
-    """Return how many pieces of work a job has, steps, questions or votes; None while that is not known."""
+    """Return the number of steps, questions or votes of a job; None while it is unknown."""
     spec = run.job_spec()
     if isinstance(spec, TrainSpec):
         return spec.num_steps
@@ -25,7 +25,7 @@ def count_pieces(run: RunDirectory) -> int | None:
 
 
 def job_progress(run: RunDirectory) -> tuple[int, int] | None:
-    """Return how many pieces of how many are done; None before they are counted."""
+    """Return how many steps, questions or votes are done, and of how many; None while the total is unknown."""
     attempt = run.newest_attempt()
     try:
         total = count_pieces(run) if attempt else None

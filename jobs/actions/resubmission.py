@@ -1,4 +1,4 @@
-"""A job of any kind again: its specification, and queueing it with the checks of its kind."""
+"""Starting a job of any kind again: reading its specification, and queueing with the checks of its kind."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def submit_job(runs_root: Path, spec: JobSpec, *, parent_run_id: str | None = No
     """Write and queue a job and return its id; `parent_run_id` is the training run that one of training is copied from.
 
     Raises:
-        SpecError: It names a file, run or benchmark that is not there.
+        SpecError: It names a file, run or benchmark that does not exist.
         CommandError: The runs root cannot be written, or the job could not run.
     """
     if isinstance(spec, EvalSpec):

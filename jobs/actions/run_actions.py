@@ -30,10 +30,10 @@ _COPY_ENDING = re.compile(r" copy( \d+)?$")
 def submit(runs_root: Path, spec: JobSpec, *, parent_run_id: str | None = None) -> str:
     """Write a new run directory, queue the job, of whatever kind, and return its id; `parent_run_id` is copied from.
 
-    A training run's `model.source: RUN@STEP` becomes a folder in the new run, which outlives the checkpoint.
+    A training run's `model.source: RUN@STEP` is copied into the new run, which then does not need the checkpoint.
 
     Raises:
-        SpecError: An evaluation names a local file that is not there.
+        SpecError: An evaluation names a local file that does not exist.
         CommandError: The runs root cannot be written, or a training run cannot run as it is specified.
     """
     start = None
@@ -53,7 +53,7 @@ def submit(runs_root: Path, spec: JobSpec, *, parent_run_id: str | None = None) 
 
 
 def _queue(run: RunDirectory, tags: tuple[str, ...]) -> None:
-    """Ask for a new run's first attempt; without the room to ask, the run is taken away again."""
+    """Queue a new run's first attempt; if the journal cannot be written, remove the run again."""
     journal = Journal(run.path.parent)
     try:
         for name in tags:
@@ -65,7 +65,7 @@ def _queue(run: RunDirectory, tags: tuple[str, ...]) -> None:
 
 
 def _create_run(runs_root: Path, spec: JobSpec, start: NamedCheckpoint | None, parent: str | None) -> RunDirectory:
-    """Write a run's folder, with the model in it that it starts from if that is a checkpoint's."""
+    """Write a run's folder, with the model that it starts from if that is a checkpoint's."""
     if start is None or not isinstance(spec, TrainSpec):
         return RunDirectory.create(runs_root, spec, parent_run_id=parent)
     run_id = make_run_id(datetime.now(UTC))
@@ -152,7 +152,7 @@ def branch(runs_root: Path, run_id: str, step: int, num_steps: int | None = None
     It ends at the parent's last step, or at `num_steps`.
 
     Raises:
-        CommandError: No such run, no whole checkpoint at this step, or no step left to do.
+        CommandError: No such run, no whole checkpoint at this step, or no step left.
     """
     parent = open_run(runs_root, run_id)
     spec = clone(runs_root, run_id)
@@ -181,7 +181,7 @@ def branch(runs_root: Path, run_id: str, step: int, num_steps: int | None = None
 
 
 def tag(runs_root: Path, run_id: str, name: str, is_set: bool = True) -> None:
-    """Give a run a tag, or take it away.
+    """Add a tag to a run, or remove it.
 
     Raises:
         CommandError: No such run, or no usable tag.
@@ -206,7 +206,7 @@ def note(runs_root: Path, run_id: str, text: str) -> None:
 
 
 def archive(runs_root: Path, run_id: str, is_archived: bool = True) -> None:
-    """Hide a run from the list, or show it again; its files stay where they are.
+    """Hide a run from the list, or show it again; its files do not change.
 
     Raises:
         CommandError: No such run, or it has not ended.

@@ -10,7 +10,7 @@ from jobs.runs.directory import RunDirectory
 def token_texts(run: RunDirectory, token_ids: Sequence[int]) -> list[str] | None:
     """Return the text that each token adds, or None where the run holds no tokenizer.
 
-    A character of several tokens is the last one's; together the texts are the decoded text.
+    The last token of a character has its text; together the texts are the decoded text.
     """
     path = _tokenizer_path(run)
     if path is None:

@@ -1,4 +1,4 @@
-"""What is worth a message: seen in the rows that pages show and in the free space of the disk."""
+"""Events that are worth a message, from the rows that pages show and the free space of the disk."""
 
 import shutil
 from collections.abc import Iterable
@@ -14,9 +14,9 @@ from jobs.runs.status import RunStatus
 ALERTED_STATUSES = {RunStatus.FAILED.value: "failed", RunStatus.LOST.value: "was lost"}
 ALERTED_BADGES = {"stalled": "stalls", "entropy_collapse": "has collapsed", "empty_buffer": "has an empty buffer"}
 MAX_AGE = timedelta(days=1)
-"""What is older is history when alerts are switched on, or a supervisor starts again after a long time."""
+"""Older events are not sent when alerts are switched on or a supervisor restarts after a long time."""
 MIN_STALL = timedelta(minutes=15)
-"""Loading a model, starting Ray and validating take longer than the badge waits, and are not worth a message."""
+"""Loading a model, starting Ray and validation take longer than the badge waits, and need no message."""
 STALL_STEPS = 20
 
 
@@ -30,7 +30,7 @@ class AlertEvent:
 
 
 def run_alert_events(rows: Iterable[RunRow], now: datetime) -> list[AlertEvent]:
-    """Return what runs give occasion to; made-up runs and what is older than a day give none."""
+    """Return the events of runs; made-up runs and events older than a day are left out."""
     return [
         alert_event
         for row in rows
@@ -40,7 +40,7 @@ def run_alert_events(rows: Iterable[RunRow], now: datetime) -> list[AlertEvent]:
 
 
 def disk_alert_events(runs_root: Path, now: datetime) -> list[AlertEvent]:
-    """Return that the runs' disk is nearly full, which happens once a day for as long as it is."""
+    """Return an event a day while the disk of the runs is nearly full."""
     free = shutil.disk_usage(runs_root).free / GIB
     if free >= MIN_FREE_GIB:
         return []
@@ -49,17 +49,17 @@ def disk_alert_events(runs_root: Path, now: datetime) -> list[AlertEvent]:
 
 
 def _alert_events_of(row: RunRow, now: datetime) -> list[AlertEvent]:
-    found = []
+    events = []
     if row.status in ALERTED_STATUSES:
         what = ALERTED_STATUSES[row.status]
-        found.append(_alert_event(row, f"{row.attempt}/{row.status}", what, row.status_reason))
+        events.append(_alert_event(row, f"{row.attempt}/{row.status}", what, row.status_reason))
     for badge in row.health:
         if badge in ALERTED_BADGES and (badge != "stalled" or _is_long_stalled(row, now)):
             # A run that continues after a stall may stall again, which is another event.
             moment = f"/{row.last_event_at}" if badge == "stalled" else ""
             key = f"{row.attempt}/{badge}{moment}"
-            found.append(_alert_event(row, key, ALERTED_BADGES[badge], f"{HEALTH_SENTENCES[badge]}.".capitalize()))
-    return found
+            events.append(_alert_event(row, key, ALERTED_BADGES[badge], f"{HEALTH_SENTENCES[badge]}.".capitalize()))
+    return events
 
 
 def _is_long_stalled(row: RunRow, now: datetime) -> bool:

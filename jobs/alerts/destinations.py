@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 URLS_VARIABLE = "EXGRPO_ALERT_URLS"
 FILE_VARIABLE = "EXGRPO_ALERTS_FILE"
 _WEB_KINDS = frozenset({"json", "jsons", "xml", "xmls", "form", "forms"})
-"""Kinds whose URL names a server of the user's choice; elsewhere what looks like a host is often a token."""
+"""Kinds whose URL names a server of the user's choice; in other kinds the host part is often a token."""
 _TALKATIVE_LOGGERS = ("apprise", "urllib3")
-"""They may name the address that they talk to, which is the secret."""
+"""They log the address of a request, which is the secret."""
 
 
 class AlertError(UserError):
-    """Alerts are not set up as they should be; one sentence that holds no URL."""
+    """Alerts are set up wrongly; one sentence without a URL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """One place that messages go to; `name` says which without its secret.
+    """One receiver of messages; `name` names it without its secret.
 
-    `fingerprint` stays with the URL wherever it is in the list, and is too short to guess the URL by.
+    `fingerprint` depends on the URL alone, not on its position in the list, and is too short to guess the URL.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Destination:
     service: "apprise.Apprise"
 
     def send(self, title: str, body: str) -> bool:
-        """Send a message as plain text and return whether it was taken; never raises."""
+        """Send a message as plain text and return whether it was accepted; never raises."""
         import apprise
 
         with contextlib.suppress(Exception):
@@ -48,10 +48,10 @@ class Destination:
 
 
 def read_destinations(environment: MutableMapping[str, str]) -> list[Destination]:
-    """Return where messages go, none where nothing is set; the variable is taken out, so that no child inherits it.
+    """Return all destinations; removes the variable with URLs, so that no child process inherits it.
 
     Raises:
-        AlertError: The file cannot be read or others may read it, or a URL is none that Apprise knows.
+        AlertError: The file cannot be read or others may read it, or Apprise does not know a URL.
     """
     urls = environment.pop(URLS_VARIABLE, "").split()
     name = environment.get(FILE_VARIABLE)
@@ -77,17 +77,17 @@ def _open(urls: list[str]) -> list[Destination]:
     for logger in _TALKATIVE_LOGGERS:
         logging.getLogger(logger).setLevel(logging.CRITICAL + 1)
     asset = apprise.AppriseAsset(app_id="ExGRPO Workbench", app_desc="ExGRPO Workbench", http_redirects=False)
-    found = []
+    destinations = []
     for number, url in enumerate(urls, start=1):
         kind = url.partition("://")[0].lower()
-        place = f"alert URL {number} of {len(urls)}"
+        label = f"alert URL {number} of {len(urls)}"
         plugin = apprise.Apprise.instantiate(url, asset=asset, suppress_exceptions=True)
         if plugin is None:
-            raise AlertError(f"{place}: Apprise knows no such URL; its documentation lists them.")
+            raise AlertError(f"{label}: Apprise knows no such URL; its documentation lists them.")
         if kind in _WEB_KINDS and is_link_local_name(str(plugin.host).strip("[]")):
-            raise AlertError(f"{place}: a link-local address is refused, since metadata services stand there.")
+            raise AlertError(f"{label}: a link-local address is refused, since cloud metadata services use them.")
         service = apprise.Apprise(asset=asset)
         service.add(plugin)
         fingerprint = hashlib.sha256(url.encode()).hexdigest()[:8]
-        found.append(Destination(f"{number} ({kind})", fingerprint, service))
-    return found
+        destinations.append(Destination(f"{number} ({kind})", fingerprint, service))
+    return destinations

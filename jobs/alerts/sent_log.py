@@ -1,4 +1,4 @@
-"""Which messages were sent: one JSON line each beside the journal, so that a restart sends none again."""
+"""Messages that were sent, one JSON line each in the workbench's folder, so that a restart sends none again."""
 
 import json
 from datetime import UTC, datetime
@@ -11,25 +11,25 @@ SENT_LOG_FILE = "alerts.jsonl"
 
 
 class SentLog:
-    """Append-only; holds what happened and the fingerprint of the destination, never its URL."""
+    """Append-only log of events and fingerprints of destinations, never their URLs."""
 
     def __init__(self, runs_root: Path) -> None:
         self._path = runs_root / WORKBENCH_FOLDER / SENT_LOG_FILE
         self._sent = self._read()
 
     def has(self, key: str, destination: str) -> bool:
-        """Whether this was sent there."""
+        """Whether the message was sent to the destination."""
         return (key, destination) in self._sent
 
     def add(self, key: str, destination: str) -> None:
-        """Note that this was sent there, on disk before it returns; while the disk is full, in memory alone."""
+        """Record that the message was sent, on disk before it returns; while the disk is full, in memory only."""
         self._sent.add((key, destination))
         at = datetime.now(UTC).isoformat(timespec="seconds")
         self._path.parent.mkdir(parents=True, exist_ok=True)
         append_line(self._path, json.dumps({"at": at, "key": key, "destination": destination}).encode())
 
     def _read(self) -> set[tuple[str, str]]:
-        found = set()
+        sent = set()
         try:
             lines = self._path.read_bytes().splitlines()
         except FileNotFoundError:
@@ -37,7 +37,7 @@ class SentLog:
         for line in lines:
             try:
                 record = json.loads(line)
-                found.add((str(record["key"]), str(record["destination"])))
+                sent.add((str(record["key"]), str(record["destination"])))
             except (ValueError, KeyError, TypeError):
                 continue
-        return found
+        return sent

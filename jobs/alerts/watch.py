@@ -1,4 +1,4 @@
-"""A supervisor's thread that looks at the database and sends messages; whatever fails in it disturbs nothing else."""
+"""A thread of the supervisor that reads the database and sends messages; its failures affect nothing else."""
 
 import logging
 import os
@@ -19,16 +19,16 @@ from jobs.alerts.sent_log import SentLog
 
 logger = logging.getLogger(__name__)
 
-LOOK_SECONDS = 10.0
+POLL_SECONDS = 10.0
 RETRY_SECONDS = 60.0
 _END_SECONDS = 5.0
 """`exgrpo up` waits ten seconds for its supervisor, which has runs to release too."""
 
 
 class AlertWatch:
-    """Sends each occasion once to each destination, again after a minute where that failed.
+    """Sends each event once to each destination; after a failure again, a minute later.
 
-    What `environment` names is opened by the first look, which may wait for names to be looked up and files to be read.
+    The first poll opens the destinations that `environment` names, which may wait for host names and files.
     """
 
     def __init__(self, runs_root: Path, database_url: str | None, environment: Mapping[str, str]) -> None:
@@ -36,60 +36,60 @@ class AlertWatch:
         self._url = database_url
         self._environment = dict(environment)
         self._destinations: list[Destination] | None = None
-        self._ledger: SentLog | None = None
+        self._sent_log: SentLog | None = None
         self._database: Database | None = None
         self._retry_at: dict[tuple[str, str], float] = {}
-        self._trouble = ""
+        self._last_error = ""
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name="alerts", daemon=True)
 
     def start(self) -> None:
-        """Look every ten seconds in a thread of its own."""
+        """Poll every ten seconds in a thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Look once more and end; a destination that hangs is left behind."""
+        """Poll once more and end; a destination that does not answer is not waited for."""
         self._ends.set()
         self._thread.join(_END_SECONDS)
 
-    def look(self) -> None:
-        """Send what happened and was not sent.
+    def poll(self) -> None:
+        """Send the events that were not sent yet.
 
         Raises:
-            AlertError: The destinations are not set up as they should be.
+            AlertError: The destinations are set up wrongly.
             DatabaseError: The database cannot be opened.
-            OSError: The disk cannot be looked at, or the ledger not be read or written.
+            OSError: The free space cannot be read, or the log of sent messages not read or written.
         """
         if self._destinations is None:
             self._destinations = read_destinations(dict(self._environment))
-        if self._ledger is None:
-            self._ledger = SentLog(self._runs_root)
+        if self._sent_log is None:
+            self._sent_log = SentLog(self._runs_root)
         now = datetime.now(UTC)
         for alert_event in [*disk_alert_events(self._runs_root, now), *run_alert_events(self._rows(now), now)]:
             for destination in self._destinations:
-                self._send(alert_event, destination, self._ledger)
+                self._send(alert_event, destination, self._sent_log)
 
     def _run(self) -> None:
         is_last = False
         while not is_last:
-            is_last = self._ends.wait(LOOK_SECONDS)
+            is_last = self._ends.wait(POLL_SECONDS)
             try:
-                self.look()
-                self._trouble = ""
+                self.poll()
+                self._last_error = ""
             except AlertError as error:
                 logger.error("No alerts are sent: %s", error)
                 return
             except Exception as error:  # noqa: BLE001 - alerts must never end the supervisor
-                self._tell(error)
-                self._clear_attempt()
-        self._clear_attempt()
+                self._log(error)
+                self._close_database()
+        self._close_database()
 
-    def _tell(self, error: Exception) -> None:
+    def _log(self, error: Exception) -> None:
         """Log an error once; the supervisor itself reports an unavailable database."""
-        trouble = type(error).__name__
-        if trouble != self._trouble and not isinstance(error, UNAVAILABLE_ERRORS):
-            logger.warning("Alerts are late: %s; trying again.", trouble)
-        self._trouble = trouble
+        name = type(error).__name__
+        if name != self._last_error and not isinstance(error, UNAVAILABLE_ERRORS):
+            logger.warning("Alerts are late: %s; trying again.", name)
+        self._last_error = name
 
     def _rows(self, now: datetime) -> list[RunRow]:
         if self._database is None:
@@ -105,19 +105,21 @@ class AlertWatch:
             sent_log.add(*what)
             return
         if what not in self._retry_at:
-            logger.warning("Alert destination %s did not take a message; trying again every minute.", destination.name)
+            logger.warning(
+                "Alert destination %s did not accept a message; trying again every minute.", destination.name
+            )
         self._retry_at[what] = time.monotonic() + RETRY_SECONDS
 
-    def _clear_attempt(self) -> None:
+    def _close_database(self) -> None:
         if self._database is not None:
             self._database.close()
             self._database = None
 
 
 def watch_from_environment(runs_root: Path, database_url: str | None) -> AlertWatch | None:
-    """Start sending alerts where the environment names destinations; what is wrong with them is logged by the thread.
+    """Start sending alerts if the environment names destinations; the thread logs errors in them.
 
-    The variable that holds URLs is taken out, so that no child inherits it.
+    Removes the variable with URLs, so that no child process inherits it.
     """
     named = {URLS_VARIABLE: os.environ.pop(URLS_VARIABLE, ""), FILE_VARIABLE: os.environ.get(FILE_VARIABLE, "")}
     if not any(named.values()):

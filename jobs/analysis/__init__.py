@@ -1,1 +1,1 @@
-"""What recorded trajectories show: code in them, entropy against validity, and how both move over time."""
+"""Analyses of recorded trajectories: code, entropy against validity, and both over time."""

@@ -17,7 +17,7 @@ def cases_as_json(name: str, cases: Sequence[SnowballCase]) -> str:
 
 
 def cases_as_markdown(name: str, cases: Sequence[SnowballCase]) -> str:
-    """Return a set of cases as Markdown: question, truth, low- and high-entropy response; texts stand as they are."""
+    """Return a set of cases as Markdown: question, truth, low- and high-entropy response; texts are not changed."""
     parts = [f"# Snowball cases: {' '.join(name.split())}"]
     for number, case in enumerate(cases, start=1):
         parts += [

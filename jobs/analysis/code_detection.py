@@ -1,31 +1,34 @@
-"""Whether texts contain code, and how often each rule says so."""
+"""Whether texts contain code, and how often each rule matches."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from db.rows.analysis import RuleCount
 from jobs.grading.code.blocks import has_python_block
 from jobs.grading.code.marks import bits_to_rules
 from jobs.grading.code.rules import CODE_RULES, find_rules
+from jobs.runs.control import TrainingError
 
 
 @dataclass(frozen=True, slots=True)
 class CodeFindings:
-    """What one text holds: the rules that it fits, and whether a parser finds a Python block in it."""
+    """The rules that one text matches, and whether a parser finds a Python block in it."""
 
     rule_ids: tuple[str, ...]
     has_python_block: bool
 
     @property
     def has_code(self) -> bool:
-        """Whether any rule fits: the paper's sense of a trajectory with code."""
+        """Whether any rule matches: the paper's definition of a trajectory with code."""
         return bool(self.rule_ids)
 
 
 @dataclass(frozen=True, slots=True)
 class RuleRate:
-    """One line of the rule table. `rate` is the share of texts that fit."""
+    """One line of the rule table. `rate` is the share of texts that match."""
 
     rule_id: str
     kind: str
@@ -37,7 +40,7 @@ class RuleRate:
 
 @dataclass(frozen=True, slots=True)
 class RuleTable:
-    """Rates of all rules on a set of texts; `any_rate` is that of texts that fit at least one rule."""
+    """Rates of all rules on a set of texts; `any_rate` is that of texts that match at least one rule."""
 
     num_texts: int
     rules: tuple[RuleRate, ...]
@@ -47,19 +50,42 @@ class RuleTable:
     python_block_rate: float
 
 
+def read_texts(path: Path, field: str) -> list[str]:
+    """Return the texts of a file: that field of each JSON line, or the whole of any other file as one text.
+
+    Raises:
+        TrainingError: A line is no JSON object with such a field.
+    """
+    content = path.read_text(encoding="utf-8", errors="replace")
+    if path.suffix not in {".jsonl", ".ndjson"}:
+        return [content]
+    texts = []
+    for number, line in enumerate(content.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            text = json.loads(line)[field]
+        except (ValueError, KeyError, TypeError):
+            text = None
+        if not isinstance(text, str):
+            raise TrainingError(f"{path}, line {number}: expected a JSON object with text in {field!r}; see --field.")
+        texts.append(text)
+    return texts
+
+
 def detect_code(text: str) -> CodeFindings:
     """Apply all rules and the parser to one text."""
     return CodeFindings(find_rules(text), has_python_block(text))
 
 
 def tabulate_rules(texts: Iterable[str]) -> RuleTable:
-    """Return how many texts fit each rule, any rule, and the parser-based check."""
+    """Return how many texts match each rule, any rule, and the parser-based check."""
     findings = [detect_code(text) for text in texts]
     return _table((finding.rule_ids, finding.has_python_block, 1) for finding in findings)
 
 
 def tabulate_counts(counts: Iterable[RuleCount], *, only_correct: bool = False) -> RuleTable:
-    """Return the same of a run's trajectories by what the database keeps of them, or of its correct ones only."""
+    """Return the same table for a run's trajectories, from counts of the database; only correct ones if asked."""
     return _table(
         (
             bits_to_rules(row.code_rules),

@@ -1,4 +1,4 @@
-"""What a judge's job came to, for the command line."""
+"""Summary of a judge's job for the command line."""
 
 from dataclasses import asdict
 from typing import Any
@@ -12,11 +12,11 @@ _COUNTS = ("num_responses", "num_valid", "num_invalid", "num_unjudged", "num_vot
 
 
 def summarize_judge(database: Database, judge_run_id: str) -> dict[str, Any]:
-    """Return counts, reasons, issue classes, the job's own calibration, and the corrected rate of valid chains."""
+    """Return counts, reasons, issue classes, the job's calibration, and the corrected rate of valid chains."""
     row = next((row for row in list_judges(database) if row.judge_run_id == judge_run_id), None)
     counts = dict.fromkeys(_COUNTS, 0) if row is None else {name: asdict(row)[name] for name in _COUNTS}
-    own = read_calibration(database, judge_run_id)
-    calibration = None if row is None or own else find_calibration(database, row.judge, row.prompt)
+    measured = read_calibration(database, judge_run_id)
+    calibration = None if row is None or measured else find_calibration(database, row.judge, row.prompt)
     num_judged = counts["num_valid"] + counts["num_invalid"]
     return {
         "run_id": judge_run_id,
@@ -26,6 +26,6 @@ def summarize_judge(database: Database, judge_run_id: str) -> dict[str, Any]:
         **counts,
         "reasons": count_reasons(database, judge_run_id),
         "issues": count_issues(database, judge_run_id),
-        "calibration": own,
+        "calibration": measured,
         "corrected": None if calibration is None else correct_rate(counts["num_valid"], num_judged, calibration),
     }

@@ -1,4 +1,4 @@
-"""Everything that the paper shows of a run's chains of thought, for one run of one's own."""
+"""The paper's statistics of chains of thought, for one run."""
 
 from dataclasses import dataclass
 
@@ -31,7 +31,7 @@ class CorrectedLine:
 
 @dataclass(frozen=True, slots=True)
 class RunAnalysis:
-    """One run. `judge` is whose verdicts these are; `calibration` and `corrected` are there for a calibrated one."""
+    """One run. `judge` gave the verdicts; a calibrated judge also has `calibration` and `corrected`."""
 
     run_id: str
     judge: str
@@ -74,7 +74,7 @@ def analyse_run(
 
 
 def read_calibration(database: Database, judge_run_id: str) -> Calibration | None:
-    """Return how a judge's job did on labelled items, None if it voted on none."""
+    """Return the calibration of a judge's job on labelled items, None if it voted on none."""
     votes = [(row.item_id, row.label, row.outcome) for row in labelled_votes(database, judge_run_id)]
     return calibrate(group_votes(votes)) if votes else None
 
@@ -91,7 +91,7 @@ def _find_judge(database: Database, run_id: str, judge_run_id: str | None) -> Ju
     for row in list_judges(database, run_id):
         if row.judge_run_id == judge_run_id:
             return row
-    raise TrainingError(f"--judge {judge_run_id}: has no votes on {run_id}; `exgrpo judge` asks for them.")
+    raise TrainingError(f"--judge {judge_run_id}: has no votes on {run_id}; `exgrpo judge` makes some.")
 
 
 def _corrected(line: CodeLine, calibration: Calibration) -> CorrectedLine:

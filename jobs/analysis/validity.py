@@ -14,7 +14,7 @@ from db.rows.analysis import ALL, Difficulty
 
 
 class ScoredTrajectory(Protocol):
-    """What validity is measured by: an answer-correct trajectory's scores and verdict."""
+    """An answer-correct trajectory's scores and verdict."""
 
     @property
     def difficulty(self) -> Difficulty | None:
@@ -61,7 +61,7 @@ def tabulate_validity(rows: Sequence[ScoredTrajectory]) -> list[ValidityLine]:
 
 
 def area_under_curve(positives: Sequence[float], negatives: Sequence[float]) -> float:
-    """Return the chance that a positive's score is over a negative's, ties counted half; NaN without both."""
+    """Return the chance that a positive's score is above a negative's, ties counted half; NaN without both."""
     if not len(positives) or not len(negatives):
         return float("nan")
     below = np.sort(np.asarray(negatives, dtype=np.float64))

@@ -15,7 +15,7 @@ def alerts() -> None:
 
 @alerts_app.command("test")
 def test() -> None:
-    """Send a message to every destination of EXGRPO_ALERT_URLS and EXGRPO_ALERTS_FILE, and say which took it."""
+    """Send a message to every destination of EXGRPO_ALERT_URLS and EXGRPO_ALERTS_FILE, and print which accepted it."""
     import os
 
     destinations = read_destinations(os.environ)
@@ -25,10 +25,8 @@ def test() -> None:
         )
     has_failed = False
     for destination in destinations:
-        was_taken = destination.send("ExGRPO Workbench: a test", "Alerts of this workbench arrive here.")
-        print_result(
-            f"{destination.name}: {'sent' if was_taken else 'not taken; check the URL and that it can be reached'}"
-        )
-        has_failed |= not was_taken
+        was_accepted = destination.send("ExGRPO Workbench: a test", "Alerts of this workbench arrive here.")
+        print_result(f"{destination.name}: {'sent' if was_accepted else 'not accepted; check the URL and the network'}")
+        has_failed |= not was_accepted
     if has_failed:
         raise typer.Exit(EXIT_FAILURE)

@@ -9,11 +9,11 @@ from jobs.actions.backup import back_up
 from jobs.actions.backup import restore as restore_backup
 from jobs.cli.options import DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot, print_result, print_status
 
-_POSTGRESQL = "The database is not in it: dump PostgreSQL with pg_dump before, or `exgrpo db rebuild` makes it anew."
+_POSTGRESQL = "Without the database: dump PostgreSQL with pg_dump, or build it again with `exgrpo db rebuild`."
 
 
 def backup(
-    out: Annotated[Path, typer.Argument(metavar="FILE", help="A tar file that is not there yet.")],
+    out: Annotated[Path, typer.Argument(metavar="FILE", help="New tar file.")],
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
 ) -> None:
@@ -25,11 +25,11 @@ def backup(
 
 
 def restore(
-    source: Annotated[Path, typer.Argument(metavar="FILE", help="What `exgrpo backup` wrote.")],
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="File that `exgrpo backup` wrote.")],
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
 ) -> None:
-    """Unpack a backup into a runs root that is empty or not there; `exgrpo resume` continues what ran."""
+    """Unpack a backup into a new or empty runs root; `exgrpo resume` continues runs that it interrupted."""
     restored = restore_backup(source, runs_root)
     print_result(f"{runs_root}: {restored.num_runs} runs.")
     if not restored.has_database:
-        print_status("Restore PostgreSQL's dump with pg_restore, or build the database anew: `exgrpo db rebuild`.")
+        print_status("Restore PostgreSQL's dump with pg_restore, or build the database again: `exgrpo db rebuild`.")

@@ -1,4 +1,4 @@
-"""The commands on chains of thought: judges at work, verdicts, users' own, code rules of a run, and snowball cases."""
+"""The commands on chains of thought: judges, verdicts, verdicts of users, and snowball cases."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -29,7 +29,6 @@ from jobs.specs.train import SpecError
 from jobs.supervisor.reading import open_fresh_index
 
 if TYPE_CHECKING:
-    from db.rows.cases import SnowballCase
     from db.rows.verdicts import JudgedRow
 
 cases_app = command_group("Snowball cases: find, keep in sets, and write as files.")
@@ -57,8 +56,8 @@ def judges(
         print_json([{"job": job, "agreement": rows, "calibration": item} for job, rows, item in judged])
         return
     if not jobs:
-        print_status("No judge has worked on it yet; `exgrpo judge RUN` starts one." if run else
-             "No judge has worked here yet; `exgrpo judge RUN` starts one.")  # fmt: skip
+        print_status("No judge has judged it yet; `exgrpo judge RUN` starts one." if run else
+             "No judge jobs yet; `exgrpo judge RUN` starts one.")  # fmt: skip
     for job in jobs:
         calibration = calibrations[job.judge_run_id]
         print_result(
@@ -93,18 +92,18 @@ def verdicts(
         print_json(rows)
         return
     if not rows:
-        print_status(f"No answer-correct trajectory of {run_id} fits ({which}).")
+        print_status(f"No answer-correct trajectory of {run_id} matches ({which}).")
     _print_verdicts(rows, has_judge=judge_run_id is not None)
 
 
 def override(
     run: RunName,
     trajectory: Annotated[int, typer.Argument(metavar="TRAJECTORY", help="Number of the trajectory.")],
-    verdict: Annotated[str, typer.Argument(metavar="VERDICT", help="valid, invalid, or none to take it back.")],
+    verdict: Annotated[str, typer.Argument(metavar="VERDICT", help="valid, invalid, or none to remove it.")],
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
 ) -> None:
-    """Give a verdict of your own on a chain of thought; it counts before every judge's."""
+    """Give your own verdict on a chain of thought; it overrides every judge's."""
     is_valid = {"valid": True, "invalid": False, "none": None}
     if verdict not in is_valid:
         raise CommandError(f"VERDICT: expected valid, invalid or none, got {verdict!r}.")
@@ -112,7 +111,7 @@ def override(
     with open_fresh_index(runs_root, database_url) as database:
         row = get_verdicts(database, run_id, trajectory)
     if row is None:
-        raise CommandError(f"TRAJECTORY: {run_id} has none with the number {trajectory}; `exgrpo verdicts` lists them.")
+        raise CommandError(f"TRAJECTORY: {run_id} has no trajectory {trajectory}; `exgrpo verdicts` lists them.")
     set_verdict(runs_root, run_id, row.attempt, trajectory, is_valid[verdict])
 
 
@@ -122,12 +121,12 @@ def find(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its a
     judge_run: JudgeRun = None,
     only_telling: Annotated[bool, typer.Option("--telling", help="Only a valid chain beside an invalid one.")] = False,
     limit: Limit = 5,
-    case_set: Annotated[str | None, typer.Option("--keep", help="Keep what is found in this set.")] = None,
+    case_set: Annotated[str | None, typer.Option("--keep", help="Save the cases in this set.")] = None,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the most telling cases of a run: correct responses of lowest and highest entropy to a question."""
+    """Print snowball cases of a run: the correct responses of lowest and highest entropy to a question."""
     run_id, judge_run_id = find_run_id(runs_root, run), find_judge_id(runs_root, judge_run)
     with open_fresh_index(runs_root, database_url) as database:
         cases = find_cases(database, run_id, judge_run_id, limit=limit, only_telling=only_telling)
@@ -136,9 +135,9 @@ def find(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its a
     if as_json:
         print_json(cases)
     elif cases:
-        _print_cases("found", cases)
+        print_result(cases_as_markdown("found", cases))
     else:
-        print_status(f"No case in {run_id}: no question has two correct responses in one step that fit.")
+        print_status(f"No case in {run_id}: no question has two matching correct responses in one step.")
 
 
 @cases_app.command("sets")
@@ -169,7 +168,7 @@ def export(
     with open_fresh_index(runs_root, database_url) as database:
         cases = saved_cases(database, case_set)
     if not cases:
-        raise CommandError(f"SET: no case is kept in {case_set!r}; `exgrpo cases sets` lists those there are.")
+        raise CommandError(f"SET: no case is kept in {case_set!r}; `exgrpo cases sets` lists all sets.")
     is_json = as_json or (out is not None and out.suffix == ".json")
     text = cases_as_json(case_set, cases) if is_json else cases_as_markdown(case_set, cases)
     if out is None:
@@ -184,8 +183,3 @@ def _print_verdicts(rows: "list[JudgedRow]", has_judge: bool) -> None:
         judged = f"judge {_SIGNS[row.said]:<8}votes {votes:<8} " if has_judge else ""
         print_result(f"{row.trajectory_id:>8}  step {row.step:<6} entropy {row.mean_entropy:.4f}  {judged}"
             f"oracle {_SIGNS[row.oracle]:<8} user {_SIGNS[row.user]:<8} {row.reason}")  # fmt: skip
-
-
-def _print_cases(name: str, cases: "list[SnowballCase]") -> None:
-
-    print_result(cases_as_markdown(name, cases))

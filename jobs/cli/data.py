@@ -1,4 +1,4 @@
-"""Commands that move runs in and out, and look after the database."""
+"""Commands that import and export runs and maintain the database."""
 
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +22,7 @@ from jobs.runs.lookup import find_run_id, open_run
 from jobs.supervisor.reading import rebuild_index
 
 MAX_BAD_LINES = 20
-"""Lines of a dump that are named one by one."""
+"""Bad lines of a dump that are printed."""
 
 database_app = command_group("The database, which is an index of the run folders.")
 
@@ -31,7 +31,7 @@ def import_(
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Folder or .tar.gz file of a run.")],
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     trusts_pickles: Annotated[
-        bool, typer.Option("--trust-pickles", help="Take files in that can run code when they are read (verl's).")
+        bool, typer.Option("--trust-pickles", help="Accept files that can run code when they are read (verl's).")
     ] = False,
 ) -> None:
     """Copy a run from elsewhere into the runs root."""
@@ -42,11 +42,11 @@ def adopt(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="Folder of rollout dumps: verl's trainer.rollout_data_dir.")
     ],
-    name: Annotated[str, typer.Option(help="Shown name of the run.")] = "adopted verl run",
+    name: Annotated[str, typer.Option(help="Name of the run.")] = "adopted verl run",
     model: Annotated[str, typer.Option(help="The model that was trained, as a note.")] = "unknown",
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
 ) -> None:
-    """Make a run of a stock verl run's rollout dumps, so that its samples can be browsed."""
+    """Import the rollout dumps of a stock verl run, so that its samples can be browsed."""
     adopted = adopt_dump(folder, runs_root, name, model)
     for sentence in adopted.bad_lines[:MAX_BAD_LINES]:
         print_status(sentence)
@@ -61,7 +61,7 @@ def export(
     out: Annotated[
         Path | None, typer.Argument(metavar="OUT", help="A .tar.gz file, or a folder to copy it into.")
     ] = None,
-    overwrites: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
+    overwrites: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
 ) -> None:
     """Write a run as one .tar.gz file, or copy its folder; without OUT as RUN_ID.tar.gz here."""
@@ -71,7 +71,7 @@ def export(
 
 @database_app.command("upgrade")
 def upgrade(runs_root: RunsRoot = DEFAULT_RUNS_ROOT, database_url: DatabaseUrl = None) -> None:
-    """Bring the database's schema up to date."""
+    """Upgrade the database's schema."""
     database = open_database(database_url, runs_root)
     try:
         print_result(f"The database has schema {current_revision(database)}.")
@@ -81,6 +81,6 @@ def upgrade(runs_root: RunsRoot = DEFAULT_RUNS_ROOT, database_url: DatabaseUrl =
 
 @database_app.command("rebuild")
 def rebuild(runs_root: RunsRoot = DEFAULT_RUNS_ROOT, database_url: DatabaseUrl = None) -> None:
-    """Drop the database and build it anew from the run folders and the journal."""
+    """Drop the database and build it again from the run folders and the journal."""
     num_runs = rebuild_index(runs_root, database_url)
-    print_result(f"Built anew from {num_runs} runs.")
+    print_result(f"Built again from {num_runs} runs.")

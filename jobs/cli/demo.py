@@ -6,13 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
 from jobs.actions.run_actions import submit
-from jobs.cli.options import DEFAULT_PORT, EXIT_FAILURE, print_result, print_status
+from jobs.cli.options import DEFAULT_PORT, DEFAULT_RUNS_ROOT, EXIT_FAILURE, RunsRoot, print_result, print_status
 from jobs.cli.workbench import Workbench
 from jobs.runs.lookup import open_run, state_of
 from jobs.runs.report import report_run
@@ -25,11 +26,19 @@ from jobs.supervisor.reading import open_fresh_index
 from jobs.training.run_data import warm_chains_model
 
 PRESETS = ("chains-exgrpo", "chains-on-policy")
-TELL_SECONDS = 15.0
+STATUS_SECONDS = 15.0
+
+
+def demo(
+    headless: Annotated[bool, typer.Option("--headless", help="End with one line of JSON, without the pages.")] = False,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+) -> None:
+    """Train a tiny model with ExGRPO and with on-policy Dr.GRPO, then show both in the browser."""
+    raise typer.Exit(run_demo(runs_root, headless))
 
 
 def run_demo(runs_root: Path, is_headless: bool) -> int:
-    """Train both methods, print what came out and, unless headless, serve the workbench meanwhile and after.
+    """Train both methods, print the results and, unless headless, serve the workbench during and after training.
 
     Returns the exit code. The last line of the result is JSON.
     """
@@ -38,15 +47,14 @@ def run_demo(runs_root: Path, is_headless: bool) -> int:
     num_running = min(len(run_ids), os.cpu_count() or 1)
     if is_headless:
         return _train_headless(runs_root, run_ids, num_running)
-    threading.Thread(target=_tell_results, args=(runs_root, run_ids), daemon=True).start()
+    threading.Thread(target=_print_results_at_end, args=(runs_root, run_ids), daemon=True).start()
     return Workbench(runs_root, None, DEFAULT_PORT, num_running).serve(opens_browser=True)
 
 
 def _make_warm_model() -> None:
-
     print_status(
-        "Warm start: a 0.1 M-parameter model learns the task's format from noisy demonstrations. That takes some "
-        "minutes the first time, and the model is kept for later runs."
+        "Warm start: a 0.1 M-parameter model learns the task's format from noisy demonstrations. This takes some "
+        "minutes the first time; later runs use the same model."
     )
     warm_chains_model(load_preset(PRESETS[0]).data)
 
@@ -55,33 +63,33 @@ def _train_headless(runs_root: Path, run_ids: Sequence[str], num_running: int) -
     index = DatabaseIndex(None, runs_root)
     supervisor = Supervisor(runs_root, index, settings=SupervisorSettings(max_running=num_running))
     try:
-        states = _wait(runs_root, run_ids, supervisor.look)
+        states = _wait(runs_root, run_ids, supervisor.poll)
         while index.is_behind and index.is_reachable:
-            supervisor.look()
+            supervisor.poll()
     finally:
         supervisor.close()
     return _print_results(runs_root, run_ids, states)
 
 
-def _tell_results(runs_root: Path, run_ids: Sequence[str]) -> None:
+def _print_results_at_end(runs_root: Path, run_ids: Sequence[str]) -> None:
     states = _wait(runs_root, run_ids, lambda: None)
     time.sleep(4 * LOOP_SECONDS)
     _print_results(runs_root, run_ids, states)
     print_status("The workbench keeps running; Ctrl-C ends it.")
 
 
-def _wait(runs_root: Path, run_ids: Sequence[str], look: Callable[[], None]) -> list[RunState]:
-    """Wait for all runs to end, telling how far they are."""
+def _wait(runs_root: Path, run_ids: Sequence[str], poll: Callable[[], None]) -> list[RunState]:
+    """Wait for all runs to end and print their progress."""
     runs = [open_run(runs_root, run_id) for run_id in run_ids]
     specs = [run.spec() for run in runs]
-    told_at = time.monotonic()
+    printed_at = time.monotonic()
     while True:
-        look()
+        poll()
         states = [state_of(runs_root, run) for run in runs]
         if all(state.is_ended for state in states):
             return states
-        if time.monotonic() - told_at >= TELL_SECONDS:
-            told_at = time.monotonic()
+        if time.monotonic() - printed_at >= STATUS_SECONDS:
+            printed_at = time.monotonic()
             steps = [state.heartbeat.step if state.heartbeat else 0 for state in states]
             pairs = zip(specs, steps, strict=True)
             print_status(", ".join(f"{spec.name}: step {step} of {spec.num_steps}" for spec, step in pairs))

@@ -1,4 +1,4 @@
-"""Looks at this machine and says what is missing for which kind of work, and what to do about it."""
+"""Checks of this machine: what is missing for which kind of work, and what to do."""
 
 import fcntl
 import importlib.util
@@ -11,10 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import urlsplit
+
+import typer
 
 from exgrpo_core.durable_files import is_disk_full
 from jobs.alerts.destinations import AlertError, read_destinations
+from jobs.cli.options import DEFAULT_PORT, DEFAULT_RUNS_ROOT, EXIT_FAILURE, AsJson, DatabaseUrl, RunsRoot, print_json
 from jobs.cli.workbench_instance import read_workbench
 from jobs.machine.disk import GIB, MIN_FREE_GIB
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python, installed_versions, verl_pins
@@ -22,9 +26,10 @@ from jobs.supervisor.instance import read_supervisor
 from jobs.supervisor.reading import describe_database
 
 MIN_USABLE_GIB = 0.2
-"""Below it not even the database and a run's first records have room for long."""
+"""With less, the disk is soon too full for the database and a run's first records."""
 _PROBE_BYTES = 64 * 1024
 VERL_CHECK = "verl engine"
+_MARKS = {"ok": "ok  ", "warning": "note", "failure": "FAIL"}
 
 
 class CheckResult(StrEnum):
@@ -37,7 +42,7 @@ class CheckResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding; `advice` is empty where nothing is to be done."""
+    """One finding; `advice` is empty if there is nothing to do."""
 
     name: str
     result: CheckResult
@@ -45,8 +50,26 @@ class Check:
     advice: str = ""
 
 
+def doctor(
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+    port: Annotated[int, typer.Option(help="Port of the workbench.", min=0, max=65535)] = DEFAULT_PORT,
+    as_json: AsJson = False,
+) -> None:
+    """Check Python, PyTorch, GPU, Ray, verl, vLLM, database, ports and disk, and say what to do."""
+    checks = examine(runs_root, database_url, port)
+    if as_json:
+        print_json(checks)
+    else:
+        for check in checks:
+            advice = f" - {check.advice}" if check.advice else ""
+            typer.echo(f"{_MARKS[check.result]} {check.name:<11} {check.detail}{advice}")
+    if any(check.result is CheckResult.FAILURE for check in checks):
+        raise typer.Exit(EXIT_FAILURE)
+
+
 def examine(runs_root: Path, database_url: str | None, port: int) -> list[Check]:
-    """Run every check; a check never raises, and leaves everything as it was."""
+    """Run every check; a check never raises, and changes nothing."""
     checks: list[tuple[str, Callable[[], Check]]] = [
         ("Python", check_python),
         ("PyTorch", check_torch),
@@ -66,7 +89,7 @@ def examine(runs_root: Path, database_url: str | None, port: int) -> list[Check]
 def _guarded(name: str, check: Callable[[], Check]) -> Check:
     try:
         return check()
-    except Exception as error:  # noqa: BLE001 - whatever a broken installation raises is the finding
+    except Exception as error:  # noqa: BLE001 - any error of a broken installation is the finding
         return Check(name, CheckResult.FAILURE, f"{type(error).__name__}: {error}", "Reinstall what this names.")
 
 
@@ -74,7 +97,7 @@ def check_python() -> Check:
     """Python 3.11 or 3.12."""
     version = ".".join(str(part) for part in sys.version_info[:3])
     is_good = (3, 11) <= sys.version_info[:2] < (3, 13)
-    advice = "" if is_good else "Install Python 3.11 or 3.12 and make the environment anew."
+    advice = "" if is_good else "Install Python 3.11 or 3.12 and create the environment again."
     return Check("Python", CheckResult.OK if is_good else CheckResult.FAILURE, version, advice)
 
 
@@ -96,13 +119,13 @@ def check_gpu() -> Check:
     if not torch.cuda.is_available():
         has_driver = shutil.which("nvidia-smi") is not None
         advice = "Install a CUDA build of PyTorch." if has_driver else "Small models run on the CPU without one."
-        return Check("GPU", CheckResult.WARNING, "none that PyTorch can use", advice)
+        return Check("GPU", CheckResult.WARNING, "PyTorch finds none", advice)
     names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     return Check("GPU", CheckResult.OK, ", ".join(names))
 
 
 def check_verl() -> Check:
-    """The verl engine's environment has the versions that its constraints ask for."""
+    """The verl engine's environment has the versions in its constraints file."""
     try:
         python = engine_python("verl")
         installed = installed_versions(python)
@@ -114,12 +137,12 @@ def check_verl() -> Check:
     if not differences and installed["verl"] is not None:
         return Check(VERL_CHECK, CheckResult.OK, f"{versions} ({python})")
     names = " or ".join(pin.name for pin in pins) or "constraints-verl-*.txt"
-    advice = f"Make it anew with `make verl-env` ({names}): {'; '.join(differences) or 'verl is missing'}."
+    advice = f"Create it again with `make verl-env` ({names}): {'; '.join(differences) or 'verl is missing'}."
     return Check(VERL_CHECK, CheckResult.WARNING, versions, advice)
 
 
 def check_runs_root(runs_root: Path) -> Check:
-    """The runs root can be written, or made, and its file system knows locks."""
+    """The runs root can be written, or created, and its file system has locks."""
     folder = _existing(runs_root)
     try:
         with tempfile.TemporaryFile(dir=folder, prefix=".doctor-") as file:
@@ -128,29 +151,29 @@ def check_runs_root(runs_root: Path) -> Check:
             file.flush()
     except OSError as error:
         return Check("runs root", CheckResult.FAILURE, f"{folder}: {error.strerror}", _write_advice(error, folder))
-    detail = str(runs_root) if runs_root.exists() else f"{runs_root}, not there yet; the first run makes it"
+    detail = str(runs_root) if runs_root.exists() else f"{runs_root}, not created yet; the first run creates it"
     return Check("runs root", CheckResult.OK, detail)
 
 
 def _write_advice(error: OSError, folder: Path) -> str:
     if is_disk_full(error):
-        return f"Make room on the file system of {folder}, or choose another: --runs-root or EXGRPO_RUNS_ROOT."
+        return f"Free some space on the file system of {folder}, or choose another: --runs-root or EXGRPO_RUNS_ROOT."
     return "Choose a folder you may write on a file system with locks: --runs-root or EXGRPO_RUNS_ROOT."
 
 
 def check_disk(runs_root: Path) -> Check:
-    """Room on the file system that the runs are, or will be, written to."""
+    """Free space on the file system of the runs."""
     folder = _existing(runs_root)
     free = shutil.disk_usage(folder).free / GIB
     if free >= MIN_FREE_GIB:
         return Check("disk", CheckResult.OK, f"{free:.0f} GiB free")
     result = CheckResult.WARNING if free >= MIN_USABLE_GIB else CheckResult.FAILURE
-    advice = f"A run needs up to 20 GB; make room or choose another runs root (at least {MIN_FREE_GIB:.0f} GiB)."
+    advice = f"A run needs up to 20 GB; free some space or choose another runs root (at least {MIN_FREE_GIB:.0f} GiB)."
     return Check("disk", result, f"{free:.2f} GiB free at {folder}", advice)
 
 
 def _existing(path: Path) -> Path:
-    """Return the nearest folder above `path` that is there, which tells the file system that it will be on."""
+    """Return the nearest existing folder at or above `path`, which is on the same file system."""
     absolute = path.absolute()
     return next(folder for folder in (absolute, *absolute.parents) if folder.is_dir())
 
@@ -163,7 +186,7 @@ def check_temporary_folder() -> Check:
             file.write(bytes(_PROBE_BYTES))
             file.flush()
     except OSError as error:
-        advice = "Make room there, or name a folder that can be written in TMPDIR."
+        advice = "Free some space there, or name a folder that can be written in TMPDIR."
         return Check("temporary", CheckResult.FAILURE, error.strerror or str(error), advice)
     return Check("temporary", CheckResult.OK, folder)
 
@@ -179,7 +202,7 @@ def check_port(port: int, runs_root: Path) -> Check:
     """The port of the pages is free, or held by the workbench of this runs root."""
     workbench = read_workbench(runs_root)
     if workbench is not None and urlsplit(workbench.address).port == port:
-        return Check("port", CheckResult.OK, f"{port} is that of this runs root's workbench (pid {workbench.pid})")
+        return Check("port", CheckResult.OK, f"{port} is used by this runs root's workbench (pid {workbench.pid})")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -194,11 +217,11 @@ def check_port(port: int, runs_root: Path) -> Check:
 
 
 def check_supervisor(runs_root: Path) -> Check:
-    """A supervisor looks after this runs root."""
+    """Whether a supervisor runs for this runs root."""
     supervisor = read_supervisor(runs_root)
     if supervisor is not None:
         return Check("supervisor", CheckResult.OK, f"runs (pid {supervisor.pid})")
-    return Check("supervisor", CheckResult.OK, "none runs here", "`exgrpo up` starts one; `exgrpo train` needs none.")
+    return Check("supervisor", CheckResult.OK, "none is running", "`exgrpo up` starts one; `exgrpo train` needs none.")
 
 
 def check_alerts() -> Check:
@@ -206,7 +229,7 @@ def check_alerts() -> Check:
     try:
         destinations = read_destinations(dict(os.environ))
     except AlertError as error:
-        return Check("alerts", CheckResult.WARNING, "none are sent", str(error))
+        return Check("alerts", CheckResult.WARNING, "wrong destinations", str(error))
     names = ", ".join(destination.name for destination in destinations)
-    advice = "" if names else "EXGRPO_ALERT_URLS or EXGRPO_ALERTS_FILE names where they go."
-    return Check("alerts", CheckResult.OK, names or "none are asked for", advice)
+    advice = "" if names else "EXGRPO_ALERT_URLS or EXGRPO_ALERTS_FILE names destinations."
+    return Check("alerts", CheckResult.OK, names or "no destinations", advice)

@@ -23,7 +23,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 - typer reads a command's options from i
     benchmarks: Annotated[
         list[str],
         typer.Option(
-            "--benchmark", "-b", help="One of the paper's or of `exgrpo benchmarks`, or NAME=FILE for data of your own."
+            "--benchmark", "-b", help="One of the paper's or of `exgrpo benchmarks`, or NAME=FILE for your own data."
         ),
     ],
     num_questions: Annotated[int | None, typer.Option(help="Only the first questions of each.", min=1)] = None,
@@ -34,7 +34,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 - typer reads a command's options from i
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score a model on benchmarks; Ctrl-C stops it, `exgrpo resume` continues where it was."""
+    """Score a model on benchmarks; Ctrl-C stops it, `exgrpo resume` continues it."""
     spec = _make_spec(runs_root, target, benchmarks, (num_questions, num_samples), settings or [])
     run_id = submit_evaluation(runs_root, spec)
     if detach:
@@ -62,7 +62,6 @@ def benchmarks(runs_root: RunsRoot = DEFAULT_RUNS_ROOT, as_json: AsJson = False)
 def _make_spec(
     runs_root: Path, target: str, benchmarks: list[str], limits: tuple[int | None, int | None], settings: list[str]
 ) -> "EvalSpec":
-
     choices = []
     for text in benchmarks:
         name, _, source = text.partition("=")

@@ -1,4 +1,4 @@
-"""Commands that look into a run's experience: the buffer at a step, selections, trajectories, curves."""
+"""Commands that print a run's experience: the buffer at a step, selections, trajectories, curves."""
 
 import difflib
 from collections import Counter
@@ -73,12 +73,12 @@ def audit(
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print what a step selected for replay with every candidate, and choices of the run that contradict scores."""
+    """Print a step's selections for replay with all candidates, and the run's choices that contradict scores."""
     run_id = find_run_id(runs_root, run)
     with open_fresh_index(runs_root, database_url) as database:
         steps = steps_with_selections(database, run_id)
         if not steps or (step is not None and step not in steps):
-            replayed = f"steps {steps[0]} to {steps[-1]} did" if steps else "no step of it did"
+            replayed = f"steps {steps[0]} to {steps[-1]} did" if steps else "none did"
             raise CommandError(f"--step: expected a step of {run_id} that replayed; {replayed}.")
         at = steps[-1] if step is None else step
         selected, scored = list_selections(database, run_id, at), candidates(database, run_id, at)
@@ -89,7 +89,7 @@ def audit(
         })  # fmt: skip
         return
     print_result(f"{run_id}, step {at}: {len(selected)} questions drawn, {len(scored)} candidates")
-    print_result(f"{len(steps)} steps replayed; {len(wrong)} choices contradict their own scores")
+    print_result(f"{len(steps)} steps replayed; {len(wrong)} choices contradict their scores")
 
 
 def trajectories(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arguments
@@ -120,7 +120,7 @@ def trajectories(  # noqa: PLR0913, PLR0917 - typer reads a command's options fr
         print_json(rows)
         return
     if not rows:
-        print_status(f"No trajectory of {facets.run_id} fits.")
+        print_status(f"No trajectory of {facets.run_id} matches.")
     for row in rows:
         position = f"{row.trajectory_id:>8}  step {row.step:>5}  question {row.question_index:>6}"
         print_result(f"{position}  {row.verdict:<8} {row.snippet}")
@@ -133,7 +133,7 @@ def trajectory(
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print one trajectory with its question and lineage: birth, bucket moves, replays, retirement."""
+    """Print one trajectory with its question and lineage: generation, bucket moves, replays, retirement."""
     run_id = find_run_id(runs_root, run)
     with open_fresh_index(runs_root, database_url) as database:
         row = get_trajectory(database, run_id, number)
@@ -181,7 +181,6 @@ def curves(
 
 
 def _require_metric(run_id: str, key: str, recorded: list[str]) -> None:
-
     if key in recorded:
         return
     nearest = difflib.get_close_matches(key, recorded, n=1, cutoff=0.0)
@@ -194,7 +193,7 @@ def journal(
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     as_json: AsJson = False,
 ) -> None:
-    """List what users asked for, newest first."""
+    """List the requests of users, newest first."""
     entries = [*Journal(runs_root).entries()][::-1][:limit]
     if as_json:
         print_json(entries)

@@ -1,4 +1,4 @@
-"""Seeing one run through to its end, with a supervisor of one's own where there is none."""
+"""Following one run to its end, as its supervisor if there is no other."""
 
 import time
 from pathlib import Path
@@ -14,12 +14,12 @@ from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import SupervisorRunningError
 from jobs.supervisor.loop import Supervisor
 
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 TAKE_OVER_SECONDS = 2.0
 
 
 class RunFollower:
-    """Follows one run, and is the supervisor of its runs root while there is no other."""
+    """Follows one run, and acts as supervisor of its runs root while there is no other."""
 
     def __init__(self, runs_root: Path, database_url: str | None, run_id: str) -> None:
         self.run_id = run_id
@@ -31,13 +31,13 @@ class RunFollower:
         self._database: Database | None = None
         self._take_over_at = 0.0
 
-    def look(self) -> RunState:
+    def poll(self) -> RunState:
         """Return the run's state, doing the supervisor's work if this process is the supervisor."""
         if self._supervisor is None and time.monotonic() >= self._take_over_at:
             self._take_over_at = time.monotonic() + TAKE_OVER_SECONDS
             self._take_over()
         if self._supervisor is not None:
-            self._supervisor.look()
+            self._supervisor.poll()
             state = self._supervisor.state_of(self.run_id)
             if state is not None:
                 return state
@@ -53,9 +53,9 @@ class RunFollower:
             return {}
 
     def finish(self) -> None:
-        """Ingest what is left, where this process is the supervisor, and release everything."""
+        """Ingest the rest, if this process is the supervisor, and release everything."""
         while self._supervisor is not None and self._index.is_behind and self._index.is_reachable:
-            self._supervisor.look()
+            self._supervisor.poll()
         self.close()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The commands that judge chains of thought, and that analyse what was judged."""
+"""The commands that judge chains of thought and analyse the verdicts."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,10 +7,9 @@ import typer
 
 from db.queries.code_analysis import rule_counts
 from jobs.actions.judgements import submit_judge
-from jobs.analysis.code_detection import tabulate_counts, tabulate_rules
+from jobs.analysis.code_detection import read_texts, tabulate_counts, tabulate_rules
 from jobs.analysis.judge_summary import summarize_judge
 from jobs.analysis.report import analyse_run
-from jobs.analysis.texts import read_texts
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     AsJson,
@@ -30,9 +29,8 @@ from jobs.supervisor.reading import open_fresh_index
 if TYPE_CHECKING:
     from jobs.analysis.code_detection import RuleTable
     from jobs.analysis.report import RunAnalysis
-    from jobs.specs.judging import JudgeSpec
 
-analyse_app = command_group("What recorded chains of thought show.")
+analyse_app = command_group("Analyse recorded chains of thought.")
 
 
 def judge(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arguments
@@ -46,7 +44,7 @@ def judge(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
         str | None, typer.Option(help="OpenAI-compatible server, up to /v1; without it the oracle of chains judges.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="The judge's name at the server; Qwen/Qwen3-32B if none.")] = None,
-    votes: Annotated[int, typer.Option(min=1, help="Verdicts asked for on each response.")] = 1,
+    votes: Annotated[int, typer.Option(min=1, help="Requested verdicts of each response.")] = 1,
     limit: Annotated[int | None, typer.Option(min=1, help="Judge this many, drawn evenly.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: key=value.")] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
@@ -54,12 +52,15 @@ def judge(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge chains of thought; Ctrl-C stops the judge, `exgrpo resume` continues without asking twice."""
-    source: dict[str, Any] = {"run_id": _run_id(runs_root, run), "file": labelled and str(labelled.resolve())}
+    """Judge chains of thought; Ctrl-C stops the judge, `exgrpo resume` continues it without repeating requests."""
+    source: dict[str, Any] = {
+        "run_id": None if run is None else find_run_id(runs_root, run),
+        "file": labelled and str(labelled.resolve()),
+    }
     content: dict[str, Any] = {"judged": source | {"limit": limit}, "num_votes": votes, "judge": "oracle"}
     if server is not None:
         content |= {"judge": "server", "server": {"address": server} | ({"model": model} if model else {})}
-    job_id = submit_judge(runs_root, apply_settings(_make_spec(content), settings or []))
+    job_id = submit_judge(runs_root, apply_settings(parse_judge_spec(content, "exgrpo judge"), settings or []))
     if detach:
         leave_to_supervisor(runs_root, database_url)
         print_json({"run_id": job_id}) if as_json else print_result(job_id)
@@ -75,7 +76,7 @@ def rules(
     field: Annotated[str, typer.Option(help="Field of each JSON line that holds the text.")] = "solution",
     as_json: AsJson = False,
 ) -> None:
-    """Print how many texts fit each of the paper's code-detection rules."""
+    """Print how many texts match each of the paper's code-detection rules."""
     table = tabulate_rules(read_texts(file, field))
     print_json(table) if as_json else print_rules(table)
 
@@ -110,18 +111,7 @@ def analyse(
     print_json(analysis) if as_json else _print_analysis(analysis)
 
 
-def _run_id(runs_root: Path, run: str | None) -> str | None:
-
-    return None if run is None else find_run_id(runs_root, run)
-
-
-def _make_spec(content: dict[str, Any]) -> "JudgeSpec":
-
-    return parse_judge_spec(content, "exgrpo judge")
-
-
 def _summarize(runs_root: Path, database_url: str | None, job_id: str) -> dict[str, Any]:
-
     with open_fresh_index(runs_root, database_url) as database:
         return summarize_judge(database, job_id)
 
@@ -186,7 +176,7 @@ def code(
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print how many trajectories of a run fit each of the paper's code-detection rules."""
+    """Print how many trajectories of a run match each of the paper's code-detection rules."""
     run_id = find_run_id(runs_root, run)
     with open_fresh_index(runs_root, database_url) as database:
         table = tabulate_counts(rule_counts(database, run_id), only_correct=only_correct)

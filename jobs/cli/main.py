@@ -1,4 +1,4 @@
-"""The `exgrpo` command: one table of all commands, each of which is imported when it is asked for."""
+"""The `exgrpo` command: one table of all commands, each of which is imported when it is called."""
 
 from importlib import import_module
 from typing import Any
@@ -8,9 +8,9 @@ import typer
 from jobs.cli.options import FriendlyGroup, command_group
 
 COMMANDS = {
-    "up": ("up:up", "Start the supervisor and the pages; Ctrl-C ends both, runs that are under way go on."),
+    "up": ("up:up", "Start the supervisor and the pages; Ctrl-C ends both; runs continue."),
     "demo": (
-        "demo_command:demo",
+        "demo:demo",
         "Train a tiny model with ExGRPO and with on-policy Dr.GRPO, then show both in the browser.",
     ),
     "train": (
@@ -19,7 +19,7 @@ COMMANDS = {
     ),
     "eval": (
         "evaluate:evaluate",
-        "Score a model on benchmarks; Ctrl-C stops it, `exgrpo resume` continues where it was.",
+        "Score a model on benchmarks; Ctrl-C stops it, `exgrpo resume` continues it.",
     ),
     "benchmarks": (
         "evaluate:benchmarks",
@@ -31,7 +31,7 @@ COMMANDS = {
     ),
     "judge": (
         "judge:judge",
-        "Judge chains of thought; Ctrl-C stops the judge, `exgrpo resume` continues without asking twice.",
+        "Judge chains of thought; Ctrl-C stops the judge, `exgrpo resume` continues it without repeating requests.",
     ),
     "judges": (
         "chains_of_thought:judges",
@@ -43,44 +43,44 @@ COMMANDS = {
     ),
     "override": (
         "chains_of_thought:override",
-        "Give a verdict of your own on a chain of thought; it counts before every judge's.",
+        "Give your own verdict on a chain of thought; it overrides every judge's.",
     ),
-    "mark": ("marks:mark", "Mark a trajectory, with a comment; the workbench lists everything that carries a mark."),
-    "marks": ("marks:marks", "List the marks on trajectories, or the trajectories that carry one."),
+    "mark": ("marks:mark", "Mark a trajectory, with a comment; the workbench lists all marked trajectories."),
+    "marks": ("marks:marks", "List the marks on trajectories, or the trajectories with one mark."),
     "buffer": (
         "experience:buffer",
         "Print the replay buffer after a step: which question is in which bucket, and which are retired.",
     ),
     "audit": (
         "experience:audit",
-        "Print what a step selected for replay with every candidate, and choices of the run that contradict scores.",
+        "Print a step's selections for replay with all candidates, and the run's choices that contradict scores.",
     ),
     "trajectories": ("experience:trajectories", "List a run's trajectories, newest first."),
     "trajectory": (
         "experience:trajectory",
-        "Print one trajectory with its question and lineage: birth, bucket moves, replays, retirement.",
+        "Print one trajectory with its question and lineage: generation, bucket moves, replays, retirement.",
     ),
     "curves": (
         "experience:curves",
         "Print curves of runs as JSON: by run and metric, pairs of step and value, thinned to about a thousand.",
     ),
-    "journal": ("experience:journal", "List what users asked for, newest first."),
-    "presets": ("train:presets", "List the presets; with --json, with every field."),
+    "journal": ("experience:journal", "List the requests of users, newest first."),
+    "presets": ("train:presets", "List the presets with the engine that each runs on; with --json, with every field."),
     "runs": ("runs:runs", "List runs, newest first; archived ones with --all."),
     "show": ("runs:show", "Show one run: state, newest metrics, evaluations, attempts and checkpoints."),
-    "logs": ("runs:logs", "Print what a run's worker printed."),
+    "logs": ("runs:logs", "Print the log of a run's worker."),
     "stop": ("runs:stop", "Ask a run to stop at its next step, with a checkpoint."),
-    "resume": ("runs:resume", "Queue a run again, to go on from its newest whole checkpoint."),
+    "resume": ("runs:resume", "Queue a run again; it continues from its newest complete checkpoint."),
     "clone": (
         "runs:clone",
-        "Print a job's specification, of whatever kind it is, changed as asked for, or queue a new one of it.",
+        "Print a job's specification with changed fields, or queue a new job with it.",
     ),
     "branch": ("runs:branch", "Queue a new run that continues from a checkpoint of another."),
-    "tag": ("runs:tag", "Give a run a tag, or take it away."),
+    "tag": ("runs:tag", "Add a tag to a run, or remove it."),
     "note": ("runs:note", "Add a note to a run."),
     "archive": ("runs:archive", "Hide a run that has ended from the list; its files stay."),
     "import": ("data:import_", "Copy a run from elsewhere into the runs root."),
-    "adopt": ("data:adopt", "Make a run of a stock verl run's rollout dumps, so that its samples can be browsed."),
+    "adopt": ("data:adopt", "Import the rollout dumps of a stock verl run, so that its samples can be browsed."),
     "export": (
         "data:export",
         "Write a run as one .tar.gz file, or copy its folder; without OUT as RUN_ID.tar.gz here.",
@@ -91,34 +91,34 @@ COMMANDS = {
     ),
     "restore": (
         "backup:restore",
-        "Unpack a backup into a runs root that is empty or not there; `exgrpo resume` continues what ran.",
+        "Unpack a backup into a new or empty runs root; `exgrpo resume` continues runs that it interrupted.",
     ),
     "seed-demo": (
         "seed:seed_demo",
-        "Add made-up runs to the database, to try pages at scale; they are called synthetic wherever they are shown.",
+        "Add made-up runs, marked as synthetic, to the database, to try pages at scale.",
     ),
     "doctor": (
-        "machine:doctor",
+        "doctor:doctor",
         "Check Python, PyTorch, GPU, Ray, verl, vLLM, database, ports and disk, and say what to do.",
     ),
     "db": ("data:database_app", "The database, which is an index of the run folders."),
     "alerts": ("alerts:alerts_app", "Messages to you when a run fails, stalls or collapses."),
-    "analyse": ("judge:analyse_app", "What recorded chains of thought show."),
+    "analyse": ("judge:analyse_app", "Analyse recorded chains of thought."),
     "cases": ("chains_of_thought:cases_app", "Snowball cases: find, keep in sets, and write as files."),
-    "study": ("study:study_app", "The paper's tables: what to run for them, and what they print."),
+    "study": ("study:study_app", "The paper's tables: their runs and their numbers."),
 }
-"""By name: module of this folder and function or group in it, and its line in the list of commands."""
+"""Module of this folder, function or group in it, and line in the list of commands, by name."""
 
 
 class LazyGroup(FriendlyGroup):
     """The commands of the table; listing them imports none."""
 
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401, ARG002 - the signature of typer's own class
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401, ARG002 - the signature of typer's class
         """Return the names in the order of the table."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401, ARG002 - the signature of typer's own class
-        """Import one command; None where the table has none of this name."""
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401, ARG002 - the signature of typer's class
+        """Import one command; None where the table has no such name."""
         if cmd_name not in COMMANDS:
             return None
         module, attribute = COMMANDS[cmd_name][0].split(":")

@@ -26,13 +26,13 @@ from jobs.supervisor.reading import open_fresh_index
 def mark(
     run: RunName,
     trajectory: Annotated[int, typer.Argument(metavar="TRAJECTORY", help="Number of the trajectory.")],
-    name: Annotated[str, typer.Argument(metavar="MARK", help="What to mark it with.")],
-    comment: Annotated[str, typer.Option(help="What to say of it.")] = "",
-    undo: Annotated[bool, typer.Option("--undo", help="Take the mark off.")] = False,
+    name: Annotated[str, typer.Argument(metavar="MARK", help="Name of the mark.")],
+    comment: Annotated[str, typer.Option(help="Comment on the trajectory.")] = "",
+    undo: Annotated[bool, typer.Option("--undo", help="Remove the mark.")] = False,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
 ) -> None:
-    """Mark a trajectory, with a comment; the workbench lists everything that carries a mark."""
+    """Mark a trajectory, with a comment; the workbench lists all marked trajectories."""
     run_id = find_run_id(runs_root, run)
     with open_fresh_index(runs_root, database_url) as database:
         row = get_trajectory(database, run_id, trajectory)
@@ -40,17 +40,17 @@ def mark(
     if row is None:
         raise CommandError(f"{run_id}: has no trajectory {trajectory}.")
     if undo and name not in {other.mark for other in marks}:
-        raise CommandError(f"{run_id}: trajectory {trajectory} does not carry the mark {name!r}.")
+        raise CommandError(f"{run_id}: trajectory {trajectory} does not have the mark {name!r}.")
     mark_trajectory(runs_root, MarkedTrajectory(run_id, row.attempt, trajectory, name, comment), is_kept=not undo)
 
 
 def marks(
-    name: Annotated[str | None, typer.Argument(metavar="MARK", help="List what carries it; all marks without.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="MARK", help="Mark whose trajectories to list.")] = None,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the marks on trajectories, or the trajectories that carry one."""
+    """List the marks on trajectories, or the trajectories with one mark."""
     with open_fresh_index(runs_root, database_url) as database:
         counts = list_marks(database)
         rows = [] if name is None else marked_trajectories(database, name)
@@ -61,7 +61,7 @@ def marks(
         print_status("No trajectory is marked yet; `exgrpo mark RUN TRAJECTORY MARK` marks one.")
     elif name is not None and not rows:
         print_status(
-            f"Nothing carries the mark {name!r}; the marks there are: {', '.join(count.mark for count in counts)}."
+            f"No trajectory has the mark {name!r}; the marks are: {', '.join(count.mark for count in counts)}."
         )
     for count in counts if name is None else []:
         num_trajectories = counted(count.num_trajectories, "trajectory", "trajectories")

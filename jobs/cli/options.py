@@ -35,7 +35,7 @@ DEFAULT_RUNS_ROOT = Path("runs")
 
 
 def print_result(text: str) -> None:
-    """Print one line of a result; a terminal obeys nothing in it."""
+    """Print one line of a result; control characters in it are escaped."""
     typer.echo(escape_control_characters(text))
 
 
@@ -45,24 +45,24 @@ def counted(number: int, one: str, many: str) -> str:
 
 
 def print_status(text: str) -> None:
-    """Print one line about what is going on, beside the result."""
+    """Print one line of status on stderr, apart from the result."""
     typer.echo(escape_control_characters(text), err=True)
 
 
 def print_json(content: object) -> None:
-    """Print a result as JSON: dates in ISO form, data classes as mappings, null for what is no finite number."""
+    """Print a result as JSON: dates in ISO form, data classes as mappings, null for NaN and infinite numbers."""
     from pydantic_core import to_json
 
     typer.echo(to_json(content, indent=2, inf_nan_mode="null", fallback=str))
 
 
 def error_message(error: Exception) -> tuple[str, int]:
-    """Return one sentence on an error and the exit code that belongs to it: 2 for bad input, 1 for a failure."""
+    """Return one sentence on an error and its exit code: 2 for bad input, 1 for a failure."""
     if isinstance(error, UserError):
         return str(error), EXIT_BAD_INPUT if isinstance(error, InputError) else EXIT_FAILURE
     if isinstance(error, OSError) and is_disk_full(error):
         file = f"{error.filename}: " if error.filename else ""
-        return f"{file}no space is left; make room there, or choose another --runs-root.", EXIT_FAILURE
+        return f"{file}no space is left; free some space there, or choose another --runs-root.", EXIT_FAILURE
     if isinstance(error, OSError):
         return f"{error.filename or 'A file'}: {error.strerror or error}.", EXIT_FAILURE
     first_line = next(iter(str(error).splitlines()), "")
@@ -71,23 +71,23 @@ def error_message(error: Exception) -> tuple[str, int]:
 
 
 class FriendlyGroup(typer.core.TyperGroup):
-    """A group of commands that ends with one sentence where a command raises."""
+    """A group of commands that prints one sentence if a command raises."""
 
-    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - the signature of typer's own class
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - the signature of typer's class
         """Run the chosen command; any error becomes one line on stderr and an exit code."""
         if os.environ.get(DEBUG_VARIABLE):
             return super().invoke(ctx)
         return _guarded(lambda: super(FriendlyGroup, self).invoke(ctx))
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - the signature of typer's own class
-        """List the commands with their first sentences whole."""
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - the signature of typer's class
+        """List the commands with their complete first sentences."""
         visible = {name: self.commands[name] for name in self.list_commands(ctx) if not self.commands[name].hidden}
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.get_short_help_str(limit=1000)) for name, command in visible.items()])
 
 
 def command_group(explanation: str, name: str | None = None, group: type[FriendlyGroup] = FriendlyGroup) -> typer.Typer:
-    """Return a group of commands. Its help is plain: importing what draws it in boxes takes longer than all else."""
+    """Return a group of commands. Its help is plain text: the import of boxes takes longer than everything else."""
     return typer.Typer(
         name=name,
         cls=group,
@@ -100,11 +100,11 @@ def command_group(explanation: str, name: str | None = None, group: type[Friendl
     )
 
 
-def _guarded(call: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever the command returns
+def _guarded(call: Callable[[], Any]) -> Any:  # noqa: ANN401 - any result of a command
     try:
         return call()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whoever read the output has enough of it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader of the output has closed it
         raise typer.Exit(0) from None
     except Exception as error:
         if type(error).__module__.split(".")[0] in {"typer", "click"}:

@@ -18,7 +18,7 @@ METRICS_SECONDS = 1.0
 
 
 class RunProgress:
-    """Shows one run on stderr; without a terminal it says only when the run changes its state."""
+    """Shows one run on stderr; without a terminal it prints only changes of the state."""
 
     def __init__(self, runs_root: Path, run_id: str) -> None:
         self._console = Console(stderr=True)

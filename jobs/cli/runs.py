@@ -66,9 +66,9 @@ def show(
 def logs(
     run: RunName,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run ends.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until the run ends.")] = False,
 ) -> None:
-    """Print what a run's worker printed."""
+    """Print the log of a run's worker."""
     folder = open_run(runs_root, find_run_id(runs_root, run))
     offset = _print_from(folder.log_path, 0)
     while follow:
@@ -88,10 +88,10 @@ def stop(run: RunName, runs_root: RunsRoot = DEFAULT_RUNS_ROOT) -> None:
 
 
 def resume(run: RunName, runs_root: RunsRoot = DEFAULT_RUNS_ROOT) -> None:
-    """Queue a run again, to go on from its newest whole checkpoint."""
+    """Queue a run again; it continues from its newest complete checkpoint."""
     run_id = find_run_id(runs_root, run)
     run_actions.resume(runs_root, run_id)
-    _say_queued(runs_root, run_id)
+    _print_queued(runs_root, run_id)
 
 
 def clone(
@@ -100,14 +100,14 @@ def clone(
     settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: key=value.")] = None,
     submits: Annotated[bool, typer.Option("--submit", help="Queue the new run instead of printing it.")] = False,
 ) -> None:
-    """Print a job's specification, of whatever kind it is, changed as asked for, or queue a new one of it."""
+    """Print a job's specification with changed fields, or queue a new job with it."""
     parent_run_id = find_run_id(runs_root, run)
     spec = read_job_spec(runs_root, parent_run_id)
     if submits:
         spec = spec.model_copy(update={"name": run_actions.name_of_copy(runs_root, spec.name)})
     spec = apply_settings(spec, settings or [])
     if submits:
-        _say_queued(runs_root, submit_job(runs_root, spec, parent_run_id=parent_run_id))
+        _print_queued(runs_root, submit_job(runs_root, spec, parent_run_id=parent_run_id))
     else:
         typer.echo(dump_spec(spec), nl=False)
 
@@ -119,16 +119,16 @@ def branch(
     num_steps: Annotated[int | None, typer.Option("--num-steps", help="Last step; the parent's if not given.")] = None,
 ) -> None:
     """Queue a new run that continues from a checkpoint of another."""
-    _say_queued(runs_root, run_actions.branch(runs_root, find_run_id(runs_root, run), step, num_steps))
+    _print_queued(runs_root, run_actions.branch(runs_root, find_run_id(runs_root, run), step, num_steps))
 
 
 def tag(
     run: RunName,
     name: Annotated[str, typer.Argument(metavar="TAG", help="The tag.")],
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
-    removes: Annotated[bool, typer.Option("--remove", help="Take the tag away.")] = False,
+    removes: Annotated[bool, typer.Option("--remove", help="Remove the tag.")] = False,
 ) -> None:
-    """Give a run a tag, or take it away."""
+    """Add a tag to a run, or remove it."""
     run_actions.tag(runs_root, find_run_id(runs_root, run), name, is_set=not removes)
 
 
@@ -152,11 +152,10 @@ def archive(
     print_result(f"{run_id} is listed again." if undoes else f"{run_id} is archived; `exgrpo runs --all` lists it.")
 
 
-def _say_queued(runs_root: Path, run_id: str) -> None:
-
+def _print_queued(runs_root: Path, run_id: str) -> None:
     print_result(run_id)
     if read_supervisor(runs_root) is None:
-        typer.echo("It waits: no supervisor runs here; start one with `exgrpo up`.", err=True)
+        typer.echo("Queued, but no supervisor is running; start one with `exgrpo up`.", err=True)
 
 
 def _print_from(path: Path, offset: int) -> int:
@@ -180,10 +179,9 @@ def _without_curve(row: "RunRow") -> dict[str, Any]:
 
 
 def _print_table(rows: "list[RunRow]") -> None:
-
     table = Table(box=None, pad_edge=False)
     for heading in ("Run", "Name", "State", "Method", "Step", BATCH_PASS_RATE, held_out_score()):
-        table.add_column(heading, no_wrap=heading == "Run")
+        table.add_column(heading, no_wrap=heading != "Name", overflow="fold")
     for row in rows:
         table.add_row(
             row.run_id,

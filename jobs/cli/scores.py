@@ -46,7 +46,6 @@ def scores(
 
 
 def _list(database: "Database", scheme: str, as_json: bool) -> None:
-
     rows = list_scores(database, scheme=scheme)
     if as_json:
         print_json([asdict(row) | {"standard_error": _finite(row.standard_error)} for row in rows])
@@ -56,16 +55,15 @@ def _list(database: "Database", scheme: str, as_json: bool) -> None:
         score = f"{100 * row.score:5.1f} ± {100 * row.standard_error:.1f}"
         print_result(f"{row.run_id}  {model}  {row.title:<14} {row.metric:<7} {score}  {row.num_questions} questions")
     if not rows:
-        print_result("No scores yet; `exgrpo eval` makes some.")
+        print_result("No scores yet; `exgrpo eval` adds some.")
 
 
 def _finite(value: float) -> float | None:
-    """Return a number that JSON has; the standard error of a single question is none."""
+    """Return None for NaN, which JSON lacks: a single question has no standard error."""
     return value if math.isfinite(value) else None
 
 
 def _compare(database: "Database", runs_root: "Path", evaluations: tuple[str, str], scheme: str, as_json: bool) -> None:
-
     first, second = (_scored_runs(database, runs_root, evaluation, scheme) for evaluation in evaluations)
     rows = compare_scores(database, first, second, scheme, tuple(AVERAGES.items()))
     if not rows:
@@ -75,7 +73,7 @@ def _compare(database: "Database", runs_root: "Path", evaluations: tuple[str, st
         return
     for row in rows:
         interval = f"{100 * row.difference:+.1f} [{100 * row.low:+.1f}, {100 * row.high:+.1f}]"
-        warning = f"  NOT ALIKE: {', '.join(row.differing)}" if row.differing else ""
+        warning = f"  NOT COMPARABLE: {', '.join(row.differing)}" if row.differing else ""
         counts = f"won {row.num_won}, lost {row.num_lost} of {row.num_questions} questions"
         print_result(
             f"{row.benchmark:<16} {100 * row.first:5.1f} {100 * row.second:5.1f}  {interval}  {counts}{warning}"
@@ -83,8 +81,7 @@ def _compare(database: "Database", runs_root: "Path", evaluations: tuple[str, st
 
 
 def _scored_runs(database: "Database", runs_root: "Path", name: str, scheme: str) -> "ScoredRuns":
-
     rows = list_scores(database, run_id=find_run_id(runs_root, name), scheme=scheme)
     if not rows:
-        raise CommandError(f"{name}: expected an evaluation with scores, has none; `exgrpo eval` makes some.")
+        raise CommandError(f"{name}: expected an evaluation with scores, has none; `exgrpo eval` adds some.")
     return tuple((row.benchmark, row.run_id) for row in rows)

@@ -1,4 +1,4 @@
-"""The command that makes a large database to try and to measure the pages with."""
+"""The command that fills a database with made-up runs, to try and to measure the pages."""
 
 from typing import Annotated
 
@@ -19,15 +19,16 @@ def seed_demo(
         int, typer.Option("--trajectories", min=1, help="Trajectories in all, about; most in the first run.")
     ] = 100_000,
     run: Annotated[
-        str | None, typer.Option("--from", metavar="RUN", help="Recorded run to start from; else the newest that fits.")
+        str | None,
+        typer.Option("--from", metavar="RUN", help="Recorded run to start from; else the newest."),
     ] = None,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
 ) -> None:
-    """Add made-up runs to the database, to try pages at scale; they are called synthetic wherever they are shown.
+    """Add made-up runs, marked as synthetic, to the database, to try pages at scale.
 
-    They are made out of one recorded run: the newest ExGRPO run of the runs root, or a short one of the built-in task
-    that is trained first. Equal options and an equal recorded run give equal rows. They stand in the database alone,
+    They are derived from one recorded run: the newest ExGRPO run of the runs root, or a short one of the built-in task
+    that is trained first. Equal options and an equal recorded run give equal rows. They are in the database only,
     without run folders: `exgrpo db rebuild` removes them.
     """
     template = None if run is None else find_run_id(runs_root, run)

@@ -1,4 +1,4 @@
-"""Fills a database with made-up runs, from a recorded run of the runs root or from one that is trained for it."""
+"""Fills a database with made-up runs derived from a recorded run, which is trained first if there is none."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from db.queries.run_filter import RunFilter
 from db.queries.runs import list_runs
 from db.synthetic.runs import SyntheticSize, add_synthetic_runs, refuse_more
 from jobs.actions.run_actions import submit
-from jobs.cli.following import LOOK_SECONDS, RunFollower
+from jobs.cli.following import POLL_SECONDS, RunFollower
 from jobs.runs.control import TrainingError
 from jobs.runs.directory import list_run_directories
 from jobs.runs.status import RunStatus
@@ -34,7 +34,7 @@ def seed_demo(
     run_id: str | None,
     print_status: Callable[[str], None],
 ) -> None:
-    """Add made-up runs to the database; without `run_id` out of the newest fitting run, which is trained if need be.
+    """Add made-up runs to the database; without `run_id` from the newest suitable run, trained if there is none.
 
     Raises:
         SeedingError: The training of the run to start from failed.
@@ -51,7 +51,7 @@ def seed_demo(
 
 
 def recorded_run(runs_root: Path, database_url: str | None, print_status: Callable[[str], None]) -> str:
-    """Return the newest run of the runs root that made-up ones can be made out of, trained now if there is none.
+    """Return the newest run that made-up runs can be derived from, trained now if there is none.
 
     Raises:
         SeedingError: Its training failed.
@@ -59,7 +59,7 @@ def recorded_run(runs_root: Path, database_url: str | None, print_status: Callab
     ingest_all(runs_root, database_url)
     database = open_database(database_url, runs_root)
     try:
-        run_id = _fitting_run(database, runs_root)
+        run_id = _suitable_run(database, runs_root)
     finally:
         database.close()
     run_id = run_id or _train(runs_root, database_url, print_status)
@@ -67,8 +67,8 @@ def recorded_run(runs_root: Path, database_url: str | None, print_status: Callab
     return run_id
 
 
-def _fitting_run(database: Database, runs_root: Path) -> str | None:
-    """Return the newest run of ExGRPO that has ended well, None if there is none."""
+def _suitable_run(database: Database, runs_root: Path) -> str | None:
+    """Return the newest finished run of ExGRPO, None if there is none."""
     recorded = {run.run_id for run in list_run_directories(runs_root)}
     for row in list_runs(database, RunFilter(statuses=("succeeded",), is_archived=None), limit=None):
         if row.run_id in recorded and row.method == "ExGRPO" and row.step >= _MIN_STEPS:
@@ -77,13 +77,13 @@ def _fitting_run(database: Database, runs_root: Path) -> str | None:
 
 
 def _train(runs_root: Path, database_url: str | None, print_status: Callable[[str], None]) -> str:
-    print_status(f"No recorded run fits; training {TEMPLATE_STEPS} steps of {TEMPLATE_PRESET}.")
+    print_status(f"No suitable recorded run; training {TEMPLATE_STEPS} steps of {TEMPLATE_PRESET}.")
     spec = load_preset(TEMPLATE_PRESET).model_copy(update={"num_steps": TEMPLATE_STEPS})
     run_id = submit(runs_root, spec)
     follower = RunFollower(runs_root, database_url, run_id)
     try:
-        while not (state := follower.look()).is_ended:
-            time.sleep(LOOK_SECONDS)
+        while not (state := follower.poll()).is_ended:
+            time.sleep(POLL_SECONDS)
         follower.finish()
     finally:
         follower.close()

@@ -1,4 +1,4 @@
-"""The commands on studies: the paper's tables as matrices of runs, and reports with both side by side."""
+"""The commands on studies: the paper's tables as matrices of runs, and reports with the paper's and own numbers."""
 
 import math
 from dataclasses import asdict
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from jobs.studies.matrix import RunKey
     from jobs.studies.running import PendingRun
 
-study_app = command_group("The paper's tables: what to run for them, and what they print.")
+study_app = command_group("The paper's tables: their runs and their numbers.")
 
 StudyName = Annotated[str, typer.Argument(metavar="NAME", help="A study of `exgrpo study list`.")]
 ScaleName = Annotated[
@@ -61,7 +61,7 @@ def list_studies(as_json: AsJson = False) -> None:
 
 @study_app.command("numbers")
 def numbers(name: StudyName, as_json: AsJson = False) -> None:
-    """Print every number that the paper prints of a study."""
+    """Print every number of a study in the paper."""
     rows = number_rows(load_study(name))
     if as_json:
         print_json(rows)
@@ -84,11 +84,11 @@ def run(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its ar
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
 ) -> None:
-    """Run what is missing of a study, one run after another; Ctrl-C stops, the same command goes on."""
+    """Run the missing runs of a study, one after another; Ctrl-C stops, the same command continues."""
     study, keys = _wanted(name, scale, num_seeds, cells)
     with open_fresh_index(runs_root, database_url) as database:
         pending = pending_runs(database, study, keys)
-    print_status(f"Runs that are there: {len(keys) - len(pending)} of {len(keys)}.")
+    print_status(f"Existing runs: {len(keys) - len(pending)} of {len(keys)}.")
     if detach:
         num_queued = _queue(runs_root, study, pending, settings or [])
         if num_queued:
@@ -107,7 +107,7 @@ def run(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its ar
             continue
         state = follow(runs_root, database_url, run_id)
         if state.status is RunStatus.STOPPED:
-            print_status(f"Runs left: {len(pending) - number} and this one; `exgrpo study run {name}` goes on.")
+            print_status(f"Runs left: {len(pending) - number} and this one; `exgrpo study run {name}` continues.")
             raise typer.Exit(EXIT_STOPPED)
         if state.status is not RunStatus.SUCCEEDED:
             failed.append(run_id)
@@ -120,7 +120,7 @@ def run(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its ar
 
 
 def _queue(runs_root: Path, study: "Study", pending: "list[PendingRun]", settings: list[str]) -> int:
-    """Queue what can be, say why the rest cannot, and return how many runs are queued."""
+    """Queue all runs that can be queued, print why the others cannot, and return the number queued."""
     num_queued = 0
     for item in pending:
         try:
@@ -141,7 +141,7 @@ def status(
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what of a study is done, under way or missing."""
+    """Print which runs of a study are finished, running or missing."""
     study, keys = _wanted(name, scale, num_seeds, cells)
     with open_fresh_index(runs_root, database_url) as database:
         runs = find_runs(database, study)
@@ -166,10 +166,10 @@ def results(
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print what finished runs gave beside the paper's numbers: means over seeds with 95% intervals."""
-    study, own_scale = load_study(name), _scale(scale)
+    """Print results of finished runs beside the paper's numbers: means over seeds with 95% intervals."""
+    study, study_scale = load_study(name), _scale(scale)
     with open_fresh_index(runs_root, database_url) as database:
-        measured = read_results(database, study, own_scale, [])
+        measured = read_results(database, study, study_scale, [])
     rows = compare(measured)
     if as_json:
         figures = {
@@ -198,37 +198,36 @@ def report(
     """Write a study's page: one HTML file with the paper's numbers beside those of the runs that are done."""
     from jobs.studies.report import render_report  # loads Plotly, which no other command needs
 
-    study, own_scale = load_study(name), _scale(scale)
-    keys = wanted_keys(study, own_scale, study.cells, num_seeds)
+    study, study_scale = load_study(name), _scale(scale)
+    keys = wanted_keys(study, study_scale, study.cells, num_seeds)
     with open_fresh_index(runs_root, database_url) as database:
-        results = read_results(database, study, own_scale, keys)
+        results = read_results(database, study, study_scale, keys)
     path = out or Path(f"{name}-{scale}.html")
     path.write_text(render_report(results, len(keys)), encoding="utf-8")
     print_result(str(path))
 
 
 def _wanted(name: str, scale: str, num_seeds: int | None, cells: list[str] | None) -> "tuple[Study, list[RunKey]]":
-
-    study, own_scale = load_study(name), _scale(scale)
-    names = [word.strip() for words in cells or [] for word in words.split(",")]
+    study, study_scale = load_study(name), _scale(scale)
+    names = [name.strip() for names in cells or [] for name in names.split(",")]
     chosen = [study.cell(item) for item in names] or study.cells
-    keys = wanted_keys(study, own_scale, chosen, num_seeds)
-    if not keys and not study.cells_at(own_scale):
+    keys = wanted_keys(study, study_scale, chosen, num_seeds)
+    if not keys and not study.cells_at(study_scale):
         raise SpecError(f"--scale: {name} cannot be run at the scale {scale}. {' '.join(study.notes)}")
     if not keys:
-        raise SpecError(f"--cells: expected some of {', '.join(c.name for c in study.cells_at(own_scale))} at {scale}.")
+        names_at_scale = [cell.name for cell in study.cells_at(study_scale)]
+        raise SpecError(f"--cells: expected some of {', '.join(names_at_scale)} at {scale}.")
     return study, keys
 
 
 def _scale(text: str) -> "Scale":
-
     if text not in {*Scale}:
         raise SpecError(f"--scale: expected one of {', '.join(Scale)}, got {text!r}.")
     return Scale(text)
 
 
 def _interval(interval: "MeanInterval | None") -> dict[str, Any] | None:
-    """Return an interval as JSON has it, which knows no NaN: the half of a single seed's is null."""
+    """Return an interval for JSON, which has no NaN: `half` of a single seed is null."""
     if interval is None:
         return None
     return {
@@ -239,7 +238,6 @@ def _interval(interval: "MeanInterval | None") -> dict[str, Any] | None:
 
 
 def _summary(study: "Study") -> dict[str, Any]:
-
     return {
         "name": study.name,
         "title": study.title,

@@ -1,4 +1,4 @@
-"""The command that trains, and the presets that it starts from."""
+"""The commands that train and that list presets."""
 
 import signal
 import time
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jobs.actions import run_actions
-from jobs.cli.following import LOOK_SECONDS, RunFollower
+from jobs.cli.following import POLL_SECONDS, RunFollower
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     EXIT_FAILURE,
@@ -47,10 +47,10 @@ def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
         typer.Option(help=f"Preset to start from; if none: {' or, for verl, '.join(DEFAULT_PRESETS.values())}."),
     ] = None,
     spec: Annotated[Path | None, typer.Option(help="YAML or JSON file of a specification.")] = None,
-    engine: Annotated[str | None, typer.Option(help="embedded or verl; else what preset or file say.")] = None,
+    engine: Annotated[str | None, typer.Option(help="embedded or verl; else from preset or file.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: key=value.")] = None,
     overrides: Annotated[
-        list[str] | None, typer.Option("--override", help="Change a setting of verl's own configuration: key=value.")
+        list[str] | None, typer.Option("--override", help="Change a setting of verl's configuration: key=value.")
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print settings, command, memory and disk; start nothing.")
@@ -90,7 +90,6 @@ def presets(as_json: AsJson = False) -> None:
 
 
 def _read_spec(preset: str | None, path: Path | None, engine: str | None, settings: list[str]) -> "TrainSpec":
-
     if preset is not None and path is not None:
         raise SpecError("--preset, --spec: expected one of them; a file may name its preset in `extends`.")
     default = DEFAULT_PRESETS.get(engine or "embedded", DEFAULT_PRESETS["embedded"])
@@ -99,7 +98,6 @@ def _read_spec(preset: str | None, path: Path | None, engine: str | None, settin
 
 
 def _with_overrides(spec: "TrainSpec", overrides: list[str]) -> "TrainSpec":
-
     if not overrides:
         return spec
     content = spec.model_dump(mode="json")
@@ -108,13 +106,12 @@ def _with_overrides(spec: "TrainSpec", overrides: list[str]) -> "TrainSpec":
 
 
 def _print_plan(spec: "TrainSpec", runs_root: Path, as_json: bool) -> None:
-
     plan = plan_run(spec, runs_root)
     print_json(asdict(plan)) if as_json else print_result(describe_plan(plan))
 
 
 def leave_to_supervisor(runs_root: Path, database_url: str | None) -> None:
-    """Start a supervisor that ends when nothing is left to do, unless somebody looks after the runs already."""
+    """Start a supervisor that ends when nothing is left to do, unless one is running already."""
     if read_supervisor(runs_root) is None:
         start_supervisor(runs_root, database_url)
 
@@ -125,18 +122,18 @@ def follow(runs_root: Path, database_url: str | None, run_id: str) -> "RunState"
     interrupts: list[float] = []
     previous = signal.signal(signal.SIGINT, lambda _number, _frame: interrupts.append(time.monotonic()))
     follower = RunFollower(runs_root, database_url, run_id)
-    has_asked = False
+    has_requested_stop = False
     try:
         with RunProgress(runs_root, run_id) as progress:
-            while not (state := follower.look()).is_ended:
+            while not (state := follower.poll()).is_ended:
                 progress.show(state, follower)
-                if interrupts and not has_asked:
-                    has_asked = True
-                    _ask_to_stop(runs_root, run_id)
+                if interrupts and not has_requested_stop:
+                    has_requested_stop = True
+                    _request_stop(runs_root, run_id)
                 if len(interrupts) > 1:
                     print_status(f"{run_id} continues without this command; `exgrpo stop {run_id}` ends it.")
                     raise typer.Exit(130)
-                time.sleep(LOOK_SECONDS)
+                time.sleep(POLL_SECONDS)
             progress.show(state, follower)
         follower.finish()
         return state
@@ -145,9 +142,8 @@ def follow(runs_root: Path, database_url: str | None, run_id: str) -> "RunState"
         signal.signal(signal.SIGINT, previous)
 
 
-def _ask_to_stop(runs_root: Path, run_id: str) -> None:
-
-    print_status("Stopping after the step that is under way; Ctrl-C again leaves the run to itself.")
+def _request_stop(runs_root: Path, run_id: str) -> None:
+    print_status("Stopping after the current step; Ctrl-C again leaves the run running.")
     try:
         run_actions.stop(runs_root, run_id)
     except lookup.CommandError as error:
@@ -155,7 +151,7 @@ def _ask_to_stop(runs_root: Path, run_id: str) -> None:
 
 
 def _report(runs_root: Path, database_url: str | None, run_id: str) -> dict[str, object]:
-    """Return the run's report once the database knows its end, which a supervisor elsewhere may still write."""
+    """Return the run's report once the database has its end, which another supervisor may still write."""
     with open_fresh_index(runs_root, database_url) as database:
         give_up_at = time.monotonic() + SETTLE_SECONDS
         while (report := report_run(database, run_id))["status"] not in ENDED and time.monotonic() < give_up_at:

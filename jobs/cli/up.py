@@ -1,4 +1,4 @@
-"""The command that starts the workbench: supervisor and pages, until Ctrl-C; runs go on."""
+"""The command that starts the workbench: supervisor and pages, until Ctrl-C; runs continue."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +12,7 @@ from jobs.cli.workbench import Reach, Workbench
 def up(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arguments
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
-    port: Annotated[int, typer.Option(help="Port of the pages; 0 takes a free one.", min=0, max=65535)] = DEFAULT_PORT,
+    port: Annotated[int, typer.Option(help="Port of the pages; 0 is any free one.", min=0, max=65535)] = DEFAULT_PORT,
     opens_browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
     max_running: Annotated[int, typer.Option(help="Runs that may run at once.", min=1)] = 1,
     remote_host: Annotated[
@@ -20,14 +20,14 @@ def up(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arg
         typer.Option("--allow-remote", metavar="ADDRESS", help="Listen beyond this machine: behind a TLS proxy only."),
     ] = None,
     allowed_hosts: Annotated[
-        list[str] | None, typer.Option("--allow-host", metavar="NAME", help="A proxy's host name to answer under.")
+        list[str] | None, typer.Option("--allow-host", metavar="NAME", help="A proxy's host name to accept.")
     ] = None,
     sign_in: Annotated[
         Path | None,
-        typer.Option("--sign-in", metavar="FILE", help="OpenID provider and roles: people sign in, no link opens it."),
+        typer.Option("--sign-in", metavar="FILE", help="OpenID provider and roles: people sign in, without a link."),
     ] = None,
 ) -> None:
-    """Start the supervisor and the pages; Ctrl-C ends both, runs that are under way go on."""
+    """Start the supervisor and the pages; Ctrl-C ends both; runs continue."""
     reach = Reach(remote_host, tuple(allowed_hosts or ()), sign_in)
     workbench = Workbench(runs_root, database_url, port, max_running, reach)
     raise typer.Exit(workbench.serve(opens_browser))

@@ -22,16 +22,16 @@ from jobs.supervisor.starting import LOG_FILE, supervisor_command
 logger = logging.getLogger(__name__)
 
 END_SECONDS = 10.0
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 _RESTART_SECONDS = 2.0
 _BOUND = [sys.executable, "-P", "-m", "jobs.launchers.bound"]
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Where the pages listen, and the names that they answer under beside this machine's own.
+    """The address where the pages listen, and the host names that they accept besides this machine's.
 
-    Without `remote_host` they listen on this machine's loopback address alone. With a `sign_in` file people sign in.
+    Without `remote_host` they listen on the loopback address only. With a `sign_in` file people sign in.
     """
 
     remote_host: str | None = None
@@ -43,8 +43,12 @@ class Reach:
         bind_options = (
             ["--host", "127.0.0.1"] if self.remote_host is None else ["--host", self.remote_host, "--allow-remote"]
         )
-        ways_in = [] if self.sign_in is None else ["--sign-in", str(self.sign_in.absolute())]
-        return [*bind_options, *ways_in, *(option for name in self.allowed_hosts for option in ("--allow-host", name))]
+        sign_in_options = [] if self.sign_in is None else ["--sign-in", str(self.sign_in.absolute())]
+        return [
+            *bind_options,
+            *sign_in_options,
+            *(option for name in self.allowed_hosts for option in ("--allow-host", name)),
+        ]
 
 
 class Workbench:
@@ -61,49 +65,49 @@ class Workbench:
         self._environment = {STARTER_VARIABLE: str(os.getpid())}
         if database_url is not None:
             self._environment[DATABASE_URL_VARIABLE] = database_url
-        self._wants_end = False
+        self._must_end = False
 
     def serve(self, opens_browser: bool) -> int:
         """Serve until SIGINT or SIGTERM, or until the pages end, and return the exit code.
 
-        Where a supervisor looks after the runs already, it goes on, and this workbench's own waits to take over.
+        If a supervisor runs already, it continues, and the workbench's supervisor waits until it ends.
 
         Raises:
             WorkbenchRunningError: Another workbench serves this runs root.
         """
         instance = WorkbenchInstance(self._runs_root)
-        self._tell_of_supervisor()
-        previous = {number: signal.signal(number, self._note_end) for number in (signal.SIGINT, signal.SIGTERM)}
+        self._warn_of_supervisor()
+        previous = {number: signal.signal(number, self._request_end) for number in (signal.SIGINT, signal.SIGTERM)}
         supervisor = self._start_supervisor()
         pages = self._start_pages()
-        threading.Thread(target=_pass_on, args=(pages, opens_browser, instance), daemon=True).start()
+        threading.Thread(target=_forward_output, args=(pages, opens_browser, instance), daemon=True).start()
         try:
-            while not self._wants_end and pages.poll() is None:
+            while not self._must_end and pages.poll() is None:
                 if supervisor.poll() is not None:
                     logger.warning("The supervisor ended (exit code %s); starting it again.", supervisor.returncode)
                     time.sleep(_RESTART_SECONDS)
                     supervisor = self._start_supervisor()
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(_POLL_SECONDS)
         finally:
             _end([pages, supervisor])
             instance.release()
             for number, handler in previous.items():
                 signal.signal(number, handler)
-        return 0 if self._wants_end else pages.returncode
+        return 0 if self._must_end else pages.returncode
 
-    def _tell_of_supervisor(self) -> None:
+    def _warn_of_supervisor(self) -> None:
         supervisor = read_supervisor(self._runs_root)
         if supervisor is not None:
             logger.warning(
-                "A supervisor looks after %s already (pid %d, last seen %s UTC); it goes on, and this workbench's own "
-                "takes over when it ends.",
+                "A supervisor is already running for %s (pid %d, last heartbeat %s UTC); it continues, and this "
+                "workbench's supervisor starts when it ends.",
                 self._runs_root,
                 supervisor.pid,
                 f"{supervisor.at:%Y-%m-%d %H:%M:%S}",
             )
 
-    def _note_end(self, _number: int, _frame: object) -> None:
-        self._wants_end = True
+    def _request_end(self, _number: int, _frame: object) -> None:
+        self._must_end = True
 
     def _start_supervisor(self) -> "subprocess.Popen[bytes]":
         command = _BOUND + supervisor_command(self._runs_root, self._max_running) + ["--wait"]
@@ -117,13 +121,13 @@ class Workbench:
         return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, start_new_session=True)
 
 
-def _pass_on(pages: "subprocess.Popen[bytes]", opens_browser: bool, instance: WorkbenchInstance) -> None:
-    """Print what the pages' server prints; its link is noted and opened in the browser."""
+def _forward_output(pages: "subprocess.Popen[bytes]", opens_browser: bool, instance: WorkbenchInstance) -> None:
+    """Print the output of the pages' server; record its link and open it in the browser."""
     assert pages.stdout is not None
     for line in pages.stdout:
         text = line.decode(errors="replace").rstrip()
         if text.startswith("http"):
-            instance.note_link(text)
+            instance.record_link(text)
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
         if opens_browser and text.startswith("http"):

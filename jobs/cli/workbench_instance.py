@@ -1,4 +1,4 @@
-"""At most one workbench serves a runs root, and a second one can tell where the first is."""
+"""At most one workbench serves a runs root, and a second one can find its address."""
 
 import json
 import os
@@ -30,13 +30,13 @@ class WorkbenchRecord:
 
 
 class WorkbenchInstance:
-    """The right to serve one runs root, for as long as the process lives or until `release`."""
+    """The lock of one runs root, held until `release` or until the process ends."""
 
     def __init__(self, runs_root: Path) -> None:
-        """Take the right.
+        """Take the lock.
 
         Raises:
-            WorkbenchRunningError: Somebody else has it.
+            WorkbenchRunningError: Another workbench holds it.
         """
         folder = runs_root / WORKBENCH_FOLDER
         folder.mkdir(parents=True, exist_ok=True)
@@ -47,12 +47,12 @@ class WorkbenchInstance:
             raise WorkbenchRunningError(_describe(runs_root, _read(self._path)))
         self._write("")
 
-    def note_link(self, link: str) -> None:
-        """Keep where the pages are; the token in `link` is not kept."""
+    def record_link(self, link: str) -> None:
+        """Record the address of the pages without the token in `link`."""
         self._write(link.partition("?")[0])
 
     def release(self) -> None:
-        """Give the right back; a second time changes nothing."""
+        """Release the lock; a second call changes nothing."""
         self._lock.release()
 
     def _write(self, address: str) -> None:

@@ -1,5 +1,5 @@
-"""What an engine raises when it cannot go on."""
+"""The error of an engine that cannot continue."""
 
 
 class EngineError(RuntimeError):
-    """A model, prompt or update that an engine refuses; the message says in one sentence what and what to do."""
+    """A model, prompt or update that an engine refuses; one sentence says what is wrong and what to do."""

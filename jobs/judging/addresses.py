@@ -1,4 +1,4 @@
-"""Where a judge's server stands: checked, off the event loop, before the first request."""
+"""Check of a judge's server address before the first request, outside the event loop."""
 
 import asyncio
 from dataclasses import replace
@@ -8,10 +8,10 @@ from jobs.machine.address_policy import Endpoint
 
 
 async def check_endpoint(address: str, allows_internal: bool) -> Endpoint:
-    """Return where chat completions are asked for.
+    """Return the endpoint of chat completions.
 
     Raises:
-        AddressRefusedError: A number behind the name is internal and that is not allowed, or there is none.
+        AddressRefusedError: An address of the name is internal and that is not allowed, or there is none.
     """
     endpoint = await asyncio.to_thread(address_policy.check_endpoint, "server", address, allows_internal)
     return replace(endpoint, url=f"{endpoint.url}/chat/completions")

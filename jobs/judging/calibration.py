@@ -1,4 +1,4 @@
-"""How far a judge can be trusted: its verdicts against human labels, and rates corrected by what that shows.
+"""A judge's reliability: its verdicts against human labels, and rates corrected for its errors.
 
 "Positive" is a valid chain of thought. Unjudged items are left out of rates and counted apart.
 """
@@ -24,7 +24,7 @@ class LabelledVotes:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A rate with its 95% interval (Wilson) and what it is a rate of."""
+    """A rate with its 95% interval (Wilson) and its number of items."""
 
     value: float
     low: float
@@ -38,7 +38,7 @@ class Calibration:
 
     `sensitivity` is the share of valid chains that it calls valid, `specificity` that of invalid ones it calls
     invalid. `kappa` is Cohen's, agreement beyond chance. `unjudged` is the share of items without a verdict, `flips`
-    that of items voted on more than once whose votes contradict each other; NaN where none was.
+    that of items voted on more than once whose votes contradict each other; NaN if there was none.
     """
 
     num_items: int
@@ -52,9 +52,9 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class CorrectedRate:
-    """A rate of valid chains as the judge sees it, and as it is likely to be, with a 95% interval.
+    """A rate of valid chains as the judge observed it, and corrected, with a 95% interval.
 
-    `is_informative` is False where the judge is no better than a coin, so that nothing can be told.
+    `is_informative` is False if the judge is no better than chance, so that no rate can be estimated.
     """
 
     observed: Rate
@@ -96,7 +96,7 @@ def calibrate(items: Sequence[LabelledVotes]) -> Calibration:
 def correct_rate(num_valid: int, num_judged: int, calibration: Calibration) -> CorrectedRate:
     """Return the Rogan-Gladen estimate of the true rate of valid chains, with an interval by the delta method.
 
-    p = (q + specificity - 1) / (sensitivity + specificity - 1), held to [0, 1]; its variance includes that the
+    p = (q + specificity - 1) / (sensitivity + specificity - 1), clamped to [0, 1]; its variance includes that the
     observed rate q, sensitivity and specificity are all estimates (Rogan and Gladen, 1978). Source of the variance:
     (var q + p^2 var sensitivity + (1 - p)^2 var specificity) / (sensitivity + specificity - 1)^2.
     """
@@ -113,9 +113,9 @@ def correct_rate(num_valid: int, num_judged: int, calibration: Calibration) -> C
 
 
 def cohen_kappa(counts: Mapping[tuple[bool, bool], int]) -> float:
-    """Return agreement beyond chance of how often each pair of verdicts was given.
+    """Return agreement beyond chance, from the counts of each pair of verdicts.
 
-    1 is full, 0 what chance gives; NaN where chance alone would agree fully.
+    1 is full agreement, 0 that of chance; NaN if chance alone would agree fully.
     """
     total = sum(counts.values())
     if not total:
@@ -128,7 +128,7 @@ def cohen_kappa(counts: Mapping[tuple[bool, bool], int]) -> float:
 
 
 def wilson(count: int, num_items: int) -> Rate:
-    """Return a share with Wilson's interval; NaN of nothing, with the whole of [0, 1]."""
+    """Return a share with Wilson's interval; of no items NaN with [0, 1]."""
     if num_items == 0:
         return Rate(math.nan, 0.0, 1.0, 0)
     share, weight = count / num_items, Z_95**2 / num_items
@@ -138,7 +138,7 @@ def wilson(count: int, num_items: int) -> Rate:
 
 
 def _variance(rate: Rate) -> float:
-    """Return the variance of an estimated rate; one success and one failure added keep that of 0 of n off zero."""
+    """Return the variance of an estimated rate, with one success and one failure added so that 0 of n has one."""
     share = (rate.value * rate.num_items + 1.0) / (rate.num_items + 2.0)
     return share * (1.0 - share) / (rate.num_items + 2.0)
 

@@ -1,7 +1,7 @@
-"""Asks a judge's server one question: bounded in time and size, tried again where that can help, never raising.
+"""Requests to a judge's server: limited in time and size, and retried where that can help.
 
-Whatever a server does, the outcome is an answer or a reason; only what makes every further request pointless, a
-refused key or an unknown model, is an error.
+The outcome is always an answer or a reason; only a refused key or an unknown model, which make all further requests
+pointless, raise an error.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ _CONNECT_SECONDS = 10.0
 _HINT_CHARS = 200
 _POINTLESS = {401: f"check the key in {API_KEY_VARIABLE}", 403: f"check the key in {API_KEY_VARIABLE}",
               404: "check server.address and server.model"}  # fmt: skip
-_WORTH_ANOTHER_TRY = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
+_RETRIABLE = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeAnswer:
-    """What came back: the answer's text, or "" and the reason why there is none.
+    """The answer's text, or "" and the reason why there is none.
 
-    `num_tokens` is what the server counted; where it did not say, None for one try, the most it can be for them all.
+    `num_tokens` is the server's count; if it gave none, None for one try and the largest possible number for all tries.
     """
 
     text: str
@@ -40,18 +40,18 @@ class JudgeAnswer:
     num_requests: int = 1
     num_tokens: int | None = None
     is_failure: bool = False
-    """Whether the server is to blame rather than the question: it was not reached, or answered no completion."""
+    """Whether the server failed, not the question: it was not reached, or answered without a completion."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Try:
     answer: JudgeAnswer
-    is_worth_another: bool = False
+    is_retriable: bool = False
     wait_seconds: float | None = None
 
 
 class JudgeClient:
-    """Speaks to one server. Use it as an async context manager, in one event loop."""
+    """A client of one server. Use it as an async context manager, in one event loop."""
 
     def __init__(self, spec: JudgeServerSpec, endpoint: Endpoint, spending: Spending) -> None:
         self._spec = spec
@@ -59,7 +59,7 @@ class JudgeClient:
         self._spending = spending
         self._pacer = RequestPacer(spec.requests_per_minute)
         self._key = os.environ.get(API_KEY_VARIABLE, "").strip()
-        # No environment proxies: a request goes to the number that was checked. Redirects are not followed.
+        # No environment proxies: a request goes to the checked address. Redirects are not followed.
         limits = httpx2.Limits(max_connections=spec.num_parallel)
         timeout = httpx2.Timeout(spec.timeout_seconds, connect=_CONNECT_SECONDS)
         self._http = httpx2.AsyncClient(trust_env=False, follow_redirects=False, limits=limits, timeout=timeout)
@@ -73,7 +73,7 @@ class JudgeClient:
         await self._http.aclose()
 
     async def ask(self, messages: list[dict[str, str]], key: str) -> JudgeAnswer:
-        """Return the server's answer, after several tries if need be; `key` tells servers that know such a request.
+        """Return the server's answer, after several tries if necessary; `key` is the idempotency key of the request.
 
         Raises:
             SpendCapError: The next try could go over the spend cap.
@@ -92,19 +92,19 @@ class JudgeClient:
             finally:
                 self._spending.settle(num_tokens, used)
             num_spent += num_tokens if used is None else used
-            if not outcome.is_worth_another or attempt == self._spec.num_tries:
+            if not outcome.is_retriable or attempt == self._spec.num_tries:
                 return replace(outcome.answer, num_requests=attempt, num_tokens=num_spent)
             await asyncio.sleep(wait_before(attempt, self._spec.retry_seconds, outcome.wait_seconds))
 
     async def _try(self, messages: list[dict[str, str]], key: str) -> _Try:
         try:
-            # httpx2's own timeouts start anew with each byte that trickles in; this one does not.
+            # httpx2's timeouts start again with each byte received; this one does not.
             async with asyncio.timeout(self._spec.timeout_seconds):
                 return await self._send(messages, key)
         except (TimeoutError, httpx2.TimeoutException):
-            return _failed("timeout", is_worth_another=True)
+            return _failed("timeout", is_retriable=True)
         except httpx2.HTTPError as error:
-            return _failed(f"connection: {type(error).__name__}", is_worth_another=True)
+            return _failed(f"connection: {type(error).__name__}", is_retriable=True)
 
     async def _send(self, messages: list[dict[str, str]], key: str) -> _Try:
         body = {
@@ -137,19 +137,19 @@ class JudgeClient:
         hint = without_key(" ".join((content or b"").decode("utf-8", "replace").split()), self._key)[:_HINT_CHARS]
         if status in _POINTLESS:
             raise TrainingError(f"The judge's server answers {status}; {_POINTLESS[status]} ({hint}).")
-        is_worth_another = status in _WORTH_ANOTHER_TRY
-        # What a server refuses it does not charge for.
-        answer = JudgeAnswer("", f"http_{status}", num_tokens=0, is_failure=is_worth_another)
-        return _Try(answer, is_worth_another, _retry_after(response))
+        is_retriable = status in _RETRIABLE
+        # A refused request costs nothing.
+        answer = JudgeAnswer("", f"http_{status}", num_tokens=0, is_failure=is_retriable)
+        return _Try(answer, is_retriable, _retry_after(response))
 
     def _answer(self, content: bytes) -> _Try:
-        """Read a body; only JSON of the known shape with an answer that ended by itself is one."""
+        """Read a body; only JSON of the known shape with a finished answer counts."""
         try:
             document = json.loads(content)
             choice = document["choices"][0]
             text, finish = choice["message"]["content"], choice.get("finish_reason")
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            return _failed("no_completion_json", is_worth_another=True)
+            return _failed("no_completion_json", is_retriable=True)
         num_tokens = _used_tokens(document)
         if not isinstance(text, str) or finish != "stop":
             reason = "answer_cut_off" if finish == "length" else "no_finished_answer"
@@ -157,8 +157,8 @@ class JudgeClient:
         return _Try(JudgeAnswer(without_key(text, self._key), "", num_tokens=num_tokens))
 
 
-def _failed(reason: str, is_worth_another: bool = False) -> _Try:
-    return _Try(JudgeAnswer("", reason, is_failure=is_worth_another), is_worth_another)
+def _failed(reason: str, is_retriable: bool = False) -> _Try:
+    return _Try(JudgeAnswer("", reason, is_failure=is_retriable), is_retriable)
 
 
 async def _read_bounded(response: httpx2.Response) -> bytes | None:

@@ -14,9 +14,9 @@ from jobs.runs.directory import RunDirectory
 from jobs.specs.judging import JudgedSpec
 
 _QUESTIONS_FILE = "questions-training.parquet"
-_ALL_STEPS_HOLD = -1
+_ALL_STEPS_RIGHT = -1
 _MAX_ID_CHARS = 200
-Found = TypeVar("Found")
+Element = TypeVar("Element")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class JudgedItem:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a trajectory lies: cheap enough to hold all of a run."""
+class _Location:
+    """File, step and row of a trajectory: small enough to hold those of a whole run."""
 
     path: Path
     step: int
@@ -53,18 +53,20 @@ class RunItems:
         self._questions = _read_questions(run)
         files = counted_step_files(run)
         steps = [step for step in sorted(files) if _is_in(step, chosen)]
-        places = [_Place(files[step], step, row) for step in steps for row in _rows_to_judge(files[step], step, chosen)]
-        self._places = _draw(places, chosen)
+        locations = [
+            _Location(files[step], step, row) for step in steps for row in _rows_to_judge(files[step], step, chosen)
+        ]
+        self._locations = _draw(locations, chosen)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._locations)
 
     def __iter__(self) -> Iterator[JudgedItem]:
-        for (path, step), places in groupby(self._places, key=lambda place: (place.path, place.step)):
+        for (path, step), group in groupby(self._locations, key=lambda location: (location.path, location.step)):
             table = select_step(read_trajectories(path, ["trajectory_id", "question_index", "text"]), step)
             attempt = int(path.parent.parent.name)
-            for item in places:
-                row = {name: table[name][item.row].as_py() for name in table.column_names}
+            for location in group:
+                row = {name: table[name][location.row].as_py() for name in table.column_names}
                 yield self._item(row, attempt)
 
     def _item(self, row: dict[str, Any], attempt: int) -> JudgedItem:
@@ -94,11 +96,11 @@ Items = RunItems | LabelledItems
 
 
 def open_items(runs_root: Path, chosen: JudgedSpec) -> Items:
-    """Return what is to be judged.
+    """Return the chains of thought to judge.
 
     Raises:
         RunDirectoryError: There is no such run.
-        TrainingError: The run or file cannot be read, or holds nothing to judge.
+        TrainingError: The run or file cannot be read, or has nothing to judge.
     """
     items: Items
     if chosen.file is not None:
@@ -107,19 +109,19 @@ def open_items(runs_root: Path, chosen: JudgedSpec) -> Items:
         assert chosen.run_id is not None
         items = RunItems(RunDirectory.open(runs_root, chosen.run_id), chosen)
     if not len(items):
-        raise TrainingError(f"{items.source}: holds no response to judge; widen `judged`.")
+        raise TrainingError(f"{items.source}: has no response to judge; widen `judged`.")
     return items
 
 
 def counted_step_files(run: RunDirectory) -> dict[int, Path]:
-    """Return the trajectory file of each step; of a step that a later attempt did again, that attempt's."""
+    """Return the trajectory file of each step; of a step that a later attempt repeated, the later one's."""
     counted: dict[int, Path] = {}
     for attempt in run.attempts():
         paths = (run.attempt_path(attempt) / "trajectories").glob(f"{FILE_PREFIX}*.parquet")
-        own = {step: path for path in paths for step in list_steps(path)}
-        if own:
-            first = min(own)
-            counted = {step: path for step, path in counted.items() if step < first} | own
+        newer = {step: path for path in paths for step in list_steps(path)}
+        if newer:
+            first = min(newer)
+            counted = {step: path for step, path in counted.items() if step < first} | newer
     return counted
 
 
@@ -145,17 +147,17 @@ def _rows_to_judge(path: Path, step: int, chosen: JudgedSpec) -> list[int]:
     ]
 
 
-def _draw(found: Sequence[Found], chosen: JudgedSpec) -> list[Found]:
-    """Return as many as are wanted, drawn evenly, in their order."""
-    if chosen.limit is None or len(found) <= chosen.limit:
-        return list(found)
-    places = random.Random(chosen.seed).sample(range(len(found)), chosen.limit)
-    return [found[item] for item in sorted(places)]
+def _draw(elements: Sequence[Element], chosen: JudgedSpec) -> list[Element]:
+    """Return `chosen.limit` elements, drawn evenly, in their order."""
+    if chosen.limit is None or len(elements) <= chosen.limit:
+        return list(elements)
+    chosen_indexes = random.Random(chosen.seed).sample(range(len(elements)), chosen.limit)
+    return [elements[index] for index in sorted(chosen_indexes)]
 
 
 def _read_labelled(path: Path) -> Iterator[tuple[JudgedItem, bool]]:
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")  # other line ends may stand inside a text
+        lines = path.read_text(encoding="utf-8").split("\n")  # other line ends may be part of a text
     except (OSError, UnicodeDecodeError) as error:
         raise TrainingError(f"{path}: cannot be read ({type(error).__name__}); give a file of JSON lines.") from None
     seen: set[str] = set()
@@ -166,14 +168,14 @@ def _read_labelled(path: Path) -> Iterator[tuple[JudgedItem, bool]]:
             row = json.loads(line)
             item_id = str(row["id"])[: _MAX_ID_CHARS + 1]
             solution = "\n\n".join(row["steps"])
-            item = JudgedItem(item_id, str(row["problem"]), solution, label=row["label"] == _ALL_STEPS_HOLD)
+            item = JudgedItem(item_id, str(row["problem"]), solution, label=row["label"] == _ALL_STEPS_RIGHT)
         except (ValueError, KeyError, TypeError):
             raise TrainingError(
-                f"{path}, line {number}: expected JSON with id, problem, steps and label (-1: every step holds)."
+                f"{path}, line {number}: expected JSON with id, problem, steps and label (-1: every step is right)."
             ) from None
         if item_id in seen or len(item_id) > _MAX_ID_CHARS:
             raise TrainingError(
-                f"{path}, line {number}: id {item_id[:40]!r}: expected one of its own, "
+                f"{path}, line {number}: id {item_id[:40]!r}: expected a unique one "
                 f"of at most {_MAX_ID_CHARS} characters."
             )
         seen.add(item_id)

@@ -1,4 +1,4 @@
-"""The judge's job: from a specification to one recorded vote on each chain of thought, resumed where it ended."""
+"""The judge's job: from a specification to recorded votes on each chain of thought; it can be resumed."""
 
 import asyncio
 import logging
@@ -26,20 +26,20 @@ logger = logging.getLogger(__name__)
 
 ORACLE_PROMPT = "none"
 ORACLE_BATCH = 500
-"""Responses that the oracle judges between two looks at the disk and at whether to stop."""
+"""Responses that the oracle judges between two writes and checks for a stop."""
 _NO_COST = JudgeAnswer("", "", num_requests=0, num_tokens=0)
 
 
 def run_judging(spec: JudgeSpec, run: RunDirectory, recorder: RunRecorder, control: Control) -> RunStatus:
-    """Run or resume a judge; return `succeeded`, or `stopped` where a stop was asked for. No vote is asked for twice.
+    """Run or resume a judge; return `succeeded`, or `stopped` if a stop was requested. No vote is requested twice.
 
     Raises:
-        TrainingError: There is nothing to judge, the server is refused or of no use, or the spend cap is reached.
+        TrainingError: There is nothing to judge, the server is refused or fails, or the spend cap is reached.
     """
     try:
         items = open_items(run.path.parent, spec.judged)
         recorded = read_recorded_votes(run)
-        logger.info("%s: %d responses, %d votes are in already.", items.source, len(items), len(recorded.votes))
+        logger.info("%s: %d responses, %d votes are recorded already.", items.source, len(items), len(recorded.votes))
         write_plan(run, len(items) * spec.num_votes)
         if spec.server is None:
             return _ask_oracle(spec, items, recorded, recorder, control)

@@ -12,7 +12,7 @@ _STEP = re.compile(r"([a-p])([-+*])(\d{1,3})=(\d{1,3});")
 
 
 def judge_chain(item: JudgedItem) -> JudgeVerdict:
-    """Return the truth about one register chain; what is none is unjudged."""
+    """Return the exact verdict on one register chain; any other text is unjudged."""
     try:
         problem = ChainProblem.parse(item.problem, int(item.details["modulus"]))
     except (KeyError, TypeError, ValueError):
@@ -24,7 +24,7 @@ def judge_chain(item: JudgedItem) -> JudgeVerdict:
 
 
 def _first_fault(problem: ChainProblem, text: str, num_good_steps: int) -> IssueClass:
-    """Return the class of the first fault: a wrong value, a wrong operation, a missing step, or what follows them."""
+    """Return the class of the first fault: a wrong value, a wrong operation, a missing step, or a fault after them."""
     values = problem.register_values()
     good = [write_step(item, problem.operations[item], values[item]) for item in range(num_good_steps)]
     head = f"{problem.start};{''.join(good)}"

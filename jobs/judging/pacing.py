@@ -1,4 +1,4 @@
-"""How fast and for how much a judge is asked: a rate limit, waits between tries, and a cap on what is spent."""
+"""Limits of requests to a judge: rate, waits between tries, and a spend cap."""
 
 import asyncio
 import random
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 MAX_WAIT_SECONDS = 60.0
 _CHARS_PER_TOKEN = 3
-"""A careful guess, used only until the server says how many tokens it counted."""
+"""A low guess, used only until the server reports its count of tokens."""
 
 
 class SpendCapError(RuntimeError):
@@ -15,7 +15,7 @@ class SpendCapError(RuntimeError):
 
 
 class RequestPacer:
-    """Lets requests start evenly, at most so many a minute."""
+    """Spaces requests evenly, up to a number a minute."""
 
     def __init__(self, requests_per_minute: int | None) -> None:
         self._gap = 60.0 / requests_per_minute if requests_per_minute else 0.0
@@ -41,10 +41,10 @@ class Spending:
     _num_reserved: int = 0
 
     def reserve(self, num_tokens: int) -> None:
-        """Set aside one request of at most so many tokens.
+        """Reserve one request of at most this many tokens.
 
         Raises:
-            SpendCapError: That could go over the cap.
+            SpendCapError: It could exceed the cap.
         """
         if self.max_requests is not None and self.num_requests >= self.max_requests:
             raise SpendCapError(f"the cap of {self.max_requests} requests is reached")
@@ -54,22 +54,22 @@ class Spending:
         self._num_reserved += num_tokens
 
     def settle(self, reserved: int, used: int | None) -> None:
-        """Count what a request used; where the server did not say, all that was set aside."""
+        """Count the tokens that a request used; if the server gave no count, all that were reserved."""
         self._num_reserved -= reserved
         self.num_tokens += reserved if used is None else used
 
 
 def guess_tokens(messages: list[dict[str, str]], max_answer_tokens: int) -> int:
-    """Return about the most tokens that a request can use."""
+    """Return an estimate of the most tokens that a request can use."""
     num_chars = sum(len(message["content"].encode()) for message in messages)
     return num_chars // _CHARS_PER_TOKEN + max_answer_tokens
 
 
-def wait_before(attempt: int, mean_seconds: float, asked_for: float | None) -> float:
-    """Return how long to wait before try number `attempt` + 1: doubling, anywhere between none and twice the mean.
+def wait_before(attempt: int, mean_seconds: float, retry_after: float | None) -> float:
+    """Return how long to wait before try number `attempt` + 1: random, between 0 and twice a mean that doubles.
 
-    A server that says how long (Retry-After) is obeyed up to a minute, with a little jitter on top.
+    A server's Retry-After is followed up to a minute, with a little jitter added.
     """
     mean = min(MAX_WAIT_SECONDS / 2, mean_seconds * 2.0 ** (attempt - 1))
     jittered = random.uniform(0.0, 2.0 * mean)
-    return jittered if asked_for is None else min(MAX_WAIT_SECONDS, asked_for) + min(jittered, 1.0)
+    return jittered if retry_after is None else min(MAX_WAIT_SECONDS, retry_after) + min(jittered, 1.0)

@@ -1,4 +1,4 @@
-"""How much there is to judge, where whoever shows the progress finds it."""
+"""The number of votes of a judge's job, stored for progress bars."""
 
 import json
 
@@ -9,13 +9,13 @@ _PLAN_FILE = "plan.json"
 
 
 def write_plan(run: RunDirectory, num_votes: int) -> None:
-    """Note in the newest attempt's folder how many votes the job is for."""
+    """Write the job's number of votes into the newest attempt's folder."""
     path = run.attempt_path(run.newest_attempt()) / _PLAN_FILE
     write_whole(path, json.dumps({"num_votes": num_votes}))
 
 
 def read_plan(run: RunDirectory) -> int | None:
-    """Return how many votes the job is for, None while that is not known."""
+    """Return the job's number of votes, None while it is unknown."""
     try:
         text = (run.attempt_path(run.newest_attempt()) / _PLAN_FILE).read_text(encoding="utf-8")
         return int(json.loads(text)["num_votes"])

@@ -1,4 +1,4 @@
-"""Asking a server for votes on many chains of thought at once, recording each as soon as it is in."""
+"""Parallel requests for votes on many chains of thought; each vote is recorded as soon as it arrives."""
 
 import asyncio
 import contextlib
@@ -20,20 +20,20 @@ logger = logging.getLogger(__name__)
 
 MAX_FAILURES_IN_A_ROW = 20
 STOP_GRACE_SECONDS = 10.0
-"""After a stop is asked for, answers under way are waited for this long: they are paid for."""
-_LOOK_SECONDS = 0.2
+"""After a request to stop, pending answers are waited for this long, since they are paid for."""
+_POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One vote that is still to be asked for."""
+    """One vote still to be requested."""
 
     item: JudgedItem
     vote: int
 
 
 class Poll:
-    """Keeps `num_parallel` requests under way until there are no tasks, a stop, the spend cap or a dead server."""
+    """Keeps `num_parallel` requests pending until tasks run out, a stop, the spend cap or a failing server."""
 
     def __init__(
         self, client: JudgeClient, spec: JudgeServerSpec, prompt: JudgePrompt, records: VoteRecords, job_id: str
@@ -46,16 +46,16 @@ class Poll:
         self._capped_by = ""
         self._is_over = False
         self._failed: list[tuple[Task, JudgeAnswer]] = []
-        """Questions that got no answer in a row. Should it be the server, they are asked again when resumed."""
+        """Consecutive questions without an answer. If the server fails for good, a resume requests them again."""
 
     async def run(self, tasks: Iterator[Task], control: Control) -> bool:
-        """Ask for every vote and return whether all are in; False where a stop was asked for.
+        """Request every vote and return whether all arrived; False if a stop was requested.
 
         Raises:
-            TrainingError: The spend cap is reached, or the server is of no use.
+            TrainingError: The spend cap is reached, or the server keeps failing.
         """
         async with asyncio.TaskGroup() as group:
-            askers = [group.create_task(self._ask_on(tasks)) for _ in range(self._spec.num_parallel)]
+            askers = [group.create_task(self._ask_all(tasks)) for _ in range(self._spec.num_parallel)]
             watcher = group.create_task(self._watch(askers, control))
             await asyncio.wait(askers)
             watcher.cancel()
@@ -65,19 +65,19 @@ class Poll:
         if self._capped_by:
             raise TrainingError(
                 f"The spend cap ends the judging: {self._capped_by}. {self._records.num_done} votes of "
-                f"{self._records.num_all} are in and stay."
+                f"{self._records.num_all} are recorded and kept."
             )
         return not self._is_over
 
     async def _watch(self, askers: list[asyncio.Task[None]], control: Control) -> None:
         while not control.stop_requested():
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
         self._is_over = True
         await asyncio.sleep(STOP_GRACE_SECONDS)
         for asker in askers:
             asker.cancel()
 
-    async def _ask_on(self, tasks: Iterator[Task]) -> None:
+    async def _ask_all(self, tasks: Iterator[Task]) -> None:
         while not (self._is_over or self._capped_by):
             task = next(tasks, None)
             if task is None:
@@ -94,24 +94,24 @@ class Poll:
             self._records.add(item, task.vote, verdict, JudgeAnswer("", "", num_requests=0, num_tokens=0))
             return
         messages = self._prompt.messages(item.problem, item.solution)
-        self._records.note_asked(item, task.vote, guess_tokens(messages, self._spec.max_tokens))
+        self._records.record_request(item, task.vote, guess_tokens(messages, self._spec.max_tokens))
         answer = await self._client.ask(messages, _request_key(self._job_id, item.item_id, task.vote))
         if answer.is_failure:
-            self._note_failure(task, answer)
+            self._add_failure(task, answer)
             return
         self._keep_failures()
         self._keep(task, answer)
 
-    def _note_failure(self, task: Task, answer: JudgeAnswer) -> None:
+    def _add_failure(self, task: Task, answer: JudgeAnswer) -> None:
         self._failed.append((task, answer))
         if len(self._failed) >= MAX_FAILURES_IN_A_ROW:
             raise TrainingError(
                 f"The judge's server failed {len(self._failed)} times in a row (the last time: {answer.reason}); "
-                "see to it and resume: what was answered stays."
+                "check it and resume: recorded votes are kept."
             )
 
     def _keep_failures(self) -> None:
-        """Record as unjudged what failed between answers: the server is well, so it was these questions."""
+        """Record failed questions as unjudged: the server answers others, so these questions failed."""
         for task, answer in self._failed:
             self._keep(task, answer)
         self._failed.clear()
@@ -123,5 +123,5 @@ class Poll:
 
 
 def _request_key(job_id: str, item_id: str, vote: int) -> str:
-    """Return what tells a server that a request is the same one again; ids may hold what no header does."""
+    """Return an idempotency key of a vote: a hash, since ids may have characters that no header allows."""
     return hashlib.sha256(f"{job_id}\n{item_id}\n{vote}".encode("utf-8", "surrogatepass")).hexdigest()[:32]

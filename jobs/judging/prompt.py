@@ -12,9 +12,9 @@ PROMPT_FILE = Path(__file__).parent / "prompts" / "cot-judge-1.yaml"
 MAX_TEXT_CHARS = 200_000
 """Longer problems or solutions are not sent."""
 _SLOT = re.compile(r"\{(Problem|Solution)\}")
-# Turn marks of chat templates; a tokenizer reads them as such wherever they stand.
+# Turn marks of chat templates, which a tokenizer recognizes anywhere in a text.
 _TURN_MARK = re.compile(r"<(?=[|\uff5c]|/?(?:s|think|bos|eos|start_of_turn|end_of_turn)>)|\[(?=/?INST\])")
-# A verdict in the judged text: whoever repeats it word for word gives none.
+# A verdict in the judged text: a judge that only repeats it gives no verdict.
 _VERDICT_MARK = re.compile(r"\\boxed(?=[ \t]*\{[^}\n]{0,40}\b(?:yes|no)\b)", re.IGNORECASE)
 _WORD_JOINER = "\N{WORD JOINER}"
 

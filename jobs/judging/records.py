@@ -1,4 +1,4 @@
-"""Where a judge's votes go: into the job's event file, each on disk before it counts."""
+"""Records a judge's votes in the job's event file; each counts once it is on disk."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,7 +15,7 @@ MAX_TOKENS_KEPT = 2**31 - 1
 
 
 class VoteRecords:
-    """Records votes of one judge on one source and tells how many there are."""
+    """Records votes of one judge on one source and counts them."""
 
     def __init__(
         self, recorder: RunRecorder, control: Control, *, source: str, judge: str, prompt: str, num_all: int
@@ -29,7 +29,7 @@ class VoteRecords:
         self.num_done = 0
 
     def start(self, num_done: int, spending: Spending | None = None) -> None:
-        """Record what there is to do, what earlier attempts did and what they spent."""
+        """Record the number of votes, those of earlier attempts and what these spent."""
         self.num_done = num_done
         fields = {
             "source": self._source,
@@ -43,8 +43,8 @@ class VoteRecords:
         self._recorder.record(STARTED_EVENT, fields)
         self._control.heartbeat(num_done)
 
-    def note_asked(self, item: JudgedItem, vote: int, num_tokens: int) -> None:
-        """Record that a request is about to be made: if no answer follows, it counts as paid for."""
+    def record_request(self, item: JudgedItem, vote: int, num_tokens: int) -> None:
+        """Record that a request is about to be sent: without an answer it counts as paid for."""
         self._recorder.record(ASKED_EVENT, {"item_id": item.item_id, "vote": vote, "num_tokens": num_tokens})
 
     def add(self, item: JudgedItem, vote: int, verdict: JudgeVerdict, answer: JudgeAnswer) -> None:
@@ -52,7 +52,7 @@ class VoteRecords:
         self.add_all([self.make(item, vote, verdict, answer)])
 
     def add_all(self, votes: Sequence[Vote]) -> None:
-        """Record several votes in one go; all are on disk when this returns."""
+        """Record several votes at once; all are on disk when this returns."""
         self._recorder.record(VOTES_EVENT, {"votes": [asdict(vote) for vote in votes]})
         self.num_done += len(votes)
         self._control.heartbeat(self.num_done)
@@ -78,5 +78,5 @@ class VoteRecords:
 
 
 def _storable(text: str) -> str:
-    """Return the text without lone surrogates and NUL, which databases do not take."""
+    """Return the text without lone surrogates and NUL, which databases do not accept."""
     return text.encode("utf-8", "replace").decode().replace("\x00", "\N{REPLACEMENT CHARACTER}")

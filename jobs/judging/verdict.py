@@ -1,4 +1,4 @@
-r"""What a judge's answer says: a verdict from its final box alone, and the issues that it names."""
+r"""Reading a judge's answer: the verdict in its last box, and the issues that it names."""
 
 import re
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ MAX_ANSWER_CHARS = 400_000
 _THOUGHT_ENDS = "</think>"
 _THOUGHT_BEGINS = "<think>"
 _BOX = re.compile(r"\\boxed[ \t]*\{([^{}\n]{0,80}(?:\{[^{}\n]{0,80}\}[^{}\n]{0,80})?)\}")
-_DRESS = re.compile(r"\\(?:text|textbf|mathrm|mathbf)[ \t]*\{([^{}]*)\}")
+_FORMATTING = re.compile(r"\\(?:text|textbf|mathrm|mathbf)[ \t]*\{([^{}]*)\}")
 _VERDICTS = {"yes": VoteOutcome.VALID, "no": VoteOutcome.INVALID}
 _ISSUE_LINE = re.compile(r"^[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t]+(.{1,400})$", re.MULTILINE)
 _ISSUE_HEADING = re.compile(r"issues?[ \t]+identified", re.IGNORECASE)
@@ -54,20 +54,20 @@ _NO_ISSUE = re.compile(r"\b(?:none|no (?:issues?|errors?|\w+ errors?))\b", re.IG
 def read_verdict(answer: str) -> JudgeVerdict:
     r"""Read a judge's whole answer.
 
-    The last box decides, and only as yes or no. Boxes of both kinds, a box of something else at the end, no box, or a
-    thought that never ended are no vote: the answer is unjudged, with the reason.
+    The last box decides, and only as yes or no. Boxes of both kinds, a last box with other content, no box, or an
+    unfinished thought give no vote: the answer is unjudged, with the reason.
     """
     if len(answer) > MAX_ANSWER_CHARS:
         return _unjudged("answer_too_long")
-    _, _, said = answer.rpartition(_THOUGHT_ENDS)
-    if _THOUGHT_BEGINS in said:
+    _, _, text = answer.rpartition(_THOUGHT_ENDS)
+    if _THOUGHT_BEGINS in text:
         return _unjudged("unfinished_thought")
-    issues = find_issues(said)
-    boxes = list(_BOX.finditer(said))
+    issues = find_issues(text)
+    boxes = list(_BOX.finditer(text))
     if not boxes:
         return _unjudged("no_box", issues)
-    readings = [_undress(box[1]) for box in boxes]
-    if said.rfind("\\boxed") != boxes[-1].start() or readings[-1] not in _VERDICTS:
+    readings = [_plain_content(box[1]) for box in boxes]
+    if text.rfind("\\boxed") != boxes[-1].start() or readings[-1] not in _VERDICTS:
         return _unjudged("last_box_is_no_verdict", issues)
     if set(_VERDICTS) <= set(readings):
         return _unjudged("both_verdicts", issues)
@@ -75,29 +75,29 @@ def read_verdict(answer: str) -> JudgeVerdict:
 
 
 def find_issues(answer: str) -> tuple[IssueClass, ...]:
-    """Return the classes of the issues listed under the heading that the prompt asks for, in order of first mention."""
+    """Return the classes of the issues listed under the heading that the prompt names, in order of first mention."""
     headings = list(_ISSUE_HEADING.finditer(answer))
     if not headings:
         return ()
-    found: dict[IssueClass, None] = {}
+    issues: dict[IssueClass, None] = {}
     for line in _ISSUE_LINE.finditer(answer, headings[-1].end()):
         issue = _classify(line[1])
         if issue is not None:
-            found.setdefault(issue)
-    return tuple(found)
+            issues.setdefault(issue)
+    return tuple(issues)
 
 
 def _classify(line: str) -> IssueClass | None:
-    """Return the class that stands first in the line, before its explanation where there is one."""
+    """Return the first class named in the line, before an explanation."""
     label = re.split(r"\s[-\N{EN DASH}\N{EM DASH}]\s", line, maxsplit=1)[0]
-    places = [(match.start(), issue) for issue, pattern in _ISSUE_WORDS if (match := pattern.search(label))]
-    if not places or _NO_ISSUE.search(label):
+    mentions = [(match.start(), issue) for issue, pattern in _ISSUE_WORDS if (match := pattern.search(label))]
+    if not mentions or _NO_ISSUE.search(label):
         return None
-    return min(places)[1]
+    return min(mentions)[1]
 
 
-def _undress(content: str) -> str:
-    return _DRESS.sub(r"\1", content).strip().strip(".*").strip().lower()
+def _plain_content(content: str) -> str:
+    return _FORMATTING.sub(r"\1", content).strip().strip(".*").strip().lower()
 
 
 def _unjudged(reason: str, issues: tuple[IssueClass, ...] = ()) -> JudgeVerdict:

@@ -1,4 +1,4 @@
-"""Votes: what one is on disk, and what several on the same chain of thought amount to."""
+"""Votes as recorded on disk, and the verdict of several on the same chain of thought."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,11 +10,11 @@ from jobs.recording.event_reader import SpoolReader
 from jobs.runs.directory import RunDirectory
 
 VOTES_EVENT = "votes"
-"""Holds `votes`, one or several: an oracle answers too fast to wait for the disk on each."""
+"""An event with one or several `votes`: the oracle is too fast to wait for the disk after each."""
 ASKED_EVENT = "asked"
 STARTED_EVENT = "judging"
 MAX_KEPT_CHARS = 20_000
-"""Of a judge's longer answers the end is kept, which holds the verdict."""
+"""Of longer answers the end is kept, which has the verdict."""
 
 VoteKey = tuple[str, int]
 """(item, number of the vote from 0)."""
@@ -22,7 +22,7 @@ VoteKey = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """One vote as it is recorded: on what, by whom, how it came out, what it cost, and the judge's own words."""
+    """One recorded vote: item, judge, outcome, cost, and the text of the answer."""
 
     item_id: str
     vote: int
@@ -41,7 +41,7 @@ class Vote:
 
     @property
     def key(self) -> VoteKey:
-        """What there is one of."""
+        """Item and number of the vote, which are unique."""
         return self.item_id, self.vote
 
     @classmethod
@@ -53,7 +53,7 @@ class Vote:
 
 @dataclass(frozen=True, slots=True)
 class RecordedVotes:
-    """What earlier attempts of a judge left: votes, without the judge's words, and what was spent, lost answers too."""
+    """Votes of earlier attempts, without answers' texts, and their cost, lost answers included."""
 
     votes: dict[VoteKey, Vote]
     num_requests: int
@@ -61,7 +61,7 @@ class RecordedVotes:
 
 
 def read_recorded_votes(run: RunDirectory) -> RecordedVotes:
-    """Return what is on disk. A request without an answer, cut off by a kill, counts as one that cost all it could."""
+    """Return the recorded votes. A request without an answer, after a kill, counts with its largest possible cost."""
     votes: dict[VoteKey, Vote] = {}
     unanswered: Counter[VoteKey] = Counter()
     tokens: dict[VoteKey, int] = {}

@@ -1,4 +1,4 @@
-"""Starts a worker on this machine: a detached session of its own, its output in a file, never a pipe."""
+"""Starts a worker on this machine: in a new session, with its output in a file, never a pipe."""
 
 import os
 import subprocess
@@ -19,18 +19,18 @@ _CHILDREN: dict[int, subprocess.Popen[bytes]] = {}
 """Detached processes that this one started, by pid: they outlive the launcher that started them."""
 
 
-_NO_WORKERS_BUSINESS = frozenset(
+_WITHHELD_VARIABLES = frozenset(
     {"EXGRPO_DATABASE_URL", "PGPASSWORD", "PGPASSFILE", "EXGRPO_TOKEN", "EXGRPO_ALERT_URLS", "EXGRPO_ALERTS_FILE"}
 )
 """Secrets of the workbench in the environment: a worker knows no database, opens no page and sends no message."""
 
 
 class LaunchError(UserError):
-    """A worker that could not be started; one sentence why."""
+    """A worker that could not be started; one sentence says why."""
 
 
 class LocalLauncher:
-    """Starts workers that outlive their starter; the death of the starter ends none of them.
+    """Starts workers, which continue when their starter ends.
 
     Without `python`, each starts with the interpreter of its engine's environment.
     """
@@ -45,15 +45,15 @@ class LocalLauncher:
         return self._worker_module
 
     def start(self, run: RunDirectory, attempt: int) -> ProcessIdentity:
-        """Start the worker of one attempt and return who it is; its output goes to the run's log.
+        """Start the worker of one attempt and return its identity; its output goes to the run's log.
 
         Raises:
             LaunchError: There is no interpreter or it cannot be started, or the worker was gone at once.
         """
         python = self._python or _python_of(run)
         command = [python, "-P", "-m", self._worker_module, str(run.path.resolve()), str(attempt)]
-        # setproctitle, which Ray and vLLM use, would else blot out the environment by which processes are known.
-        variables = dict.fromkeys(_NO_WORKERS_BUSINESS, "")
+        # SPT_NOENV: setproctitle (of Ray, vLLM) would else overwrite the environment by which processes are found.
+        variables = dict.fromkeys(_WITHHELD_VARIABLES, "")
         variables |= {ATTEMPT_VARIABLE: str(run.attempt_path(attempt).resolve()), "SPT_NOENV": "1"}
         with run.log_path.open("ab") as log:
             child = start_detached(command, log.fileno(), run.path, variables)
@@ -68,9 +68,9 @@ class LocalLauncher:
         return None if child is None else child.poll()
 
     def awaits_exit(self, worker: ProcessIdentity) -> bool:
-        """Tell whether a worker of this launcher has no exit code yet.
+        """Whether a worker of this launcher has no exit code yet.
 
-        A process that is being killed gives back its memory and its lock before the kernel has an exit code for it.
+        A killed process releases its memory and its lock before the kernel has its exit code.
         """
         child = _CHILDREN.get(worker.pid)
         return child is not None and child.poll() is None and has_pid(worker)
@@ -85,7 +85,7 @@ def _python_of(run: RunDirectory) -> str:
     try:
         return engine_python(loop_name(run.job_spec()))
     except SpecError:
-        return sys.executable  # the worker itself says what is wrong with its specification
+        return sys.executable  # the worker reports the error in its specification
     except EngineEnvironmentError as error:
         raise LaunchError(str(error)) from None
 
@@ -93,7 +93,7 @@ def _python_of(run: RunDirectory) -> str:
 def start_detached(
     command: list[str], output: int, folder: Path, variables: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start `command` in a session of its own with this project importable and `folder` as working directory.
+    """Start `command` in a new session, with this project importable and `folder` as working directory.
 
     Raises:
         LaunchError: The program cannot be executed.

@@ -1,4 +1,4 @@
-"""Runs a worker as a job on a Ray cluster that is there already, through Ray's Jobs API."""
+"""Runs a worker as a job on an existing Ray cluster, through Ray's Jobs API."""
 
 import contextlib
 import json
@@ -33,16 +33,16 @@ from jobs.specs.verl import RAY_TOKEN_VARIABLE
 PROBE_MODULE = "jobs.launchers.ray_jobs_probe"
 REACH_SECONDS = 15.0
 PROBE_SECONDS = 40.0
-"""Reaching the cluster and probing it end within a minute, one way or the other."""
+"""Connecting and probing take at most a minute together."""
 SWEEP_SECONDS = 180.0
-"""Looking for what is left of a job may take longer: its end is known, and the cluster answers."""
+"""Finding left processes of a job may take longer: the job has ended, and the cluster answers."""
 
 _POLL_SECONDS = 0.5
 _REPORT = re.compile(rb"^EXGRPO-PROBE (\[.*\])$", re.MULTILINE)
 
 
 class LaunchCancelledError(Exception):
-    """A stop was asked for before the job was handed to Ray."""
+    """A stop was requested before the job was submitted to Ray."""
 
 
 class RayJobsLauncher:
@@ -83,7 +83,7 @@ class RayJobsLauncher:
         self._api.close()
 
     def check(self) -> None:
-        """Check the address and the job's command line; nothing is asked of the cluster yet.
+        """Check the address and the job's command line; without a request to the cluster.
 
         Raises:
             LaunchError: The job must not be started like this.
@@ -92,7 +92,7 @@ class RayJobsLauncher:
         self._entrypoint()
 
     def new_contact(self) -> RayContact:
-        """Return what is known of the job before it is handed to Ray."""
+        """Return the contact of the job before it is submitted."""
         return RayContact(
             attempt_path=str(self.attempt_path),
             address=self._api.address,
@@ -104,7 +104,7 @@ class RayJobsLauncher:
         )
 
     def prepare(self, is_wanted: Callable[[], bool]) -> str:
-        """Ask the cluster everything that a start depends on, and return one line on what it is.
+        """Check everything that a start needs of the cluster, and return one line that describes it.
 
         Raises:
             LaunchError: It cannot be reached, is another version, too small, or does not share the runs root.
@@ -122,9 +122,9 @@ class RayJobsLauncher:
         return f"Ray at {self._api.address}: {len(machines)} machines, {num_gpus} free GPUs, storage shared."
 
     def submit(self) -> None:
-        """Hand the job to Ray; a second time changes nothing.
+        """Submit the job to Ray; a second call changes nothing.
 
-        Returning means that it may have arrived, not that it has: an answer that does not come says neither.
+        It also returns if Ray does not answer: then the job may or may not have arrived.
 
         Raises:
             LaunchError: Ray refused it.
@@ -149,7 +149,7 @@ class RayJobsLauncher:
         self._api.stop(self.submission_id)
 
     def sweep(self, is_wanted: Callable[[], bool]) -> str:
-        """End what is left of the job on any machine; return a sentence on what could not be ended, mostly nothing.
+        """End left processes of the job on all machines; return a sentence on any that could not be ended, else "".
 
         Raises:
             RayJobsError: The cluster could not be asked.
@@ -157,7 +157,7 @@ class RayJobsLauncher:
         """
         reports = self._probe("sweep", self.attempt_path, is_wanted)
         failed = [str(report["host"]) for report in reports if report.get("error") or report.get("num_left")]
-        return f"Processes of it may be left on {', '.join(failed)}; look there." if failed else ""
+        return f"Processes of it may be left on {', '.join(failed)}; check there." if failed else ""
 
     def _entrypoint(self) -> str:
         return plain_command("python", "-P", "-m", self._worker_module, str(self._run_path), str(self._attempt))
@@ -172,7 +172,7 @@ class RayJobsLauncher:
         if is_worker:
             environment[ATTEMPT_VARIABLE] = str(self.attempt_path)
             environment["RAY_JOB_STOP_WAIT_TIME_S"] = str(math.ceil(self._term_seconds))
-            environment["RAY_OVERRIDE_JOB_RUNTIME_ENV"] = "1"  # verl, too, names variables of its workers
+            environment["RAY_OVERRIDE_JOB_RUNTIME_ENV"] = "1"  # verl also sets variables of its workers
         return environment
 
     def _reach(self, is_wanted: Callable[[], bool]) -> None:
@@ -190,7 +190,7 @@ class RayJobsLauncher:
             raise LaunchError(_open_cluster(self._api.address))
 
     def _end_earlier_attempts(self, is_wanted: Callable[[], bool]) -> None:
-        """End jobs of earlier attempts that were lost and yet live, so that no two workers write to one run."""
+        """End jobs of earlier attempts that were lost but still run, so that no two workers write to one run."""
         give_up_at = time.monotonic() + self._term_seconds + REACH_SECONDS
         for attempt in range(1, self._attempt):
             name = self._id_of(attempt)
@@ -217,7 +217,9 @@ class RayJobsLauncher:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         if unreachable:
-            hosts = ", ".join(f"{machine.host} ({machine.error or 'its file is not here'})" for machine in unreachable)
+            hosts = ", ".join(
+                f"{machine.host} ({machine.error or 'its file does not appear here'})" for machine in unreachable
+            )
             raise LaunchError(
                 f"{self.attempt_path.parents[2]}: the runs root is not shared with {hosts}; mount the same file system "
                 "there under the same path, or choose another --runs-root."
@@ -225,7 +227,7 @@ class RayJobsLauncher:
         return machines
 
     def _submit_probe(self, name: str, command: str, is_wanted: Callable[[], bool]) -> None:
-        """Hand a probe to Ray; a cluster that has only just started turns jobs away for some seconds."""
+        """Submit a probe; a cluster that has just started refuses jobs for some seconds."""
         give_up_at = time.monotonic() + REACH_SECONDS
         while True:
             try:
@@ -237,7 +239,7 @@ class RayJobsLauncher:
             _wait(is_wanted)
 
     def _probe(self, action: str, folder: Path, is_wanted: Callable[[], bool]) -> list[dict[str, Any]]:
-        """Run the probe as a job of its own and return its report, a record for each machine."""
+        """Run the probe as a separate job and return its report, a record for each machine."""
         name = f"{self.submission_id}-{action}-{secrets.token_hex(3)}"
         command = plain_command("python", "-P", "-m", PROBE_MODULE, action, str(folder))
         timeout = SWEEP_SECONDS if action == "sweep" else PROBE_SECONDS
@@ -247,30 +249,30 @@ class RayJobsLauncher:
             while (job := self._api.job(name)) is not None and not job.is_over:
                 if time.monotonic() >= give_up_at:
                     raise RayJobsError(
-                        f"{self._api.address}: the cluster did not run a small job within {timeout:.0f} s; is "
-                        "it whole (`ray status`)?"
+                        f"{self._api.address}: the cluster did not run a small job within {timeout:.0f} s; check "
+                        "it with `ray status`."
                     )
                 _wait(is_wanted)
-            found = _REPORT.search(log := self._api.log(name))
+            match = _REPORT.search(log := self._api.log(name))
         except BaseException:
             with contextlib.suppress(RayJobsError):
                 self._api.stop(name)
             raise
         with contextlib.suppress(RayJobsError):
             self._api.delete(name)
-        if found is None:
+        if match is None:
             raise RayJobsError(
                 f"{self._api.address}: the cluster cannot run this project ({_last_line(log, job)}); activate the "
                 "environment of `make verl-env` before `ray start`, and check verl.ray.working_dir."
             )
-        reports: list[dict[str, Any]] = json.loads(found[1])
+        reports: list[dict[str, Any]] = json.loads(match[1])
         return reports
 
 
 def _open_cluster(address: str) -> str:
     return (
-        f"{address}: the cluster is on another machine and lets in everyone; start it with RAY_AUTH_MODE=token, or "
-        "insist with verl.ray.allow_unauthenticated."
+        f"{address}: the cluster is on another machine and needs no token; start it with RAY_AUTH_MODE=token, or "
+        "allow it with verl.ray.allow_unauthenticated."
     )
 
 
@@ -281,11 +283,11 @@ def _wait(is_wanted: Callable[[], bool]) -> None:
 
 
 def _has_answer(folder: Path, machine: Machine, nonce: str) -> bool:
-    """Look for a machine's copy of the nonce, for as long as a network file system may take to show it."""
+    """Wait for a machine's copy of the nonce, as long as a network file system may take to show it."""
     give_up_at = time.monotonic() + 5.0
     while True:
         with contextlib.suppress(OSError):
-            os.listdir(folder)  # makes NFS look again
+            os.listdir(folder)  # makes NFS refresh
             if (folder / f"answer-{machine.node_id}").read_text(encoding="ascii") == nonce:
                 return True
         if time.monotonic() >= give_up_at:

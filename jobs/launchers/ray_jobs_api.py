@@ -15,19 +15,19 @@ _TIMEOUT = httpx2.Timeout(20.0, connect=5.0)
 
 
 class RayJobsError(Exception):
-    """A request that came to nothing; one sentence why."""
+    """A request that failed; one sentence says why."""
 
 
 class RayUnreachableError(RayJobsError):
-    """Nobody answers at the address, or not in time."""
+    """No answer from the address, or not in time."""
 
 
 class RayRefusedError(RayJobsError):
-    """The cluster wants another token."""
+    """The cluster refuses the token."""
 
 
 class RayJobStatus(StrEnum):
-    """Ray's own states of a job."""
+    """Ray's states of a job."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -51,7 +51,7 @@ class RayJob:
 
 
 def is_loopback(address: str) -> bool:
-    """Tell whether an http address leads to this very machine."""
+    """Whether an http address is this machine's loopback."""
     host = urlsplit(address).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -68,7 +68,7 @@ class RayJobsApi:
         self._client = httpx2.Client(base_url=self.address, timeout=_TIMEOUT, trust_env=False)
 
     def close(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""
         self._client.close()
 
     def ray_version(self) -> str:
@@ -76,14 +76,14 @@ class RayJobsApi:
         return str(self._ask("GET", "/api/version").json().get("ray_version", "unknown"))
 
     def asks_for_token(self) -> bool:
-        """Tell whether the cluster turns those away who show no token."""
+        """Whether the cluster refuses requests without a token."""
         try:
             return self._send("GET", "/api/version", {}).status_code in (401, 403)
         except httpx2.HTTPError as error:
             raise self._unreachable(error) from None
 
     def submit(self, submission_id: str, entrypoint: str, environment: dict[str, str]) -> None:
-        """Start a job under this id; one of this id that is there already is left as it is."""
+        """Start a job under this id; an existing job of this id is not changed."""
         if self.job(submission_id) is not None:
             return
         runtime_environment = {"env_vars": environment}
@@ -107,7 +107,7 @@ class RayJobsApi:
         return str(answer.json().get("logs") or "").encode()
 
     def stop(self, submission_id: str) -> None:
-        """Ask Ray to end a job's processes, by SIGTERM first; one that is over stays as it is."""
+        """Ask Ray to end a job's processes, by SIGTERM first; one that is over is not changed."""
         self._ask("POST", f"{_path(submission_id)}/stop", can_be_missing=True)
 
     def delete(self, submission_id: str) -> None:

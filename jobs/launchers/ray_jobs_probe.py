@@ -1,7 +1,7 @@
-"""What is asked of a Ray cluster by a small job on it: `python -m jobs.launchers.ray_jobs_probe storage|sweep FOLDER`.
+"""Checks a Ray cluster or ends processes on it: `python -m jobs.launchers.ray_jobs_probe storage|sweep FOLDER`.
 
 The only module of this folder that loads Ray. It runs a task on every machine of the cluster and prints one line of
-JSON, which starts with `EXGRPO-PROBE` so that it differs from what Ray prints.
+JSON, which starts with `EXGRPO-PROBE` to differ from the output of Ray.
 
 `storage FOLDER` writes on each machine the content of FOLDER/question into FOLDER/answer-<node>. `sweep FOLDER` ends
 what runs on any machine with `EXGRPO_ATTEMPT_PATH=FOLDER` in its environment.
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray._private.state import available_resources_per_node  # as verl 0.9.1 does; Ray has no public way
+from ray._private.state import available_resources_per_node  # as verl 0.9.1 does; Ray has no public function
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 ANSWER_SECONDS = 40.0
@@ -25,7 +25,7 @@ LEAVE_SECONDS = 5.0
 
 
 def answer_question(folder: str, node_id: str) -> dict[str, Any]:
-    """Copy the question into this machine's answer and return the versions of what is installed here."""
+    """Copy the question into this machine's answer and return the versions of installed packages."""
     versions: dict[str, str | None] = {}
     for name in ("ray", "verl"):
         try:
@@ -42,18 +42,18 @@ def answer_question(folder: str, node_id: str) -> dict[str, Any]:
 
 
 def sweep(folder: str, _node_id: str) -> dict[str, Any]:
-    """End what is left here of an attempt, and return how much was ended and how much could not be."""
+    """Kill left processes of an attempt on this machine, and return how many there were and how many remain."""
     mark = f"EXGRPO_ATTEMPT_PATH={folder}".encode()
 
     def find() -> list[int]:
-        found = []
+        pids = []
         for entry in Path("/proc").iterdir():
             try:
                 if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
+                    pids.append(int(entry.name))
             except OSError:
                 continue
-        return found
+        return pids
 
     def wait_for_end() -> list[int]:
         give_up_at = time.monotonic() + LEAVE_SECONDS
@@ -71,7 +71,7 @@ def sweep(folder: str, _node_id: str) -> dict[str, Any]:
 
 
 def main(action: str, folder: str) -> None:
-    """Run a task on each machine and print what they answered."""
+    """Run a task on each machine and print their answers."""
     ray.init(logging_level="ERROR")
     task = ray.remote(num_cpus=0, max_retries=0)({"storage": answer_question, "sweep": sweep}[action])
     free = available_resources_per_node()

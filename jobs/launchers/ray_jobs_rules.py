@@ -1,4 +1,4 @@
-"""What has to hold before a job is sent to a Ray cluster; what does not hold is refused in one sentence."""
+"""Checks before a job is sent to a Ray cluster; each refusal is one sentence."""
 
 import re
 import shlex
@@ -15,16 +15,16 @@ from jobs.specs.train import TrainSpec
 from jobs.specs.verl import RAY_TOKEN_VARIABLE, VerlSpec
 
 CPUS_PER_GPU = 3
-"""Ray's CPUs that verl asks for with each GPU; without them it waits for ever."""
+"""CPUs that verl requests from Ray with each GPU; without them it waits for ever."""
 OTHER_CPUS = 12
-"""Ray's CPUs for verl's other actors on any machine: eight of them store, the rest steer and serve."""
+"""Ray's CPUs for verl's other actors on any machine: eight for storage, the rest for control and serving."""
 
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One machine of a cluster, as the probe found it; `error` says why it could not copy the nonce."""
+    """One machine of a cluster, as the probe reported it; `error` says why it could not copy the nonce."""
 
     node_id: str
     host: str
@@ -47,7 +47,7 @@ class Machine:
 
 
 def check_address(spec: VerlSpec, token: str | None) -> None:
-    """Refuse a cluster on another machine that no token protects, unless the user insists.
+    """Refuse a cluster on another machine that no token protects, unless the user allows it.
 
     Raises:
         LaunchError: It is another machine's and no token is set, or link-local, as metadata services are.
@@ -60,19 +60,19 @@ def check_address(spec: VerlSpec, token: str | None) -> None:
     if needs_token(spec) and not token:
         raise LaunchError(
             f"{spec.ray.address}: is on another machine and {RAY_TOKEN_VARIABLE} is not set; start the cluster with "
-            "RAY_AUTH_MODE=token and set its token, or insist with verl.ray.allow_unauthenticated."
+            "RAY_AUTH_MODE=token and set its token, or allow it with verl.ray.allow_unauthenticated."
         )
 
 
 def needs_token(spec: VerlSpec) -> bool:
-    """Tell whether the cluster has to ask for a token: it is on another machine and the user does not insist."""
+    """Whether the cluster must require a token: it is on another machine and the user does not allow it without."""
     return not (spec.ray.allow_unauthenticated or is_loopback(spec.ray.address or ""))
 
 
 def plain_command(*words: str) -> str:
-    """Return a command for Ray, which hands it to a shell: only words that a shell leaves alone are taken.
+    """Return a command for Ray, which passes it to a shell: only words without special characters are accepted.
 
-    The program takes the shell's place, so that signals reach it and exit codes are its own.
+    The program replaces the shell (exec), so that it gets signals and its exit code is the job's.
 
     Raises:
         LaunchError: A word holds something else, such as a blank.
@@ -101,15 +101,15 @@ def check_ray_version(address: str, version: str, pins: Sequence[Pins]) -> None:
 
 
 def check_versions(machines: Sequence[Machine], pins: Sequence[Pins]) -> None:
-    """Refuse machines that have other packages than a constraints file asks for.
+    """Refuse machines that have other versions than every constraints file.
 
     Raises:
         LaunchError: One of them; the message names it and what it has.
     """
     for machine in machines:
-        found = [pin.differences(machine.versions) for pin in pins]
-        if found and all(found):
-            nearest = sorted(found, key=len)[0]
+        differences = [pin.differences(machine.versions) for pin in pins]
+        if differences and all(differences):
+            nearest = min(differences, key=len)
             raise LaunchError(
                 f"{machine.host}: {', '.join(nearest)}; install the environment of `make verl-env` there."
             )
@@ -119,7 +119,7 @@ def check_size(machines: Sequence[Machine], spec: TrainSpec) -> None:
     """Refuse a cluster that is too small or busy; verl would wait for ever.
 
     Raises:
-        LaunchError: Too few of its machines have the GPUs and CPUs that are asked for.
+        LaunchError: Too few of its machines have the requested GPUs and CPUs.
     """
     verl, num_scoring = spec.verl, spec.reward_model.num_gpus if spec.reward_model else 0
     num_cpus = CPUS_PER_GPU * (verl.num_gpus + num_scoring) + OTHER_CPUS
@@ -130,13 +130,13 @@ def check_size(machines: Sequence[Machine], spec: TrainSpec) -> None:
     scoring = f" and {num_scoring} on one machine for the reward model" if num_scoring else ""
     raise LaunchError(
         f"verl.num_nodes, verl.gpus_per_node: {verl.num_nodes} x {verl.gpus_per_node} GPUs{scoring}, {CPUS_PER_GPU} "
-        f"CPUs with each and {OTHER_CPUS} more CPUs are asked for, free are {free}; add machines, wait for other jobs, "
-        "ask for less, or let Ray count more CPUs (`ray start --num-cpus`)."
+        f"CPUs with each and {OTHER_CPUS} more CPUs are needed, free are {free}; add machines, wait for other jobs, "
+        "lower them, or let Ray count more CPUs (`ray start --num-cpus`)."
     )
 
 
 def _has_room(machines: Sequence[Machine], scoring: int, verl: VerlSpec, num_scoring: int) -> bool:
-    """Tell whether the policy fits beside a reward model that takes its GPUs from the machine at place `scoring`."""
+    """Whether the policy fits beside a reward model on the machine with index `scoring`."""
     left = [
         (machine.free_gpus - taken, machine.free_cpus - CPUS_PER_GPU * taken)
         for index, machine in enumerate(machines)

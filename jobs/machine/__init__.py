@@ -1,1 +1,1 @@
-"""What this machine has: environments, GPUs, disk, addresses."""
+"""This machine's environments, GPUs, disk and addresses."""

@@ -1,8 +1,8 @@
-"""Where a program that a user names may stand: on the open network or on this machine, not in between unless allowed.
+"""Allowed addresses of servers: the public internet and this machine; internal networks only if the user allows them.
 
-A specification may come from a form in a browser; without this rule it could make a worker talk to whatever the machine
-can reach, the cloud's metadata service for one. Names are looked up once and the number that was checked is the one to
-connect to, so that a name that changes its meaning leads nowhere else.
+A specification may come from a form in a browser; without this rule it could make a worker send requests to any address
+that the machine can reach, such as the cloud's metadata service. A name is resolved once and the connection is made to
+the checked address, so that a changed DNS record cannot redirect it.
 """
 
 import ipaddress
@@ -17,12 +17,12 @@ _CARRIES_IPV4 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network(":
 
 
 class AddressRefusedError(ValueError):
-    """An address that is not allowed or cannot be found; one sentence why and what to do."""
+    """An address that is not allowed or cannot be resolved; one sentence says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A checked server: requests go to `url`, which holds the checked number, under the name `host`.
+    """A checked server: requests go to `url`, which has the checked address, with `host` in the Host header.
 
     `hostname` is the name without its port, for TLS.
     """
@@ -33,12 +33,12 @@ class Endpoint:
 
 
 def check_endpoint(section: str, address: str, allows_internal: bool) -> Endpoint:
-    """Look the server's name up, which may take seconds, and check every number behind it.
+    """Resolve the server's name, which may take seconds, and check all of its addresses.
 
-    `section` is where the specification says `address` and `allows_internal_addresses`.
+    `section` of the specification holds `address` and `allows_internal_addresses`.
 
     Raises:
-        AddressRefusedError: A number is internal or link-local and that is not allowed, or there is none.
+        AddressRefusedError: An address is internal or link-local and that is not allowed, or there is none.
     """
     parts = urlsplit(address)
     hostname = parts.hostname or ""
@@ -46,12 +46,12 @@ def check_endpoint(section: str, address: str, allows_internal: bool) -> Endpoin
     try:
         numbers = _numbers_of(hostname)
     except (OSError, UnicodeError):
-        raise AddressRefusedError(f"{section}.address: {hostname} is not known here; check its name.") from None
+        raise AddressRefusedError(f"{section}.address: the name {hostname} cannot be resolved; check it.") from None
     refused = [number for number in numbers if not (allows_internal or is_open(number))]
     if refused or not numbers:
-        shown = refused[0] if refused else "none"
+        example = refused[0] if refused else "none"
         raise AddressRefusedError(
-            f"{section}.address: {hostname} is an internal or link-local address ({shown}); "
+            f"{section}.address: {hostname} is an internal or link-local address ({example}); "
             f"set {section}.allows_internal_addresses if this is meant."
         )
     number = numbers[0]
@@ -61,14 +61,14 @@ def check_endpoint(section: str, address: str, allows_internal: bool) -> Endpoin
 
 
 def is_open(number: Address) -> bool:
-    """Return whether a number is this machine's loopback or one of the open network."""
+    """Return whether an address is this machine's loopback or public."""
     inner = _inner(number)
     is_special = inner.is_multicast or inner.is_reserved or (inner.version == 6 and inner.is_site_local)
     return inner.is_loopback or (inner.is_global and not is_special)
 
 
 def is_link_local_name(hostname: str) -> bool:
-    """Return whether a name leads to this network segment alone, as those of metadata services do."""
+    """Return whether a name has a link-local address, as metadata services do."""
     try:
         return any(_inner(number).is_link_local for number in _numbers_of(hostname))
     except (OSError, UnicodeError):
@@ -76,12 +76,12 @@ def is_link_local_name(hostname: str) -> bool:
 
 
 def _numbers_of(hostname: str) -> list[Address]:
-    found = socket.getaddrinfo(hostname, None, type=socket.SOCK_STREAM)
-    return [ipaddress.ip_address(str(entry[4][0]).split("%")[0]) for entry in found]
+    entries = socket.getaddrinfo(hostname, None, type=socket.SOCK_STREAM)
+    return [ipaddress.ip_address(str(entry[4][0]).split("%")[0]) for entry in entries]
 
 
 def _inner(number: Address) -> Address:
-    """Return the IPv4 address that a number of IPv6 stands for, else the number itself."""
+    """Return the IPv4 address inside an IPv6 address, else the address itself."""
     if isinstance(number, ipaddress.IPv4Address) or number.is_loopback or number.is_unspecified:
         return number
     if any(number in network for network in _CARRIES_IPV4):

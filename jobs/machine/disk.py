@@ -1,5 +1,5 @@
-"""How much room runs need on a disk."""
+"""The free space that runs need on a disk."""
 
 GIB = 1024**3
 MIN_FREE_GIB = 5.0
-"""Below it a run of a real model ends early."""
+"""With less, a run of a real model ends early."""

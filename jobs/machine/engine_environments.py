@@ -1,4 +1,4 @@
-"""Which interpreter runs which engine: the verl engine has an environment of its own."""
+"""Which interpreter runs which engine: the verl engine has a separate environment."""
 
 import json
 import os
@@ -17,19 +17,19 @@ VERL_ENVIRONMENT = ".venv-verl"
 VERL_LOOPS = frozenset({"verl", "verl sft"})
 """Loops that only verl's environment can run, as `job_specs.loop_name` names them."""
 VERL_PACKAGES = ("torch", "verl", "ray", "vllm", "transformers")
-"""What decides whether an environment can run the verl engine."""
+"""Packages that the verl engine needs."""
 OPTIONAL_PACKAGES = frozenset({"vllm"})
 """Without it, `verl.rollout` has to be hf."""
 _PROBE_SECONDS = 60.0
 _PROBE = """
 import importlib.metadata, json, sys
-found = {}
+versions = {}
 for name in sys.argv[1:]:
     try:
-        found[name] = importlib.metadata.version(name)
+        versions[name] = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        found[name] = None
-print(json.dumps(found))
+        versions[name] = None
+print(json.dumps(versions))
 """
 _PIN = re.compile(r"^([A-Za-z0-9][\w.-]*)==([^\s;#]+)")
 
@@ -39,7 +39,7 @@ class EngineEnvironmentError(UserError):
 
 
 def engine_python(loop: str) -> str:
-    """Return the interpreter that runs a job's loop: this one, but for verl's loops that of verl's environment.
+    """Return the interpreter that runs a job's loop: this one, or verl's for verl's loops.
 
     Raises:
         EngineEnvironmentError: There is no environment for verl.
@@ -50,8 +50,7 @@ def engine_python(loop: str) -> str:
     python = Path(named).absolute() if named else PROJECT_ROOT / VERL_ENVIRONMENT / "bin" / "python"
     if not os.access(python, os.X_OK) or python.is_dir():
         raise EngineEnvironmentError(
-            f"{python}: there is no interpreter for the verl engine; run `make verl-env`, or name one in "
-            f"{VERL_PYTHON_VARIABLE}."
+            f"{python}: no interpreter for the verl engine; run `make verl-env`, or name one in {VERL_PYTHON_VARIABLE}."
         )
     return str(python)
 
@@ -66,35 +65,35 @@ def installed_versions(python: str, packages: tuple[str, ...] = VERL_PACKAGES) -
         probe = subprocess.run(
             [python, "-I", "-c", _PROBE, *packages], capture_output=True, timeout=_PROBE_SECONDS, check=True
         )
-        found: dict[str, str | None] = json.loads(probe.stdout)
+        versions: dict[str, str | None] = json.loads(probe.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise EngineEnvironmentError(
-            f"{python}: does not run ({type(error).__name__}); make it anew: `make verl-env`."
+            f"{python}: does not run ({type(error).__name__}); run `make verl-env` again."
         ) from None
-    return found
+    return versions
 
 
 @dataclass(frozen=True, slots=True)
 class Pins:
-    """The versions that one constraints file asks for."""
+    """The versions in one constraints file."""
 
     name: str
     versions: Mapping[str, str]
 
     def differences(self, installed: Mapping[str, str | None]) -> list[str]:
         """Return what is missing or of another version, a phrase each; builds of one version (`+cpu`) are equal."""
-        found = []
+        differences = []
         for package, version in installed.items():
             wanted = self.versions.get(package)
             if version is None and package not in OPTIONAL_PACKAGES:
-                found.append(f"{package} is missing")
+                differences.append(f"{package} is missing")
             elif version is not None and wanted is not None and _release(version) != _release(wanted):
-                found.append(f"{package} is {version}, not {wanted}")
-        return found
+                differences.append(f"{package} is {version}, not {wanted}")
+        return differences
 
 
 def verl_pins(folder: Path = PROJECT_ROOT / "requirements") -> list[Pins]:
-    """Return the pins of every `constraints-verl-*.txt`: the one of CPUs and the one of GPUs."""
+    """Return the pins of every `constraints-verl-*.txt`, for CPUs and for GPUs."""
     return [Pins(path.name, _read_pins(path)) for path in sorted(folder.glob("constraints-verl-*.txt"))]
 
 

@@ -1,17 +1,17 @@
-"""Python's garbage collector, which looks through all that an import made again and again, and finds nothing."""
+"""Fewer runs of Python's garbage collector, which scans all objects of imports repeatedly without freeing any."""
 
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 NEW_OBJECTS = 50_000
-"""So many more objects than were freed make the collector look; Python's own 700 are reached thousands of times."""
-_PYTHONS_OWN = gc.get_threshold()
+"""Net new objects that start a collection; Python's default of 700 is reached thousands of times."""
+_PYTHONS_DEFAULT = gc.get_threshold()
 
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Collect nothing within, and never look again at objects that are alive at its end."""
+    """Collect nothing within the block, and never scan again the objects that are alive at its end."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -23,11 +23,11 @@ def gc_paused() -> Iterator[None]:
 
 
 def collect_rarely() -> None:
-    """Collect after `NEW_OBJECTS`: where imports begin by themselves, in a process that Ray started."""
+    """Collect after `NEW_OBJECTS` only, for imports in a process that Ray started."""
     gc.set_threshold(NEW_OBJECTS)
 
 
 def collect_as_usual() -> None:
-    """Collect as Python does, but never look again at what is alive now: a cycle may hold a GPU's memory."""
+    """Collect as Python does, since a cycle may hold GPU memory, but never scan again the objects alive now."""
     gc.freeze()
-    gc.set_threshold(*_PYTHONS_OWN)
+    gc.set_threshold(*_PYTHONS_DEFAULT)

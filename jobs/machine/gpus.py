@@ -1,4 +1,4 @@
-"""The GPUs of this machine and how busy they are, as NVIDIA's driver says; PyTorch is not loaded."""
+"""The GPUs of this machine and their use, from NVIDIA's driver, without PyTorch."""
 
 import contextlib
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import pynvml
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU; `busy_percent` is None where the driver does not tell (a share of a GPU)."""
+    """One GPU; `busy_percent` is None where the driver does not report it (a MIG slice)."""
 
     index: int
     name: str

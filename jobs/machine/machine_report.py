@@ -1,4 +1,4 @@
-"""What this machine can run, asked of another process, so that the caller loads no PyTorch."""
+"""What this machine can run, found by another process, so that the caller loads no PyTorch."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def read_machine() -> Machine:
 
 
 def examine_machine(runs_root: Path, database_url: str | None) -> list[Finding]:
-    """Return what `exgrpo doctor --json` finds; one finding says so where it cannot be run."""
+    """Return the findings of `exgrpo doctor --json`, or one that says why it cannot be run."""
     environment = dict(os.environ) | {"PYTHONPATH": str(PROJECT_ROOT)}
     if database_url is not None:
         environment[DATABASE_URL_VARIABLE] = database_url
@@ -65,7 +65,7 @@ def examine_machine(runs_root: Path, database_url: str | None) -> list[Finding]:
 
 
 def package_versions() -> dict[str, str | None]:
-    """Return the versions of the packages that matter in this environment, None where one is not installed."""
+    """Return the versions of the main packages in this environment, None where one is not installed."""
     return {name: _version(name) for name in PACKAGES}
 
 

@@ -1,9 +1,9 @@
-"""The key that a server is shown, which it may say again in an answer that is kept."""
+"""Removing a server's API key from its answers, which are stored."""
 
 _SECRET_CHARS = 8
-"""Shorter keys are words such as `x` and `EMPTY`, given to servers that ask for none, and parts of ordinary text."""
+"""Shorter keys are placeholders such as `x` and `EMPTY`, which also occur in ordinary text."""
 
 
 def without_key(text: str, key: str) -> str:
-    """Return what a server said with the key taken out."""
+    """Return a server's text with the key replaced."""
     return text.replace(key, "[key]") if len(key) >= _SECRET_CHARS else text

@@ -1,1 +1,1 @@
-"""What a job would need, and whether it can start, before it does."""
+"""The needs of a job and checks before it is queued."""

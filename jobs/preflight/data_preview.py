@@ -1,4 +1,4 @@
-"""What a specification's data looks like before anything starts: first prompts, and how long the questions are."""
+"""Preview of a specification's data before a run: first prompts and lengths of the questions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from jobs.training.data_rows import DataError, check_row, iterate_raw_rows
 from jobs.training.templates import TemplateName, render_prompt
 
 MAX_ROWS = 1000
-"""Rows that are read; the histogram is theirs."""
+"""Most rows that are read; the histogram is of these."""
 TOKENIZER_FILE = "tokenizer.json"
 
 
 @dataclass(frozen=True, slots=True)
 class PromptPreview:
-    """One question as the model will be asked it."""
+    """One question as the model will see it."""
 
     prompt: str
     answer: str
@@ -27,7 +27,7 @@ class PromptPreview:
 
 @dataclass(frozen=True, slots=True)
 class DataPreview:
-    """The first questions; `lengths` are of all that were read, in tokens where a tokenizer is at hand."""
+    """The first questions; `lengths` are of all rows read, in tokens if a tokenizer is on this machine."""
 
     questions: tuple[PromptPreview, ...]
     lengths: tuple[int, ...]
@@ -36,9 +36,9 @@ class DataPreview:
 
 
 class _Characters:
-    """Stands in for a tokenizer where only texts are wanted."""
+    """Replaces a tokenizer where only texts are needed."""
 
-    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:  # noqa: ARG002 - as tokenizers have it
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:  # noqa: ARG002 - the signature of tokenizers
         return list(map(ord, text))
 
 
@@ -53,7 +53,7 @@ def preview_data(spec: TrainSpec, num_shown: int = 3) -> DataPreview:
     lengths = _token_lengths(texts, spec)
     notice = ""
     if spec.data.template == "chat":
-        notice = "The model's own chat template is put around these messages when the run starts."
+        notice = "The model's chat template is applied to these messages when the run starts."
     return DataPreview(tuple(prompts[:num_shown]), lengths or tuple(map(len, texts)), lengths is not None, notice)
 
 
@@ -77,7 +77,7 @@ def _rows(data: DataSpec) -> list[PromptPreview]:
             prompt = render_prompt(template, row.messages)
         previews.append(PromptPreview(prompt, row.answer, row.answer_kind))
     if not previews:
-        raise DataError(f"{origin}: holds no rows.")
+        raise DataError(f"{origin}: has no rows.")
     return previews
 
 

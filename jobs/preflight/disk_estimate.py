@@ -1,4 +1,4 @@
-"""How much disk a run will take, by its specification."""
+"""The disk space that a run will need, by its specification."""
 
 from dataclasses import dataclass
 
@@ -9,8 +9,8 @@ ASSUMED_SUCCESS_RATE = 0.5
 ASSUMED_LENGTH_SHARE = 0.25
 """Mean response length over the longest allowed, about that of the paper's run (2,000 of 8,192)."""
 
-# Bytes a token on disk, measured after zstd on 1.7 million tokens with word frequencies of a language.
-# Real prose compresses better than those words in random order.
+# Bytes a token on disk, measured after zstd on 1.7 million tokens drawn with the word frequencies of a language.
+# Real text compresses better than words in random order.
 TOKEN_ID_BYTES = 1.8
 ENTROPY_BYTES = 1.8
 LOG_PROB_BYTES = 3.65
@@ -31,7 +31,7 @@ _KEPT_SHARES = {"all": 1.0, "successes": ASSUMED_SUCCESS_RATE, "sampled": 1 / 16
 
 @dataclass(frozen=True, slots=True)
 class DiskEstimate:
-    """Bytes by what they are for; checkpoints are not counted, since their size is the model's."""
+    """Bytes by use; checkpoints are not counted, since their size depends on the model."""
 
     texts: float
     token_data: float
@@ -41,12 +41,12 @@ class DiskEstimate:
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """The sum."""
         return round(self.texts + self.token_data + self.replays + self.buffer_segments + self.events)
 
 
 def estimate_disk(spec: TrainSpec, mean_response_tokens: float | None = None) -> DiskEstimate:
-    """Return what a run records over all its steps; by default a response is a quarter of the longest allowed."""
+    """Return the bytes that a run records over all its steps; a response is by default a quarter of the longest."""
     config, steps = spec.algorithm, spec.num_steps
     tokens = mean_response_tokens or config.max_response_tokens * ASSUMED_LENGTH_SHARE
     num_replays = config.num_experiential_wanted * steps
@@ -64,11 +64,11 @@ def estimate_disk(spec: TrainSpec, mean_response_tokens: float | None = None) ->
 
 
 def estimate_disk_bytes(spec: TrainSpec, mean_response_tokens: float | None = None) -> int:
-    """Return the bytes that a run takes beside its checkpoints."""
+    """Return the bytes that a run needs without its checkpoints."""
     return estimate_disk(spec, mean_response_tokens).total
 
 
 def checkpoint_bytes(num_parameters: int, spec: TrainSpec) -> int:
-    """Return the bytes of the checkpoints that a run keeps, with the one being written before the oldest goes."""
+    """Return the bytes of the checkpoints that a run keeps, and of one more, written before the oldest is removed."""
     num_written = -(-spec.num_steps // spec.checkpoint_interval)
     return num_parameters * CHECKPOINT_PARAMETER_BYTES * min(num_written, spec.num_checkpoints_kept + 1)

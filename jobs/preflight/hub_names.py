@@ -1,4 +1,4 @@
-"""Names of the Hugging Face hub, asked for before a job is queued that would only fail."""
+"""Check of names on the Hugging Face hub before a job is queued."""
 
 import os
 from typing import Literal
@@ -13,10 +13,10 @@ def refuse_unknown(
 ) -> None:
     """Refuse a source that is no file, no hub name, or one that the hub does not know.
 
-    A hub that does not answer, or that must not be asked (`HF_HUB_OFFLINE`), refuses nothing: what is cached works.
+    If the hub does not answer, or must not be used (`HF_HUB_OFFLINE`), nothing is refused: the cache may have it.
 
     Raises:
-        SpecError: It is neither; the sentence names the field.
+        SpecError: It is none of these; the sentence names the field.
     """
     if os.path.exists(source):
         return
@@ -24,7 +24,7 @@ def refuse_unknown(
     from huggingface_hub import HfApi
     from huggingface_hub import errors as hub
 
-    expected = f"{field}: expected a file or folder that is there, or the name of a {kind} of the Hugging Face hub"
+    expected = f"{field}: expected an existing file or folder, or the name of a {kind} of the Hugging Face hub"
     try:
         HfApi().repo_info(source, repo_type=kind, revision=revision, timeout=MAX_SECONDS)
     except hub.HFValidationError:
@@ -32,8 +32,8 @@ def refuse_unknown(
     except hub.RevisionNotFoundError:
         raise SpecError(f"{expected}; {source} has no revision {revision!r}.") from None
     except hub.GatedRepoError:
-        raise SpecError(f"{field}: {source} is open only to those it admits; ask on the hub, and log in.") from None
+        raise SpecError(f"{field}: {source} is gated; request access on the hub, and log in.") from None
     except hub.RepositoryNotFoundError:
-        raise SpecError(f"{expected}; it knows no {source!r}, or hides it from you.") from None
+        raise SpecError(f"{expected}; the hub has no {source!r}, or it is private.") from None
     except (OSError, httpx.HTTPError, hub.HfHubHTTPError):
         return

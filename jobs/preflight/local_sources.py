@@ -1,4 +1,4 @@
-"""Local files that a specification names: found and named absolutely before a run is queued."""
+"""Local files that a specification names: checked and made absolute before a run is queued."""
 
 import os
 from itertools import islice
@@ -10,17 +10,17 @@ from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_SOURCE, CHAINS_WARM_MOD
 from jobs.training.data_rows import DataError, check_row, iterate_raw_rows
 
 _MADE_HERE = frozenset({CHAINS_SOURCE, CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL})
-"""Sources that are no files."""
+"""Sources that are made here, not read from files."""
 _NUM_FIRST_ROWS = 20
 _PATH_BEGINNINGS = ("/", "./", "../", "~")
 _FILE_ENDINGS = (".parquet", ".jsonl", ".json", ".jsonl.gz", ".json.gz", ".csv", ".safetensors", "/")
 
 
 def with_absolute_sources(spec: TrainSpec) -> TrainSpec:
-    """Return `spec` with local files named absolutely, as seen from this process's folder; workers run in another.
+    """Return `spec` with local files made absolute, as seen from this process's folder; workers run in another.
 
     Raises:
-        SpecError: A file is not there, or a model brings its own code; the sentence names the field.
+        SpecError: A file does not exist, or a model comes with code; the sentence names the field.
     """
     changes: dict[str, object] = {
         "model": spec.model.model_copy(update={"source": resolve_source("model.source", spec.model.source)}),
@@ -58,10 +58,10 @@ def with_model_source(spec: TrainSpec, source: str) -> TrainSpec:
 
 
 def with_absolute_benchmarks(spec: EvalSpec) -> EvalSpec:
-    """Return `spec` with the benchmarks' local files named absolutely.
+    """Return `spec` with the benchmarks' local files made absolute.
 
     Raises:
-        SpecError: A file is not there, or the model brings its own code; the sentence names benchmark or field.
+        SpecError: A file does not exist, or the model comes with code; the sentence names benchmark or field.
     """
     refuse_remote_code("model.source", spec.model.source, spec.model.revision)
     choices = tuple(
@@ -74,10 +74,10 @@ def with_absolute_benchmarks(spec: EvalSpec) -> EvalSpec:
 
 
 def resolve_source(field: str, source: str) -> str:
-    """Return an existing file or folder by its absolute path, a hub name or a source made here as it is.
+    """Return an existing file or folder by its absolute path, a hub name or a source made here unchanged.
 
     Raises:
-        SpecError: `source` is written like a path, which no hub name is, and nothing is there.
+        SpecError: `source` is written like a path, which no hub name is, and does not exist.
     """
     if source in _MADE_HERE:
         return source
@@ -86,8 +86,8 @@ def resolve_source(field: str, source: str) -> str:
 
 
 def _resolve_file(field: str, source: str) -> Path:
-    # These take any text, such as one too long for a name or a user that is none.
+    # These accept any text, even one too long for a name or with an unknown user.
     path = Path(os.path.expanduser(source)).absolute()
     if not os.path.exists(path):
-        raise SpecError(f"{field}: expected a file or folder that is there, got {source} (looked at {path}).")
+        raise SpecError(f"{field}: expected an existing file or folder, got {source} (looked for {path}).")
     return path.resolve()

@@ -1,4 +1,4 @@
-"""How large a model is, from its config.json or a table of the presets' models, without loading it."""
+"""The sizes of a model, from its config.json or a table of the presets' models, without loading it."""
 
 import json
 from collections.abc import Mapping
@@ -65,7 +65,7 @@ def model_shape(source: str, revision: str | None = None) -> ModelShape | None:
 
 
 def model_file(source: str, name: str, revision: str | None = None) -> Path | None:
-    """Return a file of a model in a local folder or downloaded before, None where it is not on this machine."""
+    """Return a file of a model in a local folder or downloaded before, None if it is not on this machine."""
     folder = Path(source)
     if folder.is_dir():
         return folder / name if (folder / name).is_file() else None

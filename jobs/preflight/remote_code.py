@@ -1,4 +1,4 @@
-"""Code that comes with a model: named and refused before a job is queued."""
+"""Refusal of models that come with code, before a job is queued."""
 
 import json
 from pathlib import Path
@@ -11,16 +11,16 @@ _KEY = "auto_map"
 
 
 def refuse_remote_code(field: str, source: str, revision: str | None = None) -> None:
-    """Refuse a model on this machine that brings its own code; that of one still to be downloaded is never run either.
+    """Refuse a model on this machine that comes with code; code of a model downloaded later is never run either.
 
     Raises:
-        SpecError: One of its files says so.
+        SpecError: One of its files names code.
     """
     for name in CONFIG_FILES:
         path = model_file(source, name, revision)
         if path is not None and _names_code(path):
             raise SpecError(
-                f"{field}: {source} brings its own code ({_KEY} in {name}), which is never run; choose a model whose "
+                f"{field}: {source} comes with code ({_KEY} in {name}), which is never run; choose a model whose "
                 "architecture transformers knows."
             )
 

@@ -1,4 +1,4 @@
-"""Whether a training run can be queued as its specification asks: files, checkpoint, context, engine and machine."""
+"""Whether a training run can be queued with its specification: files, checkpoint, context, engine and machine."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ from jobs.preflight.verl_config import (
     checked_config,
     config_name,
     joins_cluster,
-    run_words,
+    run_overrides,
 )
 from jobs.runs.checkpoint_names import NamedCheckpoint, starting_checkpoint
 from jobs.runs.directory import RunDirectory, RunDirectoryError
@@ -31,7 +31,7 @@ class RunRefusedError(CommandError, SpecError):
     """A run that cannot be queued; the message is the first reason."""
 
     def __init__(self, spec: TrainSpec, reasons: tuple[str, ...]) -> None:
-        """Keep the specification as it was asked for and every reason."""
+        """Keep the specification as requested and every reason."""
         super().__init__(reasons[0])
         self.spec = spec
         self.reasons = reasons
@@ -43,20 +43,20 @@ class Refusal:
 
     sentence: str
     is_local: bool
-    """It is about this machine alone: a missing file, a model with its own code, too few GPUs, no engine, no room."""
+    """It is about this machine alone: a missing file, a model with code, too few GPUs, no engine, no room."""
 
 
 @dataclass(slots=True)
 class Preflight:
     """A specification with its names resolved, and why it cannot run."""
 
-    asked: TrainSpec
+    requested: TrainSpec
     spec: TrainSpec
     """As the worker would read it: the checkpoint's model and local files by absolute path."""
     start: NamedCheckpoint | None = None
     """The checkpoint that `model.source: RUN@STEP` names."""
     settings: list[str] = field(default_factory=list)
-    """verl's settings that the engine and the specification decide."""
+    """Settings of verl that the engine and the specification decide."""
     config: dict[str, Any] | None = None
     """verl's whole configuration; None where it was not composed on this machine."""
     refusals: list[Refusal] = field(default_factory=list)
@@ -71,11 +71,11 @@ class Preflight:
         """
         reasons = tuple(refusal.sentence for refusal in self.refusals if not (but_local and refusal.is_local))
         if reasons:
-            raise RunRefusedError(self.asked, reasons)
+            raise RunRefusedError(self.requested, reasons)
 
     @contextmanager
     def collecting(self, *, is_local: bool = False) -> Iterator[None]:
-        """Note as a refusal what the checks in the block raise for the user."""
+        """Add the errors for users that the block raises as refusals."""
         try:
             yield
         except UserError as error:
@@ -83,14 +83,14 @@ class Preflight:
 
 
 def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Preflight:
-    """Return what a specification means here and every reason against it; nothing is written.
+    """Return the resolved specification and every reason against it, without writing anything.
 
     Args:
-        spec: What the user asks for.
-        runs_root: Where the runs are that `model.source: RUN@STEP` can name.
-        is_quick: Leave out what takes seconds: reading the checkpoint's files, and verl's check of its settings.
+        spec: The requested specification.
+        runs_root: Folder of the runs that `model.source: RUN@STEP` can name.
+        is_quick: Leave out checks that take seconds: reading the checkpoint's files, and verl's check of its settings.
     """
-    preflight = Preflight(asked=spec, spec=spec)
+    preflight = Preflight(requested=spec, spec=spec)
     with preflight.collecting():
         if spec.waits_for is not None:
             check_predecessor(runs_root, spec.waits_for)
@@ -140,7 +140,7 @@ def check_predecessor(runs_root: Path, run_id: str) -> None:
 def _check_settings(preflight: Preflight, run_path: Path, is_quick: bool) -> None:
     spec = preflight.spec
     check_run_overrides(spec)
-    preflight.settings = run_words(spec, run_path)
+    preflight.settings = run_overrides(spec, run_path)
     try:
         if is_quick:
             engine_python(spec.engine)

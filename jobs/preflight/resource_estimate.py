@@ -1,4 +1,4 @@
-"""What a run takes of memory and disk, in bytes, by its specification and without PyTorch."""
+"""Memory and disk that a run needs, in bytes, by its specification and without PyTorch."""
 
 from dataclasses import dataclass
 
@@ -13,10 +13,10 @@ TRAINING_PARAMETER_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class ResourceEstimate:
-    """Bytes; what depends on the model's size is None where that is not known on this machine."""
+    """Bytes; numbers that depend on the model's size are None if it is not known on this machine."""
 
     num_gpus: int
-    """0 where the embedded engine takes what the machine has."""
+    """0 for the embedded engine, which uses the machine's GPU if it has one."""
     memory: int | None
     """Peak of each GPU of the verl engine; of the embedded engine weights, gradients and optimizer alone."""
     recordings: int

@@ -1,4 +1,4 @@
-"""What a run would do, before it starts: settings, command, memory of each GPU and disk."""
+"""The plan of a run before it starts: settings, command, memory of each GPU and disk."""
 
 import shlex
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ GB = 1e9
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """A dry run's findings; what belongs to the verl engine is empty for the embedded one."""
+    """A dry run's findings; fields of the verl engine are empty for the embedded one."""
 
     spec: dict[str, Any]
     settings: list[str]
@@ -38,12 +38,12 @@ class RunPlan:
 
 
 def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
-    """Return what a run would do; nothing is written.
+    """Return the plan of a run, without writing anything.
 
-    What only this machine lacks, such as a file or GPUs, is among the notices.
+    Refusals that concern this machine only, such as a missing file or too few GPUs, are among the notices.
 
     Raises:
-        RunRefusedError: It can run nowhere.
+        RunRefusedError: It cannot run on any machine.
     """
     preflight = resolve(spec, runs_root)
     preflight.raise_refusals(but_local=True)
@@ -94,14 +94,14 @@ def _command(spec: TrainSpec, run_path: Path, notices: list[str]) -> list[str]:
 
 def _describe_memory(memory: MemoryEstimate, num_gpus: int) -> list[str]:
     rows = [
-        ("weights", memory.weights, "float32, sharded, and the layer under way"),
+        ("weights", memory.weights, "float32, sharded, and the current layer"),
         ("gradients", memory.gradients, ""),
         ("optimizer", memory.optimizer, "AdamW's two moments"),
         ("activations", memory.activations, "with gradient checkpointing"),
         ("logits", memory.logits, "of one micro-batch"),
         ("update, all together", memory.update, ""),
         ("rollout weights", memory.rollout_weights, ""),
-        ("KV cache", memory.kv_cache, f"wanted; {memory.kv_cache_room / GIB:.1f} GiB of 80 are left for it"),
+        ("KV cache", memory.kv_cache, f"needed; {memory.kv_cache_room / GIB:.1f} GiB of 80 are left for it"),
         ("rollout, all together", memory.rollout, "with the cache that fits"),
     ]
     head = f"Memory of each of {num_gpus} GPUs, {memory.parameters / 1e9:.2f} billion parameters:"

@@ -1,4 +1,4 @@
-"""Checks a run of the verl engine before anything starts: verl's own configuration and the machine."""
+"""Checks a run of the verl engine before it is queued: against verl's configuration and the machine."""
 
 import json
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.engines.verl_ray.overrides import ENGINE_OVERRIDES, check_own_overrides, verl_overrides
-from jobs.engines.verl_ray.sft_overrides import SFT_CONFIG, check_sft_overrides, sft_words
+from jobs.engines.verl_ray.sft_overrides import SFT_CONFIG, check_sft_overrides, sft_run_overrides
 from jobs.machine.engine_environments import PROJECT_ROOT, EngineEnvironmentError, engine_python
 from jobs.specs.train import SpecError, TrainSpec
 
@@ -15,18 +15,18 @@ RL_CONFIG = "ppo_trainer"
 """Name of verl's configuration for reinforcement learning."""
 CHECK_MODULE = "jobs.engines.verl_ray.config_check"
 UNNAMED_RUN = Path("RUN")
-"""Stands for the run directory of a run that is not made yet."""
+"""Placeholder for the run directory of a run that does not exist yet."""
 CLUSTER_VARIABLE = "RAY_ADDRESS"
-"""Ray's own: where it is set, the run joins that cluster."""
+"""Ray's variable; if it is set, the run joins that cluster."""
 GPU_FOLDER = Path("/dev")
 _CHECK_SECONDS = 120.0
 
 
 def check_run_overrides(spec: TrainSpec) -> None:
-    """Refuse overrides of what fields of the specification decide.
+    """Refuse overrides of settings that fields of the specification decide.
 
     Raises:
-        SpecError: They decide it.
+        SpecError: There is such an override.
     """
     if spec.sft is None:
         check_own_overrides(spec)
@@ -34,10 +34,10 @@ def check_run_overrides(spec: TrainSpec) -> None:
         check_sft_overrides(spec)
 
 
-def run_words(spec: TrainSpec, run_path: Path) -> list[str]:
-    """Return the settings of verl that a run is started with."""
+def run_overrides(spec: TrainSpec, run_path: Path) -> list[str]:
+    """Return the overrides of verl's settings that a run is started with."""
     if spec.sft is not None:
-        return sft_words(spec, run_path)
+        return sft_run_overrides(spec, run_path)
     return [*ENGINE_OVERRIDES, *verl_overrides(spec, run_path)]
 
 
@@ -52,7 +52,7 @@ def joins_cluster(spec: TrainSpec) -> bool:
 
 
 def check_machine(spec: TrainSpec) -> None:
-    """Refuse a run with a Ray of its own on a machine that is too small for it.
+    """Refuse a run without a Ray cluster on a machine that is too small for it.
 
     Raises:
         SpecError: It asks for more machines than this one, or for more GPUs than this one has.
@@ -60,7 +60,7 @@ def check_machine(spec: TrainSpec) -> None:
     if joins_cluster(spec):
         return
     if spec.verl.num_nodes > 1:
-        raise SpecError("verl.num_nodes: expected 1 without verl.ray.address, since a Ray of its own has one machine.")
+        raise SpecError("verl.num_nodes: expected 1 without verl.ray.address, since the run's Ray has one machine.")
     if spec.model.device == "cpu":
         return
     num_wanted = spec.verl.gpus_per_node + (spec.reward_model.num_gpus if spec.reward_model else 0)
@@ -72,8 +72,8 @@ def check_machine(spec: TrainSpec) -> None:
         )
 
 
-def checked_config(words: list[str], name: str = RL_CONFIG) -> dict[str, Any]:
-    """Return verl's whole configuration of a name with `words` in it, as verl's own environment composes it.
+def checked_config(overrides: list[str], name: str = RL_CONFIG) -> dict[str, Any]:
+    """Return verl's whole configuration of a name with `overrides`, as verl's environment composes it.
 
     Raises:
         SpecError: A setting is unknown or of the wrong type; one sentence each, with the nearest name.
@@ -84,7 +84,7 @@ def checked_config(words: list[str], name: str = RL_CONFIG) -> dict[str, Any]:
     try:
         program = subprocess.run(
             [python, "-P", "-m", CHECK_MODULE, name],
-            input=json.dumps(words).encode(),
+            input=json.dumps(overrides).encode(),
             capture_output=True,
             timeout=_CHECK_SECONDS,
             env=environment,
@@ -94,11 +94,11 @@ def checked_config(words: list[str], name: str = RL_CONFIG) -> dict[str, Any]:
     except subprocess.CalledProcessError as error:
         last_line = (error.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
         raise EngineEnvironmentError(
-            f"{python}: cannot check verl's configuration ({last_line}); make it anew: `make verl-env`."
+            f"{python}: cannot check verl's configuration ({last_line}); run `make verl-env` again."
         ) from None
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         raise EngineEnvironmentError(
-            f"{python}: does not run ({type(error).__name__}); make it anew: `make verl-env`."
+            f"{python}: does not run ({type(error).__name__}); run `make verl-env` again."
         ) from None
     if answer["problems"]:
         raise SpecError(" ".join(answer["problems"]))

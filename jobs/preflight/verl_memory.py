@@ -1,4 +1,4 @@
-"""How much memory a run of the verl engine takes on each GPU, from the model's shape and the specification."""
+"""The memory that a run of the verl engine needs on each GPU, from the model's shape and the specification."""
 
 from dataclasses import dataclass
 
@@ -18,12 +18,12 @@ _COMPUTE_BYTES = 2
 _LOGIT_BYTES = 8
 """A logit in bfloat16, its gradient, and one float32 value while log-probs are computed."""
 _LIVE_VALUES = 10
-"""Values a token of width `hidden` that one layer holds while it is computed again, beside its feed-forward part."""
+"""Values a token of width `hidden` that one layer holds while it is recomputed, besides its feed-forward part."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """Bytes on one GPU by what they are for; updates and generation take turns."""
+    """Bytes on one GPU by use; updates and generation alternate."""
 
     parameters: int
     weights: int
@@ -35,7 +35,7 @@ class MemoryEstimate:
     kv_cache: int
     """Of as many sequences of full length as one GPU generates at once; vLLM queues what does not fit."""
     kv_cache_room: int
-    """What vLLM's share leaves for it on a GPU of 80 GiB."""
+    """The part of vLLM's share left for it on a GPU of 80 GiB."""
 
     @property
     def update(self) -> int:
@@ -44,12 +44,12 @@ class MemoryEstimate:
 
     @property
     def rollout(self) -> int:
-        """Peak of generation, with the cache that fits; the training state stays where it is."""
+        """Peak of generation, with the cache that fits; the training state remains in memory."""
         return self.weights + self.optimizer + self.rollout_weights + min(self.kv_cache, self.kv_cache_room)
 
 
 def estimate_memory(shape: ModelShape, spec: TrainSpec) -> MemoryEstimate:
-    """Return the bytes that a run takes on each GPU; a coarse upper bound, not a measurement."""
+    """Return the bytes that a run needs on each GPU; a coarse upper bound, not a measurement."""
     verl, parameters = spec.verl, shape.parameters
     compute_bytes = 4 if spec.model.device == "cpu" else _COMPUTE_BYTES
     num_shards = verl.num_gpus
@@ -71,14 +71,14 @@ def estimate_memory(shape: ModelShape, spec: TrainSpec) -> MemoryEstimate:
 
 
 def _weights(shape: ModelShape, spec: TrainSpec, num_shards: int, compute_bytes: int) -> int:
-    """Return sharded master weights, those of the reference model if there is a KL penalty, and what is gathered."""
+    """Return sharded master weights, those of the reference model if there is a KL penalty, and the gathered layers."""
     num_models = 2 if spec.algorithm.kl_coefficient > 0 else 1
     gathered = max(2 * shape.layer_parameters, shape.embedding_parameters) * compute_bytes
     return num_models * shape.parameters * _MASTER_BYTES // num_shards + gathered
 
 
 def _activations(shape: ModelShape, num_tokens: int, compute_bytes: int) -> int:
-    """Return one saved input a layer (gradient checkpointing) and the inside of the layer under way."""
+    """Return one saved input a layer (gradient checkpointing) and the values inside the current layer."""
     saved = shape.layers * shape.hidden
     live = _LIVE_VALUES * shape.hidden + 3 * shape.intermediate
     return num_tokens * (saved + live) * compute_bytes

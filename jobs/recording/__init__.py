@@ -1,1 +1,1 @@
-"""What a running job writes down, and the reader of it."""
+"""The events and files that a running job writes, and their reader."""

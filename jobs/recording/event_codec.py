@@ -1,7 +1,7 @@
 """The event files of an attempt: one JSON object a line, numbered and checksummed.
 
 A line is `{"seq":...,"at":...,"kind":...,"attempt":...,<fields>,"crc":N}`; N is the CRC-32 of the line without its
-`crc` field. Floats that JSON has no word for are the strings NaN, Infinity and -Infinity, which `float` reads.
+`crc` field. Floats that JSON cannot express are the strings NaN, Infinity and -Infinity, which `float` reads.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Reads what a run recorded, from where the last reading ended."""
+"""Reads a run's events, from the position where the last read ended."""
 
 import json
 import logging
@@ -20,8 +20,8 @@ logger = logging.getLogger(__name__)
 MAX_STEPS = 16
 """Steps with trajectories in one batch: their texts are in memory together."""
 MAX_BYTES = 4 << 20
-"""A batch ends with the event that goes over this size: some thousand steps without trajectories."""
-_Place = tuple[int, int]
+"""A batch ends with the event that exceeds this size: some thousand steps without trajectories."""
+_Position = tuple[int, int]
 """(segment, byte offset) inside one attempt."""
 _Rows = dict[str, list[dict[str, Any]]]
 
@@ -30,7 +30,7 @@ _Rows = dict[str, list[dict[str, Any]]]
 class SpoolBatch:
     """Events in order of attempt and sequence, and the position after them.
 
-    `has_more` tells that more events were there already; `faults` are sentences on lines and files that are damaged.
+    `has_more` is whether more events exist already; `faults` are sentences on damaged lines and files.
     """
 
     events: list[dict[str, Any]]
@@ -48,16 +48,16 @@ class SpoolReader:
     def read(self, after: str | None = None, max_steps: int = MAX_STEPS) -> SpoolBatch:
         """Return the events after a position (None: from the start), at most `max_steps` steps with trajectories.
 
-        A line that is still being written, or was torn by a kill, is left where it is. A whole line that is damaged
-        is passed over and reported.
+        An incomplete last line, still being written or cut by a kill, is not read. A complete but damaged line is
+        skipped and reported.
         """
-        places = _parse_position(after)
+        positions = _parse_position(after)
         reading = _Reading(self._run, max_steps)
         for attempt in self._run.attempts():
-            places[attempt] = reading.read_attempt(attempt, places.get(attempt, (1, 0)))
+            positions[attempt] = reading.read_attempt(attempt, positions.get(attempt, (1, 0)))
             if reading.is_full:
                 break
-        return SpoolBatch(reading.events, _dump_position(places), reading.is_full, reading.faults)
+        return SpoolBatch(reading.events, _dump_position(positions), reading.is_full, reading.faults)
 
 
 class _Reading:
@@ -75,8 +75,8 @@ class _Reading:
     def is_full(self) -> bool:
         return self._num_steps_left <= 0 or self._num_bytes >= MAX_BYTES
 
-    def read_attempt(self, attempt: int, place: _Place) -> _Place:
-        segment, offset = place
+    def read_attempt(self, attempt: int, position: _Position) -> _Position:
+        segment, offset = position
         for number in list_segments(self._run.attempt_path(attempt)):
             if number < segment:
                 continue
@@ -98,7 +98,7 @@ class _Reading:
                 self._num_bytes += len(line)
                 event = decode_line(line[:-1])
                 if event is None:
-                    self._report(f"{path}: the line that ends at byte {offset} is damaged and was passed over.")
+                    self._report(f"{path}: the line that ends at byte {offset} is damaged and was skipped.")
                     continue
                 self._add(event)
                 if self.is_full:
@@ -141,10 +141,10 @@ class _Reading:
         self.faults.append(fault)
 
 
-def _parse_position(position: str | None) -> dict[int, _Place]:
+def _parse_position(position: str | None) -> dict[int, _Position]:
     content = json.loads(position) if position else {}
     return {int(attempt): (int(value[0]), int(value[1])) for attempt, value in content.items()}
 
 
-def _dump_position(places: Mapping[int, _Place]) -> str:
-    return json.dumps({str(attempt): list(item) for attempt, item in sorted(places.items())})
+def _dump_position(positions: Mapping[int, _Position]) -> str:
+    return json.dumps({str(attempt): list(item) for attempt, item in sorted(positions.items())})

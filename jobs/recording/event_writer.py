@@ -1,4 +1,4 @@
-"""Appends events to an attempt's files; what `append` returned from is on disk."""
+"""Appends events to an attempt's files; an event is on disk when `append` returns."""
 
 import os
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ MAX_SEGMENT_BYTES = 8 << 20
 
 
 class SpoolWriter:
-    """The one writer of an attempt. Files are only ever appended to, and a failed write opens a new one."""
+    """The one writer of an attempt's events. It only appends; after a failed write it opens a new file."""
 
     def __init__(self, attempt_path: Path, attempt: int, max_segment_bytes: int = MAX_SEGMENT_BYTES) -> None:
         self._attempt_path = attempt_path
@@ -37,7 +37,7 @@ class SpoolWriter:
         self.append_all(kind, [(monotonic_utc_now(), fields)])
 
     def append_all(self, kind: str, events: Sequence[tuple[datetime, dict[str, Any]]]) -> None:
-        """Write events of one kind with the times they happened at, as `append` does."""
+        """Write events of one kind with their times, as `append` does."""
         exit_if_fenced()
         lines = b"".join(self._line(kind, at, fields) for at, fields in events)
         file = self._open_file()
@@ -51,13 +51,13 @@ class SpoolWriter:
             self.close()
 
     def close(self) -> None:
-        """Close the file; a second time changes nothing."""
+        """Close the file; a second call changes nothing."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def _line(self, kind: str, at: datetime, fields: dict[str, Any]) -> bytes:
-        self._num_events += 1  # even if the write fails: what an error left on disk may be whole
+        self._num_events += 1  # even if the write fails: the line may be on disk completely
         event = {
             "seq": self._num_events,
             "at": at.isoformat(timespec="milliseconds"),
@@ -69,7 +69,7 @@ class SpoolWriter:
     def _open_file(self) -> IO[bytes]:
         if self._file is None:
             self._segment += 1
-            # Unbuffered, so that a failed write leaves nothing behind to be written later.
+            # Unbuffered, so that a failed write leaves nothing in a buffer to be written later.
             self._file = segment_path(self._attempt_path, self._segment).open("xb", buffering=0)
             sync(self._attempt_path)
         return self._file

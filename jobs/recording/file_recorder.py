@@ -22,9 +22,9 @@ from jobs.specs.train import RecordingSpec
 logger = logging.getLogger(__name__)
 
 WRITE_EVERY_SECONDS = 1.0
-"""Steps that come faster are written together this often: a file costs much the same for one as for many."""
+"""Steps that come faster are written together at this interval: one file costs much the same for one step or many."""
 MAX_WAITING = 16
-"""So many steps may wait to be written together."""
+"""At most this many steps wait to be written together."""
 SAMPLED_ONE_IN = 16
 """`sampled` keeps the tokens of every trajectory whose id is a multiple of this."""
 
@@ -39,7 +39,7 @@ _KEEPS_TOKENS: dict[str, Callable[[Trajectory], bool]] = {
 class SpoolRecorder:
     """Writes one attempt into its run directory; a file is on disk before the event that names it.
 
-    A thread writes steps while their loop continues, those that come fast together.
+    A thread writes steps while training continues; steps that come fast are written together.
     """
 
     def __init__(self, run: RunDirectory, attempt: int, retention: RecordingSpec) -> None:
@@ -79,7 +79,7 @@ class SpoolRecorder:
     def step(self, report: StepReport) -> None:
         """Record one step: its trajectories' file, if it has any, and then its event.
 
-        Of a step with trajectories that comes twice the first record stays.
+        If a step with trajectories is recorded twice, the first record remains.
         """
         if len(self._waiting) >= MAX_WAITING:
             self.settle()
@@ -124,14 +124,14 @@ class SpoolRecorder:
         self._writer.append(kind, dict(fields))
 
     def close(self) -> None:
-        """Close the event file; nothing is held back."""
+        """Write everything and close the event file."""
         try:
             self.settle()
         finally:
             self._writer.close()
 
     def _start_writing(self) -> Future[None] | None:
-        """Return what writes steps, None if there are none."""
+        """Return the future that writes waiting steps, None if there are none."""
         with self._lock:
             if self._writing is None and self._waiting:
                 self._writing = self._thread.submit(self._write_waiting)
@@ -148,7 +148,7 @@ class SpoolRecorder:
             self._write_again_at = time.monotonic() + WRITE_EVERY_SECONDS
 
     def _next_steps(self) -> list[tuple[datetime, StepReport]]:
-        """Wait until steps may be written, and take all; if there are none, this writing is over."""
+        """Wait until steps may be written, and return all waiting ones; if there are none, end this writing."""
         self._is_urgent.wait(max(0.0, self._write_again_at - time.monotonic()))
         with self._lock:
             steps, self._waiting = self._waiting, []
@@ -180,7 +180,7 @@ class SpoolRecorder:
         seen = set(self._steps_with_trajectories)
         for at, report in steps:
             if report.step in seen:
-                logger.warning("step %d is recorded already; what is there stays.", report.step)
+                logger.warning("step %d is recorded already; the first record remains.", report.step)
                 continue
             new.append((at, report))
             if report.groups:

@@ -1,7 +1,7 @@
-"""Loggers that users know, fed beside the run directory: TensorBoard, W&B and MLflow.
+"""Loggers besides the run directory: TensorBoard, W&B and MLflow.
 
-They get metrics and scores. A logger that cannot be opened stops the run before it starts; one that fails later is
-dropped with a warning, and training continues.
+They receive metrics and scores. A logger that cannot be opened stops the run before it starts; one that fails later is
+removed with a warning, and training continues.
 """
 
 import logging
@@ -23,14 +23,14 @@ TENSORBOARD_FOLDER = "tensorboard"
 
 
 class MetricLogger(Protocol):
-    """Takes numbers by name and step; calls come from one thread."""
+    """Logs numbers by name and step; all calls are from one thread."""
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Write the values of one step."""
         ...
 
     def close(self) -> None:
-        """Write out what is held back."""
+        """Write everything and close."""
         ...
 
 
@@ -74,7 +74,7 @@ class WandbLogger:
         self._run.log(dict(values), step=step)
 
     def close(self) -> None:
-        """Send what is left."""
+        """Send the rest and close."""
         self._run.finish()
 
 
@@ -121,12 +121,12 @@ def _open(name: str, run: RunDirectory, attempt: int, spec: TrainSpec) -> Metric
     except ImportError as error:
         raise SpecError(
             f"recording.loggers: {name} is not installed ({error}); install it with "
-            "`pip install exgrpo-workbench[loggers]` or take it out."
+            "`pip install exgrpo-workbench[loggers]` or remove it."
         ) from error
 
 
 class FanOutRecorder:
-    """A recorder that feeds loggers beside: what the first one raises is raised, what a logger raises drops it."""
+    """A recorder that also feeds loggers: the recorder's errors are raised, a logger that raises is removed."""
 
     def __init__(self, recorder: RunRecorder, loggers: Sequence[MetricLogger]) -> None:
         self._recorder = recorder
@@ -141,7 +141,7 @@ class FanOutRecorder:
         self._recorder.questions(questions, question_set)
 
     def step(self, report: StepReport) -> None:
-        """Record one step, and log its metrics, which may be before it is on disk."""
+        """Record one step and log its metrics, perhaps before the step is on disk."""
         self._recorder.step(report)
         self._each(lambda item: item.log(report.metrics, report.step))
 
@@ -177,13 +177,13 @@ class FanOutRecorder:
         for item in [*self._loggers]:
             try:
                 action(item)
-            except Exception as error:  # noqa: BLE001 - a logger's failure, of whatever kind, must not end a training run
+            except Exception as error:  # noqa: BLE001 - no failure of a logger may end a training run
                 self._loggers.remove(item)
-                logger.warning("%s failed and is left out from here on: %s", type(item).__name__, error)
+                logger.warning("%s failed and is not used any more: %s", type(item).__name__, error)
 
 
 def open_recorder(run: RunDirectory, attempt: int, spec: JobSpec) -> RunRecorder:
-    """Return the recorder of an attempt: the run directory, and the loggers that a training run asks for."""
+    """Return the recorder of an attempt: the run directory, and the loggers that a training run names."""
     from jobs.recording.file_recorder import SpoolRecorder
 
     if not isinstance(spec, TrainSpec):

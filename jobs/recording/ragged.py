@@ -1,4 +1,4 @@
-"""Ragged columns: one array of numbers a trajectory, laid end to end."""
+"""Ragged columns: one array of numbers a trajectory, concatenated."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +22,7 @@ def mean_of_each(arrays: Sequence[Numbers | None]) -> NDArray[np.float32]:
 
 
 def list_column(arrays: Sequence[Numbers | None], dtype: type[np.generic]) -> pa.ListArray:
-    """Return a column of lists of `dtype`; None becomes null, and infinite what `dtype` cannot hold."""
+    """Return a column of lists of `dtype`; None becomes null, and a number beyond the range of `dtype` infinite."""
     offsets = np.append(0, np.cumsum(_sizes(arrays))).astype(np.int32)
     kept = [array for array in arrays if array is not None]
     with np.errstate(over="ignore"):

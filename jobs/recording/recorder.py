@@ -1,4 +1,4 @@
-"""A job's only way to write: what happened in a run, in order."""
+"""The interface through which a job records what happened, in order."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,27 +31,27 @@ class EvaluationRecord:
 class RunRecorder(Protocol):
     """Writes one attempt of a run. Calls come in order from one thread.
 
-    What a call recorded survives a kill -9; a step does so after a second or two, or once `settle` or any later call
-    but `step` returned. What kept a step from being written is raised by a later call, and once.
+    A returned call survives a kill -9; a `step` does so after a second or two, or once `settle` or any later call other
+    than `step` returned. An error in writing a step is raised once, by a later call.
     """
 
     def status(self, status: RunStatus, reason: str = "") -> None:
-        """Record a change of state, with one sentence why where it is not the expected one."""
+        """Record a change of state; `reason` is one sentence if it is not the expected one."""
         ...
 
     def questions(self, questions: Sequence[Question], question_set: str) -> None:
-        """Record the questions of `training` or `held_out`, once a run; a second time changes nothing."""
+        """Record the questions of `training` or `held_out`, once a run; a second call changes nothing."""
         ...
 
     def step(self, report: StepReport) -> None:
-        """Record one step whole: metrics, trajectories, selections, bucket counts and buffer changes.
+        """Record one step: metrics, trajectories, selections, bucket counts and buffer changes.
 
         It may be written after this returned: the report and its arrays must not change any more.
         """
         ...
 
     def settle(self) -> None:
-        """Return once every step is on disk: nobody may resume from a checkpoint after steps that are not recorded."""
+        """Return once every step is on disk: a checkpoint must not be newer than the recorded steps."""
         ...
 
     def evaluation(self, record: EvaluationRecord) -> None:
@@ -67,5 +67,5 @@ class RunRecorder(Protocol):
         ...
 
     def close(self) -> None:
-        """Write out everything that is still held back."""
+        """Write everything and close."""
         ...

@@ -1,8 +1,8 @@
-"""The Parquet files of a run: trajectories of one step or of some that came fast, and one file a question set.
+"""The Parquet files of a run: trajectories of one or several steps, and one file a question set.
 
 A file of trajectories holds fresh ones and, marked `is_replayed`, the replayed ones. Fresh rows keep token ids (int32),
 entropies (float16) and log-probs (float32) where the retention setting says so. Replayed rows keep all per-token values
-under the policy that chose them, and log-probs of who wrote them.
+under the policy that chose them, and log-probs of the policy that generated them.
 """
 
 import json
@@ -22,7 +22,7 @@ from exgrpo_core.types import Experience, Int64Array, Question, Replay, RolloutG
 from jobs.recording.ragged import list_column, mean_of_each
 
 FILE_PREFIX = "step-"
-"""What the name of a file of trajectories begins with; its first step follows."""
+"""Beginning of the name of a file of trajectories; its first step follows."""
 
 KeepsTokens = Callable[[Trajectory], bool]
 """Whether a fresh trajectory's per-token values are kept."""
@@ -46,7 +46,7 @@ _TOKEN_COLUMNS = ("token_ids", "entropies", "log_probs", "behavior_log_probs")
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """What the N + M rows of a table are made of: N fresh trajectories, then M replayed ones."""
+    """The N + M rows of a table: N fresh trajectories, then M replayed ones."""
 
     groups: list[RolloutGroup]
     fresh: list[Trajectory]
@@ -54,11 +54,11 @@ class _Rows:
     group_of: Int64Array
     """Index in `groups` of each row, (N + M,)."""
     slot_of: Int64Array
-    """Place of each row within its group, (N + M,); a replayed one comes last."""
+    """Position of each row within its group, (N + M,); a replayed one comes last."""
 
     @property
     def stored(self) -> list[Experience]:
-        """What the replayed rows were in the buffer, M."""
+        """The M replayed rows as stored in the buffer."""
         return [replay.experience for replay in self.replayed]
 
     @property
@@ -80,13 +80,13 @@ def trajectory_table(steps: Sequence[tuple[int, Sequence[RolloutGroup]]], keeps_
     rows = _collect_rows([group for _, groups in steps for group in groups])
     step_of = np.array([step for step, groups in steps for _ in groups], dtype=np.int32)
     position_of = np.array([position for _, groups in steps for position in range(len(groups))], dtype=np.int32)
-    places = {
+    positions = {
         "step": step_of[rows.group_of],
         "group_position": position_of[rows.group_of],
         "group_slot": rows.slot_of.astype(np.int32),
         "advantage": _advantages(rows.groups)[rows.group_of, rows.slot_of],
     }
-    columns = places | _columns_of_either(rows) | _columns_of_one_kind(rows) | _token_columns(rows, keeps_tokens)
+    columns = positions | _columns_of_either(rows) | _columns_of_one_kind(rows) | _token_columns(rows, keeps_tokens)
     return pa.table({name: columns[name] for name in _COLUMNS})
 
 
@@ -156,8 +156,8 @@ def _token_columns(rows: _Rows, keeps_tokens: KeepsTokens) -> dict[str, Any]:
 def write_parquet(table: pa.Table, path: Path) -> None:
     """Write a table; the file appears whole, with its content on disk.
 
-    Its name is on disk once the event that follows is: a journaling file system writes both in order. A folder sync of
-    its own would double what a step waits for the disk.
+    Its name is on disk once the event that follows is: a journaling file system writes both in order. A sync of the
+    folder would double the time that a step waits for the disk.
     """
     with whole_file(path, syncs_folder=False) as file:
         pq.write_table(table, file, compression="zstd", use_dictionary=["verdict"], write_statistics=False)
@@ -165,9 +165,9 @@ def write_parquet(table: pa.Table, path: Path) -> None:
 
 def read_trajectories(path: Path, columns: Sequence[str] = ()) -> pa.Table:
     """Return these columns, by default all but per-token values, and the step of each row where the file names it."""
-    there = pq.read_schema(path).names
-    asked = {*columns, "step"} if columns else set(there).difference(_TOKEN_COLUMNS)
-    return pq.read_table(path, columns=[name for name in there if name in asked])
+    existing = pq.read_schema(path).names
+    wanted = {*columns, "step"} if columns else set(existing).difference(_TOKEN_COLUMNS)
+    return pq.read_table(path, columns=[name for name in existing if name in wanted])
 
 
 def list_steps(path: Path) -> list[int]:
@@ -191,17 +191,17 @@ def rows_of_step(table: pa.Table, step: int) -> dict[str, list[dict[str, Any]]]:
 
 
 def read_token_data(path: Path, trajectory_id: int, replayed_in: int | None = None) -> dict[str, list[float] | None]:
-    """Return a trajectory's per-token values as it was born or replayed in a step; None for those that were not kept.
+    """Return a trajectory's per-token values as generated, or as replayed in a step; None for those that were not kept.
 
     Raises:
         KeyError: The file holds no such trajectory.
     """
-    there = pq.read_schema(path).names
+    existing = pq.read_schema(path).names
     filters: list[tuple[str, str, object]] = [("trajectory_id", "=", trajectory_id)]
     filters.append(("is_replayed", "=", replayed_in is not None))
-    if replayed_in is not None and "step" in there:
+    if replayed_in is not None and "step" in existing:
         filters.append(("step", "=", replayed_in))
-    names = [name for name in _TOKEN_COLUMNS if name in there]
+    names = [name for name in _TOKEN_COLUMNS if name in existing]
     rows = pq.read_table(path, columns=names, filters=filters).to_pylist()
     if not rows:
         raise KeyError(f"{path}: holds no trajectory {trajectory_id}.")

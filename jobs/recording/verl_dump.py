@@ -14,7 +14,7 @@ _STEP_FILE = re.compile(r"[0-9]{1,9}\.jsonl")
 
 
 class DumpError(InputError, ValueError):
-    """A dump that cannot be read; one sentence names the file, and the line where one is wrong."""
+    """A dump that cannot be read; one sentence names the file, and the line if one is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def read_dump(folder: Path) -> Iterator[DumpedStep]:
         raise DumpError(f"{folder}: expected the folder that trainer.rollout_data_dir named.")
     files = sorted((path for path in folder.iterdir() if _STEP_FILE.fullmatch(path.name)), key=_step_of)
     if not files:
-        raise DumpError(f"{folder}: holds no rollout dumps (1.jsonl, 2.jsonl, ...); name the folder that does.")
+        raise DumpError(f"{folder}: has no rollout dumps (1.jsonl, 2.jsonl, ...); name the folder that has.")
     if _step_of(files[0]) == 0:
         raise DumpError(f"{files[0]}: step 0 has no rollouts of training; validation dumps cannot be adopted.")
     for path in files:

@@ -1,7 +1,7 @@
-"""The small files through which a worker and a supervisor know of each other, inside an attempt's folder.
+"""The small files of an attempt's folder through which worker and supervisor communicate.
 
-`lock` is held by the worker while it lives; `heartbeat.json` says that it does; `outcome.json` says how the attempt
-ended, written once, by the worker or, when the worker is gone, by the supervisor.
+The worker holds `lock` and renews `heartbeat.json` while it lives. `outcome.json` says how the attempt ended; it is
+written once, by the worker or, if the worker is gone, by the supervisor.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ LOCK_FILE = "lock"
 HEARTBEAT_FILE = "heartbeat.json"
 OUTCOME_FILE = "outcome.json"
 OUTCOME_BYTES = 4096
-"""More than an outcome takes."""
+"""More than the size of an outcome."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A worker's heartbeat: who it is, which step it is in, and when."""
+    """A worker's heartbeat: its process, state and step at a time."""
 
     worker: ProcessIdentity
     status: RunStatus
@@ -35,7 +35,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an attempt ended, with one sentence why where it is not the expected end."""
+    """How an attempt ended; `reason` is one sentence unless it ended as expected."""
 
     status: RunStatus
     reason: str
@@ -65,13 +65,13 @@ def read_heartbeat(attempt_path: Path) -> Heartbeat | None:
 
 
 def reserve_outcome(attempt_path: Path) -> None:
-    """Reserve the space that the outcome needs, so that it can be written on a disk that is full by then."""
+    """Reserve the space that the outcome needs, so that it can be written even if the disk is full by then."""
     with contextlib.suppress(OSError):
         reserve(attempt_path / OUTCOME_FILE, OUTCOME_BYTES)
 
 
 def write_outcome(attempt_path: Path, status: RunStatus, reason: str, at: datetime | None = None) -> Outcome:
-    """Write the outcome of an attempt, which ended `at` or now, unless there is one; return the one that is kept."""
+    """Write the outcome of an attempt that ended `at` or now, unless it has one; return the attempt's outcome."""
     existing = read_outcome(attempt_path)
     if existing is not None:
         return existing
@@ -85,9 +85,9 @@ def write_outcome(attempt_path: Path, status: RunStatus, reason: str, at: dateti
 
 
 def write_outcome_of_lost(attempt_path: Path, status: RunStatus, reason: str) -> Outcome:
-    """Write the outcome for a worker that cannot; it ended at its last heartbeat, by its own clock.
+    """Write the outcome for a worker that cannot; its end is the time of its last heartbeat.
 
-    Without one it ended now by the system's clock: this process may have begun before that was set right.
+    Without a heartbeat it is now by the system's clock, which may have been corrected since this process began.
     """
     heartbeat = read_heartbeat(attempt_path)
     return write_outcome(attempt_path, status, reason, heartbeat.at if heartbeat else datetime.now(UTC))

@@ -1,4 +1,4 @@
-"""Sharing a checkpoint between two runs: hard links, since nothing that is written is ever changed."""
+"""Sharing a checkpoint between two runs by hard links, which is safe since written files never change."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ _SEGMENT_ENDINGS = (".trajectories", ".rows")
 
 
 def link_checkpoint(parent: RunDirectory, run: RunDirectory, step: int) -> None:
-    """Give `run` the parent's checkpoint at `step` and those segments of the buffer that it names, all sealed.
+    """Link the parent's checkpoint at `step`, and the sealed segments of the buffer that it names, into `run`.
 
     Raises:
         OSError: A file is missing or cannot be written.

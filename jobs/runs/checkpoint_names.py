@@ -35,8 +35,8 @@ def find_checkpoint(runs_root: Path, target: str, *, reads_files: bool = True) -
     steps = sorted(int(path.name.rpartition("-")[2]) for path in list_checkpoints(run.checkpoints_path))
     wanted = steps[-1] if step_text == NEWEST and steps else int(step_text) if step_text.isdecimal() else None
     if wanted not in steps:
-        there = ", ".join(map(str, steps)) or "none"
-        raise CommandError(f"{target}: {run.run_id} has no checkpoint at step {step_text}; there are: {there}.")
+        available = ", ".join(map(str, steps)) or "none"
+        raise CommandError(f"{target}: {run.run_id} has no checkpoint at step {step_text}; there are: {available}.")
     path = checkpoint_path(run.checkpoints_path, wanted)
     fault = find_fault(path) if reads_files else None
     if fault is not None:
@@ -48,12 +48,12 @@ def starting_checkpoint(runs_root: Path, target: str, *, reads_files: bool = Tru
     """Return the checkpoint that `RUN@STEP` means, whose model a run can start from; None for a folder or hub name.
 
     Raises:
-        CommandError: There is no such run or checkpoint, or its model is in shards, which nothing can start from.
+        CommandError: There is no such run or checkpoint, or its model is in shards, from which no run can start.
     """
     checkpoint = find_checkpoint(runs_root, target, reads_files=reads_files)
     if checkpoint is not None and not (checkpoint.policy / "config.json").is_file():
         raise CommandError(
-            f"model.source: {target} is sharded as verl trains it; merge it first: `python -m verl.model_merger merge "
+            f"model.source: {target} has verl's sharded format; merge it first: `python -m verl.model_merger merge "
             f"--backend fsdp --local_dir {checkpoint.policy} --target_dir FOLDER`, and give FOLDER."
         )
     return checkpoint

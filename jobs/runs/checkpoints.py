@@ -1,4 +1,4 @@
-"""Whole checkpoints: written beside, checked by a manifest, made visible by one rename."""
+"""Complete checkpoints: written to a hidden folder, made visible by one rename, checked by a manifest."""
 
 import json
 import logging
@@ -73,7 +73,7 @@ def save_checkpoint(checkpoints: Path, step: int, write: Callable[[Checkpoint], 
 
 
 def list_checkpoints(checkpoints: Path) -> list[Path]:
-    """Return checkpoint folders, newest first, whole or not; copies that somebody put beside them are none."""
+    """Return checkpoint folders, newest first, damaged ones included; folders with other names are not checkpoints."""
     return sorted((path for path in checkpoints.glob(f"{PREFIX}*") if _NAME.fullmatch(path.name)), reverse=True)
 
 
@@ -109,8 +109,8 @@ def open_checkpoint(path: Path) -> Checkpoint:
 def open_newest(checkpoints: Path, read: Callable[[Checkpoint], T]) -> tuple[Checkpoint, T] | None:
     """Return the newest checkpoint that is whole and what `read` made of it; None where there is no checkpoint.
 
-    `read` raises `DamagedCheckpointError` for what a manifest does not cover. Damaged newer ones are renamed, so that
-    they neither count as kept nor are looked at again.
+    `read` raises `DamagedCheckpointError` for damage that a manifest does not show. Damaged newer checkpoints are
+    renamed, so that they do not count as kept and are not read again.
 
     Raises:
         DamagedCheckpointError: There are checkpoints, none of them whole; names what is wrong with each.
@@ -121,7 +121,7 @@ def open_newest(checkpoints: Path, read: Callable[[Checkpoint], T]) -> tuple[Che
             checkpoint = open_checkpoint(path)
             content = read(checkpoint)
         except DamagedCheckpointError as error:
-            logger.warning("checkpoint passed over: %s", error)
+            logger.warning("checkpoint skipped: %s", error)
             faults[path] = str(error)
             continue
         for damaged in faults:
@@ -148,9 +148,9 @@ def prune_checkpoints(checkpoints: Path, num_kept: int) -> None:
 def _read_manifest(path: Path) -> tuple[int, dict[str, list[int]]]:
     manifest = json.loads(path.read_text(encoding="utf-8"))
     crc = manifest.pop("crc", None)
-    # Checkpoints of older versions have a manifest without a checksum of its own.
+    # Manifests of older versions have no checksum.
     if manifest.keys() != {"step", "files"} or crc not in (None, _manifest_crc(manifest)):
-        raise ValueError(f"{path}: is not what was written (checksum).")
+        raise ValueError(f"{path}: differs from what was written (checksum).")
     return int(manifest["step"]), manifest["files"]
 
 

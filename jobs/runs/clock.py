@@ -1,12 +1,12 @@
-"""The time of day as a process first saw it, carried on by a clock that nobody sets.
+"""The time of day when the process began, continued by a monotonic clock.
 
-What one process records is then in order and its durations are right, whatever happens to the system's clock.
+The events of one process are then in order, with right durations, even if the system's clock is set.
 """
 
 import time
 from datetime import UTC, datetime, timedelta
 
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux's counts while the machine sleeps
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux's also counts while the machine sleeps
 _BEGAN_AT = datetime.now(UTC)
 _BEGAN_SECONDS = time.clock_gettime(_CLOCK)
 

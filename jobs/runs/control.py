@@ -1,4 +1,4 @@
-"""What the outside and a running job say to each other."""
+"""The interface between a running job and the process around it."""
 
 from typing import Protocol
 
@@ -10,16 +10,16 @@ class TrainingError(UserError, RuntimeError):
 
 
 class StoppedBeforeStartError(Exception):
-    """A stop was asked for while the model that a run starts from was made."""
+    """A stop was requested while the run's initial model was made."""
 
 
 class Control(Protocol):
-    """What a loop asks and tells while it runs."""
+    """What a training loop calls while it runs."""
 
     def stop_requested(self) -> bool:
         """Return whether the run should write a checkpoint at the next step boundary and return."""
         ...
 
     def heartbeat(self, step: int) -> None:
-        """Show that the run lives and that `step` is done."""
+        """Report that the run lives and that `step` is done."""
         ...

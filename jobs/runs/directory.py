@@ -1,4 +1,4 @@
-"""One run's folder: where each of its files is. All else about the run follows from these files."""
+"""One run's folder and the paths of its files, from which all else about the run follows."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ from jobs.specs.train import SpecError, TrainSpec, dump_spec
 
 WORKBENCH_FOLDER = "workbench"
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
-_FIRST_WORDS_BYTES = 1 << 16
+_STARTUP_BYTES = 1 << 16
 """Space for the log, the heartbeat, the outcome and the first events of an attempt."""
 _ATTEMPT = re.compile(r"\d{4,}")
 
@@ -27,7 +27,7 @@ class RunDirectoryError(InputError, ValueError):
 
 
 class AttemptClaimedError(RunDirectoryError):
-    """Somebody else holds this attempt."""
+    """Another process has claimed this attempt."""
 
 
 def make_run_id(now: datetime) -> str:
@@ -39,7 +39,7 @@ def check_run_id(run_id: str) -> str:
     """Return `run_id` if it names a folder directly inside a runs root.
 
     Raises:
-        RunDirectoryError: It could lead elsewhere, or is the workbench's own folder.
+        RunDirectoryError: It could lead elsewhere, or is the workbench's folder.
     """
     if RUN_ID.fullmatch(run_id) is None or run_id == WORKBENCH_FOLDER:
         raise RunDirectoryError(f"run id {run_id!r}: expected letters, digits and . _ + -, at most 80.")
@@ -47,10 +47,10 @@ def check_run_id(run_id: str) -> str:
 
 
 def inside(folder: Path, name: str) -> Path:
-    """Return the file of a folder that recorded content names, which may come from elsewhere.
+    """Return the path of a file that recorded content names, which may be from another machine.
 
     Raises:
-        RunDirectoryError: The name leads outside the folder, symbolic links counted.
+        RunDirectoryError: The name leads outside the folder, also through symbolic links.
     """
     try:
         path = (folder / name).resolve()
@@ -63,7 +63,7 @@ def inside(folder: Path, name: str) -> Path:
 
 
 class RunDirectory:
-    """The folder of one run. Paths are given whether or not the files are there yet."""
+    """The folder of one run. Paths are returned even if the files do not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
@@ -79,10 +79,10 @@ class RunDirectory:
         parent_run_id: str | None = None,
         branched_from_step: int | None = None,
     ) -> "RunDirectory":
-        """Write the folder of a new run; it takes its name once it is whole.
+        """Write the folder of a new run under a hidden name, then rename it.
 
         Raises:
-            RunDirectoryError: A run of this id is there already.
+            RunDirectoryError: A run of this id exists already.
         """
         now = datetime.now(UTC)
         run_id = check_run_id(run_id if run_id is not None else make_run_id(now))
@@ -107,7 +107,7 @@ class RunDirectory:
             unfinished.rename(Path(runs_root) / run_id)
         except OSError:
             shutil.rmtree(unfinished, ignore_errors=True)
-            raise RunDirectoryError(f"{runs_root}: a run {run_id} is there already; choose another id.") from None
+            raise RunDirectoryError(f"{runs_root}: run {run_id} exists already; choose another id.") from None
         sync(Path(runs_root))
         return cls(Path(runs_root) / run_id)
 
@@ -122,17 +122,17 @@ class RunDirectory:
         if path.is_symlink():
             raise RunDirectoryError(f"{path}: is a link, which could lead outside the runs root; move the folder here.")
         if not (path / "run.json").is_file():
-            raise RunDirectoryError(f"{runs_root}: holds no run {run_id}; `exgrpo runs` lists those there are.")
+            raise RunDirectoryError(f"{runs_root}: has no run {run_id}; `exgrpo runs` lists all runs.")
         return cls(path)
 
     @property
     def spec_path(self) -> Path:
-        """What was asked for; never changed."""
+        """The specification, which never changes."""
         return self.path / "spec.json"
 
     @property
     def info_path(self) -> Path:
-        """The run's id, name, birth and parent."""
+        """The run's id, name, time of creation and parent."""
         return self.path / "run.json"
 
     @property
@@ -152,11 +152,11 @@ class RunDirectory:
 
     @property
     def stop_path(self) -> Path:
-        """A file that is there while a stop is asked for."""
+        """A file that exists while a stop is requested."""
         return self.path / "control" / "stop"
 
     def job_spec(self) -> JobSpec:
-        """Read what was asked for, of whatever kind the job is.
+        """Read the specification of a job of any kind.
 
         Raises:
             SpecError: `spec.json` is missing or wrong.
@@ -164,7 +164,7 @@ class RunDirectory:
         return load_any_spec(self.spec_path)
 
     def spec(self) -> TrainSpec:
-        """Read what a training run was asked for.
+        """Read the specification of a training run.
 
         Raises:
             SpecError: `spec.json` is missing or wrong, or that of another kind of job.
@@ -183,7 +183,7 @@ class RunDirectory:
         try:
             info = json.loads(self.info_path.read_text(encoding="utf-8"))
             fields = ("name", "created_at", "parent_run_id", "branched_from_step")
-            # The folder's name is the id: a copied and renamed folder is a run of its own.
+            # The folder's name is the id: a copied and renamed folder is another run.
             return {"run_id": self.run_id} | {name: info[name] for name in fields}
         except (OSError, ValueError, KeyError, TypeError):
             raise RunDirectoryError(f"{self.info_path}: missing or damaged, so this is no run folder.") from None
@@ -205,11 +205,11 @@ class RunDirectory:
         return max(self.attempts(), default=0)
 
     def claim_attempt(self, attempt: int | None = None) -> int:
-        """Make the folder of a new attempt and return its number; of any number of callers one gets each number.
+        """Make the folder of a new attempt and return its number; no two callers get the same number.
 
         Raises:
-            AttemptClaimedError: `attempt` was asked for by number and is taken.
-            OSError: There is no room for what a worker writes first; nothing is claimed.
+            AttemptClaimedError: The given `attempt` is claimed already.
+            OSError: There is no space for the first files of a worker; nothing is claimed.
         """
         self._try_room()
         number = self.newest_attempt() + 1 if attempt is None else attempt
@@ -225,19 +225,19 @@ class RunDirectory:
                 return number
 
     def _try_room(self) -> None:
-        """Write as much as a worker's first words: a full disk may still have room for the folder of an attempt."""
+        """Try to write `_STARTUP_BYTES`: a full disk may have space for a folder, but not for the first files."""
         path = self.path / "room.tmp"
         try:
-            path.write_bytes(b"\xff" * _FIRST_WORDS_BYTES)
+            path.write_bytes(b"\xff" * _STARTUP_BYTES)
         finally:
             path.unlink(missing_ok=True)
 
     def stop_requested(self) -> bool:
-        """Return whether a stop is asked for."""
+        """Return whether a stop is requested."""
         return self.stop_path.exists()
 
     def request_stop(self) -> None:
-        """Ask for a stop at the next step boundary; a second time changes nothing."""
+        """Request a stop at the next step boundary; a second call changes nothing."""
         self.stop_path.parent.mkdir(exist_ok=True)
         with contextlib.suppress(FileExistsError):
             self.stop_path.touch(exist_ok=False)
@@ -248,7 +248,7 @@ class RunDirectory:
 
 
 def list_run_directories(runs_root: Path) -> list[RunDirectory]:
-    """Return every run folder of a runs root, sorted by id; other folders are passed over."""
-    found = Path(runs_root).glob("*/run.json")
-    paths = (path.parent for path in sorted(found) if not path.parent.is_symlink())
+    """Return every run folder of a runs root, sorted by id; other folders are skipped."""
+    info_files = Path(runs_root).glob("*/run.json")
+    paths = (path.parent for path in sorted(info_files) if not path.parent.is_symlink())
     return [RunDirectory(path) for path in paths if RUN_ID.fullmatch(path.name) and path.name != WORKBENCH_FOLDER]

@@ -1,4 +1,4 @@
-"""Specifications that are not launched yet: one YAML file each in the workbench's folder, finished or not."""
+"""Specifications that are not launched yet: one YAML file each in the workbench's folder, valid or not."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,10 +14,10 @@ DRAFTS_FOLDER = "drafts"
 
 
 def save_draft(runs_root: Path, name: str, content: Mapping[str, Any]) -> Path:
-    """Write a draft, over an older one of its name, and return its file, which `exgrpo train --spec` reads.
+    """Write a draft, replacing an older one of its name, and return its file, which `exgrpo train --spec` reads.
 
     Raises:
-        SpecError: The name is no name of a run, or the folder cannot be written.
+        SpecError: The name is not allowed for runs, or the folder cannot be written.
     """
     path = _path(runs_root, name)
     text = yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True)
@@ -30,7 +30,7 @@ def save_draft(runs_root: Path, name: str, content: Mapping[str, Any]) -> Path:
 
 
 def load_draft(runs_root: Path, name: str) -> dict[str, Any]:
-    """Return a draft with every field, those that it does not hold as they are by default.
+    """Return a draft with every field; missing ones have their defaults.
 
     Raises:
         SpecError: There is no such draft, or it is not YAML.
@@ -44,10 +44,10 @@ def list_drafts(runs_root: Path) -> list[str]:
 
 
 def delete_draft(runs_root: Path, name: str) -> None:
-    """Remove a draft; one that is not there changes nothing.
+    """Remove a draft if it exists.
 
     Raises:
-        SpecError: The name is no name of a draft.
+        SpecError: The name is not allowed for drafts.
     """
     _path(runs_root, name).unlink(missing_ok=True)
 

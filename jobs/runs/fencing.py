@@ -1,7 +1,7 @@
-"""An attempt is a fencing token: a worker whose attempt is over or overtaken writes nothing more and ends itself.
+"""An attempt is a fencing token: a worker whose attempt is over or superseded ends itself before it writes.
 
-That happens to a worker that was stopped or cut off for so long that it was given up: its run may have been resumed,
-and it must not write a checkpoint into what is another attempt's by now.
+This happens to a worker that was suspended or cut off so long that it was declared lost: its run may have been resumed,
+and it must not write a checkpoint into the folder of a newer attempt.
 """
 
 import logging
@@ -13,18 +13,18 @@ from jobs.runs.attempts import OUTCOME_FILE
 logger = logging.getLogger(__name__)
 
 EXIT_NOT_MINE = 3
-_held: list[Path] = []
-"""The folder of the attempt that this process works on, if it is a worker."""
+_current: list[Path] = []
+"""The folder of the attempt that this process works on, if any."""
 
 
 def set_attempt(attempt_path: Path) -> None:
-    """Say which attempt this process works on."""
-    _held[:] = [attempt_path]
+    """Set the attempt that this process works on."""
+    _current[:] = [attempt_path]
 
 
 def clear_attempt() -> None:
-    """Say that this process works on no attempt any more."""
-    _held.clear()
+    """Record that this process works on no attempt any more."""
+    _current.clear()
 
 
 def is_over(attempt_path: Path) -> bool:
@@ -35,9 +35,9 @@ def is_over(attempt_path: Path) -> bool:
 
 
 def exit_if_fenced() -> None:
-    """End this process at once, and whatever it is about to write with it, if its attempt is over or overtaken."""
-    for attempt_path in _held:
+    """End this process at once, before it writes, if its attempt is over or superseded."""
+    for attempt_path in _current:
         if is_over(attempt_path):
-            logger.error("%s is over or overtaken by another attempt; this worker ends itself.", attempt_path)
+            logger.error("%s is over or superseded by another attempt; this worker exits.", attempt_path)
             logging.shutdown()
             os._exit(EXIT_NOT_MINE)

@@ -1,4 +1,4 @@
-"""An exclusive lock on a file that the kernel frees when its holder dies, however it dies."""
+"""An exclusive lock on a file, which the kernel frees when its holder dies."""
 
 import fcntl
 import time
@@ -9,16 +9,16 @@ _WAIT_SECONDS = 0.02
 
 
 class FileLock:
-    """The exclusive right of a lock file; programs that this process starts do not inherit it."""
+    """An exclusive lock on a file; child processes do not inherit it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: IO[bytes] | None = None
 
     def acquire(self, timeout_seconds: float = 0.0) -> bool:
-        """Take the lock and return whether that worked within the given time.
+        """Take the lock and return whether that succeeded within the timeout.
 
-        A short timeout waits out the moment in which `is_locked` of another process looks.
+        `is_locked` of another process holds the lock for a moment; a short timeout is enough to wait for that.
         """
         file = self._path.open("ab")
         give_up_at = time.monotonic() + timeout_seconds
@@ -31,14 +31,14 @@ class FileLock:
         return True
 
     def release(self) -> None:
-        """Give the lock back; a second time changes nothing."""
+        """Release the lock; a second call changes nothing."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
 
 def is_locked(path: Path) -> bool:
-    """Tell whether a living process holds the lock."""
+    """Whether a living process holds the lock."""
     try:
         with path.open("rb") as file:
             return not _try(file, fcntl.LOCK_SH)

@@ -1,4 +1,4 @@
-"""What users asked for, one JSON line each: the workbench's own truth beside the run directories."""
+"""Requests of users, one JSON line each: with the run directories, all that the workbench must keep."""
 
 import getpass
 import json
@@ -23,7 +23,7 @@ _actor: ContextVar[str] = ContextVar("actor", default="")
 
 
 class JournalKind(StrEnum):
-    """What a user asked for."""
+    """Kind of a request."""
 
     SUBMITTED = "submitted"
     RESUME_ASKED = "resume_asked"
@@ -44,7 +44,7 @@ class JournalKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One entry: `submitted` and `resume_asked` name in `data` the attempt they ask for."""
+    """One entry; `data` of `submitted` and `resume_asked` has the requested attempt."""
 
     at: str
     kind: JournalKind
@@ -56,7 +56,7 @@ class JournalEntry:
 
 @contextmanager
 def acting_as(name: str) -> Iterator[None]:
-    """Have entries that this thread appends within say that `name` asked for them."""
+    """Record `name` as the user of entries that this thread appends within the block."""
     before = _actor.set(name)
     try:
         yield
@@ -72,10 +72,10 @@ def _user_here() -> str:
 
 
 class Journal:
-    """Append-only file that any process may write; an entry that was appended survives a power cut.
+    """Append-only file that any process may write; an appended entry survives a power cut.
 
-    Appends of several processes never mix. A torn last line, left by a writer that died, is skipped by readers and
-    closed by the next writer.
+    Appends of several processes never mix. Readers skip an incomplete last line, left by a writer that died; the next
+    writer ends it.
     """
 
     def __init__(self, runs_root: Path) -> None:

@@ -1,4 +1,4 @@
-"""Finding the run that a user means by a few characters."""
+"""Finding the run that a user names by part of its id or by its name."""
 
 import contextlib
 from pathlib import Path
@@ -12,7 +12,7 @@ from jobs.runs.state import RunState, read_state
 
 
 class CommandError(InputError, ValueError):
-    """A command that cannot be carried out; one sentence why and what to do."""
+    """A command that cannot be done; one sentence says why and what to do."""
 
 
 def open_run(runs_root: Path, run_id: str) -> RunDirectory:
@@ -33,10 +33,10 @@ def state_of(runs_root: Path, run: RunDirectory) -> RunState:
 
 
 def find_run_id(runs_root: Path, text: str) -> str:
-    """Return the id of the one run with this id, this beginning or random end of an id, or this name.
+    """Return the id of the one run with this id, this beginning or random end of its id, or this name.
 
     Raises:
-        CommandError: None fits, or several do.
+        CommandError: No run matches, or several do.
     """
     names = _names(runs_root)
     if text in names:
@@ -48,14 +48,14 @@ def find_run_id(runs_root: Path, text: str) -> str:
     if not matches:
         raise CommandError(f"RUN: no run in {runs_root} matches {text!r}; `exgrpo runs` lists ids and names.")
     examples = ", ".join(matches[-5:])
-    raise CommandError(f"RUN: {len(matches)} runs fit {text!r}; give more of the id (among them {examples}).")
+    raise CommandError(f"RUN: {len(matches)} runs match {text!r}; give more of the id (among them {examples}).")
 
 
 def find_judge_id(runs_root: Path, text: str | None) -> str | None:
     """Return the id of the judge's job that `text` means, as in `find_run_id`; None means no judge.
 
     Raises:
-        CommandError: None fits, several do, or the job is no judge's.
+        CommandError: No job matches, several do, or it is not a judge's.
     """
     if text is None:
         return None

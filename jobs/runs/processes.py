@@ -1,4 +1,4 @@
-"""Knowing a process again after a restart of its starter, and ending it with everything it started."""
+"""Recognizing a process after its starter restarted, and ending it with its children."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 ATTEMPT_VARIABLE = "EXGRPO_ATTEMPT_PATH"
-"""Names the attempt's folder in the environment of its worker and of all that this one starts."""
+"""Environment variable of a worker and its children: the folder of its attempt."""
 
 _BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 _TOLERANCE_SECONDS = 0.5
@@ -27,7 +27,7 @@ class ProcessIdentity:
 
 @cache
 def boot_id() -> str:
-    """Return what names the current boot of this machine."""
+    """Return an id of the current boot of this machine."""
     try:
         return _BOOT_ID_FILE.read_text(encoding="ascii").strip()
     except OSError:
@@ -44,7 +44,7 @@ def identify(pid: int) -> ProcessIdentity | None:
 
 
 def is_alive(identity: ProcessIdentity) -> bool:
-    """Tell whether this very process runs: same pid, start and boot, and not a zombie that nobody reaped."""
+    """Whether this process runs: same pid, start and boot, and not a zombie."""
     if not has_pid(identity):
         return False
     try:
@@ -54,7 +54,7 @@ def is_alive(identity: ProcessIdentity) -> bool:
 
 
 def has_pid(identity: ProcessIdentity) -> bool:
-    """Tell whether the pid still belongs to this very process, which may have ended and not been reaped yet."""
+    """Whether the pid still belongs to this process, which may be a zombie."""
     current = identify(identity.pid) if identity.boot_id == boot_id() else None
     return current is not None and abs(current.started_seconds - identity.started_seconds) <= _TOLERANCE_SECONDS
 
@@ -62,8 +62,8 @@ def has_pid(identity: ProcessIdentity) -> bool:
 def group_members(identity: ProcessIdentity) -> list[int]:
     """Return the pids of living processes in the session that `identity` leads or led, itself included.
 
-    The kernel gives no pid away again while it names a session, so another process with the leader's pid means that
-    the session is empty.
+    The kernel does not reuse a pid while it is a session's id, so another process with the leader's pid means that the
+    session is empty.
     """
     if identity.boot_id != boot_id() or _pid_was_reused(identity):
         return []
@@ -71,17 +71,17 @@ def group_members(identity: ProcessIdentity) -> list[int]:
 
 
 def works_on(identity: ProcessIdentity, attempt_path: Path) -> bool:
-    """Tell whether a living process of the session was started for this attempt.
+    """Whether a living process of the session was started for this attempt.
 
-    A heartbeat is a file, which may have come with a copied folder or been written by hand: what it names is believed,
-    and ended, only if it was started for the folder that the heartbeat is in.
+    A heartbeat is a file, which may have been copied or written by hand: the process that it names is trusted, and
+    ended, only if it was started for the folder of the heartbeat.
     """
     attempt = str(attempt_path.resolve())
     return any(_variable_of(pid, ATTEMPT_VARIABLE) == attempt for pid in group_members(identity))
 
 
 def signal_name(number: int) -> str:
-    """Return the name of a signal, or its number where the system gives it none."""
+    """Return the name of a signal, or its number where it has no name."""
     try:
         return signal.Signals(number).name
     except ValueError:

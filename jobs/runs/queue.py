@@ -4,22 +4,22 @@ from collections.abc import Iterable
 
 from jobs.runs.journal import JournalEntry, JournalKind
 
-_ASKS = frozenset({JournalKind.SUBMITTED, JournalKind.RESUME_ASKED})
+_REQUESTS = frozenset({JournalKind.SUBMITTED, JournalKind.RESUME_ASKED})
 
 
 def asked_attempts(entries: Iterable[JournalEntry]) -> dict[str, int]:
-    """Return for each run the newest attempt that users asked for, in the order in which they asked for it."""
-    asked: dict[str, int] = {}
+    """Return the newest requested attempt of each run, in the order of requests."""
+    requested: dict[str, int] = {}
     for entry in entries:
-        add_request(asked, entry)
-    return asked
+        add_request(requested, entry)
+    return requested
 
 
-def add_request(asked: dict[str, int], entry: JournalEntry) -> bool:
-    """Add what an entry asks for to the attempts asked for, last; tell whether it asks for one at least as new."""
+def add_request(requested: dict[str, int], entry: JournalEntry) -> bool:
+    """Add the attempt that an entry requests, as the last; return whether it is at least as new as the run's others."""
     attempt = entry.data.get("attempt")
-    if entry.kind not in _ASKS or not isinstance(attempt, int) or attempt < asked.get(entry.run_id, 0):
+    if entry.kind not in _REQUESTS or not isinstance(attempt, int) or attempt < requested.get(entry.run_id, 0):
         return False
-    asked.pop(entry.run_id, None)
-    asked[entry.run_id] = attempt
+    requested.pop(entry.run_id, None)
+    requested[entry.run_id] = attempt
     return True

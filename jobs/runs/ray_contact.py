@@ -1,7 +1,7 @@
-"""What is known of an attempt that runs on a Ray cluster, beside the heartbeat that its worker writes there.
+"""State of an attempt on a Ray cluster: `ray.json` in its folder, beside the heartbeat of its worker.
 
-A worker on another machine cannot be looked up by its process id. What counts is that the cluster named it as running,
-or that it wrote a heartbeat, a short while ago; `ray.json` in the attempt's folder holds the first.
+A worker on another machine cannot be found by its process id. It counts as alive if the cluster reported it as running,
+or it wrote a heartbeat, a short time ago; `ray.json` has the time of the former.
 """
 
 import json
@@ -13,13 +13,13 @@ from exgrpo_core.durable_files import write_whole
 from jobs.runs.attempts import Heartbeat
 
 CONTACT_FILE = "ray.json"
-SILENCE_SECONDS = 30.0
-"""A worker that neither its cluster nor itself has shown to be alive for this long counts as lost."""
+CONTACT_TIMEOUT_SECONDS = 30.0
+"""A worker without a report of its cluster or a heartbeat for this long counts as lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class RayContact:
-    """Where an attempt's job is, and how much is known of it."""
+    """Where an attempt's job is, and its last known state."""
 
     attempt_path: str
     """The attempt's folder as the cluster sees it; in a copied folder it names another one."""
@@ -28,20 +28,20 @@ class RayContact:
     is_submitted: bool
     """Whether the job was, or may have been, handed to Ray."""
     is_over: bool
-    """Whether the job has ended and nothing of it is left, or nothing more can be learned of it."""
+    """Whether the job has ended with all its processes, or its state can no longer be read."""
     log_bytes: int
-    """How much of the job's log is in the run's."""
+    """Bytes of the job's log that were copied to the run's log."""
     seen_at: float
-    """When the cluster last named the job as waiting or running, in seconds since 1970."""
+    """When the cluster last reported the job as pending or running, in seconds since 1970."""
 
 
 def write_contact(attempt_path: Path, contact: RayContact) -> None:
-    """Replace what is known; readers see the old or the new, never a part."""
+    """Replace the file; readers see the old or the new content, never a part."""
     write_whole(attempt_path / CONTACT_FILE, json.dumps(asdict(contact)), is_durable=False)
 
 
 def read_contact(attempt_path: Path) -> RayContact | None:
-    """Return what is known of this folder's job; None for attempts on this machine and for copied folders."""
+    """Return the contact of this folder's job; None for attempts on this machine and for copied folders."""
     try:
         record = json.loads((attempt_path / CONTACT_FILE).read_text(encoding="utf-8"))
         contact = RayContact(**record)
@@ -53,10 +53,10 @@ def read_contact(attempt_path: Path) -> RayContact | None:
     return contact if is_this_one and min(numbers) >= 0 else None
 
 
-def was_heard_of(contact: RayContact, heartbeat: Heartbeat | None) -> bool:
-    """Tell whether the worker of an attempt without an outcome has sent a heartbeat, or been seen, lately.
+def has_recent_contact(contact: RayContact, heartbeat: Heartbeat | None) -> bool:
+    """Whether a worker without an outcome wrote a heartbeat, or its cluster reported it, within the timeout.
 
-    A moment to come is one by another clock, and tells nothing.
+    A time in the future is from another clock, and counts as too old.
     """
     beat_at = heartbeat.at.timestamp() if heartbeat else 0.0
-    return any(abs(time.time() - moment) < SILENCE_SECONDS for moment in (contact.seen_at, beat_at))
+    return any(abs(time.time() - at) < CONTACT_TIMEOUT_SECONDS for at in (contact.seen_at, beat_at))

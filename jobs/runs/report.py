@@ -1,4 +1,4 @@
-"""What came out of a run, in a few numbers: for the last line of a command and for programs."""
+"""Results of a run in a few numbers, for the last line of a command and for programs."""
 
 import dataclasses
 from collections import Counter
@@ -85,15 +85,15 @@ def summarize_run(database: Database, run_id: str) -> dict[str, Any]:
 def _run_row(database: Database, run_id: str) -> RunRow:
     row = runs.get_run(database, run_id)
     if row is None:
-        raise UnknownRunError(f"{run_id}: its folder cannot be read; look into run.json and spec.json.")
+        raise UnknownRunError(f"{run_id}: its folder cannot be read; check run.json and spec.json.")
     return row
 
 
 def _before_and_after(evaluations: list[EvaluationRow]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
+    scores_of_set: dict[str, dict[str, Any]] = {}
     for row in evaluations:
         scores = {"step": row.step, "avg": row.avg_at_n, "interval": _interval(row)}
-        entry = found.setdefault(
+        entry = scores_of_set.setdefault(
             row.question_set,
             {
                 "num_questions": row.num_questions,
@@ -104,7 +104,7 @@ def _before_and_after(evaluations: list[EvaluationRow]) -> dict[str, dict[str, A
         )
         if entry["before"] is not scores:
             entry["after"] = scores
-    return found
+    return scores_of_set
 
 
 def _interval(row: EvaluationRow) -> float:

@@ -9,7 +9,7 @@ from jobs.runs.attempts import LOCK_FILE, Heartbeat, read_heartbeat, read_outcom
 from jobs.runs.directory import RunDirectory
 from jobs.runs.file_lock import is_locked
 from jobs.runs.processes import ProcessIdentity, is_alive, works_on
-from jobs.runs.ray_contact import read_contact, was_heard_of
+from jobs.runs.ray_contact import has_recent_contact, read_contact
 from jobs.runs.status import ENDED, RunStatus
 
 NEVER_QUEUED = "It was never queued; resume it to start it."
@@ -17,7 +17,7 @@ STOPPED_IN_QUEUE = "Stopped before it started."
 NEVER_STARTED = "Its worker was never started; resume it."
 GONE = "Its process ended without an outcome; resume it from its newest checkpoint."
 STARTUP_SECONDS = 30.0
-"""A worker that is started takes its lock within this time, even on a machine that is busy."""
+"""A started worker takes its lock within this time, even on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def _attempt_state(run: RunDirectory, attempt: int) -> RunState:
         return RunState(outcome.status, outcome.reason, attempt, heartbeat, outcome.at)
     contact = read_contact(path)
     worker = heartbeat.worker if heartbeat else None
-    if not (has_worker(path, worker) if contact is None else was_heard_of(contact, heartbeat)):
+    if not (has_worker(path, worker) if contact is None else has_recent_contact(contact, heartbeat)):
         return RunState(RunStatus.LOST, GONE if heartbeat else NEVER_STARTED, attempt, heartbeat)
     if run.stop_requested():
         return RunState(RunStatus.STOPPING, "", attempt, heartbeat)
@@ -68,7 +68,7 @@ def _attempt_state(run: RunDirectory, attempt: int) -> RunState:
 
 
 def has_worker(attempt_path: Path, worker: ProcessIdentity | None) -> bool:
-    """Tell whether the attempt's worker lives, or was started so lately that it may not have said so yet."""
+    """Whether the attempt's worker lives, or was started so recently that it may not hold its lock yet."""
     lock = attempt_path / LOCK_FILE
     if worker is not None:
         return is_alive(worker) and (works_on(worker, attempt_path) or is_locked(lock))

@@ -1,10 +1,10 @@
-"""States of a run and the legal ways between them."""
+"""States of a run and the allowed transitions."""
 
 from enum import StrEnum
 
 
 class RunStatus(StrEnum):
-    """A run's state. `lost` means that nobody knows: its worker ended without an outcome."""
+    """A run's state. `lost`: its worker ended without an outcome."""
 
     QUEUED = "queued"
     STARTING = "starting"

@@ -1,4 +1,4 @@
-"""What all specifications share: strict fields, numbers with a lower bound, addresses without secrets."""
+"""Parts of all specifications: strict fields, numbers with a lower bound, addresses without secrets."""
 
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -17,12 +17,12 @@ def _check_server_address(address: str) -> str:
     if not is_whole:
         raise ValueError("expected an http or https address such as http://127.0.0.1:8000/v1")
     if parts.username or parts.password or parts.query or parts.fragment:
-        raise ValueError("expected no user, password, query or fragment; a key belongs into the environment")
+        raise ValueError("expected no user, password, query or fragment; set the key in the environment")
     return address.rstrip("/")
 
 
 ServerAddress = Annotated[str, AfterValidator(_check_server_address)]
-"""Address of a model's server; where it leads is checked when it is used (`jobs.machine.address_policy`)."""
+"""Address of a model's server; `jobs.machine.address_policy` checks its network when it is used."""
 
 
 class Spec(BaseModel):

@@ -1,4 +1,4 @@
-"""What an evaluation is asked for: a model, benchmarks, how answers are sampled and who generates them."""
+"""Specification of an evaluation: a model, benchmarks, sampling of answers and the generator."""
 
 import re
 from typing import Annotated, Literal
@@ -43,12 +43,12 @@ TemplateChoice = Literal["paper", "paper_llama_base", "compact", "none", "chat"]
 
 
 class BenchmarkChoice(Spec):
-    """One benchmark to run, and where its questions lie: the paper's, or one of a user's own with a source."""
+    """One benchmark to run, and the source of its questions: the paper's, or a user's file."""
 
     name: BenchmarkName
     """One of `jobs/evaluation/benchmarks.yaml`, or any other name for data of one's own."""
     source: str | None = None
-    """Parquet or JSON-lines file, or a Hugging Face data set name; None takes the data set of the paper's protocol."""
+    """Parquet or JSON-lines file, or a Hugging Face data set name; None uses the data set of the paper's protocol."""
     num_questions: Positive | None = None
     """Only the first questions; None takes all, and of the paper's benchmarks checks their number."""
     samples_per_question: Positive | None = None
@@ -71,13 +71,13 @@ class ServerSpec(Spec):
     model: str = Field(min_length=1)
     """Name under which the server knows the model."""
     num_parallel: Positive = 16
-    """Requests under way at once."""
+    """Parallel requests."""
     timeout_seconds: float = Field(600.0, gt=0)
     """Longest wait for one answer."""
     num_tries: Positive = 4
     """Tries of one request before the evaluation fails."""
     allows_internal_addresses: bool = False
-    """Whether the server may stand in a private network; this machine's own loopback always may."""
+    """Whether the server may be in a private network; this machine's loopback is always allowed."""
 
 
 class EvalSpec(Spec):
@@ -85,9 +85,9 @@ class EvalSpec(Spec):
 
     kind: Literal["eval"] = "eval"
     name: RunName = "evaluation"
-    """Shown name."""
+    """Name on pages."""
     generator: Literal["embedded", "server", "vllm"] = "embedded"
-    """Who generates: this project's engine, a running server, or vLLM inside the evaluation's process."""
+    """The generator: this project's engine, a running server, or vLLM inside the evaluation's process."""
     model: EvalModelSpec
     benchmarks: tuple[BenchmarkChoice, ...] = Field(min_length=1)
     template: TemplateChoice = "paper"
@@ -99,9 +99,9 @@ class EvalSpec(Spec):
     max_response_tokens: Positive = 8192
     """Longest answer, in tokens."""
     seed: int = Field(0, ge=0)
-    """Every sample's own seed follows from this one, the question and the sample's number."""
+    """Every sample's seed follows from this one, the question and the sample's number."""
     batch_responses: Positive = 64
-    """Answers generated, graded and written in one go, whole questions; a crash costs at most these."""
+    """Answers generated, graded and written together, whole questions; a crash loses at most these."""
     num_graders: Positive = 2
     """Grading processes."""
     seconds_per_answer: float = Field(5.0, gt=0)

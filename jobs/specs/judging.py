@@ -1,4 +1,4 @@
-"""What a judge is asked for: which chains of thought, who judges them, how often, and what that may cost."""
+"""Specification of a judge's job: chains of thought, judge, number of votes, and the spend cap."""
 
 from pathlib import Path
 from typing import Literal
@@ -20,13 +20,13 @@ class JudgedSpec(Spec):
     run_id: str | None = None
     """A training run."""
     file: Path | None = None
-    """JSON lines with `id`, `problem`, `steps` and `label` (-1 where every step holds), to calibrate the judge on."""
+    """JSON lines with `id`, `problem`, `steps` and `label` (-1 if every step is right), to calibrate the judge on."""
     only_correct: bool = True
     """Judge answer-correct responses only, as the paper does."""
     first_step: Positive | None = None
-    """First training step to judge; None is the first there is."""
+    """First training step to judge; None is the first."""
     last_step: Positive | None = None
-    """Last training step to judge; None is the last there is."""
+    """Last training step to judge; None is the last."""
     limit: Positive | None = None
     """Judge this many, drawn evenly by `seed`; None judges all."""
     seed: int = Field(0, ge=0)
@@ -51,13 +51,13 @@ class JudgeServerSpec(Spec):
     top_p: float = Field(0.95, gt=0, le=1)
     """Share of probability that is sampled from (the paper's: 0.95)."""
     max_tokens: Positive = 16384
-    """Longest answer with its thought, in tokens; a longer one is cut and gives no verdict."""
+    """Longest answer with its thought, in tokens; a longer one is cut off and gives no verdict."""
     num_parallel: Positive = 16
-    """Requests under way at once."""
+    """Parallel requests."""
     requests_per_minute: Positive | None = None
     """Most requests started in a minute; None sets no limit."""
     timeout_seconds: float = Field(600.0, gt=0)
-    """Longest wait for one whole answer, however it trickles in."""
+    """Longest wait for one complete answer."""
     num_tries: Positive = 5
     """Tries of one question before it counts as unjudged."""
     retry_seconds: float = Field(1.0, ge=0)
@@ -67,22 +67,22 @@ class JudgeServerSpec(Spec):
     max_total_tokens: Positive | None = None
     """Spend cap: prompt and answer tokens together."""
     allows_internal_addresses: bool = False
-    """Whether the server may stand in a private network; this machine's own loopback always may."""
+    """Whether the server may be in a private network; this machine's loopback is always allowed."""
 
 
 class JudgeSpec(Spec):
-    """One judge at work on some chains of thought."""
+    """One judge's job on some chains of thought."""
 
     kind: Literal["judge"] = "judge"
     name: RunName = "judge"
-    """Shown name."""
+    """Name on pages."""
     judged: JudgedSpec
     judge: Literal["server", "oracle"] = "server"
     """A language model behind a server, or the exact oracle of the `chains` task."""
     server: JudgeServerSpec | None = None
     """The server, for `judge: server`."""
     num_votes: Positive = 1
-    """Verdicts asked for on each response; the majority counts, a tie is unjudged."""
+    """Verdicts on each response; the majority counts, a tie is unjudged."""
     tags: tuple[str, ...] = ()
 
     @model_validator(mode="after")
@@ -92,7 +92,7 @@ class JudgeSpec(Spec):
         if self.judge == "oracle" and self.judged.run_id is None:
             raise ValueError("judged.file: expected none with the oracle, which knows register chains only.")
         if self.judge == "oracle" and self.num_votes > 1:
-            raise ValueError("num_votes: expected 1 with the oracle, which always says the same.")
+            raise ValueError("num_votes: expected 1 with the oracle, which always gives the same verdict.")
         return self
 
 

@@ -1,4 +1,4 @@
-"""Changing single fields of a specification from `key=value` words, as on a command line."""
+"""Changing single fields of a specification from `key=value` texts, as on a command line."""
 
 import difflib
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from jobs.specs.any_job import JobSpec, parse_any_spec
 from jobs.specs.train import SpecError
 
 _LIKELY = 0.6
-"""Likeness of two names, in [0, 1], from which on one is taken for a misspelling of the other."""
+"""Similarity of two names, in [0, 1], above which one counts as a misspelling of the other."""
 
 
 AnySpec = TypeVar("AnySpec", bound=JobSpec)
@@ -20,7 +20,7 @@ def apply_settings(spec: AnySpec, settings: Iterable[str]) -> AnySpec:
     """Return `spec` with each `field.path=value` set; values are read as YAML.
 
     Raises:
-        SpecError: A word without `=`, an unknown field (the nearest one is named), or a value that does not fit.
+        SpecError: A text without `=`, an unknown field (the nearest one is named), or a wrong value.
     """
     content = spec.model_dump(mode="json")
     for setting in settings:
@@ -64,7 +64,7 @@ def _set_field(content: dict[str, Any], key: str, value: object) -> None:
 
 
 def _nearest(content: dict[str, Any], key: str) -> str:
-    """Return a hint at the field most like `key`, of its own section where none is spelled much like it."""
+    """Return a hint at the field most similar to `key`; if none is similar, the nearest field of its section."""
     fields = [path for path in _paths(content, "") if not _is_section(content, path)]
     path = _most_like(key, fields)
     if _likeness(_last_name(key), _last_name(path)) >= _LIKELY:

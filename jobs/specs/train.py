@@ -1,4 +1,4 @@
-"""What a user asks for: specifications of jobs, checked before anything starts."""
+"""Specifications of training runs, checked before anything starts."""
 
 import dataclasses
 import difflib
@@ -53,7 +53,7 @@ class DataSpec(Spec):
     split: str = "train"
     """Split of a Hugging Face data set."""
     template: Literal["paper", "paper_llama_base", "compact", "none", "chat"] = "none"
-    """Prompt template; `none` is for `chains`, whose questions are whole prompts, `chat` is the tokenizer's own."""
+    """Prompt template; `none` is for `chains`, whose questions are whole prompts; `chat` is the tokenizer's."""
     num_questions: Positive | None = 512
     """Questions to train on, the first ones of the file; None takes all."""
     num_held_out: int = Field(96, ge=0)
@@ -82,7 +82,7 @@ class OptimSpec(Spec):
     learning_rate: float = Field(1e-4, gt=0)
     """Step size after warm-up; the paper's runs use 1e-6 on models of 1.5B and more."""
     weight_decay: float = Field(0.0, ge=0)
-    """Share of each weight, times the learning rate, that an optimizer step takes away."""
+    """Share of each weight, times the learning rate, that an optimizer step removes."""
     beta1: float = Field(0.9, ge=0, lt=1)
     """Decay of the running mean of the gradient."""
     beta2: float = Field(0.99, ge=0, lt=1)
@@ -118,12 +118,12 @@ class SftSpec(Spec):
 
 
 class RecordingSpec(Spec):
-    """What is kept of a run."""
+    """What is recorded of a run."""
 
     token_data: Literal["all", "successes", "sampled", "none"] = "successes"
     """Token ids, entropies, log-probs a token: of all fresh trajectories, of correct ones, of 1 in 16, or of none."""
     loggers: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
-    """Loggers to feed beside the run directory."""
+    """Loggers besides the run directory."""
 
 
 class TrainSpec(Spec):
@@ -131,7 +131,7 @@ class TrainSpec(Spec):
 
     kind: Literal["train"] = "train"
     name: RunName = "run"
-    """Shown name: letters, digits, spaces and . _ + @ -, at most 80, a letter or digit first."""
+    """Name: letters, digits, spaces and . _ + @ -, at most 80, a letter or digit first."""
     engine: Literal["embedded", "verl"] = "embedded"
     """Training backend: one process on this machine, or verl on a Ray cluster's GPUs."""
     model: ModelSpec = ModelSpec()
@@ -206,7 +206,7 @@ class TrainSpec(Spec):
         if self.engine == "verl" and self.algorithm.batch_size % self.verl.num_gpus:
             yield (
                 f"algorithm.batch_size: expected a multiple of verl.gpus_per_node ({self.verl.num_gpus}) with sft: "
-                f"each GPU takes the same number of demonstrations, got {self.algorithm.batch_size}."
+                f"each GPU gets the same number of demonstrations, got {self.algorithm.batch_size}."
             )
 
     def _engine_mistakes(self) -> Iterator[str]:
@@ -222,10 +222,10 @@ class TrainSpec(Spec):
         if needs_model and (self.data.num_held_out or self.validation.num_training_questions):
             yield (
                 "validation.num_training_questions, data.num_held_out: expected 0 both, since evaluations count "
-                "correct answers, which continuous rewards do not tell."
+                "correct answers, which continuous rewards do not have."
             )
         if self.engine == "embedded" and self.verl.overrides:
-            yield "verl.overrides: expected none, since the embedded engine has no use for them."
+            yield "verl.overrides: expected none, since the embedded engine does not use them."
         if self.engine == "verl" and self.model.revision is not None:
             yield (
                 "model.revision: expected none, since verl takes a name's newest revision; download the one you want "
@@ -247,7 +247,7 @@ def parse_spec(content: object, origin: str) -> TrainSpec:
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
-    """Return the fields that stand in a YAML or JSON file.
+    """Return the fields of a YAML or JSON file.
 
     Raises:
         SpecError: The file is missing, is not YAML or JSON, or holds no mapping.
@@ -264,7 +264,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
 
 
 def load_spec(path: Path) -> TrainSpec:
-    """Read a specification from a YAML or JSON file; with `extends: PRESET` it holds only what differs.
+    """Read a specification from a YAML or JSON file; with `extends: PRESET` it has only the changed fields.
 
     Raises:
         SpecError: The file is missing, is not YAML, or holds a wrong field.
@@ -283,10 +283,10 @@ def preset_names() -> list[str]:
 
 
 def load_preset(name: str) -> TrainSpec:
-    """Return a preset by name; a preset may extend another and hold only what differs.
+    """Return a preset by name; a preset may extend another and have only the changed fields.
 
     Raises:
-        SpecError: No such preset; the message names the one most like it, if any is.
+        SpecError: No such preset; the message names the most similar one, if any.
     """
     spec = parse_spec(_preset_content(name), f"preset {name}")
     return spec.model_copy(update={"preset": name})
@@ -298,12 +298,12 @@ def preset_description(name: str) -> str:
 
 
 def merge_settings(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `base` with `changes` laid over it, mapping by mapping."""
+    """Return `base` with the values of `changes`, merged mapping by mapping."""
     merged = dict(base)
     for key, value in changes.items():
-        below = merged.get(key)
-        is_nested = isinstance(below, Mapping) and isinstance(value, Mapping)
-        merged[key] = merge_settings(below, value) if is_nested and below is not None else value
+        current = merged.get(key)
+        is_nested = isinstance(current, Mapping) and isinstance(value, Mapping)
+        merged[key] = merge_settings(current, value) if is_nested and current is not None else value
     return merged
 
 

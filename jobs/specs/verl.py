@@ -1,4 +1,4 @@
-"""What only the verl engine needs to know: GPUs, Ray, free overrides; and the reward model of continuous rewards."""
+"""Specification of the verl engine: GPUs, Ray, overrides; and of the reward model of continuous rewards."""
 
 import re
 from pathlib import Path
@@ -18,19 +18,17 @@ _SECRET = re.compile(r"TOKEN(?!IZER)|SECRET|PASSW|CREDENTIAL|(^|_)(API_?)?KEY($|
 _HTTP_ADDRESS = re.compile(r"https?://[^/\s]+.*")
 
 
-def _check_override(word: str) -> str:
-    if _OVERRIDE.fullmatch(word) is None:
+def _check_override(override: str) -> str:
+    if _OVERRIDE.fullmatch(override) is None:
         raise ValueError("expected KEY=VALUE, such as trainer.logger=[console]")
-    if problem := find_forbidden(word):
+    if problem := find_forbidden(override):
         raise ValueError(problem)
-    return word
+    return override
 
 
 def _check_variable(name: str) -> str:
     if _SECRET.search(name):
-        raise ValueError(
-            "expected no secret, which would stand in the run's folder; set it where the cluster is started"
-        )
+        raise ValueError("expected no secret, since the run's folder stores it; set it where the cluster is started")
     return name
 
 
@@ -41,7 +39,7 @@ def _check_address(address: str) -> str:
 
 
 def _has_port(address: str) -> bool:
-    """Tell whether host and port, if one is named, can be read."""
+    """Whether host and port, if there is one, can be parsed."""
     try:
         parts = urlsplit(address)
         return bool(parts.hostname) and parts.port != 0
@@ -60,11 +58,11 @@ class RaySpec(Spec):
     address: HttpAddress | None = None
     """Address of an existing cluster's Jobs API; none starts a local Ray that ends with the job."""
     allow_unauthenticated: bool = False
-    """Use a cluster on another machine although it asks for no token; whoever reaches it can run programs on it."""
+    """Use a cluster on another machine that needs no token; anyone who can reach it can run programs on it."""
     environment: dict[VariableName, str] = Field(default_factory=dict)
-    """Environment variables of the job on the cluster; they stand in the run's folder, so secrets are refused."""
+    """Environment variables of the job on the cluster; the run's folder stores them, so secrets are refused."""
     working_dir: Path | None = None
-    """Folder of this project on the cluster's machines; none takes the folder of this installation."""
+    """Folder of this project on the cluster's machines; none is the folder of this installation."""
 
 
 class VerlSpec(Spec):
@@ -77,15 +75,15 @@ class VerlSpec(Spec):
     tensor_parallel: Positive = 1
     """GPUs that share one copy of the model while generating; divides the number of GPUs."""
     strategy: Literal["fsdp2"] = "fsdp2"
-    """What spreads model and optimizer over GPUs while training; verl's other one, Megatron, is not supported yet."""
+    """How model and optimizer are sharded over GPUs in training; verl's Megatron is not supported yet."""
     rollout: Literal["vllm", "hf"] = "vllm"
-    """What generates; hf is for tests without vLLM."""
+    """Generator; hf is for tests without vLLM."""
     max_tokens_per_gpu: Positive | None = None
-    """Most tokens of a micro-batch on one GPU; none takes two longest prompts and responses."""
+    """Most tokens of a micro-batch on one GPU; none is twice the longest prompt with response."""
     gpu_memory_utilization: float = Field(0.8, gt=0, lt=1)
-    """Share of a GPU's memory that generation may take; the paper's is 0.8."""
+    """Share of a GPU's memory that generation may use; the paper's is 0.8."""
     overrides: tuple[Override, ...] = ()
-    """Settings of verl's own configuration, KEY=VALUE, applied last."""
+    """Settings of verl's configuration, KEY=VALUE, applied last."""
     ray: RaySpec = RaySpec()
 
     @property
@@ -101,11 +99,11 @@ class VerlSpec(Spec):
 
 
 class RewardModelSpec(Spec):
-    """The model that scores responses when `algorithm.reward_kind` is continuous; verl serves it beside the policy."""
+    """The model that scores responses when `algorithm.reward_kind` is continuous; verl serves it on separate GPUs."""
 
     source: str = Field(min_length=1)
     """Local folder or hub name of a reward model with one score for a conversation."""
     num_gpus: Positive = 1
-    """GPUs of one machine that only the reward model uses, beside those of `verl`."""
+    """GPUs of one machine for the reward model only, in addition to those of `verl`."""
     gpu_memory_utilization: float = Field(0.8, gt=0, lt=1)
-    """Share of these GPUs' memory that it may take."""
+    """Share of these GPUs' memory that it may use."""

@@ -1,4 +1,4 @@
-"""Overrides of verl's settings that are refused wherever a specification comes from: code, and the environment."""
+"""Overrides of verl's settings that are refused for every specification: code, and the environment."""
 
 import re
 
@@ -14,17 +14,17 @@ _RUNS_CODE = frozenset(
 )  # fmt: skip
 """Settings that name a program, a class or a file that verl, vLLM or Ray then runs."""
 _RESOLVER = re.compile(r"\$\{.*:", re.DOTALL)
-"""A resolver of OmegaConf, such as `${oc.env:NAME}`, which would read another's secret into the record."""
+"""A resolver of OmegaConf, such as `${oc.env:NAME}`, which could store a secret of the environment."""
 
 
 def find_forbidden(override: str) -> str:
-    """Return one sentence on an override that would run code or read the environment, "" on any other."""
+    """Return one sentence on an override that would run code or read the environment, "" if it is allowed."""
     key, _, value = override.partition("=")
-    shown = key.lstrip("+~")
+    name = key.lstrip("+~")
     sections = f"{key} {value}" if "{" in value else key
     names = _RUNS_CODE & set(re.findall(r"\w+", sections))
     if names:
-        return f"{shown}: cannot be set, since {min(names)} makes verl run code"
+        return f"{name}: cannot be set, since {min(names)} makes verl run code"
     if _RESOLVER.search(override):
-        return f"{shown}: cannot take its value from the environment or another resolver; give the value"
+        return f"{name}: cannot take its value from the environment or another resolver; give the value"
     return ""

@@ -22,10 +22,10 @@ WAIT_SECONDS = 1.0
 
 def main(arguments: list[str] | None = None, launcher: LocalLauncher | None = None) -> int:
     """Run the supervisor from a command line; SIGTERM and SIGINT end it, its runs continue."""
-    parser = argparse.ArgumentParser(prog="python -m jobs.supervisor", description="Look after the runs of a folder.")
+    parser = argparse.ArgumentParser(prog="python -m jobs.supervisor", description="Start and watch runs.")
     parser.add_argument("--runs-root", type=Path, required=True, help="folder that holds the run directories")
     parser.add_argument("--max-running", type=int, default=1, help="runs that may run at once")
-    parser.add_argument("--wait", action="store_true", help="wait while another supervisor looks after the folder")
+    parser.add_argument("--wait", action="store_true", help="wait while another supervisor has the folder")
     parser.add_argument("--until-idle", action="store_true", help="end when nothing runs and nothing waits")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")

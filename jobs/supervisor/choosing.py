@@ -1,4 +1,4 @@
-"""Which launcher and watch an attempt gets: by the specification at its start, by its files ever after."""
+"""Which launcher and watch an attempt gets: by the specification at its start, by its files later."""
 
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from jobs.supervisor.watch import AttemptWatch, StopPolicy
 
 
 class Watch(Protocol):
-    """Looks after one attempt. Calls return at once and may be made from one thread only."""
+    """Follows one attempt. Calls return at once and must come from one thread."""
 
     @property
     def has_outcome(self) -> bool:
@@ -21,15 +21,15 @@ class Watch(Protocol):
         ...
 
     def start(self) -> None:
-        """Start the attempt, once; LaunchError if that cannot be."""
+        """Start the attempt, once; raises LaunchError if it cannot be started."""
         ...
 
-    def look(self) -> Outcome | None:
-        """Do what is due now; return the outcome once the attempt is over and nothing of it is left."""
+    def poll(self) -> Outcome | None:
+        """Do what is due now; return the outcome once the attempt is over and no process of it is left."""
         ...
 
     def close(self, timeout_seconds: float = 0.0) -> None:
-        """Leave the attempt to itself; wait so long for pending requests."""
+        """Stop following the attempt, which continues; wait at most this long for pending requests."""
         ...
 
 
@@ -38,7 +38,7 @@ def watch_to_start(run: RunDirectory, attempt: int, policy: StopPolicy, local: L
     try:
         spec = run.job_spec()
     except SpecError:
-        return AttemptWatch(run, attempt, policy, local)  # the worker itself says what is wrong
+        return AttemptWatch(run, attempt, policy, local)  # the worker reports the error
     if not isinstance(spec, TrainSpec) or spec.engine != "verl" or spec.verl.ray.address is None:
         return AttemptWatch(run, attempt, policy, local)
     return _ray_watch(run, attempt, policy, local, spec)

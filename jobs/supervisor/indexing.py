@@ -1,4 +1,4 @@
-"""Keeps the database's index of runs up to date from their files; never holds up or fails what runs."""
+"""Keeps the database's index of runs up to date from their files; never delays or fails runs."""
 
 import logging
 import time
@@ -21,13 +21,13 @@ logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 5.0
 REFRESH_SECONDS = 0.4
-"""A refresh that has more to do continues at the next one, so that a long backlog holds up no start and no stop."""
+"""A refresh that has more to do continues at the next one, so that a long backlog delays no start and no stop."""
 REFUSED_BY_DATABASE = (DataError, IntegrityError, ProgrammingError)
-"""The database is there and will not have what a run recorded."""
+"""The database is available but rejects what a run recorded."""
 
 
 class DatabaseIndex:
-    """The database as a supervisor sees it. Everything in it follows from files, so what fails is done again later."""
+    """The supervisor's writer of the database. Its content follows from files, so a failed write is repeated later."""
 
     def __init__(self, database_url: str | None, runs_root: Path) -> None:
         self._url = database_url
@@ -37,11 +37,11 @@ class DatabaseIndex:
         self._retry_at = 0.0
         self._known: dict[str, tuple[str, str, int]] = {}
         self._work: dict[str, RunIndexing] = {}
-        self._troubles: dict[str, str] = {}
+        self._last_errors: dict[str, str] = {}
 
     @property
     def is_behind(self) -> bool:
-        """Whether files hold more than the database does, as far as was looked."""
+        """Whether files are known to hold more than the database."""
         return any(not work.is_caught_up for work in self._work.values())
 
     @property
@@ -49,10 +49,10 @@ class DatabaseIndex:
         """Whether the last refresh reached the database."""
         return self._retry_at == 0.0
 
-    def note_state(self, run: RunDirectory, state: RunState) -> None:
-        """Take up a run, or the state that it has now, at the next refresh."""
+    def record_state(self, run: RunDirectory, state: RunState) -> None:
+        """Ingest a run, or its new state, at the next refresh."""
         work = self._work.setdefault(run.run_id, RunIndexing(run))
-        work.note(state)
+        work.set_state(state)
 
     def refresh(self, budget_seconds: float = REFRESH_SECONDS) -> None:
         """Bring the database up to date; when it cannot be reached, try again some seconds later."""
@@ -67,7 +67,7 @@ class DatabaseIndex:
             self.close()
 
     def close(self) -> None:
-        """Let the database go."""
+        """Close the database."""
         if self._database is not None:
             self._database.close()
             self._database = None
@@ -91,14 +91,14 @@ class DatabaseIndex:
         apply_journal(database, self._journal)
 
     def _guarded(self, run_id: str, action: Callable[[], None]) -> None:
-        """Do something for one run; one whose files are broken is passed over and holds up no other."""
+        """Do something for one run; one whose files are damaged is skipped and does not stop the others."""
         try:
             action()
         except (*BROKEN_RUN, SQLAlchemyError) as error:
             if isinstance(error, SQLAlchemyError) and not isinstance(error, REFUSED_BY_DATABASE):
                 raise
             message = str(error).splitlines()[0] if str(error) else type(error).__name__
-            if self._troubles.get(run_id) != message:
-                logger.warning("%s is not shown whole: %s", run_id, message)
-            self._troubles[run_id] = message
+            if self._last_errors.get(run_id) != message:
+                logger.warning("%s is not shown completely: %s", run_id, message)
+            self._last_errors[run_id] = message
             self._work[run_id].give_up()

@@ -1,4 +1,4 @@
-"""At most one supervisor looks after a runs root, and everyone can see whether one does."""
+"""At most one supervisor has a runs root, and any process can see whether one has."""
 
 import json
 import os
@@ -17,50 +17,50 @@ _TIMEOUT_SECONDS = 0.2
 
 
 class SupervisorRunningError(UserError):
-    """Another supervisor looks after this runs root already."""
+    """Another supervisor has this runs root already."""
 
 
 @dataclass(frozen=True, slots=True)
 class SupervisorHeartbeat:
-    """Who looks after a runs root, and when it last said so."""
+    """Process id of a supervisor and the time of its last heartbeat."""
 
     pid: int
     at: datetime
 
 
 class SingleInstance:
-    """The right to look after one runs root, for as long as the process lives or until `release`.
+    """The lock of one runs root, held until `release` or until the process ends.
 
-    The lock is the kernel's, so it goes with its holder however that one dies.
+    The kernel frees it however the process ends.
     """
 
     def __init__(self, runs_root: Path) -> None:
-        """Take the right.
+        """Take the lock.
 
         Raises:
-            SupervisorRunningError: Somebody else has it.
+            SupervisorRunningError: Another process holds it.
         """
         self._folder = runs_root / WORKBENCH_FOLDER
         self._folder.mkdir(parents=True, exist_ok=True)
         self._since = datetime.now(UTC)
         self._lock = FileLock(self._folder / LOCK_FILE)
         if not self._lock.acquire(timeout_seconds=_TIMEOUT_SECONDS):
-            raise SupervisorRunningError(f"A supervisor looks after {runs_root} already.")
+            raise SupervisorRunningError(f"A supervisor is already running for {runs_root}.")
 
     def beat(self) -> None:
-        """Say that this process is alive."""
+        """Write a heartbeat."""
         times = {"at": datetime.now(UTC), "since": self._since}
         record = {name: time.isoformat(timespec="milliseconds") for name, time in times.items()}
         content = json.dumps({"pid": os.getpid(), **record})
         write_whole(self._folder / HEARTBEAT_FILE, content, is_durable=False)
 
     def release(self) -> None:
-        """Give the right back; a second time changes nothing."""
+        """Release the lock; a second call changes nothing."""
         self._lock.release()
 
 
 def read_supervisor(runs_root: Path) -> SupervisorHeartbeat | None:
-    """Return the living supervisor of a runs root, None when nobody looks after it."""
+    """Return the living supervisor of a runs root, None when there is none."""
     folder = runs_root / WORKBENCH_FOLDER
     return _read_heartbeat(folder / HEARTBEAT_FILE) if is_locked(folder / LOCK_FILE) else None
 

@@ -1,4 +1,4 @@
-"""Taking what users said of runs from the journal into the database."""
+"""Writing the journal's annotations of runs into the database."""
 
 import logging
 from datetime import datetime
@@ -25,9 +25,9 @@ _ABOUT_ONE = frozenset(
 
 
 def apply_journal(database: Database, journal: Journal) -> None:
-    """Bring tags, notes and what is archived up to date with the journal, from where the last reading ended.
+    """Write tags, notes and other entries of the journal into the database, from where the last read ended.
 
-    Of runs that the database has just come to know, all entries are ingested.
+    Of runs that are new in the database, all entries are ingested.
     """
     new_run_ids = unannounced_runs(database)
     saved = int(read_position(database, annotations.JOURNAL_SOURCE) or 0)
@@ -41,7 +41,7 @@ def apply_journal(database: Database, journal: Journal) -> None:
         except UnknownRunError:
             continue  # its entries are ingested with the run itself
         except (KeyError, TypeError, ValueError) as error:
-            logger.warning("A journal entry is passed over: %s", error)
+            logger.warning("A journal entry is skipped: %s", error)
     if position != saved or new_run_ids:
         annotations.save_journal_position(database, str(position), new_run_ids)
 
@@ -73,13 +73,13 @@ def _apply_to_case(database: Database, entry: JournalEntry) -> None:
 
 def _apply_to_trajectory(database: Database, entry: JournalEntry) -> None:
     at = datetime.fromisoformat(entry.at)
-    place = (entry.run_id, int(entry.data["attempt"]), int(entry.data["trajectory_id"]))
+    key = (entry.run_id, int(entry.data["attempt"]), int(entry.data["trajectory_id"]))
     if entry.kind is JournalKind.VERDICT_SET:
-        trajectory_annotations.set_verdict(database, *place, bool(entry.data["is_valid"]), at)
+        trajectory_annotations.set_verdict(database, *key, bool(entry.data["is_valid"]), at)
     elif entry.kind is JournalKind.VERDICT_CLEARED:
-        trajectory_annotations.clear_verdict(database, *place)
+        trajectory_annotations.clear_verdict(database, *key)
     elif entry.kind is JournalKind.TRAJECTORY_MARKED:
-        mark = MarkedTrajectory(*place, str(entry.data["mark"]), str(entry.data["comment"]))
+        mark = MarkedTrajectory(*key, str(entry.data["mark"]), str(entry.data["comment"]))
         trajectory_annotations.set_mark(database, mark, at)
     else:
-        trajectory_annotations.remove_mark(database, MarkedTrajectory(*place, str(entry.data["mark"])))
+        trajectory_annotations.remove_mark(database, MarkedTrajectory(*key, str(entry.data["mark"])))

@@ -28,37 +28,37 @@ logger = logging.getLogger(__name__)
 LOOP_SECONDS = 0.5
 _CLOSE_SECONDS = 30.0
 BROKEN_RUN = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
-"""What reading files raises that hold something else than this program writes."""
+"""Errors of reading files with content that this program did not write."""
 
 
 class RunIndex(Protocol):
-    """The database's view of runs. Calls never raise: what could not be written now is written later."""
+    """The database's index of runs. Calls never raise: what cannot be written now is written later."""
 
-    def note_state(self, run: RunDirectory, state: RunState) -> None:
-        """Take up a run, or the state that it has now."""
+    def record_state(self, run: RunDirectory, state: RunState) -> None:
+        """Ingest a run, or its new state."""
         ...
 
     def refresh(self) -> None:
-        """Bring the index up to date with everything noted and recorded so far."""
+        """Bring the index up to date with everything recorded so far."""
         ...
 
     def close(self) -> None:
-        """Let the database go."""
+        """Close the database."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SupervisorSettings:
-    """How many runs may run at once, and how patient a stop is."""
+    """How many runs may run at once, and how long a stop may take."""
 
     max_running: int = 1
     stop_policy: StopPolicy = field(default_factory=StopPolicy)
 
 
 class Supervisor:
-    """Looks after one runs root; of any number of them on one root only one exists at a time.
+    """Starts, watches and stops the runs of one runs root; a root has at most one supervisor at a time.
 
-    It holds nothing that its files do not hold: killed at any moment, the next one continues where this one was.
+    Its state is in files: if it is killed at any moment, the next supervisor continues from them.
     """
 
     def __init__(
@@ -68,10 +68,10 @@ class Supervisor:
         launcher: LocalLauncher | None = None,
         settings: SupervisorSettings | None = None,
     ) -> None:
-        """Take the right to look after `runs_root`.
+        """Take the lock of `runs_root`.
 
         Raises:
-            SupervisorRunningError: Another supervisor has it.
+            SupervisorRunningError: Another supervisor holds it.
         """
         runs_root.mkdir(parents=True, exist_ok=True)
         self._instance = SingleInstance(runs_root)
@@ -83,11 +83,11 @@ class Supervisor:
         self._journal_offset = 0
         self._runs: dict[str, RunDirectory] = {}
         self._states: dict[str, RunState] = {}
-        self._asked: dict[str, int] = {}
+        self._requested_attempts: dict[str, int] = {}
         self._waiting: dict[str, int] = {}
         self._predecessors: dict[str, str | None] = {}
         self._watches: dict[str, Watch] = {}
-        self._troubles: dict[str, str] = {}
+        self._last_errors: dict[str, str] = {}
 
     @property
     def is_idle(self) -> bool:
@@ -96,17 +96,17 @@ class Supervisor:
 
     @property
     def is_settling(self) -> bool:
-        """Whether a run has an outcome, which is shown at a later poll, once no process of it is left."""
+        """Whether a run has an outcome that a later poll will show, once no process of the run is left."""
         return any(watch.has_outcome for watch in self._watches.values())
 
     def state_of(self, run_id: str) -> RunState | None:
-        """Return where a run stood at the last look."""
+        """Return a run's state at the last poll."""
         return self._states.get(run_id)
 
-    def look(self) -> None:
-        """Look at everything once and do what is due."""
+    def poll(self) -> None:
+        """Read everything once and do what is due."""
         with contextlib.suppress(OSError):
-            self._instance.beat()  # on a disk that takes no heartbeat runs may still be supervised
+            self._instance.beat()  # a full disk takes no heartbeat, but runs can still be supervised
         self._launcher.reap()
         changed = self._read_journal() | self._discover()
         for run_id in [*self._watches]:
@@ -114,20 +114,20 @@ class Supervisor:
             changed.add(run_id)
         changed |= self._start_waiting()
         for run_id in changed:
-            self._guarded(run_id, self._note_state)
+            self._guarded(run_id, self._record_state)
         self._index.refresh()
 
     def run(self, is_over: Callable[[], bool]) -> None:
-        """Look twice a second, at least once, until `is_over`; running jobs continue without it."""
+        """Poll twice a second, at least once, until `is_over`; running jobs continue without it."""
         while True:
             began_at = time.monotonic()
-            self.look()
+            self.poll()
             if is_over():
                 return
             time.sleep(max(0.0, LOOP_SECONDS - (time.monotonic() - began_at)))
 
     def close(self) -> None:
-        """Give the right back; running jobs continue."""
+        """Release the lock; running jobs continue."""
         for watch in self._watches.values():
             watch.close()
         give_up_at = time.monotonic() + _CLOSE_SECONDS
@@ -139,13 +139,13 @@ class Supervisor:
     def _read_journal(self) -> set[str]:
         entries, self._journal_offset = self._journal.read_from(self._journal_offset)
         for entry in entries:
-            if add_request(self._asked, entry):
+            if add_request(self._requested_attempts, entry):
                 self._waiting.pop(entry.run_id, None)
-                self._waiting[entry.run_id] = self._asked[entry.run_id]
+                self._waiting[entry.run_id] = self._requested_attempts[entry.run_id]
         return {entry.run_id for entry in entries}
 
     def _discover(self) -> set[str]:
-        """Add run folders that are new, and drop those that are gone."""
+        """Add new run folders, and drop removed ones."""
         names = {entry.name for entry in os.scandir(self._runs_root)}
         for run_id in self._runs.keys() - names:
             del self._runs[run_id]
@@ -165,21 +165,21 @@ class Supervisor:
             self._watches[run.run_id] = watch_to_adopt(run, attempt, policy, self._launcher)
 
     def _watch(self, run: RunDirectory) -> None:
-        if self._watches[run.run_id].look() is not None:
+        if self._watches[run.run_id].poll() is not None:
             self._watches.pop(run.run_id).close()
 
     def _start_waiting(self) -> set[str]:
-        """Start waiting runs in the order of their asking while there is room; return those no longer waiting."""
+        """Start waiting runs in the order of requests, up to the limit; return those no longer waiting."""
         done = set()
         for run_id, attempt in [*self._waiting.items()]:
             run = self._runs.get(run_id)
             if run is None:
-                del self._waiting[run_id]  # its folder was removed; should it come back, resuming it asks again
+                del self._waiting[run_id]  # its folder was removed; if it returns, a resume queues it again
                 continue
             if run_id in self._watches:
                 continue
             is_over = run.newest_attempt() >= attempt or run.stop_requested()
-            hold = None if is_over else find_hold(run, self._asked, self._predecessors)
+            hold = None if is_over else find_hold(run, self._requested_attempts, self._predecessors)
             if hold is not None and not hold.reason:
                 continue
             if hold is not None:
@@ -194,7 +194,7 @@ class Supervisor:
         return done
 
     def _start(self, run: RunDirectory) -> None:
-        attempt = self._asked[run.run_id]
+        attempt = self._requested_attempts[run.run_id]
         with contextlib.suppress(AttemptClaimedError):
             run.claim_attempt(attempt)
             try:
@@ -206,30 +206,30 @@ class Supervisor:
 
     def _refuse(self, run: RunDirectory, reason: str) -> None:
         """End an attempt that never starts, with the reason."""
-        attempt = self._asked[run.run_id]
+        attempt = self._requested_attempts[run.run_id]
         with contextlib.suppress(AttemptClaimedError):
             run.claim_attempt(attempt)
             write_outcome_of_lost(run.attempt_path(attempt), RunStatus.FAILED, reason)
 
-    def _note_state(self, run: RunDirectory) -> None:
-        state = read_state(run, self._asked.get(run.run_id, 0))
+    def _record_state(self, run: RunDirectory) -> None:
+        state = read_state(run, self._requested_attempts.get(run.run_id, 0))
         if state.is_ended and run.run_id in self._watches:
             return  # the end is shown once no process of the run is left
         if state.differs_from(self._states.get(run.run_id)):
-            self._index.note_state(run, state)
+            self._index.record_state(run, state)
         self._states[run.run_id] = state
 
     def _guarded(self, run_id: str, action: Callable[[RunDirectory], None]) -> Exception | None:
-        """Do something with one run; return why one that is broken was passed over, so that it holds up no others."""
+        """Do something with one run; return the error of one whose files are damaged, which is then skipped."""
         run = self._runs.get(run_id)
         if run is None:
             return None
         try:
             action(run)
         except BROKEN_RUN as error:
-            if self._troubles.get(run_id) != str(error):
-                logger.warning("%s is passed over: %s", run_id, error)
-            self._troubles[run_id] = str(error)
+            if self._last_errors.get(run_id) != str(error):
+                logger.warning("%s is skipped: %s", run_id, error)
+            self._last_errors[run_id] = str(error)
             return error
         return None
 

@@ -1,4 +1,4 @@
-"""One attempt that runs as a job on a Ray cluster: started, followed, stopped, judged when nobody answers any more."""
+"""Watches one attempt that runs as a job on a Ray cluster: starts, follows and stops it, and declares it lost."""
 
 import logging
 import os
@@ -12,7 +12,7 @@ from jobs.launchers.ray_jobs_api import RayJob, RayJobsError, RayJobStatus
 from jobs.runs.attempts import Outcome, read_heartbeat, read_outcome, write_outcome_of_lost
 from jobs.runs.directory import RunDirectory
 from jobs.runs.processes import signal_name
-from jobs.runs.ray_contact import SILENCE_SECONDS, RayContact, read_contact, write_contact
+from jobs.runs.ray_contact import CONTACT_TIMEOUT_SECONDS, RayContact, read_contact, write_contact
 from jobs.runs.state import GONE, STOPPED_IN_QUEUE
 from jobs.runs.status import RunStatus
 from jobs.supervisor.watch import KILLED, StopClock, StopPolicy
@@ -21,19 +21,19 @@ logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 2.0
 _OUTCOME_SECONDS = 10.0
-"""A worker that ended by itself has written its outcome, which a network file system may show this much later."""
+"""A worker that ended by itself has written its outcome, which a network file system may show this long after."""
 _STOP_AGAIN_SECONDS = 60.0
 _LOG_BYTES_A_SECOND = 5_000_000
-"""Ray hands out whole logs only, so a long one is asked for less often."""
-_NOT_SUBMITTED = "The supervisor ended before the job was handed to the cluster; resume it."
+"""Ray returns whole logs only, so a long one is requested less often."""
+_NOT_SUBMITTED = "The supervisor ended before it submitted the job to the cluster; resume it."
 _FROZEN = "Its worker sent no heartbeat while its cluster called it running, and was ended; resume it."
 _FORGOTTEN = "the cluster does not know the job any more; was it restarted?"
 
 
 class RayWatch:
-    """Watches one attempt on a cluster, from a thread of its own: a cluster that does not answer holds up nobody.
+    """Watches one attempt on a cluster from a separate thread, so that a cluster that does not answer delays no one.
 
-    Built again after a restart of the supervisor it continues from files and from what the cluster says.
+    After a restart of the supervisor a new watch continues from files and from the cluster's answers.
     """
 
     def __init__(self, run: RunDirectory, attempt: int, policy: StopPolicy, launcher: RayJobsLauncher) -> None:
@@ -45,9 +45,9 @@ class RayWatch:
         self._is_closed = threading.Event()
         self._thread: threading.Thread | None = None
         self._is_new = False
-        self._heard_at = time.monotonic()
+        self._contact_at = time.monotonic()
         self._beat_at = 0.0
-        self._beat_heard_at: float | None = None
+        self._new_beat_at: float | None = None
         self._is_frozen = False
         self._stop_clock = StopClock(run)
         self._stopped_at: float | None = None
@@ -62,15 +62,15 @@ class RayWatch:
         """Begin to launch the job, once.
 
         Raises:
-            LaunchError: It may not be sent where it shall run.
+            LaunchError: The job may not be sent to this cluster.
         """
         self._launcher.check()
         write_contact(self._path, self._launcher.new_contact())
         self._is_new = True
-        self.look()
+        self.poll()
 
-    def look(self) -> Outcome | None:
-        """Return the outcome once the attempt is over and nothing of it is left, as far as the cluster can tell."""
+    def poll(self) -> Outcome | None:
+        """Return the outcome once the attempt is over and, as far as the cluster knows, no process is left."""
         outcome, contact = read_outcome(self._path), read_contact(self._path)
         if contact is None or (contact.is_over and outcome is not None):
             return outcome
@@ -80,7 +80,7 @@ class RayWatch:
         return None
 
     def close(self, timeout_seconds: float = 0.0) -> None:
-        """Leave the attempt to itself; wait so long for the thread."""
+        """Stop following the attempt, which continues; wait at most this long for the thread."""
         self._is_closed.set()
         if self._thread is not None:
             self._thread.join(timeout_seconds)
@@ -92,7 +92,7 @@ class RayWatch:
             if self._is_new:
                 self._is_new = False
                 self._launch()
-            while not self._known().is_over and not self._is_closed.is_set():
+            while not self._contact().is_over and not self._is_closed.is_set():
                 self._follow()
                 self._is_closed.wait(POLL_SECONDS)
         except LaunchError as error:
@@ -107,64 +107,64 @@ class RayWatch:
             if self._is_closed.is_set():
                 self._launcher.close()
 
-    def _known(self) -> RayContact:
+    def _contact(self) -> RayContact:
         contact = read_contact(self._path)
         if contact is None:
-            raise FileNotFoundError(f"{self._path}: what is known of the Ray job is gone.")
+            raise FileNotFoundError(f"{self._path}: no contact of the Ray job is left.")
         return contact
 
-    def _note(self, **changes: object) -> None:
-        write_contact(self._path, replace(self._known(), **changes))  # type: ignore[arg-type]
+    def _update(self, **changes: object) -> None:
+        write_contact(self._path, replace(self._contact(), **changes))  # type: ignore[arg-type]
 
-    def _say(self, line: str) -> None:
+    def _log(self, line: str) -> None:
         with self.run.log_path.open("ab") as log:
             log.write(f"{line}\n".encode())
 
     def _launch(self) -> None:
-        self._say(self._launcher.prepare(self._is_wanted))
+        self._log(self._launcher.prepare(self._is_wanted))
         if not self._is_wanted():
             raise LaunchCancelledError
-        self._note(is_submitted=True)
+        self._update(is_submitted=True)
         self._launcher.submit()
-        self._say(f"Handed to Ray as {self._launcher.submission_id}.")
+        self._log(f"Submitted to Ray as {self._launcher.submission_id}.")
 
     def _is_wanted(self) -> bool:
-        self._note(seen_at=time.time())
+        self._update(seen_at=time.time())
         return not self.run.stop_requested() and not self._is_closed.is_set()
 
     def _follow(self) -> None:
-        """Ask the cluster once, and do what its answer calls for."""
-        self._hear_worker()
+        """Ask the cluster once, and act on its answer."""
+        self._read_heartbeat()
         try:
             job = self._launcher.job()
             if job is None:
-                self._judge(_FORGOTTEN if self._known().is_submitted else "")
+                self._check_contact(_FORGOTTEN if self._contact().is_submitted else "")
                 return
-            self._heard_at = time.monotonic()
+            self._contact_at = time.monotonic()
             self._copy_log(job.is_over)
             if job.is_over:
                 self._finalize(job)
             else:
-                self._note(is_submitted=True, seen_at=time.time())
+                self._update(is_submitted=True, seen_at=time.time())
                 self._escalate_stop()
         except RayJobsError as error:
-            self._judge(str(error))
+            self._check_contact(str(error))
 
-    def _hear_worker(self) -> None:
-        """Notice a new heartbeat; clocks of two machines are not compared."""
+    def _read_heartbeat(self) -> None:
+        """Record when a new heartbeat was seen, by this machine's clock: two machines' clocks are not compared."""
         heartbeat = read_heartbeat(self._path)
         beat_at = heartbeat.at.timestamp() if heartbeat else 0.0
         if beat_at != self._beat_at:
             self._beat_at = beat_at
-            self._heard_at = self._beat_heard_at = time.monotonic()
+            self._contact_at = self._new_beat_at = time.monotonic()
 
-    def _judge(self, trouble: str) -> None:
-        """End an attempt of which neither the cluster nor the worker has given a sign for too long."""
-        if not trouble:
+    def _check_contact(self, error: str) -> None:
+        """Declare an attempt lost that neither the cluster nor a heartbeat has reported for too long."""
+        if not error:
             self._end(RunStatus.LOST, _NOT_SUBMITTED)
-        elif time.monotonic() - self._heard_at >= SILENCE_SECONDS:
-            self._say(f"Ray: {trouble}")
-            self._end(RunStatus.LOST, f"Its cluster is gone or out of reach: {trouble} Resume it from its checkpoint.")
+        elif time.monotonic() - self._contact_at >= CONTACT_TIMEOUT_SECONDS:
+            self._log(f"Ray: {error}")
+            self._end(RunStatus.LOST, f"Its cluster is gone or out of reach: {error} Resume it from its checkpoint.")
 
     def _copy_log(self, is_over: bool) -> None:
         """Append what the job has printed since; while it runs, whole lines."""
@@ -173,44 +173,44 @@ class RayWatch:
         printed = self._launcher.log()
         self._log_due_at = time.monotonic() + len(printed) / _LOG_BYTES_A_SECOND
         end = len(printed) if is_over else printed.rfind(b"\n") + 1
-        begin = self._known().log_bytes
+        begin = self._contact().log_bytes
         if end > begin:
             with self.run.log_path.open("ab") as log:
                 log.write(printed[begin:end])
-            self._note(log_bytes=end)
+            self._update(log_bytes=end)
 
     def _escalate_stop(self) -> None:
-        """Make Ray end a job that was asked to stop and has not, or whose worker is stuck for good."""
+        """Make Ray end a job that did not stop when requested, or whose worker hangs."""
         now = time.monotonic()
         is_due = self._stopped_at is None or now - self._stopped_at >= _STOP_AGAIN_SECONDS
-        self._is_frozen |= self._beat_heard_at is not None and now - self._beat_heard_at >= SILENCE_SECONDS
+        self._is_frozen |= self._new_beat_at is not None and now - self._new_beat_at >= CONTACT_TIMEOUT_SECONDS
         if is_due and (self._is_frozen or self._stop_clock.seconds() >= self._policy.grace_seconds):
-            logger.warning("%s: asking Ray to end the job, which does not stop or is stuck.", self.run.run_id)
+            logger.warning("%s: asking Ray to end the job, which does not stop or hangs.", self.run.run_id)
             self._launcher.stop()
             self._stopped_at = now
 
     def _finalize(self, job: RayJob) -> None:
-        """Write the outcome of a job that is over, once nothing of it is left on any machine."""
+        """Write the outcome of a job that is over, once none of its processes is left on any machine."""
         if job.exit_code in (0, 1):
             self._wait_for_outcome()
         try:
             left = self._launcher.sweep(lambda: not self._is_closed.is_set())
         except RayJobsError as error:
-            left = f"Whether anything of it is left could not be seen: {error}"
+            left = f"Whether processes of it are left could not be checked: {error}"
         if left:
-            self._say(left)
+            self._log(left)
         status, reason = self._guess_end(job)
         self._end(status, f"{reason} {left}".strip())
 
     def _wait_for_outcome(self) -> None:
         give_up_at = time.monotonic() + _OUTCOME_SECONDS
         while not self.has_outcome and time.monotonic() < give_up_at:
-            os.listdir(self._path)  # makes NFS look again
+            os.listdir(self._path)  # makes NFS refresh
             if self._is_closed.wait(0.5):
                 return
 
     def _guess_end(self, job: RayJob) -> tuple[RunStatus, str]:
-        """Return what to say of a job whose worker left no outcome."""
+        """Return status and reason of a job whose worker left no outcome."""
         if self._is_frozen:
             return RunStatus.LOST, _FROZEN
         if job.status is RayJobStatus.STOPPED:
@@ -236,4 +236,4 @@ class RayWatch:
 
     def _end(self, status: RunStatus, reason: str) -> None:
         write_outcome_of_lost(self._path, status, reason)
-        self._note(is_over=True)
+        self._update(is_over=True)

@@ -1,4 +1,4 @@
-"""Opening the database for a command, brought up to date first where no supervisor does that."""
+"""Opening the database for a command, updated first if no supervisor does that."""
 
 import time
 from collections.abc import Iterator
@@ -15,14 +15,14 @@ from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import SupervisorRunningError
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
 
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 _SETTLE_SECONDS = 20.0
-"""A run that has an outcome is gone within this time, if need be by force."""
+"""The processes of a run with an outcome end within this time, by force if necessary."""
 
 
 @contextmanager
 def open_fresh_index(runs_root: Path, database_url: str | None) -> Iterator[Database]:
-    """Give the database; where no supervisor runs, everything recorded so far is ingested first."""
+    """Yield the database; if no supervisor runs, everything recorded so far is ingested first."""
     database = open_database(database_url, runs_root)
     try:
         ingest_all(runs_root, database_url)
@@ -32,7 +32,7 @@ def open_fresh_index(runs_root: Path, database_url: str | None) -> Iterator[Data
 
 
 def ingest_all(runs_root: Path, database_url: str | None) -> bool:
-    """Do a supervisor's reading, without starting anything; False where a supervisor does it already."""
+    """Ingest everything recorded so far, without starting runs; False if a supervisor runs already."""
     index = DatabaseIndex(database_url, runs_root)
     try:
         supervisor = Supervisor(runs_root, index, settings=SupervisorSettings(max_running=0))
@@ -40,12 +40,12 @@ def ingest_all(runs_root: Path, database_url: str | None) -> bool:
         return False
     try:
         settle_until = time.monotonic() + _SETTLE_SECONDS
-        supervisor.look()
+        supervisor.poll()
         while supervisor.is_settling and time.monotonic() < settle_until:
-            time.sleep(_LOOK_SECONDS)
-            supervisor.look()
+            time.sleep(_POLL_SECONDS)
+            supervisor.poll()
         while index.is_behind and index.is_reachable:
-            supervisor.look()
+            supervisor.poll()
     finally:
         supervisor.close()
     return True
@@ -61,7 +61,7 @@ def rebuild_index(runs_root: Path, database_url: str | None) -> int:
     from jobs.supervisor.instance import read_supervisor
 
     if read_supervisor(runs_root) is not None:
-        raise SupervisorRunningError(f"A supervisor looks after {runs_root}; end it first (Ctrl-C of `exgrpo up`).")
+        raise SupervisorRunningError(f"A supervisor runs for {runs_root}; end it first (Ctrl-C of `exgrpo up`).")
     database = open_database(database_url, runs_root, upgrades=False)
     try:
         reset(database)
@@ -72,13 +72,13 @@ def rebuild_index(runs_root: Path, database_url: str | None) -> int:
 
 
 def describe_database(database_url: str | None, runs_root: Path) -> tuple[bool, str]:
-    """Return whether the database can be used, and what it is or what is wrong; nothing is made or changed."""
+    """Return whether the database can be used, and what it is or what is wrong, without changing it."""
     try:
         path = sqlite_path(database_url, runs_root)
         if path is not None and (sentence := refusal(path)):
             return False, sentence
         if path is not None and not path.is_file():
-            return True, "SQLite, not there yet; the first run makes it"
+            return True, "SQLite, not created yet; the first run creates it"
         database = open_database(database_url, runs_root, upgrades=False)
     except DatabaseError as error:
         return False, str(error)
@@ -92,7 +92,7 @@ def _describe_schema(database: Database) -> tuple[bool, str]:
     kind = "SQLite" if database.is_sqlite else "PostgreSQL"
     revision = current_revision(database)
     if revision is not None and not is_known(revision):
-        return False, f"{kind}, schema {revision}, newer than {newest_revision()} which this version knows"
+        return False, f"{kind}, schema {revision}, newer than {newest_revision()}, which this version knows"
     if revision != newest_revision():
-        return True, f"{kind}, schema {revision or 'none'}, brought to {newest_revision()} when next used"
+        return True, f"{kind}, schema {revision or 'none'}, upgraded to {newest_revision()} when next used"
     return True, f"{kind}, schema {revision}, {sum(runs.count_runs(database).values())} runs"

@@ -1,4 +1,4 @@
-"""Taking one run's files into the database, a batch at a time."""
+"""Ingesting one run's files into the database, a batch at a time."""
 
 import json
 import time
@@ -14,7 +14,7 @@ from jobs.runs.status import RunStatus
 
 
 class RunIndexing:
-    """How far one run is ingested. An ended run shows its end only once everything before it is in."""
+    """Ingests one run. An ended run shows its end only once everything before it is ingested."""
 
     def __init__(self, run: RunDirectory) -> None:
         self._run = run
@@ -28,7 +28,7 @@ class RunIndexing:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """What the database shall show: status, reason and attempt."""
+        """The status, reason and attempt to show."""
         assert self._state is not None
         return (self._state.status.value, self._state.reason, self._state.attempt)
 
@@ -37,21 +37,21 @@ class RunIndexing:
         """Whether the run has ended, so that nothing more will come."""
         return self._state is not None and self._state.is_ended
 
-    def note(self, state: RunState) -> None:
-        """Take up the state that the run has now."""
+    def set_state(self, state: RunState) -> None:
+        """Set the run's new state."""
         self._state = state
         self._is_shown = False
         self.is_caught_up = False
 
     def give_up(self) -> None:
-        """Leave the run as far as it was ingested, until its state changes."""
+        """Ingest no more of the run until its state changes."""
         self.is_caught_up = True
 
     def advance(self, database: Database, give_up_at: float) -> None:
-        """Ingest what the files hold beyond the database, until `give_up_at` at the latest.
+        """Ingest what files have and the database lacks, until `give_up_at` at the latest.
 
         Raises:
-            ValueError: The run's own files cannot be read.
+            ValueError: The run's files cannot be read.
         """
         if self._state is None or (self.is_caught_up and not self._may_record):
             return
@@ -104,7 +104,7 @@ class RunIndexing:
         self._is_shown = True
 
     def _show_earlier_ends(self, database: Database, newest: int) -> None:
-        """Show how earlier attempts ended, of which no event tells if the worker could not write any more."""
+        """Show how earlier attempts ended: if the worker could not write any more, no event has it."""
         for attempt in self._run.attempts():
             if not self._last_ended_attempt < attempt < newest:
                 continue

@@ -1,4 +1,4 @@
-"""Starting a supervisor as a process of its own."""
+"""Starting a supervisor as a separate process."""
 
 import subprocess
 import sys

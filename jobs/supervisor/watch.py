@@ -1,4 +1,4 @@
-"""One attempt without an outcome: does its worker live, does it stop when asked to, what is left of it."""
+"""Watches one attempt on this machine: whether its worker lives, stops when requested and leaves no process."""
 
 import logging
 import signal
@@ -19,7 +19,7 @@ KILLED = (
     "It did not stop by itself and was killed; work after its newest checkpoint is lost; resume continues from there."
 )
 _LEAVE_SECONDS = 10.0
-"""A worker that wrote its outcome has this long to end with everything it started."""
+"""A worker that wrote its outcome has this long to end, with all its child processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class StopPolicy:
 
 
 class StopClock:
-    """For how long a run has been asked to stop, by a clock that nobody sets; a new supervisor counts anew."""
+    """Time since a stop was requested, by a monotonic clock; a new supervisor starts again from 0."""
 
     def __init__(self, run: RunDirectory) -> None:
         self._run = run
@@ -47,7 +47,7 @@ class StopClock:
 
 
 class AttemptWatch:
-    """Watches one attempt; built again after a restart of the supervisor it continues from files alone."""
+    """Watches one attempt; after a restart of the supervisor a new watch continues from files alone."""
 
     def __init__(self, run: RunDirectory, attempt: int, policy: StopPolicy, launcher: LocalLauncher) -> None:
         self.run = run
@@ -74,11 +74,11 @@ class AttemptWatch:
         self._worker = self._launcher.start(self.run, self.attempt)
 
     def close(self, timeout_seconds: float = 0.0) -> None:
-        """Leave the attempt to itself."""
+        """Stop following the attempt, which continues."""
 
-    def look(self) -> Outcome | None:
+    def poll(self) -> Outcome | None:
         """Do what is due now; return the outcome once the attempt is over and none of its processes is left."""
-        worker = self._know_worker()
+        worker = self._find_worker()
         outcome = read_outcome(self._path)
         if outcome is not None:
             return outcome if self._is_process_group_gone(worker) else None
@@ -87,14 +87,14 @@ class AttemptWatch:
             return None
         return self._finalize(worker)
 
-    def _know_worker(self) -> ProcessIdentity | None:
+    def _find_worker(self) -> ProcessIdentity | None:
         if self._worker is None:
             heartbeat = read_heartbeat(self._path)
             self._worker = heartbeat.worker if heartbeat else None
         return self._worker
 
     def _is_process_group_gone(self, worker: ProcessIdentity | None) -> bool:
-        """Tell whether the group is gone, ending what still runs some time after the outcome."""
+        """Whether the process group is gone; some time after the outcome, kill what is left of it."""
         if worker is None or not works_on(worker, self._path):
             return True
         self._over_since = self._over_since or time.monotonic()
@@ -103,7 +103,7 @@ class AttemptWatch:
         return False
 
     def _escalate_stop(self, worker: ProcessIdentity | None) -> None:
-        """Make a worker stop that was asked to and has not."""
+        """Signal a worker that did not stop when requested."""
         waited = self._stop_clock.seconds()
         if worker is None or waited < self._policy.grace_seconds or not works_on(worker, self._path):
             return
@@ -115,10 +115,10 @@ class AttemptWatch:
             signal_leader(worker, signal.SIGTERM)
 
     def _finalize(self, worker: ProcessIdentity | None) -> Outcome | None:
-        """Write the outcome for a worker that is gone, under its lock, once nothing of its group is left.
+        """Write the outcome for a worker that is gone, under its lock, once its process group is gone.
 
-        A child's outcome waits for its exit code, so that the reason never depends on which of the two came first; the
-        exit code of an adopted worker is not known to anyone here.
+        A child's outcome waits for its exit code, so that the reason does not depend on timing. An adopted worker is
+        no child, and its exit code is unknown.
         """
         if worker is not None and works_on(worker, self._path):
             signal_group(worker, signal.SIGKILL)

@@ -31,8 +31,8 @@ def run_training(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, cont
     """Run or resume a specification; return `succeeded` or `stopped`.
 
     Raises:
-        TrainingError: It cannot start or go on, with one sentence why.
-        StoppedBeforeStartError: A stop came while the model to start from was made.
+        TrainingError: It cannot start or continue; one sentence says why.
+        StoppedBeforeStartError: A stop was requested while the initial model was made.
     """
     try:
         with open_parts(spec, control.stop_requested, run.checkpoints_path) as parts:
@@ -45,8 +45,8 @@ def run_sft(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: 
     """Run or resume supervised fine-tuning; return `succeeded` or `stopped`.
 
     Raises:
-        TrainingError: It cannot start or go on, with one sentence why.
-        StoppedBeforeStartError: A stop came while the model to start from was made.
+        TrainingError: It cannot start or continue; one sentence says why.
+        StoppedBeforeStartError: A stop was requested while the initial model was made.
     """
     try:
         with open_reward(spec) as reward:
@@ -60,13 +60,13 @@ def run_sft(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: 
 def open_parts(
     spec: TrainSpec, should_stop: Callable[[], bool] | None = None, checkpoints: Path | None = None
 ) -> Iterator[RunParts]:
-    """Put together engine, grader and data of a specification, and end the grader's processes afterwards.
+    """Yield engine, grader and data of a specification, and end the grader's processes afterwards.
 
     `checkpoints` is the run's folder of them, one of which gives the model if the folder of `model.source` is gone.
 
     Raises:
         TrainingError: Data or model cannot be used; the message names the file, row or setting.
-        StoppedBeforeStartError: `should_stop` became true while the model to start from was made.
+        StoppedBeforeStartError: `should_stop` became true while the initial model was made.
     """
     with open_reward(spec) as reward:
         yield _parts(spec, reward, _load(spec, should_stop, checkpoints))
@@ -119,7 +119,7 @@ def _sft_parts(spec: TrainSpec, reward: RewardFunction, loaded: _Loaded) -> SftP
 
 def _engine(spec: TrainSpec, reward: RewardFunction, loaded: _Loaded, optim: OptimSettings) -> EmbeddedEngine:
     engine = EmbeddedEngine(loaded.policy, reward, spec.algorithm, optim, spec.seed)
-    # Imported modules and questions live as long as the process: kept out of every later collection, a step is shorter.
+    # Modules and questions live as long as the process: without them, later collections and so steps are shorter.
     gc.collect()
     gc.freeze()
     return engine

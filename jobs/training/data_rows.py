@@ -1,4 +1,4 @@
-"""Rows of a data set in verl's schema, read and checked one by one before anything else happens."""
+"""Rows of a data set in verl's schema, read and checked one by one before a run starts."""
 
 import gzip
 import json
@@ -57,8 +57,8 @@ def iterate_raw_rows(
 ) -> Iterator[tuple[int, RawRow]]:
     """Yield (row number from 1, row) of a Parquet or JSON-lines file, a saved data set's folder or a hub data set.
 
-    Rows hold those of `columns` that there are; those of JSON lines may hold more. With `streams` no more of a hub data
-    set is downloaded than the rows that are taken.
+    Rows have those of `columns` that exist; rows of JSON lines may have more. With `streams` only the rows that are
+    used of a hub data set are downloaded.
 
     Raises:
         DataError: It cannot be read.
@@ -66,7 +66,7 @@ def iterate_raw_rows(
     path = Path(source)
     if source.endswith(FILE_SUFFIXES):
         if not path.is_file():
-            raise DataError(f"{source}: there is no such file; give a Parquet or JSON-lines file or a data set name.")
+            raise DataError(f"{source}: no such file; give a Parquet or JSON-lines file or a data set name.")
         yield from _iterate_parquet(path, columns) if path.suffix == ".parquet" else _iterate_json_lines(path)
     elif path.is_file():
         raise DataError(f"{source}: expected a file that ends in {', '.join(FILE_SUFFIXES)}.")
@@ -80,14 +80,14 @@ def check_row(origin: str, number: int, raw: RawRow, declared_kind: DeclaredKind
     Raises:
         DataError: A field is missing or is not what the schema says.
     """
-    place = f"{origin}, row {number}"
-    data_source = _text(raw, "data_source", place)
-    messages = _messages(raw.get("prompt"), place)
-    answer = _answer(raw.get("reward_model"), place)
+    label = f"{origin}, row {number}"
+    data_source = _text(raw, "data_source", label)
+    messages = _messages(raw.get("prompt"), label)
+    answer = _answer(raw.get("reward_model"), label)
     kind = _answer_kind(declared_kind, data_source)
     if kind == "choice" and _LABEL.fullmatch(answer) is None:
         raise DataError(
-            f"{place}, reward_model.ground_truth: expected an option label A-J or 1-9, got {answer[:60]!r}."
+            f"{label}, reward_model.ground_truth: expected an option label A-J or 1-9, got {answer[:60]!r}."
         )
     ability = raw.get("ability")
     return DataRow(
@@ -143,7 +143,7 @@ def _iterate_dataset(source: str, split: str, columns: Sequence[str], streams: b
             dataset = datasets.load_from_disk(source)
         else:
             dataset = datasets.load_dataset(source, split=split, streaming=streams)
-        if dataset.column_names:  # a stream may not know its own before the first row
+        if dataset.column_names:  # a stream may not know its columns before the first row
             dataset = dataset.select_columns([name for name in columns if name in dataset.column_names])
         yield from enumerate(dataset, start=1)
     except (OSError, ValueError, KeyError, datasets.exceptions.DatasetsError) as error:
@@ -154,33 +154,33 @@ def _iterate_dataset(source: str, split: str, columns: Sequence[str], streams: b
         ) from error
 
 
-def _text(raw: RawRow, field: str, place: str) -> str:
+def _text(raw: RawRow, field: str, label: str) -> str:
     value = raw.get(field)
     if not isinstance(value, str) or not value.strip():
-        raise DataError(f"{place}, {field}: expected a text, got {_short(value)}.")
+        raise DataError(f"{label}, {field}: expected a text, got {_short(value)}.")
     return value
 
 
-def _messages(value: object, place: str) -> tuple[Message, ...]:
+def _messages(value: object, label: str) -> tuple[Message, ...]:
     if not isinstance(value, list) or not value:
-        raise DataError(f"{place}, prompt: expected a list of messages with content and role, got {_short(value)}.")
+        raise DataError(f"{label}, prompt: expected a list of messages with content and role, got {_short(value)}.")
     for message in value:
         if not isinstance(message, dict):
-            raise DataError(f"{place}, prompt: expected messages with content and role, got {_short(message)}.")
+            raise DataError(f"{label}, prompt: expected messages with content and role, got {_short(message)}.")
         for field in ("role", "content"):
-            _text(message, field, f"{place}, prompt")
+            _text(message, field, f"{label}, prompt")
     roles = [message["role"] for message in value]
     if roles not in (["user"], ["system", "user"]):
-        raise DataError(f"{place}, prompt: expected one user message, after a system message or not, got {roles}.")
+        raise DataError(f"{label}, prompt: expected one user message, after a system message or not, got {roles}.")
     return tuple({"role": message["role"], "content": message["content"]} for message in value)
 
 
-def _answer(reward_model: object, place: str) -> str:
+def _answer(reward_model: object, label: str) -> str:
     value = reward_model.get("ground_truth") if isinstance(reward_model, dict) else None
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     answer = str(value).strip() if isinstance(value, str) or is_number else ""
     if not answer:
-        raise DataError(f"{place}, reward_model.ground_truth: expected a text or number, got {_short(value)}.")
+        raise DataError(f"{label}, reward_model.ground_truth: expected a text or number, got {_short(value)}.")
     return answer
 
 

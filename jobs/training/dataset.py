@@ -1,4 +1,4 @@
-"""Training data: rows in verl's schema become the core's questions, or a sentence says which row cannot."""
+"""Training data: rows in verl's schema become the core's questions, or an error names the bad row."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,12 +12,12 @@ from jobs.training.templates import ChatTokenizer, TemplateName, render_chat_pro
 
 
 class PromptTokenizer(TextEncoder, ChatTokenizer, Protocol):
-    """What loading needs of a tokenizer; every Hugging Face tokenizer has it."""
+    """The part of a tokenizer that loading uses; every Hugging Face tokenizer has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataSource:
-    """Where questions come from and how they are put to the model."""
+    """The source of questions and their prompt template."""
 
     source: str
     """Parquet or JSON-lines file in verl's schema, folder of a saved data set, or Hugging Face data set name."""
@@ -32,13 +32,13 @@ class DataSource:
 
     @property
     def origin(self) -> str:
-        """What messages call it: a file's name, or the data set's."""
+        """The name in messages: a file's or the data set's."""
         return Path(self.source).name if Path(self.source).exists() else self.source
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The distinct, checked rows of a source, and what a user should know about how they came about."""
+    """The distinct, checked rows of a source, and notices to the user about merged or dropped rows."""
 
     rows: list[DataRow]
     notices: list[str]
@@ -60,7 +60,7 @@ def read_rows(source: DataSource) -> Rows:
     )
     rows, num_rows = _merge_equal_rows(source.origin, checked)
     if not rows:
-        raise DataError(f"{source.origin}: holds no rows.")
+        raise DataError(f"{source.origin}: has no rows.")
     if num_rows == len(rows):
         return Rows(rows, [])
     return Rows(rows, [f"{source.origin}: {num_rows:,} rows hold {len(rows):,} questions; equal rows were merged."])
@@ -69,10 +69,10 @@ def read_rows(source: DataSource) -> Rows:
 def encode_rows(
     rows: Rows, source: DataSource, tokenizer: PromptTokenizer, max_prompt_tokens: int
 ) -> tuple[list[Question], Rows]:
-    """Return the first questions of `rows`, numbered from 0, and the rows they came from with any further notices.
+    """Return the first questions of `rows`, numbered from 0, and their rows with further notices.
 
     Raises:
-        DataError: Prompts are too long and not to be dropped, or there are fewer questions than asked for.
+        DataError: Prompts are too long and not to be dropped, or there are fewer questions than needed.
     """
     num_wanted = len(rows.rows) if source.num_questions is None else source.num_questions
     kept: list[DataRow] = []
@@ -90,7 +90,7 @@ def encode_rows(
     notices = [*rows.notices, *_too_long_notice(source, too_long, max_prompt_tokens)]
     if source.num_questions is not None and len(questions) < num_wanted:
         raise DataError(
-            f"{source.origin}: holds {len(questions):,} usable questions, but {num_wanted:,} are asked for; "
+            f"{source.origin}: has {len(questions):,} usable questions, expected {num_wanted:,}; "
             "lower data.num_questions and data.num_held_out."
         )
     if not questions:
@@ -139,9 +139,9 @@ def _too_long_notice(source: DataSource, too_long: Sequence[tuple[int, int]], ma
         return []
     longest, row = max(too_long)
     prompts = f"{len(too_long)} prompt{'' if len(too_long) == 1 else 's'} longer than {max_prompt_tokens} tokens"
-    found = f"{source.origin}: {prompts} (the longest, row {row}, has {longest})"
+    notice = f"{source.origin}: {prompts} (the longest, row {row}, has {longest})"
     if source.too_long_prompts == "refuse":
         raise DataError(
-            f"{found}; raise algorithm.max_prompt_tokens, or set data.too_long_prompts to drop to leave them out."
+            f"{notice}; raise algorithm.max_prompt_tokens, or set data.too_long_prompts to drop to leave them out."
         )
-    return [f"{found} were dropped."]
+    return [f"{notice} were dropped."]

@@ -1,4 +1,4 @@
-"""What supervised fine-tuning imitates: a right response to each question, from a data set or by a demonstrator."""
+"""Demonstrations for supervised fine-tuning: a right response to each question, from data or a demonstrator."""
 
 import logging
 import random
@@ -18,7 +18,7 @@ from jobs.training.data_rows import DataError, iterate_raw_rows
 logger = logging.getLogger(__name__)
 
 THOUGHT_START = "<think>\n"
-"""Templates may end with it; a demonstration that begins with it again leaves it out."""
+"""If the template ends with it, it is removed from the beginning of a demonstration."""
 
 
 def read_demonstrations(spec: TrainSpec, questions: Sequence[Question], tokenizer: Any) -> list[TokenSequence]:  # noqa: ANN401 (any Hugging Face tokenizer)
@@ -44,7 +44,7 @@ def read_demonstrations(spec: TrainSpec, questions: Sequence[Question], tokenize
     if len(kept) < spec.algorithm.batch_size:
         raise DataError(
             f"{spec.data.source}: {len(kept)} demonstrations fit into algorithm.max_response_tokens ({limit}), "
-            f"expected at least algorithm.batch_size ({spec.algorithm.batch_size}); raise the one or lower the other."
+            f"expected at least algorithm.batch_size ({spec.algorithm.batch_size}); raise one or lower the other."
         )
     return kept
 
@@ -55,7 +55,7 @@ def _write_texts(questions: Sequence[Question], seed: int) -> list[str]:
 
 
 def _write_right(question: Question, rng: random.Random) -> str:
-    """Return a demonstrator's solution with the right answer, however it came about."""
+    """Return a demonstrator's solution with the right answer, even if its steps are wrong."""
     problem, demonstrators = read_problem(question), Demonstrators()
     while True:
         text = write_demonstration(problem, rng, demonstrators)
@@ -64,23 +64,23 @@ def _write_right(question: Question, rng: random.Random) -> str:
 
 
 def _read_texts(spec: TrainSpec, questions: Sequence[Question], column: str) -> list[str]:
-    place_of = {question.metadata["row"]: index for index, question in enumerate(questions)}
+    index_of = {question.metadata["row"]: index for index, question in enumerate(questions)}
     texts = [""] * len(questions)
     for number, raw in iterate_raw_rows(spec.data.source, spec.data.split, (column,)):
-        place = place_of.get(number)
-        if place is not None:
-            texts[place] = _response_text(raw.get(column), f"{spec.data.source}, row {number}, {column}")
+        index = index_of.get(number)
+        if index is not None:
+            texts[index] = _response_text(raw.get(column), f"{spec.data.source}, row {number}, {column}")
     return texts
 
 
-def _response_text(value: object, place: str) -> str:
+def _response_text(value: object, label: str) -> str:
     """Return a response that is a text, or the assistant's first message of a list of messages."""
     if isinstance(value, list):
         messages = [item for item in value if isinstance(item, dict) and item.get("role", "assistant") == "assistant"]
         value = messages[0].get("content") if messages else None
     if not isinstance(value, str) or not value:
         raise DataError(
-            f"{place}: expected a demonstration, a text or a list of messages with the assistant's; name its column in "
+            f"{label}: expected a demonstration, a text or a list of messages with the assistant's; name its column in "
             "sft.response_column."
         )
     return value

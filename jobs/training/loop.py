@@ -1,4 +1,4 @@
-"""The training loop: `exgrpo_step` on an engine, with evaluation, checkpoints, recording and a stop at any step."""
+"""The training loop: `exgrpo_step` on an engine, with evaluation, checkpoints, recording and stops between steps."""
 
 import logging
 from pathlib import Path
@@ -34,7 +34,7 @@ class TrainingLoop:
         self.checkpoints.mkdir(parents=True, exist_ok=True)
 
     def run(self) -> RunStatus:
-        """Train until the last step or until a stop is asked for; return `succeeded` or `stopped`."""
+        """Train until the last step or until a stop is requested; return `succeeded` or `stopped`."""
         self.recorder.questions(self.parts.questions, "training")
         self.recorder.questions(self.parts.held_out, "held_out")
         state, is_new = self._open_state()

@@ -1,4 +1,4 @@
-"""What a composition root puts together for one run."""
+"""The parts of one run that a composition root builds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from jobs.grading.reward_function import Response, RewardFunction
 
 
 class TrainingEngine(PolicyEngine, Protocol):
-    """A policy engine that a whole run needs: it also evaluates, saves and restores."""
+    """A policy engine that also evaluates, saves and restores."""
 
     def generate_for_evaluation(
         self, questions: Sequence[Question], num_samples: int, temperature: float, max_new_tokens: int, seed: int
     ) -> list[list[Response]]:
-        """Return `num_samples` responses a question, without disturbing the training sampler."""
+        """Return `num_samples` responses a question, without changing the state of the training sampler."""
         ...
 
     def save(self, directory: Path) -> None:
@@ -24,7 +24,7 @@ class TrainingEngine(PolicyEngine, Protocol):
         ...
 
     def restore(self, directory: Path) -> None:
-        """Go on exactly as the engine that was saved there."""
+        """Continue exactly as the engine that was saved there."""
         ...
 
 

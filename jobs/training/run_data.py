@@ -1,4 +1,4 @@
-"""A run's questions, the model it starts from and what grades its responses, for every engine."""
+"""A run's questions, initial model and reward function, for every engine."""
 
 import logging
 import os
@@ -28,11 +28,11 @@ CACHE_VARIABLE = "EXGRPO_CACHE_DIR"
 
 
 class RunData(Protocol):
-    """Questions that wait for the tokenizer of the model they are asked."""
+    """Questions to encode once the model's tokenizer is loaded."""
 
     @property
     def model_source(self) -> str:
-        """Folder or hub name of the model to start from; one made on this machine is made by now."""
+        """Folder or hub name of the model to start from; a model made on this machine exists already."""
         ...
 
     def encode(self, tokenizer: PromptTokenizer) -> tuple[list[Question], list[Question]]:
@@ -45,7 +45,7 @@ class RunData(Protocol):
 
 
 def open_data(spec: TrainSpec, should_stop: Callable[[], bool] | None = None) -> RunData:
-    """Read the data of a specification, and make its model where that is one made on this machine.
+    """Read the data of a specification, and make its model if it is one that is made on this machine.
 
     Raises:
         DataError: Data cannot be used; the message names the file, row or setting.
@@ -64,7 +64,7 @@ def open_data(spec: TrainSpec, should_stop: Callable[[], bool] | None = None) ->
 
 @dataclass(frozen=True, slots=True)
 class ChainsData:
-    """Register chains, made when a tokenizer is there."""
+    """Register chains, made once a tokenizer is loaded."""
 
     spec: DataSpec
     model_source: str
@@ -95,7 +95,7 @@ class FileData:
     model_source: str
 
     def encode(self, tokenizer: PromptTokenizer) -> tuple[list[Question], list[Question]]:
-        """Return the questions to train on and those held out; what was merged or dropped is logged.
+        """Return the questions to train on and those held out; merged or dropped rows are logged.
 
         Raises:
             DataError: A prompt is too long, or questions are too few.
@@ -110,7 +110,7 @@ class FileData:
 
 @contextmanager
 def open_reward(spec: TrainSpec) -> Iterator[RewardFunction]:
-    """Give the grader of a specification's questions, and end its processes afterwards."""
+    """Yield the grader of a specification's questions, and end its processes afterwards."""
     if spec.data.source == CHAINS_SOURCE:
         is_graded = spec.algorithm.reward_kind is RewardKind.CONTINUOUS
         yield ChainsReward(spec.data.code_reward_rate, is_graded=is_graded)
@@ -120,7 +120,7 @@ def open_reward(spec: TrainSpec) -> Iterator[RewardFunction]:
 
 
 def cache_directory() -> Path:
-    """Return where models made on this machine are kept."""
+    """Return the folder of models made on this machine."""
     return Path(os.environ.get(CACHE_VARIABLE, Path.home() / ".cache" / "exgrpo-workbench"))
 
 

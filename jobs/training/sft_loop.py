@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SftParts:
-    """What the composition root puts together for one run."""
+    """The parts of one run that the composition root builds."""
 
     parts: RunParts
     imitate: Callable[[Sequence[TokenSequence]], dict[str, float]]
@@ -34,7 +34,7 @@ class SftParts:
 class SftLoop:
     """One attempt of one run, from its newest whole checkpoint (or the start) to its last step.
 
-    Demonstrations come in an order of their own each time round, which follows from seed and step alone.
+    Demonstrations are shuffled anew each epoch; the order follows from seed and epoch alone.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class SftLoop:
         self.checkpoints.mkdir(parents=True, exist_ok=True)
 
     def run(self) -> RunStatus:
-        """Train until the last step or until a stop is asked for; return `succeeded` or `stopped`."""
+        """Train until the last step or until a stop is requested; return `succeeded` or `stopped`."""
         self.recorder.questions(self.sft.parts.questions, "training")
         self.recorder.questions(self.sft.parts.held_out, "held_out")
         step = saved_step = self._restore()
@@ -72,14 +72,14 @@ class SftLoop:
 
     def _step(self, step: int) -> None:
         began_at = time.perf_counter()
-        places = batch_places(len(self.sft.demonstrations), self.spec.algorithm.batch_size, step, self.spec.seed)
-        metrics = self.sft.imitate([self.sft.demonstrations[item] for item in places])
+        indexes = batch_indexes(len(self.sft.demonstrations), self.spec.algorithm.batch_size, step, self.spec.seed)
+        metrics = self.sft.imitate([self.sft.demonstrations[item] for item in indexes])
         metrics["seconds/update"] = metrics["seconds/step"] = time.perf_counter() - began_at
         self.recorder.step(StepReport(step, is_started=False, groups=[], metrics=metrics))
         logger.info("step %d/%d: loss %.4f", step, self.spec.num_steps, metrics["loss/sft"])
 
     def _restore(self) -> int:
-        """Go on from the newest whole checkpoint and return its step, 0 where there is none."""
+        """Restore the newest whole checkpoint and return its step, 0 if there is none."""
         try:
             newest = open_newest(self.checkpoints, lambda checkpoint: checkpoint.step)
         except DamagedCheckpointError as error:
@@ -102,11 +102,11 @@ class SftLoop:
         logger.info("step %d: checkpoint written", step)
 
 
-def batch_places(num_demonstrations: int, batch_size: int, step: int, seed: int) -> list[int]:
-    """Return which demonstrations step number `step` (from 1) shows: the next of shuffled rounds laid end to end."""
+def batch_indexes(num_demonstrations: int, batch_size: int, step: int, seed: int) -> list[int]:
+    """Return the demonstrations of step number `step` (from 1): the next ones of concatenated, shuffled epochs."""
     positions = range((step - 1) * batch_size, step * batch_size)
-    rounds = {
+    epochs = {
         number: np.random.default_rng([seed, number]).permutation(num_demonstrations)
         for number in range(positions[0] // num_demonstrations, positions[-1] // num_demonstrations + 1)
     }
-    return [int(rounds[position // num_demonstrations][position % num_demonstrations]) for position in positions]
+    return [int(epochs[position // num_demonstrations][position % num_demonstrations]) for position in positions]

@@ -22,11 +22,11 @@ class TemplateName(StrEnum):
     PAPER_LLAMA_BASE = "paper_llama_base"
     """The paper's simplified prompt for Llama-3.1 8B base."""
     COMPACT = "compact"
-    """The question's own text and a line break."""
+    """The question's text and a line break."""
     NONE = "none"
-    """The question's own text."""
+    """The question's text."""
     CHAT = "chat"
-    """The model's own chat template on the row's messages, system message included; needs a tokenizer that has one."""
+    """The model's chat template on the row's messages, system message included; needs a tokenizer that has one."""
 
 
 class ChatTokenizer(Protocol):
@@ -47,24 +47,24 @@ def template_text(name: TemplateName) -> str:
 
 
 def render_prompt(name: TemplateName, messages: Sequence[Message]) -> str:
-    """Return the prompt for the last message, without a tokenizer; a row's own system message is not used.
+    """Return the prompt for the last message, without a tokenizer; a row's system message is not used.
 
     Raises:
         ValueError: The template is `chat`, which needs a tokenizer.
     """
     if name is TemplateName.CHAT:
-        raise ValueError("template: chat is the tokenizer's own template; use render_chat_prompt.")
+        raise ValueError("template: chat is the tokenizer's template; use render_chat_prompt.")
     return template_text(name).replace(QUESTION_MARK, messages[-1]["content"].strip())
 
 
 def render_chat_prompt(messages: Sequence[Message], tokenizer: ChatTokenizer) -> str:
-    """Return the messages in the tokenizer's own chat template, with the head of the assistant's turn.
+    """Return the messages in the tokenizer's chat template, with the beginning of the assistant's turn.
 
     Raises:
         ValueError: The tokenizer has no chat template or refuses the messages.
     """
     try:
-        # Templates are programs of the model's authors and raise anything.
+        # Templates are programs of the model's authors, which may raise any error.
         return str(tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True))
     except Exception as error:
         raise ValueError(f"template: the tokenizer's chat template cannot be used ({error}).") from error

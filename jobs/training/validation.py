@@ -1,6 +1,6 @@
-"""Scores during training: questions held out, and some trained on, graded as rewards are; never a benchmark's test set.
+"""Scores during training: held-out and training questions, graded as rewards are; never a benchmark's test set.
 
-The numbers are recorded as evaluations of the run and stand in another table than benchmark scores.
+They are recorded as evaluations of the run, in another table than benchmark scores.
 """
 
 import logging
@@ -16,11 +16,11 @@ from jobs.training.parts import RunParts
 logger = logging.getLogger(__name__)
 
 EVALUATION_SEED = 7919
-"""Evaluations sample with seeds of their own, the same at every step and in every run."""
+"""Seed of evaluations, the same at every step and in every run."""
 
 
 class Validator:
-    """Scores the policy as a specification asks for, and records what came out."""
+    """Scores the policy as the specification says, and records the scores."""
 
     def __init__(self, spec: TrainSpec, parts: RunParts, recorder: RunRecorder) -> None:
         self._spec = spec

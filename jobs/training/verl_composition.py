@@ -35,9 +35,9 @@ CPU_VARIABLES = {
     "TQ_NUM_THREADS": "1",
     "RAY_prestart_worker_first_driver": "0",
 }
-"""What tells verl that there is no GPU: its platform, under which device its engines are registered, and threads.
+"""Environment of verl without a GPU: its platform, the device under which its engines are registered, and threads.
 
-Ray starts no idle process for each CPU that it counts, of which there are more than cores.
+Ray counts more CPUs than there are cores, so it must not start an idle process for each.
 """
 
 
@@ -45,8 +45,8 @@ def run_training(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, cont
     """Run or resume a specification; return `succeeded` or `stopped`.
 
     Raises:
-        TrainingError: It cannot start or go on, with one sentence why.
-        StoppedBeforeStartError: A stop came while the model to start from was made.
+        TrainingError: It cannot start or continue; one sentence says why.
+        StoppedBeforeStartError: A stop was requested while the initial model was made.
     """
     _prepare_environment(spec)
     from ray.exceptions import RayError
@@ -69,7 +69,7 @@ def run_training(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, cont
 
 @contextlib.contextmanager
 def open_parts(spec: TrainSpec, run: RunDirectory) -> Iterator[RunParts]:
-    """Put together engine, grader and data of a specification; Ray and the grader's processes end afterwards.
+    """Yield engine, grader and data of a specification; Ray and the grader's processes end afterwards.
 
     Raises:
         DataError: Data cannot be used; the message names the file, row or setting.
@@ -96,7 +96,7 @@ def _open(spec: TrainSpec, data: RunData, config: "DictConfig") -> Iterator[RunP
 
     refuse_remote_code(data.model_source)
     with open_reward(spec) as reward, open_trainer(config) as trainer:
-        # verl's own loader gives a plain tokenizer the rules of the model's family, which drop characters.
+        # verl's loader applies rules of the model's family to a plain tokenizer, which drop characters.
         tokenizer = load_tokenizer(data.model_source)
         questions, held_out = data.encode(tokenizer)
         external: dict[int, Experience] = {}
@@ -112,21 +112,21 @@ def find_end_tokens(source: str, tokenizer: PreTrainedTokenizerBase) -> list[int
     """Return the tokens that end a response, by the model's generation settings, its configuration and its tokenizer.
 
     Raises:
-        EngineError: Nothing ends a response.
+        EngineError: The model names no end token.
     """
     config = AutoConfig.from_pretrained(source, trust_remote_code=False)
     try:
         generation = GenerationConfig.from_pretrained(source).eos_token_id
     except OSError:
         generation = None
-    found: set[int] = set()
+    end_tokens: set[int] = set()
     for value in (generation, getattr(config, "eos_token_id", None), tokenizer.eos_token_id):
-        found |= set(value) if isinstance(value, list) else {value} if value is not None else set()
-    if not found:
+        end_tokens |= set(value) if isinstance(value, list) else {value} if value is not None else set()
+    if not end_tokens:
         raise EngineError(
             f"model.source: {source} names no end-of-sequence token; set eos_token_id in its config.json."
         )
-    return sorted(found)
+    return sorted(end_tokens)
 
 
 def _prepare_environment(spec: TrainSpec) -> None:

@@ -1,7 +1,7 @@
-"""Supervised fine-tuning by verl's own SFT trainer: a program of its own, followed and recorded like any run.
+"""Supervised fine-tuning by verl's SFT trainer: a separate program, followed and recorded like any run.
 
-Its checkpoints become the run's: `policy` is a Hugging Face model, `trainer` what verl needs to go on. verl's trainer
-scores no answers; `exgrpo eval RUN@STEP` does.
+Its checkpoints become the run's: `policy` is a Hugging Face model, `trainer` has what verl needs to resume. verl's
+trainer scores no answers; `exgrpo eval RUN@STEP` does.
 """
 
 import json
@@ -23,7 +23,7 @@ from jobs.engines.embedded.model import load_tokenizer, refuse_remote_code
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.errors import EngineError
 from jobs.engines.verl_ray.overrides import VERL_FOLDER
-from jobs.engines.verl_ray.sft_overrides import CHECKPOINTS_FOLDER, DEMONSTRATIONS_FILE, ENTRY_MODULE, sft_words
+from jobs.engines.verl_ray.sft_overrides import CHECKPOINTS_FOLDER, DEMONSTRATIONS_FILE, ENTRY_MODULE, sft_run_overrides
 from jobs.launchers.bound import STARTER_VARIABLE
 from jobs.launchers.local import PROJECT_ROOT
 from jobs.recording.recorder import RunRecorder
@@ -40,22 +40,22 @@ from jobs.training.verl_composition import CPU_VARIABLES
 logger = logging.getLogger(__name__)
 
 METRIC_NAMES = {"train/loss": "loss/sft", "train/grad_norm": "optim/gradient_norm"}
-"""verl's names of what is recorded, and this project's."""
+"""verl's names of the recorded metrics, with this project's."""
 TRAINER_FOLDER = "trainer"
 _MODEL_FOLDER = "huggingface"
 _STEP_PREFIX = "global_step_"
 _TRACKER_FILE = "latest_checkpointed_iteration.txt"
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt")
-_LOOK_SECONDS = 0.3
+_POLL_SECONDS = 0.3
 _LEAVE_SECONDS = 20.0
 
 
 def run_sft(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: Control) -> RunStatus:
-    """Run or resume supervised fine-tuning; return `succeeded` or `stopped`, from where its newest checkpoint stands.
+    """Run or resume supervised fine-tuning; return `succeeded` or `stopped`; it continues from its newest checkpoint.
 
     Raises:
-        TrainingError: It cannot start or go on, with one sentence why.
-        StoppedBeforeStartError: A stop came while the model to start from was made.
+        TrainingError: It cannot start or continue; one sentence says why.
+        StoppedBeforeStartError: A stop was requested while the initial model was made.
     """
     folder = run.path / VERL_FOLDER
     shutil.rmtree(folder, ignore_errors=True)
@@ -75,8 +75,8 @@ def run_sft(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: 
     if step >= spec.num_steps:
         return RunStatus.SUCCEEDED
     resume_path = None if newest is None else _unpack(newest[0], folder / "resume")
-    words = sft_words(spec, run.path, data.model_source, resume_path)
-    return SftFollower(spec, run, recorder, control, data.model_source).follow(words, step)
+    overrides = sft_run_overrides(spec, run.path, data.model_source, resume_path)
+    return SftFollower(spec, run, recorder, control, data.model_source).follow(overrides, step)
 
 
 def write_demonstrations(demonstrations: Sequence[TokenSequence], path: Path) -> None:
@@ -89,7 +89,7 @@ def write_demonstrations(demonstrations: Sequence[TokenSequence], path: Path) ->
 
 
 class SftFollower:
-    """Starts verl's trainer, records what it logs, keeps its checkpoints and ends it when a stop is asked for."""
+    """Starts verl's trainer, records what it logs, keeps its checkpoints and ends it when a stop is requested."""
 
     def __init__(
         self, spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: Control, model_source: str
@@ -102,45 +102,45 @@ class SftFollower:
         self._folder = run.path / VERL_FOLDER
         self._metrics_path = self._folder / "metrics.jsonl"
         self._metrics_offset = 0
-        self._looked_at = time.monotonic()
+        self._polled_at = time.monotonic()
         self._saved_step = 0
 
-    def follow(self, words: Sequence[str], step: int) -> RunStatus:
-        """Let verl's trainer run to its end or until a stop; `step` is where it goes on from.
+    def follow(self, overrides: Sequence[str], step: int) -> RunStatus:
+        """Let verl's trainer run to its end or until a stop; `step` is that of the checkpoint that it resumes.
 
         Raises:
             TrainingError: It failed.
         """
         self._saved_step = step
         self._control.heartbeat(step)
-        process = self._start(words)
+        process = self._start(overrides)
         is_stopped = False
         try:
             while process.poll() is None and not (is_stopped := self._control.stop_requested()):
-                time.sleep(_LOOK_SECONDS)
-                self._look()
+                time.sleep(_POLL_SECONDS)
+                self._poll()
         finally:
             _end(process)
-        self._look()
+        self._poll()
         shutil.rmtree(self._folder / CHECKPOINTS_FOLDER, ignore_errors=True)
         if is_stopped:
             return RunStatus.STOPPED
         if process.returncode != 0:
-            raise TrainingError(f"verl's SFT trainer ended with exit code {process.returncode}; log.txt says why.")
+            raise TrainingError(f"verl's SFT trainer ended with exit code {process.returncode}; see log.txt.")
         return RunStatus.SUCCEEDED
 
-    def _start(self, words: Sequence[str]) -> "subprocess.Popen[bytes]":
+    def _start(self, overrides: Sequence[str]) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-P", "-m", "jobs.launchers.bound"]
         command += [sys.executable, "-P", "-m", "torch.distributed.run", "--standalone"]
-        command += [f"--nproc_per_node={self._spec.verl.gpus_per_node}", "-m", ENTRY_MODULE, *words]
+        command += [f"--nproc_per_node={self._spec.verl.gpus_per_node}", "-m", ENTRY_MODULE, *overrides]
         environment = os.environ | {"PYTHONPATH": str(PROJECT_ROOT), "VERL_FILE_LOGGER_PATH": str(self._metrics_path)}
         environment[STARTER_VARIABLE] = str(os.getpid())
         environment |= CPU_VARIABLES if self._spec.model.device == "cpu" else {}
         return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
 
-    def _look(self) -> None:
-        """Record the steps and checkpoints that have come since the last look."""
-        # First, since verl logs a step before it writes its checkpoint: none is taken whose step is not recorded.
+    def _poll(self) -> None:
+        """Record the steps and checkpoints that are new since the last poll."""
+        # Read before the steps: verl logs a step before it writes its checkpoint, so the step of each one is recorded.
         checkpoints = self._new_checkpoints()
         for step, metrics in self._new_steps():
             self._recorder.step(StepReport(step, is_started=False, groups=[], metrics=metrics))
@@ -173,15 +173,15 @@ class SftFollower:
         ]
 
     def _seconds(self, steps: Sequence[int]) -> dict[str, float]:
-        """Return what each of the new steps took; nothing where the trainer started or wrote a checkpoint meanwhile."""
+        """Return the seconds of each new step; nothing if the time includes a start or the writing of a checkpoint."""
         now = time.monotonic()
-        seconds, self._looked_at = (now - self._looked_at) / len(steps), now
-        # verl writes a checkpoint after it has logged its step; every start is from one, or from step 0.
+        seconds, self._polled_at = (now - self._polled_at) / len(steps), now
+        # verl writes a checkpoint after it has logged its step; every start is from a checkpoint or step 0.
         has_more = any((step - 1) % self._spec.checkpoint_interval == 0 for step in steps)
         return {} if has_more else {"seconds/step": seconds}
 
     def _new_checkpoints(self) -> list[int]:
-        """Return the steps of verl's whole checkpoints since the last look, at most as many as the run keeps."""
+        """Return the steps of verl's whole checkpoints since the last poll, at most as many as the run keeps."""
         try:
             newest = int((self._folder / CHECKPOINTS_FOLDER / _TRACKER_FILE).read_text())
         except (OSError, ValueError):
@@ -208,7 +208,7 @@ class SftFollower:
         logger.info("step %d: checkpoint written", step)
 
     def _keep_tokenizer(self, policy: Path) -> None:
-        """Put the model's own tokenizer in the place of the one that verl wrote, as it had loaded and changed it."""
+        """Replace the tokenizer that verl wrote by the model's: verl changes it when loading."""
         for name in _TOKENIZER_FILES:
             if (self._model_source / name).is_file():
                 (policy / name).unlink(missing_ok=True)
@@ -220,7 +220,7 @@ def _step_of(path: Path) -> int:
 
 
 def _unpack(checkpoint: Checkpoint, folder: Path) -> Path:
-    """Return a folder as verl wrote the checkpoint."""
+    """Return a folder with the checkpoint in verl's layout."""
     target = folder / f"{_STEP_PREFIX}{checkpoint.step}"
     _link_tree(checkpoint.path / TRAINER_FOLDER, target)
     _link_tree(checkpoint.policy, target / _MODEL_FOLDER)
@@ -228,7 +228,7 @@ def _unpack(checkpoint: Checkpoint, folder: Path) -> Path:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End torchrun and every process of it."""
+    """End torchrun and all its processes."""
     if process.poll() is not None:
         return
     family = psutil.Process(process.pid).children(recursive=True)

@@ -1,4 +1,4 @@
-"""`python -m jobs.worker RUN ATTEMPT` carries out one attempt at a job."""
+"""`python -m jobs.worker RUN ATTEMPT` runs one attempt of a job."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What a training loop sees of the outside: whether it shall stop, and somebody to tell that it is alive."""
+"""A worker's heartbeats and its requests to stop."""
 
 import contextlib
 import os
@@ -18,15 +18,15 @@ BEAT_SECONDS = 2.0
 
 
 class WorkerControl:
-    """Beats every two seconds from a thread and once a step; a stop may come as a file or as SIGTERM.
+    """Writes a heartbeat every two seconds from a thread and once a step; a stop request is a file or SIGTERM.
 
-    A beat of a worker whose attempt is over or overtaken ends the process instead.
+    If the attempt is over or superseded, the process ends instead of writing a heartbeat.
     """
 
     def __init__(self, run: RunDirectory, attempt_path: Path) -> None:
         identity = identify(os.getpid())
         if identity is None:
-            raise RuntimeError("This process cannot read its own start time.")
+            raise RuntimeError("This process cannot read its start time.")
         self._identity = identity
         self._run = run
         self._attempt_path = attempt_path
@@ -38,28 +38,28 @@ class WorkerControl:
         self._thread = threading.Thread(target=self._beat_until_over, name="heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Write the first heartbeat, keep beating, and take SIGTERM and SIGINT as a request to stop."""
+        """Write the first heartbeat, start the thread, and handle SIGTERM and SIGINT as a request to stop."""
         signal.signal(signal.SIGTERM, self._note_signal)
         signal.signal(signal.SIGINT, self._note_signal)
         self._beat()
         self._thread.start()
 
     def stop_requested(self) -> bool:
-        """Tell whether somebody asked for a stop."""
+        """Whether a stop was requested."""
         return self._is_signalled or self._run.stop_requested()
 
     def heartbeat(self, step: int) -> None:
-        """Say that `step` is done."""
+        """Write a heartbeat: `step` is done."""
         self._step = step
         self._beat()
 
     def enter(self, status: RunStatus) -> None:
-        """Say which state the worker is in."""
+        """Write a heartbeat with the worker's new state."""
         self._status = status
         self._beat()
 
     def end(self) -> None:
-        """Stop beating."""
+        """End the thread of heartbeats."""
         self._is_over.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -72,7 +72,7 @@ class WorkerControl:
             self._beat()
 
     def _beat(self) -> None:
-        """Write a heartbeat; a disk that takes none is for the recorder to report, not for a heartbeat."""
+        """Write a heartbeat; errors of a full disk are left to the recorder."""
         with contextlib.suppress(OSError):
             exit_if_fenced()
         heartbeat = Heartbeat(self._identity, self._status, self._step, monotonic_utc_now())

@@ -1,7 +1,7 @@
 """One attempt's process: takes the lock, sends heartbeats, builds recorder and loop, and writes the outcome.
 
-Started as `python -m jobs.worker RUN_DIRECTORY ATTEMPT`. Whatever goes wrong becomes the status `failed` with one
-sentence; the traceback is in `log.txt`, where this process's output goes.
+Started as `python -m jobs.worker RUN_DIRECTORY ATTEMPT`. An error becomes the status `failed` with one
+sentence; the traceback is in `log.txt`, the output of this process.
 """
 
 import logging
@@ -32,15 +32,15 @@ logger = logging.getLogger("jobs.worker")
 
 THREADS_VARIABLE = "EXGRPO_NUM_THREADS"
 EXIT_FAILED = 1
-_LOCK_PATIENCE_SECONDS = 2.0
+_LOCK_TIMEOUT_SECONDS = 2.0
 MAX_OPEN_FILES = 65_536
 
 JobLoop = Callable[[Any, RunDirectory, RunRecorder, Control], RunStatus]
-"""Runs or resumes a specification of its own kind and returns how it ended: `succeeded` or `stopped`."""
+"""Runs or resumes a job of one kind and returns how it ended: `succeeded` or `stopped`."""
 
 
 def load_embedded_loop() -> JobLoop:
-    """Return the loop of the embedded engine, with torch held to the number of threads that the user allows."""
+    """Return the loop of the embedded engine, with torch limited to the number of threads that the user allows."""
     _prepare_torch()
     from jobs.training.composition import run_training
 
@@ -66,7 +66,7 @@ def _prepare_torch() -> None:
 
 
 def load_evaluation_loop() -> JobLoop:
-    """Return the loop of an evaluation; torch, where the model is in this process, is held to the allowed threads."""
+    """Return the loop of an evaluation, with torch limited to the number of threads that the user allows."""
     num_threads = _num_threads()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import torch
@@ -110,13 +110,13 @@ LOOP_LOADERS: dict[str, Callable[[], JobLoop]] = {
 
 
 def main(arguments: list[str], loaders: dict[str, Callable[[], JobLoop]] = LOOP_LOADERS) -> int:
-    """Run one attempt and return the exit code: 0 for an expected end, 1 for a failure, 3 for somebody else's run."""
+    """Run one attempt and return the exit code: 0 for an expected end, 1 for a failure, 3 if another worker has it."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     run, attempt = RunDirectory(Path(arguments[0])), int(arguments[1])
     attempt_path = run.attempt_path(attempt)
     lock = FileLock(attempt_path / LOCK_FILE)
-    if not lock.acquire(_LOCK_PATIENCE_SECONDS) or read_outcome(attempt_path) is not None:
-        logger.error("Attempt %d of %s has a worker already or is over; this one leaves.", attempt, run.run_id)
+    if not lock.acquire(_LOCK_TIMEOUT_SECONDS) or read_outcome(attempt_path) is not None:
+        logger.error("Attempt %d of %s has a worker already or is over; this one exits.", attempt, run.run_id)
         return EXIT_NOT_MINE
     allow_open_files()
     reserve_outcome(attempt_path)
@@ -150,7 +150,7 @@ def _run_attempt(
         logger.exception("Attempt %d of %s failed.", attempt, run.run_id)
         status, reason = RunStatus.FAILED, error_message(error)
     reason = _record_end(recorder, status, reason)
-    clear_attempt()  # the outcome is this attempt's own
+    clear_attempt()  # from here on a newer attempt must not end this process before it writes its outcome
     status = RunStatus.FAILED if reason else status
     write_outcome(run.attempt_path(attempt), status, reason)
     logger.info("Attempt %d of %s: %s. %s", attempt, run.run_id, status, reason)
@@ -169,7 +169,7 @@ def error_message(error: BaseException) -> str:
 
 
 def _record_end(recorder: RunRecorder | None, status: RunStatus, reason: str) -> str:
-    """Write the last status event and return the reason, that of a failed write where there was none."""
+    """Write the last status event and return the reason, or that of a failed write."""
     if recorder is None:
         return reason
     try:
@@ -187,10 +187,10 @@ def _record_end(recorder: RunRecorder | None, status: RunStatus, reason: str) ->
 
 
 def allow_open_files() -> None:
-    """Raise the limit of open files towards `MAX_OPEN_FILES`: every sealed segment of the replay buffer takes three."""
-    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MAX_OPEN_FILES if most == resource.RLIM_INFINITY else min(most, MAX_OPEN_FILES)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(now, wanted), most))
+    """Raise the limit of open files towards `MAX_OPEN_FILES`: every sealed segment of the replay buffer needs three."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_OPEN_FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
 
 
 def _first_line(error: BaseException) -> str:

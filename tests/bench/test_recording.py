@@ -6,7 +6,7 @@ import pytest
 
 from bench import recording
 from bench.made_up_steps import K, StepMaker, StepSize
-from bench.recording import json_lines_bytes, measure_ingest, new_run, read_until_told, record_all
+from bench.recording import json_lines_bytes, measure_ingest, new_run, read_until_stopped, record_all
 from db.connections.opening import open_database
 from db.queries import metrics
 from db.queries.runs import list_runs
@@ -56,7 +56,7 @@ def test_readers_ask_for_a_curve_that_is_there(tmp_path, monkeypatch):
     )
     ours, theirs = multiprocessing.Pipe()
     ours.send("stop")
-    read_until_told(theirs, None, tmp_path, run.run_id)
+    read_until_stopped(theirs, None, tmp_path, run.run_id)
     assert ours.recv() == "ready"
     assert set(ours.recv()) == {"runs_list_ms", "chart_ms"}
     assert [len(points) for chart in charts for points in chart.values()] == [3] * len(charts)

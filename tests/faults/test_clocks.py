@@ -15,7 +15,7 @@ from jobs.actions import run_actions
 from jobs.launchers.local import LocalLauncher
 from jobs.runs.attempts import Heartbeat, read_heartbeat
 from jobs.runs.processes import ProcessIdentity
-from jobs.runs.ray_contact import RayContact, was_heard_of
+from jobs.runs.ray_contact import RayContact, has_recent_contact
 from jobs.runs.state import has_worker
 from jobs.runs.status import RunStatus
 from jobs.supervisor.indexing import DatabaseIndex
@@ -72,7 +72,7 @@ def test_a_stop_is_as_patient_as_it_says_when_the_supervisors_clock_is_set(bench
     time.sleep(0.5)  # until the worker ignores SIGTERM
     run_actions.stop(bench.runs_root, run_id)
     asked_at = time.monotonic()
-    supervisor.look()
+    supervisor.poll()
     true_time = time.time
     monkeypatch.setattr(time, "time", lambda: true_time() + seconds)
     bench.look_until(run_id, RunStatus.STOPPED)
@@ -92,7 +92,7 @@ def test_a_heartbeat_by_another_clock_tells_nothing_of_a_job_on_a_cluster(second
     at = datetime.now(UTC) + timedelta(seconds=seconds)
     heartbeat = Heartbeat(ProcessIdentity(1, 0.0, "boot"), RunStatus.RUNNING, 3, at)
     contact = RayContact("folder", "http://head", "job", True, False, 0, time.time() - 60.0)
-    assert not was_heard_of(contact, heartbeat)
+    assert not has_recent_contact(contact, heartbeat)
 
 
 def test_a_worker_beats_by_the_clock_that_it_began_with(shifted):

@@ -93,7 +93,7 @@ def test_rebuilt_database_answers_as_the_one_that_was_dropped(filled, database_u
     command = [sys.executable, "-m", "jobs.cli", "db", "rebuild", "--runs-root", str(filled)]
     words = [] if database_url is None else ["--database-url", database_url]
     done = subprocess.run([*command, *words], check=True, capture_output=True, text=True, timeout=300)
-    assert done.stdout == f"Built anew from {len(answers['runs'])} runs.\n"
+    assert done.stdout == f"Built again from {len(answers['runs'])} runs.\n"
     rebuilt_rows, rebuilt_answers = content(filled, database_url)
     assert rebuilt_answers == answers
     assert rebuilt_rows == rows

@@ -76,11 +76,11 @@ def test_a_run_on_a_full_disk_fails_with_a_sentence_and_goes_on_with_room(small_
 
 def assert_whole(bench: Bench, run_id: str, num_failures: int) -> None:
     """Each step is in the database once, and each failed attempt says why."""
-    bench.supervisor.look()
+    bench.supervisor.poll()
     num_steps = bench.step_of(run_id)
     database = open_database(None, bench.runs_root)
     index = DatabaseIndex(None, bench.runs_root)
-    index.note_state(bench.run_of(run_id), read_state(bench.run_of(run_id), 0))
+    index.record_state(bench.run_of(run_id), read_state(bench.run_of(run_id), 0))
     index.refresh(60.0)
     index.close()
     points = metric_series(database, run_id, ["reward/mean"], 100_000)["reward/mean"]
@@ -94,7 +94,7 @@ def test_a_run_that_waits_while_the_disk_is_full_starts_once_there_is_room(small
     run_id = small_bench.submit(toy_spec(3))
     disk.fill()
     for _ in range(3):
-        small_bench.supervisor.look()
+        small_bench.supervisor.poll()
         assert small_bench.supervisor.state_of(run_id).status is RunStatus.QUEUED
     disk.free()
     small_bench.look_until(run_id, RunStatus.SUCCEEDED)
@@ -135,18 +135,18 @@ def test_a_database_without_room_keeps_what_it_has_and_catches_up(disk, tmp_path
     record_attempt(run, range(1, 5))
     url = f"sqlite:///{disk.path / 'workbench.db'}"
     index = DatabaseIndex(url, run.path.parent)
-    index.note_state(run, read_state(run, 0))
+    index.record_state(run, read_state(run, 0))
     index.refresh(60.0)
     record_attempt(run, range(5, 60), end=RunStatus.SUCCEEDED)
     disk.fill()
-    index.note_state(run, read_state(run, 0))
+    index.record_state(run, read_state(run, 0))
     index.refresh(60.0)
     assert "disk is full" in caplog.text
     assert not index.is_reachable
     assert 4 <= len(steps_in(url, run)) < 59
     disk.free()
     index = DatabaseIndex(url, run.path.parent)
-    index.note_state(run, read_state(run, 0))
+    index.record_state(run, read_state(run, 0))
     while index.is_behind:
         index.refresh(60.0)
     index.close()

@@ -63,14 +63,14 @@ class Driver:
     def close(self) -> None:
         self._supervisor.close()
 
-    def look(self, run_id: str) -> RunState | None:
-        self._supervisor.look()
+    def poll(self, run_id: str) -> RunState | None:
+        self._supervisor.poll()
         return self._supervisor.state_of(run_id)
 
     def look_until(self, run_id: str, *statuses: RunStatus) -> RunState:
         give_up_at = time.monotonic() + TIMEOUT_SECONDS
         while True:
-            state = self.look(run_id)
+            state = self.poll(run_id)
             if state is not None and state.status in statuses:
                 return state
             assert time.monotonic() < give_up_at, f"waited in vain for {statuses}: {state}"

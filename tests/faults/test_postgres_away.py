@@ -185,12 +185,12 @@ def take_in_through(runs_root: Path, url: str, meanwhile: Callable[[int], None])
     index = DatabaseIndex(url, runs_root)
     supervisor = Supervisor(runs_root, index, settings=SupervisorSettings(max_running=0))
     look = 0
-    supervisor.look()
+    supervisor.poll()
     while index.is_behind or not index.is_reachable:
         meanwhile(look)
-        supervisor.look()
+        supervisor.poll()
         look += 1
-    supervisor.look()
+    supervisor.poll()
     supervisor.close()
 
 

@@ -70,7 +70,7 @@ def test_a_branch_of_a_stored_run_ends(runs_root):
     try:
 
         def has_ended() -> bool:
-            supervisor.look()
+            supervisor.poll()
             state = supervisor.state_of(branch.run_id)
             return state is not None and state.is_ended
 

@@ -57,7 +57,7 @@ class NoteLauncher(LocalLauncher):
 class NoIndex:
     """A database that nobody asks."""
 
-    def note_state(self, *_: object) -> None: ...
+    def record_state(self, *_: object) -> None: ...
     def refresh(self) -> None: ...
     def close(self) -> None: ...
 
@@ -86,8 +86,8 @@ def look_until_all_started(runs_root: Path, num_jobs: int, barrier: Barrier) -> 
     supervisor = Supervisor(runs_root, NoIndex(), NoteLauncher(), SupervisorSettings(max_running=num_jobs))
     barrier.wait()
     while not all((path.parent / "starts").exists() for path in runs_root.glob("*/run.json")):
-        supervisor.look()
-    supervisor.look()
+        supervisor.poll()
+    supervisor.poll()
     supervisor.close()
 
 

@@ -168,6 +168,6 @@ def test_no_ray_cluster_stands_where_metadata_services_do(tried):
 
 def test_data_sets_and_models_are_files_or_hub_names_and_no_addresses(tried):
     for source in NO_DATA_SET:
-        with pytest.raises(SpecError, match="expected a file or folder that is there"):
+        with pytest.raises(SpecError, match="expected an existing file or folder"):
             resolve_source("data.source", source)
     tried("addresses in place of data sets", len(NO_DATA_SET))

@@ -155,7 +155,7 @@ def test_a_model_with_code_of_its_own_is_named_and_refused_before_a_job_is_queue
         lambda: page_commands.evaluate(str(model), fields),
     ]
     for entry in entries:
-        with pytest.raises(SpecError, match=rf"model\.source: .*brings its own code \(auto_map in {name}\)"):
+        with pytest.raises(SpecError, match=rf"model\.source: .*comes with code \(auto_map in {name}\)"):
             entry()
     assert not (tmp_path / "ran").exists()
     tried("models with code of their own", len(entries))

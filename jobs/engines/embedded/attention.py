@@ -16,10 +16,10 @@ class PackedAttention:
         self._shape = shape
         self._num_queries = [block.num_rows * (block.end - block.first) for block in packed.blocks]
         self._num_keys = [block.num_rows * block.end for block in packed.blocks]
-        # As numbers, since torch would make such of truth values anew for each layer, and keep them all.
+        # As numbers: torch would convert booleans again for each layer, and keep all copies.
         self._biases = [_causal_bias(block, dtype, device) for block in packed.blocks]
         self.repeats_heads = device.type != "cpu" and shape.num_heads != shape.num_kv_heads
-        """Whether each query head gets own keys and values: on CUDA no fast kernel takes a bias and shared ones."""
+        """Whether keys and values are repeated for each query head: no fast CUDA kernel has a bias and shared ones."""
 
     def __call__(self, layer: int, heads: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - every layer attends alike
         """Return attention outputs (N, H * D)."""
@@ -46,7 +46,7 @@ class PackedAttention:
 
 
 def _causal_bias(block: QueryBlock, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Return 0 for the columns (columns of the block, `end`) that a query sees, those up to its own, and else -inf."""
+    """Return 0 for the columns (columns of the block, `end`) that a query sees, up to its column, and else -inf."""
     size = (block.end - block.first, block.end)
     return torch.full(size, float("-inf"), dtype=dtype, device=device).triu_(block.first + 1)
 

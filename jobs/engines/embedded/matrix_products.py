@@ -1,6 +1,6 @@
 """Products with weights that oneDNN packs: on a CPU up to three times as fast where rows are few.
 
-The two operators are what torch's own compiler calls; torch has no public ones for a packed float32 weight.
+The two operators are those of torch's compiler; torch has no public ones for a packed float32 weight.
 """
 
 import torch

@@ -8,7 +8,7 @@ import torch
 
 CPU_BYTES = 2 * 2**30
 GPU_SHARE = 0.6
-"""Share of a GPU's memory beyond the model's own; the rest is for short-lived tensors and fragments."""
+"""Share of a GPU's memory beyond the model; the rest is for short-lived tensors and fragments."""
 _BYTES_PER_WEIGHT = 18
 """Float32 weight, gradient and two moments, and a bfloat16 copy."""
 _LEAST_BYTES = 2**30

@@ -23,7 +23,7 @@ from jobs.engines.embedded.padded import PaddedBackend
 from jobs.engines.errors import EngineError
 
 _PLAIN_TOKENIZERS = frozenset({"TokenizersBackend", "PreTrainedTokenizerFast"})
-"""Tokenizers that are what their tokenizer.json says; for some model types AutoTokenizer adds tokens to them."""
+"""Tokenizers that follow their tokenizer.json exactly; for some model types AutoTokenizer adds tokens to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +49,15 @@ class PolicyModel:
 
     @property
     def is_packed(self) -> bool:
-        """Whether the own decoder computes this policy, not the model's own forward."""
+        """Whether our decoder computes this policy, not the model's Hugging Face forward."""
         return isinstance(self.backend, PackedBackend)
 
 
 def resolve_device(name: str) -> torch.device:
-    """Return the device that `auto`, `cpu` or `cuda` stands for.
+    """Return the device that `auto`, `cpu` or `cuda` means.
 
     Raises:
-        EngineError: `cuda` is asked for and there is none.
+        EngineError: `cuda` is given and there is none.
     """
     has_gpu = torch.cuda.is_available()
     if name == "cuda" and not has_gpu:
@@ -69,7 +69,7 @@ def load_policy(source: str, device: torch.device, revision: str | None = None) 
     """Load a causal language model and its tokenizer from a folder or the hub; code of theirs is never run.
 
     Raises:
-        EngineError: The model brings its own code, has no safetensors weights, or cannot be found or read.
+        EngineError: The model comes with code, has no safetensors weights, or cannot be found or read.
     """
     try:
         refuse_remote_code(source, revision)
@@ -119,7 +119,7 @@ def wrap_model(
 
 
 def refuse_remote_code(source: str, revision: str | None = None) -> None:
-    """Refuse a model whose folder or hub repository says that it brings its own code.
+    """Refuse a model whose folder or hub repository names code.
 
     Raises:
         EngineError: It does.
@@ -132,13 +132,13 @@ def refuse_remote_code(source: str, revision: str | None = None) -> None:
     for name, content in settings.items():
         if "auto_map" in content:
             raise EngineError(
-                f"model.source: {source} brings its own code (auto_map in {name}), which is never run; choose a model "
+                f"model.source: {source} comes with code (auto_map in {name}), which is never run; choose a model "
                 "whose architecture transformers knows."
             )
 
 
 def load_tokenizer(source: str, revision: str | None = None) -> PreTrainedTokenizerBase:
-    """Return a model's tokenizer as its own files describe it; code of theirs is never run."""
+    """Return the tokenizer of a model's files; code in them is never run."""
     settings = get_tokenizer_config(source, revision=revision)
     is_plain = settings.get("tokenizer_class") in _PLAIN_TOKENIZERS
     loader = PreTrainedTokenizerFast if is_plain else AutoTokenizer
@@ -148,11 +148,11 @@ def load_tokenizer(source: str, revision: str | None = None) -> PreTrainedTokeni
 
 def _end_token_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source: str) -> list[int]:
     generation = model.generation_config.eos_token_id if model.generation_config is not None else None
-    found: set[int] = set()
+    end_tokens: set[int] = set()
     for value in (generation, model.config.eos_token_id, tokenizer.eos_token_id):
-        found |= set(value) if isinstance(value, list) else {value} if value is not None else set()
-    if not found:
+        end_tokens |= set(value) if isinstance(value, list) else {value} if value is not None else set()
+    if not end_tokens:
         raise EngineError(
             f"model.source: {source} names no end-of-sequence token; set eos_token_id in its config.json."
         )
-    return sorted(found)
+    return sorted(end_tokens)

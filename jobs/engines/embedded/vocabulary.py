@@ -29,15 +29,15 @@ def entropies_of(log_probs: torch.Tensor, probabilities: torch.Tensor) -> torch.
 
 @dataclass(frozen=True, slots=True)
 class TokenScores:
-    """Log-probs (R,) of given tokens and, where asked for, entropies (R,) of what they were drawn from."""
+    """Log-probs (R,) of given tokens and, if requested, entropies (R,) of what they were drawn from."""
 
     log_probs: torch.Tensor
     entropies: torch.Tensor | None
 
-    def take(self, places: torch.Tensor) -> "TokenScores":
-        """Return the scores at `places` (S,) among the R, some more than once; gradients add up in one order."""
-        entropies = None if self.entropies is None else F.embedding(places, self.entropies[:, None])[:, 0]
-        return TokenScores(F.embedding(places, self.log_probs[:, None])[:, 0], entropies)
+    def take(self, indexes: torch.Tensor) -> "TokenScores":
+        """Return the scores at `indexes` (S,) among the R, some more than once; gradients add up in one order."""
+        entropies = None if self.entropies is None else F.embedding(indexes, self.entropies[:, None])[:, 0]
+        return TokenScores(F.embedding(indexes, self.log_probs[:, None])[:, 0], entropies)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The agent loop of every rollout: prompt token ids in, response token ids out, nothing tokenised on the way.
+"""The agent loop of every rollout: prompt token ids in, response token ids out, with no tokenisation in between.
 
 It reads these columns of a prompt: `prompt_token_ids`; `sampling_key`, from which each rollout's seed follows;
 `sampling_temperature`, `max_new_tokens` and `end_token_ids`; and `is_graded`.
@@ -16,7 +16,7 @@ MAX_SEED = 2**31
 
 
 def rollout_seed(sampling_key: str, session_id: int) -> int:
-    """Return the seed of one rollout of a group, the same whenever the same one is drawn again."""
+    """Return the seed of one rollout of a group, the same each time that it is drawn."""
     digest = hashlib.sha256(f"{sampling_key}/{session_id}".encode()).digest()
     return int.from_bytes(digest[:8], "little") % MAX_SEED
 
@@ -26,22 +26,22 @@ class PromptTokensLoop(AgentLoopBase):
     """One request to the generating servers."""
 
     def __init__(self, server_manager: Any, **_verl: Any) -> None:
-        # verl's base class builds a chat tokenizer for every rollout, which this loop has no use for.
+        # verl's base class builds a chat tokenizer for every rollout, which this loop does not need.
         self.server_manager = server_manager
 
     async def run(self, sampling_params: dict[str, Any], **prompt: Any) -> AgentLoopOutput:
-        """Generate one response; ungraded ones carry a reward of 0, so that verl asks no grader."""
+        """Generate one response; ungraded ones carry a reward of 0, so that verl calls no grader."""
         prompt_ids = [int(token) for token in prompt["prompt_token_ids"]]
         end_token_ids = [int(token) for token in prompt["end_token_ids"]]
         max_new_tokens = int(prompt["max_new_tokens"])
-        own = {
+        sampling = {
             "temperature": float(prompt["sampling_temperature"]),
             "max_tokens": max_new_tokens,
             "stop_token_ids": end_token_ids,
             "seed": rollout_seed(str(prompt["sampling_key"]), int(prompt["session_id"])),
         }
         output = await self.server_manager.generate(
-            request_id=uuid4().hex, prompt_ids=prompt_ids, sampling_params={**sampling_params, **own}
+            request_id=uuid4().hex, prompt_ids=prompt_ids, sampling_params={**sampling_params, **sampling}
         )
         response_ids = list(output.token_ids[:max_new_tokens])
         log_probs = output.log_probs[:max_new_tokens] if output.log_probs else None

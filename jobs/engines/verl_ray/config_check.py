@@ -1,9 +1,9 @@
-"""Checks settings against verl's own generated configuration, in the interpreter of verl's environment.
+"""Checks settings against verl's generated configuration, in the interpreter of verl's environment.
 
-`python -m jobs.engines.verl_ray.config_check [NAME]` reads a JSON list of KEY=VALUE words, for verl's configuration of
-that name, and writes a JSON object: `problems`, a sentence each, and `config`, verl's whole configuration with the
-settings in it, null when there are problems. verl itself is not imported: the check takes a second, not the time that
-its libraries take to load.
+`python -m jobs.engines.verl_ray.config_check [NAME]` reads a JSON list of KEY=VALUE overrides of verl's configuration
+of that name, and writes a JSON object: `problems`, a sentence each, and `config`, verl's whole configuration with the
+settings in it, null when there are problems. verl itself is not imported: the check then takes a second, since its
+libraries are not loaded.
 """
 
 import difflib
@@ -37,35 +37,35 @@ def config_folder() -> Path:
     Raises:
         ModuleNotFoundError: verl is not installed here.
     """
-    found = importlib.util.find_spec("verl")
-    if found is None or not found.submodule_search_locations:
+    module = importlib.util.find_spec("verl")
+    if module is None or not module.submodule_search_locations:
         raise ModuleNotFoundError("verl is not installed in this environment")
-    return Path(found.submodule_search_locations[0]) / "trainer" / "config"
+    return Path(module.submodule_search_locations[0]) / "trainer" / "config"
 
 
-def check(words: list[str], name: str = CONFIG_NAME) -> dict[str, Any]:
-    """Return what is wrong with the settings, and the configuration that they make when nothing is."""
+def check(overrides: list[str], name: str = CONFIG_NAME) -> dict[str, Any]:
+    """Return what is wrong with the settings, and the configuration that results if nothing is."""
     problems = []
     parsed: list[tuple[str, Override]] = []
-    for word in words:
+    for text in overrides:
         try:
-            parsed.append((word, OverridesParser.create().parse_override(word)))
+            parsed.append((text, OverridesParser.create().parse_override(text)))
         except HydraException as error:
-            problems.append(f"{word}: is not KEY=VALUE as Hydra reads it ({_first_line(error)}).")
+            problems.append(f"{text}: is not KEY=VALUE as Hydra reads it ({_first_line(error)}).")
     with initialize_config_dir(str(config_folder()), version_base=None):
         try:
-            base = _own_settings(name, *(word for word, override in parsed if _is_group(override)))
-            problems += [found for _, override in parsed if (found := find_problem(override, base))]
+            base = _default_config(name, *(text for text, override in parsed if _is_group(override)))
+            problems += [problem for _, override in parsed if (problem := find_problem(override, base))]
             if problems:
                 return {"problems": problems, "config": None}
-            config = compose(name, overrides=[word for word, _ in parsed])
+            config = compose(name, overrides=[text for text, _ in parsed])
             return {"problems": [], "config": OmegaConf.to_container(config, resolve=True)}
         except (HydraException, OmegaConfBaseException) as error:
             return {"problems": [*problems, f"verl's configuration: {_first_line(error)}."], "config": None}
 
 
 def find_problem(override: Override, base: DictConfig) -> str:
-    """Return one sentence on a setting whose key is unknown or whose value has another type, "" where it is fine."""
+    """Return one sentence on a setting whose key is unknown or whose value has another type, "" if there is none."""
     if _is_group(override):
         return ""
     key = override.key_or_group
@@ -82,8 +82,8 @@ def find_problem(override: Override, base: DictConfig) -> str:
 
 
 @cache
-def _own_settings(name: str, *groups: str) -> DictConfig:
-    """Return verl's own configuration, within Hydra's context; tests check many settings in one process."""
+def _default_config(name: str, *groups: str) -> DictConfig:
+    """Return verl's configuration, within Hydra's context; cached, since tests check many settings in one process."""
     return compose(name, overrides=list(groups))
 
 
@@ -112,16 +112,16 @@ def _is_group(override: Override) -> bool:
 def _select(config: DictConfig, key: str) -> Any:
     """Return the value at `key`; one that is missing (`???`) is None, which anything may replace."""
     *parents, name = key.split(".")
-    place: Any = config
+    section: Any = config
     for parent in parents:
-        place = place._get_node(parent) if isinstance(place, DictConfig) and parent in place else None
-    if not isinstance(place, DictConfig) or name not in place._content:
+        section = section._get_node(parent) if isinstance(section, DictConfig) and parent in section else None
+    if not isinstance(section, DictConfig) or name not in section._content:
         return _MISSING
-    return None if OmegaConf.is_missing(place, name) else place[name]
+    return None if OmegaConf.is_missing(section, name) else section[name]
 
 
 def _parent_exists(config: DictConfig, key: str) -> bool:
-    """Tell whether a key that is to be added stands somewhere in a known part, not in one spelt wrongly."""
+    """Whether a key to add is in a section that exists, which a misspelt one does not."""
     first, *rest = key.split(".")
     return first in config and (len(rest) < 2 or _select(config, f"{first}.{rest[0]}") is not _MISSING)
 
@@ -140,16 +140,16 @@ def _fits(before: object, value: object) -> bool:
 
 def _describe(before: object) -> str:
     names = {bool: "true or false", int: "a whole number", float: "a number", ListConfig: "a list, such as [a,b]"}
-    return f"{names.get(type(before), 'a text')} (verl's own value is {before})"
+    return f"{names.get(type(before), 'a text')} (verl's default is {before})"
 
 
 def _unknown(key: str, base: DictConfig) -> str:
     keys = list(all_keys(base))
     below = [path for path in keys if path.endswith(f".{key}")]
     ends = {path.rsplit(".", 1)[-1]: path for path in reversed(keys)}
-    found = difflib.get_close_matches(key, keys, n=1, cutoff=0.8)
+    similar = difflib.get_close_matches(key, keys, n=1, cutoff=0.8)
     by_end = difflib.get_close_matches(key.rsplit(".", 1)[-1], list(ends), n=1, cutoff=0.6)
-    nearest = next(iter([*below, *found, *(ends[name] for name in by_end)]), None)
+    nearest = next(iter([*below, *similar, *(ends[name] for name in by_end)]), None)
     hint = f"; did you mean {nearest}?" if nearest else "."
     return f"{key}: verl 0.9.1 has no such setting{hint}"
 
@@ -159,7 +159,7 @@ def _first_line(error: Exception) -> str:
 
 
 def main() -> None:
-    """Check the words of standard input and print the finding."""
+    """Check the overrides of standard input and print the result."""
     logging.disable(logging.WARNING)
     sys.stdout.write(json.dumps(check(json.load(sys.stdin), *sys.argv[1:2])))
 

@@ -11,7 +11,7 @@ from jobs.engines.verl_ray.cpu_platform import PLATFORM_NAME
 
 @EngineRegistry.register(model_type="language_model", backend="fsdp2", device="cuda", vendor=PLATFORM_NAME)
 class CpuEngine(FSDPEngineWithLMHead):
-    """Keeps the reference model in plain memory: verl's pins it for copies to a GPU, which needs one."""
+    """Keeps the reference model in pageable memory: verl pins it for copies to a GPU, which fails without one."""
 
     engine_config: Any
 

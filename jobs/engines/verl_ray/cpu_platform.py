@@ -1,6 +1,6 @@
 """A platform that lets verl 0.9.1 train on processors without a GPU; chosen with VERL_PLATFORM=cpu.
 
-verl loads this module at the end of its own import (entry point `verl.plugins`), so nothing heavy is imported here.
+verl loads this module at the end of its import (entry point `verl.plugins`), so nothing heavy is imported here.
 """
 
 import types
@@ -15,7 +15,7 @@ PLATFORM_NAME = "cpu"
 
 
 def _no_op(*_arguments: Any, **_options: Any) -> None:
-    """Stand in for device calls that mean nothing without a device."""
+    """Replace device calls that have no meaning without a device."""
 
 
 def _make_device_module() -> types.ModuleType:
@@ -24,7 +24,7 @@ def _make_device_module() -> types.ModuleType:
     for name in dir(torch.cpu):
         if not name.startswith("__"):
             setattr(module, name, getattr(torch.cpu, name))
-    stand_ins: dict[str, Any] = {
+    replacements: dict[str, Any] = {
         "is_available": lambda: True,
         "device_count": lambda: 1,
         "current_device": lambda: 0,
@@ -36,11 +36,11 @@ def _make_device_module() -> types.ModuleType:
         "get_device_name": lambda *_arguments: PLATFORM_NAME,
     }
     for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"):
-        stand_ins[name] = lambda *_arguments: 0
+        replacements[name] = lambda *_arguments: 0
     for name in ("set_device", "synchronize", "empty_cache", "ipc_collect", "reset_peak_memory_stats"):
-        stand_ins[name] = _no_op
-    for name, stand_in in stand_ins.items():
-        setattr(module, name, stand_in)
+        replacements[name] = _no_op
+    for name, replacement in replacements.items():
+        setattr(module, name, replacement)
     return module
 
 
@@ -58,12 +58,12 @@ class CpuPlatform(PlatformBase):
 
     @property
     def vendor_name(self) -> str:
-        """Name of the maker, which nothing depends on."""
+        """Name of the vendor, which is not used."""
         return PLATFORM_NAME
 
     @property
     def device_module(self) -> types.ModuleType:
-        """What verl takes for `torch.cuda`."""
+        """The module that verl uses in place of `torch.cuda`."""
         return _DEVICE_MODULE
 
     def is_available(self) -> bool:
@@ -71,11 +71,11 @@ class CpuPlatform(PlatformBase):
         return True
 
     def is_platform_available(self, use_smi_check: bool = False) -> bool:  # noqa: ARG002 # verl's signature
-        """Never win verl's own detection: only VERL_PLATFORM chooses this platform."""
+        """Never be detected by verl: only VERL_PLATFORM chooses this platform."""
         return False
 
     def current_device(self) -> str:
-        """Return what verl hands to torch as a device."""
+        """Return the device that verl passes to torch."""
         return PLATFORM_NAME
 
     def device_count(self) -> int:
@@ -126,7 +126,7 @@ class CpuPlatform(PlatformBase):
         """Do nothing: there is no device profiler."""
 
     def ray_resource_name(self) -> str:
-        """Return Ray's resource: verl counts GPUs only, so Ray is told of logical ones."""
+        """Return Ray's resource: verl counts GPUs only, so Ray gets logical ones."""
         return "GPU"
 
     def ray_noset_envvars(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""The policy engine whose model lies in verl's workers."""
+"""The policy engine whose model is in verl's workers."""
 
 import json
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ WORKERS_FOLDER = "workers"
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """One generated response; `log_probs` are the sampler's, `verdict` the grader's words."""
+    """One generated response; `log_probs` are the sampler's, `verdict` the grader's result."""
 
     token_ids: Int32Array
     log_probs: Float32Array
@@ -39,8 +39,8 @@ class Rollout:
 class VerlEngine:
     """A `PolicyEngine` on verl's agent loop, worker groups and TransferQueue.
 
-    Every rollout has a seed of its own, which follows from `seed`, the number of the call and the place in it: a
-    restored engine draws what the saved one would have drawn.
+    Every rollout has a seed, which follows from `seed`, the number of the call and the position in it: a restored
+    engine draws the same as the saved one would have.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class VerlEngine:
         """Return one group a request, each with `num_rollouts` graded trajectories, scored by the training model.
 
         Raises:
-            EngineError: A prompt is too long, rollouts failed, or tokens changed on their way.
+            EngineError: A prompt is too long, rollouts failed, or token ids changed between processes.
         """
         if not requests:
             return []
@@ -85,7 +85,7 @@ class VerlEngine:
             Trajectory(
                 question_index=question.index,
                 token_ids=entry.token_ids,
-                # Rounding of the logarithm may leave a hair above 0.
+                # Rounding of the logarithm may give a number just above 0.
                 log_probs=np.minimum(log_probs, np.float32(0.0)),
                 reward=entry.reward,
                 text=text,
@@ -118,7 +118,7 @@ class VerlEngine:
         """Take one optimizer step a mini-batch and return `loss/*`, `ratio/*`, `optim/*` and `sampler/*` metrics.
 
         Raises:
-            EngineError: A loss or gradient is not finite, or what the workers' losses saw is not what was sent.
+            EngineError: A loss or gradient is not finite, or the workers' losses saw other values than were sent.
         """
         tally = UpdateTally()
         for number, mini_batch in enumerate(mini_batches):
@@ -187,7 +187,7 @@ class VerlEngine:
         (directory / STATE_FILE).write_text(json.dumps(state) + "\n", encoding="utf-8")
 
     def restore(self, directory: Path) -> None:
-        """Go on exactly as the engine that was saved into `directory`.
+        """Continue exactly as the engine that was saved into `directory`.
 
         Raises:
             EngineError: It was saved by another number of workers, or is damaged.
@@ -196,7 +196,7 @@ class VerlEngine:
         if state["num_ranks"] != self.trainer.num_workers:
             raise EngineError(
                 f"{directory}: saved by {state['num_ranks']} GPUs, but this run has {self.trainer.num_workers}; "
-                "resume on as many."
+                "resume on the same number."
             )
         self.trainer.restore(str(directory / WORKERS_FOLDER))
         self._num_rollout_calls = state["num_rollout_calls"]
@@ -213,11 +213,11 @@ class VerlEngine:
         self._check_prompts(requests)
         prompts = self.describe_prompts(requests, sampling_key)
         shared = self.describe_sampling(temperature, max_new_tokens, is_training)
-        found = self.trainer.generate(prompts, shared, is_training)
+        rows = self.trainer.generate(prompts, shared, is_training)
         questions = [request.question for request in requests for _ in range(request.num_rollouts)]
-        for question, prompt_ids in zip(questions, found["prompts"].unbind(), strict=True):
+        for question, prompt_ids in zip(questions, rows["prompts"].unbind(), strict=True):
             check_tokens(f"prompt of question {question.question_id}", question.prompt_ids, prompt_ids)
-        return _read_rollouts(found)
+        return _read_rollouts(rows)
 
     def _check_prompts(self, requests: Sequence[RolloutRequest]) -> None:
         limit = self._config.max_prompt_tokens
@@ -235,11 +235,11 @@ class VerlEngine:
         return texts
 
 
-def _read_rollouts(found: Any) -> list[Rollout]:
+def _read_rollouts(rows: Any) -> list[Rollout]:
     """Return rollouts from the columns that verl's agent loop wrote."""
-    columns = [found[name].unbind() for name in ("responses", "rollout_log_probs", "rm_scores")]
+    columns = [rows[name].unbind() for name in ("responses", "rollout_log_probs", "rm_scores")]
     rollouts = []
-    for token_ids, log_probs, scores, extra in zip(*columns, list(found["extra_fields"]), strict=True):
+    for token_ids, log_probs, scores, extra in zip(*columns, list(rows["extra_fields"]), strict=True):
         verdict = extra.get("reward_extra_info", {"outcome": "", "is_valid": None, "has_code": None})
         rollouts.append(
             Rollout(

@@ -68,27 +68,27 @@ class HfServer:
         return TokenOutput(token_ids=token_ids, log_probs=log_probs, stop_reason="completed", extra_fields=fields)
 
     async def load_weights(self, weights: dict[str, torch.Tensor], step: int | None) -> None:
-        """Take over the trained weights.
+        """Load the trained weights.
 
         Raises:
             ValueError: They are not exactly those of this model.
         """
-        own = self._model.state_dict()
+        parameters = self._model.state_dict()
         tied = {"lm_head.weight"} if self._model.config.tie_word_embeddings else set()
-        if weights.keys() | tied != own.keys() | tied:
+        if weights.keys() | tied != parameters.keys() | tied:
             raise ValueError(
-                f"weights: expected those of the model, differing in {sorted(weights.keys() ^ own.keys())}."
+                f"weights: expected those of the model, differing in {sorted(weights.keys() ^ parameters.keys())}."
             )
         with torch.no_grad():
             for name, tensor in weights.items():
-                own[name].copy_(tensor)
+                parameters[name].copy_(tensor)
         self._step = step
 
     async def do_nothing(self, *_arguments: Any, **_options: Any) -> None:
         """Answer a call that concerns GPU memory."""
 
     async def set_global_steps(self, step: int) -> None:
-        """Note which step the weights are of."""
+        """Record the step of the weights."""
         self._step = step
 
     def is_ready(self) -> bool:

@@ -1,4 +1,4 @@
-"""Batched sampling with a Hugging Face model, each row with a random generator of its own."""
+"""Batched sampling with a Hugging Face model, each row with a separate random generator."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

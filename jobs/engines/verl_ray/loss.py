@@ -10,7 +10,7 @@ from exgrpo_core.config import ObjectiveSettings
 from exgrpo_core.policy_optimization.objective import LossInputs, LossScale, exgrpo_loss
 
 TOKEN_COLUMNS = ("response_mask", "behavior_log_probs", "advantages", "is_replayed")
-"""What the loss reads of each response token beside the model's output; `reference_log_probs` with a KL penalty."""
+"""Columns that the loss reads besides the model's output; `reference_log_probs` with a KL penalty."""
 BEHAVIOR_SUM = "behavior_log_prob_sum"
 
 

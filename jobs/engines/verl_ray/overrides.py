@@ -1,4 +1,4 @@
-"""From a specification to the settings of verl 0.9.1's own configuration, as Hydra's KEY=VALUE words."""
+"""From a specification to overrides of verl 0.9.1's configuration, in Hydra's KEY=VALUE form."""
 
 import re
 from collections.abc import Sequence
@@ -8,9 +8,9 @@ from exgrpo_core.config import ExGRPOConfig, LossAggregation
 from jobs.specs.train import SpecError, TrainSpec
 
 VERL_FOLDER = "verl"
-"""Folder of a run directory for what verl itself writes."""
+"""Folder of a run directory for verl's files."""
 AGENT_NAME = "exgrpo_prompt_tokens"
-"""The agent loop that generates from a question's own prompt tokens."""
+"""The agent loop that generates from a question's prompt tokens."""
 SETUP_MODULE = "jobs.engines.verl_ray.worker_setup"
 REWARD_MODULE = "pkg://jobs.engines.verl_ray.reward"
 REWARD_MODEL_MODULE = "pkg://jobs.engines.verl_ray.reward_model"
@@ -83,13 +83,13 @@ ENGINE_OVERRIDES = (
     f"transfer_queue.backend.SimpleStorage.total_storage_size={QUEUE_ROWS}",
     "trainer.v1.trainer_mode=sync",
 )
-"""What this engine itself needs, whatever the specification says."""
+"""The overrides that this engine always needs."""
 
 
 def verl_overrides(spec: TrainSpec, run_path: Path, model_path: str | None = None) -> list[str]:
-    """Return every setting of verl that the specification decides; the specification's own overrides come last.
+    """Return every setting of verl that the specification decides; the specification's overrides come last.
 
-    `model_path` stands in for models that are made on this machine.
+    `model_path` replaces `model.source` of models that are made on this machine.
     """
     settings = (
         _data_settings(spec)
@@ -106,7 +106,7 @@ def verl_overrides(spec: TrainSpec, run_path: Path, model_path: str | None = Non
 
 
 def check_own_overrides(spec: TrainSpec) -> None:
-    """Refuse overrides of what a field of the specification decides.
+    """Refuse overrides of settings that a field of the specification decides.
 
     Raises:
         SpecError: One sentence each, naming the field to set.
@@ -125,14 +125,14 @@ def check_own_overrides(spec: TrainSpec) -> None:
         raise SpecError(" ".join(problems))
 
 
-def setting_path(word: str) -> list[str]:
-    """Return the names that lead to what an override sets."""
-    return word.partition("=")[0].strip().lstrip("+~").partition("@")[0].split(".")
+def setting_path(override: str) -> list[str]:
+    """Return the path of names of the setting that an override sets."""
+    return override.partition("=")[0].strip().lstrip("+~").partition("@")[0].split(".")
 
 
 def overlap(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Tell whether two paths lead to the same setting, or one to a section that holds the other's."""
-    return all(item == its for item, its in zip(one, other, strict=False))
+    """Whether two paths are the same setting, or one is a section with the other."""
+    return all(left == right for left, right in zip(one, other, strict=False))
 
 
 def render_value(value: Value) -> str:
@@ -254,7 +254,7 @@ def _reward_settings(spec: TrainSpec) -> dict[str, Value]:
         f"+{function}.reward_kwargs.model": spec.reward_model.source,
         f"{model}.enable": True,
         f"{model}.model_path": spec.reward_model.source,
-        # On the policy's GPUs verl would score after all rollouts, in a step of its own trainer's.
+        # On the policy's GPUs verl would score after all rollouts, in a separate step of its trainer.
         f"{model}.enable_resource_pool": True,
         f"{model}.nnodes": 1,
         f"{model}.n_gpus_per_node": spec.reward_model.num_gpus,
@@ -268,7 +268,7 @@ def _reward_settings(spec: TrainSpec) -> dict[str, Value]:
 
 
 def _trainer_settings(spec: TrainSpec, run_path: Path) -> dict[str, Value]:
-    """Return sizes and names; evaluations, checkpoints and resuming are the training loop's, as in every engine."""
+    """Return sizes and names; the training loop evaluates, saves and resumes, as with every engine."""
     return {
         "trainer.nnodes": spec.verl.num_nodes,
         "trainer.n_gpus_per_node": spec.verl.gpus_per_node,
@@ -285,7 +285,7 @@ def _trainer_settings(spec: TrainSpec, run_path: Path) -> dict[str, Value]:
 
 
 def _cpu_settings(spec: TrainSpec) -> dict[str, Value]:
-    """Return what makes verl run without a GPU: float32, gloo, eager code, and GPUs that Ray only counts."""
+    """Return the settings of verl without a GPU: float32, gloo, eager code, and GPUs that Ray only counts."""
     settings: dict[str, Value] = {
         "trainer.device": "cpu",
         f"+{_MODEL}.override_config.attn_implementation": "sdpa",

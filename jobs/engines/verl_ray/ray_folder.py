@@ -1,4 +1,4 @@
-"""The folder of a local Ray's sockets and logs: removed with it or, where its worker was killed, by the next one."""
+"""The folder of a local Ray's sockets and logs: removed at its end or, if its worker was killed, by the next run."""
 
 import shutil
 import tempfile
@@ -14,13 +14,13 @@ LOCK_FILE = "owner.lock"
 
 @contextmanager
 def ray_folder() -> Iterator[Path]:
-    """Give a new folder, and remove it afterwards together with those whose owners are dead."""
+    """Yield a new folder and remove it afterwards; remove old folders whose owners are dead first."""
     parent = Path(tempfile.gettempdir())
-    _remove_left(parent)
+    _remove_stale(parent)
     hidden = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=parent))
     lock = FileLock(hidden / LOCK_FILE)
     lock.acquire()
-    folder = hidden.rename(parent / hidden.name[1:])  # under its name it is never without the lock
+    folder = hidden.rename(parent / hidden.name[1:])  # so the visible folder always has its lock
     try:
         yield folder
     finally:
@@ -28,7 +28,7 @@ def ray_folder() -> Iterator[Path]:
         lock.release()
 
 
-def _remove_left(parent: Path) -> None:
+def _remove_stale(parent: Path) -> None:
     for folder in parent.glob(f"{PREFIX}*"):
         with suppress(OSError):  # another user's
             if (folder / LOCK_FILE).exists() and not is_locked(folder / LOCK_FILE):

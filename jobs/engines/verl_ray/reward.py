@@ -1,7 +1,6 @@
 """The reward function that verl calls for every rollout (`reward.custom_reward_function`): this project's graders.
 
-Runs in verl's reward workers. verl's own mathematics graders, one of which evaluated what a model wrote, are never
-used.
+Runs in verl's reward workers. verl's mathematics graders are not used: one of them evaluated a model's text as code.
 """
 
 from functools import cache
@@ -18,7 +17,7 @@ NO_TOKENS = np.empty(0, dtype=np.int32)
 
 
 def describe_question(question: Question) -> dict[str, Any]:
-    """Return what `compute_score` needs to know of a question, as verl's `extra_info`."""
+    """Return the fields of a question that `compute_score` needs, as verl's `extra_info`."""
     return {
         "index": question.index,
         "question_id": question.question_id,
@@ -28,7 +27,7 @@ def describe_question(question: Question) -> dict[str, Any]:
 
 
 def compute_score(
-    data_source: str,  # noqa: ARG001 # verl's signature; graders go by the question's own metadata
+    data_source: str,  # noqa: ARG001 # verl's signature; graders use the question's metadata
     solution_str: str,
     ground_truth: str,
     extra_info: dict[str, Any],

@@ -1,7 +1,7 @@
-"""The reward function of continuous rewards: the score of a reward model that verl serves on GPUs of its own.
+"""The reward function of continuous rewards: the score of a reward model that verl serves on separate GPUs.
 
-verl 0.9.1 can ask such a model by itself, but drops the answer's extra fields and then fails on their absence, so
-this project asks it: verl hands over the address of its router and the model's tokenizer.
+verl 0.9.1 can call such a model, but drops the answer's extra fields and then fails without them. So this project calls
+it: verl passes the address of its router and the model's tokenizer.
 """
 
 import json
@@ -15,7 +15,7 @@ ANSWER_SECONDS = 600.0
 
 
 class ChatTokenizer(Protocol):
-    """What is needed of the reward model's tokenizer."""
+    """The part of the reward model's tokenizer that is used."""
 
     bos_token: str | None
 
@@ -35,7 +35,7 @@ def compute_score(
     reward_router_address: str,
     reward_model_tokenizer: ChatTokenizer,
 ) -> dict[str, Any]:
-    """Return as `score` what the reward model says of the question with this response; there is no verdict.
+    """Return the reward model's score of the question with this response as `score`; there is no verdict.
 
     Raises:
         EngineError: The server does not answer with one finite number.

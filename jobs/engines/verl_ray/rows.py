@@ -37,11 +37,11 @@ class TokenRow:
         return TokenRow(self.prompt_ids, self.token_ids, self.columns | {name: torch.from_numpy(values)})
 
     def without_loss(self) -> "TokenRow":
-        """Return this row with no token that counts."""
+        """Return this row with no token in the loss."""
         return TokenRow(self.prompt_ids, self.token_ids, self.columns | {"response_mask": self._no_token()})
 
     def counted(self, name: str) -> torch.Tensor:
-        """Return a column's values where the loss counts them."""
+        """Return a column's values of the tokens in the loss."""
         return self.columns[name][: 0 if "response_mask" in self.columns else None]
 
     def _no_token(self) -> torch.Tensor:
@@ -65,7 +65,7 @@ class TokenRow:
 
 @dataclass(frozen=True, slots=True)
 class QueuedRows:
-    """Rows that lie in TransferQueue: `meta` names them in the order of ranks, `keys` in the order they came."""
+    """Rows in TransferQueue: `meta` names them in the order of ranks, `keys` in the given order."""
 
     meta: KVBatchMeta
     keys: list[str]
@@ -73,9 +73,9 @@ class QueuedRows:
 
 @contextmanager
 def queue_rows(rows: Sequence[TokenRow], num_ranks: int) -> Iterator[QueuedRows]:
-    """Put rows into TransferQueue, as many tokens to each data-parallel rank as can be, and remove them afterwards.
+    """Put rows into TransferQueue, balanced by tokens over data-parallel ranks, and remove them afterwards.
 
-    Rows that nothing counts in fill up the ranks' shares, so any number of rows works on any number of ranks.
+    Rows without tokens in the loss pad the ranks' shares, so any number of rows works on any number of ranks.
     """
     padding = [rows[-1].without_loss()] * (-len(rows) % num_ranks)
     all_rows = [*rows, *padding]
@@ -101,25 +101,25 @@ def fetch_response_values(
     """Return columns that workers wrote for every token, cut to the response: one array (T,) a row.
 
     Raises:
-        EngineError: The tokens that were scored are not those of the rows.
+        EngineError: The workers scored other tokens than those of the rows.
     """
-    found = tq.kv_batch_get(keys=queued.keys, partition_id=PARTITION, select_fields=["input_ids", *names])
-    for position, (row, input_ids) in enumerate(zip(rows, found["input_ids"].unbind(), strict=True)):
+    fetched = tq.kv_batch_get(keys=queued.keys, partition_id=PARTITION, select_fields=["input_ids", *names])
+    for position, (row, input_ids) in enumerate(zip(rows, fetched["input_ids"].unbind(), strict=True)):
         check_tokens(f"row {position} of {len(rows)}", np.concatenate([row.prompt_ids, row.token_ids]), input_ids)
     return {
         name: [
             values[row.prompt_ids.size - 1 : -1].float().numpy()
-            for row, values in zip(rows, found[name].unbind(), strict=True)
+            for row, values in zip(rows, fetched[name].unbind(), strict=True)
         ]
         for name in names
     }
 
 
-def check_tokens(what: str, expected: Int32Array, found: torch.Tensor) -> None:
+def check_tokens(what: str, expected: Int32Array, received: torch.Tensor) -> None:
     """Raise an `EngineError` unless token ids came back as they were sent."""
-    if not np.array_equal(expected, found.numpy()):
-        num_equal = int((expected[: found.numel()] == found.numpy()[: expected.size]).sum())
+    if not np.array_equal(expected, received.numpy()):
+        num_equal = int((expected[: received.numel()] == received.numpy()[: expected.size]).sum())
         raise EngineError(
-            f"{what}: expected the {expected.size} token ids that were stored, got {found.numel()} of which "
-            f"{num_equal} agree; tokens must never be made again from text."
+            f"{what}: expected the {expected.size} token ids that were stored, got {received.numel()} of which "
+            f"{num_equal} agree; token ids must not be made from text again."
         )

@@ -1,4 +1,4 @@
-"""Ray and verl's trainer for as long as a run needs them, and nothing of them afterwards."""
+"""Ray and verl's trainer while a run needs them; both are ended afterwards."""
 
 import logging
 import os
@@ -33,7 +33,7 @@ QUIET_VARIABLES = {"PYTHONWARNINGS": "ignore::UserWarning:verl.workers.engine"}
 FORWARDED_VARIABLES = (
     "VERL_PLATFORM", "VERL_ENGINE_DEVICE", "OMP_NUM_THREADS", "TQ_NUM_THREADS", "HF_HUB_OFFLINE", "HF_HOME",
 )  # fmt: skip
-"""What Ray's processes need to know of this process's environment."""
+"""Environment variables of this process that Ray's processes need."""
 
 
 @contextmanager
@@ -57,39 +57,39 @@ def open_trainer(config: DictConfig) -> Iterator[ExperienceTrainer]:
 
 
 def check_verl() -> None:
-    """Check what verl would skip without a message: its version, and whether its import loaded this project's platform.
+    """Check verl's version and that its import loaded this project's platform, which verl itself does not check.
 
     Raises:
         EngineError: One of them is wrong; the message says what to do.
     """
     if verl.__version__ != VERL_VERSION:
-        raise EngineError(f"verl: expected {VERL_VERSION}, found {verl.__version__}; run `make verl-env`.")
+        raise EngineError(f"verl: expected {VERL_VERSION}, got {verl.__version__}; run `make verl-env`.")
     if os.environ.get("VERL_PLATFORM") == PLATFORM_NAME != get_device_name():
-        raise EngineError(f"verl: runs on {get_device_name()} although the CPU is asked for; run `make verl-env`.")
+        raise EngineError(f"verl: runs on {get_device_name()} although the CPU is configured; run `make verl-env`.")
 
 
 @contextmanager
 def ray_session(config: DictConfig) -> Iterator[None]:
-    """Join the cluster that this job was submitted to, or start a Ray of this machine's own and end it afterwards."""
+    """Join the cluster that this job was submitted to, or start a local Ray and end it afterwards."""
     options = _init_options(config)
-    # Ray puts itself in the place of the worker's signal handlers, by which a stop is asked for.
+    # Ray replaces the worker's signal handlers, through which a stop is requested.
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     with ExitStack() as at_end:
         is_local = CLUSTER_VARIABLE not in os.environ
-        place = {"_temp_dir": str(at_end.enter_context(ray_folder()))} if is_local else {"address": "auto"}
+        location = {"_temp_dir": str(at_end.enter_context(ray_folder()))} if is_local else {"address": "auto"}
         at_end.callback(ray.shutdown)
-        _start(options | place)
+        _start(options | location)
         for number, handler in handlers.items():
             signal.signal(number, handler)
         yield
 
 
 def _start(options: dict[str, Any]) -> None:
-    """Start or join Ray; a busy machine may need more than the half minute that Ray grants its own processes."""
+    """Start or join Ray; a busy machine may need more than the half minute that Ray allows."""
     for attempt in range(1, START_ATTEMPTS + 1):
         try:
             ray.init(**options)
-        except Exception as error:  # Ray raises nothing more special.
+        except Exception as error:  # Ray has no narrower exception.
             if START_TIMEOUT not in str(error) or attempt == START_ATTEMPTS:
                 raise
             logger.warning("Ray did not start in time; trying again (%d of %d).", attempt + 1, START_ATTEMPTS)
@@ -105,10 +105,12 @@ def _init_options(config: DictConfig) -> dict[str, Any]:
         name: os.environ[name] for name in FORWARDED_VARIABLES if name in os.environ
     }
     runtime_env["env_vars"]["TRANSFER_QUEUE_ENABLE"] = "1"
-    # Half of what a short run computes are imports in verl's eight processes; `worker_setup` sets the collector back.
+    # Imports in verl's eight processes are half of a short run's time; `worker_setup` resets the collector.
     runtime_env["worker_process_setup_hook"] = f"{collect_rarely.__module__}.{collect_rarely.__qualname__}"
-    own: dict[str, Any] = OmegaConf.to_container(config.ray_kwargs.get("ray_init", {}), resolve=True)
+    options: dict[str, Any] = OmegaConf.to_container(config.ray_kwargs.get("ray_init", {}), resolve=True)
     if CLUSTER_VARIABLE in os.environ:
-        own = {name: value for name, value in own.items() if name not in ("num_cpus", "num_gpus", "include_dashboard")}
-    asked = own.pop("runtime_env", None) or {}
-    return own | {"runtime_env": runtime_env | asked, "log_to_driver": True}
+        options = {
+            name: value for name, value in options.items() if name not in ("num_cpus", "num_gpus", "include_dashboard")
+        }
+    configured = options.pop("runtime_env", None) or {}
+    return options | {"runtime_env": runtime_env | configured, "log_to_driver": True}

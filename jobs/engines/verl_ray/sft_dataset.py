@@ -1,4 +1,4 @@
-"""Demonstrations as verl's SFT trainer reads them: the very tokens that the embedded engine would imitate."""
+"""Demonstrations for verl's SFT trainer: the same tokens that the embedded engine imitates."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ RESPONSE_COLUMN = "response_ids"
 class DemonstrationDataset(Dataset[dict[str, torch.Tensor]]):
     """Rows of prompt and response tokens; the loss counts response tokens only."""
 
-    def __init__(self, parquet_files: list[str], **_verls_own: Any) -> None:
-        """Read the rows; of what verl hands over, only the files are used."""
+    def __init__(self, parquet_files: list[str], **_unused: Any) -> None:
+        """Read the rows; of verl's arguments only the files are used."""
         rows = [row for path in parquet_files for row in pq.read_table(path).to_pylist()]
         self._rows = [(row[PROMPT_COLUMN], row[RESPONSE_COLUMN]) for row in rows]
 
@@ -22,9 +22,9 @@ class DemonstrationDataset(Dataset[dict[str, torch.Tensor]]):
         """Return the number of demonstrations."""
         return len(self._rows)
 
-    def __getitem__(self, place: int) -> dict[str, torch.Tensor]:
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         """Return one demonstration, unpadded."""
-        prompt, response = self._rows[place]
+        prompt, response = self._rows[index]
         return {
             "input_ids": torch.tensor(prompt + response, dtype=torch.long),
             "position_ids": torch.arange(len(prompt) + len(response), dtype=torch.long),

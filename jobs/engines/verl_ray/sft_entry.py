@@ -7,15 +7,15 @@ from jobs.launchers.bound import end_with_starter
 from jobs.machine.gc_tuning import gc_paused
 
 
-def main(words: list[str]) -> None:
-    """Train as the settings say, as long as torchrun lives."""
-    # torchrun gives each of its processes a session of its own, so ending the worker's session misses them. First of
-    # all, since what training needs takes seconds to load.
+def main(overrides: list[str]) -> None:
+    """Train with the overrides while torchrun lives."""
+    # torchrun starts each process in a new session, so ending the worker's session misses them. This comes first,
+    # since the imports of training take seconds.
     end_with_starter(signal.SIGKILL)
-    _train(words)
+    _train(overrides)
 
 
-def _train(words: list[str]) -> None:
+def _train(overrides: list[str]) -> None:
     with gc_paused():
         import torch.distributed
         from hydra import compose, initialize_config_module
@@ -27,7 +27,7 @@ def _train(words: list[str]) -> None:
         from jobs.engines.verl_ray.sft_overrides import SFT_CONFIG
 
     with initialize_config_module("verl.trainer.config", version_base=None):
-        config = compose(SFT_CONFIG, overrides=words)
+        config = compose(SFT_CONFIG, overrides=overrides)
     auto_set_device(config)
     if get_device_name() != PLATFORM_NAME:
         run_sft(config)

@@ -1,4 +1,4 @@
-"""From a specification of supervised fine-tuning to the settings of verl 0.9.1's own SFT trainer, KEY=VALUE words."""
+"""From a specification of supervised fine-tuning to KEY=VALUE overrides of verl 0.9.1's SFT trainer."""
 
 from pathlib import Path
 
@@ -14,12 +14,12 @@ DEMONSTRATIONS_FILE = "demonstrations.parquet"
 CHECKPOINTS_FOLDER = "sft"
 
 
-def sft_words(
+def sft_run_overrides(
     spec: TrainSpec, run_path: Path, model_path: str | None = None, resume_path: Path | None = None
 ) -> list[str]:
-    """Return every setting that the specification decides; the specification's own overrides come last.
+    """Return every setting that the specification decides; the specification's overrides come last.
 
-    `model_path` stands in for models that are made on this machine; `resume_path` is a checkpoint to go on from.
+    `model_path` replaces `model.source` of models made on this machine; `resume_path` is the checkpoint to resume.
     """
     settings = _settings(spec, run_path / VERL_FOLDER, model_path or spec.model.source)
     settings["trainer.resume_mode"] = "disable" if resume_path is None else "resume_path"
@@ -29,19 +29,19 @@ def sft_words(
 
 
 def check_sft_overrides(spec: TrainSpec) -> None:
-    """Refuse overrides of what the specification decides.
+    """Refuse overrides of settings that the specification decides.
 
     Raises:
         SpecError: One sentence, naming the settings.
     """
     plain = spec.model_copy(update={"verl": spec.verl.model_copy(update={"overrides": ()})})
-    decided = [setting_path(word) for word in sft_words(plain, Path("RUN"))]
-    paths = [setting_path(word) for word in spec.verl.overrides]
+    decided = [setting_path(override) for override in sft_run_overrides(plain, Path("RUN"))]
+    paths = [setting_path(override) for override in spec.verl.overrides]
     refused = [".".join(path) for path in paths if any(overlap(path, item) for item in decided)]
     if refused:
         raise SpecError(
-            f"verl.overrides: {', '.join(refused)} cannot be set, since fields of the specification decide what it "
-            "changes; set those instead."
+            f"verl.overrides: {', '.join(refused)} cannot be set, since fields of the specification decide "
+            "them; set those fields instead."
         )
 
 
@@ -75,12 +75,12 @@ def _settings(spec: TrainSpec, folder: Path, model_path: str) -> dict[str, Value
         "trainer.experiment_name": folder.parent.name,
         "trainer.logger": ["file"],
         "trainer.seed": spec.seed,
-        # As many rounds as there could be; the number of steps ends the training.
+        # More epochs than needed; the number of steps ends the training.
         "trainer.total_epochs": spec.num_steps,
         "trainer.total_training_steps": spec.num_steps,
         "trainer.save_freq": spec.checkpoint_interval,
         "trainer.test_freq": -1,
-        # Who follows the trainer removes them, once they are linked into the run's own.
+        # `SftFollower` removes them once they are linked into the run's checkpoints.
         "trainer.max_ckpt_to_keep": None,
         "trainer.nnodes": 1,
         "trainer.n_gpus_per_node": spec.verl.gpus_per_node,
@@ -94,5 +94,5 @@ _CPU_SETTINGS: dict[str, Value] = {
     "engine.use_torch_compile": False,
     "engine.dtype": "float32",
 }
-"""What makes verl run without a GPU: float32 and eager code."""
+"""Settings with which verl runs without a GPU: float32 and eager code."""
 _CPU_PRECISION = "+engine.mixed_precision={param_dtype:fp32,reduce_dtype:fp32}"

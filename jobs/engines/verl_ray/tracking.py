@@ -1,4 +1,4 @@
-"""verl's own loggers beside the run directory: whatever `--override trainer.logger=[...]` names."""
+"""verl's loggers besides the run directory: those that `--override trainer.logger=[...]` names."""
 
 from collections.abc import Mapping
 
@@ -8,11 +8,11 @@ from verl.utils.tracking import Tracking
 from jobs.engines.errors import EngineError
 
 CONSOLE = "console"
-"""verl's default, which the run's own log makes needless."""
+"""verl's default, which is redundant beside the run's log."""
 
 
 class VerlLogger:
-    """Hands metrics to verl's `Tracking`."""
+    """Passes metrics to verl's `Tracking`."""
 
     def __init__(self, config: DictConfig, backends: list[str]) -> None:
         trainer = config.trainer
@@ -24,12 +24,12 @@ class VerlLogger:
         self._tracking.log(dict(values), step)
 
     def close(self) -> None:
-        """Write out what is held back."""
+        """Write everything and close."""
         self._tracking.finish(exit_code=0)
 
 
 def open_verl_loggers(config: DictConfig) -> list[VerlLogger]:
-    """Return a logger for all backends that the configuration names beside the console, or none.
+    """Return a logger for all backends that the configuration names besides the console, or none.
 
     Raises:
         EngineError: verl does not know one, or it is not installed.

@@ -23,11 +23,9 @@ from jobs.engines.verl_ray.loss import experience_loss
 from jobs.engines.verl_ray.rows import TokenRow, fetch_response_values, queue_rows
 
 POLL_SECONDS = 0.05
-"""How often finished rollouts are looked for; verl's own 2 s would be half of a short step."""
-
-
-LOOK_SECONDS = 20.0
-"""How often the agent loops are polled while rollouts are awaited."""
+"""Seconds between polls for finished rollouts; verl's 2 s would be half of a short step."""
+HEALTH_CHECK_SECONDS = 20.0
+"""Seconds between checks that the agent loops live, while rollouts are awaited."""
 NO_ROLLOUTS = "no materializable trajectories"
 
 
@@ -40,7 +38,7 @@ class Scores:
 
 
 class _TaskRunner(TaskRunnerV1.__ray_metadata__.modified_class):
-    """verl's task runner in this process: the driver is the run's own worker, which records and obeys."""
+    """verl's task runner in this process: the driver is the run's worker, which records and stops."""
 
     def __init__(self, config: DictConfig, trainer: "ExperienceTrainer") -> None:
         super().__init__()
@@ -49,7 +47,7 @@ class _TaskRunner(TaskRunnerV1.__ray_metadata__.modified_class):
 
 
 class ExperienceTrainer(PPOTrainerSync):
-    """verl's synchronous trainer without its data, its loop and its checkpoints' clock."""
+    """verl's synchronous trainer without its data, its loop and its checkpoint interval."""
 
     def start(self) -> None:
         """Start workers, servers, graders and agent loops."""
@@ -118,8 +116,8 @@ class ExperienceTrainer(PPOTrainerSync):
 
     def score(self, rows: Sequence[TokenRow]) -> Scores:
         """Return per-token scores of the rows' responses under the current policy."""
-        found = self._infer(self.actor_rollout_wg.compute_log_prob, rows, ("log_probs", "entropy"))
-        return Scores(found["log_probs"], found["entropy"])
+        scores = self._infer(self.actor_rollout_wg.compute_log_prob, rows, ("log_probs", "entropy"))
+        return Scores(scores["log_probs"], scores["entropy"])
 
     def reference_log_probs(self, rows: Sequence[TokenRow]) -> list[Float32Array]:
         """Return log-probs of the rows' responses under the initial policy."""
@@ -173,24 +171,24 @@ class ExperienceTrainer(PPOTrainerSync):
             return fetch_response_values(queued, rows, names)
 
     def _watch_rollouts(self) -> None:
-        """Let the wait for rollouts look at the agent loops too: verl would wait for ever for one that has died."""
+        """Check the agent loops while waiting for rollouts: verl would wait for ever for one that has died."""
         self.replay_buffer.poll_interval = POLL_SECONDS
-        wait, looked_at = self.replay_buffer._wait_for_next_poll, time.monotonic()
+        wait, checked_at = self.replay_buffer._wait_for_next_poll, time.monotonic()
 
-        def wait_and_look(*arguments: Any) -> Any:
-            nonlocal looked_at
-            if time.monotonic() - looked_at > LOOK_SECONDS:
-                looked_at = time.monotonic()
-                # A busy one may be late with its answer; a dead one raises.
+        def wait_and_check(*arguments: Any) -> Any:
+            nonlocal checked_at
+            if time.monotonic() - checked_at > HEALTH_CHECK_SECONDS:
+                checked_at = time.monotonic()
+                # A busy worker may answer late; a dead one raises.
                 with contextlib.suppress(GetTimeoutError):
                     workers = self.agent_loop_manager.agent_loop_workers
-                    ray.get([worker.__ray_ready__.remote() for worker in workers], timeout=LOOK_SECONDS)
+                    ray.get([worker.__ray_ready__.remote() for worker in workers], timeout=HEALTH_CHECK_SECONDS)
             return wait(*arguments)
 
-        self.replay_buffer._wait_for_next_poll = wait_and_look
+        self.replay_buffer._wait_for_next_poll = wait_and_check
 
     def _wake(self) -> None:
-        """Send the current weights to the servers, unless they have them."""
+        """Send the current weights to the servers if they lack them."""
         if not self._is_awake:
             self.checkpoint_manager.update_weights(self.global_steps)
             self._is_awake = True

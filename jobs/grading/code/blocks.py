@@ -1,4 +1,4 @@
-"""The parser-based check beside the rules: fences read by a Markdown parser, Python by Python's own."""
+"""The parser-based check beside the rules: a Markdown parser reads fences, Python's parser their content."""
 
 import ast
 import warnings
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from markdown_it import MarkdownIt
 
 MAX_CHARS = 200_000
-"""Of longer texts the beginning is looked at: parsers may take long on what is made to be hard."""
+"""Of longer texts only the beginning is parsed: parsers may take long on hostile texts."""
 _PYTHON_LABELS = frozenset({"python", "python3", "py"})
 _MARKDOWN = MarkdownIt("zero").enable(["fence"])
 
@@ -29,7 +29,7 @@ def find_code_blocks(text: str) -> list[CodeBlock]:
 
 
 def has_python_block(text: str) -> bool:
-    """Return whether a fence says Python, or says nothing and holds Python."""
+    """Return whether a fence is labelled Python, or has no label and contains Python."""
     blocks = find_code_blocks(text)
     return any(block.label in _PYTHON_LABELS or (not block.label and block.is_python) for block in blocks)
 

@@ -1,4 +1,4 @@
-"""What the database keeps of each trajectory's text: the rules that it fits, and whether it holds a Python block."""
+"""Marks of each trajectory's text for the database: matching rules, and whether it has a Python block."""
 
 from collections.abc import Iterable, MutableMapping
 from typing import Any
@@ -13,7 +13,7 @@ _FENCES = ("```", "~~~")
 def mark_code(rows: Iterable[MutableMapping[str, Any]]) -> None:
     """Add `code_rules` and `has_python_block` to trajectories by their text.
 
-    Where the task did not tell whether a response has code, the rules do.
+    If the task does not say whether a response has code, the rules decide.
     """
     for row in rows:
         text = row["text"]
@@ -24,7 +24,7 @@ def mark_code(rows: Iterable[MutableMapping[str, Any]]) -> None:
 
 
 def rules_to_bits(rule_ids: Iterable[str]) -> int:
-    """Return the rules as one number: the first bit stands for R1."""
+    """Return the rules as one number: the first bit is R1."""
     return sum(_BITS[rule_id] for rule_id in rule_ids)
 
 

@@ -1,8 +1,8 @@
 """R1 to R17: the paper's rules for code in free text (appendix "Snowball Effects", table of code-detection rules).
 
-The paper gives cues in plain language and no patterns. These are anchored to whole lines and to Python's own shape,
-because the cues taken at their word ("if ...:", "for ... in ...") flag a tenth to a quarter of ordinary solutions.
-No pattern can take longer than in proportion to the text.
+The paper gives cues in plain language and no patterns. These are anchored to whole lines and to Python's syntax,
+because the literal cues ("if ...:", "for ... in ...") match a tenth to a quarter of ordinary solutions.
+The time of each pattern is linear in the text.
 """
 
 import re
@@ -19,9 +19,9 @@ _ASSIGNED = rf"{_INDENT}{_NAME} ?= ?"
 
 @dataclass(frozen=True, slots=True)
 class CodeRule:
-    """One rule. `cue` is the paper's, `form` says what the pattern holds a match to.
+    """One rule. `cue` is the paper's, `form` says where the pattern matches.
 
-    One of `needles` stands in every match: most texts hold none, and looking for them is much faster.
+    Every match contains one of `needles`: most texts have none, and a search for them is much faster.
     """
 
     rule_id: str
@@ -32,7 +32,7 @@ class CodeRule:
     needles: tuple[str, ...]
 
     def matches(self, text: str) -> bool:
-        """Return whether the text holds what the rule looks for."""
+        """Return whether the text matches the rule."""
         return self.pattern.search(text) is not None
 
 
@@ -144,12 +144,12 @@ CODE_RULES: tuple[CodeRule, ...] = (
 )
 
 
-_PLACES = tuple((needle, index) for index, rule in enumerate(CODE_RULES) for needle in rule.needles)
-"""In one row: a million texts are looked through, and a call for each rule takes as long as the looking."""
+_NEEDLE_INDEX = tuple((needle, index) for index, rule in enumerate(CODE_RULES) for needle in rule.needles)
+"""One flat list: a million texts are searched, and a call for each rule would take as long as the search."""
 
 
 def find_rules(text: str) -> tuple[str, ...]:
-    """Return the ids of the rules that the text fits, in order."""
-    possible = {item for needle, item in _PLACES if needle in text}
+    """Return the ids of the rules that the text matches, in order."""
+    possible = {item for needle, item in _NEEDLE_INDEX if needle in text}
     rules = (CODE_RULES[entry] for entry in sorted(possible))
     return tuple(rule.rule_id for rule in rules if rule.matches(text))

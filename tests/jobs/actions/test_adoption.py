@@ -99,7 +99,7 @@ def test_bad_lines_are_left_out_and_named_by_file_and_line(dump, tmp_path, text,
 @pytest.mark.parametrize(
     ("files", "reason"),
     [
-        ({}, "holds no rollout dumps"),
+        ({}, "has no rollout dumps"),
         ({"0.jsonl": line(0, 0, 1.0, 0)}, "step 0 has no rollouts of training"),
         ({"1.jsonl": "{}"}, "holds no rollouts; 1.jsonl, line 1: input: expected a text"),
         ({"1.jsonl": ""}, "every file is empty"),

@@ -50,7 +50,7 @@ def test_an_entry_that_cannot_be_read_is_passed_over(runs_root, caplog):
     annotations.set_verdict(runs_root, "trained", 1, 1, True)
     with caplog.at_level(logging.WARNING):
         ingest_all(runs_root, None)
-    assert caplog.text.count("A journal entry is passed over") == 2
+    assert caplog.text.count("A journal entry is skipped") == 2
     assert known(runs_root) == ((), True)
 
 

@@ -79,7 +79,7 @@ def test_run_that_is_there_is_not_overwritten(run):
 
 def test_export_does_not_overwrite(run, tmp_path):
     (tmp_path / "run.tar.gz").write_text("mine")
-    with pytest.raises(ArchiveError, match="is there already"):
+    with pytest.raises(ArchiveError, match="exists already"):
         export_run(run, tmp_path / "run.tar.gz")
     assert (tmp_path / "run.tar.gz").read_text() == "mine"
 
@@ -91,14 +91,14 @@ def test_export_overwrites_a_file_that_it_is_told_to(run, tmp_path):
 
 
 def test_export_overwrites_no_folder_not_even_the_run_itself(run):
-    with pytest.raises(ArchiveError, match="name another place"):
+    with pytest.raises(ArchiveError, match="choose another target"):
         export_run(run, run.path.parent, overwrites=True)
     assert run.spec().name == "one"
 
 
 @pytest.mark.parametrize("name", ["missing/run.tar.gz", "missing"])
 def test_export_makes_no_folders(run, tmp_path, name):
-    with pytest.raises(ArchiveError, match=r"missing: there is no such folder; make it first"):
+    with pytest.raises(ArchiveError, match=r"missing: no such folder; create it first"):
         export_run(run, tmp_path / name)
     assert not (tmp_path / "missing").exists()
 
@@ -151,7 +151,7 @@ def test_file_that_is_no_archive_is_one_sentence(tmp_path):
 
 
 def test_import_of_nothing_names_the_path(tmp_path):
-    with pytest.raises(ArchiveError, match=r"nowhere: is not there"):
+    with pytest.raises(ArchiveError, match=r"nowhere: does not exist"):
         import_run(tmp_path / "nowhere", tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 

@@ -40,7 +40,7 @@ def used(bench: Bench) -> str:
     bench.look_until(run_id, RunStatus.SUCCEEDED)
     run_actions.tag(bench.runs_root, run_id, "kept")
     run_actions.note(bench.runs_root, run_id, "A note.")
-    bench.supervisor.look()
+    bench.supervisor.poll()
     bench.supervisor.close()
     bench.supervisor = None
     return run_id
@@ -84,7 +84,7 @@ def test_a_run_backed_up_while_it_trains_goes_on_from_the_copy(bench, tmp_path):
     bench.look_until(run_id, RunStatus.RUNNING)
     for number in range(3):
         bench.wait_for_step(run_id, 8 * (number + 1))
-        bench.supervisor.look()
+        bench.supervisor.poll()
         back_up(bench.runs_root, None, tmp_path / f"{number}.tar")
     run_actions.stop(bench.runs_root, run_id)
     bench.look_until(run_id, RunStatus.STOPPED)
@@ -98,7 +98,7 @@ def test_a_run_backed_up_while_it_trains_goes_on_from_the_copy(bench, tmp_path):
             spec.write_text(spec.read_text().replace('"num_steps": 400', '"num_steps": 60'))
             run_actions.resume(copy.runs_root, run_id)
             copy.look_until(run_id, RunStatus.SUCCEEDED)
-            copy.supervisor.look()
+            copy.supervisor.poll()
         finally:
             copy.supervisor.close()
         steps = {row[1] for row in shown(copy.runs_root)["steps"]}

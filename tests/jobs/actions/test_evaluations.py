@@ -86,7 +86,7 @@ def test_sharded_checkpoint_is_kept_for_verls_merger_whose_absence_is_said(run, 
     names = {path.name for path in (evaluation.path / "shards").iterdir()}
     assert names == {"model_world_size_1_rank_0.pt", "fsdp_config.json"}
     monkeypatch.setenv("EXGRPO_VERL_PYTHON", str(tmp_path / "no-python"))
-    with pytest.raises(TrainingError, match="there is no interpreter for the verl engine"):
+    with pytest.raises(TrainingError, match="no interpreter for the verl engine"):
         model_source(spec, evaluation)
 
 

@@ -21,9 +21,9 @@ def test_the_oracle_judges_chains_only(tmp_path):
 
 
 def test_what_is_not_there_or_no_training_run_is_refused_before_anything_is_queued(tmp_path):
-    with pytest.raises(RunDirectoryError, match="holds no run trained"):
+    with pytest.raises(RunDirectoryError, match="has no run trained"):
         submit_judge(tmp_path, oracle_spec())
-    with pytest.raises(SpecError, match="is not there"):
+    with pytest.raises(SpecError, match="does not exist"):
         submit_judge(tmp_path, server_spec("http://127.0.0.1:1/v1", judged={"file": str(tmp_path / "none.jsonl")}))
     RunDirectory.create(tmp_path, oracle_spec(), run_id="trained")
     with pytest.raises(SpecError, match="expected train, got judge"):

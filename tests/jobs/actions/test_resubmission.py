@@ -51,14 +51,14 @@ def test_clone_queues_a_judge_and_an_evaluation_again(tmp_path, judge_id, evalua
 
 def test_cloned_judge_is_checked_as_a_new_one_is(tmp_path):
     gone = JudgedSpec(file=tmp_path / "gone.jsonl")
-    with pytest.raises(SpecError, match=r"gone\.jsonl is not there"):
+    with pytest.raises(SpecError, match=r"gone\.jsonl does not exist"):
         submit_job(tmp_path, JudgeSpec(judged=gone, server={"address": "http://127.0.0.1:1/v1"}))
 
 
 def test_evaluation_of_a_missing_file_is_refused_when_it_is_queued(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     choice = BenchmarkChoice(name="math500", source="gone.parquet")
-    with pytest.raises(SpecError, match=r"benchmarks.math500.source: expected a file or folder that is there"):
+    with pytest.raises(SpecError, match=r"benchmarks.math500.source: expected an existing file or folder"):
         submit_job(tmp_path, EvalSpec(model=EvalModelSpec(source="owner/model"), benchmarks=(choice,)))
 
 

@@ -37,46 +37,46 @@ def fail_a_run(bench) -> str:
     bench.start()
     run_id = bench.submit(toy_spec(3, "fails"))
     bench.look_until(run_id, RunStatus.FAILED)
-    bench.supervisor.look()
+    bench.supervisor.poll()
     return run_id
 
 
 def test_a_failed_run_is_told_once_and_not_again_after_a_restart(bench, receiver):
     run_id = fail_a_run(bench)
     first = watch_for(bench, receiver.url)
-    first.look()
-    first.look()
+    first.poll()
+    first.poll()
     assert receiver.titles == ["toy failed"]
     assert "data.source: the toy data are missing." in receiver.messages[0]["message"]
     assert run_id in receiver.messages[0]["message"]
-    watch_for(bench, receiver.url).look()
+    watch_for(bench, receiver.url).poll()
     assert receiver.titles == ["toy failed"]
 
 
 def test_a_failed_run_is_told_that_is_hidden_or_older_than_hundreds_of_others(bench, receiver):
     run_id = fail_a_run(bench)
     run_actions.archive(bench.runs_root, run_id, True)
-    bench.supervisor.look()
+    bench.supervisor.poll()
     with closing(open_database(None, bench.runs_root)) as database:
         for number in range(501):
             info = {"run_id": f"later-{number}", "name": "later", "created_at": datetime.now(UTC).isoformat()}
             events.register_run(database, info, {})
             events.set_status(database, info["run_id"], "queued" if number % 2 else "succeeded")
-    watch_for(bench, receiver.url).look()
+    watch_for(bench, receiver.url).poll()
     assert receiver.titles == ["toy failed"]
 
 
 def test_a_destination_that_moves_in_the_list_is_told_nothing_again_and_a_new_one_everything(bench, receiver):
     fail_a_run(bench)
-    watch_for(bench, receiver.url).look()
+    watch_for(bench, receiver.url).poll()
     new = f"{receiver.url}/new"
-    watch_for(bench, new, receiver.url).look()
-    watch_for(bench, receiver.url, new).look()
+    watch_for(bench, new, receiver.url).poll()
+    watch_for(bench, receiver.url, new).poll()
     assert receiver.titles == ["toy failed"] * 2
 
 
 def test_a_set_up_that_cannot_be_read_holds_up_no_supervisor_and_is_logged_once(bench, receiver, monkeypatch, caplog):
-    monkeypatch.setattr(watch, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(watch, "POLL_SECONDS", 0.01)
     fail_a_run(bench)
     sent_log = bench.runs_root / "workbench" / SENT_LOG_FILE
     sent_log.mkdir()
@@ -93,7 +93,7 @@ def test_a_set_up_that_cannot_be_read_holds_up_no_supervisor_and_is_logged_once(
 
 
 def test_a_url_that_is_none_ends_the_alerts_alone_and_is_taken_out_of_the_environment(bench, monkeypatch, caplog):
-    monkeypatch.setattr(watch, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(watch, "POLL_SECONDS", 0.01)
     monkeypatch.setenv(URLS_VARIABLE, f"nonsense://{SECRET}")
     alerts = watch_from_environment(bench.runs_root, None)
     assert URLS_VARIABLE not in os.environ
@@ -108,16 +108,16 @@ def test_a_killed_run_is_lost_and_a_resumed_one_that_fails_again_is_told_again(b
     bench.look_until(run_id, RunStatus.RUNNING)
     os.kill(bench.worker_pid(run_id), signal.SIGKILL)
     bench.look_until(run_id, RunStatus.LOST)
-    bench.supervisor.look()
+    bench.supervisor.poll()
     alerts = watch_for(bench, receiver.url)
-    alerts.look()
+    alerts.poll()
     assert receiver.titles == ["toy was lost"]
     run_actions.resume(bench.runs_root, run_id)
     bench.look_until(run_id, RunStatus.RUNNING)
     os.kill(bench.worker_pid(run_id), signal.SIGKILL)
     bench.look_until(run_id, RunStatus.LOST)
-    bench.supervisor.look()
-    alerts.look()
+    bench.supervisor.poll()
+    alerts.poll()
     assert receiver.titles == ["toy was lost"] * 2
 
 
@@ -130,15 +130,15 @@ def test_a_destination_that_is_down_gets_its_message_later_and_the_others_get_th
     fail_a_run(bench)
     receiver.refuses = True
     alerts = watch_for(bench, receiver.url, nobody)
-    alerts.look()
+    alerts.poll()
     assert receiver.messages == []
     receiver.refuses = False
-    alerts.look()
-    alerts.look()
+    alerts.poll()
+    alerts.poll()
     assert receiver.titles == ["toy failed"]
     told = [record.getMessage() for record in caplog.records if record.name == watch.__name__]
     assert told == [
-        f"Alert destination {name} did not take a message; trying again every minute."
+        f"Alert destination {name} did not accept a message; trying again every minute."
         for name in ("1 (json)", "2 (json)")
     ]
     assert SECRET not in caplog.text
@@ -148,32 +148,32 @@ def test_a_destination_that_is_down_is_left_in_peace_for_a_minute(bench, receive
     fail_a_run(bench)
     receiver.refuses = True
     alerts = watch_for(bench, receiver.url)
-    alerts.look()
+    alerts.poll()
     receiver.refuses = False
-    alerts.look()
+    alerts.poll()
     assert receiver.messages == []
 
 
 def test_a_nearly_full_disk_is_told_before_there_is_any_run(bench, receiver, monkeypatch):
     monkeypatch.setattr(alert_events, "MIN_FREE_GIB", 1e9)
-    bench.start().look()
-    watch_for(bench, receiver.url).look()
+    bench.start().poll()
+    watch_for(bench, receiver.url).poll()
     assert receiver.titles == ["The disk of the runs is nearly full"]
 
 
 def test_the_thread_outlives_whatever_a_look_raises(bench, receiver, monkeypatch, caplog):
-    monkeypatch.setattr(watch, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(watch, "POLL_SECONDS", 0.01)
     fail_a_run(bench)
     alerts = watch_for(bench, receiver.url)
-    look, calls = alerts.look, []
+    poll, calls = alerts.poll, []
 
     def break_down_twice() -> None:
         calls.append(None)
         if len(calls) < 3:
             raise ZeroDivisionError(SECRET)
-        look()
+        poll()
 
-    monkeypatch.setattr(alerts, "look", break_down_twice)
+    monkeypatch.setattr(alerts, "poll", break_down_twice)
     alerts.start()
     wait_until(lambda: bool(receiver.messages), "the message")
     alerts.close()

@@ -71,7 +71,7 @@ def test_the_command_says_which_destination_took_the_message(receiver):
     receiver.refuses = True
     result = invoke(**{URLS_VARIABLE: receiver.url})
     assert result.exit_code == 1
-    assert "1 (json): not taken" in result.output
+    assert "1 (json): not accepted" in result.output
     assert SECRET not in result.output
 
 

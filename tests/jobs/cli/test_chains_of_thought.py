@@ -79,7 +79,7 @@ def test_code_of_a_run_is_counted_by_rule(runs_root):
     [
         (["verdicts", "trained", "--which", "some"], "--which: expected one of all, judged"),
         (["override", "trained", "0", "perhaps"], "expected valid, invalid or none"),
-        (["override", "trained", "77", "valid"], "has none with the number 77"),
+        (["override", "trained", "77", "valid"], "has no trajectory 77"),
         (["cases", "export", "nothing"], "no case is kept in 'nothing'"),
         (["cases", "find", "trained", "--keep", "\x07"], "expected a name of 1 to 60 printable characters"),
     ],
@@ -97,11 +97,11 @@ def said(runs_root, *words):
 def test_an_empty_answer_is_said_beside_the_result(tmp_path):
     record_chains(tmp_path, [["wrong", "wrong"]])
     empty = {
-        ("judges",): "No judge has worked here yet",
-        ("judges", "trained"): "No judge has worked on it yet",
+        ("judges",): "No judge jobs yet",
+        ("judges", "trained"): "No judge has judged it yet",
         ("cases", "sets"): "No case is kept yet",
         ("cases", "find", "trained"): "No case in trained",
-        ("verdicts", "trained"): "No answer-correct trajectory of trained fits (all)",
+        ("verdicts", "trained"): "No answer-correct trajectory of trained matches (all)",
     }
     for words, sentence in empty.items():
         assert sentence in said(tmp_path, *words)

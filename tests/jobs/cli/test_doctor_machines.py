@@ -58,8 +58,8 @@ def test_a_fresh_machine_is_fit_and_stays_as_it_was(tmp_path):
     checks = checks_of(finished)
     assert finished.returncode == 0
     assert {check["result"] for check in checks.values()} <= {"ok", "warning"}
-    assert checks["runs root"]["detail"] == "runs, not there yet; the first run makes it"
-    assert checks["database"]["detail"] == "SQLite, not there yet; the first run makes it"
+    assert checks["runs root"]["detail"] == "runs, not created yet; the first run creates it"
+    assert checks["database"]["detail"] == "SQLite, not created yet; the first run creates it"
     assert "make verl-env" in checks["verl engine"]["advice"] or checks["verl engine"]["result"] == "ok"
     assert [path.name for path in tmp_path.rglob("*")] == ["home"]
 
@@ -79,10 +79,10 @@ def test_a_machine_without_space_fails_and_is_told_where_to_make_room(tmp_path, 
     checks = checks_of(finished)
     assert finished.returncode == 1
     assert (checks["disk"]["result"], checks["disk"]["detail"]) == ("failure", f"0.00 GiB free at {folder}")
-    assert "make room" in checks["disk"]["advice"]
+    assert "free some space" in checks["disk"]["advice"]
     assert checks["runs root"]["result"] == "failure"
     assert "No space left on device" in checks["runs root"]["detail"]
-    assert checks["runs root"]["advice"].startswith(f"Make room on the file system of {folder}")
+    assert checks["runs root"]["advice"].startswith(f"Free some space on the file system of {folder}")
 
 
 @pytest.mark.slow

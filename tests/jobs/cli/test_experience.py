@@ -51,7 +51,7 @@ def test_audit_names_each_question_drawn_with_one_chosen_candidate(runs_root):
     assert found["wrong_choices"] == []
     chosen = {item["question_index"]: item["trajectory_id"] for item in found["candidates"] if item["is_chosen"]}
     assert chosen == {entry["question_index"]: entry["chosen_trajectory_id"] for entry in found["selections"]}
-    assert "0 choices contradict their own scores" in exgrpo(runs_root, "audit", "play-finished")
+    assert "0 choices contradict their scores" in exgrpo(runs_root, "audit", "play-finished")
 
 
 def test_trajectories_are_listed_by_what_is_asked_and_one_is_shown_with_its_life(runs_root):
@@ -84,7 +84,7 @@ def test_a_search_without_a_hit_is_said_beside_the_result(runs_root):
     words = ["trajectories", "play-finished", "nowherefound", "--runs-root", str(runs_root)]
     result = CliRunner().invoke(app, words)
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == "No trajectory of play-finished fits.\n"
+    assert result.stderr == "No trajectory of play-finished matches.\n"
     assert json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout) == []
 
 

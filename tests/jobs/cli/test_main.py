@@ -203,7 +203,7 @@ def test_bad_setting_starts_nothing(runs_root):
 def test_missing_data_file_is_named_before_anything_starts(runs_root):
     result = invoke(runs_root, "train", "--set", "data.source=missing.parquet", "--set", "data.template=paper")
     assert result.exit_code == 2
-    assert result.stderr.startswith("data.source: expected a file or folder that is there, got missing.parquet")
+    assert result.stderr.startswith("data.source: expected an existing file or folder, got missing.parquet")
     assert result.stderr.count("\n") == 1
     assert not runs_root.exists()
 
@@ -247,9 +247,9 @@ def test_doctor_upgrades_no_database_and_says_that_it_is_old(runs_root, tmp_path
     url = f"sqlite:///{tmp_path / 'old.db'}"
     (tmp_path / "old.db").touch()
     checks = {check["name"]: check for check in json.loads(invoke(runs_root, "doctor", "--json").stdout)}
-    assert "not there yet" in checks["database"]["detail"]
+    assert "not created yet" in checks["database"]["detail"]
     old = json.loads(invoke(runs_root, "doctor", "--json", "--database-url", url).stdout)
-    assert any(check["detail"].startswith("SQLite, schema none, brought to ") for check in old)
+    assert any(check["detail"].startswith("SQLite, schema none, upgraded to ") for check in old)
     again = json.loads(invoke(runs_root, "doctor", "--json", "--database-url", url).stdout)
     assert again == old
 
@@ -267,8 +267,8 @@ def test_doctor_tells_a_database_of_a_newer_version(runs_root, tmp_path):
 
 def test_doctor_knows_the_port_of_this_runs_root_s_workbench(runs_root):
     instance = WorkbenchInstance(runs_root)
-    instance.note_link("http://127.0.0.1:8642/?token=secret")
-    assert "8642 is that of this runs root's workbench" in invoke(runs_root, "doctor", "--port", "8642").output
+    instance.record_link("http://127.0.0.1:8642/?token=secret")
+    assert "8642 is used by this runs root's workbench" in invoke(runs_root, "doctor", "--port", "8642").output
     instance.release()
 
 

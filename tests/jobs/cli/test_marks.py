@@ -29,7 +29,7 @@ def test_marked_trajectories_are_listed_until_the_mark_is_taken_off(runs_root):
     }  # fmt: skip
     assert "skips a step" in exgrpo(runs_root, "marks", "odd")
     exgrpo(runs_root, "mark", "trained", "1", "odd", "--undo")
-    assert "does not carry the mark 'odd'" in exgrpo(runs_root, "mark", "trained", "1", "odd", "--undo", code=2)
+    assert "does not have the mark 'odd'" in exgrpo(runs_root, "mark", "trained", "1", "odd", "--undo", code=2)
     assert json.loads(exgrpo(runs_root, "marks", "--json")) == []
 
 
@@ -48,4 +48,4 @@ def test_an_empty_answer_is_said_beside_the_result(runs_root):
     assert "No trajectory is marked yet" in said("marks")
     assert "No trajectory is marked yet" in said("marks", "nope")
     exgrpo(runs_root, "mark", "trained", "1", "odd")
-    assert said("marks", "nope") == "Nothing carries the mark 'nope'; the marks there are: odd.\n"
+    assert said("marks", "nope") == "No trajectory has the mark 'nope'; the marks are: odd.\n"

@@ -174,7 +174,7 @@ def test_up_says_that_a_supervisor_runs_already_and_leaves_the_runs_to_it(bench:
     assert read_supervisor(bench.runs_root).pid == training.pid
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
-    assert f"A supervisor looks after {bench.runs_root} already (pid {training.pid}" in errors
+    assert f"A supervisor is already running for {bench.runs_root} (pid {training.pid}" in errors
     training.kill()
     training.communicate(timeout=30)
 

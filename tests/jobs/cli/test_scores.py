@@ -38,7 +38,7 @@ def test_two_evaluations_are_compared_with_a_warning_where_they_are_not_alike(ru
     assert (row["benchmark"], row["difference"], row["num_won"], row["num_lost"]) == ("aime24", 0.25, 1, 1)
     shown = call(runs_root, "eval-first", "eval-second").stdout
     assert "50.0  75.0  +25.0 [" in shown
-    assert "won 1, lost 1 of 3 questions  NOT ALIKE: template" in shown
+    assert "won 1, lost 1 of 3 questions  NOT COMPARABLE: template" in shown
 
 
 @pytest.mark.parametrize(
@@ -56,4 +56,4 @@ def test_what_cannot_be_compared_is_refused_in_one_sentence(runs_root, words, se
 
 
 def test_nothing_scored_yet_says_what_to_do(tmp_path):
-    assert "No scores yet; `exgrpo eval` makes some." in call(tmp_path).stdout
+    assert "No scores yet; `exgrpo eval` adds some." in call(tmp_path).stdout

@@ -40,7 +40,7 @@ def test_the_command_fills_the_database_once_and_marks_what_it_made(runs_root):
     assert again.exit_code == 1
     assert "holds synthetic runs already; `exgrpo db rebuild` removes them." in again.output
     rebuilt = CliRunner().invoke(main.app, ["db", "rebuild", "--runs-root", str(runs_root)])
-    assert rebuilt.output == "Built anew from 3 runs.\n"
+    assert rebuilt.output == "Built again from 3 runs.\n"
     database = open_database(None, runs_root)
     assert not any(row.is_synthetic for row in runs.list_runs(database))
     database.close()

@@ -109,10 +109,10 @@ def test_run_makes_what_is_missing_once_and_resumes_what_failed(tmp_path: Path):
     words = ["-m", "tests.jobs.cli.toy_cli", "study", "run", "repo", "--seeds", "1", "--runs-root", str(tmp_path)]
     first = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=120, check=False)
     assert first.returncode == 0, first.stderr
-    assert "Runs that are there: 0 of 2." in first.stderr
+    assert "Existing runs: 0 of 2." in first.stderr
     assert "Runs done: 2, failed: 0" in first.stdout
     again = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=120, check=False)
-    assert "Runs that are there: 2 of 2." in again.stderr
+    assert "Existing runs: 2 of 2." in again.stderr
     runs = [name for name in os.listdir(tmp_path) if (tmp_path / name / "spec.json").is_file()]
     assert len(runs) == 2
     assert failed in runs
@@ -129,7 +129,7 @@ def test_interrupted_study_stops_its_run_and_goes_on_later(tmp_path: Path):
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 3, errors
-    assert "Runs left: 0 and this one; `exgrpo study run repo` goes on." in errors
+    assert "Runs left: 0 and this one; `exgrpo study run repo` continues." in errors
     states = json.loads(call("study", "status", "repo", "--seeds", 1, "--runs-root", tmp_path, "--json"))["runs"]
     assert [line["state"] for line in states] == ["missing", "stopped"]
 

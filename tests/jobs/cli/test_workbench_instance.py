@@ -7,7 +7,7 @@ from jobs.cli.workbench_instance import WorkbenchInstance, WorkbenchRunningError
 
 def test_second_workbench_is_told_of_the_first_without_its_token(tmp_path):
     first = WorkbenchInstance(tmp_path)
-    first.note_link("http://127.0.0.1:8501/?token=secret")
+    first.record_link("http://127.0.0.1:8501/?token=secret")
     with pytest.raises(
         WorkbenchRunningError, match=rf"at http://127\.0\.0\.1:8501/ \(pid {os.getpid()}, since"
     ) as told:
@@ -26,7 +26,7 @@ def test_workbench_that_does_not_answer_yet_has_no_address(tmp_path):
 
 def test_workbench_that_ended_is_in_nobodys_way(tmp_path):
     first = WorkbenchInstance(tmp_path)
-    first.note_link("http://127.0.0.1:8501/?token=secret")
+    first.record_link("http://127.0.0.1:8501/?token=secret")
     first.release()
     assert read_workbench(tmp_path) is None
     WorkbenchInstance(tmp_path).release()

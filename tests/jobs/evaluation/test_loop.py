@@ -181,7 +181,7 @@ def follow(runs_root, run_id, is_over):
     follower = RunFollower(runs_root, None, run_id)
     give_up_at = time.monotonic() + TIMEOUT_SECONDS
     try:
-        while not is_over(state := follower.look()):
+        while not is_over(state := follower.poll()):
             assert time.monotonic() < give_up_at
             time.sleep(0.1)
         if state.is_ended:

@@ -349,5 +349,5 @@ def test_a_judge_of_known_errors_is_found_out_on_processbench(tmp_path, shared_d
 
 def test_nothing_to_judge_is_said(tmp_path):
     record_chains(tmp_path, [["wrong"]])
-    with pytest.raises(TrainingError, match="holds no response to judge"):
+    with pytest.raises(TrainingError, match="has no response to judge"):
         run_job(new_job(tmp_path, oracle_spec()))

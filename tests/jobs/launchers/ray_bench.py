@@ -15,7 +15,7 @@ from tests.jobs.supervisor.toy_bench import Bench
 
 TOY_RAY_WORKER = "tests.jobs.launchers.toy_ray_worker"
 TIMEOUT_SECONDS = 200.0
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 """Each look asks the cluster, whose dashboard and agents compute for it."""
 
 
@@ -55,12 +55,12 @@ class RayBench(Bench):
     def look_while(self, condition: Callable[[], bool], what: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         assert self.supervisor is not None
         give_up_at = time.monotonic() + timeout_seconds
-        self.supervisor.look()
+        self.supervisor.poll()
         while condition():
             assert not self.supervisor.is_idle, f"ended before {what}: {self.supervisor._states}"
             assert time.monotonic() < give_up_at, f"waited in vain: {what}; {self.supervisor._states}"
-            time.sleep(LOOK_SECONDS)
-            self.supervisor.look()
+            time.sleep(POLL_SECONDS)
+            self.supervisor.poll()
 
     def status_of(self, run_id: str) -> RunStatus | None:
         assert self.supervisor is not None

@@ -55,7 +55,7 @@ def test_known_names_and_what_is_there_pass(tmp_path, kind):
 @pytest.mark.usefixtures("hub")
 @pytest.mark.parametrize("kind", ["model", "dataset"])
 def test_a_name_that_the_hub_does_not_know_is_refused(kind):
-    with pytest.raises(SpecError, match=f"model: .* {kind} of the Hugging Face hub; it knows no 'org/unknown'"):
+    with pytest.raises(SpecError, match=f"model: .* {kind} of the Hugging Face hub; the hub has no 'org/unknown'"):
         refuse_unknown("model", "org/unknown", kind=kind)
 
 

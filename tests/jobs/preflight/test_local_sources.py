@@ -33,7 +33,7 @@ def test_hub_name_and_what_is_made_here_stay_as_they_are(folder, source):
 )
 @pytest.mark.usefixtures("folder")
 def test_path_that_leads_nowhere_is_refused_with_its_field(source):
-    with pytest.raises(SpecError, match=r"^model\.source: expected a file or folder that is there, got ") as refused:
+    with pytest.raises(SpecError, match=r"^model\.source: expected an existing file or folder, got ") as refused:
         resolve_source("model.source", source)
     assert source in str(refused.value)
 
@@ -54,5 +54,5 @@ def test_every_local_file_of_a_specification_is_named_absolutely(folder):
 @pytest.mark.usefixtures("folder")
 def test_missing_file_of_trajectories_is_refused_whatever_its_name():
     algorithm = ExGRPOConfig(uses_external_experience=True)
-    with pytest.raises(SpecError, match=r"^external_experience: expected a file"):
+    with pytest.raises(SpecError, match=r"^external_experience: expected an existing file"):
         with_absolute_sources(TrainSpec(external_experience=Path("gone"), algorithm=algorithm))

@@ -11,7 +11,7 @@ from jobs.runs.lookup import CommandError
 from jobs.specs.train import TrainSpec
 
 BAD_SPECS = {
-    "missing data file": ({"source": "chains-warm"}, "gone.jsonl", "data.source: expected a file or folder that is"),
+    "missing data file": ({"source": "chains-warm"}, "gone.jsonl", "data.source: expected an existing file or folder"),
     "unknown checkpoint": ({"source": "mine@7"}, "chains", "has no checkpoint at step 7; there are: none."),
     "unknown run": ({"source": "nobody@last"}, "chains", "no run"),
     "too short context": ({"source": "Qwen/Qwen2.5-Math-7B"}, "chains", "has a context of 4,096 tokens"),

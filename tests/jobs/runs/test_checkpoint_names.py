@@ -65,7 +65,7 @@ def test_checkpoint_that_is_not_there_is_refused_before_a_run_is_made(run):
 
 
 def test_sharded_checkpoint_is_refused_with_the_command_that_merges_it(run):
-    with pytest.raises(CommandError, match=r"model.source: mine@last is sharded .* verl.model_merger"):
+    with pytest.raises(CommandError, match=r"model.source: mine@last has verl's sharded format.* verl.model_merger"):
         starting_checkpoint(run.path.parent, "mine@last")
 
 

@@ -42,7 +42,7 @@ def test_a_new_run_gives_back_what_it_was_made_from(tmp_path):
 
 def test_a_run_of_a_taken_id_is_refused_and_the_first_one_stays(tmp_path):
     first = RunDirectory.create(tmp_path, TrainSpec(name="first"), run_id="one")
-    with pytest.raises(RunDirectoryError, match="there already"):
+    with pytest.raises(RunDirectoryError, match="exists already"):
         RunDirectory.create(tmp_path, TrainSpec(name="second"), run_id="one")
     assert first.spec().name == "first"
     assert os.listdir(tmp_path) == ["one"]
@@ -55,7 +55,7 @@ def test_an_id_that_leads_elsewhere_is_refused(tmp_path, run_id):
 
 
 def test_a_missing_run_and_a_damaged_one_are_named(tmp_path, run):
-    with pytest.raises(RunDirectoryError, match="holds no run nothing"):
+    with pytest.raises(RunDirectoryError, match="has no run nothing"):
         RunDirectory.open(tmp_path, "nothing")
     run.info_path.write_text("{", encoding="utf-8")
     with pytest.raises(RunDirectoryError, match=r"run\.json"):

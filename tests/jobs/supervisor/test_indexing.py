@@ -134,7 +134,7 @@ def test_runs_go_on_while_the_database_is_away_and_are_shown_when_it_is_back(ben
     run_id = bench.submit(toy_spec(100))
     bench.start()
     bench.look_until(run_id, RunStatus.RUNNING)
-    bench.supervisor.look()
+    bench.supervisor.poll()
     for file in path.parent.glob("workbench.db*"):
         file.unlink()
     path.mkdir()
@@ -163,7 +163,7 @@ def test_connections_that_the_server_cuts_are_made_again(tmp_path, monkeypatch):
             )
         engine.dispose()
         state = lookup.state_of(runs_root, run)
-        index.note_state(run, state)
+        index.record_state(run, state)
         while index.is_behind:
             index.refresh()
         index.close()
@@ -180,4 +180,4 @@ def test_a_run_whose_data_the_database_refuses_holds_up_no_later_run(database_ur
     whole = record(runs_root, 1, 2, run=RunDirectory.create(runs_root, TrainSpec(), run_id="b-whole"))
     assert ingest_all(runs_root, database_url)
     assert shown_steps(runs_root, database_url, whole) == ("succeeded", [1, 2])
-    assert f"{broken.run_id} is not shown whole" in caplog.text
+    assert f"{broken.run_id} is not shown completely" in caplog.text

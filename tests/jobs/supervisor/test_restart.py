@@ -84,7 +84,7 @@ def test_second_supervisor_on_the_same_root_leaves_at_once(bench: Bench):
 def test_supervisors_that_start_together_give_a_run_one_worker(bench: Bench):
     run_id = bench.submit(toy_spec(100_000))
     together = [start_supervisor(bench.runs_root, "--until-idle") for _ in range(3)]
-    # One that comes when the run is over is right to look after what is left.
+    # A supervisor that starts after the end of the run may kill what is left of it.
     wait_until(lambda: [item.poll() for item in together].count(None) == 1, "two of them to leave")
     bench.wait_for_step(run_id, 2)
     run_actions.stop(bench.runs_root, run_id)
@@ -186,10 +186,10 @@ def test_a_queued_run_whose_folder_was_removed_is_not_waited_for(bench: Bench):
     running = bench.submit(toy_spec(5))
     queued = bench.submit(toy_spec(5))
     bench.start()
-    bench.supervisor.look()
+    bench.supervisor.poll()
     shutil.rmtree(bench.run_of(queued).path)
     bench.look_until(running, RunStatus.SUCCEEDED)
-    bench.supervisor.look()
+    bench.supervisor.poll()
     assert bench.supervisor.is_idle
 
 
@@ -200,7 +200,7 @@ def test_a_start_that_is_refused_for_good_is_not_tried_for_ever(bench: Bench, mo
     monkeypatch.setattr(RunDirectory, "claim_attempt", refuse)
     bench.submit(toy_spec())
     supervisor = bench.start()
-    supervisor.look()
+    supervisor.poll()
     assert supervisor.is_idle
 
 
@@ -212,6 +212,6 @@ def test_a_start_without_room_is_tried_again(bench: Bench, monkeypatch):
     supervisor = bench.start()
     with monkeypatch.context() as full:
         full.setattr(RunDirectory, "claim_attempt", refuse)
-        supervisor.look()
+        supervisor.poll()
     assert not supervisor.is_idle
     bench.look_until(run_id, RunStatus.SUCCEEDED)

@@ -126,7 +126,7 @@ def test_children_of_a_worker_that_ended_well_are_ended_too(bench: Bench):
     run_id = bench.submit(toy_spec(3, "starts-child"))
     bench.start()
     bench.look_until(run_id, RunStatus.SUCCEEDED)
-    wait_until(lambda: bench.supervisor.look() or bench.supervisor.is_idle, "the supervisor to be idle")
+    wait_until(lambda: bench.supervisor.poll() or bench.supervisor.is_idle, "the supervisor to be idle")
     child = int((bench.run_of(run_id).path / "child.pid").read_text())
     assert is_gone(child)
 

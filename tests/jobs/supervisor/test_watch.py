@@ -22,17 +22,17 @@ def test_a_killed_childs_reason_names_the_signal_whichever_comes_first(
     launcher = LocalLauncher("tests.jobs.supervisor.sleeper")
     attempt = AttemptWatch(run, 1, StopPolicy(), launcher)
     attempt.start()
-    worker = attempt._know_worker()
+    worker = attempt._find_worker()
     if looks_before_the_exit_code:
         # As while the kernel ends a process: environment and lock are gone, the exit code is not there yet.
         monkeypatch.setattr(watch, "works_on", lambda *_: False)
         monkeypatch.setattr(watch, "has_worker", lambda *_: False)
-        assert attempt.look() is None
+        assert attempt.poll() is None
         assert not attempt.has_outcome
     os.kill(worker.pid, signal.SIGKILL)
     os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)
     if not looks_before_the_exit_code:
         launcher.reap()
-    outcome = attempt.look()
+    outcome = attempt.poll()
     assert outcome.status is RunStatus.LOST
     assert "SIGKILL" in outcome.reason

@@ -1,4 +1,4 @@
-"""A runs root with toy runs, and a supervisor that is driven look by look."""
+"""A runs root with toy runs, and a supervisor that is driven poll by poll."""
 
 import os
 import sys
@@ -44,7 +44,7 @@ def processes_of(runs_root: Path) -> list[int]:
 
 
 class Bench:
-    """A runs root with a supervisor that is driven look by look."""
+    """A runs root with a supervisor that is driven poll by poll."""
 
     def __init__(self, runs_root: Path) -> None:
         self.runs_root = runs_root
@@ -67,7 +67,7 @@ class Bench:
         assert supervisor is not None
 
         def has_come() -> bool:
-            supervisor.look()
+            supervisor.poll()
             state = supervisor.state_of(run_id)
             return state is not None and state.status in statuses
 

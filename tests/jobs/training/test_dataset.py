@@ -131,8 +131,8 @@ def test_a_bad_row_is_named_with_its_file_and_field(tmp_path, bad, message):
     [
         (b'{"data_source": "a"', "broken.jsonl, row 1: is not JSON"),
         (b"\xff\xfe\n", "broken.jsonl, row 1: cannot be read"),
-        (b"", "broken.jsonl: holds no rows"),
-        (b"\n\n", "broken.jsonl: holds no rows"),
+        (b"", "broken.jsonl: has no rows"),
+        (b"\n\n", "broken.jsonl: has no rows"),
     ],
 )
 def test_a_file_that_is_not_json_lines_is_refused(tmp_path, content, message):
@@ -180,7 +180,7 @@ def test_too_long_prompts_are_refused_or_dropped_and_counted(tmp_path):
 def test_the_first_questions_are_taken_and_asking_for_more_is_refused(tmp_path):
     path = write_lines(tmp_path / "a.jsonl", ROWS)
     assert [q.question_id for q in load(path, num_questions=2)] == [q.question_id for q in load(path)[:2]]
-    with pytest.raises(DataError, match="holds 6 usable questions, but 7 are asked for"):
+    with pytest.raises(DataError, match="has 6 usable questions, expected 7"):
         load(path, num_questions=7)
 
 

@@ -10,7 +10,7 @@ from tests.jobs.supervisor.toy_bench import toy_spec
 
 
 @pytest.mark.slow
-def test_a_worker_gives_signs_of_life_while_it_cannot_tell_whether_it_was_overtaken(tmp_path, monkeypatch):
+def test_a_worker_sends_heartbeats_while_it_cannot_read_whether_it_was_superseded(tmp_path, monkeypatch):
     run = RunDirectory.create(tmp_path, toy_spec())
     attempt_path = run.attempt_path(run.claim_attempt())
     control = WorkerControl(run, attempt_path)

@@ -41,7 +41,7 @@ def test_a_half_precision_model_gets_float32_weights(tmp_path):
 def test_a_model_with_its_own_code_is_refused_by_name_before_any_of_it_is_read(folder):
     edit_json(folder / "config.json", auto_map={"AutoModelForCausalLM": "evil.Evil"})
     (folder / "evil.py").write_text("raise SystemExit('ran')")
-    with pytest.raises(EngineError, match=r"brings its own code \(auto_map in config.json\), which is never run"):
+    with pytest.raises(EngineError, match=r"comes with code \(auto_map in config.json\), which is never run"):
         load_policy(str(folder), CPU)
 
 

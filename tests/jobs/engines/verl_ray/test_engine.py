@@ -207,7 +207,7 @@ def test_other_tokens_than_were_stored_are_an_error(engine, questions, monkeypat
         return columns
 
     monkeypatch.setattr(rows.TokenRow, "as_columns", retokenize)
-    with pytest.raises(EngineError, match="tokens must never be made again from text"):
+    with pytest.raises(EngineError, match="token ids must not be made from text again"):
         engine.entropies(*stored([group]))
 
 
@@ -237,7 +237,7 @@ def test_death_of_the_agent_loop_is_an_error_not_a_wait(engine, questions, monke
         for worker in trainer.agent_loop_manager.agent_loop_workers:
             ray.kill(worker)
 
-    monkeypatch.setattr("jobs.engines.verl_ray.trainer.LOOK_SECONDS", 1.0)
+    monkeypatch.setattr("jobs.engines.verl_ray.trainer.HEALTH_CHECK_SECONDS", 1.0)
     monkeypatch.setattr(trainer.agent_loop_manager, "generate_sequences", dispatch_and_kill)
     with pytest.raises((RayError, EngineError)):
         engine.rollout([RolloutRequest(question, 4) for question in questions])

@@ -146,7 +146,7 @@ def test_end_of_torchrun_ends_every_rank_and_is_told(waiting):
     outcome = read_outcome(run.attempt_path(1))
     assert (outcome.status, outcome.reason) == (
         RunStatus.FAILED,
-        "verl's SFT trainer ended with exit code -9; log.txt says why.",
+        "verl's SFT trainer ended with exit code -9; see log.txt.",
     )
 
 
