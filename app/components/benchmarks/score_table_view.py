@@ -1,11 +1,13 @@
 """Scores in the paper's layout: groups as headings, the best bold, the second best underlined."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pandas as pd
 import streamlit as st
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from app import theme
 from app.components.benchmarks.paper_layout import FORMATS, grouped
@@ -14,10 +16,10 @@ from app.components.widgets import exports, figures
 from app.formats import NONE_SHOWN, escape_control_characters
 
 OFF_PROTOCOL, DIFFERING, DISAGREEING = "†", "‡", "*"
-_BLOCK_TITLES = ("In-distribution", "Out-of-distribution")
-_CELL = "padding:0.28rem 0.32rem;text-align:right;white-space:nowrap"
-
-_NAME = "padding:0.28rem 0.5rem;text-align:left;font-weight:400;min-width:9rem"
+_SPANS = [
+    (title, len(block))
+    for title, block in zip(("In-distribution", "Out-of-distribution"), BLOCKS.values(), strict=True)
+]
 
 
 def show(lines: Sequence[ScoreLine], name: str) -> None:
@@ -29,7 +31,7 @@ def show(lines: Sequence[ScoreLine], name: str) -> None:
             width="content",
         )
         exports.show(lambda: lines, name, formats=FORMATS)
-    st.html(html(lines, dict(zip(COLUMNS, COLUMNS, strict=True)), _spans()))
+    st.html(html(lines, dict(zip(COLUMNS, COLUMNS, strict=True)), _SPANS))
     _remark(
         OFF_PROTOCOL,
         "Not measured by the paper's protocol, so not ranked",
@@ -61,81 +63,42 @@ def as_user_frame(lines: Sequence[ScoreLine], titles: Mapping[str, str]) -> pd.D
     return pd.DataFrame(rows)
 
 
-def html(lines: Sequence[ScoreLine], titles: Mapping[str, str], spans: str = "") -> str:
-    """Return the table as HTML in which every name is escaped; `spans` is a row above the columns' titles."""
+def html(lines: Sequence[ScoreLine], titles: Mapping[str, str], spans: Sequence[tuple[str, int]] = ()) -> str:
+    """Return the table as HTML in which every text is escaped; `spans` are headings above so many columns each."""
     colours = theme.palette()
-    rule = f"border-top:1px solid {colours.grid}"
-    heads = "".join(
-        f'<th scope="col" style="{_CELL};font-weight:600">{escape(escape_control_characters(title))}</th>'
-        for title in titles.values()
+    return _template().render(
+        groups=grouped(lines), titles=titles, spans=spans, blocks=BLOCKS, colours=colours, none_shown=NONE_SHOWN,
+        tint=figures.faded(colours.muted, 0.09), yours=figures.faded(colours.fresh, 0.10),
+        address=_address, signs=_signs, explanation=_explanation,
+    )  # fmt: skip
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    parts = [
-        '<div style="overflow-x:auto"><table aria-label="Scores by model and benchmark" '
-        'style="border-collapse:collapse;width:100%;font-size:0.82rem;'
-        f"font-variant-numeric:tabular-nums;border-top:2px solid {colours.muted};"
-        f'border-bottom:2px solid {colours.muted}">'
-        f"<thead>{spans}<tr><th></th>{heads}</tr></thead><tbody>"
-    ]
-    for group, members in grouped(lines):
-        title = escape(escape_control_characters(group))
-        parts.append(
-            f'<tr><th colspan="{len(titles) + 1}" scope="rowgroup" style="{rule};padding:0.4rem 0.5rem 0.15rem;'
-            f'text-align:left;font-style:italic;font-weight:500;color:{colours.muted}">{title}</th></tr>'
-        )
-        parts += [_row(line, titles) for line in members]
-    return "".join([*parts, "</tbody></table></div>"])
+    environment.filters["clean"] = escape_control_characters
+    return environment.get_template("score_table.html.jinja")
 
 
-def _spans() -> str:
-    spans = "".join(
-        f'<th colspan="{len(block)}" style="{_CELL};text-align:center;font-weight:600">{title}</th>'
-        for block, title in zip(BLOCKS.values(), _BLOCK_TITLES, strict=True)
-    )
-    return f"<tr><td></td>{spans}</tr>"
-
-
-def _row(line: ScoreLine, columns: Iterable[str]) -> str:
-    colours = theme.palette()
-    badge = f' <span style="color:{colours.muted};font-size:0.72rem">paper</span>' if line.is_printed else ""
-    wrap = "nowrap" if line.is_printed else "normal"
-    tint = figures.faded(colours.muted, 0.09)
-    back = "" if line.is_printed else f"background:{figures.faded(colours.fresh, 0.10)}"
-    cells = "".join(
-        f'<td style="{_CELL}{f";background:{tint}" if column in BLOCKS else ""}">{_cell(line.scores.get(column))}</td>'
-        for column in columns
-    )
-    head = f'<th scope="row" style="{_NAME};white-space:{wrap}">{_named(line)}{badge}</th>'
-    return f'<tr style="{back}">{head}{cells}</tr>'
-
-
-def _named(line: ScoreLine) -> str:
-    name = escape(escape_control_characters(line.name))
+def _address(line: ScoreLine) -> str | None:
     run_id = line.source_run_id or (line.evaluations[0] if line.evaluations else None)
-    if run_id is None:
-        return name
-    address = escape(f"run?{urlencode({'run': run_id})}", quote=True)
-    return f'<a href="{address}" target="_self" style="color:inherit;text-decoration:underline dotted">{name}</a>'
+    return None if run_id is None else f"run?{urlencode({'run': run_id})}"
 
 
-def _cell(score: Score | None) -> str:
-    if score is None:
-        return f'<span style="color:{theme.palette().muted}">{NONE_SHOWN}</span>'
-    marked = {1: f"<b>{score.text}</b>", 2: f"<u>{score.text}</u>"}.get(score.rank, score.text)
-    signs = "".join(
-        sign
-        for sign, reason in ((OFF_PROTOCOL, score.protocol), (DIFFERING, score.differing), (DISAGREEING, score.note))
-        if reason
-    )
+def _signs(score: Score) -> str:
+    reasons = ((OFF_PROTOCOL, score.protocol), (DIFFERING, score.differing), (DISAGREEING, score.note))
+    return "".join(sign for sign, reason in reasons if reason)
+
+
+def _explanation(score: Score) -> str:
     reasons = (score.protocol, score.differing and f"differs in {score.differing}", score.note)
-    explanation = "; ".join(filter(None, reasons))
-    title = f' title="{escape(escape_control_characters(explanation), quote=True)}"' if explanation else ""
-    sup = f'<sup style="line-height:0;color:{theme.palette().warning}">{signs}</sup>' if signs else ""
-    error = (
-        f'<br><span style="color:{theme.palette().muted};font-size:0.72rem">±{score.standard_error:.1f}</span>'
-        if score.standard_error is not None
-        else ""
-    )
-    return f"<span{title}>{marked}{sup}</span>{error}"
+    return "; ".join(filter(None, reasons))
 
 
 def _remark_differing(lines: Sequence[ScoreLine], name: str = "") -> None:
