@@ -74,7 +74,7 @@ class BucketRow:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRow:
-    """Scores of one evaluation: `question_set` is training or held_out; `avg_at_n` with its standard error."""
+    """Scores of one evaluation: `question_set` is training, held_out or a benchmark, `avg_at_n` with its error."""
 
     step: int
     question_set: str

@@ -31,6 +31,12 @@ def with_absolute_sources(spec: TrainSpec) -> TrainSpec:
         refuse_remote_code("reward_model.source", spec.reward_model.source)
         source = resolve_source("reward_model.source", spec.reward_model.source)
         changes["reward_model"] = spec.reward_model.model_copy(update={"source": source})
+    if spec.validation.benchmarks:
+        sources = {
+            name: source and resolve_source(f"validation.benchmarks.{name}", source)
+            for name, source in spec.validation.benchmarks.items()
+        }
+        changes["validation"] = spec.validation.model_copy(update={"benchmarks": sources})
     if spec.external_experience is not None:
         changes["external_experience"] = _resolve_file("external_experience", str(spec.external_experience))
     return spec.model_copy(update=changes)

@@ -34,6 +34,18 @@ def _check_name(name: str) -> str:
 RunName = Annotated[str, AfterValidator(_check_name)]
 
 
+def _check_benchmark(name: str) -> str:
+    if _BENCHMARK.fullmatch(name) is None or name in _OTHER_SETS:
+        raise ValueError("expected a benchmark's name: 1 to 16 small letters, digits and _, such as aime24")
+    return name
+
+
+_BENCHMARK = re.compile(r"[a-z0-9][a-z0-9_]{0,15}")
+_OTHER_SETS = frozenset({"training", "held_out"})
+BenchmarkSet = Annotated[str, AfterValidator(_check_benchmark)]
+"""A benchmark's name, as a set of questions that scores during training are recorded of."""
+
+
 class ModelSpec(Spec):
     """The policy to train."""
 
@@ -104,6 +116,10 @@ class ValidationSpec(Spec):
     """Sampling temperature; 0 is greedy."""
     num_training_questions: int = Field(64, ge=0)
     """Training questions scored before and after training, the first ones."""
+    benchmarks: dict[BenchmarkSet, str | None] = Field(default_factory=dict)
+    """Benchmarks scored too, each with its file or data set, as the paper does: `aime24: FILE`; null takes its own."""
+    num_benchmark_questions: Positive | None = None
+    """Questions drawn from all of these benchmarks together (the paper: 2.2k); None takes all."""
 
 
 class SftSpec(Spec):
@@ -185,6 +201,8 @@ class TrainSpec(Spec):
             yield ("external_experience: expected a file exactly when algorithm.uses_external_experience is true.")
         if self.data.source == CHAINS_SOURCE and self.data.template != "none":
             yield "data.template: expected none for chains, whose questions are whole prompts."
+        if self.data.source == CHAINS_SOURCE and self.validation.benchmarks:
+            yield "validation.benchmarks: expected none for chains, whose model reads nothing but chains."
         if self.data.code_reward_rate and (self.data.source != CHAINS_SOURCE or self.engine != "embedded"):
             yield "data.code_reward_rate: expected 0, except for chains on the embedded engine."
 
@@ -198,6 +216,8 @@ class TrainSpec(Spec):
             )
         if self.reward_model is not None:
             yield "reward_model: expected none with sft, which rewards nothing."
+        if self.engine == "verl" and self.validation.benchmarks:
+            yield "validation.benchmarks: expected none with sft on verl, whose SFT trainer samples no answers."
         if self.engine == "verl" and (self.verl.num_nodes > 1 or self.verl.ray.address is not None):
             yield (
                 "verl.num_nodes, verl.ray.address: expected 1 and none with sft, since verl's SFT trainer is started "
@@ -219,10 +239,11 @@ class TrainSpec(Spec):
         needs_model = is_continuous and self.engine == "verl"
         if needs_model != (self.reward_model is not None):
             yield ("reward_model: expected one exactly when algorithm.reward_kind is continuous on the verl engine.")
-        if needs_model and (self.data.num_held_out or self.validation.num_training_questions):
+        validation = self.validation
+        if needs_model and (self.data.num_held_out or validation.num_training_questions or validation.benchmarks):
             yield (
-                "validation.num_training_questions, data.num_held_out: expected 0 both, since evaluations count "
-                "correct answers, which continuous rewards do not have."
+                "validation.num_training_questions, data.num_held_out, validation.benchmarks: expected 0, 0 and none, "
+                "since evaluations count correct answers, which continuous rewards do not have."
             )
         if self.engine == "embedded" and self.verl.overrides:
             yield "verl.overrides: expected none, since the embedded engine does not use them."

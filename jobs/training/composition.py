@@ -22,12 +22,18 @@ from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import read_demonstrations
 from jobs.training.external import load_external
 from jobs.training.loop import TrainingLoop
-from jobs.training.parts import RunParts
+from jobs.training.parts import BenchmarkReader, RunParts, no_benchmarks
 from jobs.training.run_data import open_data, open_reward
 from jobs.training.sft_loop import SftLoop, SftParts
 
 
-def run_training(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: Control) -> RunStatus:
+def run_training(
+    spec: TrainSpec,
+    run: RunDirectory,
+    recorder: RunRecorder,
+    control: Control,
+    read_benchmarks: BenchmarkReader = no_benchmarks,
+) -> RunStatus:
     """Run or resume a specification; return `succeeded` or `stopped`.
 
     Raises:
@@ -35,13 +41,19 @@ def run_training(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, cont
         StoppedBeforeStartError: A stop was requested while the initial model was made.
     """
     try:
-        with open_parts(spec, control.stop_requested, run.checkpoints_path) as parts:
+        with open_parts(spec, control.stop_requested, run.checkpoints_path, read_benchmarks) as parts:
             return TrainingLoop(spec, run.path, parts, recorder, control).run()
     except (EngineError, DataError) as error:
         raise TrainingError(str(error)) from error
 
 
-def run_sft(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: Control) -> RunStatus:
+def run_sft(
+    spec: TrainSpec,
+    run: RunDirectory,
+    recorder: RunRecorder,
+    control: Control,
+    read_benchmarks: BenchmarkReader = no_benchmarks,
+) -> RunStatus:
     """Run or resume supervised fine-tuning; return `succeeded` or `stopped`.
 
     Raises:
@@ -50,7 +62,7 @@ def run_sft(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: 
     """
     try:
         with open_reward(spec) as reward:
-            loaded = _load(spec, control.stop_requested, run.checkpoints_path)
+            loaded = _load(spec, control.stop_requested, run.checkpoints_path, read_benchmarks)
             return SftLoop(spec, run.path, _sft_parts(spec, reward, loaded), recorder, control).run()
     except (EngineError, DataError) as error:
         raise TrainingError(str(error)) from error
@@ -58,7 +70,10 @@ def run_sft(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: 
 
 @contextmanager
 def open_parts(
-    spec: TrainSpec, should_stop: Callable[[], bool] | None = None, checkpoints: Path | None = None
+    spec: TrainSpec,
+    should_stop: Callable[[], bool] | None = None,
+    checkpoints: Path | None = None,
+    read_benchmarks: BenchmarkReader = no_benchmarks,
 ) -> Iterator[RunParts]:
     """Yield engine, grader and data of a specification, and end the grader's processes afterwards.
 
@@ -69,7 +84,7 @@ def open_parts(
         StoppedBeforeStartError: `should_stop` became true while the initial model was made.
     """
     with open_reward(spec) as reward:
-        yield _parts(spec, reward, _load(spec, should_stop, checkpoints))
+        yield _parts(spec, reward, _load(spec, should_stop, checkpoints, read_benchmarks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +94,21 @@ class _Loaded:
     policy: PolicyModel
     questions: list[Question]
     held_out: list[Question]
+    benchmarks: dict[str, list[Question]]
 
 
-def _load(spec: TrainSpec, should_stop: Callable[[], bool] | None, checkpoints: Path | None) -> _Loaded:
+def _load(
+    spec: TrainSpec,
+    should_stop: Callable[[], bool] | None,
+    checkpoints: Path | None,
+    read_benchmarks: BenchmarkReader,
+) -> _Loaded:
     data = open_data(spec, should_stop)
     source = data.model_source
     if checkpoints is not None and Path(source).is_absolute() and not Path(source).exists():
         source = _checkpointed_model(spec, checkpoints) or source
     policy = load_policy(source, resolve_device(spec.model.device), spec.model.revision)
-    return _Loaded(policy, *data.encode(policy.tokenizer))
+    return _Loaded(policy, *data.encode(policy.tokenizer), read_benchmarks(spec, policy.tokenizer))
 
 
 def _checkpointed_model(spec: TrainSpec, checkpoints: Path) -> str | None:
@@ -107,13 +128,13 @@ def _parts(spec: TrainSpec, reward: RewardFunction, loaded: _Loaded) -> RunParts
     if spec.external_experience is not None:
         limit = spec.algorithm.max_response_tokens
         external = load_external(spec.external_experience, loaded.questions, loaded.policy.tokenizer, limit)
-    return RunParts(engine, reward, loaded.questions, loaded.held_out, external)
+    return RunParts(engine, reward, loaded.questions, loaded.held_out, external, loaded.benchmarks)
 
 
 def _sft_parts(spec: TrainSpec, reward: RewardFunction, loaded: _Loaded) -> SftParts:
     demonstrations = read_demonstrations(spec, loaded.questions, loaded.policy.tokenizer)
     engine = _engine(spec, reward, loaded, replace(optim_settings(spec.optim), decay_steps=spec.num_steps))
-    parts = RunParts(engine, reward, loaded.questions, loaded.held_out, {})
+    parts = RunParts(engine, reward, loaded.questions, loaded.held_out, {}, loaded.benchmarks)
     return SftParts(parts, engine.imitate, demonstrations)
 
 

@@ -1,13 +1,15 @@
 """The parts of one run that a composition root builds."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from exgrpo_core.engine import PolicyEngine
 from exgrpo_core.types import Experience, Question
 from jobs.grading.reward_function import Response, RewardFunction
+from jobs.specs.train import TrainSpec
+from jobs.training.dataset import PromptTokenizer
 
 
 class TrainingEngine(PolicyEngine, Protocol):
@@ -28,6 +30,15 @@ class TrainingEngine(PolicyEngine, Protocol):
         ...
 
 
+BenchmarkReader = Callable[[TrainSpec, PromptTokenizer], dict[str, list[Question]]]
+"""Returns the questions of the benchmarks that a specification validates on, as its model is asked them."""
+
+
+def no_benchmarks(_spec: TrainSpec, _tokenizer: PromptTokenizer) -> dict[str, list[Question]]:
+    """Return no benchmarks, as runs validate that name none."""
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class RunParts:
     """Engine, grader and data of one run."""
@@ -37,3 +48,5 @@ class RunParts:
     questions: Sequence[Question]
     held_out: Sequence[Question]
     external: dict[int, Experience]
+    benchmarks: Mapping[str, Sequence[Question]] = field(default_factory=dict)
+    """Questions of benchmarks that are scored during training, by the benchmark's name."""

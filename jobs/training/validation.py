@@ -1,4 +1,4 @@
-"""Scores during training: held-out and training questions, graded as rewards are; never a benchmark's test set.
+"""Scores during training: held-out and training questions, and benchmarks where asked for, graded as rewards are.
 
 They are recorded as evaluations of the run, in another table than benchmark scores.
 """
@@ -28,13 +28,15 @@ class Validator:
         self._recorder = recorder
 
     def evaluate(self, step: int) -> None:
-        """Score held-out questions as configured, training questions before and after training only."""
+        """Score held-out questions and benchmarks as configured, training questions before and after training only."""
         validation = self._spec.validation
         is_end = step in (0, self._spec.num_steps)
         if is_end:
             self._evaluate_set(step, "training", self._parts.questions[: validation.num_training_questions])
         if is_end or (validation.interval is not None and step % validation.interval == 0):
             self._evaluate_set(step, "held_out", self._parts.held_out)
+            for name, questions in self._parts.benchmarks.items():
+                self._evaluate_set(step, name, questions)
 
     def _evaluate_set(self, step: int, question_set: str, questions: Sequence[Question]) -> None:
         if not questions:

@@ -20,7 +20,7 @@ from jobs.specs.train import TrainSpec
 from jobs.training.data_rows import DataError
 from jobs.training.external import load_external
 from jobs.training.loop import TrainingLoop
-from jobs.training.parts import RunParts
+from jobs.training.parts import BenchmarkReader, RunParts, no_benchmarks
 from jobs.training.run_data import RunData, open_data, open_reward
 
 if TYPE_CHECKING:
@@ -41,7 +41,13 @@ Ray counts more CPUs than there are cores, so it must not start an idle process 
 """
 
 
-def run_training(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: Control) -> RunStatus:
+def run_training(
+    spec: TrainSpec,
+    run: RunDirectory,
+    recorder: RunRecorder,
+    control: Control,
+    read_benchmarks: BenchmarkReader = no_benchmarks,
+) -> RunStatus:
     """Run or resume a specification; return `succeeded` or `stopped`.
 
     Raises:
@@ -59,7 +65,7 @@ def run_training(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, cont
         with contextlib.ExitStack() as at_end:
             followed = FanOutRecorder(recorder, open_verl_loggers(config))
             at_end.callback(followed.close_loggers)
-            parts = at_end.enter_context(_open(spec, data, config))
+            parts = at_end.enter_context(_open(spec, data, config, read_benchmarks))
             return TrainingLoop(spec, run.path, parts, followed, control).run()
     except (EngineError, DataError) as error:
         raise TrainingError(str(error)) from error
@@ -76,7 +82,7 @@ def open_parts(spec: TrainSpec, run: RunDirectory) -> Iterator[RunParts]:
         EngineError: The model cannot be used.
     """
     data = open_data(spec)
-    with _open(spec, data, _compose(spec, run, data)) as parts:
+    with _open(spec, data, _compose(spec, run, data), no_benchmarks) as parts:
         yield parts
 
 
@@ -90,7 +96,7 @@ def _compose(spec: TrainSpec, run: RunDirectory, data: RunData) -> "DictConfig":
 
 
 @contextlib.contextmanager
-def _open(spec: TrainSpec, data: RunData, config: "DictConfig") -> Iterator[RunParts]:
+def _open(spec: TrainSpec, data: RunData, config: "DictConfig", read_benchmarks: BenchmarkReader) -> Iterator[RunParts]:
     from jobs.engines.verl_ray.engine import VerlEngine
     from jobs.engines.verl_ray.session import open_trainer
 
@@ -105,7 +111,7 @@ def _open(spec: TrainSpec, data: RunData, config: "DictConfig") -> Iterator[RunP
             external = load_external(spec.external_experience, questions, tokenizer, limit)
         end_token_ids = find_end_tokens(data.model_source, tokenizer)
         engine = VerlEngine(trainer, tokenizer, end_token_ids, spec.algorithm, spec.seed)
-        yield RunParts(engine, reward, questions, held_out, external)
+        yield RunParts(engine, reward, questions, held_out, external, read_benchmarks(spec, tokenizer))
 
 
 def find_end_tokens(source: str, tokenizer: PreTrainedTokenizerBase) -> list[int]:

@@ -9,6 +9,7 @@ import os
 import resource
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,17 +43,19 @@ JobLoop = Callable[[Any, RunDirectory, RunRecorder, Control], RunStatus]
 def load_embedded_loop() -> JobLoop:
     """Return the loop of the embedded engine, with torch limited to the number of threads that the user allows."""
     _prepare_torch()
+    from jobs.evaluation.validation_questions import read_validation_questions
     from jobs.training.composition import run_training
 
-    return run_training
+    return partial(run_training, read_benchmarks=read_validation_questions)
 
 
 def load_embedded_sft_loop() -> JobLoop:
     """Return the loop of supervised fine-tuning by the embedded engine."""
     _prepare_torch()
+    from jobs.evaluation.validation_questions import read_validation_questions
     from jobs.training.composition import run_sft
 
-    return run_sft
+    return partial(run_sft, read_benchmarks=read_validation_questions)
 
 
 def _prepare_torch() -> None:
@@ -79,9 +82,10 @@ def load_evaluation_loop() -> JobLoop:
 
 def load_verl_loop() -> JobLoop:
     """Return the loop of the verl engine, for an interpreter of verl's environment."""
+    from jobs.evaluation.validation_questions import read_validation_questions
     from jobs.training.verl_composition import run_training
 
-    return run_training
+    return partial(run_training, read_benchmarks=read_validation_questions)
 
 
 def load_verl_sft_loop() -> JobLoop:

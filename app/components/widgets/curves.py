@@ -1,5 +1,6 @@
 """A run's curves, grouped as in the paper."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -244,22 +245,26 @@ def figure_of(chart: Chart, series: Series) -> go.Figure | None:
 
 
 def pass_rates(series: Series, evaluations: Sequence[EvaluationRow]) -> go.Figure | None:
-    """Return the scores of training batches and of held-out questions with their intervals."""
+    """Return the scores of training batches, of held-out questions and of benchmarks, these with their intervals."""
     figure = figure_of(PASS_RATES, series)
-    held_out = [row for row in evaluations if row.question_set == "held_out"]
-    if held_out:
+    colours = theme.palette()
+    palette = itertools.cycle((colours.replay, colours.retired, colours.medium, colours.warning, colours.muted))
+    for name in dict.fromkeys(row.question_set for row in evaluations if row.question_set != "training"):
+        rows = [row for row in evaluations if row.question_set == name]
         figure = figure or figures.new_figure()
-        colour = theme.palette().held_out
+        is_held_out = name == "held_out"
+        score = held_out_score(rows[-1].samples_per_question)
+        colour = colours.held_out if is_held_out else next(palette)
         figure.add_trace(
             go.Scatter(
-                x=[row.step for row in held_out],
-                y=[row.avg_at_n for row in held_out],
+                x=[row.step for row in rows],
+                y=[row.avg_at_n for row in rows],
                 error_y={
-                    "array": [half_interval_95(row.standard_error) for row in held_out],
+                    "array": [half_interval_95(row.standard_error) for row in rows],
                     "thickness": 1,
                     "width": 3,
                 },
-                name=held_out_score(held_out[-1].samples_per_question),
+                name=score if is_held_out else f"{name} Avg@{rows[-1].samples_per_question}",
                 mode="lines+markers",
                 line={"color": colour, "width": 1.5},
                 marker={"color": colour, "size": 7, "symbol": "diamond"},

@@ -141,7 +141,7 @@ def test_file_that_extends_a_preset_holds_only_what_differs(write):
         ("engine: verl\nalgorithm: {reward_kind: continuous, start_pass_rate: null}\n", "reward_model: expected one"),
         (
             "engine: verl\nalgorithm: {reward_kind: continuous, start_pass_rate: null}\nreward_model: {source: a/b}\n",
-            "num_held_out: expected 0",
+            "num_held_out, validation.benchmarks: expected 0",
         ),
         ("reward_model: {source: some/model}\n", "reward_model: expected one exactly when"),
         ("- a list\n", "expected a mapping"),

@@ -12,6 +12,7 @@ from jobs.runs.control import TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.specs.train import parse_spec
+from jobs.tasks.chains.question_set import make_questions
 from jobs.tasks.chains.tokenizer import make_tokenizer
 from jobs.training.composition import run_training
 from jobs.training.imitation import make_small_policy
@@ -94,6 +95,21 @@ def new_run(tmp_path, model, **changes):
 def train(run, control=None):
     recorder = MemoryRecorder()
     return run_training(run.spec(), run, recorder, control or StopAfter()), recorder
+
+
+def test_benchmarks_are_scored_as_often_as_held_out_questions(tmp_path, model):
+    run, recorder = new_run(tmp_path, model), MemoryRecorder()
+
+    def read_benchmarks(spec, tokenizer):
+        return {"aime24": make_questions(3, spec.data.seed + 1, tokenizer)}
+
+    run_training(run.spec(), run, recorder, StopAfter(), read_benchmarks)
+    steps = {
+        name: [item.step for item in recorder.evaluations if item.question_set == name]
+        for name in ("held_out", "aime24")
+    }
+    assert steps == {"held_out": [0, 2, 4], "aime24": [0, 2, 4]}
+    assert all(len(item.num_correct) == 3 for item in recorder.evaluations if item.question_set == "aime24")
 
 
 def test_run_records_questions_steps_evaluations_and_checkpoints(tmp_path, model):
