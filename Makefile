@@ -45,7 +45,7 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false
 
 .PHONY: help demo test test-quick test-verl test-verl-vllm test-faults test-faults-verl check bench bench-gpu format
-.PHONY: install install-dev verl-env lock audit lint-images licences tools state-folders clean
+.PHONY: install install-dev verl-env vllm-env lock audit lint-images licences tools state-folders clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -86,8 +86,7 @@ test-faults-verl: $(VERL_VENV)/.installed-dev
 	@$(FAULTS) $(VERL_BIN)/python $(FAULTS_PYTEST) -m verl tests/faults/test_ray_faults.py
 
 # An environment of its own: with vLLM in it, every process of verl takes seconds longer to start.
-test-verl-vllm:  ## Run verl with its own vLLM rollout on the CPU, some minutes; not part of `make test`
-	@$(MAKE) VERL_VENV=$(VLLM_VENV) GPU= $(VLLM_VENV)/.installed-vllm
+test-verl-vllm: vllm-env  ## Run verl with its own vLLM rollout on the CPU, some minutes; not part of `make test`
 	@OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -q -m verl_vllm tests/jobs/engines/verl_ray tests/jobs/judging
 
 check: $(VENV)/.installed-dev  ## Check format, lint, types and import contracts
@@ -123,6 +122,9 @@ install: $(VENV)/.installed  ## Make .venv and install the workbench into it (LO
 install-dev: $(VENV)/.installed-dev  ## The same with everything that tests and checks need
 
 verl-env: $(VERL_VENV)/.installed  ## Make .venv-verl for the verl engine (GPU=1: verl's pairing for NVIDIA GPUs, with vLLM)
+
+vllm-env:  ## Make .venv-verl-vllm: verl with vLLM's build for the CPU, to try vLLM without a GPU
+	@$(MAKE) VERL_VENV=$(VLLM_VENV) GPU= $(VLLM_VENV)/.installed-vllm
 
 STATE ?= state
 OWNER ?= $(shell id -u)
@@ -187,7 +189,7 @@ $(VERL_BIN)/python:
 $(VERL_VENV)/.installed: pyproject.toml $(VERL_PINS) | $(VERL_BIN)/python
 	@echo "Installing the verl engine into $(VERL_VENV) by $(VERL_PINS) (some minutes the first time)"
 	@$(if $(IS_VERL_LOCKED),$(VERL_PIP) install --require-hashes --no-deps -r requirements/locks/verl-cpu.txt)
-	@$(VERL_PIP) install -c $(VERL_PINS) -e '.[verl]' $(if $(HAS_GPU),vllm)
+	@$(VERL_PIP) install -c $(VERL_PINS) -e '.[verl$(if $(HAS_GPU),$(comma)vllm)]'
 	@touch $@
 
 $(VERL_VENV)/.installed-dev: $(VERL_VENV)/.installed

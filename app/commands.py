@@ -18,6 +18,7 @@ from jobs.evaluation.recorded_answers import RecordedQuestion, find_answers
 from jobs.evaluation.user_benchmarks import benchmarks_folder as user_benchmarks_folder
 from jobs.evaluation.user_benchmarks import load_user_benchmarks
 from jobs.machine import machine_report
+from jobs.machine.engine_environments import VLLM_LOOP, EngineEnvironmentError, engine_python
 from jobs.machine.gpus import Gpu, list_gpus
 from jobs.machine.machine_report import Finding, Machine, package_versions, read_machine
 from jobs.preflight import data_preview
@@ -74,6 +75,7 @@ __all__ = [
     "load_preset",
     "mark_case",
     "mark_trajectory",
+    "missing_vllm",
     "note",
     "package_versions",
     "preset_names",
@@ -221,6 +223,15 @@ def evaluation_answers(run_id: str, benchmark: str, question_id: str) -> Recorde
         return find_answers(RunDirectory.open(_runs_root(), run_id).path, benchmark, question_id)
     except (RunDirectoryError, OSError, KeyError, ValueError):
         return None
+
+
+def missing_vllm() -> str:
+    """Return in one sentence that no environment has vLLM and which command makes one, nothing where one has it."""
+    try:
+        engine_python(VLLM_LOOP)
+    except EngineEnvironmentError as error:
+        return str(error)
+    return ""
 
 
 @_needs(Role.OPERATOR)

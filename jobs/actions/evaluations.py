@@ -10,6 +10,7 @@ from jobs.evaluation.model_folder import keep_model
 from jobs.evaluation.protocols import protocol_of
 from jobs.evaluation.questions import load_benchmark
 from jobs.evaluation.user_benchmarks import choose_benchmark, load_user_benchmarks
+from jobs.machine.engine_environments import engine_python
 from jobs.preflight.evaluation_fit import check_fit
 from jobs.preflight.hub_names import refuse_unknown
 from jobs.preflight.local_sources import resolve_source, with_absolute_benchmarks
@@ -18,6 +19,7 @@ from jobs.runs.checkpoint_names import find_checkpoint
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.lookup import CommandError, open_run
+from jobs.specs.any_job import loop_name
 from jobs.specs.evaluation import EvalModelSpec, EvalSpec, parse_eval_spec
 from jobs.training.templates import TemplateName, render_prompt
 
@@ -89,6 +91,7 @@ def submit_evaluation(runs_root: Path, spec: EvalSpec) -> str:
             the hub knows no such model or data set.
         DataError: A row of a benchmark's file is wrong, or there are too few.
         CommandError: The runs root cannot be written, or the checkpoint holds no model.
+        EngineEnvironmentError: vLLM is to generate, and no environment has it.
     """
     for choice in spec.benchmarks:
         protocol_of(choice)
@@ -97,6 +100,7 @@ def submit_evaluation(runs_root: Path, spec: EvalSpec) -> str:
     if spec.waits_for is not None:
         check_predecessor(runs_root, spec.waits_for)
         return submit(runs_root, spec, parent_run_id=spec.waits_for)
+    engine_python(loop_name(spec))
     check_fit(spec, _prompts_at_hand(spec))
     if spec.model.run_id is None or spec.server is not None:
         return submit(runs_root, spec)

@@ -1,8 +1,10 @@
 """Answers from vLLM inside this process, where it is installed."""
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from jobs.engines.vllm_variables import VLLM_VARIABLES
 from jobs.evaluation.generation import PromptedQuestion, Sample, SampledQuestion, derive_seed
 from jobs.runs.control import TrainingError
 from jobs.specs.evaluation import EvalSpec
@@ -19,6 +21,11 @@ class VllmGenerator:
         Raises:
             TrainingError: vLLM is not installed.
         """
+        import torch
+
+        if not torch.cuda.is_available():
+            for name, value in VLLM_VARIABLES.items():
+                os.environ.setdefault(name, value)
         try:
             from vllm import LLM
         except ImportError as error:

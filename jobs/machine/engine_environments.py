@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from exgrpo_core.errors import UserError
@@ -14,6 +15,10 @@ from exgrpo_core.errors import UserError
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 VERL_PYTHON_VARIABLE = "EXGRPO_VERL_PYTHON"
 VERL_ENVIRONMENT = ".venv-verl"
+VLLM_ENVIRONMENT = ".venv-verl-vllm"
+"""The environment of `make test-verl-vllm`: verl with vLLM's build for the CPU."""
+VLLM_LOOP = "eval vllm"
+"""The loop of an evaluation that vLLM generates for."""
 VERL_LOOPS = frozenset({"verl", "verl sft"})
 """Loops that only verl's environment can run, as `job_specs.loop_name` names them."""
 VERL_PACKAGES = ("torch", "verl", "ray", "vllm", "transformers")
@@ -39,11 +44,13 @@ class EngineEnvironmentError(UserError):
 
 
 def engine_python(loop: str) -> str:
-    """Return the interpreter that runs a job's loop: this one, or verl's for verl's loops.
+    """Return the interpreter that runs a job's loop: this one, or verl's or vLLM's for theirs.
 
     Raises:
-        EngineEnvironmentError: There is no environment for verl.
+        EngineEnvironmentError: There is no environment for verl or vLLM.
     """
+    if loop == VLLM_LOOP:
+        return _vllm_python()
     if loop not in VERL_LOOPS:
         return sys.executable
     named = os.environ.get(VERL_PYTHON_VARIABLE)
@@ -53,6 +60,33 @@ def engine_python(loop: str) -> str:
             f"{python}: no interpreter for the verl engine; run `make verl-env`, or name one in {VERL_PYTHON_VARIABLE}."
         )
     return str(python)
+
+
+def _vllm_python() -> str:
+    """Return the first of verl's environment, the one of vLLM on the CPU, and this one that has vLLM."""
+    named = os.environ.get(VERL_PYTHON_VARIABLE)
+    environments = (PROJECT_ROOT / name / "bin" / "python" for name in (VERL_ENVIRONMENT, VLLM_ENVIRONMENT))
+    for python in (*([Path(named).absolute()] if named else []), *environments, Path(sys.executable)):
+        if os.access(python, os.X_OK) and not python.is_dir() and has_vllm(str(python)):
+            return str(python)
+    raise EngineEnvironmentError(
+        "generator: no environment has vLLM; make one with `make verl-env GPU=1` on NVIDIA GPUs or `make vllm-env` on "
+        "the CPU, or choose embedded or server."
+    )
+
+
+def has_vllm(python: str) -> bool:
+    """Return whether an interpreter's environment has vLLM; the answer is kept until the environment is made anew.
+
+    Raises:
+        EngineEnvironmentError: The interpreter does not run.
+    """
+    return _kept_versions(python, Path(python).stat().st_mtime_ns).get("vllm") is not None
+
+
+@lru_cache(maxsize=16)
+def _kept_versions(python: str, _made_at: int) -> dict[str, str | None]:
+    return installed_versions(python)
 
 
 def installed_versions(python: str, packages: tuple[str, ...] = VERL_PACKAGES) -> dict[str, str | None]:

@@ -1,12 +1,11 @@
 """Whether this machine has the memory, the disk and the packages that a training run needs."""
 
 import shutil
-from functools import lru_cache
 from pathlib import Path
 
 import psutil
 
-from jobs.machine.engine_environments import EngineEnvironmentError, engine_python, installed_versions
+from jobs.machine.engine_environments import EngineEnvironmentError, engine_python, has_vllm
 from jobs.machine.gpus import list_gpus
 from jobs.preflight.model_shapes import model_shape
 from jobs.preflight.resource_estimate import estimate_resources
@@ -87,19 +86,14 @@ def check_rollout(spec: TrainSpec) -> None:
         return
     try:
         python = engine_python(loop_name(spec))
-        installed = _installed(python, Path(python).stat().st_mtime_ns)
+        is_there = has_vllm(python)
     except EngineEnvironmentError:
         return  # another check says so
-    if installed.get("vllm") is None:
+    if not is_there:
         raise SpecError(
             f"verl.rollout: vLLM is not installed in the environment of {python}; make it anew with "
             "`make verl-env GPU=1`, or set verl.rollout to hf for a small model."
         )
-
-
-@lru_cache(maxsize=8)
-def _installed(python: str, _made_at: int) -> dict[str, str | None]:
-    return installed_versions(python)
 
 
 def _gb(size: float) -> str:

@@ -39,7 +39,12 @@ def load_any_spec(path: Path) -> JobSpec:
 
 
 def loop_name(spec: JobSpec) -> str:
-    """Return the name under which the worker knows a job's loop: by a training run's engine, else by the job's kind."""
+    """Return the name under which the worker knows a job's loop: by a training run's engine, else by the job's kind.
+
+    An evaluation that vLLM generates for has a name of its own, since it runs in another environment.
+    """
+    if isinstance(spec, EvalSpec) and spec.generator == "vllm":
+        return "eval vllm"
     if not isinstance(spec, TrainSpec):
         return spec.kind
     return spec.engine if spec.sft is None else f"{spec.engine} sft"

@@ -108,6 +108,7 @@ LOOP_LOADERS: dict[str, Callable[[], JobLoop]] = {
     "verl": load_verl_loop,
     "verl sft": load_verl_sft_loop,
     "eval": load_evaluation_loop,
+    "eval vllm": load_evaluation_loop,
     "judge": load_judge_loop,
 }
 """What loads a job's loop: a training run's by its engine, another job's by its kind (`job_specs.loop_name`)."""

@@ -5,7 +5,7 @@ import streamlit as st
 from app import commands
 from app.commands import UserError
 from app.components.widgets import notice
-from app.formats import escape_control_characters
+from app.formats import escape_control_characters, literal
 from app.published import load_protocols
 from app.queries.runs import training_names
 from db.rows.display_names import distinct_names
@@ -27,6 +27,9 @@ def show() -> None:
             )  # fmt: skip
         chosen = _benchmarks()
         limits, fields = _fields()
+        missing = commands.missing_vllm()
+        if missing:
+            st.caption(f":material/info: {literal(missing)}")
         with st.expander("Server", icon=":material/dns:", key="evaluate-server"):
             address = st.text_input("Address", key="evaluate-address", placeholder="http://HOST:8000/v1")
             model = st.text_input("Name of the model there", key="evaluate-model")

@@ -16,9 +16,7 @@ from vllm.config import set_current_vllm_config
 from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
 
 from jobs.engines.errors import EngineError
-
-VLLM_VARIABLES = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_NO_USAGE_STATS": "1"}
-"""GiB of the KV cache, threads that stay free to move, since trainer and servers share the cores, and no statistics."""
+from jobs.engines.vllm_variables import VLLM_VARIABLES
 
 
 class CpuWorkerExtension(vLLMColocateWorkerExtension):

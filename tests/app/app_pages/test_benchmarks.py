@@ -2,6 +2,7 @@ import re
 
 import pytest
 
+from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.runs.directory import list_run_directories
 from jobs.runs.journal import Journal, JournalKind
 from tests.app import scored
@@ -209,3 +210,15 @@ def test_failed_evaluation_is_dismissed(runs_root, open_page):
     assert not page.exception
     entries, _ = Journal(runs_root).read_from(0)
     assert [(entry.kind, entry.run_id) for entry in entries][-1] == (JournalKind.ARCHIVED, "eval-failed")
+
+
+def test_generator_vllm_says_that_no_environment_has_it_and_what_makes_one(runs_root, open_page, monkeypatch, tmp_path):
+    monkeypatch.delenv(VERL_PYTHON_VARIABLE, raising=False)
+    monkeypatch.setattr("jobs.machine.engine_environments.PROJECT_ROOT", tmp_path)
+    page = open_page("benchmarks", start="true", target="owner/model")
+    sentence = "no environment has vLLM; make one with"
+    assert has_text(page, sentence)
+    page.selectbox(key="evaluate-generator").set_value("vllm")
+    page = send(page, target="owner/model", questions=5)
+    assert [text for text in texts(page) if text.startswith(f"generator: {sentence}")]
+    assert not list_run_directories(runs_root)

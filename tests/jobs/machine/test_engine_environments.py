@@ -1,10 +1,12 @@
 import sys
+import tomllib
 
 import pytest
 
 from jobs.launchers import local
 from jobs.launchers.local import LaunchError, LocalLauncher
 from jobs.machine.engine_environments import (
+    PROJECT_ROOT,
     VERL_PYTHON_VARIABLE,
     EngineEnvironmentError,
     Pins,
@@ -14,6 +16,7 @@ from jobs.machine.engine_environments import (
 )
 from jobs.runs.directory import RunDirectory
 from jobs.specs.any_job import loop_name
+from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from jobs.specs.train import TrainSpec, load_preset
 
 
@@ -35,8 +38,8 @@ def test_jobs_of_other_engines_run_with_this_interpreter(monkeypatch):
 
 def test_verl_has_the_interpreter_that_the_variable_names(other_python):
     assert engine_python("verl") == str(other_python)
-    assert engine_python(loop_name(load_preset("paper-sft").model_copy(update={"engine": "verl"}))) == str(other_python)
-    assert engine_python(loop_name(load_preset("paper-sft"))) == sys.executable
+    assert engine_python(loop_name(load_preset("paper-sft"))) == str(other_python)
+    assert engine_python(loop_name(load_preset("chains-sft"))) == sys.executable
 
 
 def test_verl_has_the_environment_beside_the_project_by_default(tmp_path, monkeypatch):
@@ -88,3 +91,31 @@ def test_pins_are_read_from_the_constraints_and_compared_by_release(tmp_path):
     assert pins.differences({"torch": "2.13.0+cpu", "verl": "0.9.1", "ray": "2.60.0", "vllm": None}) == []
     found = pins.differences({"torch": "2.12.0", "verl": None, "ray": "2.60.0", "vllm": "0.1"})
     assert found == ["torch is 2.12.0, not 2.13.0", "verl is missing"]
+
+
+def make_environment(root, name, vllm):
+    python = root / name / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f"#!/bin/sh\necho '{{\"vllm\": {vllm}}}'\n")
+    python.chmod(0o755)
+    return str(python)
+
+
+def test_an_evaluation_by_vllm_runs_in_the_first_environment_that_has_it(tmp_path, monkeypatch):
+    monkeypatch.delenv(VERL_PYTHON_VARIABLE, raising=False)
+    monkeypatch.setattr("jobs.machine.engine_environments.PROJECT_ROOT", tmp_path)
+    spec = EvalSpec(generator="vllm", model=EvalModelSpec(source="a/b"), benchmarks=(BenchmarkChoice(name="math500"),))
+    make_environment(tmp_path, ".venv-verl", "null")
+    with pytest.raises(EngineEnvironmentError, match=r"no environment has vLLM; make one with `make verl-env GPU=1`"):
+        engine_python(loop_name(spec))
+    on_the_cpu = make_environment(tmp_path, ".venv-verl-vllm", '"0.32.0"')
+    assert engine_python(loop_name(spec)) == on_the_cpu
+    named = make_environment(tmp_path, "gpu", '"0.24.0"')
+    monkeypatch.setenv(VERL_PYTHON_VARIABLE, named)
+    assert engine_python(loop_name(spec)) == named
+
+
+def test_the_extra_of_vllm_is_verls_pairing():
+    extras = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (pins,) = [pins for pins in verl_pins() if pins.name.endswith("gpu.txt")]
+    assert extras["vllm"] == [f"vllm=={pins.versions['vllm']}"]
