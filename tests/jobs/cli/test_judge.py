@@ -75,7 +75,7 @@ def test_a_judge_that_may_not_be_asked_fails_with_one_sentence(tmp_path):
     ("words", "sentence"),
     [
         (["judge"], "expected exactly one of run_id and file"),
-        (["judge", "--server", "http://a:b@c/v1"], "a key belongs into the environment"),
+        (["judge", "--server", "http://a:b@c/v1"], "set the key in the environment"),
         (["judge", "trained", "--set", "server.tempo=3"], "no such field"),
     ],
 )

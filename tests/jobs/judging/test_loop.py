@@ -187,7 +187,7 @@ def test_the_spend_cap_ends_the_judging_and_counts_what_earlier_attempts_spent(t
     with serving() as server:
         job = new_job(tmp_path, server_spec(server.address, max_requests=5))
         for _ in range(2):
-            with pytest.raises(TrainingError, match=r"cap of 5 requests is reached\. 5 votes of 12 are in"):
+            with pytest.raises(TrainingError, match=r"cap of 5 requests is reached\. 5 votes of 12 are recorded"):
                 run_job(job)
         assert len(server.bodies) == 5
     assert len(votes_of(job)) == 5
@@ -260,7 +260,7 @@ def test_a_file_with_labels_is_read_and_a_wrong_line_is_named(tmp_path):
     items = list(open_items(tmp_path, spec.judged))
     assert [(item.item_id, item.solution, item.label) for item in items] == [("a", "s\n\nt", True), ("b", "s", False)]
     path.write_text("\n".join(map(json.dumps, [rows[0], rows[0]])), encoding="utf-8")
-    with pytest.raises(TrainingError, match="line 2: id 'a': expected one of its own"):
+    with pytest.raises(TrainingError, match="line 2: id 'a': expected a unique one"):
         open_items(tmp_path, spec.judged)
     path.write_text('{"id": 1}', encoding="utf-8")
     with pytest.raises(TrainingError, match="line 1: expected JSON with id, problem, steps and label"):

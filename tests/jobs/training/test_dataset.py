@@ -151,7 +151,7 @@ def test_other_files_and_names_are_refused(tmp_path):
         load(tmp_path / "rows.parquet")
     with pytest.raises(DataError, match=r"cut\.jsonl\.gz, row 1: cannot be read"):
         load(tmp_path / "cut.jsonl.gz")
-    with pytest.raises(DataError, match="there is no such file"):
+    with pytest.raises(DataError, match="no such file"):
         load(tmp_path / "missing.parquet")
     with pytest.raises(DataError, match="nobody/nothing: the data set or its split 'train' cannot be loaded"):
         load("nobody/nothing")
