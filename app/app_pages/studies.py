@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from app import published
+from app.components.runs import comparison, runs_choice
 from app.components.studies import study_launch, study_matrix, study_paper, study_results, study_state
 from app.components.widgets import address_choice, empty_state, view_tabs
 from app.published import RunKey, Scale, Study
@@ -48,6 +49,12 @@ def _runs(study: Study, scale: Scale, keys: Sequence[RunKey]) -> None:
     st.progress(
         finished / len(keys), text=f"{finished:,} of {len(keys):,} runs finished" + (f" · {rest}" if rest else "")
     )
+    compared = study_state.one_run_of_each_cell(cells)[: comparison.MAX_RUNS]
+    if len(compared) > 1:
+        st.page_link(
+            "app_pages/compare.py", label="Compare the cells", icon=":material/compare_arrows:",
+            query_params=runs_choice.parameters(compared), help="One run of each cell, the first seed that has begun",
+        )  # fmt: skip
     study_matrix.show(cells, study.name)
     study_launch.show(study, scale, cells)
 

@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy import RowMapping, Select, select
 
 from db.connections.session import Database
+from db.queries.backbones import first_backbone
 from db.queries.run_methods import method_name
 from db.rows.scores import BenchmarkScoreRow, DisputedAnswerRow
 from db.tables import models
@@ -38,7 +39,10 @@ def list_scores(
         query = query.where(table.c.scheme == scheme)
     query = query.order_by(runs.c.created_at.desc(), runs.c.run_id, table.c.at, table.c.scheme.desc()).limit(limit)
     with database.read() as connection:
-        return [_score_row(row) for row in connection.execute(query).mappings()]
+        rows = connection.execute(query).mappings().all()
+        specs = {row["source_run_id"]: row["source_spec"] for row in rows if row["source_spec"] is not None}
+        backbones = {run_id: first_backbone(connection, spec) for run_id, spec in specs.items()}
+    return [_score_row(row, backbones.get(row["source_run_id"])) for row in rows]
 
 
 def list_disputed(database: Database, run_id: str, benchmark: str | None = None) -> list[DisputedAnswerRow]:
@@ -62,9 +66,9 @@ def _score_query() -> Select[Any]:
     return select(*own).join(runs).outerjoin(source, source.c.run_id == table.c.source_run_id)
 
 
-def _score_row(row: RowMapping) -> BenchmarkScoreRow:
+def _score_row(row: RowMapping, backbone: str | None) -> BenchmarkScoreRow:
     spec = row["source_spec"]
     fields = {name: row[name] for name in BenchmarkScoreRow.__dataclass_fields__ if name in row}
-    if spec is None:
+    if backbone is None:
         return BenchmarkScoreRow(**fields, method="", backbone=row["model"])
-    return BenchmarkScoreRow(**fields, method=method_name(spec), backbone=spec.get("model", {}).get("source", ""))
+    return BenchmarkScoreRow(**fields, method=method_name(spec), backbone=backbone)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Integer, Select, case, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Integer, Select, Subquery, case, func, or_, select, union_all
 
 from db.connections.session import Database
 from db.ingest.event_rows import trajectory_key
@@ -20,6 +20,8 @@ def find_cases(
     database: Database, run_id: str, judge_run_id: str | None = None, *, limit: int = 3, only_telling: bool = False
 ) -> list[SnowballCase]:
     """Return the most telling cases of a run, at most one a question: lowest against highest entropy.
+
+    A pair is the lowest and the highest of one step, or a valid and an invalid one of different steps.
 
     A valid chain of thought beside an invalid one comes first, then code in the uncertain one alone, then a wide gap
     in entropy; `only_telling` leaves out all but the first kind.
@@ -106,7 +108,7 @@ def _judge_without_oracle(connection: Connection, run_id: str, pairs: Sequence[_
 
 def _best_pairs(judged: JudgedTrajectories, *, only_telling: bool) -> Select[Any]:
     """Return the query of the keys of each question's most telling pair, most telling first."""
-    pairs = _pairs(judged).subquery()
+    pairs = union_all(_pairs_of_steps(judged), _pairs_of_questions(judged)).subquery()
     is_telling = (pairs.c.low_is_valid == 1) & (pairs.c.high_is_invalid == 1)
     order = (
         _flag(is_telling).desc(),
@@ -123,14 +125,34 @@ def _best_pairs(judged: JudgedTrajectories, *, only_telling: bool) -> Select[Any
     return select(found.c.low_key, found.c.high_key).where(found.c.place == 1).order_by(found.c.rank)
 
 
-def _pairs(judged: JudgedTrajectories) -> Select[Any]:
+def _pairs_of_steps(judged: JudgedTrajectories) -> Select[Any]:
     """Return one row a group with at least two successes: the one of lowest and the one of highest entropy."""
     own = models.trajectories
-    group = (own.c.step, own.c.attempt, own.c.group_position)
+    members = _successes(judged, (own.c.step, own.c.attempt, own.c.group_position)).subquery()
+    group = (members.c.step, members.c.attempt, members.c.group_position)
+    return _pairs(members, members.c.from_low == 1, members.c.from_high == 1, group)
+
+
+def _pairs_of_questions(judged: JudgedTrajectories) -> Select[Any]:
+    """Return one row a question of an attempt: its surest valid and its least sure invalid success, of any steps."""
+    own = models.trajectories
+    judged_as = case((judged.verdict.is_(True), 1), (judged.verdict.is_(False), 0))
+    members = _successes(judged, (own.c.attempt, own.c.question_index, judged_as)).subquery()
+    low = members.c.is_valid.is_(True) & (members.c.from_low == 1)
+    high = members.c.is_valid.is_(False) & (members.c.from_high == 1)
+    pairs = _pairs(members, low, high, (members.c.attempt,)).subquery()
+    return select(pairs).where(pairs.c.low_entropy < pairs.c.high_entropy)
+
+
+def _successes(judged: JudgedTrajectories, group: tuple[ColumnElement[Any], ...]) -> Select[Any]:
+    """Return the right answers of a run, each with its place in the group from lowest and from highest entropy."""
+    own = models.trajectories
     key, entropy = own.c.trajectory_key, own.c.mean_entropy
-    members = (
+    return (
         select(
-            *group,
+            own.c.step,
+            own.c.attempt,
+            own.c.group_position,
             own.c.question_index,
             key,
             entropy,
@@ -141,9 +163,13 @@ def _pairs(judged: JudgedTrajectories) -> Select[Any]:
         )
         .select_from(judged.source)
         .where(*judged.conditions, own.c.reward >= 1.0, entropy.is_not(None))
-        .subquery()
     )
-    low, high = members.c.from_low == 1, members.c.from_high == 1
+
+
+def _pairs(
+    members: Subquery, low: ColumnElement[bool], high: ColumnElement[bool], group: tuple[ColumnElement[Any], ...]
+) -> Select[Any]:
+    """Return one row a group that has both ends: keys, entropies, verdicts and code of the two."""
 
     def of(end: ColumnElement[bool], column: ColumnElement[Any]) -> ColumnElement[Any]:
         return func.max(case((end, column)))
@@ -161,7 +187,7 @@ def _pairs(judged: JudgedTrajectories) -> Select[Any]:
             of(high, _flag(members.c.has_code.is_(True))).label("high_has_code"),
         )
         .where(or_(low, high))
-        .group_by(members.c.step, members.c.attempt, members.c.group_position, members.c.question_index)
+        .group_by(*group, members.c.question_index)
         .having(func.count() == 2)
     )
 

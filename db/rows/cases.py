@@ -1,11 +1,11 @@
-"""Plain rows of snowball cases: a question with its correct responses of lowest and highest entropy in one step."""
+"""Plain rows of snowball cases: a question with a correct response of low and one of high entropy."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class SavedCase:
-    """What names a case: two trajectories of one group; ids are unique within an attempt."""
+    """What names a case: two trajectories of one question; ids are unique within an attempt."""
 
     run_id: str
     attempt: int
@@ -28,7 +28,7 @@ class CaseResponse:
 
 @dataclass(frozen=True, slots=True)
 class SnowballCase:
-    """One case: `low` and `high` are the correct responses of lowest and highest entropy in the same step."""
+    """One case: correct responses of low and high entropy; `step` is that of `low`."""
 
     run_id: str
     attempt: int
@@ -38,6 +38,13 @@ class SnowballCase:
     truth: str
     low: CaseResponse
     high: CaseResponse
+
+    @property
+    def steps(self) -> str:
+        """The step of both responses, or both steps, in words."""
+        if self.low.step == self.high.step:
+            return f"step {self.step:,}"
+        return f"steps {self.low.step:,} (low) and {self.high.step:,} (high)"
 
     @property
     def saved(self) -> SavedCase:

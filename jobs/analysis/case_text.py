@@ -22,7 +22,7 @@ def cases_as_markdown(name: str, cases: Sequence[SnowballCase]) -> str:
     for number, case in enumerate(cases, start=1):
         parts += [
             f"## Case {number}",
-            f"Run {case.run_id}, step {case.step}, question {case.question_index}.",
+            f"Run {case.run_id}, {case.steps}, question {case.question_index}.",
             f"**Question**\n\n{_fenced(case.question)}",
             f"**Ground truth**\n\n{_fenced(case.truth)}",
             _response("low", case.low),

@@ -171,6 +171,11 @@ class TrainSpec(Spec):
     """Preset that this specification started from."""
     external_experience: Path | None = None
     """JSON lines of off-policy trajectories (LUFFY-style) for `algorithm.uses_external_experience`."""
+    external_column: str | None = Field(None, min_length=1)
+    """Column of `data.source` with such a trajectory of each question, a text or messages, in place of a file.
+
+    On `chains` a demonstrator writes them, whatever the name.
+    """
     sft: SftSpec | None = None
     """Makes the run one of supervised fine-tuning; a later run starts from it with `model.source: RUN@STEP`."""
     waits_for: str | None = None
@@ -197,8 +202,12 @@ class TrainSpec(Spec):
     def _contradictions(self) -> Iterator[str]:
         if self.data.max_operations < self.data.min_operations:
             yield "data.max_operations: expected at least data.min_operations."
-        if self.algorithm.uses_external_experience != (self.external_experience is not None):
-            yield ("external_experience: expected a file exactly when algorithm.uses_external_experience is true.")
+        num_external = (self.external_experience is not None) + (self.external_column is not None)
+        if num_external != int(self.algorithm.uses_external_experience):
+            yield (
+                "external_experience, external_column: expected a file or a column of the data exactly when "
+                "algorithm.uses_external_experience is true, and not both."
+            )
         if self.data.source == CHAINS_SOURCE and self.data.template != "none":
             yield "data.template: expected none for chains, whose questions are whole prompts."
         if self.data.source == CHAINS_SOURCE and self.validation.benchmarks:

@@ -60,6 +60,10 @@ class PaperRow(Spec):
     group: str = ""
     """The heading above the row, where the table has such."""
     cells: tuple[str, ...] = ()
+    model: str = ""
+    """Hub name of the row's model: an untrained one, another group's, or the checkpoint that the authors released."""
+    template: str = "paper"
+    """Prompt template by which that model is scored."""
 
 
 class PaperTable(Spec):

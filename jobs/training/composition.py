@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from exgrpo_core.types import Experience, Question
+from exgrpo_core.types import Question
 from jobs.engines.embedded.engine import EmbeddedEngine
 from jobs.engines.embedded.model import PolicyModel, load_policy, resolve_device
 from jobs.engines.embedded.optimizer import OptimSettings
@@ -20,7 +20,7 @@ from jobs.runs.status import RunStatus
 from jobs.specs.train import OptimSpec, TrainSpec
 from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import read_demonstrations
-from jobs.training.external import load_external
+from jobs.training.external import read_external
 from jobs.training.loop import TrainingLoop
 from jobs.training.parts import BenchmarkReader, RunParts, no_benchmarks
 from jobs.training.run_data import open_data, open_reward
@@ -124,10 +124,7 @@ def _checkpointed_model(spec: TrainSpec, checkpoints: Path) -> str | None:
 
 def _parts(spec: TrainSpec, reward: RewardFunction, loaded: _Loaded) -> RunParts:
     engine = _engine(spec, reward, loaded, optim_settings(spec.optim))
-    external: dict[int, Experience] = {}
-    if spec.external_experience is not None:
-        limit = spec.algorithm.max_response_tokens
-        external = load_external(spec.external_experience, loaded.questions, loaded.policy.tokenizer, limit)
+    external = read_external(spec, loaded.questions, loaded.policy.tokenizer)
     return RunParts(engine, reward, loaded.questions, loaded.held_out, external, loaded.benchmarks)
 
 

@@ -31,10 +31,9 @@ def read_demonstrations(spec: TrainSpec, questions: Sequence[Question], tokenize
         DataError: A demonstration is missing, or too few are left for one batch.
     """
     sft = spec.sft or SftSpec()
-    is_chains = spec.data.source == CHAINS_SOURCE
-    texts = _write_texts(questions, spec.seed) if is_chains else _read_texts(spec, questions, sft.response_column)
+    texts = read_responses(spec, questions, sft.response_column)
     limit = spec.algorithm.max_response_tokens
-    demonstrations = [_encode(*pair, tokenizer) for pair in zip(questions, texts, strict=True)]
+    demonstrations = [encode_response(*pair, tokenizer) for pair in zip(questions, texts, strict=True)]
     kept = [demonstration for demonstration in demonstrations if demonstration.token_ids.size <= limit]
     if len(kept) < len(demonstrations):
         num_left_out = len(demonstrations) - len(kept)
@@ -47,6 +46,21 @@ def read_demonstrations(spec: TrainSpec, questions: Sequence[Question], tokenize
             f"expected at least algorithm.batch_size ({spec.algorithm.batch_size}); raise one or lower the other."
         )
     return kept
+
+
+def read_responses(
+    spec: TrainSpec, questions: Sequence[Question], column: str, *, are_all_needed: bool = True
+) -> list[str]:
+    """Return a response to each question, from a column of the data set or, on `chains`, by a demonstrator.
+
+    Unless `are_all_needed` a question without one has an empty text.
+
+    Raises:
+        DataError: A response is missing or is neither a text nor a list of messages.
+    """
+    if spec.data.source == CHAINS_SOURCE:
+        return _write_texts(questions, spec.seed)
+    return _read_texts(spec, questions, column, are_all_needed)
 
 
 def _write_texts(questions: Sequence[Question], seed: int) -> list[str]:
@@ -63,12 +77,12 @@ def _write_right(question: Question, rng: random.Random) -> str:
             return text
 
 
-def _read_texts(spec: TrainSpec, questions: Sequence[Question], column: str) -> list[str]:
+def _read_texts(spec: TrainSpec, questions: Sequence[Question], column: str, are_all_needed: bool) -> list[str]:
     index_of = {question.metadata["row"]: index for index, question in enumerate(questions)}
     texts = [""] * len(questions)
     for number, raw in iterate_raw_rows(spec.data.source, spec.data.split, (column,)):
         index = index_of.get(number)
-        if index is not None:
+        if index is not None and (are_all_needed or raw.get(column)):
             texts[index] = _response_text(raw.get(column), f"{spec.data.source}, row {number}, {column}")
     return texts
 
@@ -80,13 +94,14 @@ def _response_text(value: object, label: str) -> str:
         value = messages[0].get("content") if messages else None
     if not isinstance(value, str) or not value:
         raise DataError(
-            f"{label}: expected a demonstration, a text or a list of messages with the assistant's; name its column in "
-            "sft.response_column."
+            f"{label}: expected a response, a text or a list of messages with the assistant's; name its column in "
+            "sft.response_column or external_column."
         )
     return value
 
 
-def _encode(question: Question, text: str, tokenizer: Any) -> TokenSequence:  # noqa: ANN401 (any Hugging Face tokenizer)
+def encode_response(question: Question, text: str, tokenizer: Any) -> TokenSequence:  # noqa: ANN401 (any Hugging Face tokenizer)
+    """Return a response behind its question's prompt as tokens, end-of-sequence token included."""
     if question.prompt_text.endswith(THOUGHT_START):
         text = text.removeprefix(THOUGHT_START)
     ids = [*tokenizer.encode(text, add_special_tokens=False), tokenizer.eos_token_id]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
 
-from exgrpo_core.types import Experience
 from jobs.engines.embedded.model import load_tokenizer, refuse_remote_code
 from jobs.engines.errors import EngineError
 from jobs.recording.loggers import FanOutRecorder
@@ -18,7 +17,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.specs.train import TrainSpec
 from jobs.training.data_rows import DataError
-from jobs.training.external import load_external
+from jobs.training.external import read_external
 from jobs.training.loop import TrainingLoop
 from jobs.training.parts import BenchmarkReader, RunParts, no_benchmarks
 from jobs.training.run_data import RunData, open_data, open_reward
@@ -105,10 +104,7 @@ def _open(spec: TrainSpec, data: RunData, config: "DictConfig", read_benchmarks:
         # verl's loader applies rules of the model's family to a plain tokenizer, which drop characters.
         tokenizer = load_tokenizer(data.model_source)
         questions, held_out = data.encode(tokenizer)
-        external: dict[int, Experience] = {}
-        if spec.external_experience is not None:
-            limit = spec.algorithm.max_response_tokens
-            external = load_external(spec.external_experience, questions, tokenizer, limit)
+        external = read_external(spec, questions, tokenizer)
         end_token_ids = find_end_tokens(data.model_source, tokenizer)
         engine = VerlEngine(trainer, tokenizer, end_token_ids, spec.algorithm, spec.seed)
         yield RunParts(engine, reward, questions, held_out, external, read_benchmarks(spec, tokenizer))

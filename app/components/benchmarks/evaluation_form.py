@@ -4,6 +4,7 @@ import streamlit as st
 
 from app import commands
 from app.commands import UserError
+from app.components.benchmarks.score_table import printed_lines
 from app.components.widgets import notice
 from app.formats import escape_control_characters, literal
 from app.published import load_protocols
@@ -11,6 +12,8 @@ from app.queries.runs import training_names
 from db.rows.display_names import distinct_names
 
 GENERATORS = ("embedded", "vllm", "server")
+_WITH_MODELS = ("main-table", "model-extension")
+"""Studies whose printed rows name models of the hub."""
 TEMPLATES = ("paper", "paper_llama_base", "compact", "none", "chat")
 
 
@@ -70,6 +73,7 @@ def _target() -> str | None:
     offered = {
         f"{run_id}@last": f"{escape_control_characters(name)}, newest checkpoint" for run_id, name in names.items()
     }
+    offered |= {line.model: f"{line.model} (paper: {line.name})" for line in printed_lines(_WITH_MODELS) if line.model}
     wanted = st.query_params.get("target")
     options = list(dict.fromkeys([*([wanted] if wanted else []), *offered]))
     return st.selectbox(
@@ -92,7 +96,11 @@ def _fields() -> tuple[dict[str, int | None], dict[str, object]]:
     longest = lower[1].number_input(
         "Longest answer, tokens", 1, value=None, placeholder="the run's; 8,192 for other models", key="evaluate-tokens"
     )
-    template = lower[2].selectbox("Template", TEMPLATES, index=None, placeholder=default, key="evaluate-template")
+    wanted = st.query_params.get("template", "")
+    template = lower[2].selectbox(
+        "Template", TEMPLATES, index=TEMPLATES.index(wanted) if wanted in TEMPLATES else None, placeholder=default,
+        key="evaluate-template",
+    )  # fmt: skip
     return {"num_questions": num_questions, "samples_per_question": num_samples}, {
         "generator": generator,
         "temperature": temperature,

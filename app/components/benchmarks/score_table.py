@@ -75,6 +75,10 @@ class ScoreLine:
     evaluations: tuple[str, ...] = ()
     """Ids of the evaluations behind it, newest first."""
     source_run_id: str | None = None
+    model: str = ""
+    """Hub name of a printed row's model, where it has one."""
+    template: str = ""
+    """Prompt template by which that model is scored."""
 
 
 def measured_lines(rows: Sequence[BenchmarkScoreRow]) -> list[ScoreLine]:
@@ -137,7 +141,10 @@ def printed_lines(studies: Iterable[str]) -> list[ScoreLine]:
                         scores[column] = Score(value, note="" if fault is None else fault.sentence)
                 identity = (row.row, tuple(sorted((column, score.value) for column, score in scores.items())))
                 key = f"{name}:{row.group}:{row.row}"
-                line = ScoreLine(key, row.group or study.title, row.row, scores, is_printed=True)
+                line = ScoreLine(
+                    key, row.group or study.title, row.row, scores, is_printed=True, model=row.model,
+                    template=row.template,
+                )  # fmt: skip
                 printed.setdefault(identity, line)
     return list(printed.values())
 

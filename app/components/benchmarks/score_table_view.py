@@ -69,7 +69,7 @@ def html(lines: Sequence[ScoreLine], titles: Mapping[str, str], spans: Sequence[
     return _template().render(
         groups=grouped(lines), titles=titles, spans=spans, blocks=BLOCKS, colours=colours, none_shown=NONE_SHOWN,
         tint=figures.faded(colours.muted, 0.09), yours=figures.faded(colours.fresh, 0.10),
-        address=_address, signs=_signs, explanation=_explanation,
+        address=_address, form_address=_form_address, signs=_signs, explanation=_explanation,
     )  # fmt: skip
 
 
@@ -89,6 +89,12 @@ def _template() -> Template:
 def _address(line: ScoreLine) -> str | None:
     run_id = line.source_run_id or (line.evaluations[0] if line.evaluations else None)
     return None if run_id is None else f"run?{urlencode({'run': run_id})}"
+
+
+def _form_address(line: ScoreLine) -> str | None:
+    """Return where a printed row's model is filled into the evaluation form, None for a row without a hub name."""
+    query = {"start": "true", "target": line.model, "template": line.template}
+    return f"benchmarks?{urlencode(query)}" if line.model else None
 
 
 def _signs(score: Score) -> str:

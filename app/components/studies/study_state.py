@@ -74,6 +74,12 @@ def pending(cells: Sequence[CellState]) -> list[PendingRun]:
     return sorted(open_runs, key=lambda pending_run: pending_run.key.seed)
 
 
+def one_run_of_each_cell(cells: Sequence[CellState]) -> list[str]:
+    """Return the id of one run of each cell that has any with steps: that of its first seed."""
+    begun = [[run.run_id for run in cell.runs if run is not None and run.step] for cell in cells]
+    return [run_ids[0] for run_ids in begun if run_ids]
+
+
 def count_states(cells: Sequence[CellState]) -> Counter[str]:
     """Return how many runs are in each state."""
     return Counter(state for cell in cells for state in cell.states)

@@ -6,6 +6,7 @@ The time of each pattern is linear in the text.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 _INDENT = r"^[ \t]*+"
@@ -30,14 +31,32 @@ class CodeRule:
     form: str
     pattern: re.Pattern[str]
     needles: tuple[str, ...]
+    begins_fence: bool = False
+    """Whether a match must begin right behind the opening line of an unlabelled fence."""
 
     def matches(self, text: str) -> bool:
         """Return whether the text matches the rule."""
+        if self.begins_fence:
+            return any(self.pattern.match(text, start) for start in _unlabelled_fences(text))
         return self.pattern.search(text) is not None
 
 
-def _rule(number: int, kind: str, cue: str, form: str, pattern: str) -> CodeRule:
-    return CodeRule(f"R{number}", kind, cue, form, re.compile(pattern, re.MULTILINE), _NEEDLES[number])
+_FENCE_LINE = re.compile(r"^[ \t]*+(?:```+([^`\n]*)|~~~+([^\n]*))$", re.MULTILINE)
+
+
+def _unlabelled_fences(text: str) -> Iterator[int]:
+    """Yield where the content of each unlabelled fence begins; the line that ends a fence opens none."""
+    is_open = False
+    for fence in _FENCE_LINE.finditer(text):
+        label = (fence[1] or fence[2] or "").strip()
+        if not is_open and not label:
+            yield fence.end()
+        is_open = bool(label) if is_open else True
+
+
+def _rule(number: int, kind: str, cue: str, form: str, pattern: str, *, begins_fence: bool = False) -> CodeRule:
+    compiled = re.compile(pattern, re.MULTILINE)
+    return CodeRule(f"R{number}", kind, cue, form, compiled, _NEEDLES[number], begins_fence)
 
 
 _NEEDLES = {
@@ -68,9 +87,8 @@ CODE_RULES: tuple[CodeRule, ...] = (
         "structural",
         "unlabelled fence that begins with a Python keyword",
         "first non-empty line behind the fence",
-        r"^[ \t]*(?:```|~~~)[ \t]*\n(?:[ \t]*\n){0,3}[ \t]*"
-        rf"(?:def {_NAME}\(|class {_NAME}\b|import {_NAME}|from {_DOTTED} import|(?:if|for|while|with)\b[^\n]*:[ \t]*$"
-        r"|try:)",
+        r"\s*+(?:def|class|import|from|if|for|while|try|with)\b",
+        begins_fence=True,
     ),
     _rule(
         3,

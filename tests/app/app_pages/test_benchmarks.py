@@ -137,6 +137,22 @@ def test_evaluation_is_queued_as_the_command_line_does(runs_root, open_page):
     assert (choice.name, choice.num_questions, choice.samples_per_question) == ("math500", 5, 2)
 
 
+def test_printed_rows_with_a_hub_name_lead_to_the_form_with_the_model_filled_in(runs_root, open_page):
+    page = open_page("benchmarks")
+    table = next(element.proto.body for element in page.get("html") if "<table" in element.proto.body)
+    assert "benchmarks?start=true&amp;target=sail%2FQwen2.5-Math-7B-Oat-Zero&amp;template=chat" in table
+    page = open_page("benchmarks", start="true", target="sail/Qwen2.5-Math-7B-Oat-Zero", template="chat")
+    assert page.selectbox(key="evaluate-target").value == "sail/Qwen2.5-Math-7B-Oat-Zero"
+    page = send(page, target="sail/Qwen2.5-Math-7B-Oat-Zero")
+    (run,) = list_run_directories(runs_root)
+    assert (run.job_spec().model.source, run.job_spec().template) == ("sail/Qwen2.5-Math-7B-Oat-Zero", "chat")
+
+
+def test_the_form_offers_the_models_of_the_papers_rows(open_page):
+    options = open_page("benchmarks", start="true").selectbox(key="evaluate-target").options
+    assert "rzzhan/ExGRPO-Llama3.1-8B-Zero (paper: ExGRPO)" in options
+
+
 def test_wrong_target_is_refused_in_one_sentence(runs_root, open_page):
     page = send(open_page("benchmarks", start="true", target="nobody@5"), target="nobody@5")
     assert "**Not started**" in " ".join(texts(page))

@@ -1,4 +1,5 @@
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
@@ -122,6 +123,27 @@ def test_launch_queues_what_is_missing_once_and_resumes_what_failed(study_runs, 
     assert resumed[0] in before
     page.run()
     assert page.button(key="launch").label == "Nothing is missing"
+
+
+def test_one_run_of_each_cell_that_has_begun_is_compared():
+    def cell(name, *steps):
+        runs = tuple(None if step is None else SimpleNamespace(run_id=f"{name}-{step}", step=step) for step in steps)
+        return study_state.CellState(name, (), (), (), runs)
+
+    cells = [cell("a", None, 5), cell("b", 0, 0), cell("c", 7, 9)]
+    assert study_state.one_run_of_each_cell(cells) == ["a-5", "c-7"]
+
+
+def test_a_study_leads_to_the_comparison_of_its_cells(runs_root, open_page):
+    recorded.record(runs_root, recorded.FINISHED, recorded.ON_POLICY)
+    for run_id, cell_name in (("run-finished", "exgrpo"), ("run-on-policy", "on-policy")):
+        for tag in key(cell_name, 0, study="ablations").tags:
+            Journal(runs_root).append(JournalKind.TAGGED, run_id, tag=tag)
+    with open_fresh_index(runs_root, None):
+        pass
+    page = open_page("studies", study="ablations")
+    link = next(link for link in page.get("page_link") if link.proto.label == "Compare the cells")
+    assert "runs=run-on-policy%2Crun-finished" in link.proto.query_string
 
 
 def test_only_chosen_cells_are_launched(study_runs, open_page):

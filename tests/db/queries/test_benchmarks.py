@@ -61,6 +61,30 @@ def test_a_scored_checkpoint_names_its_run_and_method_and_another_model_itself(d
     assert (row.source_name, row.method, row.backbone) == (None, "", "a-model")
 
 
+def test_a_run_that_began_with_another_runs_checkpoint_keeps_the_first_backbone(database, record, tmp_path):
+    source, runs_root = "hub/backbone", tmp_path / "runs"
+    for run_id in ("sft", "rl", "run-1"):
+        spec = load_preset("chains-exgrpo")
+        spec = spec.model_copy(update={"model": spec.model.model_copy(update={"source": source})})
+        run = RunDirectory.create(runs_root, spec, run_id=run_id)
+        events.register_run(database, run.read_run_info(), run.job_spec().model_dump(mode="json"))
+        source = str(runs_root / "next" / "model" / run_id / "step-000700")
+    record(event([1]))
+    (row,) = list_scores(database, source_run_id="run-1", scheme="paper")
+    assert row.backbone == "hub/backbone"
+
+
+def test_a_backbone_whose_run_is_gone_is_the_checkpoints_folder(database, record, tmp_path):
+    spec = load_preset("chains-exgrpo")
+    folder = "/runs/x/model/gone/step-000010"
+    spec = spec.model_copy(update={"model": spec.model.model_copy(update={"source": folder})})
+    run = RunDirectory.create(tmp_path / "runs", spec, run_id="run-1")
+    events.register_run(database, run.read_run_info(), run.job_spec().model_dump(mode="json"))
+    record(event([1]))
+    (row,) = list_scores(database, source_run_id="run-1", scheme="paper")
+    assert row.backbone == folder
+
+
 def test_archived_evaluation_is_left_out_unless_asked_for(database, record):
     run_id = record(event([1]))
     annotations.set_archived(database, run_id, True)

@@ -42,6 +42,25 @@ def test_a_case_whose_verdicts_differ_comes_before_a_wider_gap_and_a_question_co
     assert [case.question_index for case in find_cases(database, "trained", limit=5, only_telling=True)] == [2]
 
 
+def test_a_valid_and_an_invalid_response_of_different_steps_are_a_case(database, tmp_path):
+    steps = [
+        Step({1: [Response(0.3, is_valid=True), Response(0.1, is_valid=True)]}),
+        Step({1: [Response(0.2, is_valid=False), Response(0.4, is_valid=False)]}),
+    ]
+    ingest_run(database, record_steps(tmp_path, steps))
+    [case] = find_cases(database, "trained", limit=5)
+    assert (case.low.step, case.high.step) == (1, 2)
+    assert (case.low.entropy, case.high.entropy) == (pytest.approx(0.1), pytest.approx(0.4))
+    assert case.steps == "steps 1 (low) and 2 (high)"
+    assert find_cases(database, "trained", only_telling=True) == [case]
+
+
+def test_an_invalid_response_that_is_surer_than_every_valid_one_is_no_case(database, tmp_path):
+    steps = [Step({1: [Response(0.3, is_valid=True)]}), Step({1: [Response(0.2, is_valid=False)]})]
+    ingest_run(database, record_steps(tmp_path, steps))
+    assert find_cases(database, "trained") == []
+
+
 def test_a_judges_verdicts_tell_cases_apart_where_there_is_no_oracle(database, tmp_path):
     ingest_run(database, record_steps(tmp_path, [Step({1: [Response(0.1), Response(0.4)]})]))
     ingest_job(database, job_of_votes(tmp_path, [("1/0", 0, "valid", None), ("1/1", 1, "invalid", None)]))

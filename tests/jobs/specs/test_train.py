@@ -1,7 +1,9 @@
 import pytest
 
+from exgrpo_core.config import Clipping
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import (
+    PRESETS_DIR,
     SpecError,
     TrainSpec,
     dump_spec,
@@ -95,6 +97,24 @@ def test_each_backbone_has_its_checkpoint_steps_template_and_an_on_policy_baseli
     assert not baseline.algorithm.is_experiential
 
 
+def test_on_policy_baselines_of_the_paper_do_not_clip_and_the_clipped_form_has_a_name_of_its_own():
+    baselines = [name for name in preset_names() if name.startswith("paper-") and name.endswith("on-policy")]
+    assert len(baselines) == 7
+    assert {load_preset(name).algorithm.clipping for name in baselines} == {Clipping.NEVER}
+    assert load_preset("paper-on-policy-clip").algorithm.clipping is Clipping.ALWAYS
+
+
+def test_both_presets_of_llama_say_which_of_them_keeps_the_delayed_start():
+    texts = [(PRESETS_DIR / "paper" / f"paper-llama-{kind}.yaml").read_text() for kind in ("base", "instruct")]
+    assert all("delayed start" in text and "collapse" in text for text in texts)
+
+
+def test_continual_luffy_reads_its_trajectories_from_a_column_of_the_data():
+    spec = load_preset("paper-continual-luffy")
+    assert (spec.external_column, spec.algorithm.uses_external_experience) == ("target", True)
+    assert (spec.algorithm.experience_ratio, spec.model.source) == (0.0, "Elliott/LUFFY-Qwen-Math-7B-Zero")
+
+
 @pytest.mark.parametrize("name", [name for name in preset_names() if name.startswith("paper-")])
 def test_presets_of_the_paper_run_on_verl_and_on_the_embedded_engine_where_it_is_asked_for(name):
     spec = load_preset(name)
@@ -125,6 +145,12 @@ def test_file_that_extends_a_preset_holds_only_what_differs(write):
         ("data: {min_operations: 5, max_operations: 4}\n", r"data\.max_operations"),
         ("data: {template: paper}\n", r"data\.template"),
         ("external_experience: x.jsonl\n", "external_experience"),
+        ("external_column: target\n", "external_column: expected"),
+        (
+            "external_column: target\nexternal_experience: x.jsonl\n"
+            "algorithm: {uses_external_experience: true, experience_ratio: 0}\n",
+            "and not both",
+        ),
         ("name: <b>x</b>\n", "name: expected letters"),
         ("verl: {tensor_parallel: 3}\n", r"verl\.tensor_parallel: expected a divisor of the 8"),
         ("engine: verl\nverl: {strategy: megatron}\n", r"verl\.strategy: expected 'fsdp2', got 'megatron'"),

@@ -207,6 +207,16 @@ def test_external_trajectories_join_their_groups(tmp_path, model):
     assert replayed
 
 
+def test_trajectories_of_a_column_join_the_groups_of_their_questions(tmp_path, model):
+    algorithm = json.loads(new_run(tmp_path, model).spec_path.read_text())["algorithm"]
+    algorithm |= {"uses_external_experience": True, "experience_ratio": 0.0, "max_response_tokens": 64}
+    _, recorder = train(new_run(tmp_path, model, algorithm=algorithm, external_column="target"))
+    groups = [group for report in recorder.steps for group in report.groups]
+    replayed = [group.replay for group in groups if group.replay is not None]
+    assert replayed
+    assert all(replay.is_external for replay in replayed)
+
+
 @pytest.mark.slow
 def test_model_that_earns_nothing_runs_through_with_an_empty_buffer(tmp_path, model, shared_dir):
     data = {

@@ -1,12 +1,16 @@
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 
+from exgrpo_core.config import ExGRPOConfig
 from jobs.runs.control import TrainingError
+from jobs.specs.train import DataSpec, TrainSpec
 from jobs.tasks.chains.question_set import make_questions
 from jobs.tasks.chains.tokenizer import make_tokenizer
-from jobs.training.external import load_external
+from jobs.training.data_rows import DataError
+from jobs.training.external import load_external, read_external, read_external_column
 
 TOKENIZER = make_tokenizer()
 QUESTIONS = make_questions(4, 1, TOKENIZER)
@@ -54,3 +58,44 @@ def test_bad_rows_are_named(tmp_path, row, named):
 def test_missing_file_is_named(tmp_path):
     with pytest.raises(TrainingError, match=r"external_experience: .*gone\.jsonl"):
         load_external(tmp_path / "gone.jsonl", QUESTIONS, TOKENIZER, 8)
+
+
+def hub_data(tmp_path, *targets):
+    """A data set in the hub's schema, whose column `target` holds an R1 trajectory as messages."""
+    path = tmp_path / "data.jsonl"
+    path.write_text("".join(json.dumps({"target": target}) + "\n" for target in targets))
+    spec = TrainSpec(
+        data=DataSpec(source=str(path), template="compact"),
+        external_column="target",
+        algorithm=ExGRPOConfig(uses_external_experience=True, experience_ratio=0.0, max_response_tokens=8),
+    )
+    questions = [
+        dataclasses.replace(question, metadata={"row": number})
+        for number, question in enumerate(QUESTIONS[: len(targets)], start=1)
+    ]
+    return spec, questions
+
+
+def test_trajectories_come_from_a_column_of_the_hubs_schema(tmp_path):
+    spec, questions = hub_data(tmp_path, [{"role": "assistant", "content": "\\boxed{7}"}], "\\boxed{1}")
+    external = read_external(spec, questions, TOKENIZER)
+    assert [TOKENIZER.decode(external[index].token_ids) for index in (0, 1)] == ["\\boxed{7}<eos>", "\\boxed{1}<eos>"]
+    assert external[1].question_index == 1
+    assert not external[0].behavior_log_probs.any()
+
+
+def test_rows_without_a_trajectory_and_long_ones_have_none(tmp_path, caplog):
+    spec, questions = hub_data(tmp_path, None, "\\boxed{1}", "123456789")
+    assert list(read_external_column(spec, "target", questions, TOKENIZER)) == [1]
+    assert "1 trajectories longer than 8 tokens are left out" in caplog.text
+
+
+@pytest.mark.parametrize(("target", "named"), [(5, "expected a response"), (None, "no row has an off-policy")])
+def test_a_column_that_cannot_be_used_is_named(tmp_path, target, named):
+    spec, questions = hub_data(tmp_path, target)
+    with pytest.raises(DataError, match=named):
+        read_external(spec, questions, TOKENIZER)
+
+
+def test_a_run_without_external_trajectories_reads_none():
+    assert read_external(TrainSpec(), QUESTIONS, TOKENIZER) == {}

@@ -67,9 +67,21 @@ def test_the_end_of_a_labelled_fence_with_prose_behind_it_is_no_unlabelled_fence
     assert "R2" not in find_rules("```output\n[25]\n```\nfor this reason we are done.")
 
 
+@pytest.mark.parametrize("keyword", ["def", "class", "import", "from", "if", "for", "while", "try", "with"])
+def test_an_unlabelled_fence_that_begins_with_any_of_the_papers_keywords_is_code(keyword):
+    assert "R2" in find_rules(f"So:\n```\n\n  {keyword} x\n```\nDone.")
+    assert "R2" not in find_rules(f"So:\n```text\n{keyword} x\n```\nDone.")
+    assert "R2" not in find_rules(f"So:\n```\n{keyword}mer x\n```\nDone.")
+
+
+def test_a_second_unlabelled_fence_is_found_behind_a_labelled_one():
+    assert "R2" in find_rules("```output\n[25]\n```\nprose\n```\nwhile x\n```")
+
+
 @pytest.mark.parametrize(
     "text",
-    ["```" * 300_000, " " * 1_000_000, "if " + "(" * 500_000, "import a, " * 100_000, "a." * 400_000 + "(",
+    ["```\n" * 250_000,
+     "```" * 300_000, " " * 1_000_000, "if " + "(" * 500_000, "import a, " * 100_000, "a." * 400_000 + "(",
      "\n".join(["for a, b in " + "x" * 500] * 2_000), "x = [" * 200_000, "x = {" * 200_000, "def f(" * 150_000,
      "from a import " + "b, " * 300_000],
 )  # fmt: skip
