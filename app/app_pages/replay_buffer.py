@@ -10,6 +10,7 @@ from app.components.replay_buffer.buffer_marks import View
 from app.components.runs import run_progress
 from app.components.widgets import (
     address_choice,
+    curves,
     empty_state,
     figures,
     no_replay,
@@ -38,7 +39,7 @@ DEFICITS = Chart(
         Curve("replay/deficit", "replay shortfall", lambda p: p.warning, "dot"),
     ),
 )
-_KEYS = (*buffer_area.KEYS, *(curve.key for curve in DEFICITS.curves))
+_KEYS = (*buffer_area.KEYS, *(curve.key for chart in (DEFICITS, curves.EVER_SOLVED) for curve in chart.curves))
 
 
 def _steps(row: RunRow) -> tuple[int, int, RunRow]:
@@ -159,6 +160,7 @@ def _over_time(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) ->
     left, right = st.columns(2, gap="small")
     with left:
         buffer_area.show(series, "buffer-area")
+        curves.card(curves.EVER_SOLVED, figure_of(curves.EVER_SOLVED, series), "buffer")
     with right:
         figures.show_card(
             DEFICITS.title, DEFICITS.unit, figure_of(DEFICITS, series), "deficits",

@@ -65,7 +65,7 @@ _BENCHMARKS = Home("benchmarks", "Benchmarks")
 
 
 def _study(name: str) -> Home:
-    return Home("studies", "Studies", {"study": name})
+    return Home("studies", f"Study {name}", {"study": name})
 
 
 ENTRIES = (

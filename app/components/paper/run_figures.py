@@ -73,7 +73,7 @@ def _curves(entry: Entry, selection: RunSelection) -> None:
 
 
 def _buffer(_entry: Entry, selection: RunSelection) -> None:
-    share = next(chart for chart in curves.CHARTS if chart.title == "Questions ever solved")
+    share = curves.EVER_SOLVED
     replaying = [run_id for run_id, row in selection.rows.items() if row.method == REPLAYING]
     for run_id in replaying or list(selection.rows):
         name = selection.names[run_id]

@@ -41,6 +41,7 @@ def show(drawn: Sequence[RunRow], key: str = "costs") -> None:
             "Files, MB": number(format="%.1f", help="Stored trajectories: token ids and log-probs"),
             "Trajectories": number(format="localized", help="Stored trajectories of buffered questions"),
             **{name: number(format="%.2f") for name in _TIMES},
+            "Fresh questions": number(format="%.1f", help="Questions of a step that are not replayed, mean over steps"),
             "Fresh rollouts": number(format="localized", help="Rollouts generated in all steps together"),
             "Per step": number(format="%.1f", help="Fresh rollouts per step"),
             "Of on-policy": number(
@@ -52,7 +53,8 @@ def show(drawn: Sequence[RunRow], key: str = "costs") -> None:
 
 def costs(row: RunRow) -> dict[str, Any] | None:
     """Return what a run's steps cost, sizes in MB and times in seconds; None before the first step."""
-    seconds = [p.value for p in ask(metrics.metric_series, row.run_id, ("seconds/step",), _ALL_POINTS)["seconds/step"]]
+    series = ask(metrics.metric_series, row.run_id, ("seconds/step", "replay/num_replayed"), _ALL_POINTS)
+    seconds, replayed = ([point.value for point in points] for points in series.values())
     if not seconds:
         return None
     last, spec = ask(metrics.last_metrics, row.run_id), ask(runs.run_spec, row.run_id)
@@ -70,6 +72,7 @@ def costs(row: RunRow) -> dict[str, Any] | None:
         "Peak step, s": max(seconds),
         "Min. step, s": min(seconds),
         "Avg. step, s": fmean(seconds),
+        "Fresh questions": settings["batch_size"] - fmean(replayed) if replayed else None,
         "Fresh rollouts": num_fresh,
         "Per step": None if num_fresh is None else num_fresh / len(seconds),
         "Of on-policy": None if num_fresh is None else 100.0 * num_fresh / asked,

@@ -55,6 +55,13 @@ PASS_RATES = Chart(
         Curve("reward/pass_at_1", BATCH_PASS_RATE, lambda p: p.fresh),
     ),
 )
+EVER_SOLVED = Chart(
+    "Questions ever solved",
+    "share of the data set",
+    (Curve("buffer/ever_solved_share", "in buffer or retired set", lambda p: p.replay),),
+    explanation="Questions of the replay buffer and the retired set over all questions of the data set, |D|. "
+    "The paper ends at about half.",
+)
 QUESTIONS_LEFT = Chart(
     "Questions left in a mini-batch",
     "questions",
@@ -137,13 +144,7 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
                 Curve("replay/num_candidates", "candidates scored in the step", lambda p: p.muted, "dot"),
             ),
         ),
-        Chart(
-            "Questions ever solved",
-            "share of the data set",
-            (Curve("buffer/ever_solved_share", "in buffer or retired set", lambda p: p.replay),),
-            explanation="Questions of the replay buffer and the retired set over all questions of the data set, |D|. "
-            "The paper ends at about half.",
-        ),
+        EVER_SOLVED,
     ),
     RATIO_GROUP: (
         Chart(

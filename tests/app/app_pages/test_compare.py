@@ -40,6 +40,7 @@ def test_costs_of_replay_are_shown_beside_the_on_policy_run_of_the_same_backbone
     assert costs["Files, MB"][0] == 2.0
     assert costs["Files, MB"].isna()[1]
     assert list(costs["Fresh rollouts"]) == [256.0 * 30] * 2
+    assert costs["Fresh questions"][0] == 16 - 8.0
     assert costs["Of on-policy"][1] == 100.0 * 256 / (16 * 8)
     assert costs["Overhead"][0] == "+0.0% / +0.0% / +0.0%"
     assert costs["Overhead"].isna()[1]

@@ -173,4 +173,7 @@ class PolicyEngineContract:
         reports = [exgrpo_step(state, engine, config) for _ in range(4)]
         assert [report.step for report in reports] == [1, 2, 3, 4]
         assert all(report.metrics.keys() <= METRICS.keys() for report in reports)
+        assert all("batch/questions_left" in report.metrics for report in reports)
+        replaying = [report.metrics for report in reports if report.metrics["replay/num_replayed"]]
+        assert all(metrics["variance/bound_independent"] <= metrics["variance/bound_general"] for metrics in replaying)
         assert sum(report.metrics["replay/num_replayed"] for report in reports) > 0
