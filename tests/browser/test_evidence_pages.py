@@ -69,3 +69,16 @@ def test_missing_runs_of_a_study_are_launched(open_page, runs_root):
     page.get_by_role("heading", name="In the text").wait_for()
     assert "study=repo" in page.url
     assert watched.troubles == []
+
+
+def test_a_card_of_the_paper_opens_and_a_box_of_the_method_leads_to_its_page(open_page):
+    watched = open_page("/paper", color_scheme="dark")
+    page = watched.page
+    page.get_by_role("button", name="Figure 2 Overview of ExGRPO").click()
+    page.wait_for_url(re.compile(r"figure=method"))
+    page.get_by_role("link", name="Lowest entropy o*").click()
+    page.wait_for_url(re.compile(r"/selection_audit\?run=run-"))
+    page.get_by_role("heading", name="Selection audit").wait_for()
+    page.go_back()
+    page.get_by_text("Figure 2: Overview of ExGRPO").wait_for()
+    assert watched.troubles == []
