@@ -15,6 +15,7 @@ from db.rows.replay_of_spec import algorithm_settings, experience_ratio
 from db.rows.runs import RunRow
 
 ON_POLICY, OVERHEAD = "On-policy", "Overhead"
+_ON_POLICY_METHODS = ("Dr.GRPO", "GRPO")
 _BYTES_A_MEGABYTE = 1e6
 _ALL_POINTS = 1_000_000
 _TIMES = ("Peak step, s", "Min. step, s", "Avg. step, s")
@@ -52,7 +53,7 @@ def show(drawn: Sequence[RunRow], key: str = "costs") -> None:
 
 
 def costs(row: RunRow) -> dict[str, Any] | None:
-    """Return what a run's steps cost, sizes in MB and times in seconds; None before the first step."""
+    """Return what a run's steps cost, sizes in MB and times in seconds; None where no step's time was recorded."""
     series = ask(metrics.metric_series, row.run_id, ("seconds/step", "replay/num_replayed"), _ALL_POINTS)
     seconds, replayed = ([point.value for point in points] for points in series.values())
     if not seconds:
@@ -65,7 +66,7 @@ def costs(row: RunRow) -> dict[str, Any] | None:
     return {
         "Run": escape_control_characters(row.name),
         "Backbone": escape_control_characters(row.model),
-        "Method": escape_control_characters(row.method) if replays else ON_POLICY,
+        "Method": ON_POLICY if row.method in _ON_POLICY_METHODS else escape_control_characters(row.method),
         "Index, MB": _megabytes(last.get("buffer/memory_bytes")) if replays else None,
         "Files, MB": _megabytes(last.get("buffer/file_bytes")) if replays else None,
         "Trajectories": last.get("buffer/num_trajectories") if replays else None,

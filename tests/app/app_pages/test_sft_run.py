@@ -88,3 +88,12 @@ def test_form_starts_from_an_earlier_fine_tuned_run(open_page):
     page = open_page("new_run", **{"from": RUN_ID})
     assert not page.exception
     assert page.text_input(key=f"from-{RUN_ID}-sft-response_column").value == "target"
+
+
+@pytest.mark.usefixtures("tuned")
+def test_costs_of_a_fine_tuned_run_are_not_those_of_an_on_policy_one(open_page):
+    page = open_page("paper", figure="overhead", beside="Chosen runs", runs=RUN_ID)
+    costs = next(frame.value for frame in page.dataframe if "Overhead" in frame.value.columns)
+    assert list(costs["Method"]) == ["SFT"]
+    assert costs["Fresh rollouts"].isna()[0]
+    assert costs["Fresh questions"].isna()[0]
