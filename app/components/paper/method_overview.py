@@ -31,7 +31,8 @@ class Box:
     width: int = 158
 
 
-_OVER_TIME = (("view", "Over time"),)
+_OVER_TIME, _ENTROPY = (("view", "Over time"),), (("view", "Policy entropy"),)
+_CORRECT = (("outcome", "correct"),)
 BOXES = (
     Box("questions", "Questions D", "fresh ones, none retired", 24, 56, "trajectories", colour="fresh"),
     Box("buffer", "Replay buffer E", "successes by question", 24, 190, "replay_buffer", _OVER_TIME, "replay"),
@@ -42,8 +43,8 @@ BOXES = (
     Box("rollouts", "K or K-1 rollouts", "verified rewards", 588, 56, "trajectories", colour="fresh"),
     Box("batch", "Mixed mini-batch", "fresh and replayed groups", 800, 122, "run", colour="held_out", width=180),
     Box("objective", "Objective", "w·Â fresh, f(w*)·Â replayed", 800, 236, "run", colour="held_out", width=180),
-    Box("policy", "Policy π", "writes the next rollouts", 1006, 180, "compare", colour="held_out", width=154),
-    Box("collect", "Keep successes", "1 to K-1 correct", 400, 324, "trajectories", (("correct", "right"),), "replay"),
+    Box("policy", "Policy π", "writes the next rollouts", 1006, 180, "entropy_and_judge", _ENTROPY, "held_out", 154),
+    Box("collect", "Keep successes", "1 to K-1 correct", 400, 324, "trajectories", _CORRECT, "replay"),
 )  # fmt: skip
 _ARROWS = (
     ("questions", "rollouts"), ("buffer", "buckets"), ("buckets", "draws"), ("draws", "choice"), ("choice", "batch"),

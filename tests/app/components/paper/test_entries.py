@@ -1,5 +1,7 @@
 import re
+from pathlib import Path
 
+from app import app_pages
 from app.components.paper import method_overview
 from app.components.paper.entries import ENTRIES, PARTS, Drawing
 from app.components.paper.printed_rows import rows_of, tables_of
@@ -42,6 +44,15 @@ def test_ablations_hold_the_rows_against_repo_too():
 def test_overheads_in_percent_are_no_bars():
     [entry] = [entry for entry in ENTRIES if entry.key == "overhead"]
     assert [row.value for row in rows_of(entry)] == [155.38, 184.92, 185.0, 188.85]
+
+
+def test_every_view_that_a_link_opens_is_a_view_of_its_page():
+    links = [(home.page, dict(home.query)) for entry in ENTRIES for home in entry.homes]
+    links += [(box.page, dict(box.query)) for box in method_overview.BOXES]
+    for page, query in links:
+        source = (Path(app_pages.__file__).parent / f"{page}.py").read_text(encoding="utf-8")
+        assert "view" not in query or f'"{query["view"]}"' in source, (page, query)
+        assert "study" not in query or query["study"] in study_names()
 
 
 def test_every_box_of_the_method_leads_to_a_page_and_carries_the_run():
