@@ -29,7 +29,7 @@ class ObjectiveSettings:
 
 
 class QuestionSelection(StrEnum):
-    """How experiential questions are drawn from the buffer."""
+    """How experiential questions are drawn from the buffer; `question_selection.py` holds the draw of each rule."""
 
     GAUSSIAN = "gaussian"
     """Algorithm 2 with Gaussian bucket weights."""
@@ -40,7 +40,7 @@ class QuestionSelection(StrEnum):
 
 
 class TrajectorySelection(StrEnum):
-    """Which stored trajectory of a drawn question is replayed."""
+    """Which stored trajectory of a drawn question is replayed; `trajectory_selection.py` holds each rule's score."""
 
     LOWEST_ENTROPY = "lowest_entropy"
     HIGHEST_ENTROPY = "highest_entropy"

@@ -1,5 +1,6 @@
 """Question selection: which buffered questions are replayed in a step (Algorithm 1, lines 7 and 8)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,16 +25,13 @@ def draw_questions(
     buffer: ReplayBuffer, config: ExGRPOConfig, num_questions: int, step: int, rng: np.random.Generator
 ) -> QuestionDraw:
     """Draw min(`num_questions`, questions that may be drawn) of the buffer, as `question_selection` says."""
-    if config.question_selection is QuestionSelection.UNIFORM:
-        return _draw_uniform(buffer, num_questions, rng)
-    if config.question_selection is QuestionSelection.RECENT:
-        return _draw_recent(buffer, num_questions, step - config.recent_steps, rng)
-    return _draw_gaussian(buffer, config, num_questions, rng)
+    return DRAWS[config.question_selection](buffer, config, num_questions, step, rng)
 
 
 def _draw_gaussian(
-    buffer: ReplayBuffer, config: ExGRPOConfig, num_questions: int, rng: np.random.Generator
+    buffer: ReplayBuffer, config: ExGRPOConfig, num_questions: int, _step: int, rng: np.random.Generator
 ) -> QuestionDraw:
+    """Algorithm 2: buckets by Gaussian weights, then uniformly within a bucket."""
     parts = partition(buffer, config)
     draw = draw_bucket_counts(parts.sizes, parts.probabilities, min(num_questions, buffer.num_drawable), rng)
     chosen = np.concatenate(sample_members(parts.members, draw.counts, rng))
@@ -44,15 +42,28 @@ def _draw_gaussian(
     return QuestionDraw(chosen, _bucket_counts(buffer.bucket_sizes(), probabilities, counts, deficits))
 
 
-def _draw_uniform(buffer: ReplayBuffer, num_questions: int, rng: np.random.Generator) -> QuestionDraw:
+def _draw_uniform(
+    buffer: ReplayBuffer, _config: ExGRPOConfig, num_questions: int, _step: int, rng: np.random.Generator
+) -> QuestionDraw:
     """Every drawable question with the same probability (the paper's "w/o Ques. Sel.")."""
     return _draw_from(buffer, buffer.questions(), num_questions, rng)
 
 
-def _draw_recent(buffer: ReplayBuffer, num_questions: int, oldest_step: int, rng: np.random.Generator) -> QuestionDraw:
-    """Vanilla replay, as in RePO: questions with a trajectory born at `oldest_step` or later, uniformly."""
+def _draw_recent(
+    buffer: ReplayBuffer, config: ExGRPOConfig, num_questions: int, step: int, rng: np.random.Generator
+) -> QuestionDraw:
+    """Vanilla replay, as in RePO: questions with a trajectory at most `recent_steps` old, uniformly."""
     questions = buffer.questions()
-    return _draw_from(buffer, questions[buffer.newest_step(questions) >= oldest_step], num_questions, rng)
+    is_recent = buffer.newest_step(questions) >= step - config.recent_steps
+    return _draw_from(buffer, questions[is_recent], num_questions, rng)
+
+
+DRAWS: dict[QuestionSelection, Callable[[ReplayBuffer, ExGRPOConfig, int, int, np.random.Generator], QuestionDraw]] = {
+    QuestionSelection.GAUSSIAN: _draw_gaussian,
+    QuestionSelection.UNIFORM: _draw_uniform,
+    QuestionSelection.RECENT: _draw_recent,
+}
+"""The draw of each rule, from buffer, configuration, number of questions, step and random generator."""
 
 
 def _draw_from(buffer: ReplayBuffer, pool: Int64Array, num_questions: int, rng: np.random.Generator) -> QuestionDraw:

@@ -11,24 +11,32 @@ from exgrpo_core.types import Float32Array, Float64Array, Int64Array, Trajectory
 
 @dataclass(frozen=True, slots=True)
 class CandidateMeans:
-    """Means over the response tokens of each candidate, shape (N,) each, in nats.
+    """Means over the response tokens of each candidate, shape (N,) each, in nats, oldest candidate first.
 
     `entropies` are of full-vocabulary entropies, `nlls` of -log pi, `sampled_entropies` of -pi log pi of the sampled
-    tokens. Accumulated in float64 and rounded once.
+    tokens. Accumulated in float64 and rounded once. `num_tokens` are the candidates' lengths T_i.
     """
 
     entropies: Float32Array
     nlls: Float32Array
     sampled_entropies: Float32Array
+    num_tokens: Int64Array
+
+    def of_question(self, part: slice) -> "CandidateMeans":
+        """Return the candidates of one question, which are next to each other."""
+        return CandidateMeans(
+            self.entropies[part], self.nlls[part], self.sampled_entropies[part], self.num_tokens[part]
+        )
 
 
-_ESTIMATORS: dict[TrajectorySelection, Callable[[CandidateMeans], Float32Array]] = {
+SCORES: dict[TrajectorySelection, Callable[[CandidateMeans], Float32Array]] = {
     TrajectorySelection.LOWEST_ENTROPY: lambda means: means.entropies,
     TrajectorySelection.HIGHEST_ENTROPY: lambda means: -means.entropies,
     TrajectorySelection.LOWEST_NLL: lambda means: means.nlls,
     TrajectorySelection.LOWEST_PERPLEXITY: lambda means: _perplexities(means.nlls),
     TrajectorySelection.LOWEST_SAMPLED_ENTROPY: lambda means: means.sampled_entropies,
 }
+"""The score of each rule but `random`, float32 (N,): the candidate with the lowest is replayed."""
 
 
 def mean_scores(scores: TrajectoryScores) -> CandidateMeans:
@@ -42,7 +50,8 @@ def mean_scores(scores: TrajectoryScores) -> CandidateMeans:
     if not np.array_equal(lengths, entropy_lengths):
         raise ValueError("scores: expected as many entropies as log-probs for every candidate.")
     if lengths.size == 0:
-        return CandidateMeans(*(np.empty(0, dtype=np.float32) for _ in range(3)))
+        empty = np.empty(0, dtype=np.float32)
+        return CandidateMeans(empty, empty, empty, lengths)
     if lengths.min() < 1:
         raise ValueError("scores: expected at least one token for every candidate.")
     starts = np.cumsum(lengths) - lengths
@@ -53,7 +62,7 @@ def mean_scores(scores: TrajectoryScores) -> CandidateMeans:
     def means(values: Float64Array) -> Float32Array:
         return (np.add.reduceat(values, starts) / lengths).astype(np.float32)
 
-    return CandidateMeans(means(entropies), means(-log_probs), means(sampled))
+    return CandidateMeans(means(entropies), means(-log_probs), means(sampled), lengths)
 
 
 def choose(selection: TrajectorySelection, means: CandidateMeans, rng: np.random.Generator) -> tuple[int, Float32Array]:
@@ -69,7 +78,7 @@ def choose(selection: TrajectorySelection, means: CandidateMeans, rng: np.random
         raise ValueError("means: expected at least one candidate.")
     if selection is TrajectorySelection.RANDOM:
         return int(rng.integers(num_candidates)), np.full(num_candidates, np.nan, dtype=np.float32)
-    scores = _ESTIMATORS[selection](means)
+    scores = SCORES[selection](means)
     if np.isnan(scores).any():
         raise ValueError(f"means: {selection.value} is not a number for a candidate; check the engine's log-probs.")
     return int(np.argmin(scores)), scores

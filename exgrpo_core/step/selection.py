@@ -81,7 +81,7 @@ def choose_replays(
             continue
         part = slice(start, start + len(experiences))
         start += len(experiences)
-        group_means = CandidateMeans(means.entropies[part], means.nlls[part], means.sampled_entropies[part])
+        group_means = means.of_question(part)
         chosen, values = choose(config.trajectory_selection, group_means, state.rng)
         position = part.start + chosen
         is_external = experiences[chosen].row < 0

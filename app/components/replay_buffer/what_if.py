@@ -7,16 +7,8 @@ import numpy as np
 
 from exgrpo_core.config import TrajectorySelection
 from exgrpo_core.experience_management.bucket_sampler import bucket_probabilities, sample_buckets, sample_members
-from exgrpo_core.experience_management.trajectory_selection import CandidateMeans, choose
+from exgrpo_core.experience_management.trajectory_selection import SCORES, CandidateMeans, choose
 from exgrpo_core.types import Float64Array
-
-ESTIMATORS = (
-    TrajectorySelection.LOWEST_ENTROPY,
-    TrajectorySelection.HIGHEST_ENTROPY,
-    TrajectorySelection.LOWEST_NLL,
-    TrajectorySelection.LOWEST_PERPLEXITY,
-)
-"""Estimators that need only the recorded scores of a candidate: mean entropy and mean NLL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +29,7 @@ class Candidate:
     scored_step: int
     entropy: float
     nll: float
+    num_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +55,19 @@ class QuestionDraw:
     added: dict[int, int]
     dropped: dict[int, int]
     probabilities: dict[int, float]
+
+
+def _recorded_means(candidates: Sequence[Candidate]) -> CandidateMeans:
+    """Return what is recorded of candidates; their sampled entropies are not."""
+    entropies = np.array([row.entropy for row in candidates], dtype=np.float32)
+    nlls = np.array([row.nll for row in candidates], dtype=np.float32)
+    unknown = np.full(len(candidates), np.nan, dtype=np.float32)
+    return CandidateMeans(entropies, nlls, unknown, np.array([row.num_tokens for row in candidates], dtype=np.int64))
+
+
+_ANY = Candidate(trajectory_id=0, scored_step=0, entropy=1.0, nll=1.0, num_tokens=1)
+ESTIMATORS = tuple(rule for rule, score in SCORES.items() if not np.isnan(score(_recorded_means([_ANY]))).any())
+"""Rules whose scores follow from what is recorded of each candidate."""
 
 
 def redraw(recorded: RecordedDraw, settings: Settings, seed: int) -> QuestionDraw:
@@ -105,10 +111,7 @@ def rechoose(
     scored = [row for row in candidates if not np.isnan([row.entropy, row.nll]).any()]
     if not scored:
         return None
-    entropies = np.array([row.entropy for row in scored], dtype=np.float32)
-    nlls = np.array([row.nll for row in scored], dtype=np.float32)
-    unknown = np.full(len(scored), np.nan, dtype=np.float32)
-    index, _ = choose(estimator, CandidateMeans(entropies, nlls, unknown), np.random.default_rng(0))
+    index, _ = choose(estimator, _recorded_means(scored), np.random.default_rng(0))
     return scored[index]
 
 

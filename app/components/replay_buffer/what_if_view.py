@@ -153,9 +153,11 @@ def _outcomes(
 ) -> list[_Outcome]:
     scored: dict[int, list[Candidate]] = {}
     for row in rows:
-        scored.setdefault(row.question_index, []).append(Candidate(row.trajectory_id, step, row.entropy, row.nll))
+        scored.setdefault(row.question_index, []).append(
+            Candidate(row.trajectory_id, step, row.entropy, row.nll, row.num_tokens)
+        )
     for stored in ask(buffer_history.stored_candidates, run_id, step, tuple(draw.added)) if draw.added else []:
-        known = Candidate(stored.trajectory_id, stored.scored_step, stored.entropy, stored.nll)
+        known = Candidate(stored.trajectory_id, stored.scored_step, stored.entropy, stored.nll, stored.num_tokens)
         scored.setdefault(stored.question_index, []).append(known)
     chosen = {row.question_index: row.trajectory_id for row in rows if row.is_chosen}
     outcomes = []

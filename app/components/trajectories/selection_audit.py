@@ -81,7 +81,7 @@ def _argmin(selection: SelectionRow, candidates: Sequence[CandidateRow], estimat
     if estimator is TrajectorySelection.RANDOM:
         return Check(name, None, "random choice has no scores")
     if estimator in what_if.ESTIMATORS:
-        scored = [Candidate(row.trajectory_id, row.step, row.entropy, row.nll) for row in candidates]
+        scored = [Candidate(row.trajectory_id, row.step, row.entropy, row.nll, row.num_tokens) for row in candidates]
         best = what_if.rechoose(scored, estimator, None)
         expected = None if best is None else best.trajectory_id
     else:

@@ -9,7 +9,7 @@ from scipy import stats
 
 from exgrpo_core.config import ExGRPOConfig, QuestionSelection
 from exgrpo_core.experience_management.partition import partition
-from exgrpo_core.experience_management.question_selection import draw_questions
+from exgrpo_core.experience_management.question_selection import DRAWS, draw_questions
 from tests.exgrpo_core.experience_management.buffers import K, empty_buffer, success
 
 CONFIG = ExGRPOConfig(rollouts_per_question=K)
@@ -28,6 +28,11 @@ def buffer(tmp_path):
         opened.insert([success(question, [1], born_step=0), success(question, [2], born_step=question % 20)])
         opened.set_bucket(question, question % 9)
     return opened
+
+
+def test_every_rule_has_a_draw():
+    missing = {*QuestionSelection} - DRAWS.keys()
+    assert not missing, f"DRAWS of question_selection.py: add the draw of {', '.join(missing)}."
 
 
 def test_partition_holds_buckets_1_to_k_with_gaussian_probabilities(buffer):

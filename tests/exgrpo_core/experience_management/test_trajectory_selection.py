@@ -8,6 +8,7 @@ from scipy import stats
 
 from exgrpo_core.config import TrajectorySelection
 from exgrpo_core.experience_management.trajectory_selection import (
+    SCORES,
     CandidateMeans,
     choose,
     mean_scores,
@@ -23,7 +24,13 @@ def scores_of(log_probs, entropies):
 
 
 def means_of(entropies=(0, 0, 0), nlls=(0, 0, 0), sampled=(0, 0, 0)):
-    return CandidateMeans(np.float32(entropies), np.float32(nlls), np.float32(sampled))
+    lengths = np.ones(len(entropies), dtype=np.int64)
+    return CandidateMeans(np.float32(entropies), np.float32(nlls), np.float32(sampled), lengths)
+
+
+def test_every_rule_has_a_score():
+    missing = {*TrajectorySelection} - {TrajectorySelection.RANDOM} - SCORES.keys()
+    assert not missing, f"SCORES of trajectory_selection.py: add the score of {', '.join(missing)}."
 
 
 def test_means_by_hand_on_ragged_candidates():
@@ -34,6 +41,7 @@ def test_means_by_hand_on_ragged_candidates():
     # -pi log pi: 0.5 log 2 and 0; 0.25 log 4
     np.testing.assert_allclose(means.sampled_entropies, [math.log(2) / 4, math.log(4) / 4], rtol=1e-6)
     assert means.entropies.dtype == np.float32
+    assert means.num_tokens.tolist() == [2, 1]
 
 
 def test_long_trajectories_lose_no_precision():

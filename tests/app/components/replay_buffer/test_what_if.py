@@ -69,16 +69,21 @@ def test_never_more_than_the_buffer_holds():
 )
 def test_estimators_choose_by_recorded_scores(estimator, expected):
     own = [
-        Candidate(1, 1, 0.1, 0.9),
-        Candidate(2, 1, 0.8, 0.5),
-        Candidate(3, 1, 0.4, 0.2),
-        Candidate(4, 1, math.nan, 0.0),
+        Candidate(1, 1, 0.1, 0.9, 7),
+        Candidate(2, 1, 0.8, 0.5, 7),
+        Candidate(3, 1, 0.4, 0.2, 7),
+        Candidate(4, 1, math.nan, 0.0, 7),
     ]
     assert what_if.rechoose(own, TrajectorySelection(estimator), None).trajectory_id == expected
     assert what_if.rechoose(own[3:], TrajectorySelection(estimator), None) is None
 
 
 def test_without_an_estimator_the_recorded_choice_stays():
-    candidates = [Candidate(1, 3, 0.5, 0.2), Candidate(2, 3, 0.1, 0.1)]
+    candidates = [Candidate(1, 3, 0.5, 0.2, 7), Candidate(2, 3, 0.1, 0.1, 7)]
     assert what_if.rechoose(candidates, None, 1) == candidates[0]
     assert what_if.rechoose(candidates, None, None) is None
+
+
+def test_rules_that_follow_from_recorded_scores_are_offered():
+    scored_otherwise = {TrajectorySelection.LOWEST_SAMPLED_ENTROPY, TrajectorySelection.RANDOM}
+    assert {*TrajectorySelection} - {*what_if.ESTIMATORS} == scored_otherwise
