@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from jobs.grading.built_in_tasks import TASKS, BuiltInTask
 from jobs.preflight.model_shapes import model_file
-from jobs.specs.train import CHAINS_SOURCE, DataSpec, TrainSpec
-from jobs.tasks.chains.question_set import make_questions
+from jobs.specs.train import DataSpec, TrainSpec
 from jobs.training.data_rows import DataError, check_row, iterate_raw_rows
 from jobs.training.templates import TemplateName, render_prompt
 
@@ -48,7 +48,7 @@ def preview_data(spec: TrainSpec, num_shown: int = 3) -> DataPreview:
     Raises:
         DataError: The data cannot be read, or one of its first rows is bad; one sentence names file, row and field.
     """
-    prompts = _chains(spec.data) if spec.data.source == CHAINS_SOURCE else _rows(spec.data)
+    prompts = _of_task(TASKS[spec.data.source], spec.data) if spec.data.source in TASKS else _rows(spec.data)
     texts = [prompt.prompt for prompt in prompts]
     lengths = _token_lengths(texts, spec)
     notice = ""
@@ -57,12 +57,9 @@ def preview_data(spec: TrainSpec, num_shown: int = 3) -> DataPreview:
     return DataPreview(tuple(prompts[:num_shown]), lengths or tuple(map(len, texts)), lengths is not None, notice)
 
 
-def _chains(data: DataSpec) -> list[PromptPreview]:
-    num_questions = min(data.num_questions or MAX_ROWS, MAX_ROWS)
-    made = make_questions(
-        num_questions, data.seed, _Characters(), data.min_operations, data.max_operations, data.modulus
-    )
-    return [PromptPreview(item.prompt_text, item.answer, "number below the modulus") for item in made]
+def _of_task(task: BuiltInTask, data: DataSpec) -> list[PromptPreview]:
+    made = task.make_questions(data, min(data.num_questions or MAX_ROWS, MAX_ROWS), _Characters())
+    return [PromptPreview(item.prompt_text, item.answer, task.graded_as) for item in made]
 
 
 def _rows(data: DataSpec) -> list[PromptPreview]:

@@ -4,12 +4,13 @@ import os
 from itertools import islice
 from pathlib import Path
 
+from jobs.grading.built_in_tasks import TASKS
 from jobs.preflight.remote_code import refuse_remote_code
 from jobs.specs.evaluation import EvalSpec
-from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_SOURCE, CHAINS_WARM_MODEL, SpecError, TrainSpec
+from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_WARM_MODEL, SpecError, TrainSpec
 from jobs.training.data_rows import DataError, check_row, iterate_raw_rows
 
-_MADE_HERE = frozenset({CHAINS_SOURCE, CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL})
+_MADE_HERE = frozenset({*TASKS, CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL})
 """Sources that are made here, not read from files."""
 _NUM_FIRST_ROWS = 20
 _PATH_BEGINNINGS = ("/", "./", "../", "~")

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from exgrpo_core.config import RewardKind
 from exgrpo_core.types import Question
+from jobs.grading.built_in_tasks import TASKS, BuiltInTask
 from jobs.grading.pool import AnswerGrader
 from jobs.grading.reward_function import RewardFunction
-from jobs.grading.rewards import ChainsReward, MathReward
+from jobs.grading.rewards import MathReward
 from jobs.runs.control import StoppedBeforeStartError
-from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_SOURCE, CHAINS_WARM_MODEL, DataSpec, TrainSpec
-from jobs.tasks.chains.question_set import make_questions, split_questions
+from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_WARM_MODEL, DataSpec, TrainSpec
+from jobs.tasks.chains.question_set import split_questions
 from jobs.training.answer_format import AnswerFormatSettings
 from jobs.training.dataset import DataSource, PromptTokenizer, Rows, encode_rows, read_rows
 from jobs.training.templates import TemplateName
@@ -23,7 +23,7 @@ from jobs.training.warm_start import WarmStartSettings, warm_answer_format, warm
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_NUM_CHAINS = 512
+DEFAULT_NUM_QUESTIONS = 512
 CACHE_VARIABLE = "EXGRPO_CACHE_DIR"
 
 
@@ -51,9 +51,11 @@ def open_data(spec: TrainSpec, should_stop: Callable[[], bool] | None = None) ->
         DataError: Data cannot be used; the message names the file, row or setting.
         StoppedBeforeStartError: `should_stop` became true while the model was made.
     """
-    if spec.data.source == CHAINS_SOURCE:
+    task = TASKS.get(spec.data.source)
+    if task is not None:
         is_warm = spec.model.source == CHAINS_WARM_MODEL
-        return ChainsData(spec.data, str(warm_chains_model(spec.data, should_stop)) if is_warm else spec.model.source)
+        model = str(warm_chains_model(spec.data, should_stop)) if is_warm else spec.model.source
+        return TaskData(task, spec.data, model)
     source = _data_source(spec.data)
     rows = read_rows(source)
     model = spec.model.source
@@ -63,24 +65,18 @@ def open_data(spec: TrainSpec, should_stop: Callable[[], bool] | None = None) ->
 
 
 @dataclass(frozen=True, slots=True)
-class ChainsData:
-    """Register chains, made once a tokenizer is loaded."""
+class TaskData:
+    """Questions of a built-in task, made once a tokenizer is loaded."""
 
+    task: BuiltInTask
     spec: DataSpec
     model_source: str
 
     def encode(self, tokenizer: PromptTokenizer) -> tuple[list[Question], list[Question]]:
         """Return the questions to train on and those held out."""
         data = self.spec
-        num_questions = data.num_questions or DEFAULT_NUM_CHAINS
-        made = make_questions(
-            num_questions + data.num_held_out,
-            data.seed,
-            tokenizer,
-            data.min_operations,
-            data.max_operations,
-            data.modulus,
-        )
+        num_questions = data.num_questions or DEFAULT_NUM_QUESTIONS
+        made = self.task.make_questions(data, num_questions + data.num_held_out, tokenizer)
         return split_questions(made, num_questions)
 
 
@@ -111,9 +107,9 @@ class FileData:
 @contextmanager
 def open_reward(spec: TrainSpec) -> Iterator[RewardFunction]:
     """Yield the grader of a specification's questions, and end its processes afterwards."""
-    if spec.data.source == CHAINS_SOURCE:
-        is_graded = spec.algorithm.reward_kind is RewardKind.CONTINUOUS
-        yield ChainsReward(spec.data.code_reward_rate, is_graded=is_graded)
+    task = TASKS.get(spec.data.source)
+    if task is not None:
+        yield task.make_reward(spec.data, spec.algorithm.reward_kind)
         return
     with AnswerGrader(requires_think_end=spec.data.requires_think_end) as grader:
         yield MathReward(grader)

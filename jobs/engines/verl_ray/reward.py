@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from exgrpo_core.config import RewardKind
 from exgrpo_core.types import Question
+from jobs.grading.built_in_tasks import TASKS
 from jobs.grading.pool import AnswerGrader
 from jobs.grading.reward_function import Response, RewardFunction
-from jobs.grading.rewards import ChainsReward, MathReward
+from jobs.grading.rewards import MathReward
+from jobs.specs.train import DataSpec
 
 NO_TOKENS = np.empty(0, dtype=np.int32)
 
@@ -43,7 +46,7 @@ def compute_score(
         metadata=extra_info["metadata"],
     )
     response = Response(solution_str, NO_TOKENS, extra_info["is_truncated"])
-    reward = _reward_function(str(question.metadata.get("answer_kind")) == "chains", requires_think_end)
+    reward = _reward_function(str(question.metadata.get("answer_kind")), requires_think_end)
     (verdict,) = reward.grade([question], [response])
     return {
         "score": verdict.reward,
@@ -54,6 +57,8 @@ def compute_score(
 
 
 @cache
-def _reward_function(is_chains: bool, requires_think_end: bool) -> RewardFunction:
+def _reward_function(answer_kind: str, requires_think_end: bool) -> RewardFunction:
     """Return this process's grader; its killable processes end with the process."""
-    return ChainsReward() if is_chains else MathReward(AnswerGrader(requires_think_end=requires_think_end))
+    if answer_kind in TASKS:
+        return TASKS[answer_kind].make_reward(DataSpec(), RewardKind.BINARY)
+    return MathReward(AnswerGrader(requires_think_end=requires_think_end))
