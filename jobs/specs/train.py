@@ -1,6 +1,5 @@
 """Specifications of training runs, checked before anything starts."""
 
-import dataclasses
 import difflib
 import json
 import re
@@ -353,8 +352,3 @@ def _preset_content(name: str) -> dict[str, Any]:
 def dump_spec(spec: Spec) -> str:
     """Return a specification of any kind as indented JSON that reads back unchanged."""
     return json.dumps(spec.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
-
-
-def algorithm_field_names() -> list[str]:
-    """Return the names of all hyperparameters, in the order of `ExGRPOConfig`."""
-    return [field.name for field in dataclasses.fields(ExGRPOConfig)]

@@ -40,4 +40,4 @@ def test_page_opens_beside_a_run_in_any_state(open_page, name, run):
 
 def test_every_file_of_a_page_is_listed():
     files = {file.stem for file in Path(app_pages.__file__).parent.glob("*.py")} - {"__init__"}
-    assert {page.name for page in PAGES} == files
+    assert {page.name for page in PAGES} == files, "SECTIONS of app/page_list.py: add a line for each file of a page."

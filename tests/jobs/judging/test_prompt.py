@@ -1,6 +1,6 @@
 import re
 
-from jobs.judging.prompt import disarm, load_judge_prompt
+from jobs.judging.prompt import PROMPT_FILE, disarm, load_judge_prompt
 from jobs.judging.verdict import VoteOutcome, read_verdict
 from tests.jobs.judging.judge_server import NONCE_LINE, judged_texts
 
@@ -21,6 +21,12 @@ def test_the_prompt_is_the_papers_word_for_word(shared_dir):
     box = paper[paper.index(r"\begin{promptbox}{LRM-as-Judge Prompt}") :]
     printed = box[: box.index(r"\end{promptbox}")]
     assert words(load_judge_prompt().template) == words(printed)
+
+
+def test_newest_prompt_is_the_one_in_use():
+    versions = {path: load_judge_prompt(path).version for path in PROMPT_FILE.parent.glob("*.yaml")}
+    newest = max(versions, key=lambda path: versions[path])
+    assert newest == PROMPT_FILE, f"PROMPT_FILE of jobs/judging/prompt.py: name {newest.name}, the newest version."
 
 
 def test_the_prompt_names_its_version_and_source():

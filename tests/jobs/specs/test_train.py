@@ -29,7 +29,7 @@ def write(tmp_path):
 def test_every_preset_is_valid_says_what_it_is_and_survives_a_file(name, write):
     spec = load_preset(name)
     assert spec.preset == name
-    assert preset_description(name).endswith(".")
+    assert preset_description(name).endswith("."), f"{name}.yaml: begin with a comment, a sentence that describes it."
     assert load_spec(write(dump_spec(spec))) == spec
 
 

@@ -1,0 +1,56 @@
+"""Code has a caller: what nothing of the packages names was forgotten where it belongs, or is left over."""
+
+import ast
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.house.tracked import PACKAGES, read, source_files, tracked_files
+
+FOR_TESTS = {"list_trajectories", "list_replays", "field_paths", "fields_of"}
+"""What tests alone read by."""
+WORD = re.compile(r"\w+")
+ADVICE = "is named nowhere else: CONTRIBUTING.md, How to add, says where to choose it; or remove it."
+
+
+def public_names(source: str) -> list[str]:
+    """Return the public functions and classes at the top of a module; a decorator hands its function over itself."""
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    tops = (node for node in ast.parse(source).body if isinstance(node, kinds) and not node.decorator_list)
+    return [node.name for node in tops if not node.name.startswith("_")]
+
+
+def without_caller(sources: dict[Path, str], others: str) -> list[str]:
+    """Return the public names that stand once in all sources and in no other text."""
+    counts: Counter[str] = Counter()
+    for source in sources.values():
+        counts.update(WORD.findall(source))
+    elsewhere = set(WORD.findall(others))
+    return [
+        f"{path}: {name}"
+        for path, source in sources.items()
+        if path.parts[0] in PACKAGES
+        for name in public_names(source)
+        if counts[name] == 1 and name not in elsewhere | FOR_TESTS
+    ]
+
+
+def test_every_public_function_and_class_has_a_caller():
+    configuration = [path for path in tracked_files() if path.suffix in {".toml", ".yaml"} or path.name == "Makefile"]
+    left_over = without_caller({path: read(path) for path in source_files()}, "\n".join(map(read, configuration)))
+    assert not left_over, f"{', '.join(left_over)} {ADVICE}"
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("def forgotten(): ...", ["jobs/a.py: forgotten"]),
+        ("def _private(): ...", []),
+        ("@command\ndef given(): ...", []),
+    ],
+)
+def test_what_nothing_names_is_found(source, expected):
+    assert without_caller({Path("jobs/a.py"): source, Path("jobs/b.py"): "other()"}, "") == expected
+    assert without_caller({Path("jobs/a.py"): source, Path("jobs/b.py"): "forgotten()"}, "") == []
