@@ -1,11 +1,14 @@
 """The table of commands: what it says of each is what the command says of itself."""
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
 
+from jobs import cli
 from jobs.cli.main import COMMANDS, app
 
 
@@ -15,6 +18,22 @@ def test_the_table_says_of_a_command_what_its_docstring_says(name):
     assert command.name == name
     assert command.get_short_help_str(limit=1000) == COMMANDS[name][1]
     assert all(part.get_short_help_str() for part in getattr(command, "commands", {}).values())
+
+
+def functions_with_options() -> set[str]:
+    """Return module:function of each undecorated public function of the command line that takes `--runs-root`."""
+    return {
+        f"{path.stem}:{node.name}"
+        for path in Path(cli.__file__).parent.glob("*.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef) and not node.decorator_list and not node.name.startswith("_")
+        if any(getattr(argument.annotation, "id", "") == "RunsRoot" for argument in node.args.args)
+    }
+
+
+def test_every_function_with_the_options_of_a_command_is_in_the_table():
+    missing = functions_with_options() - {target for target, _ in COMMANDS.values()}
+    assert not missing, f"COMMANDS of jobs/cli/main.py: add a line for {', '.join(sorted(missing))}."
 
 
 def test_listing_the_commands_imports_none():

@@ -17,9 +17,9 @@ def questions_of(name, count=20):
     return TASKS[name].make_questions(DataSpec(), count, TOKENIZER)
 
 
-def test_every_folder_of_tasks_is_a_task():
-    folders = {path.parent.name for path in Path(tasks.__file__).parent.glob("*/__init__.py")}
-    assert folders == TASKS.keys(), "TASKS of jobs/grading/built_in_tasks.py: add a line for each folder of jobs/tasks."
+def test_every_folder_with_a_question_set_is_a_task():
+    folders = {path.parent.name for path in Path(tasks.__file__).parent.glob("*/question_set.py")}
+    assert folders == TASKS.keys(), "TASKS of jobs/grading/built_in_tasks.py: add a line for each set of questions."
 
 
 @pytest.mark.parametrize("name", TASKS)

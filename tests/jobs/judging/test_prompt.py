@@ -31,7 +31,7 @@ def test_newest_prompt_is_the_one_in_use():
 
 def test_the_prompt_names_its_version_and_source():
     prompt = load_judge_prompt()
-    assert prompt.version_name == "cot-judge-1"
+    assert prompt.version_name == PROMPT_FILE.stem
     assert "CoT Judge" in prompt.source
 
 
