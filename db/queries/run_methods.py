@@ -20,14 +20,15 @@ def method_name(spec: Mapping[str, Any]) -> str:
         return JOB_NAMES.get(kind, kind)
     if is_adopted(spec):
         return UNKNOWN
-    if spec.get("sft") is not None:
-        return "SFT"
     algorithm = spec.get("algorithm", {})
-    if algorithm.get("mask_range") is not None:
-        return "masked GRPO"
-    if experience_ratio(spec) > 0.0:
-        return "ExGRPO"
-    return "GRPO" if algorithm.get("normalize_by_std") else "Dr.GRPO"
+    names = {
+        "SFT": spec.get("sft") is not None,
+        "masked GRPO": algorithm.get("mask_range") is not None,
+        "ExGRPO": experience_ratio(spec) > 0.0,
+        "LUFFY": algorithm.get("uses_external_experience", False),
+        "GRPO": algorithm.get("normalize_by_std", False),
+    }
+    return next((name for name, applies in names.items() if applies), "Dr.GRPO")
 
 
 def method_expression() -> ColumnElement[str]:
@@ -43,6 +44,7 @@ def method_expression() -> ColumnElement[str]:
         (spec["sft"].as_string().is_not(None), literal("SFT")),
         (algorithm["mask_range"].as_string().is_not(None), literal("masked GRPO")),
         (ratio > 0.0, literal("ExGRPO")),
+        (func.coalesce(algorithm["uses_external_experience"].as_boolean(), False), literal("LUFFY")),
         (func.coalesce(algorithm["normalize_by_std"].as_boolean(), False), literal("GRPO")),
         else_=literal("Dr.GRPO"),
     )

@@ -20,7 +20,7 @@ class RunRow:
     status: str
     status_reason: str
     method: str
-    """Short name of the algorithm: ExGRPO, Dr.GRPO, GRPO or masked GRPO; unknown of an adopted run."""
+    """Short name of the algorithm: ExGRPO, LUFFY, Dr.GRPO, GRPO or masked GRPO; unknown of an adopted run."""
     model: str
     engine: str
     dataset: str

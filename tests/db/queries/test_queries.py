@@ -99,6 +99,8 @@ def test_runs_are_listed_newest_first_and_archived_ones_on_request(database, tmp
         ("paper-on-policy", "Dr.GRPO"),
         ("chains-grpo", "GRPO"),
         ("chains-masked-hard", "masked GRPO"),
+        ("chains-luffy", "LUFFY"),
+        ("paper-continual-luffy", "LUFFY"),
     ],
 )
 def test_the_method_follows_from_the_specification(preset, method):

@@ -14,7 +14,7 @@ from db.tables import models
 from jobs.specs.train import load_preset
 
 BORN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-PRESETS = ("paper-exgrpo", "chains-exgrpo", "paper-on-policy", "chains-grpo", "chains-masked-hard")
+PRESETS = ("paper-exgrpo", "chains-exgrpo", "paper-on-policy", "chains-grpo", "chains-masked-hard", "chains-luffy")
 
 
 def register(database, run_id, name="a run", spec=None):
