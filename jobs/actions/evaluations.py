@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 
+from jobs.actions.job_names import name_evaluation
 from jobs.actions.run_actions import submit
 from jobs.evaluation.model_folder import keep_model
 from jobs.evaluation.protocols import protocol_of
@@ -95,7 +96,7 @@ def submit_evaluation(runs_root: Path, spec: EvalSpec) -> str:
     """
     for choice in spec.benchmarks:
         protocol_of(choice)
-    spec = with_absolute_benchmarks(spec)
+    spec = name_evaluation(runs_root, with_absolute_benchmarks(spec))
     _refuse_unknown_names(spec)
     if spec.waits_for is not None:
         check_predecessor(runs_root, spec.waits_for)

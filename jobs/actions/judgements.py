@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from jobs.actions import run_actions
+from jobs.actions.job_names import name_judge
 from jobs.runs.directory import RunDirectory
 from jobs.specs.judging import JudgeSpec
 from jobs.specs.train import CHAINS_SOURCE, SpecError
@@ -28,4 +29,4 @@ def submit_judge(runs_root: Path, spec: JudgeSpec) -> str:
                 f"judge: expected server, since {spec.judged.run_id} trains on {trained.data.source} and the oracle "
                 "knows chains only; give the address of a judge's server (docs/judging.md)."
             )
-    return run_actions.submit(runs_root, spec)
+    return run_actions.submit(runs_root, name_judge(runs_root, spec))

@@ -21,7 +21,8 @@ CHAINS_SOURCE = "chains"
 CHAINS_WARM_MODEL = "chains-warm"
 ANSWER_FORMAT_MODEL = "answer-format-warm"
 
-NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+@-]{0,79}")
+MAX_NAME_CHARACTERS = 80
+NAME_PATTERN = re.compile(rf"[A-Za-z0-9][A-Za-z0-9 ._+@-]{{0,{MAX_NAME_CHARACTERS - 1}}}")
 
 
 def _check_name(name: str) -> str:

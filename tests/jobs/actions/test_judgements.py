@@ -1,15 +1,33 @@
+from pathlib import Path
+
 import pytest
 
+from jobs.actions.job_names import name_evaluation
 from jobs.actions.judgements import submit_judge
 from jobs.runs.directory import RunDirectory, RunDirectoryError
+from jobs.specs.evaluation import BenchmarkChoice
 from jobs.specs.train import SpecError, TrainSpec
+from tests.jobs.evaluation.tiny_evaluations import tiny_evaluation
 from tests.jobs.judging.chain_runs import oracle_spec, record_chains, server_spec
 
 
 def test_a_judge_of_a_training_run_is_queued(tmp_path):
     record_chains(tmp_path, [["valid"]])
     job = RunDirectory.open(tmp_path, submit_judge(tmp_path, oracle_spec()))
-    assert job.job_spec() == oracle_spec()
+    assert job.job_spec() == oracle_spec().model_copy(update={"name": job.job_spec().name})
+
+
+def test_a_job_without_a_name_is_named_after_what_it_judges_or_scores(tmp_path):
+    run = record_chains(tmp_path, [["valid"]])
+    name = RunDirectory.open(tmp_path, run.run_id).read_run_info()["name"]
+    judge = RunDirectory.open(tmp_path, submit_judge(tmp_path, oracle_spec()))
+    assert judge.read_run_info()["name"] == f"judge {name} by the oracle"
+    named = oracle_spec().model_copy(update={"name": "mine"})
+    assert RunDirectory.open(tmp_path, submit_judge(tmp_path, named)).read_run_info()["name"] == "mine"
+    evaluation = tiny_evaluation(
+        Path("owner/some-model"), (BenchmarkChoice(name="math500"), BenchmarkChoice(name="aime24"))
+    )
+    assert name_evaluation(tmp_path, evaluation).name == "score some-model on math500 + aime24"
 
 
 def test_the_oracle_judges_chains_only(tmp_path):
