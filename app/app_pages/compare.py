@@ -35,7 +35,7 @@ def _choices() -> tuple[str, str, Sequence[str]]:
         )  # fmt: skip
         more = st.multiselect(
             "More curves", comparison_charts.MORE, key="metrics", bind="query-params", placeholder="More metrics",
-            label_visibility="collapsed", width="stretch",
+            label_visibility="collapsed", width="stretch", select_all=False,
         )  # fmt: skip
     return axis, by, more
 

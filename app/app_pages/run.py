@@ -22,7 +22,7 @@ from app.components.trajectories import audit_banner
 from app.components.widgets import browser_title, empty_state, log_tail, no_replay, view_tabs
 from app.queries.answers import ask
 from app.queries.judging import list_judge_results
-from app.queries.runs import list_runs, metric_series
+from app.queries.runs import TRAINING_RUNS, list_runs, metric_series
 from app.queries.selections import wrong_choices
 from app.queries.workbench import has_folder, read_log_tail
 from db.queries import benchmarks, buffer, judging, metrics, runs
@@ -38,10 +38,10 @@ TRAIN = "train"
 
 
 def _run_id() -> str | None:
-    """Return the run in the address, else the one seen last, else the newest, and write it to the address."""
+    """Return the run in the address, else the one seen last, else the newest training run, and write it there."""
     run_id = st.query_params.get("run") or st.session_state.get("last-run")
     if run_id is None:
-        rows = list_runs(RunFilter())
+        rows = list_runs(TRAINING_RUNS) or list_runs(RunFilter())
         run_id = rows[0].run_id if rows else None
     if run_id is not None:
         st.query_params["run"] = st.session_state["last-run"] = run_id
@@ -143,6 +143,8 @@ def _notes(row: RunRow) -> None:
 
 
 def _views(row: RunRow) -> dict[str, Callable[[RunRow], None]]:
+    if row.is_adopted:
+        return {"Curves": _curves, "Configuration": _configuration}
     views = {"Curves": _curves, "Replay buffer": _buffer} if row.kind == TRAIN else {"Results": _results}
     return {**views, "Log": _log, "Configuration": _configuration, "Attempts": _attempts}
 

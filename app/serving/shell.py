@@ -13,6 +13,7 @@ from app.page_list import PATHS
 from app.serving.gate import script_hash
 
 TITLE = "ExGRPO Workbench"
+_SCRIPT_FILES = ("connection.js",)
 _ADDRESS_SCRIPT = "<script>window.__streamlit = {BACKEND_BASE_URL: window.location.origin}</script>"
 
 _HISTORY_SCRIPT = """<script>
@@ -60,8 +61,14 @@ was not sent yet is lost with the white page. A tab tries at most five times.
 def html() -> str:
     """Return the shell with the server's address, so that the browser need not guess it from the page's path."""
     text = (Path(streamlit.__file__).parent / "static" / "index.html").read_text(encoding="utf-8")
-    text = text.replace("<head>", f"<head>{_ADDRESS_SCRIPT}{_HISTORY_SCRIPT}{_RECOVERY_SCRIPT}", 1)
+    text = text.replace("<head>", f"<head>{_ADDRESS_SCRIPT}{_HISTORY_SCRIPT}{_RECOVERY_SCRIPT}{_scripts()}", 1)
     return text.replace("<title>Streamlit<", f"<title>{TITLE}<", 1)
+
+
+def _scripts() -> str:
+    """Return the scripts that lie beside this file, each in its element."""
+    folder = Path(__file__).parent
+    return "".join(f"<script>{(folder / name).read_text(encoding='utf-8')}</script>" for name in _SCRIPT_FILES)
 
 
 @cache

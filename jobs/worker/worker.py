@@ -144,6 +144,7 @@ def _run_attempt(
     try:
         spec = run.job_spec()
         recorder = open_recorder(run, attempt, spec)
+        recorder.status(RunStatus.STARTING)
         with gc_paused():
             loop = loaders[loop_name(spec)]()
         control.enter(RunStatus.RUNNING)

@@ -13,16 +13,16 @@ def test_printed_link_opens_the_list_and_the_token_leaves_the_address(open_page)
     watched.page.get_by_role("heading", name="Runs").wait_for()
     watched.page.get_by_test_id("stDataFrame").wait_for()
     assert "token" not in watched.page.url
-    watched.page.wait_for_function("document.title === 'Runs · ExGRPO Workbench'")
+    watched.page.wait_for_function("() => document.title === 'Runs · ExGRPO Workbench'")
     assert watched.troubles == []
 
 
 def test_each_tab_is_named_after_what_its_page_shows(open_page):
     page = open_page("/run?run=run-finished").page
-    page.wait_for_function("document.title === 'exgrpo whole · Run · ExGRPO Workbench'")
+    page.wait_for_function("() => document.title === 'exgrpo whole · Run · ExGRPO Workbench'")
     assert page.get_by_role("heading", level=1).inner_text() == "exgrpo whole"
     page.get_by_role("link", name="Compare").first.click()
-    page.wait_for_function("document.title === 'Compare · ExGRPO Workbench'")
+    page.wait_for_function("() => document.title === 'Compare · ExGRPO Workbench'")
 
 
 def test_click_on_a_row_opens_the_run(open_page):
@@ -34,6 +34,13 @@ def test_click_on_a_row_opens_the_run(open_page):
     watched.page.wait_for_url(re.compile(r"/run\?.*run=run-finished"))
     watched.page.get_by_text("exgrpo whole").first.wait_for()
     assert watched.troubles == []
+
+
+def test_a_tables_toolbar_leaves_the_export_menu_free(open_page):
+    page = open_page("/?q=run-finished").page
+    page.get_by_test_id("stDataFrame").hover()
+    page.get_by_test_id("stElementToolbar").locator("button").first.wait_for()
+    page.get_by_role("button", name="Export").click(trial=True)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -49,7 +49,7 @@ def bands(ratios: Mapping[int, Sequence[float]]) -> go.Figure | None:
             hovertemplate="%{y:.4~g}",
         )
     )
-    figure.update_yaxes(type="log", rangemode="normal")
+    figure.update_yaxes(**figures.LOG_AXIS)
     return figure
 
 

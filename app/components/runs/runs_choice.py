@@ -32,6 +32,7 @@ def show() -> dict[str, tuple[RunRow, str]]:
         on_change=_choose,
         args=(list(names),),
         accept_new_options=True,
+        select_all=False,
         placeholder=f"Choose two to {MAX_RUNS} runs, or type to find older ones",
         label_visibility="collapsed",
     )

@@ -60,6 +60,7 @@ def select_several(
         on_change=_take,
         args=(parameter, key),
         placeholder=placeholder,
+        select_all=False,
     )
     return list(st.session_state[key])
 

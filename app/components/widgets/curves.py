@@ -239,7 +239,7 @@ def figure_of(chart: Chart, series: Series) -> go.Figure | None:
     if chart.is_stacked:
         figure.update_traces(stackgroup="all", line={"width": 0.5})
     if chart.has_log_axis:
-        figure.update_yaxes(type="log", rangemode="normal", dtick=1)
+        figure.update_yaxes(**figures.LOG_AXIS)
     elif not chart.starts_at_zero:
         figure.update_yaxes(rangemode="normal")
     return figure

@@ -14,6 +14,8 @@ from db.rows.runs import MetricPoint
 
 HEIGHT = 250
 MAX_TICKED_STEPS = 12
+LOG_AXIS = {"type": "log", "rangemode": "normal", "tickformat": ".3~g"}
+"""A logarithmic axis whose ticks show whole values, between powers of ten too."""
 _CONFIG = {
     "displaylogo": False,
     "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],

@@ -46,6 +46,12 @@ def test_costs_of_replay_are_shown_beside_the_on_policy_run_of_the_same_backbone
     assert costs["Overhead"].isna()[1]
 
 
+@pytest.mark.usefixtures("recorded_runs")
+def test_pickers_have_no_entry_that_adds_everything_typed(open_page):
+    page = open_page("compare", runs="run-finished,run-on-policy")
+    assert [picker.proto.select_all for picker in page.multiselect] == [False, False]
+
+
 @pytest.mark.parametrize("axis", ["Fresh rollouts", "Generated tokens", "Training time"])
 @pytest.mark.usefixtures("recorded_runs")
 def test_curves_are_drawn_against_each_axis(open_page, axis):

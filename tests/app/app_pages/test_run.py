@@ -5,11 +5,14 @@ from contextlib import closing
 import pytest
 
 from app.formats import literal
+from db.connections.opening import open_database
+from db.ingest import events
 from jobs.actions import run_actions
 from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.status import RunStatus
+from jobs.specs.evaluation import parse_eval_spec
 from jobs.specs.train import load_preset
 from tests.app import recorded
 
@@ -95,6 +98,15 @@ def test_page_without_runs_says_how_to_begin(open_page):
 def test_address_without_a_run_opens_the_newest_and_names_it(open_page):
     page = open_page("run")
     assert page.query_params["run"] == "run-running"
+
+
+def test_address_without_a_run_opens_the_newest_that_trains(runs_root, open_page):
+    recorded.record(runs_root, recorded.FINISHED)
+    evaluation = parse_eval_spec({"model": {"source": "m"}, "benchmarks": [{"name": "math500"}]}, "test")
+    folder = RunDirectory.create(runs_root, evaluation)
+    with closing(open_database(None, runs_root)) as database:
+        events.register_run(database, folder.read_run_info(), evaluation.model_dump(mode="json"))
+    assert open_page("run").query_params["run"] == "run-finished"
 
 
 @pytest.mark.usefixtures("recorded_runs")

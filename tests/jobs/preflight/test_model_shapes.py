@@ -2,8 +2,12 @@ import json
 
 import pytest
 
-from jobs.preflight.model_shapes import ModelShape, check_context, model_shape
+from jobs.preflight.model_shapes import ModelShape, _shape_of, check_context, model_shape
 from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec, preset_names
+from jobs.tasks.chains.tokenizer import make_tokenizer
+from jobs.training.answer_format import AnswerFormatSettings
+from jobs.training.imitation import make_small_policy
+from jobs.training.warm_start import WarmStartSettings
 
 TINY = ModelShape(
     hidden=4, intermediate=8, layers=2, heads=2, kv_heads=1, vocabulary=10, is_tied=True, context=32
@@ -36,6 +40,17 @@ def test_the_tables_shapes_have_the_models_published_sizes(source, billions):
     assert shape.parameters / 1e9 == pytest.approx(billions, abs=0.001)
 
 
+def test_models_that_are_made_here_have_the_tables_sizes():
+    chains, answers = WarmStartSettings(), AnswerFormatSettings()
+    policy = make_small_policy(make_tokenizer(), chains.num_layers, chains.width, chains.num_heads, seed=0)
+    assert _shape_of(policy.model.config.to_dict() | {"head_dim": None}) == model_shape("chains-warm")
+    other = model_shape("answer-format-warm")
+    assert other is not None
+    assert (other.layers, other.hidden, other.heads, other.vocabulary) == (
+        answers.num_layers, answers.width, answers.num_heads, answers.vocabulary_size,
+    )  # fmt: skip
+
+
 def test_a_local_folder_is_read_from_its_config(tmp_path):
     config = {
         "hidden_size": 4, "intermediate_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -49,7 +64,6 @@ def test_what_is_no_decoder_or_no_model_has_no_shape(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     assert model_shape(str(tmp_path)) is None
     assert model_shape("no model of this name!") is None
-    assert model_shape("chains-warm") is None
 
 
 @pytest.mark.parametrize("name", [name for name in preset_names() if name.startswith(("paper-", "qwen-"))])

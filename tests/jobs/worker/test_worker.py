@@ -81,5 +81,5 @@ def test_a_run_whose_last_step_cannot_be_written_failed_and_says_so_in_its_recor
     assert outcome.status is RunStatus.FAILED
     assert "trajectories" in outcome.reason
     events = SpoolReader(run).read().events
-    assert [event["status"] for event in events] == ["running", "failed"]
+    assert [event["status"] for event in events] == ["starting", "running", "failed"]
     assert events[-1]["reason"] == outcome.reason
