@@ -26,7 +26,7 @@ from jobs.preflight.data_preview import DataPreview
 from jobs.preflight.resolution import RunRefusedError, resolve
 from jobs.preflight.resource_estimate import estimate_resources
 from jobs.recording.trajectory_file import read_token_data
-from jobs.runs import drafts
+from jobs.runs import drafts, saved_views
 from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
 from jobs.runs.journal import Journal, JournalEntry, acting_as
 from jobs.runs.lookup import CommandError
@@ -62,6 +62,7 @@ __all__ = [
     "check",
     "clone",
     "delete_draft",
+    "delete_view",
     "estimate_resources",
     "evaluate",
     "evaluation_answers",
@@ -71,6 +72,7 @@ __all__ = [
     "journal_entries",
     "list_drafts",
     "list_gpus",
+    "list_views",
     "load_draft",
     "load_preset",
     "mark_case",
@@ -83,6 +85,7 @@ __all__ = [
     "read_machine",
     "resume",
     "save_draft",
+    "save_view",
     "set_verdict",
     "start_study_run",
     "stop",
@@ -304,6 +307,23 @@ def list_drafts() -> list[str]:
 def delete_draft(name: str) -> None:
     """Remove a draft."""
     drafts.delete_draft(_runs_root(), name)
+
+
+def list_views() -> dict[str, dict[str, str]]:
+    """Return the parameters of every saved view by its name."""
+    return saved_views.list_views(_runs_root())
+
+
+@_needs(Role.OPERATOR)
+def save_view(name: str, parameters: Mapping[str, str]) -> None:
+    """Keep how curves are drawn under a name."""
+    saved_views.save_view(_runs_root(), name, parameters)
+
+
+@_needs(Role.OPERATOR)
+def delete_view(name: str) -> None:
+    """Remove a saved view."""
+    saved_views.delete_view(_runs_root(), name)
 
 
 def journal_entries() -> list[JournalEntry]:

@@ -92,6 +92,12 @@ def palette() -> Palette:
     return DARK if st.context.theme.type == "dark" else LIGHT
 
 
+def wheel() -> tuple[str, ...]:
+    """Return six colours that differ, for curves whose colour has no meaning."""
+    colours = palette()
+    return (colours.fresh, colours.held_out, colours.replay, colours.retired, colours.warning, colours.muted)
+
+
 LOGO = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="188" height="32" viewBox="0 0 188 32">'
     '<g fill="none" stroke="#3B82C4" stroke-width="3" stroke-linecap="round">'

@@ -11,42 +11,47 @@ from app.components.runs import (
     comparison_tables,
     run_progress,
     runs_choice,
+    view_menu,
 )
 from app.components.runs.comparison import Group
-from app.components.widgets import empty_state
+from app.components.widgets import address_choice, curve_view, empty_state, own_charts
+from app.components.widgets.curve_view import CurveView
+from app.components.widgets.own_charts import OwnChart
 from app.queries.answers import ask
 from db.queries import runs
+from exgrpo_core.step_report import METRIC_LABELS
 
 REFRESH_SECONDS = 4
 BY_RUN, BY_GROUP = "Runs", "Mean over seeds"
 
 
-def _choices() -> tuple[str, str, Sequence[str]]:
-    """Show the choice of the x axis, of runs or groups, and of more curves; return it."""
+def _choices() -> tuple[CurveView, list[OwnChart], str, Sequence[str]]:
+    """Show how the curves are drawn and of what, and return it."""
+    own = own_charts.of_address()
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        axis = st.segmented_control(
-            "Against", list(comparison_charts.AXES), default="Steps", required=True, key="x", bind="query-params",
-            label_visibility="collapsed",
-        )  # fmt: skip
+        view = curve_view.choose()
+        own_charts.choose(own)
+        view_menu.show()
+        curve_view.show_zoom(view)
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         by = st.segmented_control(
             "Curves of", [BY_RUN, BY_GROUP], default=BY_RUN, required=True, key="by", bind="query-params",
             label_visibility="collapsed",
-            help="Runs whose settings differ by seed only become one curve: their mean, with a band of all",
+            help="Runs whose settings differ by seed only become one curve: their mean, within least and largest",
         )  # fmt: skip
-        more = st.multiselect(
-            "More curves", comparison_charts.MORE, key="metrics", bind="query-params", placeholder="More metrics",
-            label_visibility="collapsed", width="stretch", select_all=False,
-        )  # fmt: skip
-    return axis, by, more
+        labels = {key: METRIC_LABELS[key] for key in comparison_charts.MORE}
+        more = address_choice.select_several("More metrics", labels, "metrics", (), "More metrics", "collapsed")
+    return view, own, by, more
 
 
-def _show(run_ids: Sequence[str], names: dict[str, str], axis: str, by: str, more: Sequence[str]) -> None:
+def _show(run_ids: Sequence[str], names: dict[str, str]) -> None:
     rows = {run_id: row for run_id in run_ids if (row := ask(runs.get_run, run_id)) is not None}
     specs = {run_id: ask(runs.run_spec, run_id) for run_id in rows}
+    view, own, by, more = _choices()
     groups = comparison.groups({run_id: names[run_id] for run_id in rows}, specs)
     is_by_group = by == BY_GROUP
     curves = groups if is_by_group else [Group(names[run_id], (run_id,)) for run_id in rows]
-    comparison_charts.show(curves, comparison_charts.AXES[axis], more)
+    comparison_charts.show(curves, view, more, own)
     comparison_tables.show_results(curves, rows, is_by_group)
     comparison_costs.show(list(rows.values()))
     comparison_tables.show_differences(names, specs)
@@ -61,6 +66,5 @@ if len(chosen) < 2:
     )
 else:
     refresh = REFRESH_SECONDS if any(run_progress.is_live(row) for row, _ in chosen.values()) else None
-    against, curves_of, metrics = _choices()
     names_by_id = {run_id: name for run_id, (_, name) in chosen.items()}
-    st.fragment(_show, run_every=refresh)(list(chosen), names_by_id, against, curves_of, metrics)
+    st.fragment(_show, run_every=refresh)(list(chosen), names_by_id)

@@ -17,10 +17,13 @@ from app.components.runs import (
     run_header,
     run_marks,
     run_progress,
+    view_menu,
 )
 from app.components.trajectories import audit_banner
-from app.components.widgets import browser_title, empty_state, log_tail, no_replay, view_tabs
+from app.components.widgets import browser_title, curve_view, empty_state, log_tail, no_replay, own_charts, view_tabs
+from app.components.widgets.curve_view import Drawing
 from app.queries.answers import ask
+from app.queries.comparison import axis_points
 from app.queries.judging import list_judge_results
 from app.queries.runs import TRAINING_RUNS, list_runs, metric_series
 from app.queries.selections import wrong_choices
@@ -72,12 +75,22 @@ def _audit(run_id: str) -> None:
 
 def _curves(row: RunRow) -> None:
     replays = experience_ratio(ask(runs.run_spec, row.run_id)) > 0.0
-    run_curves.show(
-        metric_series(row.run_id, run_curves.KEYS),
-        ask(metrics.list_evaluations, row.run_id),
-        ask(replay_ratios, row.run_id) if replays else None,
-        "curve",
-    )
+    evaluations = ask(metrics.list_evaluations, row.run_id)
+    own = own_charts.of_address()
+    of_own = [key for chart in own for key in (*chart.keys, chart.over) if key]
+    series = metric_series(row.run_id, list(dict.fromkeys([*run_curves.KEYS, *of_own])))
+    if not evaluations and not any(series.values()):
+        empty_state.show("show_chart", "No steps yet", "The curves begin with the first step.")
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        view = curve_view.choose()
+        own_charts.choose(own)
+        view_menu.show()
+        curve_view.show_zoom(view)
+    drawing = Drawing(view, axis_points(row.run_id, view.axis))
+    run_curves.show_own(own, series, drawing)
+    ratios = ask(replay_ratios, row.run_id) if replays else None
+    run_curves.show(series, evaluations, ratios, drawing, "curve", is_live=run_progress.is_live(row))
 
 
 def _buffer(row: RunRow) -> None:
@@ -132,8 +145,9 @@ def _attempts(row: RunRow) -> None:
 
 def _checkpoint_actions(row: RunRow) -> None:
     checkpoints = ask(runs.list_checkpoints, row.run_id)
-    run_controls.show_score(row, checkpoints)
-    branched = branch_form.show(row, checkpoints)
+    with st.container(horizontal=True, wrap=False, gap="small", width="content"):
+        run_controls.show_score(row, checkpoints)
+        branched = branch_form.show(row, checkpoints)
     if branched is not None:
         st.switch_page("app_pages/run.py", query_params={"run": branched})
 

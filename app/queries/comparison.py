@@ -15,6 +15,7 @@ class Axis(StrEnum):
     ROLLOUTS = "rollouts"
     TOKENS = "tokens"
     TIME = "time"
+    CLOCK = "clock"
 
 
 _KEYS = {Axis.ROLLOUTS: "rollouts/fresh_total", Axis.TOKENS: "tokens/generated_total"}
@@ -26,4 +27,6 @@ def axis_points(run_id: str, axis: Axis) -> list[MetricPoint] | None:
         return None
     if axis is Axis.TIME:
         return ask(comparison.training_seconds, run_id, MAX_CHART_POINTS)
+    if axis is Axis.CLOCK:
+        return ask(comparison.clock_seconds, run_id, MAX_CHART_POINTS)
     return metric_series(run_id, [_KEYS[axis]])[_KEYS[axis]]

@@ -13,6 +13,8 @@ from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_WARM_MODEL, SpecError, 
 
 TABLE = Path(__file__).parent / "model_shapes.yaml"
 CONFIG_FILE = "config.json"
+_MADE_HERE = frozenset({CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL})
+"""Small models that are made on this machine; their rotary positions go beyond the context that they were made for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ def model_file(source: str, name: str, revision: str | None = None) -> Path | No
     folder = Path(source)
     if folder.is_dir():
         return folder / name if (folder / name).is_file() else None
-    if source in {CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL}:
+    if source in _MADE_HERE:
         return None
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
@@ -88,7 +90,7 @@ def check_context(spec: TrainSpec) -> None:
         SpecError: The longest prompt with the longest response does not fit.
     """
     shape = model_shape(spec.model.source, spec.model.revision)
-    if shape is None or shape.context >= spec.sequence_tokens:
+    if shape is None or spec.model.source in _MADE_HERE or shape.context >= spec.sequence_tokens:
         return
     advice = (
         f"use {shape.extended}, whose context was extended" if shape.extended else "choose a model with a longer one"

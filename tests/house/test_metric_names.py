@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from exgrpo_core.step_report import METRICS
+from exgrpo_core.step_report import METRIC_LABELS, METRICS
 from tests.house.tracked import read, source_files
 
 AREAS = {name.split("/")[0] for name in METRICS}
@@ -47,6 +47,11 @@ def test_every_metric_key_in_the_code_is_declared():
 def test_every_declared_metric_is_written_by_some_code():
     keys = [key for path in source_files() if path.name != "step_report.py" for _, key, _ in metric_keys(read(path))]
     assert [name for name in METRICS if not any(name.startswith(key) for key in keys)] == []
+
+
+def test_every_metric_has_a_label_of_its_own():
+    assert list(METRIC_LABELS) == list(METRICS)
+    assert len(set(METRIC_LABELS.values())) == len(METRICS)
 
 
 def test_metric_names_are_area_and_snake_case_name():

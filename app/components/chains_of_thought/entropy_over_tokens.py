@@ -7,6 +7,8 @@ import streamlit as st
 
 from app.components.runs import comparison_charts, runs_choice
 from app.components.widgets import figures
+from app.components.widgets.curve_lines import aligned
+from app.components.widgets.figures import Look
 from app.formats import escape_control_characters
 from app.queries.runs import metric_series
 from db.rows.runs import MetricPoint, RunRow
@@ -34,8 +36,7 @@ def chart(series: Mapping[str, Sequence[MetricPoint]]) -> go.Figure | None:
     figure = figures.new_figure(height=340)
     for index, (name, points) in enumerate(drawn.items()):
         look = comparison_charts.style(index)
-        figures.add_line(
-            figure, escape_control_characters(name).replace("<", "&lt;"), points, look.colour, dash=look.dash
-        )
+        label = escape_control_characters(name).replace("<", "&lt;")
+        figures.add_line(figure, label, aligned(points, None), Look(look.colour, look.dash))
     figure.update_layout(showlegend=True)
     return figure

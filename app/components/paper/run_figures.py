@@ -15,11 +15,11 @@ from app.components.replay_buffer import buffer_area
 from app.components.runs import comparison_charts, comparison_costs
 from app.components.runs.comparison import Group
 from app.components.widgets import curves, empty_state, figures
+from app.components.widgets.curve_view import CurveView
 from app.components.widgets.spec_text import flatten, option_text
 from app.formats import NONE_SHOWN, escape_control_characters
 from app.queries.answers import ask
 from app.queries.benchmarks import list_scores
-from app.queries.comparison import Axis
 from app.queries.runs import metric_series
 from db.queries import code_analysis, runs
 from db.queries.cases import find_cases
@@ -69,7 +69,7 @@ def _backbones(_entry: Entry, _selection: RunSelection) -> None:
 def _curves(entry: Entry, selection: RunSelection) -> None:
     groups = [Group(selection.names[run_id], (run_id,)) for run_id in selection.rows]
     quantities = [comparison_charts.quantity_of(key) for key in entry.quantities]
-    comparison_charts.show_quantities(groups, Axis.STEPS, quantities)
+    comparison_charts.show_quantities(groups, CurveView(), quantities)
 
 
 def _buffer(_entry: Entry, selection: RunSelection) -> None:

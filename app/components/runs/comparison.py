@@ -7,24 +7,13 @@ from itertools import takewhile
 
 import numpy as np
 
+from app.components.widgets.curve_lines import Line
 from app.components.widgets.spec_text import flatten
-from db.rows.runs import MetricPoint
-from exgrpo_core.types import Float32Array
 
 MAX_RUNS = 20
 SEED_FIELDS = frozenset({"seed", "algorithm.seed"})
 _NOT_SETTINGS = frozenset({"name", "tags", "preset", "kind"})
 _GRID_POINTS = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One curve: `low` and `high` are the least and largest of its runs where it is the mean of several."""
-
-    x: Float32Array
-    y: Float32Array
-    low: Float32Array | None = None
-    high: Float32Array | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +47,6 @@ def differing(specs: Mapping[str, Mapping[str, object]]) -> dict[str, dict[str, 
         if len({repr(value) for value in values.values()}) > 1:
             values_by_path[path] = values
     return values_by_path
-
-
-def aligned(points: Sequence[MetricPoint], axis: Sequence[MetricPoint] | None) -> Line:
-    """Return a metric against steps, or against the value of `axis` at each step; nothing where `axis` is empty."""
-    if axis is not None and not axis:
-        points = []
-    steps = np.array([point.step for point in points], dtype=np.float32)
-    x = steps
-    if axis is not None:
-        known = np.array([(point.step, point.value) for point in axis], dtype=np.float64).reshape(-1, 2)
-        x = np.interp(steps, [0, *known[:, 0]], [0, *known[:, 1]]).astype(np.float32)
-    return Line(x, np.array([point.value for point in points], dtype=np.float32))
 
 
 def mean_line(lines: Sequence[Line]) -> Line | None:

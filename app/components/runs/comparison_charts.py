@@ -2,41 +2,34 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 
-import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import theme
-from app.components.runs.comparison import Group, Line, aligned, mean_line
-from app.components.widgets import curves, figures
-from app.formats import escape_control_characters
+from app import address, theme
+from app.components.runs.comparison import Group, mean_line
+from app.components.widgets import curve_view, curves, figures, own_charts
+from app.components.widgets.curve_lines import Line, aligned, paired
+from app.components.widgets.curve_view import TITLES, CurveView, in_unit, span_of
+from app.components.widgets.figures import Look
+from app.components.widgets.own_charts import Member, OwnChart
+from app.formats import escape_control_characters, literal
 from app.queries.answers import ask
-from app.queries.comparison import Axis, axis_points
+from app.queries.comparison import axis_points
 from app.queries.runs import metric_series
 from db.queries import metrics
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score
 from db.rows.runs import MetricPoint
-from exgrpo_core.step_report import METRICS
+from exgrpo_core.step_report import METRIC_LABELS, METRICS
 
 HELD_OUT = "held_out"
 """The held-out score among the keys of metrics."""
-AXES = {
-    "Steps": Axis.STEPS,
-    "Fresh rollouts": Axis.ROLLOUTS,
-    "Generated tokens": Axis.TOKENS,
-    "Training time": Axis.TIME,
-}
 _DASHES = ("solid", "dot", "dash", "dashdot")
 _BORDERS = ("solid", "dotted", "dashed", "double")
-_TITLES = {
-    Axis.STEPS: "step",
-    Axis.ROLLOUTS: "fresh rollouts",
-    Axis.TOKENS: "generated tokens",
-    Axis.TIME: "minutes of training steps",
-}
-_SECONDS_PER_MINUTE = 60.0
+HIDDEN = "hide"
+"""The parameter of the address with the curves that the legend hides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +67,14 @@ class Style:
 
 def style(index: int) -> Style:
     """Return the style of the curve with this index in the list, the same in every chart."""
-    colours = theme.palette()
-    wheel = (colours.fresh, colours.held_out, colours.replay, colours.retired, colours.warning, colours.muted)
+    wheel = theme.wheel()
     round_ = index // len(wheel) % len(_DASHES)
     return Style(wheel[index % len(wheel)], _DASHES[round_], _BORDERS[round_])
 
 
-def show(drawn: Sequence[Group], axis: Axis, more: Sequence[str]) -> None:
-    """Show the legend and one chart per quantity in two columns; a group of several runs is a mean within its range."""
-    show_quantities(drawn, axis, (*QUANTITIES, *map(quantity_of, more)))
+def show(drawn: Sequence[Group], view: CurveView, more: Sequence[str], own: Sequence[OwnChart]) -> None:
+    """Show the legend and a chart a quantity in two columns; a group of several runs is a mean within its range."""
+    show_quantities(drawn, view, (*QUANTITIES, *map(quantity_of, more)), own)
 
 
 def quantity_of(key: str) -> Quantity:
@@ -94,81 +86,96 @@ def quantity_of(key: str) -> Quantity:
         for curve in chart.curves:
             if curve.key == key:
                 title = chart.title if len(chart.curves) == 1 else f"{chart.title}: {curve.name}"
-                return Quantity(key, title, chart.unit)
-    return Quantity(key, key, METRICS[key])
+                return Quantity(key, title, chart.unit, chart.is_share)
+    return Quantity(key, METRIC_LABELS[key], METRICS[key], METRICS[key].startswith("share"))
 
 
-def show_quantities(drawn: Sequence[Group], axis: Axis, quantities: Sequence[Quantity]) -> None:
-    """Show the legend and a chart of each of these quantities."""
-    legend([group.name for group in drawn])
+def show_quantities(
+    drawn: Sequence[Group], view: CurveView, quantities: Sequence[Quantity], own: Sequence[OwnChart] = ()
+) -> None:
+    """Show the legend and a chart of each of these quantities, then the reader's own."""
+    hidden = legend(drawn)
     run_ids = [run_id for group in drawn for run_id in group.run_ids]
-    axes = {run_id: axis_points(run_id, axis) for run_id in run_ids}
-    series = {run_id: _series(run_id, quantities) for run_id in run_ids}
+    axes = {run_id: axis_points(run_id, view.axis) for run_id in run_ids}
+    of_own = [key for chart in own for key in (*chart.keys, chart.over) if key]
+    series = {run_id: _series(run_id, quantities, of_own) for run_id in run_ids}
+    names = [group.name for group in drawn]
+
+    def line_of(group: Group, key: str, over: str | None = None) -> Line | None:
+        if group.name in hidden:
+            return None
+        if over is not None:
+            return mean_line([paired(series[run_id][key], series[run_id][over]) for run_id in group.run_ids[:1]])
+        return mean_line([in_unit(aligned(series[run_id][key], axes[run_id]), view.axis) for run_id in group.run_ids])
+
+    lines = {quantity.key: [line_of(group, quantity.key) for group in drawn] for quantity in quantities}
+    span = span_of([line for each in lines.values() for line in each if line is not None])
     columns = st.columns(2, gap="small")
     for index, quantity in enumerate(quantities):
-        lines = [
-            mean_line([aligned(series[run_id][quantity.key], axes[run_id]) for run_id in group.run_ids])
-            for group in drawn
-        ]
         with columns[index % 2]:
             figures.show_card(
                 quantity.title,
                 quantity.unit,
-                figure_of([group.name for group in drawn], lines, quantity, axis),
-                f"compare-{quantity.key.replace('/', '-')}-{axis}",
-                f"{quantity.title} of every run against {_TITLES[axis]}",
+                figure_of(names, lines[quantity.key], quantity, view, span),
+                f"compare-{quantity.key.replace('/', '-')}-{view.axis}",
+                f"{quantity.title} of every run against {TITLES[view.axis]}",
             )
+    members = [Member(group.name, style(index).colour, partial(line_of, group)) for index, group in enumerate(drawn)]
+    for index, chart in enumerate(own, start=len(quantities)):
+        with columns[index % 2]:
+            own_charts.show(chart, members, view, f"compare-own-{index}-{view.axis}")
 
 
-def legend(names: Sequence[str]) -> None:
-    """Show each name after a piece of its curve."""
-    marks = []
-    for index, name in enumerate(names):
-        look = style(index)
-        line = f"display:inline-block;width:1.6rem;border-top:3px {look.border} {look.colour};vertical-align:middle"
-        label = escape(escape_control_characters(name))
-        marks.append(f'<span style="white-space:nowrap"><span style="{line}"></span>&ensp;{label}</span>')
-    st.html(f'<div style="display:flex;flex-wrap:wrap;gap:0.2rem 1.4rem;font-size:0.9rem">{"".join(marks)}</div>')
+def legend(drawn: Sequence[Group]) -> set[str]:
+    """Show each name after a piece of its curve, as a button that hides it and shows it; return the hidden ones."""
+    wanted = set(st.query_params.get(HIDDEN, "").split(","))
+    hidden = {group.name for group in drawn if group.run_ids[0] in wanted}
+    rules = []
+    with st.container(horizontal=True, gap="small", key="legend"):
+        for index, group in enumerate(drawn):
+            look, is_hidden = style(index), group.name in hidden
+            line = f"content:'';width:1.6rem;margin-right:.4rem;border-top:3px {look.border} {look.colour}"
+            rules.append(f".st-key-legend-{index} button::before{{{line}}}")
+            if is_hidden:
+                rules.append(f".st-key-legend-{index} button{{opacity:.45;text-decoration:line-through}}")
+            st.button(
+                literal(group.name), key=f"legend-{index}", type="tertiary", on_click=_toggle, args=(group.run_ids[0],),
+                help="Show this curve again" if is_hidden else "Hide this curve in all charts",
+            )  # fmt: skip
+        st.html(f"<style>{''.join(rules)}</style>")
+    return hidden
 
 
-def figure_of(names: Sequence[str], lines: Sequence[Line | None], quantity: Quantity, axis: Axis) -> go.Figure | None:
+def _toggle(run_id: str) -> None:
+    hidden = [name for name in st.query_params.get(HIDDEN, "").split(",") if name]
+    hidden = [name for name in hidden if name != run_id] if run_id in hidden else [*hidden, run_id]
+    address.put({HIDDEN: ",".join(hidden) or None})
+
+
+def figure_of(
+    names: Sequence[str],
+    lines: Sequence[Line | None],
+    quantity: Quantity,
+    view: CurveView,
+    span: tuple[float, float] | None,
+) -> go.Figure | None:
     """Return one curve per name, with its range where it is a mean of several runs; None without any value."""
     if not any(line is not None for line in lines):
         return None
     figure = figures.new_figure()
-    unit = _SECONDS_PER_MINUTE if axis is Axis.TIME else 1.0
     for index, (name, line) in enumerate(zip(names, lines, strict=True)):
         if line is not None:
-            _add(figure, name, line, style(index), unit)
-    figure.update_layout(showlegend=False, hovermode="x unified" if axis is Axis.STEPS else "closest")
-    figure.update_xaxes(title={"text": _TITLES[axis]})
+            look = style(index)
+            label = escape(escape_control_characters(name))
+            figures.add_line(figure, label, line, Look(look.colour, look.dash, quantity.is_share), view)
+    figure.update_layout(showlegend=False)
     if quantity.is_share:
-        figure.update_yaxes(tickformat=".0%")
+        figures.show_shares(figure)
+    curve_view.dress(figure, view, span)
     return figure
 
 
-def _add(figure: go.Figure, name: str, line: Line, look: Style, unit: float) -> None:
-    x = line.x / np.float32(unit)
-    label = escape(escape_control_characters(name))
-    if line.low is not None and line.high is not None:
-        edge = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
-        figure.add_trace(go.Scatter(x=x, y=line.low, name=f"{label}, least", **edge))
-        filled = {"fill": "tonexty", "fillcolor": figures.faded(look.colour, 0.16)}
-        figure.add_trace(go.Scatter(x=x, y=line.high, name=f"{label}, largest", **edge, **filled))
-    figure.add_trace(
-        go.Scatter(
-            x=x,
-            y=line.y,
-            name=label,
-            mode="lines" if x.size > 1 else "markers",
-            line={"color": look.colour, "width": 2, "dash": look.dash},
-            marker={"color": look.colour},
-            hovertemplate="%{y:.4~g}",
-        )
-    )
-
-
-def _series(run_id: str, quantities: Sequence[Quantity]) -> Mapping[str, list[MetricPoint]]:
-    keys = [quantity.key for quantity in quantities if quantity.key != HELD_OUT]
+def _series(run_id: str, quantities: Sequence[Quantity], more: Sequence[str]) -> Mapping[str, list[MetricPoint]]:
+    keys = dict.fromkeys([*(quantity.key for quantity in quantities if quantity.key != HELD_OUT), *more])
     held_out = [row for row in ask(metrics.list_evaluations, run_id) if row.question_set == HELD_OUT]
-    return metric_series(run_id, keys) | {HELD_OUT: [MetricPoint(row.step, row.avg_at_n) for row in held_out]}
+    return metric_series(run_id, list(keys)) | {HELD_OUT: [MetricPoint(row.step, row.avg_at_n) for row in held_out]}

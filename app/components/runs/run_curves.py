@@ -6,43 +6,70 @@ from functools import partial
 import streamlit as st
 
 from app.components.replay_buffer import buffer_area, ratio_bands
-from app.components.widgets import curves, empty_state
+from app.components.widgets import curves, own_charts
+from app.components.widgets.curve_lines import Line, paired
+from app.components.widgets.curve_view import Drawing
 from app.components.widgets.curves import Chart, Series
-from db.rows.runs import EvaluationRow
+from app.components.widgets.own_charts import Member, OwnChart
+from db.rows.runs import EvaluationRow, MetricPoint
 
 KEYS = (*curves.KEYS, *buffer_area.KEYS)
 """Every metric that these charts need, to be read at once."""
 
 
 def show(
-    series: Series, evaluations: Sequence[EvaluationRow], ratios: Mapping[int, Sequence[float]] | None, key: str
+    series: Series,
+    evaluations: Sequence[EvaluationRow],
+    ratios: Mapping[int, Sequence[float]] | None,
+    drawing: Drawing,
+    key: str,
+    *,
+    is_live: bool,
 ) -> None:
-    """Show the scores across the page, then each group two charts a row.
+    """Show the scores across the page, then each group two charts a row; an ended run's without empty charts.
 
     `ratios` are those of replayed trajectories by step, None for a run that does not replay.
     """
-    if not evaluations and not any(series.values()):
-        empty_state.show("show_chart", "No steps yet", "The curves begin with the first step.")
-        return
-    curves.card(curves.PASS_RATES, curves.pass_rates(series, evaluations), key)
+    drawing = drawing.spanning([*series.values(), [MetricPoint(row.step, row.avg_at_n) for row in evaluations]])
+    curves.card(curves.PASS_RATES, curves.pass_rates(series, evaluations, drawing), key)
     for title, charts in curves.GROUPS.items():
         if ratios is None and title in curves.REPLAY_GROUPS:
             continue
-        cards: list[Callable[[], None]] = [partial(_card, chart, series, key) for chart in charts]
+        cards: list[Callable[[], None]] = [
+            partial(_card, chart, series, drawing, key)
+            for chart in charts
+            if is_live or any(series.get(curve.key) for curve in chart.curves)
+        ]
         if title == curves.BUFFER_GROUP:
-            cards.insert(0, lambda: buffer_area.show(series, f"{key}-buffer-area"))
+            cards.insert(0, lambda: buffer_area.show(series, f"{key}-buffer-area", drawing))
         elif title == curves.RATIO_GROUP and ratios is not None:
-            cards.append(lambda: ratio_bands.show(ratios, f"{key}-ratio-bands"))
-        _group(title, cards)
+            cards.append(lambda: ratio_bands.show(ratios, f"{key}-ratio-bands", drawing))
+        if cards:
+            show_cards(title, cards)
 
 
-def _card(chart: Chart, series: Series, key: str) -> None:
-    curves.card(chart, curves.figure_of(chart, series), key)
+def show_own(charts: Sequence[OwnChart], series: Series, drawing: Drawing) -> None:
+    """Show the charts that the reader put together, before all others."""
+
+    def line_of(key: str, over: str | None) -> Line:
+        return paired(series[key], series[over]) if over else drawing.line(series[key])
+
+    member = Member("", "", line_of)
+    cards = [
+        partial(own_charts.show, chart, [member], drawing.view, f"own-{index}") for index, chart in enumerate(charts)
+    ]
+    if cards:
+        show_cards("Own charts", cards)
 
 
-def _group(title: str, cards: Sequence[Callable[[], None]]) -> None:
+def show_cards(title: str, cards: Sequence[Callable[[], None]]) -> None:
+    """Show charts under a heading, two a row."""
     st.subheader(title, anchor=False)
     columns = st.columns(2, gap="small")
     for index, card in enumerate(cards):
         with columns[index % 2]:
             card()
+
+
+def _card(chart: Chart, series: Series, drawing: Drawing, key: str) -> None:
+    curves.card(chart, curves.figure_of(chart, series, drawing), key)

@@ -45,12 +45,17 @@ def select(
 
 
 def select_several(
-    label: str, names: Mapping[str, str], parameter: str, default: Sequence[str], placeholder: str
+    label: str,
+    names: Mapping[str, str],
+    parameter: str,
+    default: Sequence[str],
+    placeholder: str,
+    label_visibility: Literal["visible", "collapsed"] = "visible",
 ) -> list[str]:
     """Show a choice of any of `names` and return those chosen, in the order of `names`."""
     key = f"choose-{parameter}"
-    wanted = st.query_params.get(parameter)
-    chosen = default if wanted is None else wanted.split(_SEPARATOR)
+    wanted = st.query_params.get_all(parameter)
+    chosen = _SEPARATOR.join(wanted).split(_SEPARATOR) if wanted else default
     st.session_state[key] = [name for name in names if name in chosen]
     st.multiselect(
         label,
@@ -61,6 +66,7 @@ def select_several(
         args=(parameter, key),
         placeholder=placeholder,
         select_all=False,
+        label_visibility=label_visibility,
     )
     return list(st.session_state[key])
 

@@ -2,12 +2,14 @@
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import plotly.graph_objects as go
 
 from app import theme
-from app.components.widgets import figures
+from app.components.widgets import curve_view, figures
+from app.components.widgets.curve_view import Drawing
+from app.components.widgets.figures import Look
 from app.theme import Palette
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score
 from db.rows.runs import EvaluationRow, MetricPoint
@@ -36,6 +38,7 @@ class Chart:
     has_log_axis: bool = False
     is_stacked: bool = False
     starts_at_zero: bool = True
+    is_share: bool = False
     explanation: str = ""
     """What the curves mean, where their names cannot say it."""
 
@@ -54,11 +57,13 @@ PASS_RATES = Chart(
         Curve("reward/pass_at_k", "Batch Pass@K", lambda p: p.muted, "dot"),
         Curve("reward/pass_at_1", BATCH_PASS_RATE, lambda p: p.fresh),
     ),
+    is_share=True,
 )
 EVER_SOLVED = Chart(
     "Questions ever solved",
     "share of the data set",
     (Curve("buffer/ever_solved_share", "in buffer or retired set", lambda p: p.replay),),
+    is_share=True,
     explanation="Questions of the replay buffer and the retired set over all questions of the data set, |D|. "
     "The paper ends at about half.",
 )
@@ -161,6 +166,7 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
             "Effective sample size",
             "share of replayed tokens",
             (Curve("ratio/replayed_ess", "effective sample size", lambda p: p.replay),),
+            is_share=True,
         ),
         TRAJECTORY_WEIGHTS,
         VARIANCE_BOUNDS,
@@ -195,6 +201,7 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
             "Clipped fresh tokens",
             "share of fresh tokens",
             (Curve("ratio/clip_share", "clipped", lambda p: p.fresh),),
+            is_share=True,
         ),
         Chart(
             "Updated tokens",
@@ -227,44 +234,50 @@ KEYS = tuple(curve.key for chart in (PASS_RATES, *CHARTS) for curve in chart.cur
 """Every metric that these charts need, to be read at once."""
 
 
-def figure_of(chart: Chart, series: Series) -> go.Figure | None:
+def figure_of(chart: Chart, series: Series, drawing: Drawing | None = None) -> go.Figure | None:
     """Return the chart with the series that have values, or None if none has."""
     drawn = [curve for curve in chart.curves if series.get(curve.key)]
     if not drawn:
         return None
+    drawing = drawing or Drawing()
+    view = replace(drawing.view, smoothing=0.0, has_log_axis=False) if chart.is_stacked else drawing.view
     colours = theme.palette()
     figure = figures.new_figure()
     for curve in drawn:
-        figures.add_line(figure, curve.name, series[curve.key], curve.colour(colours), dash=curve.dash)
+        look = Look(curve.colour(colours), curve.dash, chart.is_share)
+        figures.add_line(figure, curve.name, drawing.line(series[curve.key]), look, view)
     if chart.is_stacked:
         figure.update_traces(stackgroup="all", line={"width": 0.5})
-    if chart.has_log_axis:
-        figure.update_yaxes(**figures.LOG_AXIS)
-    elif not chart.starts_at_zero:
+    if chart.is_share:
+        figures.show_shares(figure)
+    if not chart.starts_at_zero:
         figure.update_yaxes(rangemode="normal")
+    curve_view.dress(figure, replace(view, has_log_axis=view.has_log_axis or chart.has_log_axis), drawing.span)
     return figure
 
 
-def pass_rates(series: Series, evaluations: Sequence[EvaluationRow]) -> go.Figure | None:
+def pass_rates(
+    series: Series, evaluations: Sequence[EvaluationRow], drawing: Drawing | None = None
+) -> go.Figure | None:
     """Return the scores of training batches, of held-out questions and of benchmarks, these with their intervals."""
-    figure = figure_of(PASS_RATES, series)
+    drawing = drawing or Drawing()
+    figure = figure_of(PASS_RATES, series, drawing)
     colours = theme.palette()
     palette = itertools.cycle((colours.replay, colours.retired, colours.medium, colours.warning, colours.muted))
     for name in dict.fromkeys(row.question_set for row in evaluations if row.question_set != "training"):
         rows = [row for row in evaluations if row.question_set == name]
-        figure = figure or figures.new_figure()
+        if figure is None:
+            figure = figures.new_figure()
+            figures.show_shares(figure)
+            curve_view.dress(figure, drawing.view, drawing.span)
         is_held_out = name == "held_out"
         score = held_out_score(rows[-1].samples_per_question)
         colour = colours.held_out if is_held_out else next(palette)
         figure.add_trace(
             go.Scatter(
-                x=[row.step for row in rows],
+                x=drawing.line([MetricPoint(row.step, row.avg_at_n) for row in rows]).x,
                 y=[row.avg_at_n for row in rows],
-                error_y={
-                    "array": [half_interval_95(row.standard_error) for row in rows],
-                    "thickness": 1,
-                    "width": 3,
-                },
+                error_y={"array": [half_interval_95(row.standard_error) for row in rows], "thickness": 1, "width": 3},
                 name=score if is_held_out else f"{name} Avg@{rows[-1].samples_per_question}",
                 mode="lines+markers",
                 line={"color": colour, "width": 1.5},
@@ -272,8 +285,6 @@ def pass_rates(series: Series, evaluations: Sequence[EvaluationRow]) -> go.Figur
                 hovertemplate="%{y:.1%}",
             )
         )
-    if figure is not None:
-        figure.update_yaxes(tickformat=".0%")
     return figure
 
 
@@ -281,5 +292,5 @@ def card(chart: Chart, figure: go.Figure | None, key: str) -> None:
     """Show a chart's figure in its frame."""
     slug = chart.title.lower().replace(" ", "-")
     names = ", ".join(curve.name for curve in chart.curves)
-    alt = f"{chart.title} over steps: {names}"
+    alt = f"{chart.title}: {names}"
     figures.show_card(chart.title, chart.unit, figure, f"{key}-{slug}", alt, chart.explanation or None)

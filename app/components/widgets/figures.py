@@ -1,23 +1,24 @@
 """The frame that all charts share: title, unit, axes, and what to show without data."""
 
 import re
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
 from app import theme
-from app.components.widgets import exports
+from app.components.widgets import curve_view, exports
+from app.components.widgets.curve_lines import Line, smoothed
+from app.components.widgets.curve_view import CurveView
 from app.components.widgets.figure_data import figure_rows
-from db.rows.runs import MetricPoint
 
 HEIGHT = 250
 MAX_TICKED_STEPS = 12
-LOG_AXIS = {"type": "log", "rangemode": "normal", "tickformat": ".3~g"}
-"""A logarithmic axis whose ticks show whole values, between powers of ten too."""
+_SMALL = 1e-3
 _CONFIG = {
     "displaylogo": False,
+    "doubleClick": "autosize",
     "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
     "toImageButtonOptions": {"format": "png", "scale": 2},
 }
@@ -52,22 +53,65 @@ def new_figure(height: int = HEIGHT) -> go.Figure:
     )
 
 
-def add_line(figure: go.Figure, name: str, points: Sequence[MetricPoint], colour: str, **style: object) -> None:
-    """Add one curve; extra `style` goes to the line.
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a curve looks, and its values under the pointer: in percent where the axis is."""
+
+    colour: str
+    dash: str = "solid"
+    is_share: bool = False
+
+    @property
+    def hover(self) -> str:
+        """Plotly's template of a value under the pointer."""
+        return "%{y:.3~%}" if self.is_share else "%{y:.4~g}"
+
+
+def add_line(figure: go.Figure, name: str, line: Line, look: Look, view: CurveView | None = None) -> None:
+    """Add one curve, in a view smoothed and over its values as recorded, which are faint then.
 
     It is SVG, since at most a few hundred points are drawn, and travels as binary numbers, a third of their text.
     """
+    drawn = line if view is None else curve_view.window_of(smoothed(line, view.smoothing), view)
+    style = {"color": look.colour, "dash": look.dash}
+    mode = "lines" if line.x.size > 1 else "markers"
+    if drawn.low is not None and drawn.high is not None:
+        edge = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
+        figure.add_trace(go.Scatter(x=drawn.x, y=drawn.low, name=f"{name}, least", **edge))
+        filled = {"fill": "tonexty", "fillcolor": faded(look.colour, 0.16)}
+        figure.add_trace(go.Scatter(x=drawn.x, y=drawn.high, name=f"{name}, largest", **edge, **filled))
+    elif view is not None and view.smoothing:
+        raw = curve_view.window_of(line, view)
+        figure.add_trace(
+            go.Scatter(
+                x=raw.x, y=raw.y, name=f"{name}, as recorded", mode=mode, line={**style, "width": 1}, opacity=0.3,
+                marker={"color": look.colour}, hoverinfo="skip", showlegend=False, legendgroup=name,
+            )
+        )  # fmt: skip
     figure.add_trace(
         go.Scatter(
-            x=np.array([point.step for point in points], dtype=np.int32),
-            y=np.array([point.value for point in points], dtype=np.float32),
-            name=name,
-            mode="lines" if len(points) > 1 else "markers",
-            line={"color": colour, "width": 2, **style},
-            marker={"color": colour},
-            hovertemplate="%{y:.4~g}",
+            x=drawn.x, y=drawn.y, name=name, mode=mode, line={**style, "width": 2}, marker={"color": look.colour},
+            hovertemplate=look.hover, legendgroup=name,
         )
-    )
+    )  # fmt: skip
+
+
+def show_shares(figure: go.Figure) -> None:
+    """Label the y axis in percent, as the values under the pointer are."""
+    figure.update_yaxes(tickformat=".3~%")
+
+
+def mend_small_numbers(figure: go.Figure) -> None:
+    """Write tiny values as powers of ten, where plotly would write 50 millionths as 50µ."""
+    values = [
+        float(np.nanmax(np.abs(y))) for trace in figure.data if trace.type == "scatter" and (y := _numbers(trace))
+    ]
+    if values and 0 < max(values) < _SMALL:
+        figure.update_yaxes(exponentformat="power")
+
+
+def _numbers(trace: go.Scatter) -> list[float]:
+    return [float(value) for value in (() if trace.y is None else trace.y) if np.isfinite(value)]
 
 
 def mark_whole_steps(figure: go.Figure) -> None:
@@ -108,4 +152,5 @@ def show_card(
                 st.markdown(":gray[No values yet]", width="content")
         else:
             mark_whole_steps(figure)
+            mend_small_numbers(figure)
             st.plotly_chart(figure, key=key, config=_CONFIG, alt=alt)

@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 
 from app.components.runs import comparison, comparison_charts
-from app.components.runs.comparison import Group, Line
+from app.components.runs.comparison import Group
 from app.components.runs.comparison_charts import QUANTITIES
-from app.queries.comparison import Axis
+from app.components.widgets.curve_lines import Line, aligned, cut, paired, smoothed
+from app.components.widgets.curve_view import CurveView
 from db.rows.runs import MetricPoint
 from exgrpo_core.step_report import METRICS
 
@@ -35,14 +36,14 @@ def test_only_settings_that_differ_are_listed_and_names_are_none():
 
 
 def test_curve_is_placed_by_what_the_axis_says_of_its_steps():
-    line = comparison.aligned(points((1, 0.5), (2, 0.6), (4, 0.8)), points((2, 100.0), (4, 300.0)))
+    line = aligned(points((1, 0.5), (2, 0.6), (4, 0.8)), points((2, 100.0), (4, 300.0)))
     assert line.x.tolist() == [50.0, 100.0, 300.0]
     np.testing.assert_allclose(line.y, [0.5, 0.6, 0.8], rtol=1e-6)
-    assert comparison.aligned(points((3, 1.0)), None).x.tolist() == [3.0]
+    assert aligned(points((3, 1.0)), None).x.tolist() == [3.0]
 
 
 def test_axis_without_records_places_nothing():
-    line = comparison.aligned(points((3, 1.0)), [])
+    line = aligned(points((3, 1.0)), [])
     assert (line.x.tolist(), line.y.tolist()) == ([], [])
     assert comparison.mean_line([line]) is None
 
@@ -75,6 +76,27 @@ def test_twenty_runs_have_curves_of_their_own():
 
 def test_chart_has_a_curve_a_name_and_a_band_for_a_mean():
     mean = Line(*(np.array([1, 2], np.float32) for _ in range(4)))
-    figure = comparison_charts.figure_of(["<b>", "gone"], [mean, None], QUANTITIES[0], Axis.STEPS)
+    figure = comparison_charts.figure_of(["<b>", "gone"], [mean, None], QUANTITIES[0], CurveView(), None)
     assert [trace.name for trace in figure.data] == ["&lt;b&gt;, least", "&lt;b&gt;, largest", "&lt;b&gt;"]
-    assert comparison_charts.figure_of(["a"], [None], QUANTITIES[0], Axis.STEPS) is None
+    assert comparison_charts.figure_of(["a"], [None], QUANTITIES[0], CurveView(), None) is None
+
+
+def test_smoothing_starts_at_the_first_value_and_leaves_out_what_is_not_finite():
+    line = Line(np.array([1, 2, 3, 4], np.float32), np.array([1, np.nan, 3, 3], np.float32))
+    # By hand: sums 0.5, 0.25 + 1.5 and 0.125 + 0.75 + 1.5 over weights 0.5, 0.75 and 0.875.
+    smooth = smoothed(line, 0.5).y
+    assert smooth[0] == 1.0
+    assert np.isnan(smooth[1])
+    assert smooth[2:].tolist() == pytest.approx([1.75 / 0.75, 2.375 / 0.875])
+    assert smoothed(line, 0.0) is line
+
+
+def test_a_window_keeps_its_points_and_one_at_each_side():
+    line = Line(np.arange(6, dtype=np.float32), np.arange(6, dtype=np.float32) * 10)
+    assert cut(line, (1.5, 3.0)).x.tolist() == [1, 2, 3, 4]
+    assert cut(line, None) is line
+
+
+def test_a_metric_over_another_has_the_steps_of_both():
+    line = paired(points((1, 0.5), (2, 0.6), (3, 0.7)), points((2, 20.0), (3, 30.0), (4, 40.0)))
+    assert (line.x.tolist(), line.y.tolist()) == ([20.0, 30.0], pytest.approx([0.6, 0.7]))

@@ -9,6 +9,7 @@ from app import failures, theme
 from app.components.replay_buffer import bucket_heatmap, buffer_area
 from app.components.runs import run_progress
 from app.components.widgets import curves, figures
+from app.components.widgets.curve_view import Drawing
 from app.components.widgets.status_badge import HEALTH, STATES
 from app.queries.last_answers import NoAnswerError
 from db.rows.runs import BucketRow, MetricPoint
@@ -26,15 +27,15 @@ def test_every_curve_is_a_declared_metric():
 
 def test_chart_without_values_is_no_figure():
     assert curves.figure_of(curves.CHARTS[0], {}) is None
-    assert buffer_area.area({"buffer/num_questions": []}) is None
+    assert buffer_area.area({"buffer/num_questions": []}, Drawing()) is None
 
 
 def test_buffer_and_retired_set_are_drawn_under_the_size_of_the_data_set():
     series = {"buffer/num_questions": points(2, 3), "buffer/num_retired": points(1, 1)}
-    whole = buffer_area.area(series | {"buffer/num_in_data": points(8, 8)})
+    whole = buffer_area.area(series | {"buffer/num_in_data": points(8, 8)}, Drawing())
     assert [trace.name for trace in whole.data] == ["replay buffer", "retired", "all questions, |D|"]
     assert [trace.stackgroup for trace in whole.data] == ["all", "all", None]
-    assert len(buffer_area.area(series).data) == 2
+    assert len(buffer_area.area(series, Drawing()).data) == 2
 
 
 def test_every_bound_of_the_theory_has_a_curve_and_a_line_of_explanation():

@@ -1,0 +1,169 @@
+"""How curves are drawn on Run and Compare: against what, how smooth, on which axes, which part; kept in the address."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import plotly.graph_objects as go
+import streamlit as st
+
+from app import address
+from app.components.widgets.curve_lines import MAX_SMOOTHING, Line, aligned, cut
+from app.queries.comparison import Axis
+from db.rows.runs import MetricPoint
+
+AXES = {
+    "Steps": Axis.STEPS,
+    "Fresh rollouts": Axis.ROLLOUTS,
+    "Generated tokens": Axis.TOKENS,
+    "Training time": Axis.TIME,
+    "Wall clock": Axis.CLOCK,
+}
+TITLES = {
+    Axis.STEPS: "step",
+    Axis.ROLLOUTS: "fresh rollouts",
+    Axis.TOKENS: "generated tokens",
+    Axis.TIME: "minutes of training steps",
+    Axis.CLOCK: "minutes since the first step, pauses counted",
+}
+_IN_MINUTES = frozenset({Axis.TIME, Axis.CLOCK})
+_SECONDS_A_MINUTE = 60.0
+_MARGIN = 0.015
+LOG_AXIS = {"type": "log", "rangemode": "normal", "tickformat": ".3~g"}
+"""A logarithmic axis whose ticks show whole values, between powers of ten too."""
+
+
+@dataclass(frozen=True, slots=True)
+class CurveView:
+    """What the reader chose; `zoom` is the window along x, None for all of it."""
+
+    axis: Axis = Axis.STEPS
+    smoothing: float = 0.0
+    has_log_axis: bool = False
+    zoom: tuple[float, float] | None = None
+    shares_zoom: bool = False
+    """Whether the page reads the window from its address, so that a zoom of one chart is that of all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """The curves of one run in a view; the charts beside each other begin and end where `span` does."""
+
+    view: CurveView = field(default_factory=CurveView)
+    axis_points: Sequence[MetricPoint] | None = None
+    """How far the run had got after its steps; None for steps themselves."""
+    span: tuple[float, float] | None = None
+
+    def line(self, points: Sequence[MetricPoint]) -> Line:
+        """Return a metric against what the view asks for, in the unit that it shows."""
+        return in_unit(aligned(points, self.axis_points), self.view.axis)
+
+    def spanning(self, series: Sequence[Sequence[MetricPoint]]) -> "Drawing":
+        """Return this drawing with the span that holds all of these metrics."""
+        lines = [self.line([points[0], points[-1]]) for points in series if points]
+        return replace(self, span=span_of(lines))
+
+
+def in_unit(line: Line, axis: Axis) -> Line:
+    """Return a curve over seconds as one over minutes; another as it is."""
+    return replace(line, x=line.x / np.float32(_SECONDS_A_MINUTE)) if axis in _IN_MINUTES else line
+
+
+def span_of(lines: Sequence[Line]) -> tuple[float, float] | None:
+    """Return the least and greatest x of all curves, None without any."""
+    ends = [(float(line.x[0]), float(line.x[-1])) for line in lines if line.x.size]
+    return (min(first for first, _ in ends), max(last for _, last in ends)) if ends else None
+
+
+def choose() -> CurveView:
+    """Show the choices in a row and return them; they are in the address as x, smooth, log and zoom."""
+    wanted = _of_address()
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium", width="content", key="curve-view"):
+        st.session_state["curves-x"] = next(name for name, axis in AXES.items() if axis is wanted.axis)
+        st.segmented_control(
+            "Against", list(AXES), required=True, key="curves-x", on_change=_take_axis, label_visibility="collapsed"
+        )
+        st.session_state["curves-smooth"] = wanted.smoothing
+        st.slider(
+            "Smoothing", 0.0, MAX_SMOOTHING, step=0.01, key="curves-smooth", on_change=_take_smoothing, width=170,
+            help="Weight of the past in an exponential moving average; the values as recorded stay faint behind it",
+        )  # fmt: skip
+        st.session_state["curves-log"] = wanted.has_log_axis
+        st.toggle("Log axis", key="curves-log", on_change=_take_log)
+    return wanted
+
+
+def show_zoom(view: CurveView) -> None:
+    """Show which part the charts are zoomed to, as the button that shows all again."""
+    if view.zoom is not None:
+        first, last = view.zoom
+        st.button(
+            f"{first:,.4g} to {last:,.4g}", icon=":material/zoom_out_map:", key="curves-zoom", on_click=_show_all,
+            help="Show all; a double click on a chart does the same",
+        )  # fmt: skip
+
+
+def dress(figure: go.Figure, view: CurveView, span: tuple[float, float] | None) -> None:
+    """Give a chart the view's axes and window, which it shares with the charts of the page that have the same x.
+
+    A drag zooms along x only; `serving/shared_zoom.js` writes the window into the address, where all charts read it.
+    """
+    window = view.zoom
+    if window is None and span is not None:
+        margin = _MARGIN * (span[1] - span[0]) or 0.5
+        window = (span[0] - margin, span[1] + margin)
+    figure.update_layout(
+        uirevision=f"{view.axis} {view.zoom} {view.has_log_axis}",
+        meta={"sharesZoom": view.shares_zoom},
+        hovermode="x unified" if view.axis is Axis.STEPS else "closest",
+    )
+    figure.update_xaxes(title={"text": TITLES[view.axis]}, range=window)
+    figure.update_yaxes(fixedrange=True, **(LOG_AXIS if view.has_log_axis else {}))
+
+
+def window_of(line: Line, view: CurveView) -> Line:
+    """Return the part of a curve that the view shows, so that the y axis fits it."""
+    return cut(line, view.zoom)
+
+
+def _of_address() -> CurveView:
+    query = st.query_params
+    return CurveView(
+        AXES.get(query.get("x", ""), Axis.STEPS),
+        min(max(_number(query.get("smooth", "")) or 0.0, 0.0), MAX_SMOOTHING),
+        query.get("log") == "true",
+        _window(query.get("zoom", "")),
+        shares_zoom=True,
+    )
+
+
+def _window(text: str) -> tuple[float, float] | None:
+    first, _, last = text.partition(",")
+    ends = _number(first), _number(last)
+    return (ends[0], ends[1]) if ends[0] is not None and ends[1] is not None and ends[0] < ends[1] else None
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if np.isfinite(value) else None
+
+
+def _take_axis() -> None:
+    chosen = st.session_state["curves-x"]
+    address.put({"x": None if chosen == "Steps" else chosen, "zoom": None})
+
+
+def _take_smoothing() -> None:
+    chosen = st.session_state["curves-smooth"]
+    address.put({"smooth": f"{chosen:g}" if chosen else None})
+
+
+def _take_log() -> None:
+    address.put({"log": "true" if st.session_state["curves-log"] else None})
+
+
+def _show_all() -> None:
+    address.put({"zoom": None})

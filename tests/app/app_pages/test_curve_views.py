@@ -1,0 +1,103 @@
+"""How curves are drawn on Run and Compare: axes, smoothing, zoom, hidden runs, own charts and saved views."""
+
+import json
+
+import pytest
+
+PAGES = {"run": {"run": "run-finished"}, "compare": {"runs": "run-finished,run-running"}}
+EVERY_PAGE = pytest.mark.parametrize("page", list(PAGES))
+pytestmark = pytest.mark.usefixtures("recorded_runs")
+
+
+def address(page, name):
+    value = page.query_params[name]
+    return value if isinstance(value, str) else ",".join(value)
+
+
+def figures(page):
+    return [json.loads(chart.proto.spec) for chart in page.get("plotly_chart")]
+
+
+def trace(page, name):
+    return next(data for figure in figures(page) for data in figure["data"] if data.get("name") == name)
+
+
+@pytest.mark.parametrize("axis", ["Fresh rollouts", "Generated tokens", "Training time", "Wall clock"])
+@EVERY_PAGE
+def test_curves_are_drawn_against_each_axis(open_page, page, axis):
+    found = open_page(page, **PAGES[page], x=axis)
+    assert not found.exception
+    titles = {figure["layout"]["xaxis"]["title"]["text"] for figure in figures(found)}
+    assert len(titles) == 1
+    assert titles != {"step"}
+
+
+@EVERY_PAGE
+def test_charts_side_by_side_begin_and_end_at_the_same_step(open_page, page):
+    ranges = {tuple(figure["layout"]["xaxis"]["range"]) for figure in figures(open_page(page, **PAGES[page]))}
+    assert len(ranges) == 1
+
+
+@EVERY_PAGE
+def test_a_window_in_the_address_is_that_of_all_charts(open_page, page):
+    found = open_page(page, **PAGES[page], zoom="5,9")
+    assert {tuple(figure["layout"]["xaxis"]["range"]) for figure in figures(found)} == {(5, 9)}
+    found.button(key="curves-zoom").click().run()
+    assert "zoom" not in found.query_params
+    assert address(open_page(page, **PAGES[page], zoom="9,5"), "zoom") == "9,5"
+
+
+@EVERY_PAGE
+def test_smoothing_and_log_axis_are_kept_in_the_address(open_page, page):
+    found = open_page(page, **PAGES[page])
+    plain = len(figures(found)[0]["data"])
+    found.slider(key="curves-smooth").set_value(0.6).run()
+    found.toggle(key="curves-log").set_value(True).run()
+    assert not found.exception
+    assert (address(found, "smooth"), address(found, "log")) == ("0.6", "true")
+    first = figures(found)[0]
+    assert first["layout"]["yaxis"]["type"] == "log"
+    assert len(first["data"]) > plain
+
+
+@EVERY_PAGE
+def test_scores_have_one_unit_on_the_axis_and_under_the_pointer(open_page, page):
+    first = figures(open_page(page, **PAGES[page]))[0]
+    assert first["layout"]["yaxis"]["tickformat"].endswith("%")
+    assert all("%}" in data["hovertemplate"] for data in first["data"])
+
+
+@EVERY_PAGE
+def test_own_charts_have_readable_names_and_can_be_taken_away(open_page, page):
+    found = open_page(page, **PAGES[page], charts="loss/policy+loss/total,policy/entropy~tokens/generated_total,none/x")
+    assert not found.exception
+    titles = [element.value for element in found.markdown]
+    assert any(title.startswith("**Policy loss, Total loss**") for title in titles)
+    assert any(title.startswith("**Entropy of fresh rollouts over generated tokens so far**") for title in titles)
+    next(button for button in found.button if button.label == "Remove chart").click().run()
+    assert address(found, "charts") == "policy/entropy~tokens/generated_total"
+
+
+def test_a_chart_is_put_together_saved_as_a_view_and_opened_for_other_runs(open_page):
+    page = open_page("run", run="run-finished")
+    page.multiselect(key="own-chart-metrics").set_value(["loss/policy", "loss/total"]).run()
+    page.button(key="own-chart-add").click().run()
+    assert address(page, "charts") == "loss/policy+loss/total"
+    page.text_input(key="view-name").set_value("losses").run()
+    page.button(key="view-save").click().run()
+    other = open_page("compare", runs="run-finished,run-running")
+    next(button for button in other.button if button.label == "losses").click().run()
+    assert not other.exception
+    assert address(other, "charts") == "loss/policy+loss/total"
+    other.button(key="view-delete-0").click().run()
+    assert "losses" not in {button.label for button in other.button}
+
+
+def test_the_legend_of_compare_hides_a_run_in_all_charts_and_shows_it_again(open_page):
+    page = open_page("compare", runs="run-finished,run-running")
+    assert {len(figure["data"]) for figure in figures(page)} == {2}
+    page.button(key="legend-1").click().run()
+    assert address(page, "hide") == "run-running"
+    assert {data["name"] for figure in figures(page) for data in figure["data"]} == {"exgrpo whole"}
+    page.button(key="legend-1").click().run()
+    assert {len(figure["data"]) for figure in figures(page)} == {2}
