@@ -11,7 +11,7 @@ from app.roles import Role
 from db.rows.cases import SavedCase
 from db.rows.marks import MarkedTrajectory
 from exgrpo_core.errors import UserError
-from jobs.actions import annotations, judgements, progress, run_actions
+from jobs.actions import annotations, judgements, progress, run_actions, run_bin
 from jobs.actions.evaluations import plan_evaluation, submit_evaluation
 from jobs.actions.token_texts import token_texts
 from jobs.evaluation.recorded_answers import RecordedQuestion, find_answers
@@ -61,8 +61,10 @@ __all__ = [
     "branch",
     "check",
     "clone",
+    "delete",
     "delete_draft",
     "delete_view",
+    "empty_bin",
     "estimate_resources",
     "evaluate",
     "evaluation_answers",
@@ -70,6 +72,7 @@ __all__ = [
     "fields_of",
     "job_progress",
     "journal_entries",
+    "list_deleted",
     "list_drafts",
     "list_gpus",
     "list_views",
@@ -83,6 +86,8 @@ __all__ = [
     "preset_names",
     "preview_data",
     "read_machine",
+    "rename",
+    "restore",
     "resume",
     "save_draft",
     "save_view",
@@ -176,6 +181,35 @@ def branch(run_id: str, step: int, num_steps: int) -> str:
 def archive(run_id: str, is_archived: bool) -> None:
     """Hide a run from the list, or show it again."""
     run_actions.archive(_runs_root(), run_id, is_archived)
+
+
+@_needs(Role.OPERATOR)
+def rename(run_id: str, name: str) -> None:
+    """Give a run another name."""
+    run_actions.rename(_runs_root(), run_id, name)
+
+
+@_needs(Role.ADMIN)
+def delete(run_id: str) -> None:
+    """Move a run that has ended into the bin."""
+    run_bin.delete(_runs_root(), run_id)
+
+
+@_needs(Role.ADMIN)
+def restore(run_id: str) -> None:
+    """Take a run out of the bin again."""
+    run_bin.restore(_runs_root(), run_id)
+
+
+def list_deleted() -> dict[str, str]:
+    """Return the name of each run in the bin by its id."""
+    return run_bin.list_deleted(_runs_root())
+
+
+@_needs(Role.ADMIN)
+def empty_bin() -> int:
+    """Remove everything in the bin for good and return how many runs that were."""
+    return run_bin.empty(_runs_root())
 
 
 @_needs(Role.OPERATOR)

@@ -6,7 +6,8 @@ from datetime import datetime
 from sqlalchemy import Connection, delete, update
 
 from db.connections.session import Database
-from db.ingest.positions import forget_unannounced, save_position
+from db.ingest.events import run_source
+from db.ingest.positions import forget_position, forget_unannounced, save_position
 from db.ingest.upsert import insert_new
 from db.tables import models
 from db.tables.json_text import storable_text
@@ -52,6 +53,28 @@ def set_archived(database: Database, run_id: str, is_archived: bool) -> None:
     def work(connection: Connection) -> None:
         run_key = require_run_key(connection, run_id)
         connection.execute(update(models.runs).where(models.runs.c.run_key == run_key).values(is_archived=is_archived))
+
+    database.write(work)
+
+
+def set_name(database: Database, run_id: str, name: str) -> None:
+    """Give a run another name."""
+
+    def work(connection: Connection) -> None:
+        run_key = require_run_key(connection, run_id)
+        values = {"name": storable_text(name)}
+        connection.execute(update(models.runs).where(models.runs.c.run_key == run_key).values(values))
+
+    database.write(work)
+
+
+def forget_run(database: Database, run_id: str) -> None:
+    """Remove everything that the database knows of a run whose folder is gone; none of this id changes nothing."""
+
+    def work(connection: Connection) -> None:
+        connection.execute(delete(models.runs).where(models.runs.c.run_id == run_id))
+        forget_position(connection, run_source(run_id))
+        forget_unannounced(connection, [run_id])
 
     database.write(work)
 

@@ -25,6 +25,12 @@ def save_position(connection: Connection, source: str, position: str) -> None:
     connection.execute(insert(table).values(source=source, position=position))
 
 
+def forget_position(connection: Connection, source: str) -> None:
+    """Have reading of `source` begin at its start again."""
+    table = models.ingest_positions
+    connection.execute(delete(table).where(table.c.source == source))
+
+
 def note_unannounced(connection: Connection, run_id: str) -> None:
     """Keep that a run is new, so that what the journal said of it before comes in, however this program ends."""
     save_position(connection, _UNANNOUNCED + run_id, "")

@@ -19,7 +19,7 @@ from jobs.runs.lookup import CommandError, open_run, state_of
 from jobs.runs.status import RESUMABLE, status_label
 from jobs.specs.any_job import JobSpec
 from jobs.specs.evaluation import EvalSpec
-from jobs.specs.train import SpecError, TrainSpec
+from jobs.specs.train import MAX_NAME_CHARACTERS, NAME_PATTERN, SpecError, TrainSpec
 
 MAX_NOTE_CHARACTERS = 20_000
 MAX_TAG_CHARACTERS = 40
@@ -191,6 +191,22 @@ def tag(runs_root: Path, run_id: str, name: str, is_set: bool = True) -> None:
     if not name or len(name) > MAX_TAG_CHARACTERS or not name.isprintable():
         raise CommandError(f"tag: expected 1 to {MAX_TAG_CHARACTERS} printable characters, got {name[:60]!r}.")
     Journal(runs_root).append(JournalKind.TAGGED if is_set else JournalKind.UNTAGGED, run.run_id, tag=name)
+
+
+def rename(runs_root: Path, run_id: str, name: str) -> None:
+    """Give a run another name; its folder and id stay.
+
+    Raises:
+        CommandError: No such run, or no usable name.
+    """
+    run = open_run(runs_root, run_id)
+    name = name.strip()
+    if NAME_PATTERN.fullmatch(name) is None:
+        raise CommandError(
+            f"name: expected letters, digits, spaces and . _ + @ -, at most {MAX_NAME_CHARACTERS}, a letter or digit "
+            f"first, got {name[:90]!r}."
+        )
+    Journal(runs_root).append(JournalKind.RENAMED, run.run_id, name=name)
 
 
 def note(runs_root: Path, run_id: str, text: str) -> None:

@@ -79,6 +79,12 @@ COMMANDS = {
     "tag": ("runs:tag", "Add a tag to a run, or remove it."),
     "note": ("runs:note", "Add a note to a run."),
     "archive": ("runs:archive", "Hide a run that has ended from the list; its files stay."),
+    "rename": ("run_bin:rename", "Give a run another name."),
+    "delete": (
+        "run_bin:delete",
+        "Move a run that has ended into the bin; `exgrpo bin` restores it or empties the bin.",
+    ),
+    "bin": ("run_bin:list_bin", "List the runs in the bin, take one out again, or remove them for good."),
     "import": ("data:import_", "Copy a run from elsewhere into the runs root."),
     "adopt": ("data:adopt", "Import the rollout dumps of a stock verl run, so that its samples can be browsed."),
     "export": (

@@ -33,6 +33,10 @@ class JournalKind(StrEnum):
     NOTED = "noted"
     ARCHIVED = "archived"
     UNARCHIVED = "unarchived"
+    RENAMED = "renamed"
+    DELETED = "deleted"
+    RESTORED = "restored"
+    REMOVED = "removed"
     IMPORTED = "imported"
     CASE_MARKED = "case_marked"
     CASE_UNMARKED = "case_unmarked"
@@ -79,6 +83,7 @@ class Journal:
     """
 
     def __init__(self, runs_root: Path) -> None:
+        self.runs_root = runs_root
         self.path = runs_root / WORKBENCH_FOLDER / JOURNAL_FILE
 
     def append(self, kind: JournalKind, run_id: str, **data: object) -> JournalEntry:

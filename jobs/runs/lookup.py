@@ -6,7 +6,7 @@ from pathlib import Path
 from db.rows.display_names import id_end
 from exgrpo_core.errors import InputError
 from jobs.runs.directory import RunDirectory, RunDirectoryError, list_run_directories
-from jobs.runs.journal import Journal
+from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.queue import asked_attempts
 from jobs.runs.state import RunState, read_state
 
@@ -72,4 +72,7 @@ def _names(runs_root: Path) -> dict[str, str]:
         names[run.run_id] = ""
         with contextlib.suppress(RunDirectoryError):
             names[run.run_id] = str(run.read_run_info()["name"])
+    for entry in Journal(runs_root).entries():
+        if entry.kind is JournalKind.RENAMED and entry.run_id in names:
+            names[entry.run_id] = str(entry.data.get("name", ""))
     return names

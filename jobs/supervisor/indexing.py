@@ -88,7 +88,9 @@ class DatabaseIndex:
             self._guarded(run_id, lambda work=work: work.advance(database, give_up_at))  # type: ignore[misc]
             if work.is_over and work.is_caught_up:
                 self._known[run_id] = work.key
-        apply_journal(database, self._journal)
+        for run_id in apply_journal(database, self._journal):
+            self._known.pop(run_id, None)
+            self._work.pop(run_id, None)
 
     def _guarded(self, run_id: str, action: Callable[[], None]) -> None:
         """Do something for one run; one whose files are damaged is skipped and does not stop the others."""

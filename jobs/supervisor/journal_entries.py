@@ -24,10 +24,10 @@ _ABOUT_ONE = frozenset(
 )
 
 
-def apply_journal(database: Database, journal: Journal) -> None:
-    """Write tags, notes and other entries of the journal into the database, from where the last read ended.
+def apply_journal(database: Database, journal: Journal) -> set[str]:
+    """Write tags, notes, names and other entries of the journal into the database; return the runs that it deleted.
 
-    Of runs that are new in the database, all entries are ingested.
+    It reads from where the last read ended; of runs that are new in the database, all entries are ingested.
     """
     new_run_ids = unannounced_runs(database)
     saved = int(read_position(database, annotations.JOURNAL_SOURCE) or 0)
@@ -35,8 +35,12 @@ def apply_journal(database: Database, journal: Journal) -> None:
     if new_run_ids:
         others = [entry for entry in entries if entry.run_id not in new_run_ids]
         entries = [entry for entry in journal.entries() if entry.run_id in new_run_ids] + others
+    deleted = set()
     for entry in entries:
         try:
+            if entry.kind is JournalKind.DELETED and not (journal.runs_root / entry.run_id).exists():
+                annotations.forget_run(database, entry.run_id)
+                deleted.add(entry.run_id)
             _apply(database, entry)
         except UnknownRunError:
             continue  # its entries are ingested with the run itself
@@ -44,6 +48,7 @@ def apply_journal(database: Database, journal: Journal) -> None:
             logger.warning("A journal entry is skipped: %s", error)
     if position != saved or new_run_ids:
         annotations.save_journal_position(database, str(position), new_run_ids)
+    return deleted
 
 
 def _apply(database: Database, entry: JournalEntry) -> None:
@@ -55,6 +60,8 @@ def _apply(database: Database, entry: JournalEntry) -> None:
         annotations.add_note(database, entry.run_id, datetime.fromisoformat(entry.at), str(entry.data["text"]))
     elif entry.kind in (JournalKind.ARCHIVED, JournalKind.UNARCHIVED):
         annotations.set_archived(database, entry.run_id, entry.kind is JournalKind.ARCHIVED)
+    elif entry.kind is JournalKind.RENAMED:
+        annotations.set_name(database, entry.run_id, str(entry.data["name"]))
     elif entry.kind in _ABOUT_CASES:
         _apply_to_case(database, entry)
     elif entry.kind in _ABOUT_ONE:
