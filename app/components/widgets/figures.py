@@ -103,15 +103,11 @@ def show_shares(figure: go.Figure) -> None:
 
 def mend_small_numbers(figure: go.Figure) -> None:
     """Write tiny values as powers of ten, where plotly would write 50 millionths as 50µ."""
-    values = [
-        float(np.nanmax(np.abs(y))) for trace in figure.data if trace.type == "scatter" and (y := _numbers(trace))
-    ]
-    if values and 0 < max(values) < _SMALL:
+    drawn = [np.asarray(trace.y) for trace in figure.data if trace.type == "scatter" and trace.y is not None]
+    numbers = [values[np.isfinite(values)] for values in drawn if values.dtype.kind in "fiu"]
+    largest = max((float(np.abs(values).max()) for values in numbers if values.size), default=0.0)
+    if 0.0 < largest < _SMALL:
         figure.update_yaxes(exponentformat="power")
-
-
-def _numbers(trace: go.Scatter) -> list[float]:
-    return [float(value) for value in (() if trace.y is None else trace.y) if np.isfinite(value)]
 
 
 def mark_whole_steps(figure: go.Figure) -> None:

@@ -109,7 +109,9 @@ def test_memory_and_checkpoints_follow_from_the_models_size(tmp_path):
 
 
 def test_size_that_is_not_known_is_not_guessed():
-    preview = estimate_resources(load_preset("chains-exgrpo"))
+    spec = load_preset("chains-exgrpo")
+    unknown = spec.model.model_copy(update={"source": "nobody/knows-this"})
+    preview = estimate_resources(spec.model_copy(update={"model": unknown}))
     assert (preview.memory, preview.checkpoints) == (None, None)
 
 

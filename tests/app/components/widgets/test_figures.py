@@ -1,6 +1,7 @@
 import logging
 
 import numpy as np
+import plotly.graph_objects as go
 import pytest
 from streamlit import error_util
 from streamlit.testing.v1 import AppTest
@@ -105,3 +106,10 @@ def test_tracebacks_are_logged_but_not_of_a_database_that_is_away(error, is_faul
     record = logging.LogRecord(failures.LOG, logging.ERROR, __file__, 1, "", (), (type(error), error, None))
     assert failures.is_fault(record) is is_fault
     assert error_util._LOGGER.name == failures.LOG
+
+
+@pytest.mark.parametrize(("values", "wanted"), [([5e-5, 2e-5], "power"), ([0.5, 2e-5], None), (["a", "b"], None)])
+def test_tiny_values_are_powers_of_ten_instead_of_micro(values, wanted):
+    figure = go.Figure(go.Scatter(x=[1, 2], y=values))
+    figures.mend_small_numbers(figure)
+    assert figure.layout.yaxis.exponentformat == wanted
