@@ -32,7 +32,7 @@ def show() -> None:
         limits, fields = _fields()
         missing = commands.missing_vllm()
         if missing:
-            st.caption(f":material/info: {literal(missing)}")
+            st.caption(f":material/info: vllm: {literal(missing.partition(': ')[2])}")
         with st.expander("Server", icon=":material/dns:", key="evaluate-server"):
             address = st.text_input("Address", key="evaluate-address", placeholder="http://HOST:8000/v1")
             model = st.text_input("Name of the model there", key="evaluate-model")

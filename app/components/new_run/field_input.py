@@ -27,7 +27,7 @@ def show(shape: FieldShape, value: object, start: object, key: str, mistakes: Se
     with left, st.container(gap="xxsmall"):
         _label(shape, start, is_changed=value != start)
         for mistake in mistakes:
-            st.caption(f":red[:material/error: {literal(mistake)}]")
+            st.markdown(f":small[:red[:material/error: {literal(mistake)}]]")
     with right:
         # A step that follows the value would make the widget another one with each change.
         _WIDGETS[shape.kind](shape, value if shape.kind is InputKind.CORRECTNESS_RANGE else start, key)

@@ -199,7 +199,7 @@ def test_missing_data_file_is_named_while_one_types(open_page):
     page = open_page("new_run", preset="paper-exgrpo", section="Data")
     page.text_input(key="preset-paper-exgrpo-data-source").set_value("missing.parquet").run()
     assert not page.exception
-    assert any(element.value.startswith("data.source: expected a file or folder") for element in page.text)
+    assert any(element.value.startswith("data.source: expected an existing file or folder") for element in page.text)
     assert page.button(key="launch").disabled
     assert not any("Ready to launch" in text for text in texts(page))
     assert "--set data.source=missing.parquet" in page.code[0].value

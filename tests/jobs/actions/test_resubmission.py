@@ -46,7 +46,9 @@ def test_clone_queues_a_judge_and_an_evaluation_again(tmp_path, judge_id, evalua
     for job_id in (judge_id, evaluation_id):
         cloned = call("clone", job_id, "--submit", "--runs-root", tmp_path).split()[0]
         assert cloned != job_id
-        assert RunDirectory.open(tmp_path, cloned).job_spec() == read_job_spec(tmp_path, job_id)
+        spec = read_job_spec(tmp_path, job_id)
+        copy = RunDirectory.open(tmp_path, cloned).job_spec()
+        assert copy == spec.model_copy(update={"name": f"{spec.name} copy"})
 
 
 def test_cloned_judge_is_checked_as_a_new_one_is(tmp_path):

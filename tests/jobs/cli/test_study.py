@@ -98,7 +98,7 @@ def test_detached_run_fails_when_a_cell_is_refused(tmp_path: Path):
     words = ["study", "run", "main-table", "--cells", cell, "--seeds", "1", "--detach", "--runs-root", str(tmp_path)]
     result = CLI.invoke(app, words)
     assert result.exit_code == EXIT_FAILURE
-    assert "of which no run of this seed has succeeded; run that first." in result.stderr
+    assert "of which no run of this seed is finished or under way; start or resume that first." in result.stderr
     assert list(tmp_path.glob("*/run.json")) == []
 
 
