@@ -146,7 +146,7 @@ def test_demonstrations_come_from_a_column_of_the_data_set_as_text_or_messages(t
 
 def test_missing_demonstration_is_named_by_row_and_column(tmp_path, model):
     data = write_rows(tmp_path / "rows.jsonl", lambda number: None if number == 3 else "5;")
-    with pytest.raises(TrainingError, match=r"row 4, target: expected a demonstration.* sft.response_column"):
+    with pytest.raises(TrainingError, match=r"row 4, target: expected a response.* sft.response_column"):
         train(new_run(tmp_path, model, data=data))
 
 
