@@ -3,7 +3,7 @@
 from jobs.evaluation.protocols import load_protocols
 from jobs.studies.comparison import ComparedRow, compare, differences_sentence, is_by_column, reading
 from jobs.studies.definition import PaperTable, Scale, Study, load_study, number_of, study_names
-from jobs.studies.intervals import MeanInterval, interval_text
+from jobs.studies.intervals import MeanInterval, interval_text, mean_interval
 from jobs.studies.matrix import RunKey, wanted_keys
 from jobs.studies.measures import AVERAGES, BENCHMARK_COLUMNS
 from jobs.studies.numbers import disagreements, number_rows, printed, setting_gains
@@ -31,6 +31,7 @@ __all__ = [
     "is_by_column",
     "load_protocols",
     "load_study",
+    "mean_interval",
     "number_of",
     "number_rows",
     "printed",

@@ -1,12 +1,23 @@
 """All runs: their state, progress and scores."""
 
+from collections.abc import Sequence
+
 import streamlit as st
 
-from app.components.runs import list_actions, run_marks, run_progress, run_table
+from app import commands
+from app.components.runs import (
+    bin_view,
+    list_actions,
+    run_columns,
+    run_groups,
+    run_marks,
+    run_progress,
+    run_table,
+)
 from app.components.system import machine_line
 from app.components.widgets import empty_state, exports
 from app.queries.answers import ask
-from app.queries.runs import list_runs
+from app.queries.runs import RUNS_PAGE_SIZE, list_runs
 from db.queries import runs
 from db.queries.run_filter import RunFilter
 
@@ -17,16 +28,18 @@ STATES: dict[str, tuple[str, ...]] = {
     "Failed or lost": ("failed", "lost"),
     "Stopped": ("stopped",),
 }
-ARCHIVED = "Archived"
+ARCHIVED, BIN = "Archived", "Bin"
 KINDS = {"All jobs": (), "Training": ("train",), "Evaluations": ("eval",), "Judges": ("judge",)}
 
 
-def _chosen() -> RunFilter:
-    """Show the search and the choice of states and kinds; return the filter."""
+def _chosen(columns: Sequence[str]) -> tuple[RunFilter, str | None, bool]:
+    """Show search, states, groups and columns; return the filter, what to group by, and whether the bin is open."""
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         words = st.text_input(
             "Search runs",
-            placeholder="Search name, method, model, tag",
+            placeholder="Search name, model, tag or seed=3",
+            help="Words of name, method, model, data or tags, and conditions on fields: `seed=3`, "
+            "`optim.learning_rate<1e-5`, `algorithm.experience_ratio!=0`",
             key="q",
             bind="query-params",
             label_visibility="collapsed",
@@ -35,7 +48,7 @@ def _chosen() -> RunFilter:
         )
         state = st.segmented_control(
             "State",
-            [*STATES, ARCHIVED],
+            [*STATES, ARCHIVED, BIN],
             default="All",
             required=True,
             key="state",
@@ -45,7 +58,10 @@ def _chosen() -> RunFilter:
         kind = st.selectbox(
             "Kind", list(KINDS), key="kind", bind="query-params", label_visibility="collapsed", width=150
         )
-    return RunFilter(words.strip(), STATES.get(state, ()), is_archived=state == ARCHIVED, kinds=KINDS[kind])
+        group = run_groups.choose()
+        run_columns.choose(columns)
+    where = RunFilter(words.strip(), STATES.get(state, ()), is_archived=state == ARCHIVED, kinds=KINDS[kind])
+    return where, group, state == BIN
 
 
 def _pages() -> dict[RunFilter, int]:
@@ -69,23 +85,35 @@ def _list() -> None:
         )
         return
     machine_line.show(ask(runs.count_runs, RunFilter(is_archived=None)))
-    where = _chosen()
+    columns = run_columns.of_address()
+    where, group, is_bin = _chosen(columns)
+    bin_view.show_last()
+    if is_bin:
+        bin_view.show()
+        return
     num_runs = ask(runs.count_runs, where)
     order = run_table.order_of_address()
-    rows = list_runs(where, _pages().get(where, 1), order)
+    num_pages = run_groups.MAX_RUNS // RUNS_PAGE_SIZE if group else _pages().get(where, 1)
+    deleted = commands.list_deleted()
+    rows = [row for row in list_runs(where, num_pages, order) if row.run_id not in deleted]
     if not rows:
         empty_state.show("filter_alt_off", "No run matches", "Clear the search or choose another state.")
+        return
+    if group is not None:
+        run_groups.show(rows, sum(num_runs.values()), group)
         return
     num_active = sum(num_runs.get(state, 0) for state in run_progress.LIVE_STATES)
     above = st.container(horizontal=True, vertical_alignment="center", gap="small")
     above.caption(f"{len(rows):,} of {sum(num_runs.values()):,} runs, {num_active:,} active", width="content")
-    opened, ticked = run_table.show(rows, "runs-table", order)
+    opened, ticked = run_table.show(rows, "runs-table", order, columns)
     with above:
         list_actions.show_compare(ticked)
         run_marks.show_tags(ticked, "runs")
+        list_actions.show_rename(ticked)
         list_actions.show_archive(ticked)
+        list_actions.show_delete(ticked)
         st.space("stretch")
-        exports.show(lambda: run_table.table(rows).drop(columns="Curve"), "runs")
+        exports.show(lambda: run_table.table(rows, [name for name in columns if name != "Curve"]), "runs")
     if len(rows) < sum(num_runs.values()):
         st.button("Show more runs", icon=":material/expand_more:", key="older", on_click=_show_older, args=(where,))
     if opened is not None:

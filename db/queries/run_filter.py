@@ -5,6 +5,7 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, func, or_, select
 
+from db.queries.run_fields import field_condition
 from db.queries.run_methods import method_expression
 from db.tables import models
 
@@ -14,7 +15,10 @@ class RunFilter:
     """Which runs to list; the defaults are all that are not archived."""
 
     words: str = ""
-    """Every word must stand in the name, id, method, model, data set or a tag; case does not matter."""
+    """Every word must be in the name, id, method, model, data set or a tag; case does not matter.
+
+    A word such as `seed=3` or `optim.learning_rate<1e-5` is a condition on a field of the specification.
+    """
     statuses: tuple[str, ...] = ()
     """States to list; none lists all."""
     is_archived: bool | None = False
@@ -29,7 +33,10 @@ def conditions(where: RunFilter) -> list[ColumnElement[bool]]:
     """Return what must hold of a run's row."""
     runs = models.runs
     # PostgreSQL takes no text with a NUL in it.
-    found = [_holds_word(word) for word in where.words.replace("\0", " ").lower().split()]
+    words = where.words.replace("\0", " ").split()
+    found = [
+        condition if (condition := field_condition(word)) is not None else _holds_word(word.lower()) for word in words
+    ]
     if where.statuses:
         found.append(runs.c.status.in_(where.statuses))
     if where.kinds:

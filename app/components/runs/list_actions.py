@@ -1,13 +1,13 @@
-"""The actions on ticked runs of the list: compare them, archive them, or list them again."""
+"""The actions on ticked runs of the list: compare, rename, archive and delete them."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import streamlit as st
 
 from app import commands
-from app.components.runs import runs_choice
+from app.components.runs import bin_view, runs_choice
 from app.components.runs.comparison import MAX_RUNS
-from app.components.widgets import notice
 from db.rows.runs import RunRow
 
 
@@ -28,25 +28,45 @@ def show_compare(rows: Sequence[RunRow]) -> None:
 def show_archive(rows: Sequence[RunRow]) -> None:
     """Show the button that archives or lists the ticked runs; it is disabled without any."""
     is_back = bool(rows) and all(row.is_archived for row in rows)
-    noun = "1 run" if len(rows) == 1 else f"{len(rows):,} runs"
-    if st.button(
-        f"{'List' if is_back else 'Archive'} {noun}{' again' if is_back else ''}" if rows else "Archive",
+    calls = [
+        (partial(commands.archive, row.run_id, not is_back), partial(commands.archive, row.run_id, is_back))
+        for row in rows
+    ]
+    st.button(
+        f"{'List' if is_back else 'Archive'} {_noun(rows)}{' again' if is_back else ''}" if rows else "Archive",
         icon=":material/unarchive:" if is_back else ":material/archive:",
         disabled=not rows,
         key="archive",
         help="Tick runs to hide them from this list; their files stay, and **Archived** shows them",
-    ):
-        _archive(rows, not is_back)
+        on_click=bin_view.do,
+        args=("Listed again" if is_back else "Archived", calls),
+    )
 
 
-def _archive(rows: Sequence[RunRow], is_archived: bool) -> None:
-    refused = []
-    for row in rows:
-        try:
-            commands.archive(row.run_id, is_archived)
-        except commands.CommandError as error:
-            refused.append(str(error))
-    if refused:
-        notice.show("error", "Not archived", "\n".join(refused))
-    if len(refused) < len(rows):
-        st.toast("Saved", icon=":material/check:")
+def show_delete(rows: Sequence[RunRow]) -> None:
+    """Show the button that moves the ticked runs into the bin."""
+    calls = [(partial(commands.delete, row.run_id), partial(commands.restore, row.run_id)) for row in rows]
+    st.button(
+        f"Delete {_noun(rows)}" if rows else "Delete", icon=":material/delete:", disabled=not rows, key="delete",
+        help="Tick runs that have ended to move them into the **Bin**, which keeps their files until it is emptied",
+        on_click=bin_view.do, args=("Deleted", calls),
+    )  # fmt: skip
+
+
+def show_rename(rows: Sequence[RunRow]) -> None:
+    """Show the menu that renames the ticked runs; several get the new name with a number each."""
+    with st.popover("Rename", icon=":material/edit:", disabled=not rows, key="rename-menu"):
+        name = st.text_input("New name", key="rename-name", max_chars=80, placeholder=rows[0].name if rows else "")
+        names = [name.strip() if len(rows) == 1 else f"{name.strip()} {number}" for number in range(1, len(rows) + 1)]
+        calls = [
+            (partial(commands.rename, row.run_id, new), partial(commands.rename, row.run_id, row.name))
+            for row, new in zip(rows, names, strict=True)
+        ]
+        st.button(
+            f"Rename {_noun(rows)}", type="primary", key="rename", disabled=not name.strip(),
+            on_click=bin_view.do, args=("Renamed", calls),
+        )  # fmt: skip
+
+
+def _noun(rows: Sequence[RunRow]) -> str:
+    return "1 run" if len(rows) == 1 else f"{len(rows):,} runs"

@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from app.components.runs import run_progress
+from app.components.runs import run_columns, run_progress
 from app.components.widgets import status_badge
 from app.formats import NONE_SHOWN, ago, duration, escape_control_characters
 from db.queries.run_order import RunOrder, RunSortKey
@@ -44,7 +44,9 @@ _ADDRESS = "sort"
 _CLICKS = "run-table-clicks"
 
 
-def show(rows: Sequence[RunRow], key: str, order: RunOrder) -> tuple[str | None, list[RunRow]]:
+def show(
+    rows: Sequence[RunRow], key: str, order: RunOrder, columns: Sequence[str] = run_columns.DEFAULT
+) -> tuple[str | None, list[RunRow]]:
     """Show the runs; return the id of the clicked one, and the ticked ones.
 
     A click on a column's header sorts by that column: a callback writes the order into the address.
@@ -53,15 +55,15 @@ def show(rows: Sequence[RunRow], key: str, order: RunOrder) -> tuple[str | None,
     So is the table after a click on a header: a browser that goes back to the earlier table would repeat that click.
     """
     clicks = st.session_state.get(_CLICKS, 0)
-    identity = "\n".join([repr(order), str(clicks), *(row.run_id for row in rows)])
+    identity = "\n".join([repr(order), str(clicks), *columns, *(row.run_id for row in rows)])
     widget = f"{key}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
     event = st.dataframe(
-        table(rows),
+        table(rows, columns),
         key=widget,
         hide_index=True,
         height=_ROW_HEIGHT * (min(len(rows), _MAX_ROWS_SHOWN) + 1) + 2,
         row_height=_ROW_HEIGHT,
-        column_config=_columns(order),
+        column_config={name: column for name, column in _columns(order).items() if name in columns},
         on_select=lambda: _take_order(widget, clicks, order),
         selection_mode=["single-cell", "single-column", "multi-row"],
         placeholder=NONE_SHOWN,
@@ -72,28 +74,33 @@ def show(rows: Sequence[RunRow], key: str, order: RunOrder) -> tuple[str | None,
     return opened, [rows[index] for index in event.selection.rows if index < len(rows)]
 
 
-def table(rows: Sequence[RunRow]) -> pd.DataFrame:
-    """Return the table of runs, one row each."""
+def table(rows: Sequence[RunRow], columns: Sequence[str] = run_columns.DEFAULT) -> pd.DataFrame:
+    """Return the table of runs with these columns; those that name fields are read from the specifications."""
     now = datetime.now(UTC)
     names = distinct_names((row.run_id, row.name) for row in rows)
-    return pd.DataFrame(
-        {
-            "State": [[status_badge.state_name(row.status)] for row in rows],
-            "Run": [escape_control_characters(names[row.run_id]) for row in rows],
-            "Method": [escape_control_characters(row.method) for row in rows],
-            "Progress": [100.0 * run_progress.fraction(row) for row in rows],
-            "Time left": [duration(run_progress.seconds_left(row)) for row in rows],
-            BATCH_PASS_RATE: [_percent(row.last_pass_at_1) for row in rows],
-            "Curve": [[100.0 * value for value in row.pass_at_1_curve] for row in rows],
-            held_out_score(): [_percent(row.last_avg_at_n) for row in rows],
-            "Health": [status_badge.health_names(row.health) for row in rows],
-            "Tags": [list(map(escape_control_characters, row.tags)) for row in rows],
-            "Created": [ago(row.created_at, now) for row in rows],
-            "Started": [ago(row.started_at, now) for row in rows],
-            "Model": [escape_control_characters(row.model) for row in rows],
-            "Engine": [escape_control_characters(row.engine) or NONE_SHOWN for row in rows],
-        }
-    )
+    cells: dict[str, Sequence[object]] = {
+        "State": [[status_badge.state_name(row.status)] for row in rows],
+        "Run": [escape_control_characters(names[row.run_id]) for row in rows],
+        "Method": [escape_control_characters(row.method) for row in rows],
+        "Progress": [100.0 * run_progress.fraction(row) for row in rows],
+        "Time left": [duration(run_progress.seconds_left(row)) for row in rows],
+        BATCH_PASS_RATE: [_percent(row.last_pass_at_1) for row in rows],
+        "Curve": [[100.0 * value for value in row.pass_at_1_curve] for row in rows],
+        held_out_score(): [_percent(row.last_avg_at_n) for row in rows],
+        "Health": [status_badge.health_names(row.health) for row in rows],
+        "Reason": [escape_control_characters(row.status_reason) for row in rows],
+        "Tags": [list(map(escape_control_characters, row.tags)) for row in rows],
+        "Created": [ago(row.created_at, now) for row in rows],
+        "Started": [ago(row.started_at, now) for row in rows],
+        "Model": [escape_control_characters(row.model) for row in rows],
+        "Engine": [escape_control_characters(row.engine) or NONE_SHOWN for row in rows],
+        "Id": [row.run_id for row in rows],
+        "Preset": [escape_control_characters(row.preset or "") for row in rows],
+        "Data": [escape_control_characters(row.dataset) for row in rows],
+        "Step": [row.step for row in rows],
+    }
+    cells |= run_columns.values(rows, [name for name in columns if name not in cells])
+    return pd.DataFrame({name: cells[name] for name in columns})
 
 
 def _percent(value: float | None) -> float | None:
@@ -126,12 +133,14 @@ def _columns(order: RunOrder) -> dict[str, ColumnConfig]:
             options=[name for name, _, _ in health],
             color=[STATE_COLOURS[colour] for _, colour, _ in health],
         ),
+        "Reason": config.TextColumn(width=190, help="Why the run failed, was lost or waits"),
         "Tags": config.ListColumn(width=84),
         "Created": config.TextColumn(width=88),
         "Started": config.TextColumn(width=88),
         "Model": config.TextColumn(width=96),
         "Engine": config.TextColumn(width=86),
     }
+    columns["Step"] = config.NumberColumn(width=64, format="localized")
     sorted_by = next(name for name, key in SORT_KEYS.items() if key is order.key)
     columns[sorted_by]["label"] = f"{sorted_by} {'↓' if order.is_descending else '↑'}"
     return columns

@@ -114,7 +114,7 @@ def test_ticked_runs_are_archived_by_the_journal_and_those_that_live_are_refused
     page.button[0].click().run()
     (entry,) = [entry for entry in Journal(recorded_runs).entries() if entry.kind is JournalKind.ARCHIVED]
     assert entry.run_id == "run-finished"
-    assert any("run-queued cannot be archived: it is queued" in text for text in texts(page))
+    assert page.session_state["bulk-refusals"] == ["run-queued cannot be archived: it is queued; stop it first."]
 
 
 def test_archived_runs_are_listed_again_by_the_same_button(recorded_runs):

@@ -163,3 +163,32 @@ def test_sql_and_python_name_every_method_alike(database):
     with database.read() as connection:
         named = dict(connection.execute(select(models.runs.c.run_id, method_expression())).all())
     assert named == {run_id: method_name(spec) for run_id, spec in specs.items()}
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("seed=3", ["three"]),
+        ("seed!=3", ["seven"]),
+        ("seed>=3", ["seven", "three"]),
+        ("optim.learning_rate<1e-5", ["seven"]),
+        ("optim.learning_rate=1e-6", ["seven"]),
+        ("algorithm.normalize_by_std=true", ["three"]),
+        ("name>5", []),
+        ("seed>many", []),
+        ("no.such=1", []),
+    ],
+)
+def test_a_word_may_be_a_condition_on_a_field(database, words, wanted):
+    spec = load_preset("chains-exgrpo").model_dump(mode="json")
+    register(
+        database,
+        "three",
+        spec=spec | {"seed": 3, "optim": {"learning_rate": 0.002}, "algorithm": {"normalize_by_std": True}},
+    )
+    register(
+        database,
+        "seven",
+        spec=spec | {"seed": 7, "optim": {"learning_rate": 1e-6}, "algorithm": {"normalize_by_std": False}},
+    )
+    assert sorted(ids(database, RunFilter(words))) == wanted

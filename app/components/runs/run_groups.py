@@ -1,0 +1,86 @@
+"""The list of runs in groups: the runs with the same value of a field, with the mean of their scores."""
+
+from collections.abc import Callable, Sequence
+
+import pandas as pd
+import streamlit as st
+
+from app.components.runs import run_columns
+from app.components.runs.comparison import spread
+from app.components.widgets import exports, status_badge
+from app.formats import NONE_SHOWN, escape_control_characters
+from app.published import mean_interval
+from db.rows.display_names import BATCH_PASS_RATE, held_out_score
+from db.rows.runs import RunRow
+
+MAX_RUNS = 1000
+ADDRESS = "group"
+_KEY = "run-group"
+_HALF = "± 95 %"
+_OF_ROWS: dict[str, Callable[[RunRow], str]] = {
+    "Method": lambda row: row.method,
+    "Model": lambda row: row.model,
+    "Preset": lambda row: row.preset or "none",
+    "Data": lambda row: row.dataset,
+    "Engine": lambda row: row.engine,
+    "State": lambda row: status_badge.state_name(row.status),
+    "Tags": lambda row: ", ".join(row.tags) or "none",
+}
+
+
+def choose() -> str | None:
+    """Show the choice of what to group by and return it, None for no groups; it is in the address."""
+    names = [*_OF_ROWS, *run_columns.fields()]
+    wanted = st.query_params.get(ADDRESS)
+    st.session_state[_KEY] = wanted if wanted in names else None
+    st.selectbox(
+        "Group by", names, index=None, key=_KEY, on_change=_take, placeholder="Group by", width=170,
+        label_visibility="collapsed",
+        help="Mean and 95 % interval over the runs of equal value: Student's t, from two runs on",
+    )  # fmt: skip
+    chosen: str | None = st.session_state[_KEY]
+    return chosen
+
+
+def show(rows: Sequence[RunRow], num_fitting: int, name: str) -> None:
+    """Show a line a group, of the newest `MAX_RUNS` training runs at most."""
+    frame = table(rows, name)
+    if num_fitting > len(rows):
+        st.caption(f"Groups of the first {len(rows):,} of {num_fitting:,} runs that fit, in the order of the list.")
+    with st.container(horizontal=True, horizontal_alignment="right"):
+        exports.show(frame, "run-groups")
+    number = st.column_config.NumberColumn(format="%.1f")
+    st.dataframe(
+        frame, hide_index=True, placeholder=NONE_SHOWN, key="run-groups",
+        column_config={name: number for name in map(str, frame) if name.endswith("%") or name == "Mean steps"},
+        alt=f"Runs grouped by {name}, with the mean of their scores",
+    )  # fmt: skip
+
+
+def table(rows: Sequence[RunRow], name: str) -> pd.DataFrame:
+    """Return a row a group, the largest first: how many runs, and mean with half of its interval of each score."""
+    rows = [row for row in rows if row.kind == "train"]
+    if name in _OF_ROWS:
+        values = [escape_control_characters(_OF_ROWS[name](row)) for row in rows]
+    else:
+        values = [value or "none" for value in run_columns.values(rows, [name]).get(name, [])]
+    groups: dict[str, list[RunRow]] = {}
+    for value, row in zip(values, rows, strict=True):
+        groups.setdefault(value, []).append(row)
+    lines = []
+    for value, members in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
+        line: dict[str, object] = {name: value, "Runs": len(members)}
+        for score, of in ((BATCH_PASS_RATE, "last_pass_at_1"), (held_out_score(), "last_avg_at_n")):
+            known = [100 * value for row in members if (value := getattr(row, of)) is not None]
+            line[f"{score}, %"] = spread(known)[0]
+            line[f"{score} {_HALF}"] = mean_interval(known).half if len(known) > 1 else None
+        lines.append(line | {"Mean steps": spread([float(row.step) for row in members])[0]})
+    return pd.DataFrame(lines)
+
+
+def _take() -> None:
+    # Not `address.put`: the list is a fragment, and what it remembers could undo a step back.
+    if st.session_state[_KEY]:
+        st.query_params[ADDRESS] = st.session_state[_KEY]
+    else:
+        st.query_params.pop(ADDRESS, None)
