@@ -1,6 +1,6 @@
 """The only way from a page to `jobs`: commands on runs, and reads of files, forms and the machine."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -272,9 +272,9 @@ def missing_vllm() -> str:
 
 
 @_needs(Role.OPERATOR)
-def start_study_run(pending: PendingRun) -> str:
+def start_study_run(pending: PendingRun, settings: Sequence[str] = ()) -> str:
     """Queue a run of a study, or a new attempt of a stopped one, and return its id; a running one is left alone."""
-    return start(_runs_root(), load_study(pending.key.study), pending)
+    return start(_runs_root(), load_study(pending.key.study), pending, settings)
 
 
 @_needs(Role.OPERATOR)

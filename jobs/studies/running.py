@@ -92,11 +92,11 @@ def scoring_of(spec: TrainSpec) -> dict[str, object]:
     }
 
 
-def estimate_hours(study: Study, keys: Sequence[RunKey]) -> float | None:
+def estimate_hours(study: Study, keys: Sequence[RunKey], settings: Sequence[str] = ()) -> float | None:
     """Return the H100 hours of runs at the paper's scale with evaluations, None where a model's size is unknown."""
     hours = 0.0
     for key in keys:
-        spec = spec_of(study, key)
+        spec = apply_settings(spec_of(study, key), settings)
         training = estimate_gpu_hours(spec)
         if training is None:
             return None

@@ -1,5 +1,6 @@
 """Starts the missing runs of a study; at the paper's scale it shows the command for that."""
 
+import shlex
 from collections.abc import Sequence
 
 import streamlit as st
@@ -8,6 +9,7 @@ from app import commands, published
 from app.commands import UserError
 from app.components.studies.study_state import LIVE, CellState, pending
 from app.components.widgets import address_choice, notice
+from app.formats import escape_control_characters, literal
 from app.published import PendingRun, RunKey, Scale, Study
 
 _LAUNCHED = "study-launched"
@@ -28,8 +30,9 @@ def show(study: Study, scale: Scale, cells: Sequence[CellState]) -> None:
     wanted = [cell for cell in cells if not chosen or cell.cell in chosen]
     open_runs = [pending_run for pending_run in pending(wanted) if not _was_launched(pending_run)]
     label = f"Launch {len(open_runs):,} missing {'run' if len(open_runs) == 1 else 'runs'}"
+    settings = _settings() if scale is Scale.PAPER else []
     if scale is Scale.PAPER and open_runs:
-        st.caption(_cost(study, open_runs))
+        st.caption(_cost(study, open_runs, settings))
     with st.container(horizontal=True, vertical_alignment="center"):
         is_launched = st.button(
             label if open_runs else "Nothing is missing", icon=":material/rocket_launch:", type="primary", key="launch",
@@ -41,14 +44,27 @@ def show(study: Study, scale: Scale, cells: Sequence[CellState]) -> None:
                 help="Every run and evaluation of the study at this scale stops at its next step, with a checkpoint",
             )  # fmt: skip
     if is_launched:
-        _launch(open_runs)
+        _launch(open_runs, settings)
     if scale is Scale.PAPER:
-        _show_command(study, [cell.cell for cell in wanted] if chosen else [], max(len(cell.keys) for cell in cells))
+        chosen_names = [cell.cell for cell in wanted] if chosen else []
+        _show_command(study, chosen_names, max(len(cell.keys) for cell in cells), settings)
 
 
-def _cost(study: Study, open_runs: Sequence[PendingRun]) -> str:
-    """Return in words what the launch queues and takes."""
-    hours = published.estimate_hours(study, [pending_run.key for pending_run in open_runs])
+def _settings() -> list[str]:
+    """Show which fields differ in every new run, and return them as `--set` takes them."""
+    text = st.text_area(
+        "Changes of every new run", key="study-settings", height=68, placeholder="field=value, one per line",
+        help="Such as `model.source=Qwen/Qwen2.5-7B`, or `verl.ray.address=http://127.0.0.1:8265` for a Ray cluster",
+    )  # fmt: skip
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _cost(study: Study, open_runs: Sequence[PendingRun], settings: Sequence[str]) -> str:
+    """Return in words what the launch queues and takes, or which change is wrong."""
+    try:
+        hours = published.estimate_hours(study, [pending_run.key for pending_run in open_runs], settings)
+    except UserError as error:
+        return f":red[{literal(str(error))}]"
     taken = "hours that depend on models not known here" if hours is None else f"about {hours:,.0f} H100 hours"
     return (
         f"{len(open_runs):,} runs take {taken}, a coarse estimate. Runs that start from another one's checkpoint wait "
@@ -65,13 +81,13 @@ def _stop_all(study: Study, scale: Scale) -> None:
         st.toast(f"Stopping {num_stopped:,} jobs", icon=":material/check:")
 
 
-def _launch(open_runs: Sequence[PendingRun]) -> None:
+def _launch(open_runs: Sequence[PendingRun], settings: Sequence[str]) -> None:
     launched: dict[RunKey, int] = st.session_state.setdefault(_LAUNCHED, {})
     refused: dict[str, None] = {}
     num_queued = 0
     for pending_run in open_runs:
         try:
-            commands.start_study_run(pending_run)
+            commands.start_study_run(pending_run, settings)
         except UserError as error:
             refused[str(error)] = None
         else:
@@ -89,9 +105,10 @@ def _was_launched(pending_run: PendingRun) -> bool:
     return attempt is not None and (pending_run.run.attempt if pending_run.run else 0) <= attempt
 
 
-def _show_command(study: Study, names: Sequence[str], num_seeds: int) -> None:
+def _show_command(study: Study, names: Sequence[str], num_seeds: int, settings: Sequence[str]) -> None:
     parts = [f"exgrpo study run {study.name} --scale paper"]
     parts += [f"--cells {','.join(names)}"] if names else []
     parts += [f"--seeds {num_seeds}"] if num_seeds > 1 else []
-    st.caption("CLI command; `--set model.source=...` chooses another backbone")
-    st.code(" ".join(parts), language="bash")
+    parts += [f"--set {shlex.quote(setting)}" for setting in settings]
+    st.caption("CLI command")
+    st.code(escape_control_characters(" ".join(parts)), language="bash", wrap_lines=True)

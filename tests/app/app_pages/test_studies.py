@@ -162,6 +162,20 @@ def test_the_papers_scale_shows_its_cost_and_says_why_this_machine_cannot_run_it
     assert not list_run_directories(runs_root)
 
 
+def test_changes_of_every_new_run_are_in_estimate_command_and_runs(runs_root, open_page, monkeypatch):
+    monkeypatch.setattr("jobs.preflight.machine_fit.shutil.disk_usage", lambda _: SimpleNamespace(free=10**13))
+    page = open_page("studies", study="ablations", scale="paper", cells="rho-25")
+    page.text_area(key="study-settings").set_value("nonsense").run()
+    assert has_text(page, "expected key=value")
+    changes = "verl.ray.address=http://127.0.0.1:8265\nnum_steps=70"
+    page.text_area(key="study-settings").set_value(changes).run()
+    assert page.code[0].value.endswith("--set verl.ray.address=http://127.0.0.1:8265 --set num_steps=70")
+    page.button(key="launch").click().run()
+    specs = [run.job_spec() for run in list_run_directories(runs_root)]
+    assert sorted(spec.kind for spec in specs) == ["eval", "train"]
+    assert [spec.num_steps for spec in specs if spec.kind == "train"] == [70]
+
+
 def test_state_of_a_cell_names_what_is_under_way_before_what_broke():
     study = load_study("repo")
     keys = wanted_keys(study, Scale.CHAINS, study.cells[:1], 3)
