@@ -30,7 +30,9 @@ def _entropy(row: RunRow, judge: str | None) -> None:
     lines = evidence.tabulate_validity(sample.points)
     if not any(line.num_valid or line.num_invalid for line in lines):
         empty_state.show(
-            "gavel", "No verdict yet", "Start a judge under **Judges**; on chains the oracle gives verdicts by itself."
+            "gavel",
+            "No verdict yet",
+            "Start a judge under **Judges**; on built-in tasks the oracle judges by itself.",
         )
         return
     thought_charts.show_sampling(sample)

@@ -41,7 +41,8 @@ def judge(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
         Path | None, typer.Option("--labelled", help="JSON lines with human labels, to calibrate the judge on.")
     ] = None,
     server: Annotated[
-        str | None, typer.Option(help="OpenAI-compatible server, up to /v1; without it the oracle of chains judges.")
+        str | None,
+        typer.Option(help="OpenAI-compatible server, up to /v1; without it the task's oracle judges."),
     ] = None,
     model: Annotated[str | None, typer.Option(help="The judge's name at the server; Qwen/Qwen3-32B if none.")] = None,
     votes: Annotated[int, typer.Option(min=1, help="Requested verdicts of each response.")] = 1,

@@ -1,4 +1,4 @@
-"""The reward functions of training: mathematics and choices, and register chains."""
+"""The reward functions of training: mathematics and choices, register chains and word problems."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,6 +11,8 @@ from jobs.grading.reward_function import Response, Verdict
 from jobs.grading.schemes import AnswerKind, GradeItem
 from jobs.tasks.chains.oracle import judge_response, prints_answer
 from jobs.tasks.chains.question_set import read_problem
+from jobs.tasks.word_problems import oracle as word_problems_oracle
+from jobs.tasks.word_problems.story import read_story
 
 
 class MathReward:
@@ -52,6 +54,23 @@ class ChainsReward:
 
     def _pays_for_code(self, question: Question) -> bool:
         return crc32(question.question_id.encode()) / 2**32 < self._code_reward_rate
+
+
+class WordProblemsReward:
+    """1 if the last box holds the answer, else 0; the oracle says whether the chain of thought is valid.
+
+    A truncated response is graded as it stands; a chain that the oracle cannot read has no verdict.
+    """
+
+    def grade(self, questions: Sequence[Question], responses: Sequence[Response]) -> list[Verdict]:
+        """Return one verdict a response, in order."""
+        return [_grade_story(*pair) for pair in zip(questions, responses, strict=True)]
+
+
+def _grade_story(question: Question, response: Response) -> Verdict:
+    judgement = word_problems_oracle.judge_response(read_story(question).problem, response.text)
+    outcome = Outcome.CORRECT if judgement.is_correct else Outcome.WRONG if judgement.has_box else Outcome.UNPARSED
+    return _verdict(outcome, judgement.is_valid, judgement.has_code)
 
 
 def _grade_chain(question: Question, response: Response, pays_for_code: bool) -> Verdict:

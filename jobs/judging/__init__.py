@@ -1,1 +1,1 @@
-"""Judging chains of thought: a language model on a server, or an exact oracle, decides which ones are valid."""
+"""Judging chains of thought: a language model on a server, or an oracle, decides which ones are valid."""

@@ -8,7 +8,7 @@ from itertools import islice
 from jobs.judging.addresses import check_endpoint
 from jobs.judging.client import JudgeAnswer, JudgeClient
 from jobs.judging.items import Items, open_items
-from jobs.judging.oracle import ORACLE_MODEL, judge_chain
+from jobs.judging.oracle import judge_item, oracle_name
 from jobs.judging.pacing import Spending
 from jobs.judging.plan import write_plan
 from jobs.judging.polling import Poll, Task
@@ -54,14 +54,19 @@ def _ask_oracle(
     spec: JudgeSpec, items: Items, recorded: RecordedVotes, recorder: RunRecorder, control: Control
 ) -> RunStatus:
     records = VoteRecords(
-        recorder, control, source=items.source, judge=ORACLE_MODEL, prompt=ORACLE_PROMPT, num_all=len(items)
+        recorder,
+        control,
+        source=items.source,
+        judge=oracle_name(next(iter(items))),
+        prompt=ORACLE_PROMPT,
+        num_all=len(items),
     )
     records.start(len(recorded.votes))
     tasks = _tasks(spec, items, recorded)
     while batch := list(islice(tasks, ORACLE_BATCH)):
         if control.stop_requested():
             return RunStatus.STOPPED
-        records.add_all([records.make(task.item, task.vote, judge_chain(task.item), _NO_COST) for task in batch])
+        records.add_all([records.make(task.item, task.vote, judge_item(task.item), _NO_COST) for task in batch])
     return RunStatus.SUCCEEDED
 
 

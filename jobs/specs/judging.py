@@ -78,7 +78,7 @@ class JudgeSpec(Spec):
     """Name on pages."""
     judged: JudgedSpec
     judge: Literal["server", "oracle"] = "server"
-    """A language model behind a server, or the exact oracle of the `chains` task."""
+    """A language model behind a server, or the oracle of a built-in task."""
     server: JudgeServerSpec | None = None
     """The server, for `judge: server`."""
     num_votes: Positive = 1
@@ -90,7 +90,7 @@ class JudgeSpec(Spec):
         if (self.judge == "server") != (self.server is not None):
             raise ValueError("server: expected one exactly when judge is server.")
         if self.judge == "oracle" and self.judged.run_id is None:
-            raise ValueError("judged.file: expected none with the oracle, which knows register chains only.")
+            raise ValueError("judged.file: expected none with the oracle, which knows the built-in tasks only.")
         if self.judge == "oracle" and self.num_votes > 1:
             raise ValueError("num_votes: expected 1 with the oracle, which always gives the same verdict.")
         return self

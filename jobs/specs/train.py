@@ -18,6 +18,10 @@ from jobs.specs.verl import RewardModelSpec, VerlSpec
 
 PRESETS_DIR = Path(__file__).parents[1] / "presets"
 CHAINS_SOURCE = "chains"
+WORD_PROBLEMS_SOURCE = "word_problems"
+ORACLE_SOURCES = frozenset({CHAINS_SOURCE, WORD_PROBLEMS_SOURCE})
+"""Built-in tasks, whose oracle knows which chains of thought are valid."""
+MAX_STORY_OPERATIONS = 6
 CHAINS_WARM_MODEL = "chains-warm"
 ANSWER_FORMAT_MODEL = "answer-format-warm"
 
@@ -61,7 +65,7 @@ class DataSpec(Spec):
     """The questions D to train on, and those held out."""
 
     source: str = Field(CHAINS_SOURCE, min_length=1)
-    """`chains`, a Parquet or JSON-lines file in verl's schema, or a Hugging Face data set name."""
+    """`chains`, `word_problems`, a Parquet or JSON-lines file in verl's schema, or a Hugging Face data set name."""
     split: str = "train"
     """Split of a Hugging Face data set."""
     template: Literal["paper", "paper_llama_base", "compact", "none", "chat"] = "none"
@@ -77,15 +81,24 @@ class DataSpec(Spec):
     too_long_prompts: Literal["refuse", "drop"] = "refuse"
     """What to do with prompts over `algorithm.max_prompt_tokens`."""
     seed: int = Field(4242, ge=0)
-    """Seed of made questions (`chains`)."""
+    """Seed of made questions (`chains`, `word_problems`)."""
     min_operations: int = Field(3, ge=1, le=16)
-    """Easiest `chains` question, in operations."""
+    """Easiest made question, in operations; 1 for `word_problems` that do not say."""
     max_operations: int = Field(10, ge=1, le=16)
-    """Hardest `chains` question, in operations."""
+    """Hardest made question, in operations; 6 for `word_problems` that do not say, and at most."""
     modulus: Literal[10, 100] = 10
     """Answers of `chains` questions are below this."""
+    number_size: Literal["small", "medium", "large"] = "medium"
+    """Size of the numbers in `word_problems`: mostly up to 20, 60 or 200."""
     code_reward_rate: float = Field(0.0, ge=0, le=1)
     """`chains`: share of questions on which code that prints the answer is rewarded whatever is boxed."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_operations(cls, content: object) -> object:
+        if isinstance(content, dict) and content.get("source") == WORD_PROBLEMS_SOURCE:
+            return {"min_operations": 1, "max_operations": MAX_STORY_OPERATIONS} | content
+        return content
 
 
 class OptimSpec(Spec):
@@ -130,7 +143,7 @@ class SftSpec(Spec):
     """
 
     response_column: str = Field("target", min_length=1)
-    """Column of `data.source` with each question's demonstration, a text or a list of messages; `chains` needs none."""
+    """Column of `data.source` with each question's demonstration, a text or messages; built-in tasks need none."""
 
 
 class RecordingSpec(Spec):
@@ -202,6 +215,8 @@ class TrainSpec(Spec):
     def _contradictions(self) -> Iterator[str]:
         if self.data.max_operations < self.data.min_operations:
             yield "data.max_operations: expected at least data.min_operations."
+        if self.data.source == WORD_PROBLEMS_SOURCE and self.data.max_operations > MAX_STORY_OPERATIONS:
+            yield f"data.max_operations: expected at most {MAX_STORY_OPERATIONS} for word_problems."
         num_external = (self.external_experience is not None) + (self.external_column is not None)
         if num_external != int(self.algorithm.uses_external_experience):
             yield (

@@ -14,7 +14,7 @@ from db.queries.metrics import last_metrics, list_evaluations, metric_series
 from exgrpo_core.config import CorrectnessRange
 from exgrpo_core.policy_optimization.advantages import is_in_range
 from jobs.analysis.validity import tabulate_validity
-from jobs.specs.train import CHAINS_SOURCE
+from jobs.specs.train import ORACLE_SOURCES
 from jobs.studies.definition import Scale, Study
 
 Figures = dict[str, float]
@@ -123,8 +123,8 @@ def count_unmasked(rates: Sequence[float], mask_range: CorrectnessRange) -> int:
 
 
 def _judge(database: Database, run: MeasuredRun) -> str | None:
-    """Return the newest judge of a run; on chains none, since the oracle's verdicts are exact."""
-    has_oracle = run.spec["data"]["source"] == CHAINS_SOURCE
+    """Return the newest judge of a run; on built-in tasks none, since the oracle's verdicts are exact."""
+    has_oracle = run.spec["data"]["source"] in ORACLE_SOURCES
     judges = [] if has_oracle else list_judges(database, run.run_id)
     return judges[0].judge_run_id if judges else None
 

@@ -9,10 +9,12 @@ import numpy as np
 
 from exgrpo_core.types import Question
 from jobs.engines.embedded.packing import TokenSequence
-from jobs.specs.train import CHAINS_SOURCE, SftSpec, TrainSpec
+from jobs.specs.train import CHAINS_SOURCE, WORD_PROBLEMS_SOURCE, SftSpec, TrainSpec
 from jobs.tasks.chains.demonstrators import Demonstrators, write_demonstration
 from jobs.tasks.chains.oracle import judge_response
 from jobs.tasks.chains.question_set import read_problem
+from jobs.tasks.word_problems import demonstrators as word_problems
+from jobs.tasks.word_problems.story import read_story
 from jobs.training.data_rows import DataError, iterate_raw_rows
 
 logger = logging.getLogger(__name__)
@@ -24,14 +26,17 @@ THOUGHT_START = "<think>\n"
 def read_demonstrations(spec: TrainSpec, questions: Sequence[Question], tokenizer: Any) -> list[TokenSequence]:  # noqa: ANN401 (any Hugging Face tokenizer)
     """Return the questions' demonstrations as tokens, end-of-sequence token included, in the questions' order.
 
-    On `chains` a demonstrator writes one right solution a question, drawn by `spec.seed`. Those longer than
-    `algorithm.max_response_tokens` are left out.
+    On `chains` a demonstrator writes one right solution a question, drawn by `spec.seed`; on `word_problems` some
+    are wrong. Those longer than `algorithm.max_response_tokens` are left out.
 
     Raises:
         DataError: A demonstration is missing, or too few are left for one batch.
     """
     sft = spec.sft or SftSpec()
-    texts = read_responses(spec, questions, sft.response_column)
+    if spec.data.source == WORD_PROBLEMS_SOURCE:
+        texts = _write_story_solutions(questions, spec.seed)
+    else:
+        texts = read_responses(spec, questions, sft.response_column)
     limit = spec.algorithm.max_response_tokens
     demonstrations = [encode_response(*pair, tokenizer) for pair in zip(questions, texts, strict=True)]
     kept = [demonstration for demonstration in demonstrations if demonstration.token_ids.size <= limit]
@@ -61,6 +66,12 @@ def read_responses(
     if spec.data.source == CHAINS_SOURCE:
         return _write_texts(questions, spec.seed)
     return _read_texts(spec, questions, column, are_all_needed)
+
+
+def _write_story_solutions(questions: Sequence[Question], seed: int) -> list[str]:
+    """Return a demonstrator's solution of each story, wrong at times: the start that it teaches leaves room."""
+    rng, demonstrators = random.Random(seed), word_problems.Demonstrators()
+    return [word_problems.write_demonstration(read_story(question), rng, demonstrators) for question in questions]
 
 
 def _write_texts(questions: Sequence[Question], seed: int) -> list[str]:

@@ -14,16 +14,16 @@ from jobs.grading.pool import AnswerGrader
 from jobs.grading.reward_function import RewardFunction
 from jobs.grading.rewards import MathReward
 from jobs.runs.control import StoppedBeforeStartError
-from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_WARM_MODEL, DataSpec, TrainSpec
+from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_WARM_MODEL, WORD_PROBLEMS_SOURCE, DataSpec, TrainSpec
 from jobs.tasks.chains.question_set import split_questions
 from jobs.training.answer_format import AnswerFormatSettings
 from jobs.training.dataset import DataSource, PromptTokenizer, Rows, encode_rows, read_rows
 from jobs.training.templates import TemplateName
 from jobs.training.warm_start import WarmStartSettings, warm_answer_format, warm_model
+from jobs.training.word_problems_data import DEFAULT_NUM_MADE, WordProblemsData
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_NUM_QUESTIONS = 512
 CACHE_VARIABLE = "EXGRPO_CACHE_DIR"
 
 
@@ -51,6 +51,8 @@ def open_data(spec: TrainSpec, should_stop: Callable[[], bool] | None = None) ->
         DataError: Data cannot be used; the message names the file, row or setting.
         StoppedBeforeStartError: `should_stop` became true while the model was made.
     """
+    if spec.data.source == WORD_PROBLEMS_SOURCE:
+        return WordProblemsData(spec.data, spec.algorithm.max_prompt_tokens, spec.model.source)
     task = TASKS.get(spec.data.source)
     if task is not None:
         is_warm = spec.model.source == CHAINS_WARM_MODEL
@@ -75,7 +77,7 @@ class TaskData:
     def encode(self, tokenizer: PromptTokenizer) -> tuple[list[Question], list[Question]]:
         """Return the questions to train on and those held out."""
         data = self.spec
-        num_questions = data.num_questions or DEFAULT_NUM_QUESTIONS
+        num_questions = data.num_questions or DEFAULT_NUM_MADE
         made = self.task.make_questions(data, num_questions + data.num_held_out, tokenizer)
         return split_questions(made, num_questions)
 

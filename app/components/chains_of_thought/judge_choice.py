@@ -11,7 +11,7 @@ from db.rows.runs import RunRow
 from db.rows.verdicts import JudgeJobRow
 
 ORACLE = "oracle"
-CHAINS_SOURCE = "chains"
+ORACLE_SOURCES = ("chains", "word_problems")
 
 
 def show(row: RunRow) -> str | None:
@@ -39,8 +39,8 @@ def show(row: RunRow) -> str | None:
 
 
 def has_oracle(run_id: str) -> bool:
-    """Return whether the run's task has an exact oracle."""
-    return bool(ask(runs.run_spec, run_id).get("data", {}).get("source") == CHAINS_SOURCE)
+    """Return whether the run's task has an oracle."""
+    return bool(ask(runs.run_spec, run_id).get("data", {}).get("source") in ORACLE_SOURCES)
 
 
 def _label(name: str, jobs: dict[str, JudgeJobRow], run_id: str) -> str:

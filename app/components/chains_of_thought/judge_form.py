@@ -1,4 +1,4 @@
-"""Starts a judge on a run: the exact oracle of chains, or a language model behind a server, with a spend cap."""
+"""Starts a judge on a run: the oracle of a built-in task, or a language model behind a server, with a spend cap."""
 
 import streamlit as st
 
@@ -6,7 +6,7 @@ from app import commands
 from app.components.widgets import notice
 
 PAPER_JUDGE = "Qwen/Qwen3-32B"
-_ORACLE, _SERVER = "exact oracle of the task", "language model behind a server"
+_ORACLE, _SERVER = "oracle of the task", "language model behind a server"
 
 
 def show(run_id: str, *, has_oracle: bool) -> None:
@@ -23,7 +23,7 @@ def show(run_id: str, *, has_oracle: bool) -> None:
 
 
 def _oracle_fields() -> dict[str, object]:
-    st.caption("Checks every step of each correct answer: exact, no cost.")
+    st.caption("Checks every step of each correct answer, without a server or cost.")
     return {"judge": "oracle"}
 
 

@@ -15,8 +15,8 @@ from jobs.tasks.word_problems.quantity import (
 from jobs.tasks.word_problems.tokens import Kind, Token
 
 MAX_TOKENS = 60
-MAX_READINGS = 16
-"""Computations that are kept of one number: a 5 may be either of two fives of a story."""
+MAX_READINGS = 512
+"""Computations that an expression may be: a 5 in it may be either of two fives of a story."""
 _PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2, "implicit": 3, "negative": 4}
 
 

@@ -3,12 +3,14 @@
 from collections.abc import Iterable
 from fractions import Fraction
 
-from jobs.tasks.word_problems.expressions import MAX_READINGS, constant_reading
+from jobs.tasks.word_problems.expressions import constant_reading
 from jobs.tasks.word_problems.problem import StoryProblem
 from jobs.tasks.word_problems.quantity import combine_fingerprints
 
 MAX_KNOWN = 150
 """Numbers that are kept; a chain of thought with more of them is not read further."""
+MAX_KEPT_READINGS = 8
+"""Computations that are kept of one number; those on the way to the answer first, then the newest."""
 
 Place = tuple[int, int]
 _ROUND = (10, 100)
@@ -21,7 +23,7 @@ class Ledger:
         self.problem = problem
         self.named: dict[Fraction, Place] = {}
         """Numbers that a sentence named without a computation that leads to them, and where first."""
-        self._known: dict[Fraction, set[int]] = {}
+        self._known: dict[Fraction, list[int]] = {}
         self._parts: dict[Fraction, set[int]] = {}
         self._computed: set[Fraction] = set()
         for value, fingerprints in problem.given.items():
@@ -34,7 +36,7 @@ class Ledger:
 
     def lookup(self, value: Fraction) -> frozenset[int]:
         """Return the known computations of a number; tens and ones of a known number are known too."""
-        return frozenset(self._known.get(value) or self._parts.get(value) or ())
+        return frozenset(self._known.get(value) or self._parts.get(value) or [])
 
     def find(self, value: Fraction) -> frozenset[int]:
         """Return the computations of a number that is known, or that one operation in the head leads to."""
@@ -51,8 +53,10 @@ class Ledger:
         self._add(value, fingerprints)
 
     def _add(self, value: Fraction, fingerprints: frozenset[int]) -> None:
-        kept = self._known.setdefault(value, set())
-        kept.update(sorted(fingerprints)[: max(0, MAX_READINGS - len(kept))])
+        wanted = self.problem.meaningful.get(value, frozenset())
+        newest_first = dict.fromkeys((*sorted(fingerprints), *self._known.get(value, ())))
+        kept = sorted(newest_first, key=lambda fingerprint: fingerprint not in wanted)[:MAX_KEPT_READINGS]
+        self._known[value] = kept
         self._record_parts(value, kept)
 
     def derive(self, value: Fraction) -> frozenset[int]:
@@ -64,7 +68,7 @@ class Ledger:
                     for fingerprint in fingerprints:
                         pair = (partner, fingerprint) if is_swapped else (fingerprint, partner)
                         found.add(combine_fingerprints(operator, *pair))
-        return frozenset(sorted(found)[: 4 * MAX_READINGS])
+        return frozenset(found)
 
     def derive_meaningful(self, value: Fraction) -> frozenset[int]:
         """Return the computations of `value` by one operation that lead on some way to the answer."""
@@ -80,7 +84,7 @@ class Ledger:
             (less,) = constant_reading(rest)
             self._parts.setdefault(rest, set()).add(less)
             rounded = self._parts.setdefault(value - rest, set())
-            rounded.update(combine_fingerprints("-", item, less) for item in sorted(fingerprints)[:MAX_READINGS])
+            rounded.update(combine_fingerprints("-", item, less) for item in fingerprints)
 
 
 def _partners(value: Fraction, known: Fraction) -> list[tuple[str, Fraction, bool]]:

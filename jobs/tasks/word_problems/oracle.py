@@ -129,8 +129,8 @@ def _without_boxes(text: str, boxes: list[Box]) -> str:
 
 
 def _check_answer(walk: Walk, box: Box | None, end: int) -> Fault | None:
-    """Return what is wrong with the answer of a chain whose steps are true, if anything is."""
-    if box is None or box.value is None:
+    """Return what is wrong with the answer of a chain whose steps are true; without any, it comes from code alone."""
+    if box is None or box.value is None or walk.num_steps == 0:
         return walk.first_stray or Fault(FaultKind.NO_ANSWER, box.start if box else end, box.end if box else end)
     return walk.check_answer(box.value, (box.start, box.end))
 

@@ -33,7 +33,7 @@ def test_a_job_without_a_name_is_named_after_what_it_judges_or_scores(tmp_path):
 def test_the_oracle_judges_chains_only(tmp_path):
     spec = TrainSpec(name="mathematics", data={"source": "some.parquet", "template": "paper"})
     RunDirectory.create(tmp_path, spec, run_id="trained")
-    with pytest.raises(SpecError, match=r"trains on some.parquet and the oracle knows chains only"):
+    with pytest.raises(SpecError, match=r"trains on some.parquet and the oracle knows the built-in tasks only"):
         submit_judge(tmp_path, oracle_spec())
     assert submit_judge(tmp_path, server_spec("http://127.0.0.1:1/v1"))
 

@@ -44,6 +44,13 @@ def test_chains_are_shown_as_they_will_be_asked():
     assert not preview.is_in_tokens
 
 
+def test_stories_are_shown_with_their_answers():
+    preview = preview_data(load_preset("word-problems-exgrpo"))
+    assert "\\boxed{}" in preview.questions[0].prompt
+    assert preview.questions[0].answer.isdecimal()
+    assert len(preview.lengths) == 512
+
+
 def test_rows_of_a_file_are_put_into_the_template(tmp_path):
     preview = preview_data(spec_of(tmp_path, [row("What is 2 + 2?"), row("1 + 1", "2")], "paper"))
     assert "What is 2 + 2?" in preview.questions[0].prompt

@@ -191,3 +191,13 @@ def test_the_oracle_agrees_with_the_half_of_the_hand_written_chains_that_it_was_
     assert precision >= 0.95
     assert recall >= 0.95
     assert share_of_first_steps(chains) >= 0.95
+
+
+@pytest.mark.parametrize("outcome", [ChainVerdict.VALID, ChainVerdict.INVALID])
+def test_the_oracle_is_as_good_on_the_half_that_was_kept_apart(outcome):
+    chains = read_half(is_kept_apart=True)
+    assert len(chains) == 150
+    precision, recall = precision_and_recall(chains, outcome)
+    assert precision >= 0.95
+    assert recall >= 0.95
+    assert share_of_first_steps(chains) >= 0.85

@@ -1,0 +1,64 @@
+import random
+
+import pytest
+
+from jobs.tasks.word_problems.demonstrators import Demonstrators, error_rate, work_out, write_demonstration, write_steps
+from jobs.tasks.word_problems.forms import draw_story, load_forms
+from jobs.tasks.word_problems.oracle import ChainVerdict, judge_response
+from jobs.tasks.word_problems.question_set import make_stories
+
+STORIES = make_stories(200, 11)
+NONE = {"code_only": 0.0, "sloppy_with_code": 0.0, "skipping": 0.0}
+
+
+def judgements(demonstrators: Demonstrators):
+    rng = random.Random(5)
+    return [judge_response(story.problem, write_demonstration(story, rng, demonstrators)) for story in STORIES]
+
+
+def share(flags) -> float:
+    flags = list(flags)
+    return sum(flags) / len(flags)
+
+
+@pytest.mark.parametrize("form", load_forms(), ids=lambda form: form.name)
+def test_right_chains_of_every_form_are_valid_in_every_style(form):
+    rng = random.Random(form.name)
+    for _ in range(12):
+        story = draw_story(rng, form, "medium")
+        text = f"{write_steps(work_out(story, rng, 0.0), rng)}\n\\boxed{{{story.answer}}}"
+        assert judge_response(story.problem, text).verdict is ChainVerdict.VALID, text
+
+
+def test_each_kind_alone_is_what_it_is_called():
+    def only(**shares):
+        return judgements(Demonstrators(error_scale=0.0, **{**NONE, **shares}))
+
+    assert all(item.is_valid and not item.has_code for item in only())
+    assert all(item.has_code and not item.is_valid for item in only(code_only=1.0))
+    assert all(item.has_code and item.is_correct for item in only(sloppy_with_code=1.0))
+    skipped = [item for item, story in zip(only(skipping=1.0), STORIES, strict=True) if story.difficulty > 2]
+    assert all(item.is_correct for item in skipped)
+    assert share(item.is_valid is True for item in skipped) < 0.05
+
+
+def test_needless_code_is_wrong_half_of_the_time():
+    found = judgements(Demonstrators(error_scale=0.0, **{**NONE, "sloppy_with_code": 1.0}))
+    assert share(item.is_valid for item in found) == pytest.approx(0.5, abs=0.1)
+
+
+def test_a_wrong_fact_makes_a_chain_invalid_and_a_larger_error_scale_makes_fewer_right_answers():
+    rates = []
+    for scale in (0.0, 1.0, 5.0):
+        found = judgements(Demonstrators(error_scale=scale, **NONE))
+        assert not any(item.is_valid and not item.is_correct for item in found)
+        rates.append(share(item.is_correct for item in found))
+    assert rates[0] == 1.0
+    assert 0.75 < rates[1] < 0.95
+    assert rates[2] < rates[1] - 0.15
+
+
+def test_error_rates_are_those_of_the_facts():
+    assert error_rate("a + b", 20, 1.0) == pytest.approx(0.02)
+    assert error_rate("a * b", 60, 1.0) == pytest.approx(0.09)
+    assert error_rate("a * b", 60, 100.0) == pytest.approx(0.6)

@@ -1,0 +1,64 @@
+from collections import Counter
+
+import pytest
+
+from jobs.tasks.word_problems.forms import load_forms
+from jobs.tasks.word_problems.question_set import holds_out, make_stories
+from jobs.tasks.word_problems.story import Story
+
+SIZES = ("small", "medium", "large")
+
+
+def test_a_set_is_the_same_for_a_seed_and_a_longer_one_begins_with_it():
+    stories = make_stories(60, 7)
+    assert make_stories(40, 7) == stories[:40]
+    assert make_stories(60, 8) != stories
+    assert len({story.text for story in stories}) == len({story.number_set for story in stories}) == 60
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_no_held_out_text_or_set_of_numbers_is_ever_trained_on(size):
+    held_out = make_stories(40, 1, size=size, is_held_out=True)
+    numbers, texts = {story.number_set for story in held_out}, {story.text for story in held_out}
+    for seed in (1, 2, 3):
+        training = make_stories(150, seed, size=size)
+        assert not numbers & {story.number_set for story in training}
+        assert not texts & {story.text for story in training}
+    assert all(holds_out(story) for story in held_out)
+
+
+def test_difficulties_are_drawn_evenly():
+    counts = Counter(story.difficulty for story in make_stories(300, 3))
+    assert sorted(counts) == [1, 2, 3, 4, 5, 6]
+    assert min(counts.values()) > 30
+
+
+def test_numbers_grow_with_their_size():
+    def mean(size):
+        numbers = [number for story in make_stories(100, 0, size=size) for number in story.numbers]
+        return sum(numbers) / len(numbers)
+
+    assert mean("small") * 1.3 < mean("medium")
+    assert mean("medium") * 1.3 < mean("large")
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 3), (4, 3), (1, 7)])
+def test_impossible_ranges_are_refused(low, high):
+    with pytest.raises(ValueError, match="min_operations and max_operations"):
+        make_stories(1, 0, low, high)
+
+
+def test_a_story_survives_its_details():
+    for story in make_stories(30, 5):
+        assert Story.from_details(story.details()) == story
+    with pytest.raises(ValueError, match="expected the details of a story"):
+        Story.from_details({"question": "Q6a*2:"})
+
+
+def test_there_are_forms_of_every_topic_and_number_of_operations():
+    forms = load_forms()
+    assert len({form.name for form in forms}) == len(forms) >= 24
+    assert {form.topic for form in forms} == {
+        "containers", "money", "time", "ages", "comparison", "rates", "unknowns"
+    }  # fmt: skip
+    assert {form.num_operations for form in forms} == set(range(1, 7))

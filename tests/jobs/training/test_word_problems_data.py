@@ -1,0 +1,158 @@
+"""Word problems as a run's questions: chat prompts, rewards with verdicts, demonstrations, an oracle's job."""
+
+import json
+
+import numpy as np
+import pytest
+
+from jobs.engines.verl_ray.reward import compute_score, describe_question
+from jobs.grading.reward_function import Response
+from jobs.judging.items import JudgedItem
+from jobs.judging.oracle import judge_item, oracle_name
+from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.trajectory_file import read_questions
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.train import SpecError, parse_spec
+from jobs.tasks.word_problems.oracle import judge_response
+from jobs.tasks.word_problems.story import read_story
+from jobs.training.composition import run_sft, run_training
+from jobs.training.data_rows import DataError
+from jobs.training.demonstrations import read_demonstrations
+from jobs.training.run_data import open_data, open_reward
+from tests.jobs.judging.chain_runs import new_job, oracle_spec, run_job, votes_of
+from tests.jobs.training.chat_model import make_chat_model
+from tests.jobs.training.test_composition import MemoryRecorder, StopAfter
+
+SPEC = {
+    "data": {"source": "word_problems", "template": "chat", "num_questions": 12, "num_held_out": 4},
+    "algorithm": {
+        "batch_size": 4,
+        "mini_batch_size": 4,
+        "rollouts_per_question": 2,
+        "max_prompt_tokens": 400,
+        "max_response_tokens": 8,
+    },
+    "num_steps": 2,
+    "validation": {"interval": None, "samples_per_question": 1, "num_training_questions": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return make_chat_model(tmp_path_factory.mktemp("model"))
+
+
+def spec_of(model, **changes):
+    return parse_spec(SPEC | {"model": {"source": str(model), "device": "cpu"}} | changes, "test")
+
+
+def questions_of(spec, model):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    return *open_data(spec).encode(tokenizer), tokenizer
+
+
+def test_a_question_is_one_user_message_in_the_models_chat_template(model):
+    training, held_out, tokenizer = questions_of(spec_of(model), model)
+    assert [question.index for question in [*training, *held_out]] == list(range(16))
+    story = read_story(training[0])
+    assert training[0].prompt_text == f"<|im_start|>user\n{story.prompt}<|im_end|>\n<|im_start|>assistant\n"
+    assert tokenizer.decode(training[0].prompt_ids) == training[0].prompt_text
+    assert "\\boxed{}" in story.prompt
+    assert training[0].answer == story.answer
+    assert training[0].metadata["question"] == story.text
+
+
+def test_a_response_is_rewarded_by_its_box_and_judged_by_its_steps(model):
+    spec = spec_of(model)
+    [question, *_], _, _ = questions_of(spec, model)
+    nothing = np.empty(0, np.int32)
+    texts = [
+        f"\\boxed{{{question.answer}}}",
+        f"7 + 7 = 15. \\boxed{{{question.answer}}}",
+        "7 + 7 = 15. \\boxed{0}",
+        "no",
+    ]
+    with open_reward(spec) as reward:
+        verdicts = reward.grade([question] * 4, [Response(text, nothing, False) for text in texts])
+    assert [(item.reward, item.outcome, item.is_valid) for item in verdicts] == [
+        (1.0, "correct", None), (1.0, "correct", False), (0.0, "wrong", False), (0.0, "unparsed", None)
+    ]  # fmt: skip
+
+
+def test_verls_reward_is_the_same_from_what_its_rows_hold(model):
+    [question, *_], _, _ = questions_of(spec_of(model), model)
+    extra_info = json.loads(json.dumps(describe_question(question))) | {"is_truncated": False}
+    score = compute_score("word_problems", f"7 + 7 = 15. \\boxed{{{question.answer}}}", question.answer, extra_info)
+    assert score == {"score": 1.0, "outcome": "correct", "is_valid": False, "has_code": False}
+
+
+def test_demonstrations_are_mostly_right_and_the_same_for_a_seed(model):
+    algorithm = SPEC["algorithm"] | {"max_response_tokens": 600, "experience_ratio": 0.0}
+    spec = spec_of(model, sft={}, algorithm=algorithm, data=SPEC["data"] | {"num_questions": 60})
+    questions, _, tokenizer = questions_of(spec, model)
+    demonstrations = read_demonstrations(spec, questions, tokenizer)
+    texts = [tokenizer.decode(item.token_ids, skip_special_tokens=True) for item in demonstrations]
+    pairs = zip(questions, texts, strict=True)
+    judged = [judge_response(read_story(question).problem, text) for question, text in pairs]
+    assert all(item.has_box for item in judged)
+    assert 0.6 <= sum(item.is_correct for item in judged) / len(judged) < 1.0
+    again = read_demonstrations(spec, questions, tokenizer)
+    assert all(np.array_equal(*pair) for pair in zip(
+        [item.token_ids for item in demonstrations], [item.token_ids for item in again], strict=True
+    ))  # fmt: skip
+
+
+def test_a_chat_model_trains_and_its_responses_are_judged_by_the_oracle(tmp_path, model):
+    spec = spec_of(model)
+    run = RunDirectory.create(tmp_path, spec, run_id="trained")
+    recorder = SpoolRecorder(run, run.claim_attempt(), spec.recording)
+    recorder.status(RunStatus.RUNNING)
+    assert run_training(spec, run, recorder, StopAfter()) is RunStatus.SUCCEEDED
+    recorder.close()
+    [path] = run.path.glob("attempts/*/questions-training.parquet")
+    assert len(read_questions(path)["questions"]) == 12
+    job = new_job(tmp_path, oracle_spec(only_correct=False))
+    assert run_job(job) is RunStatus.SUCCEEDED
+    votes = votes_of(job)
+    assert len(votes) == 16
+    assert {vote.judge for vote in votes} == {"word problems oracle"}
+
+
+def test_a_chat_model_is_fine_tuned_on_demonstrations(tmp_path, model):
+    algorithm = SPEC["algorithm"] | {"max_response_tokens": 400, "experience_ratio": 0.0}
+    spec = spec_of(model, sft={}, algorithm=algorithm)
+    run, recorder = RunDirectory.create(tmp_path, spec), MemoryRecorder()
+    assert run_sft(spec, run, recorder, StopAfter()) is RunStatus.SUCCEEDED
+    assert [report.step for report in recorder.steps] == [1, 2]
+
+
+def test_the_oracle_as_a_judge_names_the_class_of_the_first_fault(model):
+    [question, *_], _, _ = questions_of(spec_of(model), model)
+    details = dict(question.metadata)
+
+    def verdict(text):
+        found = judge_item(JudgedItem("1", details["question"], text, details=details))
+        return found.outcome.value, found.reason, tuple(issue.value for issue in found.issues)
+
+    assert verdict("7 + 7 = 15. \\boxed{1}")[0] == "invalid"
+    assert verdict("hm") == ("unjudged", "unreadable", ())
+    assert judge_item(JudgedItem("1", "", "", details={"data_source": "word_problems"})).reason == "no_word_problem"
+    assert oracle_name(JudgedItem("1", "", "", details=details)) == "word problems oracle"
+    assert oracle_name(JudgedItem("1", "", "")) == "chains oracle"
+
+
+def test_word_problems_have_one_to_six_operations_unless_said_otherwise():
+    spec = parse_spec({"data": {"source": "word_problems"}}, "test")
+    assert (spec.data.min_operations, spec.data.max_operations) == (1, 6)
+    assert parse_spec({"data": spec.data.model_dump()}, "test").data == spec.data
+    with pytest.raises(SpecError, match=r"data.max_operations: expected at most 6 for word_problems"):
+        parse_spec({"data": {"source": "word_problems", "max_operations": 7}}, "test")
+
+
+def test_too_many_stories_of_few_numbers_are_refused():
+    data = {"source": "word_problems", "max_operations": 1, "number_size": "small", "num_questions": 5000}
+    with pytest.raises(DataError, match=r"data: num_questions, num_held_out: only \d+ different stories"):
+        open_data(parse_spec({"data": data}, "test")).encode(None)
