@@ -13,7 +13,7 @@ from app.page_list import PATHS
 from app.serving.gate import script_hash
 
 TITLE = "ExGRPO Workbench"
-_SCRIPT_FILES = ("connection.js", "shared_zoom.js")
+_SCRIPT_FILES = ("connection.js", "keyboard.js", "shared_zoom.js")
 _ADDRESS_SCRIPT = "<script>window.__streamlit = {BACKEND_BASE_URL: window.location.origin}</script>"
 
 _HISTORY_SCRIPT = """<script>

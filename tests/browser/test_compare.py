@@ -34,7 +34,7 @@ def test_two_ticked_runs_are_compared_a_pasted_link_shows_the_same_and_back_lead
     pasted = page.url
     again = open_page(pasted[pasted.index("/compare") :])
     again.page.locator(".js-plotly-plot").nth(7).wait_for()
-    legends = [view.get_by_test_id("stHtml").filter(has_text="whole").inner_text() for view in (page, again.page)]
+    legends = [view.locator(".st-key-legend").inner_text() for view in (page, again.page)]
     assert legends[0] == legends[1]
     assert legends[0].count("whole") == 2
     assert again.page.url == pasted

@@ -23,8 +23,8 @@ def test_filters_of_the_list_of_runs_are_undone_one_by_one_and_redone(open_page)
     page = watched.page
     shows(page, r"of \d+ runs, \d+ active")
     everything = page.get_by_text(re.compile(r"runs, \d+ active")).inner_text()
-    page.get_by_label("Search runs").fill("whole")
-    page.get_by_label("Search runs").press("Enter")
+    page.get_by_role("textbox", name="Search runs").fill("whole")
+    page.get_by_role("textbox", name="Search runs").press("Enter")
     page.wait_for_url(re.compile("q=whole"))
     page.get_by_role("radio", name="Failed or lost").click()
     page.wait_for_url(re.compile("state=Failed"))
@@ -32,11 +32,11 @@ def test_filters_of_the_list_of_runs_are_undone_one_by_one_and_redone(open_page)
     page.go_back()
     shows(page, r"\d of \d runs, \d+ active")
     assert "state=" not in page.url
-    assert page.get_by_label("Search runs").input_value() == "whole"
+    assert page.get_by_role("textbox", name="Search runs").input_value() == "whole"
     page.go_back()
     page.get_by_text(everything).wait_for()
     assert "q=" not in page.url
-    assert page.get_by_label("Search runs").input_value() == ""
+    assert page.get_by_role("textbox", name="Search runs").input_value() == ""
     page.go_forward()
     page.wait_for_url(re.compile("q=whole"))
     shows(page, r"\d of \d runs, \d+ active")

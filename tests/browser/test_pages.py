@@ -55,9 +55,9 @@ def test_deep_link_shows_the_same_view_in_both_themes(open_page, scheme):
 def test_charts_of_a_run_are_drawn_and_stay_while_it_refreshes(open_page):
     watched = open_page("/run?run=run-running")
     charts = watched.page.locator(".js-plotly-plot")
-    charts.nth(12).wait_for()
+    charts.nth(13).wait_for()
     watched.page.wait_for_timeout(5000)
-    assert charts.count() == 13
+    assert charts.count() == 14
     assert watched.troubles == []
 
 
