@@ -79,3 +79,22 @@ def test_draft_keeps_the_form_and_the_audit_log_keeps_what_was_done(open_page):
     page.goto(re.sub(r"/new_run.*", "/system?view=Audit+log", page.url))
     page.get_by_test_id("stDataFrame").first.wait_for()
     assert watched.troubles == []
+
+
+def test_a_zoom_of_one_chart_is_that_of_all_and_in_the_address(open_page):
+    page = open_page("/compare?runs=run-finished,run-on-policy").page
+    charts = page.locator(".js-plotly-plot")
+    charts.nth(7).wait_for()
+    box = charts.first.bounding_box()
+    charts.first.hover()
+    page.mouse.move(box["x"] + 0.4 * box["width"], box["y"] + 0.5 * box["height"])
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.7 * box["width"], box["y"] + 0.5 * box["height"], steps=6)
+    page.mouse.up()
+    page.wait_for_url(re.compile(r"zoom="))
+    page.wait_for_function("""() => {
+        const plots = [...document.querySelectorAll(".js-plotly-plot")];
+        return new Set(plots.map((plot) => String(plot.layout.xaxis.range))).size === 1;
+    }""")
+    page.go_back()
+    page.wait_for_url(re.compile(r"^((?!zoom).)*$"))
