@@ -1,4 +1,4 @@
-"""Which file system a file lies on: SQLite's locks and shared memory do not hold between machines."""
+"""The file system of a file: SQLite's locks and shared memory do not work between machines."""
 
 import re
 from pathlib import Path
@@ -28,25 +28,25 @@ def is_network_type(name: str) -> bool:
 
 def type_of(path: Path, mounts: str) -> str:
     """Return the type of the file system that `path` is on, or would be on, by a mountinfo text; "" if it has none."""
-    place = path.resolve()
-    best, found = -1, ""
+    resolved = path.resolve()
+    most_parts, kind = -1, ""
     for line in mounts.splitlines():
         head, _, tail = line.partition(" - ")
         words = head.split(" ")
         if len(words) < 5 or not tail:
             continue
         point = Path(_OCTAL.sub(lambda code: chr(int(code[1], 8)), words[4]))
-        # What was mounted later on the same point hides what was there.
-        if place.is_relative_to(point) and len(point.parts) >= best:
-            best, found = len(point.parts), tail.split(" ")[0]
-    return found
+        # A later mount on the same point hides the earlier one.
+        if resolved.is_relative_to(point) and len(point.parts) >= most_parts:
+            most_parts, kind = len(point.parts), tail.split(" ")[0]
+    return kind
 
 
 def network_type_of(path: Path) -> str:
-    """Return the type of the network file system that `path` is on; "" on a local one, or where nobody can tell."""
+    """Return the type of the network file system that `path` is on; "" on a local one, or if it is not known."""
     try:
         mounts = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return ""
-    found = type_of(path, mounts)
-    return found if is_network_type(found) else ""
+    kind = type_of(path, mounts)
+    return kind if is_network_type(kind) else ""

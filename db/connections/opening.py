@@ -5,7 +5,7 @@ from pathlib import Path
 from sqlalchemy.exc import DBAPIError
 
 from db.connections.schema import upgrade
-from db.connections.session import Database, DatabaseError, default_url, make_engine, parse_url, shown_place
+from db.connections.session import Database, DatabaseError, default_url, make_engine, parse_url, url_without_password
 from db.connections.sqlite_files import refusal
 
 
@@ -16,10 +16,11 @@ def open_database(url: str | None, runs_root: Path, *, upgrades: bool = True) ->
         DatabaseError: It cannot be reached, its schema is newer than this program, or it is a SQLite file on a network
             file system.
     """
-    place = parse_url(url) if url else default_url(runs_root)
-    if place.get_backend_name() == "sqlite" and place.database and (sentence := refusal(Path(place.database))):
+    database_url = parse_url(url) if url else default_url(runs_root)
+    path = database_url.database if database_url.get_backend_name() == "sqlite" else None
+    if path and (sentence := refusal(Path(path))):
         raise DatabaseError(sentence)
-    database = Database(make_engine(place))
+    database = Database(make_engine(database_url))
     try:
         if upgrades:
             upgrade(database)
@@ -29,7 +30,9 @@ def open_database(url: str | None, runs_root: Path, *, upgrades: bool = True) ->
     except DBAPIError as error:
         database.close()
         reason = str(error.orig).strip().splitlines()[0]
-        raise DatabaseError(f"{shown_place(place)}: the database cannot be opened ({reason}).") from None
+        raise DatabaseError(
+            f"{url_without_password(database_url)}: the database cannot be opened ({reason})."
+        ) from None
     except BaseException:
         database.close()
         raise

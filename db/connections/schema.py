@@ -1,4 +1,4 @@
-"""The schema's revision: bringing it up to date, refusing what is newer, dropping everything."""
+"""The schema's revision: upgrading it, refusing a newer one, dropping everything."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def is_known(revision: str) -> bool:
 
 
 def upgrade(database: Database) -> str:
-    """Bring the schema to this program's revision and return it; nothing happens where it is there already.
+    """Bring the schema to this program's revision and return it; an up-to-date schema is left alone.
 
     Raises:
         NewerSchemaError: The schema is newer than this program knows.
@@ -50,7 +50,7 @@ def upgrade(database: Database) -> str:
 
 
 def reset(database: Database) -> None:
-    """Drop every table, whatever its schema, and make them anew, empty.
+    """Drop every table, whatever its schema, and create them again, empty.
 
     The caller reads the run directories and the journal again afterwards.
     """
@@ -65,7 +65,7 @@ def _upgrade(connection: Connection) -> None:
     if revision is not None and not is_known(revision):
         raise NewerSchemaError(
             f"The database has schema {revision}, newer than {newest_revision()} which this version knows: install "
-            "the newer version, or build the database anew with `exgrpo db rebuild`."
+            "the newer version, or rebuild the database with `exgrpo db rebuild`."
         )
     config = _config()
     config.attributes["connection"] = connection
@@ -74,7 +74,7 @@ def _upgrade(connection: Connection) -> None:
 
 def _drop_everything(connection: Connection) -> None:
     if connection.dialect.name == "sqlite":
-        # A virtual table brings tables of its own, which go with it and only so.
+        # A virtual table has hidden tables, which are dropped with it only.
         connection.exec_driver_sql(f"DROP TABLE IF EXISTS {_SEARCH_TABLE}")
     existing = MetaData()
     existing.reflect(connection)

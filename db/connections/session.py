@@ -37,14 +37,14 @@ UNAVAILABLE_ERRORS = (DatabaseError, DBAPIError)
 """The errors of reading from an unavailable database: it cannot be opened, or a connection or statement failed."""
 
 
-def shown_place(url: URL) -> str:
-    """Return where a database is, without the password, wherever in the URL that stands."""
+def url_without_password(url: URL) -> str:
+    """Return the URL as text, without the password, wherever in the URL it is."""
     return url.difference_update_query(_SECRET_PARAMETERS).render_as_string(hide_password=True)
 
 
 @dataclass(frozen=True)
 class Database:
-    """An open database. Any thread may use it; each block is one transaction on a connection of its own."""
+    """An open database. Any thread may use it; each block is one transaction on a separate connection."""
 
     engine: Engine
 
@@ -58,7 +58,7 @@ class Database:
         """Give a connection that changes nothing.
 
         On SQLite all of the block sees one state of the database; on PostgreSQL each statement sees the newest, with or
-        without a transaction around them, whose beginning and end would cost two more journeys to the server.
+        without a transaction around them, whose begin and end would cost two more round trips to the server.
         """
         with self.engine.connect() as connection:
             if not self.is_sqlite:
@@ -66,10 +66,10 @@ class Database:
             yield connection
 
     def write(self, work: Callable[[Connection], Result]) -> Result:
-        """Run `work` in one transaction and return its result; up to `MAX_TRIES` times while others are in the way.
+        """Run `work` in one transaction and return its result; up to `MAX_TRIES` times while other writers block it.
 
         Raises:
-            DatabaseError: Others held the database all the time.
+            DatabaseError: Other programs kept the database locked.
         """
         for attempt in range(MAX_TRIES):
             try:
@@ -77,20 +77,19 @@ class Database:
                     result = work(connection)
                 break
             except DBAPIError as error:
-                if not _is_in_the_way(error):
+                if not _is_retryable(error):
                     raise
                 time.sleep(_FIRST_WAIT_SECONDS * 2**attempt * random.uniform(0.5, 1.0))
         else:
-            raise DatabaseError(
-                f"{shown_place(self.engine.url)}: other programs kept the database busy for too long; try again."
-            )
+            url = url_without_password(self.engine.url)
+            raise DatabaseError(f"{url}: other programs kept the database busy for too long; try again.")
         self._tidy()
         return result
 
     def _tidy(self) -> None:
-        """Empty a log that grew long; what was written stands, whether or not that succeeds."""
-        place = self.engine.url.database
-        if self.is_sqlite and place is not None and is_log_long(Path(place)):
+        """Empty a log that grew long; written data is safe even if that fails."""
+        path = self.engine.url.database
+        if self.is_sqlite and path is not None and is_log_long(Path(path)):
             with (
                 contextlib.suppress(DBAPIError, sqlite3.Error),
                 contextlib.closing(self.engine.raw_connection()) as connection,
@@ -103,19 +102,19 @@ class Database:
 
 
 def sqlite_path(url: str | None, runs_root: Path) -> Path | None:
-    """Return the file of the database at `url`, whether or not it is there; None for PostgreSQL.
+    """Return the file of the database at `url`, even if it does not exist; None for PostgreSQL.
 
     Raises:
         DatabaseError: `url` names no kind of database that this program knows.
     """
     if not url:
         return runs_root / SQLITE_FILE
-    place = parse_url(url)
-    return Path(place.database or "") if place.get_backend_name() == "sqlite" else None
+    parsed = parse_url(url)
+    return Path(parsed.database or "") if parsed.get_backend_name() == "sqlite" else None
 
 
 def default_url(runs_root: Path) -> URL:
-    """Return the URL of the SQLite file of a runs root, whose folder is made."""
+    """Return the URL of the SQLite file of a runs root, and create its folder."""
     path = Path(runs_root).resolve() / SQLITE_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     return URL.create("sqlite", database=str(path))
@@ -128,15 +127,17 @@ def parse_url(url: str) -> URL:
         DatabaseError: It names no kind of database that this program knows.
     """
     try:
-        place = make_url(url)
+        parsed = make_url(url)
     except ArgumentError:
         raise DatabaseError("database URL: expected sqlite:///FILE or postgresql://USER@HOST/NAME.") from None
-    backend = place.get_backend_name()
+    backend = parsed.get_backend_name()
     if backend in {"postgresql", "postgres"}:
-        return place.set(drivername="postgresql+psycopg")
-    if backend == "sqlite" and place.database:
-        return place.set(drivername="sqlite")
-    raise DatabaseError(f"database URL {shown_place(place)}: expected sqlite:///FILE or postgresql://USER@HOST/NAME.")
+        return parsed.set(drivername="postgresql+psycopg")
+    if backend == "sqlite" and parsed.database:
+        return parsed.set(drivername="sqlite")
+    raise DatabaseError(
+        f"database URL {url_without_password(parsed)}: expected sqlite:///FILE or postgresql://USER@HOST/NAME."
+    )
 
 
 def make_engine(url: URL) -> Engine:
@@ -171,13 +172,13 @@ def _begin_sqlite(connection: Connection) -> None:
         try:
             begin_writing(cast("sqlite3.Connection", connection.connection.driver_connection))
         except sqlite3.Error as error:
-            # SQLAlchemy gives its own form only to errors of statements that it was given itself.
+            # SQLAlchemy wraps only errors of statements that it executes itself.
             raise OperationalError("BEGIN IMMEDIATE", None, error) from error
     else:
         connection.exec_driver_sql("BEGIN")
 
 
-def _is_in_the_way(error: DBAPIError) -> bool:
+def _is_retryable(error: DBAPIError) -> bool:
     original: Any = error.orig
     if isinstance(original, sqlite3.OperationalError):
         return any(word in str(original) for word in ("locked", "busy"))

@@ -1,4 +1,4 @@
-"""A copy of an SQLite database as it stands at one moment, while other programs go on writing to it."""
+"""A copy of a SQLite database at one moment, while other programs continue to write to it."""
 
 import sqlite3
 from contextlib import closing
@@ -10,11 +10,11 @@ from db.connections.session import DatabaseError
 def copy_sqlite(source: Path, target: Path) -> None:
     """Copy the database at `source` to the new file `target`, whole and consistent (SQLite's online backup).
 
-    It is one step, since SQLite starts over at every commit between steps. Nobody waits for it: the database keeps a
-    write-ahead log, beside which readers hold up no writer.
+    It is one step, since SQLite restarts at every commit between steps. It blocks nobody: with a write-ahead log,
+    readers do not block writers.
 
     Raises:
-        DatabaseError: The database cannot be read, or the copy not be written.
+        DatabaseError: The database cannot be read, or the copy cannot be written.
     """
     address = f"file:{source.resolve().as_posix().replace('%', '%25').replace('?', '%3f').replace('#', '%23')}?mode=ro"
     try:

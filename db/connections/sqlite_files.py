@@ -1,4 +1,4 @@
-"""What SQLite needs where several programs write to one file: short waits for a turn, and a log that stays small."""
+"""SQLite with several programs that write to one file: short waits for the lock, and a log that stays small."""
 
 import sqlite3
 import time
@@ -8,15 +8,15 @@ from db.connections.file_systems import network_type_of
 
 BUSY_SECONDS = 5.0
 MAX_LOG_BYTES = 16 * 2**20
-"""A write-ahead log that is longer is emptied. SQLite's own checkpoints never are where readers follow closely."""
-_TURN_SECONDS = 0.005
-_PATIENT_SECONDS = 0.1
-"""Who has waited so long asks twice as often as at first."""
+"""A longer write-ahead log is emptied. SQLite's automatic checkpoints never succeed while readers follow closely."""
+_POLL_SECONDS = 0.005
+_FASTER_AFTER_SECONDS = 0.1
+"""After so long a wait polls twice as often as at first."""
 _CHECKPOINT_SECONDS = 1.0
 
 
 def refusal(path: Path) -> str:
-    """Return in one sentence why no database may lie at `path`, nothing where one may."""
+    """Return one sentence on why `path` is not allowed for a database, empty if it is allowed."""
     kind = network_type_of(path)
     if not kind:
         return ""
@@ -27,13 +27,13 @@ def refusal(path: Path) -> str:
 
 
 def begin_writing(connection: sqlite3.Connection) -> None:
-    """Begin a transaction that writes, as soon as no other program does.
+    """Begin a transaction that writes, as soon as no other program writes.
 
-    SQLite waits in steps of up to 100 ms, in which writers that do not wait get in again and again. Here who has waited
-    longer asks more often.
+    SQLite waits in steps of up to 100 ms, in which writers that do not wait win again and again. Here the poll gets
+    faster with the time waited.
 
     Raises:
-        OperationalError: Others wrote for `BUSY_SECONDS`.
+        OperationalError: Others held the lock for `BUSY_SECONDS`.
     """
     began_at = time.monotonic()
     connection.execute("PRAGMA busy_timeout = 0")
@@ -45,7 +45,7 @@ def begin_writing(connection: sqlite3.Connection) -> None:
                 waited = time.monotonic() - began_at
                 if "locked" not in str(error) or waited >= BUSY_SECONDS:
                     raise
-                time.sleep(_TURN_SECONDS / (1.0 + waited / _PATIENT_SECONDS))
+                time.sleep(_POLL_SECONDS / (1.0 + waited / _FASTER_AFTER_SECONDS))
             else:
                 return
     finally:
@@ -61,7 +61,7 @@ def is_log_long(path: Path) -> bool:
 
 
 def shorten_log(connection: sqlite3.Connection) -> None:
-    """Empty the write-ahead log; wait a moment for readers, and leave it to the next write if that was in vain."""
+    """Empty the write-ahead log; wait a moment for readers, and leave it to the next write if they stay."""
     connection.execute(f"PRAGMA busy_timeout = {_CHECKPOINT_SECONDS * 1000:.0f}")
     try:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

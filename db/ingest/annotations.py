@@ -1,4 +1,4 @@
-"""What users said of runs: tags, notes, archiving. The journal is their truth; each change may come twice."""
+"""User annotations of runs: tags, notes, archiving. The journal is their source; each change may come twice."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -17,7 +17,7 @@ JOURNAL_SOURCE = "journal"
 
 
 def add_tag(database: Database, run_id: str, tag: str) -> None:
-    """Give a run a tag."""
+    """Add a tag to a run."""
 
     def work(connection: Connection) -> None:
         row = {"run_key": require_run_key(connection, run_id), "tag": storable_text(tag)}
@@ -27,7 +27,7 @@ def add_tag(database: Database, run_id: str, tag: str) -> None:
 
 
 def remove_tag(database: Database, run_id: str, tag: str) -> None:
-    """Take a tag from a run."""
+    """Remove a tag from a run."""
 
     def work(connection: Connection) -> None:
         run_key = require_run_key(connection, run_id)
@@ -38,7 +38,7 @@ def remove_tag(database: Database, run_id: str, tag: str) -> None:
 
 
 def add_note(database: Database, run_id: str, at: datetime, text: str) -> None:
-    """Keep what a user noted on a run at a moment."""
+    """Save a user's note on a run with its time."""
 
     def work(connection: Connection) -> None:
         row = {"run_key": require_run_key(connection, run_id), "at": at, "text": storable_text(text)}
@@ -84,6 +84,6 @@ def save_journal_position(database: Database, position: str, told: Iterable[str]
 
     def work(connection: Connection) -> None:
         save_position(connection, JOURNAL_SOURCE, position)
-        forget_unannounced(connection, told)
+        forget_unannounced(connection, announced)
 
     database.write(work)

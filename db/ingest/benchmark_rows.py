@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 
 def score_rows(run_key: int, event: Mapping[str, Any]) -> list[Row]:
-    """Return one row a scheme: the mean over questions, with its standard error clustered over them."""
+    """Return one row per scheme: the mean over questions, with its standard error clustered over them."""
     num_samples = int(event["samples_per_question"])
     return [
         {
@@ -41,7 +41,7 @@ def score_rows(run_key: int, event: Mapping[str, Any]) -> list[Row]:
 
 
 def disputed_rows(run_key: int, event: Mapping[str, Any]) -> list[Row]:
-    """Return one row an answer on which the schemes differ."""
+    """Return one row per answer on which the schemes differ."""
     names = ("question_id", "sample", "gold", "answer", "paper", "training", "corrected")
     return [
         {"run_key": run_key, "benchmark": event["benchmark"], "position": position}

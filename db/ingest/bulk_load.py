@@ -37,16 +37,18 @@ class BulkLoad:
     def filling(self, tables: Sequence[Table]) -> Iterator[Connection]:
         """Give the connection in one transaction; on PostgreSQL the tables' keys and indexes are made at its end."""
         with self.connection.begin():
-            held = [] if self.is_sqlite else [_take_off(self.connection, table.name) for table in tables]
+            recreate = (
+                [] if self.is_sqlite else [_drop_keys_and_indexes(self.connection, table.name) for table in tables]
+            )
             yield self.connection
-            for statements in held:
+            for statements in recreate:
                 for statement in statements:
                     self.connection.exec_driver_sql(statement)
 
 
 @contextmanager
 def bulk_load(database: Database) -> Iterator[BulkLoad]:
-    """Give a connection set up for loading; a crash of the machine meanwhile may damage a SQLite file."""
+    """Give a connection set up for loading; a crash of the machine during the load may damage a SQLite file."""
     engine = database.engine.execution_options(is_write=True)
     with engine.connect() as connection:
         try:
@@ -60,11 +62,11 @@ def bulk_load(database: Database) -> Iterator[BulkLoad]:
                 connection.commit()
             yield BulkLoad(engine, connection)
         finally:
-            # Its settings and temporary tables would meet whoever takes the connection next.
+            # The next user of the connection must not get its settings and temporary tables.
             connection.invalidate()
 
 
-def _take_off(connection: Connection, name: str) -> list[str]:
+def _drop_keys_and_indexes(connection: Connection, name: str) -> list[str]:
     """Drop the constraints and indexes of a table and return the statements that make them again."""
     constraints = connection.execute(_CONSTRAINTS, {"name": name}).all()
     indexes = connection.execute(_INDEXES, {"name": name}).all()
@@ -72,5 +74,5 @@ def _take_off(connection: Connection, name: str) -> list[str]:
         connection.exec_driver_sql(f"ALTER TABLE {name} DROP CONSTRAINT {constraint.conname}")
     for index in indexes:
         connection.exec_driver_sql(f"DROP INDEX {index.indexname}")
-    again = [f"ALTER TABLE {name} ADD CONSTRAINT {row.conname} {row.definition}" for row in reversed(constraints)]
-    return again + [index.indexdef for index in indexes]
+    recreate = [f"ALTER TABLE {name} ADD CONSTRAINT {row.conname} {row.definition}" for row in reversed(constraints)]
+    return recreate + [index.indexdef for index in indexes]

@@ -19,7 +19,7 @@ from db.tables.metric_values import pack_values, stored_names
 Row = dict[str, Any]
 
 EVENTS_WITHOUT_ROWS = frozenset({"status", "judging", "asked"})
-"""A status moves an attempt; what a judge is about to do and to pay is for its own resuming."""
+"""A status changes an attempt's row; a judge's plan and cost are read by its resume only."""
 
 _TRAJECTORY_BITS, _ATTEMPT_BITS, _RUN_BITS = 32, 12, 19
 
@@ -40,7 +40,7 @@ def trajectory_key(run_key: int, attempt: int, trajectory_id: int) -> int:
 
 
 class RowCollector:
-    """Gathers the rows of a batch of events by table, so that each table is written in one go."""
+    """Gathers the rows of a batch of events by table, so that each table is written at once."""
 
     def __init__(self, run_key: int, is_superseded: Callable[[int, int], bool]) -> None:
         self.rows: dict[Table, list[Row]] = {}
@@ -55,7 +55,7 @@ class RowCollector:
             self._add_questions(event)
         elif kind in {"step", "evaluation", "checkpoint"}:
             attempt, step = int(event["attempt"]), int(event["step"])
-            self._place: Row = {
+            self._step_key: Row = {
                 "run_key": self._run_key,
                 "attempt": attempt,
                 "step": step,
@@ -104,7 +104,7 @@ class RowCollector:
             "names_key": self._names_key(tuple(values)),
             "metric_values": pack_values(values.values()) if values else None,
         }
-        self._put(models.steps, self._place | row)
+        self._put(models.steps, self._step_key | row)
         self._add_buffer(event)
         for selection in event["selections"]:
             self._add_selection(selection)
@@ -128,9 +128,9 @@ class RowCollector:
     def _add_block(self, event: Mapping[str, Any]) -> None:
         stored = [change for change in event["buffer_events"] if change[0] == INSERTED]
         buckets = {trajectory_id: bucket for _, _, trajectory_id, _, bucket in stored}
-        own = (replay["trajectory_id"] for replay in event["replays"] if not replay["is_external"])
-        row = {"facts": pack_facts(event["trajectories"], buckets), "replayed": pack_ids(own)}
-        self._put(models.trajectory_blocks, self._place | row)
+        replayed_ids = (replay["trajectory_id"] for replay in event["replays"] if not replay["is_external"])
+        row = {"facts": pack_facts(event["trajectories"], buckets), "replayed": pack_ids(replayed_ids)}
+        self._put(models.trajectory_blocks, self._step_key | row)
 
     def _add_buffer(self, event: Mapping[str, Any]) -> None:
         for bucket, num_questions, probability, num_drawn, deficit in event["buckets"]:
@@ -141,11 +141,11 @@ class RowCollector:
                 "num_drawn": num_drawn,
                 "deficit": deficit,
             }
-            self._put(models.bucket_counts, self._place | row)
+            self._put(models.bucket_counts, self._step_key | row)
         names = ("kind", "question_index", "trajectory_id", "bucket_from", "bucket_to")
         for position, change in enumerate(event["buffer_events"]):
             row = dict(zip(names, change, strict=True))
-            self._put(models.buffer_changes, self._place | row | {"position": position})
+            self._put(models.buffer_changes, self._step_key | row | {"position": position})
 
     def _add_selection(self, selection: Mapping[str, Any]) -> None:
         question_index, chosen = selection["question_index"], selection["chosen"]
@@ -155,7 +155,7 @@ class RowCollector:
             "bucket": selection["bucket"],
             "chosen_trajectory_id": trajectory_ids[chosen],
         }
-        self._put(models.selections, self._place | row)
+        self._put(models.selections, self._step_key | row)
         for position, trajectory_id in enumerate(trajectory_ids):
             candidate = {
                 "question_index": question_index,
@@ -168,18 +168,18 @@ class RowCollector:
                 "score": float(selection["scores"][position]),
                 "is_chosen": position == chosen,
             }
-            self._put(models.candidates, self._place | candidate)
+            self._put(models.candidates, self._step_key | candidate)
 
     def _add_trajectory(self, trajectory: Mapping[str, Any], correctness_rate: float, file: str) -> None:
         names = (
             "trajectory_id", "question_index", "group_position", "group_slot", "reward", "verdict", "is_valid",
             "has_code", "is_truncated", "num_tokens", "mean_entropy", "mean_log_prob", "advantage",
         )  # fmt: skip
-        key = trajectory_key(self._run_key, self._place["attempt"], trajectory["trajectory_id"])
+        key = trajectory_key(self._run_key, self._step_key["attempt"], trajectory["trajectory_id"])
         row = {name: trajectory[name] for name in names}
         row |= {"trajectory_key": key, "file": file, "correctness_rate": correctness_rate}
         row |= {name: trajectory.get(name) for name in ("code_rules", "has_python_block")}
-        self._put(models.trajectories, self._place | row)
+        self._put(models.trajectories, self._step_key | row)
         text = {
             "trajectory_key": key,
             "run_key": self._run_key,
@@ -193,7 +193,7 @@ class RowCollector:
             "group_position", "question_index", "trajectory_id", "born_step", "is_external", "reward", "advantage",
             "num_tokens", "mean_entropy", "mean_log_prob", "mean_ratio", "max_ratio",
         )  # fmt: skip
-        self._put(models.replays, self._place | {name: replay[name] for name in names} | {"file": file})
+        self._put(models.replays, self._step_key | {name: replay[name] for name in names} | {"file": file})
 
     def _add_evaluation(self, event: Mapping[str, Any]) -> None:
         num_correct, num_samples = list(event["num_correct"]), int(event["samples_per_question"])
@@ -212,12 +212,12 @@ class RowCollector:
             "question_ids": list(event["question_ids"]),
             "num_correct": num_correct,
         }
-        self._put(models.evaluations, self._place | row)
+        self._put(models.evaluations, self._step_key | row)
 
     def _add_checkpoint(self, event: Mapping[str, Any]) -> None:
         at = datetime.fromisoformat(event["at"])
         row = {"at": at, "path": event["path"], "num_bytes": int(event["num_bytes"])}
-        self._put(models.checkpoints, self._place | row)
+        self._put(models.checkpoints, self._step_key | row)
 
 
 def _group_rates(trajectories: Sequence[Mapping[str, Any]]) -> dict[int, float]:

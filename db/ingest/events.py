@@ -1,4 +1,4 @@
-"""Taking in what runs recorded: each event of a run's files exactly once, however often it is offered."""
+"""Ingests what runs recorded: each event of a run's files exactly once, however often it comes."""
 
 from collections.abc import Mapping, Sequence, Set
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from db.tables.json_text import storable_text
 from db.tables.run_lookup import require_run_key
 
 Event = Mapping[str, Any]
-"""One parsed event: seq, attempt, at, kind and the kind's own fields."""
+"""One parsed event: seq, attempt, at, kind and the fields of the kind."""
 
 
 class IngestError(ValueError):
@@ -27,7 +27,7 @@ class IngestError(ValueError):
 
 
 def register_run(database: Database, run_info: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
-    """Make a run known by its `run.json` and `spec.json`; a run that is known already keeps its row."""
+    """Add a run from its `run.json` and `spec.json`; a run that has a row keeps it."""
 
     def work(connection: Connection) -> None:
         row = {
@@ -57,7 +57,7 @@ def set_status(
     attempt: int | None = None,
     at: datetime | None = None,
 ) -> None:
-    """Set where a run stands, whatever its events said; with `attempt`, where that attempt stands too.
+    """Set a run's status, whatever its events say; with `attempt`, that attempt's status too.
 
     Raises:
         UnknownRunError: There is no such run.
@@ -82,7 +82,7 @@ def set_status(
 
 
 def ingest_events(database: Database, run_id: str, events: Sequence[Event], position: str | None = None) -> int:
-    """Take events in and return how many were new; the reader's `position` is saved in the same transaction.
+    """Ingest events and return how many were new; the reader's `position` is saved in the same transaction.
 
     Events may come twice, in any order and in any batches: each (run, attempt, seq) counts once.
 
@@ -106,8 +106,8 @@ def _ingest(connection: Connection, run_id: str, events: Sequence[Event], positi
             try:
                 collector.add(event)
             except (KeyError, TypeError, ValueError) as error:
-                place = f"{run_id}, attempt {event['attempt']}, event {event['seq']}"
-                raise IngestError(f"{place}: cannot be ingested ({type(error).__name__}: {error}).") from error
+                name = f"{run_id}, attempt {event['attempt']}, event {event['seq']}"
+                raise IngestError(f"{name}: cannot be ingested ({type(error).__name__}: {error}).") from error
         for table, rows in collector.rows.items():
             insert_new(connection, table, rows)
         _note_statuses(connection, run_key, new)
@@ -125,7 +125,7 @@ def run_source(run_id: str) -> str:
 
 
 def _end(table: Table, status: str, at: datetime | None) -> ColumnElement[datetime | None]:
-    """Return when it ended: the moment that is known, which is its own word's, else the given one, else now."""
+    """Return the end time: the stored one, from the final status event, else the given one, else now."""
     if status not in ENDED_STATUSES:
         return literal(None, UtcDateTime)
     return func.coalesce(table.c.ended_at, literal(at or datetime.now(UTC), UtcDateTime))
@@ -150,12 +150,12 @@ def _unseen(connection: Connection, run_key: int, events: Sequence[Event]) -> li
 
 
 def _without_repeated_steps(connection: Connection, run_key: int, events: Sequence[Event]) -> list[Event]:
-    """Leave out steps that their attempt recorded before, lest rows of two records of a step be mixed."""
-    places = {(event["attempt"], event["step"]) for event in events if event["kind"] == "step"}
-    if not places:
+    """Leave out steps that their attempt recorded before, so that rows of two records of a step are not mixed."""
+    recorded = {(event["attempt"], event["step"]) for event in events if event["kind"] == "step"}
+    if not recorded:
         return [*events]
     steps = models.steps
-    numbers = [step for _, step in places]
+    numbers = [step for _, step in recorded]
     query = select(steps.c.attempt, steps.c.step).where(
         steps.c.run_key == run_key, steps.c.step.between(min(numbers), max(numbers))
     )
@@ -163,10 +163,10 @@ def _without_repeated_steps(connection: Connection, run_key: int, events: Sequen
     kept = []
     for event in events:
         if event["kind"] == "step":
-            place = (event["attempt"], event["step"])
-            if place in known:
+            key = (event["attempt"], event["step"])
+            if key in known:
                 continue
-            known.add(place)
+            known.add(key)
         kept.append(event)
     return kept
 
@@ -190,7 +190,7 @@ def _ensure_attempts(connection: Connection, run_key: int, events: Sequence[Even
 
 
 def _note_statuses(connection: Connection, run_key: int, events: Sequence[Event]) -> None:
-    """Let status events move attempts forward, never back, and the run with its newest attempt."""
+    """Move attempts forward by status events, never back, and the run with its newest attempt."""
     attempts = models.attempts
     known = select(attempts.c.attempt, attempts.c.status).where(attempts.c.run_key == run_key)
     ranks = {row.attempt: status_rank(row.status) for row in connection.execute(known)}

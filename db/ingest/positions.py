@@ -12,14 +12,14 @@ _UNANNOUNCED = "untold:"
 
 
 def read_position(database: Database, source: str) -> str | None:
-    """Return where reading of `source` goes on, None at its start."""
+    """Return the position from which to continue reading `source`, None at its start."""
     table = models.ingest_positions
     with database.read() as connection:
         return connection.scalar(select(table.c.position).where(table.c.source == source))
 
 
 def save_position(connection: Connection, source: str, position: str) -> None:
-    """Keep where reading of `source` goes on."""
+    """Save the position from which to continue reading `source`."""
     table = models.ingest_positions
     connection.execute(delete(table).where(table.c.source == source))
     connection.execute(insert(table).values(source=source, position=position))
@@ -32,7 +32,7 @@ def forget_position(connection: Connection, source: str) -> None:
 
 
 def note_unannounced(connection: Connection, run_id: str) -> None:
-    """Keep that a run is new, so that what the journal said of it before comes in, however this program ends."""
+    """Save that a run is new, so that its earlier journal entries are ingested even after a crash."""
     save_position(connection, _UNANNOUNCED + run_id, "")
 
 
@@ -45,7 +45,7 @@ def unannounced_runs(database: Database) -> frozenset[str]:
 
 
 def forget_unannounced(connection: Connection, run_ids: Iterable[str]) -> None:
-    """Keep that what the journal says of these runs is in."""
+    """Save that the journal entries of these runs are ingested."""
     table = models.ingest_positions
     for run_id in run_ids:
         connection.execute(delete(table).where(table.c.source == _UNANNOUNCED + run_id))

@@ -1,4 +1,4 @@
-"""What the runs list shows of a run, worked out once an ingest instead of once a page view."""
+"""What the runs list shows of a run, computed once per ingest instead of once per page view."""
 
 import math
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from db.tables.step_values import Curve, list_spans, read_curves
 
 NUM_CURVE_POINTS = 40
 NUM_RECENT_STEPS = 20
-"""Steps without reward, or with an empty buffer, after which the run's health says so."""
+"""Steps without reward, or with an empty buffer, after which the run gets a health badge."""
 MIN_ENTROPY = 0.01
 """Nats; a policy below it has collapsed, as has one below `MIN_ENTROPY_SHARE` of its first entropy."""
 MIN_ENTROPY_SHARE = 0.05
@@ -24,14 +24,14 @@ Curves = Mapping[str, Curve]
 
 
 def refresh_summary(connection: Connection, run_key: int) -> None:
-    """Work out a run's step, curve, newest scores and health badges from its rows that count."""
+    """Compute a run's step, curve, newest scores and health badges from its rows that are not superseded."""
     runs = models.runs
     last_step = _last_step(connection, run_key)
     curves, stride = _read_curves(connection, run_key, last_step)
-    shown, values = curves[_SCORE]
-    is_shown = shown % stride == 0
-    is_shown[-1:] = True
-    scores = values[is_shown].tolist()
+    scored_steps, values = curves[_SCORE]
+    is_listed = scored_steps % stride == 0
+    is_listed[-1:] = True
+    scores = values[is_listed].tolist()
     seconds = _recent(curves["seconds/step"], last_step)
     summary = {
         "pass_at_1_curve": [score for score in scores if math.isfinite(score)],
@@ -69,7 +69,7 @@ def _read_curves(connection: Connection, run_key: int, last_step: int) -> tuple[
 
 def _health(connection: Connection, run_key: int, last_step: int, curves: Curves) -> list[str]:
     rewards = _recent(curves["reward/mean"], last_step)
-    # Without rewards at all, as in supervised fine-tuning, there is nothing to miss.
+    # Without rewards at all, as in supervised fine-tuning, this badge does not apply.
     has_no_reward = last_step >= NUM_RECENT_STEPS and bool(rewards) and not any(rewards)
     badges = [
         ("no_reward", has_no_reward),
@@ -78,8 +78,8 @@ def _health(connection: Connection, run_key: int, last_step: int, curves: Curves
         ("not_finite", _has_step(connection, run_key, ~models.steps.c.is_finite)),
         ("all_retired", _has_all_retired(connection, run_key, curves)),
     ]
-    found = [name for name, holds in badges if holds]
-    return [name for name in found if not (name == "empty_buffer" and "all_retired" in found)]
+    health = [name for name, holds in badges if holds]
+    return [name for name in health if not (name == "empty_buffer" and "all_retired" in health)]
 
 
 def _has_empty_buffer(
@@ -89,7 +89,7 @@ def _has_empty_buffer(
     is_experiential = experience_ratio(spec) > 0.0
     if not is_experiential or last_step < NUM_RECENT_STEPS or _newest(curves["buffer/num_questions"]) != 0:
         return False
-    # Before the delayed start an empty buffer is as it should be, unless nothing points to a start.
+    # Before the delayed start an empty buffer is normal, unless the reward is zero.
     return has_no_reward or _has_step(connection, run_key, models.steps.c.is_started)
 
 
@@ -109,13 +109,13 @@ def _has_all_retired(connection: Connection, run_key: int, curves: Curves) -> bo
 
 def _has_step(connection: Connection, run_key: int, condition: Any) -> bool:  # noqa: ANN401 - any SQL condition
     steps = models.steps
-    found = select(steps.c.step).where(steps.c.run_key == run_key, ~steps.c.is_superseded, condition).limit(1)
-    return connection.scalar(found) is not None
+    query = select(steps.c.step).where(steps.c.run_key == run_key, ~steps.c.is_superseded, condition).limit(1)
+    return connection.scalar(query) is not None
 
 
 def _recent(curve: Curve, last_step: int) -> list[float]:
-    found: list[float] = curve.values[curve.steps > last_step - NUM_RECENT_STEPS].tolist()
-    return found
+    recent: list[float] = curve.values[curve.steps > last_step - NUM_RECENT_STEPS].tolist()
+    return recent
 
 
 def _newest(curve: Curve) -> float | None:

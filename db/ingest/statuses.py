@@ -1,4 +1,4 @@
-"""How far along a run or an attempt is, by its status."""
+"""The order of statuses within an attempt."""
 
 ENDED_STATUSES = frozenset({"stopped", "succeeded", "failed", "lost"})
 _RANKS = {"queued": 0, "starting": 1, "running": 2, "stopping": 3}
@@ -6,5 +6,5 @@ _ENDED_RANK = 4
 
 
 def status_rank(status: str) -> int:
-    """Return how far along a status is within one attempt."""
+    """Return the rank of a status in the order of an attempt's life."""
     return _RANKS.get(status, _ENDED_RANK)

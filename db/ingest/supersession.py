@@ -1,4 +1,4 @@
-"""Which rows a later attempt did again.
+"""Which rows a later attempt repeated.
 
 An attempt that resumes from the checkpoint at step s records step s + 1 first, so s follows from its events. Rows of
 older attempts after s are kept and marked. The marks depend on the set of events alone, not on their order.
@@ -13,7 +13,7 @@ from db.tables import models
 
 
 class Supersession:
-    """Knows for one run up to which step each attempt counts."""
+    """The last step of each attempt of a run that is not superseded."""
 
     def __init__(self, connection: Connection, run_key: int) -> None:
         self._connection = connection
@@ -23,7 +23,7 @@ class Supersession:
         self._resumed_from: dict[int, int | None] = {row[0]: row[1] for row in connection.execute(known)}
 
     def note(self, events: Sequence[Mapping[str, Any]]) -> None:
-        """Learn from new events where attempts resumed, and mark the rows that were there already."""
+        """Record from new events where attempts resumed, and mark the superseded rows."""
         for attempt, step in sorted(_resumptions(events).items()):
             known = self._resumed_from.get(attempt)
             if known is None or step < known:
@@ -31,7 +31,7 @@ class Supersession:
                 self._mark(attempt, step)
 
     def is_superseded(self, attempt: int, step: int) -> bool:
-        """Tell whether a later attempt did this step of an attempt again."""
+        """Return whether a later attempt repeated this step of an attempt."""
         return any(
             later > attempt and resumed is not None and step > resumed for later, resumed in self._resumed_from.items()
         )
@@ -46,13 +46,13 @@ class Supersession:
 
 
 def _resumptions(events: Sequence[Mapping[str, Any]]) -> dict[int, int]:
-    """Return, of attempts after the first, the earliest step after which they did something."""
-    found: dict[int, int] = {}
+    """Return for each attempt after the first the step from which it resumed."""
+    resumed_from: dict[int, int] = {}
     for event in events:
         if event["attempt"] == 1 or event["kind"] not in {"step", "evaluation"}:
             continue
         if event["kind"] == "evaluation" and event["step"] > 0:
             continue
         step = max(event["step"] - 1, 0)
-        found[event["attempt"]] = min(step, found.get(event["attempt"], step))
-    return found
+        resumed_from[event["attempt"]] = min(step, resumed_from.get(event["attempt"], step))
+    return resumed_from

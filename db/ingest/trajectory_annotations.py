@@ -1,4 +1,4 @@
-"""What users said of trajectories: marks, saved cases, verdicts. The journal is their truth; changes may come twice."""
+"""User annotations of trajectories: marks, cases, verdicts. The journal is their source; changes may come twice."""
 
 from datetime import datetime
 from typing import Any
@@ -15,7 +15,7 @@ from db.tables.run_lookup import require_run_key
 
 
 def save_case(database: Database, case_set: str, case: SavedCase, at: datetime) -> None:
-    """Put a case into a set; where it is there already it stays as it is."""
+    """Add a case to a set; nothing changes if it is in the set already."""
 
     def work(connection: Connection) -> None:
         row = _case_key(connection, case_set, case)
@@ -25,12 +25,12 @@ def save_case(database: Database, case_set: str, case: SavedCase, at: datetime) 
 
 
 def remove_case(database: Database, case_set: str, case: SavedCase) -> None:
-    """Take a case out of a set."""
+    """Remove a case from a set."""
     database.write(lambda connection: _delete(connection, models.saved_cases, _case_key(connection, case_set, case)))
 
 
 def set_mark(database: Database, mark: MarkedTrajectory, at: datetime) -> None:
-    """Mark a trajectory, in place of what the same mark said of it before."""
+    """Mark a trajectory; the comment replaces an earlier one of the same mark."""
 
     def work(connection: Connection) -> None:
         key = _mark_key(connection, mark)
@@ -42,14 +42,14 @@ def set_mark(database: Database, mark: MarkedTrajectory, at: datetime) -> None:
 
 
 def remove_mark(database: Database, mark: MarkedTrajectory) -> None:
-    """Take a mark off a trajectory."""
+    """Remove a mark from a trajectory."""
     database.write(lambda connection: _delete(connection, models.trajectory_marks, _mark_key(connection, mark)))
 
 
 def set_verdict(
     database: Database, run_id: str, attempt: int, trajectory_id: int, is_valid: bool, at: datetime
 ) -> None:
-    """Keep a user's verdict on a trajectory in place of any earlier one."""
+    """Save a user's verdict on a trajectory; it replaces an earlier one."""
 
     def work(connection: Connection) -> None:
         key = _verdict_key(connection, run_id, attempt, trajectory_id)
@@ -60,7 +60,7 @@ def set_verdict(
 
 
 def clear_verdict(database: Database, run_id: str, attempt: int, trajectory_id: int) -> None:
-    """Forget a user's verdict on a trajectory."""
+    """Remove a user's verdict on a trajectory."""
     database.write(
         lambda connection: _delete(
             connection, models.verdict_overrides, _verdict_key(connection, run_id, attempt, trajectory_id)

@@ -1,8 +1,8 @@
-"""The facts that lists of trajectories filter by, packed a step at a time.
+"""The facts that lists of trajectories filter by, packed step by step.
 
-A list may be narrowed by any mixture of facts, and each value of each facet shows its count. No index serves all of
-that; going through the facts of a million trajectories does, where they lie side by side. A block never changes: what
-becomes of a trajectory later, its replays, is kept with the step in which it happened.
+A list may be filtered by any combination of facts, and each value of each facet shows its count. No index serves all
+of that; a scan of a million trajectories does, if their facts are packed side by side. A block never changes: later
+replays of a trajectory are kept with the step of the replay.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ FACTS = np.dtype(
         ("has_code", "i1"),
     ]
 )
-"""One trajectory; `bucket` is its question's when it was stored, `verdict` a place in `VERDICTS`, flags are 0 or 1."""
+"""One trajectory; `bucket` is its question's when it was stored, `verdict` an index of `VERDICTS`, flags are 0 or 1."""
 IDS = np.dtype("<u4")
 _CODES = {verdict: code for code, verdict in enumerate(VERDICTS)}
 _COLUMNS = (
@@ -47,35 +47,39 @@ _COLUMNS = (
 
 
 def pack_facts(rows: Iterable[Mapping[str, Any] | RowMapping], buckets: Mapping[int, int]) -> bytes:
-    """Return the facts of trajectories, given as in their table; `buckets` says of stored ones where they went."""
+    """Return the facts of trajectories, given as in their table; `buckets` has the bucket of stored ones."""
     return np.array(sorted(_facts(row, buckets) for row in rows), dtype=FACTS).tobytes()
 
 
 def pack_ids(trajectory_ids: Iterable[int]) -> bytes:
-    """Return ids of a run's own trajectories side by side; external ones are below 0 and stay outside."""
+    """Return packed ids of trajectories of the run; external ones have ids below 0 and are left out."""
     return np.fromiter(trajectory_ids, dtype=IDS).tobytes()
 
 
 def make_blocks(connection: Connection, run_keys: Sequence[int]) -> None:
-    """Pack what the other tables hold of these runs, which have no blocks yet."""
+    """Pack the facts of these runs, which have no blocks yet, from the other tables."""
     steps = models.steps
-    places = select(steps.c.run_key, steps.c.step, steps.c.attempt, steps.c.is_superseded)
+    step_keys = select(steps.c.run_key, steps.c.step, steps.c.attempt, steps.c.is_superseded)
     for run_key in run_keys:
-        for row in connection.execute(places.where(steps.c.run_key == run_key)).mappings().all():
+        for row in connection.execute(step_keys.where(steps.c.run_key == run_key)).mappings().all():
             packed = _pack_step(connection, row)
             if any(packed.values()):
                 connection.execute(insert(models.trajectory_blocks).values(dict(row) | packed))
 
 
-def _pack_step(connection: Connection, place: RowMapping) -> dict[str, bytes]:
-    own, changes, replays = models.trajectories, models.buffer_changes, models.replays
+def _pack_step(connection: Connection, step_key: RowMapping) -> dict[str, bytes]:
+    trajectories, changes, replays = models.trajectories, models.buffer_changes, models.replays
     keys = ("run_key", "step", "attempt")
-    own_is_it, change_is_it, replay_is_it = (
-        [table.c[key] == place[key] for key in keys] for table in (own, changes, replays)
+    is_trajectory, is_change, is_replay = (
+        [table.c[key] == step_key[key] for key in keys] for table in (trajectories, changes, replays)
     )
-    stored = select(changes.c.trajectory_id, changes.c.bucket_to).where(*change_is_it, changes.c.kind == INSERTED)
-    rows = select(*(own.c[name] for name in _COLUMNS)).where(*own_is_it).order_by(own.c.trajectory_key)
-    replayed = select(replays.c.trajectory_id).where(*replay_is_it, ~replays.c.is_external)
+    stored = select(changes.c.trajectory_id, changes.c.bucket_to).where(*is_change, changes.c.kind == INSERTED)
+    rows = (
+        select(*(trajectories.c[name] for name in _COLUMNS))
+        .where(*is_trajectory)
+        .order_by(trajectories.c.trajectory_key)
+    )
+    replayed = select(replays.c.trajectory_id).where(*is_replay, ~replays.c.is_external)
     replayed = replayed.order_by(replays.c.group_position)
     return {
         "facts": pack_facts(

@@ -1,4 +1,4 @@
-"""Inserting in bulk what may be there already."""
+"""Bulk inserts that skip existing rows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,10 +10,10 @@ from db.tables.column_types import Number
 
 
 def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows, all with the same columns; those whose key is taken are left out.
+    """Insert rows, all with the same columns; rows whose key exists are left out.
 
-    Values are converted a column at a time and the statement is written here, since SQLAlchemy's own way through each
-    row costs more than the database does. PostgreSQL is given whole columns: one statement, however many rows.
+    Values are converted column by column and the statement is written here, since SQLAlchemy's work per row costs more
+    than the database's. PostgreSQL gets whole columns: one statement for any number of rows.
     """
     if not rows:
         return
@@ -23,8 +23,8 @@ def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str,
     names = ", ".join(map(dialect.identifier_preparer.format_column, columns))
     target = f"INSERT INTO {dialect.identifier_preparer.format_table(table)} ({names})"
     if dialect.name == "sqlite":
-        places = ", ".join("?" * len(columns))
-        statement = f"{target} VALUES ({places}) ON CONFLICT DO NOTHING"
+        parameters = ", ".join("?" * len(columns))
+        statement = f"{target} VALUES ({parameters}) ON CONFLICT DO NOTHING"
         connection.exec_driver_sql(statement, list(zip(*values, strict=True)))
     else:
         arrays = ", ".join(f"CAST(%s AS {_type_name(column, dialect)}[])" for column in columns)

@@ -28,7 +28,7 @@ def list_scores(
         run_id: Only of this evaluation.
         source_run_id: Only of checkpoints of this training run.
         scheme: Only by this scheme: paper, training or corrected.
-        limit: At most so many.
+        limit: The largest number of rows.
     """
     runs, table = models.runs, models.benchmark_scores
     query = _score_query()
@@ -62,8 +62,8 @@ def _score_query() -> Select[Any]:
     runs, table, source = models.runs, models.benchmark_scores, models.runs.alias("source")
     of_source = [source.c.name.label("source_name"), source.c.spec.label("source_spec")]
     columns = [table.c[name] for name in BenchmarkScoreRow.__dataclass_fields__ if name in table.c]
-    own = [runs.c.run_id, runs.c.name.label("run_name"), *columns, *of_source]
-    return select(*own).join(runs).outerjoin(source, source.c.run_id == table.c.source_run_id)
+    of_run = [runs.c.run_id, runs.c.name.label("run_name")]
+    return select(*of_run, *columns, *of_source).join(runs).outerjoin(source, source.c.run_id == table.c.source_run_id)
 
 
 def _score_row(row: RowMapping, backbone: str | None) -> BenchmarkScoreRow:

@@ -1,4 +1,4 @@
-"""The replay buffer: its buckets by step, its changes, its state at any step, and what was chosen from it."""
+"""The replay buffer: its buckets by step, its changes, its state at any step, and the selections from it."""
 
 import math
 
@@ -18,20 +18,22 @@ def bucket_grid(database: Database, run_id: str, max_steps: int = MAX_GRID_STEPS
     counts = models.bucket_counts
     with database.read() as connection:
         run_key = find_run_key(connection, run_id)
-        is_shown = and_(counts.c.run_key == run_key, ~counts.c.is_superseded)
-        first, last = connection.execute(select(func.min(counts.c.step), func.max(counts.c.step)).where(is_shown)).one()
+        is_current = and_(counts.c.run_key == run_key, ~counts.c.is_superseded)
+        first, last = connection.execute(
+            select(func.min(counts.c.step), func.max(counts.c.step)).where(is_current)
+        ).one()
         if last is None:
             return []
         stride = max(1, math.ceil((last - first + 1) / max_steps))
         names = ("step", "bucket", "num_questions", "probability", "num_drawn", "deficit")
-        query = select(*(counts.c[name] for name in names)).where(is_shown).order_by(counts.c.step, counts.c.bucket)
+        query = select(*(counts.c[name] for name in names)).where(is_current).order_by(counts.c.step, counts.c.bucket)
         if stride > 1:
             query = query.where(or_(counts.c.step % stride == 0, counts.c.step == last))
         return [BucketRow(*row) for row in connection.execute(query)]
 
 
 def buffer_changes(database: Database, run_id: str, step_from: int, step_to: int) -> list[BufferChangeRow]:
-    """Return what happened to the buffer in these steps (both ends included), in order."""
+    """Return the buffer's changes in these steps (both ends included), in order."""
     changes = models.buffer_changes
     names = ("step", "kind", "question_index", "trajectory_id", "bucket_from", "bucket_to")
     query = (
@@ -79,28 +81,28 @@ def candidates(database: Database, run_id: str, step: int) -> list[CandidateRow]
 def ancestry(connection: Connection, run_id: str, step: int) -> list[tuple[int, int]]:
     """Return (run, last step that counts) of the run and of the runs that it branched from."""
     runs = models.runs
-    found: list[tuple[int, int]] = []
+    lineage: list[tuple[int, int]] = []
     next_id: str | None = run_id
-    while next_id is not None and len(found) < _MAX_ANCESTORS:
+    while next_id is not None and len(lineage) < _MAX_ANCESTORS:
         query = select(runs.c.run_key, runs.c.parent_run_id, runs.c.branched_from_step).where(runs.c.run_id == next_id)
         row = connection.execute(query).first()
         if row is None:
             break
-        found.append((row.run_key, step))
+        lineage.append((row.run_key, step))
         is_branch = row.branched_from_step is not None
         step = min(step, row.branched_from_step) if is_branch else step
         next_id = row.parent_run_id if is_branch else None
-    return found
+    return lineage
 
 
 def last_changes(connection: Connection, run_key: int, step: int) -> list[tuple[int, int | None]]:
     """Return the bucket that each question was last moved to up to `step`, None where it was retired."""
     changes = models.buffer_changes
-    place = func.row_number().over(
+    rank = func.row_number().over(
         partition_by=changes.c.question_index, order_by=(changes.c.step.desc(), changes.c.position.desc())
     )
     moves = (
-        select(changes.c.question_index, changes.c.bucket_to, place.label("place"))
+        select(changes.c.question_index, changes.c.bucket_to, rank.label("rank"))
         .where(
             changes.c.run_key == run_key,
             changes.c.step <= step,
@@ -109,5 +111,5 @@ def last_changes(connection: Connection, run_key: int, step: int) -> list[tuple[
         )
         .subquery()
     )
-    query = select(moves.c.question_index, moves.c.bucket_to).where(moves.c.place == 1)
+    query = select(moves.c.question_index, moves.c.bucket_to).where(moves.c.rank == 1)
     return [(question_index, bucket) for question_index, bucket in connection.execute(query)]

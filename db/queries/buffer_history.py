@@ -17,7 +17,7 @@ MAX_SCORES = 5_000
 
 
 def state_at(database: Database, run_id: str, step: int) -> BufferState:
-    """Return the buffer after `step`; a branch goes on from its parent's."""
+    """Return the buffer after `step`; a branch starts from its parent's."""
     with database.read() as connection:
         last: dict[int, int | None] = {}
         for run_key, until in reversed(ancestry(connection, run_id, step)):
@@ -27,7 +27,7 @@ def state_at(database: Database, run_id: str, step: int) -> BufferState:
 
 
 def buckets_at(database: Database, run_id: str, step: int) -> list[BucketRow]:
-    """Return the buckets as they stood when a step drew from them; none where it drew nothing."""
+    """Return the buckets that a step drew from; empty if it drew nothing."""
     counts = models.bucket_counts
     names = tuple(BucketRow.__dataclass_fields__)
     query = (
@@ -41,31 +41,33 @@ def buckets_at(database: Database, run_id: str, step: int) -> list[BucketRow]:
 
 
 def count_other_questions(database: Database, run_id: str, other_id: str) -> int:
-    """Return how many training questions of a run are not the same in another, or not under the same number there."""
-    own, other = models.questions.alias(), models.questions.alias()
+    """Return how many training questions of a run another run does not have under the same index."""
+    questions, others = models.questions.alias(), models.questions.alias()
     with database.read() as connection:
-        run_key, other_key = (find_run_key(connection, each) for each in (run_id, other_id))
+        run_key, other_key = (find_run_key(connection, name) for name in (run_id, other_id))
         is_it = and_(
-            other.c.run_key == other_key,
-            other.c.question_set == own.c.question_set,
-            other.c.question_index == own.c.question_index,
-            other.c.question_id == own.c.question_id,
+            others.c.run_key == other_key,
+            others.c.question_set == questions.c.question_set,
+            others.c.question_index == questions.c.question_index,
+            others.c.question_id == questions.c.question_id,
         )
         query = select(func.count()).where(
-            own.c.run_key == run_key, own.c.question_set == "training", ~exists(select(literal(1)).where(is_it))
+            questions.c.run_key == run_key,
+            questions.c.question_set == "training",
+            ~exists(select(literal(1)).where(is_it)),
         )
         return connection.scalar(query) or 0
 
 
 def births(database: Database, run_id: str, step: int) -> dict[int, int]:
-    """Return how many trajectories the buffer held after `step`, by the step of their birth."""
-    found: Counter[int] = Counter()
+    """Return how many trajectories the buffer held after `step`, by the step that generated them."""
+    by_step: Counter[int] = Counter()
     with database.read() as connection:
         changes = models.buffer_changes
         for stored in _stored(connection, run_id, step):
             query = stored.with_only_columns(changes.c.step, func.count()).group_by(changes.c.step)
-            found.update({row[0]: row[1] for row in connection.execute(query)})
-    return dict(sorted(found.items()))
+            by_step.update({row[0]: row[1] for row in connection.execute(query)})
+    return dict(sorted(by_step.items()))
 
 
 def replay_counts(database: Database, run_id: str, step: int) -> dict[int, int]:
@@ -77,17 +79,17 @@ def replay_counts(database: Database, run_id: str, step: int) -> dict[int, int]:
 
 
 def questions_born(database: Database, run_id: str, step: int, born_step: int) -> list[int]:
-    """Return the questions of which the buffer held after `step` a trajectory born in `born_step`."""
+    """Return the questions of which the buffer held after `step` a trajectory generated in `born_step`."""
     with database.read() as connection:
-        changes, own = models.buffer_changes, set[int]()
+        changes, questions = models.buffer_changes, set[int]()
         for stored in _stored(connection, run_id, step):
             query = stored.with_only_columns(changes.c.question_index).where(changes.c.step == born_step)
-            own |= set(connection.scalars(query))
-    return sorted(own)
+            questions |= set(connection.scalars(query))
+    return sorted(questions)
 
 
 def questions_replayed(database: Database, run_id: str, step: int, num_replays: int) -> list[int]:
-    """Return the questions of which the buffer held after `step` a trajectory replayed exactly so often."""
+    """Return the questions of which the buffer held after `step` a trajectory replayed exactly `num_replays` times."""
     with database.read() as connection:
         counts = _replays_by_trajectory(connection, run_id, step)
         stored = _stored_ids(connection, run_id, step)
@@ -139,27 +141,29 @@ def buffered_questions(
 
 def stored_candidates(database: Database, run_id: str, step: int, question_indices: Sequence[int]) -> list[StoredRow]:
     """Return what the buffer held of these questions before `step`, oldest first, with the newest scores up to then."""
-    own = models.trajectories
+    trajectories = models.trajectories
     with database.read() as connection:
         lineage = ancestry(connection, run_id, step - 1)
         stored = _stored_ids(connection, run_id, step - 1, question_indices)
-        found: dict[int, StoredRow] = {}
+        candidates: dict[int, StoredRow] = {}
         for run_key, _ in lineage:
             names = ("question_index", "trajectory_id", "step", "num_tokens", "mean_entropy", "mean_log_prob")
-            birth = select(*(own.c[name] for name in names)).where(
-                own.c.run_key == run_key, own.c.question_index.in_(question_indices), ~own.c.is_superseded
+            birth = select(*(trajectories.c[name] for name in names)).where(
+                trajectories.c.run_key == run_key,
+                trajectories.c.question_index.in_(question_indices),
+                ~trajectories.c.is_superseded,
             )
             for question, number, born, size, entropy, log_prob in connection.execute(birth):
-                if number in stored and number not in found:
-                    found[number] = StoredRow(question, number, born, born, size, entropy, -log_prob)
+                if number in stored and number not in candidates:
+                    candidates[number] = StoredRow(question, number, born, born, size, entropy, -log_prob)
         for run_key, until in reversed(lineage):
             for number, row in _newest_scores(connection, run_key, until, question_indices).items():
-                if number in found:
-                    known = found[number]
-                    found[number] = StoredRow(
+                if number in candidates:
+                    known = candidates[number]
+                    candidates[number] = StoredRow(
                         known.question_index, number, known.born_step, row.step, known.num_tokens, row.entropy, row.nll
                     )
-    return sorted(found.values(), key=lambda row: (row.question_index, row.trajectory_id))
+    return sorted(candidates.values(), key=lambda row: (row.question_index, row.trajectory_id))
 
 
 def _newest_scores(connection: Connection, run_key: int, step: int, question_indices: Sequence[int]) -> dict[int, Any]:
@@ -179,19 +183,19 @@ def _stored_ids(
 ) -> dict[int, int]:
     """Return the question of every trajectory that the buffer held after `step`."""
     changes = models.buffer_changes
-    found: dict[int, int] = {}
+    question_of: dict[int, int] = {}
     for stored in _stored(connection, run_id, step):
         query = stored.with_only_columns(changes.c.trajectory_id, changes.c.question_index)
         if question_indices is not None:
             query = query.where(changes.c.question_index.in_(question_indices))
-        found |= {row[0]: row[1] for row in connection.execute(query)}
-    return found
+        question_of |= {row[0]: row[1] for row in connection.execute(query)}
+    return question_of
 
 
 def _stored(connection: Connection, run_id: str, step: int) -> list[Select[Any]]:
-    """Return for each run in the line of descent the query of what it stored that was not retired up to `step`."""
+    """Return for the run and each ancestor the query of its stored trajectories that were not retired up to `step`."""
     changes, later = models.buffer_changes, models.buffer_changes.alias()
-    found, younger = [], list[int]()
+    queries, younger = [], list[int]()
     for run_key, until in ancestry(connection, run_id, step):
         counts = or_(and_(later.c.run_key == run_key, later.c.step <= until), later.c.run_key.in_(younger))
         was_retired = exists(
@@ -205,19 +209,19 @@ def _stored(connection: Connection, run_id: str, step: int) -> list[Select[Any]]
         )
         is_stored = and_(changes.c.run_key == run_key, changes.c.step <= until, changes.c.kind == "inserted")
         query = select(changes.c.trajectory_id).where(is_stored, ~changes.c.is_superseded, ~was_retired)
-        found.append(query)
+        queries.append(query)
         younger = [*younger, run_key]
-    return found
+    return queries
 
 
 def _replays_by_trajectory(connection: Connection, run_id: str, step: int) -> dict[int, int]:
     replays = models.replays
-    found: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     for run_key, until in ancestry(connection, run_id, step):
         query = (
             select(replays.c.trajectory_id, func.count())
             .where(replays.c.run_key == run_key, replays.c.step <= until, ~replays.c.is_superseded)
             .group_by(replays.c.trajectory_id)
         )
-        found.update({row[0]: row[1] for row in connection.execute(query)})
-    return dict(found)
+        counts.update({row[0]: row[1] for row in connection.execute(query)})
+    return dict(counts)

@@ -1,4 +1,4 @@
-"""Snowball cases: found by entropy and verdict, and those that users saved."""
+"""Snowball cases: by entropy and verdict, and those that users saved."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -19,12 +19,12 @@ _KeyPair = tuple[int, int]
 def find_cases(
     database: Database, run_id: str, judge_run_id: str | None = None, *, limit: int = 3, only_telling: bool = False
 ) -> list[SnowballCase]:
-    """Return the most telling cases of a run, at most one a question: lowest against highest entropy.
+    """Return the best cases of a run, at most one per question: lowest against highest entropy.
 
     A pair is the lowest and the highest of one step, or a valid and an invalid one of different steps.
 
     A valid chain of thought beside an invalid one comes first, then code in the uncertain one alone, then a wide gap
-    in entropy; `only_telling` leaves out all but the first kind.
+    in entropy; `only_telling` keeps the first kind only.
 
     Raises:
         UnknownRunError: There is no such run.
@@ -34,7 +34,7 @@ def find_cases(
         query = _best_pairs(judged, only_telling=only_telling).limit(limit)
         pairs = [(low, high) for low, high in connection.execute(query)]
         responses = _responses(connection, judged, pairs)
-    return _lay_out(database, run_id, pairs, responses)
+    return _cases(database, run_id, pairs, responses)
 
 
 def list_case_sets(database: Database) -> list[CaseSetRow]:
@@ -58,18 +58,18 @@ def sets_of_run(database: Database, run_id: str) -> dict[SavedCase, tuple[str, .
         .where(models.runs.c.run_id == run_id)
         .order_by(table.c.case_set)
     )
-    found: dict[SavedCase, tuple[str, ...]] = {}
+    sets: dict[SavedCase, tuple[str, ...]] = {}
     with database.read() as connection:
         for attempt, low, high, name in connection.execute(query):
             saved = SavedCase(run_id, attempt, low, high)
-            found[saved] = (*found.get(saved, ()), name)
-    return found
+            sets[saved] = (*sets.get(saved, ()), name)
+    return sets
 
 
 def saved_cases(database: Database, case_set: str) -> list[SnowballCase]:
     """Return the cases of a set in the order in which they were saved; those whose run is gone are left out.
 
-    Verdicts are users' own, else the oracle's, else those of the newest judge of the run.
+    Verdicts are users', else the oracle's, else those of the newest judge of the run.
     """
     table, runs = models.saved_cases, models.runs
     query = (
@@ -93,13 +93,15 @@ def _load(database: Database, run_id: str, pairs: Sequence[_KeyPair]) -> list[Sn
     with database.read() as connection:
         judged = judged_trajectories(connection, run_id, _judge_without_oracle(connection, run_id, pairs))
         responses = _responses(connection, judged, pairs)
-    return _lay_out(database, run_id, [pair for pair in pairs if {*pair} <= responses.keys()], responses)
+    return _cases(database, run_id, [pair for pair in pairs if {*pair} <= responses.keys()], responses)
 
 
 def _judge_without_oracle(connection: Connection, run_id: str, pairs: Sequence[_KeyPair]) -> str | None:
-    own, votes, runs = models.trajectories, models.judge_votes, models.runs
+    trajectories, votes, runs = models.trajectories, models.judge_votes, models.runs
     keys = [key for pair in pairs for key in pair]
-    has_oracle = select(own.c.trajectory_key).where(own.c.trajectory_key.in_(keys), own.c.is_valid.is_not(None))
+    has_oracle = select(trajectories.c.trajectory_key).where(
+        trajectories.c.trajectory_key.in_(keys), trajectories.c.is_valid.is_not(None)
+    )
     if connection.execute(has_oracle.limit(1)).first() is not None:
         return None
     newest = select(runs.c.run_id).join(votes).where(votes.c.source == run_id).order_by(runs.c.created_at.desc())
@@ -107,7 +109,7 @@ def _judge_without_oracle(connection: Connection, run_id: str, pairs: Sequence[_
 
 
 def _best_pairs(judged: JudgedTrajectories, *, only_telling: bool) -> Select[Any]:
-    """Return the query of the keys of each question's most telling pair, most telling first."""
+    """Return the query of the keys of each question's best pair, best first."""
     pairs = union_all(_pairs_of_steps(judged), _pairs_of_questions(judged)).subquery()
     is_telling = (pairs.c.low_is_valid == 1) & (pairs.c.high_is_invalid == 1)
     order = (
@@ -116,28 +118,31 @@ def _best_pairs(judged: JudgedTrajectories, *, only_telling: bool) -> Select[Any
         (pairs.c.high_entropy - pairs.c.low_entropy).desc(),
         pairs.c.low_key,
     )
-    place = func.row_number().over(partition_by=pairs.c.question_index, order_by=order)
+    rank_in_question = func.row_number().over(partition_by=pairs.c.question_index, order_by=order)
     rank = func.row_number().over(order_by=order)
-    ranked = select(pairs.c.low_key, pairs.c.high_key, place.label("place"), rank.label("rank"))
+    ranked = select(pairs.c.low_key, pairs.c.high_key, rank_in_question.label("rank_in_question"), rank.label("rank"))
     if only_telling:
         ranked = ranked.where(is_telling)
-    found = ranked.subquery()
-    return select(found.c.low_key, found.c.high_key).where(found.c.place == 1).order_by(found.c.rank)
+    best = ranked.subquery()
+    keys = select(best.c.low_key, best.c.high_key)
+    return keys.where(best.c.rank_in_question == 1).order_by(best.c.rank)
 
 
 def _pairs_of_steps(judged: JudgedTrajectories) -> Select[Any]:
-    """Return one row a group with at least two successes: the one of lowest and the one of highest entropy."""
-    own = models.trajectories
-    members = _successes(judged, (own.c.step, own.c.attempt, own.c.group_position)).subquery()
+    """Return one row per group with at least two successes: the one of lowest and the one of highest entropy."""
+    trajectories = models.trajectories
+    members = _successes(
+        judged, (trajectories.c.step, trajectories.c.attempt, trajectories.c.group_position)
+    ).subquery()
     group = (members.c.step, members.c.attempt, members.c.group_position)
     return _pairs(members, members.c.from_low == 1, members.c.from_high == 1, group)
 
 
 def _pairs_of_questions(judged: JudgedTrajectories) -> Select[Any]:
-    """Return one row a question of an attempt: its surest valid and its least sure invalid success, of any steps."""
-    own = models.trajectories
+    """Return one row per question of an attempt: its valid success of lowest entropy and its invalid one of highest, of any steps."""
+    trajectories = models.trajectories
     judged_as = case((judged.verdict.is_(True), 1), (judged.verdict.is_(False), 0))
-    members = _successes(judged, (own.c.attempt, own.c.question_index, judged_as)).subquery()
+    members = _successes(judged, (trajectories.c.attempt, trajectories.c.question_index, judged_as)).subquery()
     low = members.c.is_valid.is_(True) & (members.c.from_low == 1)
     high = members.c.is_valid.is_(False) & (members.c.from_high == 1)
     pairs = _pairs(members, low, high, (members.c.attempt,)).subquery()
@@ -146,30 +151,30 @@ def _pairs_of_questions(judged: JudgedTrajectories) -> Select[Any]:
 
 def _successes(judged: JudgedTrajectories, group: tuple[ColumnElement[Any], ...]) -> Select[Any]:
     """Return the right answers of a run, each with its place in the group from lowest and from highest entropy."""
-    own = models.trajectories
-    key, entropy = own.c.trajectory_key, own.c.mean_entropy
+    trajectories = models.trajectories
+    key, entropy = trajectories.c.trajectory_key, trajectories.c.mean_entropy
     return (
         select(
-            own.c.step,
-            own.c.attempt,
-            own.c.group_position,
-            own.c.question_index,
+            trajectories.c.step,
+            trajectories.c.attempt,
+            trajectories.c.group_position,
+            trajectories.c.question_index,
             key,
             entropy,
-            own.c.has_code,
+            trajectories.c.has_code,
             judged.verdict.label("is_valid"),
             func.row_number().over(partition_by=group, order_by=(entropy, key)).label("from_low"),
             func.row_number().over(partition_by=group, order_by=(entropy.desc(), key.desc())).label("from_high"),
         )
         .select_from(judged.source)
-        .where(*judged.conditions, own.c.reward >= 1.0, entropy.is_not(None))
+        .where(*judged.conditions, trajectories.c.reward >= 1.0, entropy.is_not(None))
     )
 
 
 def _pairs(
     members: Subquery, low: ColumnElement[bool], high: ColumnElement[bool], group: tuple[ColumnElement[Any], ...]
 ) -> Select[Any]:
-    """Return one row a group that has both ends: keys, entropies, verdicts and code of the two."""
+    """Return one row per group that has both ends: keys, entropies, verdicts and code of the two."""
 
     def of(end: ColumnElement[bool], column: ColumnElement[Any]) -> ColumnElement[Any]:
         return func.max(case((end, column)))
@@ -196,37 +201,37 @@ def _responses(
     connection: Connection, judged: JudgedTrajectories, pairs: Iterable[_KeyPair]
 ) -> dict[int, tuple[int, int, CaseResponse]]:
     """Return (attempt, question, response) by trajectory key."""
-    own, texts = models.trajectories, models.trajectory_texts
+    trajectories, texts = models.trajectories, models.trajectory_texts
     query = (
         select(
-            own.c.trajectory_key,
-            own.c.attempt,
-            own.c.question_index,
-            own.c.trajectory_id,
-            own.c.step,
-            own.c.reward,
-            own.c.mean_entropy,
+            trajectories.c.trajectory_key,
+            trajectories.c.attempt,
+            trajectories.c.question_index,
+            trajectories.c.trajectory_id,
+            trajectories.c.step,
+            trajectories.c.reward,
+            trajectories.c.mean_entropy,
             judged.verdict,
-            own.c.has_code,
+            trajectories.c.has_code,
             texts.c.text,
         )
-        .select_from(judged.source.join(texts, texts.c.trajectory_key == own.c.trajectory_key))
-        .where(own.c.trajectory_key.in_([key for pair in pairs for key in pair]))
+        .select_from(judged.source.join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key))
+        .where(trajectories.c.trajectory_key.in_([key for pair in pairs for key in pair]))
     )
     return {row[0]: (row[1], row[2], CaseResponse(*row[3:])) for row in connection.execute(query)}
 
 
-def _lay_out(
+def _cases(
     database: Database, run_id: str, pairs: Sequence[_KeyPair], responses: dict[int, tuple[int, int, CaseResponse]]
 ) -> list[SnowballCase]:
     questions = question_texts(database, run_id, sorted({responses[low][1] for low, _ in pairs}))
-    found = []
+    cases = []
     for low, high in pairs:
         attempt, question_index, response = responses[low]
         question, truth = questions.get(question_index, ("", ""))
         step, other = response.step, responses[high][2]
-        found.append(SnowballCase(run_id, attempt, step, question_index, question, truth, response, other))
-    return found
+        cases.append(SnowballCase(run_id, attempt, step, question_index, question, truth, response, other))
+    return cases
 
 
 def _flag(condition: ColumnElement[bool]) -> ColumnElement[int]:

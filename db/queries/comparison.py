@@ -1,4 +1,4 @@
-"""What aligns the curves of several runs: how far each had got, in another measure than steps."""
+"""Training time by step, to draw the curves of several runs against."""
 
 import numpy as np
 from sqlalchemy import select
@@ -35,7 +35,7 @@ def clock_seconds(database: Database, run_id: str, max_points: int = 1000) -> li
 
 
 def training_seconds(database: Database, run_id: str, max_points: int = 1000) -> list[MetricPoint]:
-    """Return the seconds that a run's steps had taken together after about `max_points` of them, the last always.
+    """Return the seconds that a run's steps took together, up to about `max_points` of them and the last one.
 
     Time between steps (evaluations, checkpoints, waiting for a resume) does not count.
     """

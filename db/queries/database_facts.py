@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from sqlalchemy import select, text
 
 from db.connections.schema import current_revision, newest_revision
-from db.connections.session import Database, shown_place
+from db.connections.session import Database, url_without_password
 from db.queries.runs import count_runs
 from db.tables import models
 
@@ -33,7 +33,7 @@ def database_facts(database: Database) -> DatabaseFacts:
         num_bytes = int(connection.scalar(text(size)) or 0)
     return DatabaseFacts(
         kind="SQLite" if database.is_sqlite else "PostgreSQL",
-        url=shown_place(database.engine.url),
+        url=url_without_password(database.engine.url),
         num_bytes=num_bytes,
         schema=current_revision(database) or "none",
         newest_schema=newest_revision(),

@@ -1,4 +1,4 @@
-"""Judges at work on a run: their jobs, what they agree on, and which trajectories lack or dispute a verdict."""
+"""Judges of a run: their jobs, their agreement, and trajectories without or with disputed verdicts."""
 
 from typing import Any
 
@@ -93,7 +93,7 @@ def list_verdicts(
 def get_verdicts(
     database: Database, run_id: str, trajectory_id: int, judge_run_id: str | None = None
 ) -> JudgedRow | None:
-    """Return one trajectory with its verdicts, None if the run has none of this id that counts.
+    """Return one trajectory with its verdicts, None if the run has none of this id.
 
     Raises:
         UnknownRunError: There is no such run, or no such judge.
@@ -112,18 +112,18 @@ def count_verdicts(database: Database, run_id: str, judge_run_id: str | None = N
         UnknownRunError: There is no such run, or no such judge.
     """
     key = models.trajectories.c.trajectory_key
-    found = {}
+    counts = {}
     with database.read() as connection:
         judged = judged_trajectories(connection, run_id, judge_run_id)
         for which in VerdictFilter:
             conditions = _conditions(connection, judged, run_id, judge_run_id, which)
             bounded = select(key).select_from(judged.source).where(*conditions).limit(MAX_COUNT + 1).subquery()
-            found[which] = connection.scalar(select(func.count()).select_from(bounded)) or 0
-    return found
+            counts[which] = connection.scalar(select(func.count()).select_from(bounded)) or 0
+    return counts
 
 
 def agreement(database: Database, run_id: str, judge_run_id: str | None = None) -> list[AgreementRow]:
-    """Return how a judge agrees with the oracle and with users; the oracle, where no judge is named, with users.
+    """Return how a judge agrees with the oracle and with users; without a judge, how the oracle agrees with users.
 
     Raises:
         UnknownRunError: There is no such run, or no such judge.
@@ -133,17 +133,17 @@ def agreement(database: Database, run_id: str, judge_run_id: str | None = None) 
         others: list[tuple[str, Any]] = [("users", judged.user)]
         if judge_run_id is not None:
             others.insert(0, ("oracle", models.trajectories.c.is_valid))
-        found = []
+        rows = []
         for name, other in others:
             pairs = [(True, True), (True, False), (False, True), (False, False)]
-            counts = [func.count().filter(judged.said.is_(mine), other.is_(theirs)) for mine, theirs in pairs]
+            counts = [func.count().filter(judged.by_judge.is_(mine), other.is_(theirs)) for mine, theirs in pairs]
             query = select(*counts).select_from(judged.source).where(*judged.conditions, other.is_not(None))
-            found.append(AgreementRow(name, *map(int, connection.execute(query).one())))
-    return [row for row in found if row.num_compared]
+            rows.append(AgreementRow(name, *map(int, connection.execute(query).one())))
+    return [row for row in rows if row.num_compared]
 
 
 def _rows(judged: JudgedTrajectories) -> Select[Any]:
-    own, votes = models.trajectories, judged.votes
+    trajectories, votes = models.trajectories, judged.votes
     zero: ColumnElement[int] = literal(0)
     counts = (
         (zero, zero, zero, null())
@@ -153,9 +153,9 @@ def _rows(judged: JudgedTrajectories) -> Select[Any]:
     labels = ("num_valid", "num_invalid", "num_votes", "reason")
     names = ("trajectory_key", "attempt", "trajectory_id", "step", "question_index", "mean_entropy", "has_code")
     return select(
-        *(own.c[name] for name in names),
-        judged.said.label("said"),
-        own.c.is_valid.label("oracle"),
+        *(trajectories.c[name] for name in names),
+        judged.by_judge.label("by_judge"),
+        trajectories.c.is_valid.label("oracle"),
         judged.user.label("user"),
         *(column.label(label) for column, label in zip(counts, labels, strict=True)),
     ).select_from(judged.source)
@@ -164,38 +164,38 @@ def _rows(judged: JudgedTrajectories) -> Select[Any]:
 def _conditions(
     connection: Connection, judged: JudgedTrajectories, run_id: str, judge_run_id: str | None, which: VerdictFilter
 ) -> list[ColumnElement[bool]]:
-    own = models.trajectories
-    found = [*judged.conditions, own.c.reward >= 1.0]
+    trajectories = models.trajectories
+    conditions = [*judged.conditions, trajectories.c.reward >= 1.0]
     if which is VerdictFilter.JUDGED:
-        found.append(judged.verdict.is_not(None))
+        conditions.append(judged.verdict.is_not(None))
     elif which is VerdictFilter.UNJUDGED:
-        found.append(judged.verdict.is_(None))
+        conditions.append(judged.verdict.is_(None))
     elif which is VerdictFilter.DISPUTED:
-        found.append(or_(*_disputes(connection, judged, run_id, judge_run_id)))
-    return found
+        conditions.append(or_(*_disputes(connection, judged, run_id, judge_run_id)))
+    return conditions
 
 
 def _disputes(
     connection: Connection, judged: JudgedTrajectories, run_id: str, judge_run_id: str | None
 ) -> list[ColumnElement[bool]]:
-    own, votes = models.trajectories, models.judge_votes
-    disputes = [judged.said != judged.user]
+    trajectories, votes = models.trajectories, models.judge_votes
+    disputes = [judged.by_judge != judged.user]
     if judged.votes is not None:
         disputes += [
             and_(judged.votes.c.num_valid > 0, judged.votes.c.num_invalid > 0),
-            judged.said != own.c.is_valid,
+            judged.by_judge != trajectories.c.is_valid,
         ]
     mine = None if judge_run_id is None else require_run_key(connection, judge_run_id)
-    opposite = case((judged.said.is_(True), "invalid"), else_="valid")
+    opposite = case((judged.by_judge.is_(True), "invalid"), else_="valid")
     contradicted = select(literal(1)).where(
         votes.c.source == run_id,
-        votes.c.trajectory_id == own.c.trajectory_id,
-        votes.c.source_attempt == own.c.attempt,
+        votes.c.trajectory_id == trajectories.c.trajectory_id,
+        votes.c.source_attempt == trajectories.c.attempt,
         votes.c.outcome == opposite,
     )
     if mine is not None:
         contradicted = contradicted.where(votes.c.run_key != mine)
-    return [*disputes, and_(judged.said.is_not(None), contradicted.exists())]
+    return [*disputes, and_(judged.by_judge.is_not(None), contradicted.exists())]
 
 
 def _judged_row(run_id: str, row: Any) -> JudgedRow:  # noqa: ANN401 - SQLAlchemy's mapping of a row

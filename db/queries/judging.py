@@ -14,21 +14,21 @@ from db.tables import models
 def list_judges(database: Database, source: str | None = None) -> list[JudgeRow]:
     """Return the judges that voted on a training run (by id) or a labelled file (by name), or all; newest first."""
     runs = models.runs
-    found = _verdicts()
+    verdicts = _verdicts()
     query = (
         select(
             runs.c.run_id, runs.c.name, runs.c.status, runs.c.created_at,
-            found.c.source, found.c.judge, found.c.prompt,
-            func.sum(found.c.num_votes), func.count(),
-            func.sum(_flag(found.c.balance > 0)), func.sum(_flag(found.c.balance < 0)),
-            func.sum(_flag(found.c.balance == 0)), func.sum(found.c.num_tokens),
+            verdicts.c.source, verdicts.c.judge, verdicts.c.prompt,
+            func.sum(verdicts.c.num_votes), func.count(),
+            func.sum(_flag(verdicts.c.balance > 0)), func.sum(_flag(verdicts.c.balance < 0)),
+            func.sum(_flag(verdicts.c.balance == 0)), func.sum(verdicts.c.num_tokens),
         )
-        .join_from(found, runs, runs.c.run_key == found.c.run_key)
-        .group_by(runs.c.run_key, found.c.source, found.c.judge, found.c.prompt)
+        .join_from(verdicts, runs, runs.c.run_key == verdicts.c.run_key)
+        .group_by(runs.c.run_key, verdicts.c.source, verdicts.c.judge, verdicts.c.prompt)
         .order_by(runs.c.created_at.desc(), runs.c.run_id.desc())
     )  # fmt: skip
     if source is not None:
-        query = query.where(found.c.source == source)
+        query = query.where(verdicts.c.source == source)
     with database.read() as connection:
         return [JudgeRow(*row[:7], *map(int, row[7:])) for row in connection.execute(query)]
 
@@ -83,7 +83,7 @@ def labelled_votes(database: Database, judge_run_id: str) -> list[LabelledVoteRo
 
 
 def question_texts(database: Database, run_id: str, question_indices: Sequence[int]) -> dict[int, tuple[str, str]]:
-    """Return (question, truth) of training questions; the question's own text where it is recorded, else its prompt."""
+    """Return (question, truth) of training questions; the question's text if it is recorded, else its prompt."""
     questions = models.questions
     query = (
         select(questions.c.question_index, questions.c.prompt_text, questions.c.answer, questions.c.details)
@@ -100,7 +100,7 @@ def question_texts(database: Database, run_id: str, question_indices: Sequence[i
 
 
 def _verdicts() -> Subquery:
-    """Votes summed up by response: `balance` is valid minus invalid ones."""
+    """Votes summed by response: `balance` is valid minus invalid ones."""
     votes = models.judge_votes
     valid, invalid = _flag(votes.c.outcome == "valid"), _flag(votes.c.outcome == "invalid")
     keys = (votes.c.run_key, votes.c.item_id, votes.c.source, votes.c.judge, votes.c.prompt,

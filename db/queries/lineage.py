@@ -1,4 +1,4 @@
-"""What became of a trajectory, the group it was born in, and how its question fared over steps and runs."""
+"""The history of a trajectory, its group, and the results of its question over steps and runs."""
 
 from collections import Counter
 from dataclasses import replace
@@ -32,7 +32,7 @@ def get_question(database: Database, run_id: str, question_index: int) -> Questi
 
 
 def lineage(database: Database, run_id: str, trajectory_id: int, question_index: int, born: int) -> list[LineageRow]:
-    """Return what happened to a trajectory and to the buckets of its question since it was born, in order."""
+    """Return the events of a trajectory and of its question's buckets since it was generated, in order."""
     with database.read() as connection:
         run_key = find_run_key(connection, run_id)
         if run_key is None:
@@ -50,70 +50,78 @@ def lineage(database: Database, run_id: str, trajectory_id: int, question_index:
 
 def group_members(database: Database, run_id: str, step: int, question_index: int) -> list[GroupMemberRow]:
     """Return the K trajectories of a question in a step, the first `MAX_MEMBERS`, the replayed one last."""
-    own, texts, replays = models.trajectories, models.trajectory_texts, models.replays
+    trajectories, texts, replays = models.trajectories, models.trajectory_texts, models.replays
     names = [name for name in GroupMemberRow.__dataclass_fields__ if name not in {"born_step", "is_replayed", "text"}]
     with database.read() as connection:
         run_key = find_run_key(connection, run_id)
         fresh = (
-            select(own.c.step.label("born_step"), texts.c.text, *(own.c[name] for name in names))
-            .join(texts, texts.c.trajectory_key == own.c.trajectory_key)
-            .where(own.c.run_key == run_key, own.c.step == step, own.c.question_index == question_index)
-            .where(~own.c.is_superseded)
-            .order_by(own.c.group_slot)
+            select(trajectories.c.step.label("born_step"), texts.c.text, *(trajectories.c[name] for name in names))
+            .join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key)
+            .where(
+                trajectories.c.run_key == run_key,
+                trajectories.c.step == step,
+                trajectories.c.question_index == question_index,
+            )
+            .where(~trajectories.c.is_superseded)
+            .order_by(trajectories.c.group_slot)
             .limit(MAX_MEMBERS)
         )
-        found = [GroupMemberRow(**row, is_replayed=False) for row in connection.execute(fresh).mappings()]
+        members = [GroupMemberRow(**row, is_replayed=False) for row in connection.execute(fresh).mappings()]
         birth = and_(
-            own.c.run_key == replays.c.run_key, own.c.trajectory_id == replays.c.trajectory_id, ~own.c.is_superseded
+            trajectories.c.run_key == replays.c.run_key,
+            trajectories.c.trajectory_id == replays.c.trajectory_id,
+            ~trajectories.c.is_superseded,
         )
         replayed = (
             select(
                 *(replays.c[name] for name in names if name not in {"verdict", "is_valid"}),
-                replays.c.born_step, own.c.verdict, own.c.is_valid, texts.c.text,
+                replays.c.born_step, trajectories.c.verdict, trajectories.c.is_valid, texts.c.text,
             )
-            .join_from(replays, own, birth, isouter=True)
-            .join(texts, texts.c.trajectory_key == own.c.trajectory_key, isouter=True)
+            .join_from(replays, trajectories, birth, isouter=True)
+            .join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key, isouter=True)
             .where(replays.c.run_key == run_key, replays.c.step == step, replays.c.question_index == question_index)
             .where(~replays.c.is_superseded)
         )  # fmt: skip
         for row in connection.execute(replayed).mappings():
-            found.append(GroupMemberRow(**{**row, "verdict": row["verdict"] or ""}, is_replayed=True))
-    return found
+            members.append(GroupMemberRow(**{**row, "verdict": row["verdict"] or ""}, is_replayed=True))
+    return members
 
 
 def attempts_at_question(database: Database, question_id: str) -> list[AttemptedRow]:
-    """Return how a question fared in every step that tried it, in the newest `MAX_RUNS` runs that have it."""
-    own, runs, questions, replays = models.trajectories, models.runs, models.questions, models.replays
-    places = (
+    """Return the results of a question in every step that tried it, in the newest `MAX_RUNS` runs that have it."""
+    trajectories, runs, questions, replays = models.trajectories, models.runs, models.questions, models.replays
+    indices = (
         select(questions.c.run_key, questions.c.question_index)
         .where(questions.c.question_id == question_id, questions.c.question_set == "training")
         .order_by(questions.c.run_key.desc())
         .limit(MAX_RUNS)
         .subquery()
     )
-    is_here = and_(own.c.run_key == places.c.run_key, own.c.question_index == places.c.question_index)
+    is_here = and_(
+        trajectories.c.run_key == indices.c.run_key, trajectories.c.question_index == indices.c.question_index
+    )
     num_replays = (
         select(func.count())
         .where(
-            replays.c.run_key == own.c.run_key,
-            replays.c.step == own.c.step,
-            replays.c.question_index == own.c.question_index,
+            replays.c.run_key == trajectories.c.run_key,
+            replays.c.step == trajectories.c.step,
+            replays.c.question_index == trajectories.c.question_index,
             ~replays.c.is_superseded,
         )
-        .correlate(own)
+        .correlate(trajectories)
         .scalar_subquery()
     )
     query = (
         select(
-            runs.c.run_id, runs.c.name, runs.c.spec, own.c.step, func.count(),
-            func.sum(cast(case((own.c.reward >= 1.0, 1), else_=0), Integer)),
-            func.avg(own.c.mean_entropy), func.avg(own.c.num_tokens), num_replays,
+            runs.c.run_id, runs.c.name, runs.c.spec, trajectories.c.step, func.count(),
+            func.sum(cast(case((trajectories.c.reward >= 1.0, 1), else_=0), Integer)),
+            func.avg(trajectories.c.mean_entropy), func.avg(trajectories.c.num_tokens), num_replays,
         )
-        .join_from(places, own, is_here)
-        .join(runs, runs.c.run_key == own.c.run_key)
-        .where(~own.c.is_superseded)
-        .group_by(runs.c.run_key, own.c.run_key, own.c.step, own.c.question_index)
-        .order_by(runs.c.run_key.desc(), own.c.step)
+        .join_from(indices, trajectories, is_here)
+        .join(runs, runs.c.run_key == trajectories.c.run_key)
+        .where(~trajectories.c.is_superseded)
+        .group_by(runs.c.run_key, trajectories.c.run_key, trajectories.c.step, trajectories.c.question_index)
+        .order_by(runs.c.run_key.desc(), trajectories.c.step)
     )  # fmt: skip
     with database.read() as connection:
         rows = connection.execute(query).all()
@@ -133,7 +141,7 @@ def _changes(
     connection: Connection, run_key: int, trajectory_id: int, question_index: int, born: int
 ) -> list[LineageRow]:
     changes = models.buffer_changes
-    is_own = changes.c.trajectory_id == trajectory_id
+    is_of_trajectory = changes.c.trajectory_id == trajectory_id
     query = (
         select(changes.c.step, changes.c.kind, changes.c.bucket_from, changes.c.bucket_to)
         .where(
@@ -141,7 +149,7 @@ def _changes(
             changes.c.question_index == question_index,
             changes.c.step >= born,
             changes.c.kind != "replayed",
-            is_own | changes.c.trajectory_id.is_(None),
+            is_of_trajectory | changes.c.trajectory_id.is_(None),
             ~changes.c.is_superseded,
         )
         .order_by(changes.c.step, changes.c.position)

@@ -1,4 +1,4 @@
-"""Curves: metrics by step, thinned out with their extremes kept, and evaluations."""
+"""Curves: metrics by step, thinned with their extremes kept, and evaluations."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ def metric_series(
 ) -> dict[str, list[MetricPoint]]:
     """Return at most `max_points` recorded values of each metric: of each stretch of steps the lowest and the highest.
 
-    The first and the newest value are always there. A metric that was never recorded has no points.
+    The first and the newest value are always included. A metric that was never recorded has no points.
     """
     with database.read() as connection:
         run_key = find_run_key(connection, run_id)

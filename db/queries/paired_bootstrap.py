@@ -49,7 +49,7 @@ def _gaps(first: Rates, second: Rates) -> NDArray[np.float64]:
 
 
 def _resampled_means(gaps: NDArray[np.float64], generator: np.random.Generator) -> NDArray[np.float64]:
-    """Return the means of resamples, drawn by how often each distinct value comes up, which is the same law."""
+    """Return the means of resamples, drawn as counts of each distinct value, which has the same distribution."""
     values, counts = np.unique(gaps, return_counts=True)
     means: NDArray[np.float64] = (
         generator.multinomial(gaps.size, counts / gaps.size, NUM_RESAMPLES) @ values / gaps.size

@@ -1,4 +1,4 @@
-"""The columns of the runs looked at last, so that the next facet, page or count of a run need not read them again."""
+"""The columns of the last runs, so that the next facet, page or count of a run does not read them again."""
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -8,16 +8,16 @@ from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Engine, Integer, cast, func, select
 
-from db.queries.text_search import all_found
+from db.queries.text_search import all_matching
 from db.queries.trajectory_columns import TrajectoryColumns, read_columns
 from db.tables import models
 
 MAX_RUNS = 3
-"""Each takes about 35 bytes a trajectory, and as much again for each search."""
+"""Each takes about 35 bytes per trajectory, and as much again for each search."""
 MAX_SEARCHES = 3
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
-_Place = tuple[str, int]
+_RunKey = tuple[str, int]
 _Version = tuple[int, int]
 
 
@@ -25,38 +25,38 @@ _Version = tuple[int, int]
 class _Remembered:
     version: _Version
     columns: TrajectoryColumns
-    found: OrderedDict[str, TrajectoryColumns] = field(default_factory=OrderedDict)
+    searches: OrderedDict[str, TrajectoryColumns] = field(default_factory=OrderedDict)
 
 
-_remembered: WeakKeyDictionary[Engine, OrderedDict[_Place, _Remembered]] = WeakKeyDictionary()
+_remembered: WeakKeyDictionary[Engine, OrderedDict[_RunKey, _Remembered]] = WeakKeyDictionary()
 _lock = Lock()
 
 
 def columns_of_run(connection: Connection, run_id: str, run_key: int, words: str = "") -> TrajectoryColumns:
-    """Return the facts of a run's trajectories as they are now, of those that hold every word if words are given."""
+    """Return the facts of a run's trajectories as they are now, with words only of those that contain every word."""
     known = _known(connection, run_id, run_key)
     if not words:
         return known.columns
     with _lock:
-        if words in known.found:
-            return known.found[words]
-    found = known.columns.only(known.columns.holding(all_found(connection, words, run_key)))
+        if words in known.searches:
+            return known.searches[words]
+    matching = known.columns.only(known.columns.holding(all_matching(connection, words, run_key)))
     with _lock:
-        _put(known.found, words, found, MAX_SEARCHES)
-    return found
+        _put(known.searches, words, matching, MAX_SEARCHES)
+    return matching
 
 
 def _known(connection: Connection, run_id: str, run_key: int) -> _Remembered:
-    place, version = (run_id, run_key), _version(connection, run_key)
+    key, version = (run_id, run_key), _version(connection, run_key)
     with _lock:
         of_database = _remembered.setdefault(connection.engine, OrderedDict())
-        known = of_database.get(place)
+        known = of_database.get(key)
         if known is not None and known.version == version:
-            of_database.move_to_end(place)
+            of_database.move_to_end(key)
             return known
     known = _Remembered(version, read_columns(connection, run_key))
     with _lock:
-        _put(of_database, place, known, MAX_RUNS)
+        _put(of_database, key, known, MAX_RUNS)
     return known
 
 
@@ -68,7 +68,7 @@ def _put(kept: OrderedDict[_Key, _Value], key: _Key, value: _Value, most: int) -
 
 
 def _version(connection: Connection, run_key: int) -> _Version:
-    """Return what changes whenever a run's columns do: blocks are added and superseded, never changed or removed."""
+    """Return counts that change with a run's columns: blocks are added and superseded, never changed or removed."""
     blocks = models.trajectory_blocks
     num_superseded = func.coalesce(func.sum(cast(blocks.c.is_superseded, Integer)), 0)
     row = connection.execute(select(func.count(), num_superseded).where(blocks.c.run_key == run_key)).one()

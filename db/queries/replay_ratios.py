@@ -10,21 +10,21 @@ from db.tables.run_lookup import find_run_key
 def replay_ratios(database: Database, run_id: str, max_steps: int = 150) -> dict[int, list[float]]:
     """Return the mean importance ratio of each replayed trajectory by step, of about `max_steps` steps.
 
-    Steps are evenly spread over those that replayed, the last one always among them.
+    Steps are evenly spread over those that replayed, the last one included.
     """
     replays = models.replays
     with database.read() as connection:
-        is_own = (replays.c.run_key == find_run_key(connection, run_id), ~replays.c.is_superseded)
+        is_current = (replays.c.run_key == find_run_key(connection, run_id), ~replays.c.is_superseded)
         first, last = connection.execute(
-            select(func.min(replays.c.step), func.max(replays.c.step)).where(*is_own)
+            select(func.min(replays.c.step), func.max(replays.c.step)).where(*is_current)
         ).one()
         if last is None:
             return {}
         stride = -(-(last - first + 1) // max_steps)
         query = select(replays.c.step, replays.c.mean_ratio).where(
-            *is_own, replays.c.mean_ratio.is_not(None), or_(replays.c.step % stride == 0, replays.c.step == last)
+            *is_current, replays.c.mean_ratio.is_not(None), or_(replays.c.step % stride == 0, replays.c.step == last)
         )
-        found: dict[int, list[float]] = {}
+        ratios: dict[int, list[float]] = {}
         for step, ratio in connection.execute(query.order_by(replays.c.step)):
-            found.setdefault(step, []).append(ratio)
-        return found
+            ratios.setdefault(step, []).append(ratio)
+        return ratios

@@ -1,4 +1,4 @@
-"""Which runs to list: words, states and whether they are hidden, as conditions in SQL."""
+"""Which runs to list: words, states and archived or not, as conditions in SQL."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,7 +30,7 @@ class RunFilter:
 
 
 def conditions(where: RunFilter) -> list[ColumnElement[bool]]:
-    """Return what must hold of a run's row."""
+    """Return the conditions on a run's row."""
     runs = models.runs
     # PostgreSQL takes no text with a NUL in it.
     words = where.words.replace("\0", " ").split()
@@ -38,14 +38,14 @@ def conditions(where: RunFilter) -> list[ColumnElement[bool]]:
         condition if (condition := field_condition(word)) is not None else _holds_word(word.lower()) for word in words
     ]
     if where.statuses:
-        found.append(runs.c.status.in_(where.statuses))
+        conditions.append(runs.c.status.in_(where.statuses))
     if where.kinds:
-        found.append(func.coalesce(runs.c.spec["kind"].as_string(), "train").in_(where.kinds))
+        conditions.append(func.coalesce(runs.c.spec["kind"].as_string(), "train").in_(where.kinds))
     if where.is_archived is not None:
-        found.append(runs.c.is_archived if where.is_archived else ~runs.c.is_archived)
+        conditions.append(runs.c.is_archived if where.is_archived else ~runs.c.is_archived)
     if where.ended_after is not None:
-        found.append(or_(runs.c.ended_at.is_(None), runs.c.ended_at > where.ended_after))
-    return found
+        conditions.append(or_(runs.c.ended_at.is_(None), runs.c.ended_at > where.ended_after))
+    return conditions
 
 
 def _holds_word(word: str) -> ColumnElement[bool]:

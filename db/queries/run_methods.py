@@ -1,4 +1,4 @@
-"""The short name of what a run does, from its specification: in Python and, for searching, in SQL."""
+"""The short name of a run's method, from its specification: in Python and, for searching, in SQL."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,11 +10,11 @@ from db.rows.replay_of_spec import DEFAULT_EXPERIENCE_RATIO, experience_ratio
 from db.tables import models
 
 JOB_NAMES = {"eval": "evaluation", "judge": "judging"}
-"""What jobs other than training are called."""
+"""The names of jobs other than training."""
 
 
 def method_name(spec: Mapping[str, Any]) -> str:
-    """Return the short name of a specification's algorithm, or what another job does."""
+    """Return the short name of a specification's algorithm, or the name of another job."""
     kind = str(spec.get("kind", "train"))
     if kind != "train":
         return JOB_NAMES.get(kind, kind)

@@ -15,7 +15,7 @@ class RunName(NamedTuple):
     run_id: str
     name: str
     step: int
-    """Training steps done; 0 of a run that has not begun."""
+    """Training steps done; 0 before the first."""
 
 
 def list_run_names(database: Database, where: RunFilter, *, has_steps: bool = False, limit: int = 100) -> list[RunName]:

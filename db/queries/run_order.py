@@ -1,4 +1,4 @@
-"""In which order runs are listed, and where a page goes on, as conditions in SQL."""
+"""The order of runs in lists, and where the next page starts, as conditions in SQL."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,7 +11,7 @@ from db.tables import models
 
 
 class RunSortKey(StrEnum):
-    """What runs are sorted by."""
+    """The sort key of runs."""
 
     CREATED = "created"
     STARTED = "started"
@@ -25,7 +25,7 @@ class RunSortKey(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunOrder:
-    """How runs are sorted; those without a value come last either way, equal ones the greatest id first."""
+    """How runs are sorted; runs without a value come last in both directions, equal ones with the greatest id first."""
 
     key: RunSortKey = RunSortKey.CREATED
     is_descending: bool = True
@@ -33,24 +33,24 @@ class RunOrder:
 
 NEWEST_FIRST = RunOrder()
 _STATES = ("running", "starting", "stopping", "queued", "failed", "lost", "stopped", "succeeded")
-"""States from what goes on to what is over."""
+"""States from live to ended."""
 
 
 def sort_columns(order: RunOrder) -> list[ColumnElement[Any]]:
-    """Return what to order by."""
+    """Return the columns to order by."""
     value = _value(order.key)
     ordered = value.desc() if order.is_descending else value.asc()
     return [value.is_(None), ordered, models.runs.c.run_id.desc()]
 
 
 def comes_after(connection: Connection, order: RunOrder, run_id: str) -> ColumnElement[bool]:
-    """Return that a run comes after the run of this id, as that one stands now."""
-    own, value = models.runs.c.run_id, _value(order.key)
-    last = connection.scalar(select(value).where(own == run_id))
+    """Return the condition that a run comes after the run of this id, by its present value."""
+    id_column, value = models.runs.c.run_id, _value(order.key)
+    last = connection.scalar(select(value).where(id_column == run_id))
     if last is None:
-        return and_(value.is_(None), own < run_id)
+        return and_(value.is_(None), id_column < run_id)
     is_beyond = value < last if order.is_descending else value > last
-    return or_(is_beyond, and_(value == last, own < run_id), value.is_(None))
+    return or_(is_beyond, and_(value == last, id_column < run_id), value.is_(None))
 
 
 def _value(key: RunSortKey) -> ColumnElement[Any]:
@@ -61,8 +61,8 @@ def _value(key: RunSortKey) -> ColumnElement[Any]:
     if key is RunSortKey.NAME:
         return func.lower(runs.c.name)
     if key is RunSortKey.STATE:
-        places = {state: index for index, state in enumerate(_STATES)}
-        return case(places, value=runs.c.status, else_=len(places))
+        ranks = {state: index for index, state in enumerate(_STATES)}
+        return case(ranks, value=runs.c.status, else_=len(ranks))
     if key is RunSortKey.METHOD:
         return func.lower(method_expression())
     if key is RunSortKey.PROGRESS:

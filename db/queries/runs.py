@@ -17,7 +17,7 @@ from db.tables import models
 from db.tables.run_lookup import require_run_key
 
 STALLED_AFTER = timedelta(seconds=60)
-"""A running run whose last event is older than this, and than `STALLED_STEPS` of its steps, is shown as stalled."""
+"""A running run whose last event is older than this, and than `STALLED_STEPS` of its steps, gets the badge stalled."""
 STALLED_STEPS = 5
 
 
@@ -51,8 +51,8 @@ def get_run(database: Database, run_id: str) -> RunRow | None:
     return _run_row(row, tags.get(row["run_key"], ()))
 
 
-def list_shown_ends(database: Database) -> dict[str, tuple[str, str, int]]:
-    """Return status, reason and newest attempt of each run whose end is shown, and that of each of its attempts."""
+def list_ends(database: Database) -> dict[str, tuple[str, str, int]]:
+    """Return status, reason and newest attempt of each run that has ended with each of its attempts."""
     runs, attempts = models.runs, models.attempts
     num_ended = (
         select(func.count())
@@ -106,7 +106,7 @@ def list_checkpoints(database: Database, run_id: str) -> list[CheckpointRow]:
 
 
 def list_notes(database: Database, run_id: str) -> list[tuple[datetime, str]]:
-    """Return what users noted on a run, oldest first."""
+    """Return the notes on a run, oldest first."""
     notes, runs = models.notes, models.runs
     query = select(notes.c.at, notes.c.text).join(runs).where(runs.c.run_id == run_id).order_by(notes.c.at)
     with database.read() as connection:
@@ -124,10 +124,10 @@ def count_runs(database: Database, where: RunFilter | None = None) -> dict[str, 
 def _tags(connection: Connection, run_keys: Sequence[int]) -> dict[int, tuple[str, ...]]:
     tags = models.tags
     query = select(tags).where(tags.c.run_key.in_(run_keys)).order_by(tags.c.tag)
-    found: dict[int, tuple[str, ...]] = {}
+    tags_of_run: dict[int, tuple[str, ...]] = {}
     for run_key, tag in connection.execute(query):
-        found[run_key] = (*found.get(run_key, ()), tag)
-    return found
+        tags_of_run[run_key] = (*tags_of_run.get(run_key, ()), tag)
+    return tags_of_run
 
 
 def _dataset(spec: Mapping[str, Any]) -> str:
@@ -175,10 +175,10 @@ def _health(row: RowMapping) -> tuple[str, ...]:
     is_training = row["spec"].get("kind", "train") == "train"
     if not is_training or row["status"] != "running" or last is None:
         return badges
-    patience = max(STALLED_AFTER.total_seconds(), STALLED_STEPS * (row["summary"].get("seconds_per_step") or 0.0))
-    return (*badges, "stalled") if (datetime.now(UTC) - last).total_seconds() > patience else badges
+    limit_seconds = max(STALLED_AFTER.total_seconds(), STALLED_STEPS * (row["summary"].get("seconds_per_step") or 0.0))
+    return (*badges, "stalled") if (datetime.now(UTC) - last).total_seconds() > limit_seconds else badges
 
 
 def _float(value: float | None) -> float | None:
-    """Return a number as a float; PostgreSQL gives large whole ones of JSON back as int."""
+    """Return a number as a float; PostgreSQL returns large whole JSON numbers as int."""
     return None if value is None else float(value)

@@ -14,7 +14,7 @@ from db.tables import models
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """One benchmark of two models: correctness rates of common questions, and what the keys differ in."""
+    """One benchmark of two models: correctness rates of common questions, and the parts of the keys that differ."""
 
     benchmark: str
     question_ids: list[str]
@@ -30,7 +30,7 @@ def compare_scores(
     scheme: str,
     averages: tuple[tuple[str, tuple[str, ...]], ...] = (),
 ) -> list[ComparisonRow]:
-    """Return one row a benchmark that both models have, then one an average whose benchmarks both have.
+    """Return one row per benchmark that both models have, then one per average whose benchmarks both have.
 
     An average weighs its benchmarks equally, however many questions each has.
     """
@@ -54,24 +54,24 @@ def list_items(database: Database, first: ScoredRuns, second: ScoredRuns, scheme
 
 
 def differing_parts(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of what two scores should share and do not."""
+    """Return the names of the parts in which two comparability keys differ."""
     return tuple(sorted(name for name in {*first, *second} if first.get(name) != second.get(name)))
 
 
 def _compare(name: str, pairs: list[_Pair]) -> ComparisonRow:
-    found: PairedDifference = paired_bootstrap([(pair.first, pair.second) for pair in pairs])
+    gap: PairedDifference = paired_bootstrap([(pair.first, pair.second) for pair in pairs])
     gaps = [after - before for pair in pairs for before, after in zip(pair.first, pair.second, strict=True)]
     return ComparisonRow(
         benchmark=name,
         num_questions=len(gaps),
         first=sum(sum(pair.first) / len(pair.first) for pair in pairs) / len(pairs),
         second=sum(sum(pair.second) / len(pair.second) for pair in pairs) / len(pairs),
-        difference=found.difference,
-        low=found.low,
-        high=found.high,
-        p_value=found.p_value,
-        num_won=sum(gap > 0 for gap in gaps),
-        num_lost=sum(gap < 0 for gap in gaps),
+        difference=gap.difference,
+        low=gap.low,
+        high=gap.high,
+        p_value=gap.p_value,
+        num_won=sum(value > 0 for value in gaps),
+        num_lost=sum(value < 0 for value in gaps),
         differing=tuple(sorted({part for pair in pairs for part in pair.differing})),
     )
 
@@ -80,8 +80,8 @@ def _pairs(database: Database, first: ScoredRuns, second: ScoredRuns, scheme: st
     others = dict(second)
     rows = _scored(database, {*first, *second}, scheme)
     keys = [(name, (run_id, name), (others[name], name)) for name, run_id in first if name in others]
-    found = [_pair(name, rows[left], rows[right]) for name, left, right in keys if left in rows and right in rows]
-    return [pair for pair in found if pair.question_ids]
+    pairs = [_pair(name, rows[left], rows[right]) for name, left, right in keys if left in rows and right in rows]
+    return [pair for pair in pairs if pair.question_ids]
 
 
 def _pair(name: str, first: RowMapping, second: RowMapping) -> _Pair:

@@ -25,7 +25,7 @@ def steps_with_selections(database: Database, run_id: str) -> list[int]:
 
 
 def list_selections(database: Database, run_id: str, step: int) -> list[SelectionRow]:
-    """Return what a step selected, by question, with what is recorded of each replay."""
+    """Return a step's selections, by question, with the record of each replay."""
     chosen, replays, births = models.selections, models.replays, models.trajectories
     is_replay = and_(
         replays.c.run_key == chosen.c.run_key,
@@ -60,20 +60,20 @@ def list_selections(database: Database, run_id: str, step: int) -> list[Selectio
 
 
 def wrong_choices(database: Database, run_id: str, step_from: int = 0) -> list[WrongChoiceRow]:
-    """Return a run's selections from a step on that contradict their own recorded scores, at most `MAX_WRONG`.
+    """Return a run's selections from a step on that contradict their recorded scores, at most `MAX_WRONG`.
 
-    Where nothing was scored, as with random choice, only the number of chosen candidates can be wrong.
+    Without scores, as with random choice, only the number of chosen candidates can be wrong.
     """
     table = models.candidates
     num_chosen = func.sum(cast(case((table.c.is_chosen, 1), else_=0), Integer))
     lowest = func.min(table.c.score, type_=Number)
-    own = func.min(case((table.c.is_chosen, table.c.score)), type_=Number)
+    chosen_score = func.min(case((table.c.is_chosen, table.c.score)), type_=Number)
     query = (
-        select(table.c.step, table.c.question_index, num_chosen, own, lowest)
+        select(table.c.step, table.c.question_index, num_chosen, chosen_score, lowest)
         .join(models.runs, models.runs.c.run_key == table.c.run_key)
         .where(models.runs.c.run_id == run_id, table.c.step >= step_from, ~table.c.is_superseded)
         .group_by(table.c.step, table.c.attempt, table.c.question_index)
-        .having(or_(num_chosen != 1, own > lowest))
+        .having(or_(num_chosen != 1, chosen_score > lowest))
         .order_by(table.c.step, table.c.question_index)
         .limit(MAX_WRONG)
     )

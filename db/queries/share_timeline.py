@@ -1,4 +1,4 @@
-"""How code and lucky hits spread over a run: their share of rollouts, of the buffer and of replays, step by step."""
+"""How code and invalid chains spread over a run: their share of rollouts, buffer and replays, step by step."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _Lineage = Sequence[tuple[int, int]]
 
 
 class Mark(StrEnum):
-    """What a trajectory may have that spreads."""
+    """A property of trajectories that may spread."""
 
     CODE = "code"
     INVALID = "invalid"
@@ -26,7 +26,7 @@ class Mark(StrEnum):
 
 
 class _Counts:
-    """Trajectories of which it is known whether they are marked, and those that are, by step."""
+    """Numbers of trajectories by step: those with a known property, and those that have it."""
 
     def __init__(self) -> None:
         self.known: Counter[int] = Counter()
@@ -40,7 +40,7 @@ class _Counts:
         return self.marked[step] / self.known[step] if self.known[step] else None
 
     def summed_up_to(self, steps: Sequence[int]) -> "_Counts":
-        """Return the sums of everything up to each of these steps, which ascend."""
+        """Return the sums of everything up to each of these steps, in ascending order."""
         sums, known, marked = _Counts(), 0, 0
         pending = sorted(self.known)
         for step in steps:
@@ -54,8 +54,8 @@ class _Counts:
 def share_timeline(database: Database, run_id: str, mark: Mark, judge_run_id: str | None = None) -> list[ShareLine]:
     """Return the share of marked trajectories step by step; the buffer's is that after the step.
 
-    Trajectories of which nothing is known (of a file, or without a verdict) are left out of every share. A branch's
-    buffer begins with what its parent had stored.
+    Trajectories whose property is not known (from a file, or without a verdict) are left out of every share. A branch's
+    buffer begins with its parent's.
 
     Raises:
         UnknownRunError: There is no such run.
@@ -67,11 +67,11 @@ def share_timeline(database: Database, run_id: str, mark: Mark, judge_run_id: st
         _add_fresh(connection, _marked(judged, mark), rollouts, successes)
         for index, (run_key, until) in enumerate(lineage):
             if index and mark is Mark.INVALID and judge_run_id is not None:
-                break  # the judge saw this run alone
+                break  # the judge saw this run only
             born = _marked(judged if index == 0 else judged_by_oracle(run_key), mark)
             _add_replayed(connection, lineage[0][0], born, until, replays)
             _add_stored(connection, lineage[: index + 1], born, changes)
-        steps = _own_steps(connection, lineage[0][0])
+        steps = _steps_of(connection, lineage[0][0])
     buffer = changes.summed_up_to(steps)
     return [
         ShareLine(step, rollouts.share(step), successes.share(step), buffer.share(step), replays.share(step))
@@ -80,11 +80,16 @@ def share_timeline(database: Database, run_id: str, mark: Mark, judge_run_id: st
 
 
 def _marked(judged: JudgedTrajectories, mark: Mark) -> Subquery:
-    own = models.trajectories
-    known: ColumnElement[bool | None] = own.c.has_code if mark is Mark.CODE else judged.verdict
+    trajectories = models.trajectories
+    known: ColumnElement[bool | None] = trajectories.c.has_code if mark is Mark.CODE else judged.verdict
     is_marked = known.is_(mark is Mark.CODE)
     return (
-        select(own.c.step, own.c.trajectory_id, (own.c.reward >= 1.0).label("is_correct"), is_marked.label("is_marked"))
+        select(
+            trajectories.c.step,
+            trajectories.c.trajectory_id,
+            (trajectories.c.reward >= 1.0).label("is_correct"),
+            is_marked.label("is_marked"),
+        )
         .select_from(judged.source)
         .where(*judged.conditions, known.is_not(None))
         .subquery()
@@ -104,8 +109,8 @@ def _add_fresh(connection: Connection, marked: Subquery, rollouts: _Counts, succ
         successes.add(step, num_correct, num_marked_correct)
 
 
-# SQLite takes `step <= until` over to the trajectories' step and then prefers that range to looking one up; a sum is no
-# range of an index.
+# SQLite would apply `step <= until` to the trajectories' step and scan that range instead of using the index; `+ 0`
+# prevents it.
 def _add_replayed(connection: Connection, run_key: int, born: Subquery, until: int, replayed: _Counts) -> None:
     replays = models.replays
     query = (
@@ -122,7 +127,7 @@ def _add_replayed(connection: Connection, run_key: int, born: Subquery, until: i
 
 
 def _add_stored(connection: Connection, lineage: _Lineage, born: Subquery, changes: _Counts) -> None:
-    """Count what the last run of the lineage stored, when it came, and when its question was retired, if it was."""
+    """Count what the lineage's last run stored, from its step to the retirement of its question."""
     retired = _retired(connection, lineage)
     stored = models.buffer_changes
     run_key, until = lineage[-1]
@@ -135,15 +140,15 @@ def _add_stored(connection: Connection, lineage: _Lineage, born: Subquery, chang
     )
     for step, question_index, num_known, num_marked in connection.execute(query):
         changes.add(step, num_known, num_marked)
-        left_at = next((left for left in retired.get(question_index, ()) if left >= step), None)
-        if left_at is not None:
-            changes.add(left_at, -num_known, -num_marked)
+        retired_at = next((at for at in retired.get(question_index, ()) if at >= step), None)
+        if retired_at is not None:
+            changes.add(retired_at, -num_known, -num_marked)
 
 
 def _retired(connection: Connection, lineage: _Lineage) -> dict[int, list[int]]:
     """Return the steps in which each question was retired, in order."""
     changes = models.buffer_changes
-    found: dict[int, list[int]] = {}
+    retired: dict[int, list[int]] = {}
     for run_key, until in lineage:
         query = (
             select(changes.c.question_index, changes.c.step)
@@ -151,11 +156,11 @@ def _retired(connection: Connection, lineage: _Lineage) -> dict[int, list[int]]:
             .where(~changes.c.is_superseded)
         )
         for question_index, step in connection.execute(query):
-            found.setdefault(question_index, []).append(step)
-    return {question_index: sorted(steps) for question_index, steps in found.items()}
+            retired.setdefault(question_index, []).append(step)
+    return {question_index: sorted(steps) for question_index, steps in retired.items()}
 
 
-def _own_steps(connection: Connection, run_key: int) -> list[int]:
+def _steps_of(connection: Connection, run_key: int) -> list[int]:
     steps = models.steps
     query = select(steps.c.step).where(steps.c.run_key == run_key, ~steps.c.is_superseded).order_by(steps.c.step)
     return list(connection.scalars(query))

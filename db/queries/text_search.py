@@ -14,28 +14,28 @@ from db.tables.run_lookup import find_run_key
 
 _LAST_KEY = 2**63 - 1
 _WORD = re.compile(r"\w+", re.UNICODE)
-_FOUND = {
+_MATCHING = {
     "sqlite": (
-        "SELECT rowid AS found FROM trajectory_search"
+        "SELECT rowid AS hit FROM trajectory_search"
         " WHERE trajectory_search MATCH :pattern AND rowid >= :first AND rowid < :end"
     ),
     "postgresql": (
-        "SELECT trajectory_key AS found FROM trajectory_texts"
+        "SELECT trajectory_key AS hit FROM trajectory_texts"
         " WHERE search @@ plainto_tsquery('simple', :words) AND trajectory_key >= :first AND trajectory_key < :end"
     ),
 }
-# One long text is several times faster than as many rows as there are trajectories. PostgreSQL must not go by the key:
-# it would unpack and search every text's own words.
+# One long text is several times faster than a row per trajectory. PostgreSQL must not use the index of keys: it would
+# unpack and search every text.
 _ALL = {
-    "sqlite": f"SELECT group_concat(found - :first) FROM ({_FOUND['sqlite']} LIMIT :limit)",
+    "sqlite": f"SELECT group_concat(hit - :first) FROM ({_MATCHING['sqlite']} LIMIT :limit)",
     "postgresql": (
-        "SELECT string_agg(CAST(found - :first AS text), ',') FROM"
-        " (SELECT trajectory_key AS found FROM trajectory_texts"
+        "SELECT string_agg(CAST(hit - :first AS text), ',') FROM"
+        " (SELECT trajectory_key AS hit FROM trajectory_texts"
         " WHERE search @@ plainto_tsquery('simple', :words)"
         " AND trajectory_key + 0 >= :first AND trajectory_key + 0 < :end LIMIT :limit) AS hits"
     ),
 }
-_GOES_BY_WORDS = {
+_WORD_INDEX_SETTINGS = {
     "enable_seqscan": "off",
     "enable_indexscan": "off",
     "jit": "off",
@@ -45,45 +45,45 @@ _GOES_BY_WORDS = {
 
 
 def split_words(words: str) -> list[str]:
-    """Return the words to look for, none where there is no letter or digit."""
+    """Return the words to look for, none without a letter or digit."""
     return _WORD.findall(words.replace("_", " "))
 
 
 def matching_keys(connection: Connection, words: str, run_id: str | None, limit: int) -> list[int]:
-    """Return the keys of the newest trajectories whose text holds every word; none where there is no word."""
+    """Return the keys of the newest trajectories whose text contains every word; none without a word."""
     run_key = None if run_id is None else find_run_key(connection, run_id)
     if run_id is not None and run_key is None:
         return []
-    found: list[int] = newest_found(connection, words, run_key, before=None, limit=limit).tolist()
-    return found
+    keys: list[int] = newest_matching(connection, words, run_key, before=None, limit=limit).tolist()
+    return keys
 
 
-def newest_found(connection: Connection, words: str, run_key: int | None, *, before: int | None, limit: int) -> Keys:
-    """Return the keys of the newest trajectories below `before` whose text holds every word, newest first."""
+def newest_matching(connection: Connection, words: str, run_key: int | None, *, before: int | None, limit: int) -> Keys:
+    """Return the keys of the newest trajectories below `before` whose text contains every word, newest first."""
     values = _values(words, run_key)
     if not values:
         return np.empty(0, dtype=np.int64)
     if before is not None:
         values["end"] = min(before, values["end"])
-    query = f"{_FOUND[connection.dialect.name]} ORDER BY found DESC LIMIT :limit"
+    query = f"{_MATCHING[connection.dialect.name]} ORDER BY hit DESC LIMIT :limit"
     return np.array(connection.scalars(text(query), values | {"limit": limit}).all(), dtype=np.int64)
 
 
-def all_found(connection: Connection, words: str, run_key: int | None, limit: int = 2**62) -> Keys:
-    """Return the keys of all trajectories whose text holds every word, or of any `limit` of them."""
+def all_matching(connection: Connection, words: str, run_key: int | None, limit: int = 2**62) -> Keys:
+    """Return the keys of all trajectories whose text contains every word, or of any `limit` of them."""
     values = _values(words, run_key)
     if not values:
         return np.empty(0, dtype=np.int64)
     with _by_word_index(connection):
-        said = connection.scalar(text(_ALL[connection.dialect.name]), values | {"limit": limit}) or ""
-    places: Keys = np.fromstring(said, dtype=np.int64, sep=",")
-    return places + np.int64(values["first"])
+        offsets_text = connection.scalar(text(_ALL[connection.dialect.name]), values | {"limit": limit}) or ""
+    offsets: Keys = np.fromstring(offsets_text, dtype=np.int64, sep=",")
+    return offsets + np.int64(values["first"])
 
 
 @contextmanager
 def _by_word_index(connection: Connection) -> Iterator[None]:
-    """Let PostgreSQL go by the index of words, however common they are."""
-    settings = {} if connection.dialect.name == "sqlite" else _GOES_BY_WORDS
+    """Make PostgreSQL use the index of words, however common they are."""
+    settings = {} if connection.dialect.name == "sqlite" else _WORD_INDEX_SETTINGS
     for name, value in settings.items():
         connection.exec_driver_sql(f"SET LOCAL {name} = {value}")
     yield
@@ -92,13 +92,13 @@ def _by_word_index(connection: Connection) -> Iterator[None]:
 
 
 def _values(words: str, run_key: int | None) -> dict[str, Any]:
-    """Return what a search is to look for and between which keys, nothing where there is no word."""
-    found = split_words(words)
-    if not found:
+    """Return a search's words and range of keys, empty without a word."""
+    searched = split_words(words)
+    if not searched:
         return {}
     return {
-        "pattern": " AND ".join(f'text : "{word}"' for word in found),
-        "words": " ".join(found),
+        "pattern": " AND ".join(f'text : "{word}"' for word in searched),
+        "words": " ".join(searched),
         "first": 0 if run_key is None else trajectory_key(run_key, 0, 0),
         "end": _LAST_KEY if run_key is None else trajectory_key(run_key + 1, 0, 0),
     }

@@ -12,7 +12,7 @@ from db.tables import models
 from db.tables.run_lookup import find_run_key
 
 PageKey = tuple[int, int]
-"""(step, trajectory_id) of the last row of a page: the next page goes on below it."""
+"""(step, trajectory_id) of the last row of a page: the next page starts below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,13 @@ def list_trajectories(
         query = query.where((table.c.step < step) | ((table.c.step == step) & (table.c.trajectory_id < trajectory_id)))
     query = query.order_by(table.c.step.desc(), table.c.trajectory_id.desc()).limit(limit)
     with database.read() as connection:
-        # The number itself, not a join: so the index gives a page in order and no more.
-        own = query.where(table.c.run_key == find_run_key(connection, run_id))
-        return [_trajectory_row(row) for row in connection.execute(own).mappings()]
+        # The run key itself, not a join, so that the index gives one page in order.
+        page = query.where(table.c.run_key == find_run_key(connection, run_id))
+        return [_trajectory_row(row) for row in connection.execute(page).mappings()]
 
 
 def get_trajectory(database: Database, run_id: str, trajectory_id: int) -> TrajectoryRow | None:
-    """Return one trajectory, that of the attempt which counts, or None if there is none of this id."""
+    """Return one trajectory, that of the attempt that is not superseded, or None if there is none of this id."""
     table = models.trajectories
     query = (
         _rows()
@@ -64,7 +64,7 @@ def get_trajectory(database: Database, run_id: str, trajectory_id: int) -> Traje
 
 
 def search(database: Database, words: str, *, run_id: str | None = None, limit: int = 50) -> list[TrajectoryRow]:
-    """Return the newest trajectories whose text holds all `words`, of one run or of all."""
+    """Return the newest trajectories whose text contains all `words`, of one run or of all."""
     with database.read() as connection:
         keys = matching_keys(connection, words, run_id, limit)
         table = models.trajectories

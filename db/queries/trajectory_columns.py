@@ -1,4 +1,4 @@
-"""The facts of trajectories as columns, and which trajectories fit: every condition but the words of a search."""
+"""The facts of trajectories as columns, and which trajectories match: every condition except the words of a search."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,21 +27,21 @@ _RANGES = {
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryColumns:
-    """The trajectories that count of a run, or of all runs, in order of their keys.
+    """The trajectories of a run or of all runs that are not superseded, in order of their keys.
 
-    A column holds a fact of all of them as numbers: of a verdict its place in `VERDICTS`, of a flag 0 or 1, of what is
-    not known `NONE`.
+    A column has one fact of all of them as numbers: a verdict's index in `VERDICTS`, 0 or 1 for a flag, `NONE` for an
+    unknown value.
     """
 
     keys: Keys
     columns: dict[str, npt.NDArray[Any]]
 
     def only(self, wanted: Mask) -> "TrajectoryColumns":
-        """Return these trajectories alone."""
+        """Return these trajectories only."""
         return TrajectoryColumns(self.keys[wanted], {name: values[wanted] for name, values in self.columns.items()})
 
     def fitting(self, facets: TrajectoryFacets, without: str | None = None) -> Mask:
-        """Return which trajectories fit, all conditions but the words taken; `without` leaves one facet out."""
+        """Return which trajectories match all conditions except the words; `without` leaves one facet out."""
         fits = np.ones(len(self.keys), dtype=np.bool_)
         for name in _EXACT:
             value = getattr(facets, name)
@@ -56,13 +56,13 @@ class TrajectoryColumns:
         return fits
 
     def holding(self, keys: Keys) -> Mask:
-        """Return which trajectories are among those of some keys."""
-        places = np.searchsorted(self.keys, keys)
-        is_ours = places < len(self.keys)
-        is_ours[is_ours] = self.keys[places[is_ours]] == keys[is_ours]
-        held = np.zeros(len(self.keys), dtype=np.bool_)
-        held[places[is_ours]] = True
-        return held
+        """Return which trajectories have one of the keys."""
+        positions = np.searchsorted(self.keys, keys)
+        is_known = positions < len(self.keys)
+        is_known[is_known] = self.keys[positions[is_known]] == keys[is_known]
+        has_key = np.zeros(len(self.keys), dtype=np.bool_)
+        has_key[positions[is_known]] = True
+        return has_key
 
 
 def read_columns(connection: Connection, run_key: int | None) -> TrajectoryColumns:
@@ -86,8 +86,8 @@ def read_columns(connection: Connection, run_key: int | None) -> TrajectoryColum
     return TrajectoryColumns(keys, columns)
 
 
-def code_of(name: str, value: Any) -> Any:  # noqa: ANN401 - whatever the facet holds
-    """Return how a column holds a facet's value."""
+def code_of(name: str, value: Any) -> Any:  # noqa: ANN401 - any facet's value
+    """Return a facet's value as its column has it."""
     if name == "verdict":
         return VERDICTS.index(value) if value in VERDICTS else NONE - 1
     return value
@@ -95,12 +95,12 @@ def code_of(name: str, value: Any) -> Any:  # noqa: ANN401 - whatever the facet 
 
 def _were_replayed(rows: Sequence[Any], counts: npt.NDArray[np.int64], ids: npt.NDArray[np.uint32]) -> Mask:
     """Return which trajectories were ever replayed in their run; rows are in order of runs."""
-    found = np.zeros(len(ids), dtype=np.bool_)
+    was_replayed = np.zeros(len(ids), dtype=np.bool_)
     run_keys = np.array([row.run_key for row in rows], dtype=np.int64)
     ends = np.concatenate([[0], np.cumsum(counts)])
     for run_key in np.unique(run_keys):
         first, last = np.searchsorted(run_keys, [run_key, run_key + 1])
         replayed = np.frombuffer(b"".join(row.replayed for row in rows[first:last]), dtype=IDS)
-        own = slice(ends[first], ends[last])
-        found[own] = np.isin(ids[own], replayed)
-    return found
+        of_run = slice(ends[first], ends[last])
+        was_replayed[of_run] = np.isin(ids[of_run], replayed)
+    return was_replayed

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, func, select
 from db.connections.session import Database
 from db.ingest.trajectory_blocks import VERDICTS
 from db.queries.remembered_columns import columns_of_run
-from db.queries.text_search import all_found, newest_found, split_words
+from db.queries.text_search import all_matching, newest_matching, split_words
 from db.queries.trajectory_columns import FLAGS, Keys, TrajectoryColumns, code_of, read_columns
 from db.rows.trajectories import SnippetRow, TrajectoryFacets
 from db.tables import models
@@ -19,12 +19,12 @@ MAX_COUNT = 10_000
 NO_RUN = 0
 """The key of no run; they count from 1."""
 NUM_NEWEST = 2000
-"""How many of the newest trajectories with the words are looked at before all of them are."""
+"""The number of newest trajectories with the words that are searched before all of them."""
 FEW_NEWEST = 200
-"""How many are looked at before those: enough for a page where no facet is chosen."""
+"""The number searched first: enough for a page without facets."""
 SNIPPET_CHARACTERS = 160
 SEARCHED_CHARACTERS = 20_000
-"""A snippet is of a text's beginning up to here, so that a list reads no whole texts of any length."""
+"""Snippets come from this beginning of a text, so that a list reads no long texts."""
 _FACET_VALUES: dict[str, tuple[Any, ...]] = {**dict.fromkeys(FLAGS, (True, False)), "verdict": VERDICTS}
 
 FacetCounts = dict[str, dict[Any, int]]
@@ -34,25 +34,25 @@ def list_snippets(
     database: Database, facets: TrajectoryFacets, *, before: int | None = None, limit: int = 50
 ) -> list[SnippetRow]:
     """Return a page of trajectories, newest first within a run; `before` is the last row's key."""
-    own, texts, runs, replays = models.trajectories, models.trajectory_texts, models.runs, models.replays
+    trajectories, texts, runs, replays = models.trajectories, models.trajectory_texts, models.runs, models.replays
     with database.read() as connection:
         keys = _page_keys(connection, facets, before, limit)
         num_replays = (
             select(func.count())
             .where(
-                replays.c.run_key == own.c.run_key,
-                replays.c.trajectory_id == own.c.trajectory_id,
+                replays.c.run_key == trajectories.c.run_key,
+                replays.c.trajectory_id == trajectories.c.trajectory_id,
                 ~replays.c.is_superseded,
             )
             .scalar_subquery()
         )
         text = func.substr(texts.c.text, 1, SEARCHED_CHARACTERS).label("text")
         query = (
-            select(own, runs.c.run_id, runs.c.name.label("run_name"), text, num_replays.label("num_replays"))
-            .join_from(own, runs)
-            .join(texts, texts.c.trajectory_key == own.c.trajectory_key)
-            .where(own.c.trajectory_key.in_(keys))
-            .order_by(own.c.trajectory_key.desc())
+            select(trajectories, runs.c.run_id, runs.c.name.label("run_name"), text, num_replays.label("num_replays"))
+            .join_from(trajectories, runs)
+            .join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key)
+            .where(trajectories.c.trajectory_key.in_(keys))
+            .order_by(trajectories.c.trajectory_key.desc())
         )
         rows = connection.execute(query).mappings().all()
     names = [name for name in SnippetRow.__dataclass_fields__ if name != "snippet"]
@@ -62,38 +62,38 @@ def list_snippets(
 
 
 def count_trajectories(database: Database, facets: TrajectoryFacets) -> int:
-    """Return how many trajectories fit, at most `MAX_COUNT` + 1."""
+    """Return how many trajectories match, at most `MAX_COUNT` + 1."""
     with database.read() as connection:
         if facets.words.strip():
-            # Of a common word some are enough to know that there are many.
+            # For a common word a part is enough to know that there are many.
             most = MAX_COUNT + NUM_NEWEST
-            some = all_found(connection, facets.words, _run_key(connection, facets), most)
+            some = all_matching(connection, facets.words, _run_key(connection, facets), most)
             columns = _read(connection, facets)
             count = int(np.count_nonzero(columns.fitting(facets) & columns.holding(some)))
             if count > MAX_COUNT or len(some) < most:
                 return _bounded(count)
-        return _bounded(int(np.count_nonzero(_read_found(connection, facets).fitting(facets))))
+        return _bounded(int(np.count_nonzero(_read_matching(connection, facets).fitting(facets))))
 
 
 def count_facets(database: Database, facets: TrajectoryFacets) -> FacetCounts:
-    """Return for each value of each closed facet how many would fit with it in place of what is chosen there."""
+    """Return for each value of each facet with fixed values how many would match if it were chosen."""
     with database.read() as connection:
-        columns = _read_found(connection, facets)
+        columns = _read_matching(connection, facets)
     whole, counts = columns.fitting(facets), {}
     for name, values in _FACET_VALUES.items():
         fits = whole if getattr(facets, name) is None else columns.fitting(facets, without=name)
-        # The first place counts what is unknown.
-        found = np.bincount(columns.columns[name][fits].astype(np.int64) + 1, minlength=len(VERDICTS) + 1)
-        counts[name] = {value: _bounded(int(found[int(code_of(name, value)) + 1])) for value in values}
+        # The first element counts unknown values.
+        by_code = np.bincount(columns.columns[name][fits].astype(np.int64) + 1, minlength=len(VERDICTS) + 1)
+        counts[name] = {value: _bounded(int(by_code[int(code_of(name, value)) + 1])) for value in values}
     return counts
 
 
 def snippet_of(text: str, words: str) -> str:
-    """Return one line of a text: its start, or the surroundings of the first word found."""
+    """Return one line of a text: its start, or the part around the first matching word."""
     line = " ".join(text.split())
     lowered = line.lower()
-    places = [place for word in split_words(words.lower()) if (place := lowered.find(word)) >= 0]
-    start = max(0, min(places) - SNIPPET_CHARACTERS // 4) if places else 0
+    positions = [at for word in split_words(words.lower()) if (at := lowered.find(word)) >= 0]
+    start = max(0, min(positions) - SNIPPET_CHARACTERS // 4) if positions else 0
     end = start + SNIPPET_CHARACTERS
     return f"{'…' if start else ''}{line[start:end]}{'…' if end < len(line) else ''}"
 
@@ -111,11 +111,11 @@ def _page_keys(connection: Connection, facets: TrajectoryFacets, before: int | N
         return _last(columns.keys[fits], limit)
     run_key = _run_key(connection, facets)
     for num_newest in (FEW_NEWEST, NUM_NEWEST):
-        newest = newest_found(connection, facets.words, run_key, before=before, limit=num_newest)
+        newest = newest_matching(connection, facets.words, run_key, before=before, limit=num_newest)
         keys = columns.keys[fits & columns.holding(newest)]
         if len(keys) >= limit or len(newest) < num_newest:
             return _last(keys, limit)
-    return _last(columns.keys[fits & columns.holding(_read_found(connection, facets).keys)], limit)
+    return _last(columns.keys[fits & columns.holding(_read_matching(connection, facets).keys)], limit)
 
 
 def _last(keys: Keys, limit: int) -> list[int]:
@@ -123,8 +123,8 @@ def _last(keys: Keys, limit: int) -> list[int]:
     return last
 
 
-def _read_found(connection: Connection, facets: TrajectoryFacets) -> TrajectoryColumns:
-    """Return the facts of the trajectories that hold the words, if there are any."""
+def _read_matching(connection: Connection, facets: TrajectoryFacets) -> TrajectoryColumns:
+    """Return the facts of the trajectories that contain the words, of all without words."""
     return _read(connection, facets, facets.words.strip())
 
 
@@ -133,7 +133,7 @@ def _read(connection: Connection, facets: TrajectoryFacets, words: str = "") -> 
     if run_key is not None and facets.run_id is not None:
         return columns_of_run(connection, facets.run_id, run_key, words)
     columns = read_columns(connection, None)
-    return columns.only(columns.holding(all_found(connection, words, None))) if words else columns
+    return columns.only(columns.holding(all_matching(connection, words, None))) if words else columns
 
 
 def _run_key(connection: Connection, facets: TrajectoryFacets) -> int | None:

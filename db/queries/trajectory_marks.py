@@ -1,4 +1,4 @@
-"""Trajectories that users marked: the marks of one, all marks, and what carries one of them."""
+"""Trajectories that users marked: the marks of one, all marks, and the trajectories with a mark."""
 
 from sqlalchemy import and_, func, select
 
@@ -34,29 +34,30 @@ def marks_of(database: Database, run_id: str, attempt: int, trajectory_id: int) 
 
 
 def marked_trajectories(database: Database, mark: str, *, limit: int = 500) -> list[MarkedRow]:
-    """Return what carries a mark, marked last first; trajectories that are not in the database are left out."""
-    marks, own, runs = models.trajectory_marks, models.trajectories, models.runs
+    """Return the trajectories with a mark, newest mark first; those that are not in the database are left out."""
+    marks, trajectories, runs = models.trajectory_marks, models.trajectories, models.runs
     texts, questions = models.trajectory_texts, models.questions
     is_it = and_(
-        own.c.run_key == marks.c.run_key,
-        own.c.attempt == marks.c.attempt,
-        own.c.trajectory_id == marks.c.trajectory_id,
+        trajectories.c.run_key == marks.c.run_key,
+        trajectories.c.attempt == marks.c.attempt,
+        trajectories.c.trajectory_id == marks.c.trajectory_id,
     )
     is_asked = and_(
-        questions.c.run_key == own.c.run_key,
+        questions.c.run_key == trajectories.c.run_key,
         questions.c.question_set == "training",
-        questions.c.question_index == own.c.question_index,
+        questions.c.question_index == trajectories.c.question_index,
     )
     query = (
         select(
             runs.c.run_id, marks.c.attempt, marks.c.trajectory_id, marks.c.mark, marks.c.comment,
-            runs.c.name, own.c.step, own.c.question_index, questions.c.prompt_text, questions.c.answer,
-            own.c.reward, own.c.mean_entropy, own.c.num_tokens, texts.c.text,
+            runs.c.name, trajectories.c.step, trajectories.c.question_index, questions.c.prompt_text,
+            questions.c.answer, trajectories.c.reward, trajectories.c.mean_entropy, trajectories.c.num_tokens,
+            texts.c.text,
         )
-        .select_from(marks.join(runs).join(own, is_it).join(questions, is_asked))
-        .join(texts, texts.c.trajectory_key == own.c.trajectory_key)
+        .select_from(marks.join(runs).join(trajectories, is_it).join(questions, is_asked))
+        .join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key)
         .where(marks.c.mark == mark)
-        .order_by(marks.c.at.desc(), own.c.trajectory_key.desc())
+        .order_by(marks.c.at.desc(), trajectories.c.trajectory_key.desc())
         .limit(limit)
     )  # fmt: skip
     with database.read() as connection:

@@ -1,4 +1,4 @@
-"""Trajectories beside the verdict that counts: a user's own, else a judge's or that of the task's oracle."""
+"""Trajectories with the verdict that counts: a user's, else a judge's or that of the task's oracle."""
 
 from dataclasses import dataclass
 
@@ -23,16 +23,16 @@ from db.tables.run_lookup import require_run_key
 
 @dataclass(frozen=True, slots=True)
 class JudgedTrajectories:
-    """The trajectories of a run that count, to select from.
+    """The trajectories of a run that are not superseded, to select from.
 
-    `verdict` is the one that counts, `said` the judge's (or the oracle's) alone, `user` a user's alone; each may be
+    `verdict` is the one that counts, `by_judge` the judge's (or the oracle's) only, `user` a user's only; each may be
     null. `votes` are the judge's, null for the oracle.
     """
 
     source: FromClause
     conditions: tuple[ColumnElement[bool], ...]
     verdict: ColumnElement[bool | None]
-    said: ColumnElement[bool | None]
+    by_judge: ColumnElement[bool | None]
     user: ColumnElement[bool | None]
     votes: Subquery | None
 
@@ -47,16 +47,16 @@ def judged_trajectories(connection: Connection, run_id: str, judge_run_id: str |
     if judge_run_id is None:
         return judged_by_oracle(run_key)
     votes = votes_by_trajectory(require_run_key(connection, judge_run_id), run_id)
-    return _beside_users(run_key, verdict_of(votes.c.balance), votes)
+    return _with_overrides(run_key, verdict_of(votes.c.balance), votes)
 
 
 def judged_by_oracle(run_key: int) -> JudgedTrajectories:
     """Return a run's trajectories with the verdicts of the task's oracle."""
-    return _beside_users(run_key, models.trajectories.c.is_valid, None)
+    return _with_overrides(run_key, models.trajectories.c.is_valid, None)
 
 
 def votes_by_trajectory(judge_key: int, run_id: str) -> Subquery:
-    """Return one judge's votes on a run, summed up by trajectory; `balance` is valid minus invalid ones."""
+    """Return one judge's votes on a run, summed by trajectory; `balance` is valid minus invalid ones."""
     votes = models.judge_votes
     num_valid = func.count().filter(votes.c.outcome == "valid")
     num_invalid = func.count().filter(votes.c.outcome == "invalid")
@@ -77,14 +77,14 @@ def votes_by_trajectory(judge_key: int, run_id: str) -> Subquery:
 
 
 def verdict_of(balance: ColumnElement[int]) -> ColumnElement[bool | None]:
-    """Return the majority's verdict, null for a tie and for no vote that counts."""
+    """Return the majority's verdict, null for a tie and without a decided vote."""
     return case((balance > 0, literal(True, Boolean)), (balance < 0, literal(False, Boolean)), else_=null())
 
 
 def difficulty_column() -> ColumnElement[str | None]:
     """Return the paper's group of a trajectory's question in its step: hard (0, 25%], medium (25%, 75%], else easy.
 
-    It is null where all or no rollouts were correct.
+    It is null if all or no rollouts were correct.
     """
     rate = models.trajectories.c.correctness_rate
     return case(
@@ -95,17 +95,19 @@ def difficulty_column() -> ColumnElement[str | None]:
     )
 
 
-def _beside_users(run_key: int, said: ColumnElement[bool | None], votes: Subquery | None) -> JudgedTrajectories:
-    own, overrides = models.trajectories, models.verdict_overrides
+def _with_overrides(run_key: int, by_judge: ColumnElement[bool | None], votes: Subquery | None) -> JudgedTrajectories:
+    trajectories, overrides = models.trajectories, models.verdict_overrides
     is_it = and_(
-        overrides.c.run_key == own.c.run_key,
-        overrides.c.attempt == own.c.attempt,
-        overrides.c.trajectory_id == own.c.trajectory_id,
+        overrides.c.run_key == trajectories.c.run_key,
+        overrides.c.attempt == trajectories.c.attempt,
+        overrides.c.trajectory_id == trajectories.c.trajectory_id,
     )
-    source: FromClause = own.outerjoin(overrides, is_it)
+    source: FromClause = trajectories.outerjoin(overrides, is_it)
     if votes is not None:
-        is_on_it = and_(votes.c.attempt == own.c.attempt, votes.c.trajectory_id == own.c.trajectory_id)
+        is_on_it = and_(
+            votes.c.attempt == trajectories.c.attempt, votes.c.trajectory_id == trajectories.c.trajectory_id
+        )
         source = source.outerjoin(votes, is_on_it)
-    verdict = func.coalesce(overrides.c.is_valid, said, type_=Boolean)
-    conditions = (own.c.run_key == run_key, ~own.c.is_superseded)
-    return JudgedTrajectories(source, conditions, verdict, said, overrides.c.is_valid, votes)
+    verdict = func.coalesce(overrides.c.is_valid, by_judge, type_=Boolean)
+    conditions = (trajectories.c.run_key == run_key, ~trajectories.c.is_superseded)
+    return JudgedTrajectories(source, conditions, verdict, by_judge, overrides.c.is_valid, votes)

@@ -1,4 +1,4 @@
-"""Plain rows of what chains of thought show: code in them, entropy against validity, judges against others."""
+"""Plain rows about chains of thought: code in them, entropy against validity, judges against others."""
 
 import math
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ ALL = "all"
 class CodeLine:
     """One half of a line of the paper's code table, over answer-correct trajectories.
 
-    `cot_correctness` is the share of valid ones among the judged, users' own verdicts included, NaN of none;
-    `num_by_judge` and `num_valid_by_judge` are the judge's alone.
+    `cot_correctness` is the share of valid ones among the judged, users' verdicts included, NaN without any;
+    `num_by_judge` and `num_valid_by_judge` are the judge's only.
     """
 
     group: str
@@ -39,7 +39,7 @@ class CodeLine:
 
 @dataclass(frozen=True, slots=True)
 class ShareLine:
-    """Shares of marked trajectories in one step, the buffer's after it; None where there was nothing to share."""
+    """Shares of marked trajectories in one step, the buffer's after it; None without trajectories."""
 
     step: int
     rollouts: float | None
@@ -98,7 +98,7 @@ class EntropyPoints:
 
 @dataclass(frozen=True, slots=True)
 class AgreementRow:
-    """A judge's verdicts beside those of `other`, the oracle or users, on trajectories that both judged."""
+    """A judge's verdicts and those of `other`, the oracle or users, on trajectories that both judged."""
 
     other: str
     num_both_valid: int

@@ -1,4 +1,4 @@
-"""Plain rows of the replay buffer's page: its state at a step and what stands behind each mark."""
+"""Plain rows of the replay buffer's page: its state at a step and the questions of each bar."""
 
 from dataclasses import dataclass
 
@@ -33,9 +33,9 @@ class BufferedQuestionRow:
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
-    """A stored trajectory with the newest scores known before a step: `scored_step` is when it got them.
+    """A stored trajectory with the newest scores known before a step: `scored_step` is their step.
 
-    It is the step of its birth where it was never a candidate.
+    It is the step that generated it if it was never a candidate.
     """
 
     question_index: int

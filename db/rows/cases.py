@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SavedCase:
-    """What names a case: two trajectories of one question; ids are unique within an attempt."""
+    """The key of a case: two trajectories of one question; ids are unique within an attempt."""
 
     run_id: str
     attempt: int
@@ -48,7 +48,7 @@ class SnowballCase:
 
     @property
     def saved(self) -> SavedCase:
-        """What names this case."""
+        """The key of this case."""
         return SavedCase(self.run_id, self.attempt, self.low.trajectory_id, self.high.trajectory_id)
 
 

@@ -1,4 +1,4 @@
-"""Names that pages and the command line show alike, and texts of others that neither may obey."""
+"""Names that pages and the command line share, and safe display of text from outside."""
 
 import unicodedata
 from collections import Counter
@@ -9,40 +9,40 @@ BATCH_PASS_RATE = "Batch Pass@1"
 
 LINEAGE_EVENTS = {
     "inserted": "stored in the buffer",
-    "duplicate": "came up again, not stored twice",
+    "duplicate": "duplicate, not stored",
     "moved": "question moved",
     "retired": "question retired",
     "reviewed": "retired question reviewed",
     "scored": "candidate, not chosen",
     "replayed": "replayed",
 }
-"""What can happen to a trajectory after its birth."""
+"""The events of a trajectory after its generation."""
 
 
 def held_out_score(samples_per_question: int | None = None) -> str:
-    """Return the name of the mean correctness on held-out questions; n where the number of samples is not one."""
+    """Return the name of the mean correctness on held-out questions; with n where it differs between runs."""
     return f"Held-out Avg@{'n' if samples_per_question is None else samples_per_question}"
 
 
 def distinct_names(runs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return for each (run id, name) the name to show, with as much of the id as tells runs of one name apart."""
+    """Return a distinct name by run id for each (run id, name), with a part of the id if names are equal."""
     named = list(runs)
     counts = Counter(name for _, name in named)
     ends = Counter((name, id_end(run_id)) for run_id, name in named)
-    shown = {}
+    distinct = {}
     for run_id, name in named:
         end = id_end(run_id) if ends[name, id_end(run_id)] == 1 else run_id
-        shown[run_id] = f"{name} ({end})" if counts[name] > 1 else name
-    return shown
+        distinct[run_id] = f"{name} ({end})" if counts[name] > 1 else name
+    return distinct
 
 
 def id_end(run_id: str) -> str:
-    """Return the random end of a run id, short enough to say and nearly always the only one of its kind."""
+    """Return the random end of a run id, short and nearly always unique."""
     return run_id.rpartition("-")[2]
 
 
 def escape_control_characters(text: str) -> str:
-    """Return text whose control characters (escape sequences, direction overrides) are visible instead of obeyed."""
+    """Return text whose control characters (escape sequences, direction overrides) are visible and have no effect."""
     if text.replace("\n", "").replace("\t", "").isprintable():
         return text
     return "".join(map(_visible, text))

@@ -6,7 +6,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class JudgeRow:
-    """One judge's job: on what, by whom, and how its votes came out. Shares are over responses, majorities of votes."""
+    """One judge's job with the results of its votes. A response's verdict is the majority of its votes."""
 
     judge_run_id: str
     name: str
@@ -25,7 +25,7 @@ class JudgeRow:
 
 @dataclass(frozen=True, slots=True)
 class VoteRow:
-    """One vote with the judge's own words; `outcome` is valid, invalid or unjudged, `reason` says why unjudged."""
+    """One vote with the judge's text; `outcome` is valid, invalid or unjudged, `reason` says why unjudged."""
 
     judge_run_id: str
     item_id: str

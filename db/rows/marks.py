@@ -16,7 +16,7 @@ class MarkedTrajectory:
 
 @dataclass(frozen=True, slots=True)
 class MarkedRow:
-    """A marked trajectory with what a list shows of it."""
+    """A marked trajectory in a list."""
 
     marked: MarkedTrajectory
     run_name: str
@@ -32,7 +32,7 @@ class MarkedRow:
 
 @dataclass(frozen=True, slots=True)
 class MarkCount:
-    """A mark and on how many trajectories of how many runs it is."""
+    """A mark with its numbers of trajectories and runs."""
 
     mark: str
     num_trajectories: int

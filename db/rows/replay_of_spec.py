@@ -1,4 +1,4 @@
-"""The algorithm of a run's specification, as the algorithm itself reads it: what is not written has its default."""
+"""The algorithm of a run's specification, as the algorithm reads it: missing fields have their defaults."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from exgrpo_core.config import ExGRPOConfig
 
 _DEFAULTS = dataclasses.asdict(ExGRPOConfig())
 DEFAULT_EXPERIENCE_RATIO: float = _DEFAULTS["experience_ratio"]
-"""rho where a specification does not say it."""
+"""rho if a specification does not set it."""
 
 
 def algorithm_settings(spec: Mapping[str, Any]) -> dict[str, Any]:

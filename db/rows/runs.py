@@ -44,13 +44,13 @@ class RunRow:
     tags: tuple[str, ...]
     parent_run_id: str | None
     kind: str = "train"
-    """What kind of job: train, or eval and others, which have no steps and no method of their own."""
+    """What kind of job: train, or eval and others, which have no steps and no method."""
     is_archived: bool = False
     """Whether a user hid it from the list."""
     is_synthetic: bool = False
-    """Whether `exgrpo seed-demo` made it up."""
+    """Whether `exgrpo seed-demo` generated it."""
     is_adopted: bool = False
-    """Whether it was made of a stock verl run's dumps: method, settings and times are unknown."""
+    """Whether it was imported from a stock verl run's dumps: method, settings and times are unknown."""
 
 
 class MetricPoint(NamedTuple):

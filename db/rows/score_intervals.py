@@ -1,4 +1,4 @@
-"""Where the 95% intervals of Avg@n and other scores come from."""
+"""The 95% intervals of Avg@n and other scores."""
 
 _STANDARD_ERRORS = 1.96
 
@@ -8,6 +8,6 @@ def half_interval_95(standard_error: float) -> float:
 
     The normal approximation; 1.96 is the 97.5% quantile of the standard normal distribution.
 
-    Over seeds, of which there are few, `jobs.studies.intervals` uses Student's t instead.
+    For the few seeds of a study `jobs.studies.intervals` uses Student's t instead.
     """
     return _STANDARD_ERRORS * standard_error

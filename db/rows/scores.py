@@ -10,7 +10,7 @@ ScoredRuns = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkScoreRow:
-    """One benchmark of one evaluation by one scheme. `run_id` is the evaluation; `source_run_id` what it scored."""
+    """One benchmark of one evaluation by one scheme. `run_id` is the evaluation, `source_run_id` the scored run."""
 
     run_id: str
     run_name: str
@@ -29,11 +29,11 @@ class BenchmarkScoreRow:
     source_run_id: str | None
     source_step: int | None
     source_name: str | None
-    """The name of the run that was scored, None for a model of elsewhere."""
+    """The name of the run that was scored, None for a model from elsewhere."""
     method: str
-    """How the run that was scored was trained; empty for a model of elsewhere."""
+    """The training method of the scored run; empty for a model from elsewhere."""
     backbone: str
-    """The model that training began with, or the model itself."""
+    """The model at the start of training, or the model itself."""
     mean_tokens: float
     truncated_share: float
     at: datetime
@@ -72,15 +72,15 @@ class ComparisonRow:
     """Ends of a 95% interval by paired bootstrap over questions."""
     p_value: float
     num_won: int
-    """Questions that the second model answers right more often."""
+    """Questions that the second model answers correctly more often."""
     num_lost: int
     differing: tuple[str, ...] = ()
-    """What the comparability keys differ in; a comparison with any is to be shown with a warning."""
+    """The differing parts of the comparability keys; a page must show a warning if there are any."""
 
 
 @dataclass(frozen=True, slots=True)
 class ItemRow:
-    """One question that both models were asked: the share of right answers of each."""
+    """One question that both models were asked: the share of correct answers of each."""
 
     benchmark: str
     question_id: str

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SelectionRow:
-    """What a step recorded of one drawn question's replay; replay's fields are None where no replay is recorded.
+    """The record of one drawn question's replay; the replay's fields are None if no replay is recorded.
 
-    `birth_file` holds the chosen trajectory as it was rolled out; None where it was born in another run.
+    `birth_file` holds the chosen trajectory as it was generated; None if another run generated it.
     """
 
     question_index: int

@@ -1,9 +1,9 @@
-"""Plain rows of the trajectories page: a list with the start of each text, and what became of one trajectory."""
+"""Plain rows of the trajectories page: a list with the start of each text, and the history of one trajectory."""
 
 from dataclasses import dataclass
 
 MAX_MEMBERS = 64
-"""Of a larger group the first are read: each brings its whole text."""
+"""Of a larger group only the first are read, since each comes with its whole text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +12,7 @@ class TrajectoryFacets:
 
     run_id: str | None = None
     words: str = ""
-    """Every word must stand in the text."""
+    """Every word must occur in the text."""
     step_from: int | None = None
     step_to: int | None = None
     question_index: int | None = None
@@ -35,7 +35,7 @@ class TrajectoryFacets:
 
 @dataclass(frozen=True, slots=True)
 class SnippetRow:
-    """One trajectory in a list; `trajectory_key` is where the next page goes on."""
+    """One trajectory in a list; the next page starts after the last `trajectory_key`."""
 
     trajectory_key: int
     run_id: str
@@ -66,10 +66,10 @@ class QuestionRow:
 
 @dataclass(frozen=True, slots=True)
 class LineageRow:
-    """One thing that happened to a trajectory or to the buckets of its question.
+    """One event of a trajectory or of its question's buckets.
 
     `kind` is inserted, duplicate, moved, retired, reviewed, scored or replayed; scores are those of that step, None
-    where there are none. `num_candidates` counts it and its rivals.
+    where there are none. `num_candidates` counts all candidates, it included.
     """
 
     step: int
@@ -104,7 +104,7 @@ class GroupMemberRow:
 
 @dataclass(frozen=True, slots=True)
 class AttemptedRow:
-    """How one question fared in one step of one run, the replayed trajectory left out."""
+    """The results of one question in one step of one run, without the replayed trajectory."""
 
     run_id: str
     run_name: str

@@ -1,4 +1,4 @@
-"""Plain rows of judges at work: their jobs, and the trajectories that have, lack or dispute a verdict."""
+"""Plain rows of judges' jobs, and of trajectories with, without or with disputed verdicts."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class JudgeJobRow:
-    """One judge's job on a training run or a labelled file, with what it has spent and may spend.
+    """One judge's job on a training run or a labelled file, with its cost so far and its spend cap.
 
     Votes, tokens and requests are those recorded so far; `max_requests` and `max_total_tokens` are its spend cap.
     """
@@ -36,14 +36,14 @@ class VerdictFilter(StrEnum):
     ALL = "all"
     JUDGED = "judged"
     UNJUDGED = "unjudged"
-    """Nobody gave a verdict: not asked, a tie, or an answer that decides nothing."""
+    """Nobody gave a verdict: not judged, a tie, or an undecided answer."""
     DISPUTED = "disputed"
-    """The judge's votes contradict each other, or its verdict another's: the oracle's, a user's or another judge's."""
+    """The judge's votes contradict each other, or its verdict contradicts the oracle's, a user's or another judge's."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedRow:
-    """One answer-correct trajectory beside its verdicts; each may be None. Counts are the chosen judge's votes."""
+    """One answer-correct trajectory with its verdicts; each may be None. Counts are the chosen judge's votes."""
 
     trajectory_key: int
     run_id: str
@@ -53,11 +53,11 @@ class JudgedRow:
     question_index: int
     mean_entropy: float
     has_code: bool | None
-    said: bool | None
+    by_judge: bool | None
     oracle: bool | None
     user: bool | None
     num_valid: int
     num_invalid: int
     num_unjudged: int
     reason: str
-    """Why a vote decided nothing."""
+    """Why a vote gave no verdict."""

@@ -1,8 +1,8 @@
 """Many made-up runs out of one recorded run, for trying pages and measuring them at scale.
 
-Metrics follow the recorded run's, stretched over the asked number of steps and varied from run to run. Trajectories are
-copies of the recorded ones, one after the other, each with questions of its own: buckets, selections, replays and
-lineages hang together as they were recorded. Their texts go on with made-up sentences. Equal arguments give equal rows.
+Metrics follow the recorded run's, stretched over the requested number of steps and varied from run to run. Trajectories
+are copies of the recorded ones, one after the other, each with other questions: buckets, selections, replays and
+lineages stay consistent as they were recorded. Made-up sentences follow their texts. Equal arguments give equal rows.
 """
 
 import json
@@ -26,10 +26,10 @@ from db.tables.run_lookup import find_run_key, require_run_key
 from db.tables.step_values import list_names
 
 SYNTHETIC = "synthetic"
-"""Tag of such runs, and how their names begin."""
+"""Tag of such runs, and the start of their names."""
 _FIRST_BIRTH = datetime(2026, 1, 1, tzinfo=UTC)
 _ENDS = ("succeeded",) * 7 + ("stopped", "failed", "lost")
-_OURS = f"SELECT run_key FROM runs WHERE run_key BETWEEN :first AND :last AND run_id LIKE '{SYNTHETIC}-%'"
+_SYNTHETIC_KEYS = f"SELECT run_key FROM runs WHERE run_key BETWEEN :first AND :last AND run_id LIKE '{SYNTHETIC}-%'"
 """Keys of made-up runs in a range; a real run ingested at the same time may be among them."""
 
 
@@ -39,19 +39,19 @@ class SyntheticRunsError(DatabaseError):
 
 @dataclass(frozen=True, slots=True)
 class SyntheticSize:
-    """How much to make; seven tenths of the trajectories are the first run's."""
+    """The size of the data; seven tenths of the trajectories are the first run's."""
 
     num_runs: int
     num_steps: int
     num_trajectories: int
     has_texts: bool = True
-    """Without texts no word finds a trajectory, and millions of them are made in minutes."""
+    """Without texts searches find nothing, and millions of trajectories are made in minutes."""
 
 
 def add_synthetic_runs(
-    database: Database, template_run_id: str, size: SyntheticSize, tell: Callable[[str], None]
+    database: Database, template_run_id: str, size: SyntheticSize, report: Callable[[str], None]
 ) -> None:
-    """Add runs made out of a recorded one; `tell` hears how far it got.
+    """Add runs made out of a recorded one; `report` gets the progress.
 
     Raises:
         UnknownRunError: There is no such recorded run.
@@ -64,14 +64,14 @@ def add_synthetic_runs(
             keys = _add_runs(connection, template, size)
             _make_stretch(connection, template, size.num_steps)
             copies = _plan(connection, template, keys, size)
-        tell(f"{size.num_runs:,} runs.")
+        report(f"{size.num_runs:,} runs.")
         with load.filling([models.steps, models.metric_names]):
             _add_steps(connection, template, keys)
-        tell("Steps with metrics.")
+        report("Steps with metrics.")
         with load.filling([models.evaluations]):
             _add_evaluations(connection, template, keys)
         copy_trajectories(load, template, copies, size.num_steps, has_texts=size.has_texts)
-        tell("Trajectories.")
+        report("Trajectories.")
         with load.filling([models.trajectory_blocks]):
             make_blocks(connection, sorted({copy.run_key for copy in copies}))
         with load.filling(()):
@@ -135,12 +135,12 @@ def _run_row(origin: Any, number: int, num_steps: int) -> dict[str, Any]:  # noq
 
 
 def _share_kept(number: int) -> float:
-    """Return what part of the recorded scores a run reaches, 0.7 to 1."""
+    """Return the fraction of the recorded scores that a run reaches, 0.7 to 1."""
     return 1.0 - 0.3 * (number * 7919 % 1009) / 1009
 
 
 def _make_stretch(connection: Connection, template: int, num_steps: int) -> None:
-    """Make the temporary table that says which recorded step stands for each step."""
+    """Make the temporary table that maps each step to a recorded step."""
     last = connection.scalar(
         text("SELECT max(step) FROM steps WHERE run_key = :run AND NOT is_superseded"), {"run": template}
     )
@@ -156,23 +156,23 @@ def _make_stretch(connection: Connection, template: int, num_steps: int) -> None
 
 def _add_steps(connection: Connection, template: int, keys: Sequence[int]) -> None:
     """Add every run's steps, with metrics up to three tenths below the recorded ones, differently in each step."""
-    ours = connection.scalars(text(_OURS), {"first": keys[0], "last": keys[-1]}).all()
+    run_keys = connection.scalars(text(_SYNTHETIC_KEYS), {"first": keys[0], "last": keys[-1]}).all()
     names = [{"names_key": key, "names": names} for key, names in list_names(connection, template).items()]
-    insert_new(connection, models.metric_names, [row | {"run_key": key} for key in ours for row in names])
+    insert_new(connection, models.metric_names, [row | {"run_key": key} for key in run_keys for row in names])
     rows = _stretched_steps(connection, template)
     blobs = [row["metric_values"] or b"" for row in rows]
     widths = [*map(len, blobs)]
     ends = np.cumsum(widths).tolist()
     values = np.frombuffer(b"".join(blobs), VALUE)
     steps = np.repeat([row["step"] for row in rows], np.array(widths) // VALUE.itemsize)
-    for key in ours:
+    for key in run_keys:
         share = 1 - 0.15 * ((key * 7919 % 1009) + (steps * 6151 + key * 3571) % 1013) / 1011.0
         packed = (values * share).tobytes()
-        own = [
+        steps_of_run = [
             row | {"run_key": key, "metric_values": packed[end - width : end] or None}
             for row, width, end in zip(rows, widths, ends, strict=True)
         ]
-        insert_new(connection, models.steps, own)
+        insert_new(connection, models.steps, steps_of_run)
 
 
 def _stretched_steps(connection: Connection, template: int) -> list[dict[str, Any]]:
@@ -196,7 +196,7 @@ def _add_evaluations(connection: Connection, template: int, keys: Sequence[int])
     }
     statement = (
         f"INSERT INTO {table.name} ({', '.join(values)}) SELECT {', '.join(values.values())}"
-        f" FROM ({_OURS}) AS r CROSS JOIN {table.name} AS o"
+        f" FROM ({_SYNTHETIC_KEYS}) AS r CROSS JOIN {table.name} AS o"
         " JOIN (SELECT recorded, max(step) AS step FROM stretch GROUP BY recorded) AS s ON s.recorded = o.step"
         " WHERE o.run_key = :template AND NOT o.is_superseded"
     )
@@ -204,14 +204,14 @@ def _add_evaluations(connection: Connection, template: int, keys: Sequence[int])
 
 
 def _plan(connection: Connection, template: int, keys: Sequence[int], size: SyntheticSize) -> list[Copy]:
-    found = connection.execute(
+    recorded = connection.execute(
         text(
             "SELECT count(*) AS num, max(step) AS last_step FROM trajectories"
             " WHERE run_key = :run AND NOT is_superseded"
         ),
         {"run": template},
     ).one()
-    if not found.num:
+    if not recorded.num:
         raise SyntheticRunsError("The recorded run has no trajectories; name one that was trained.")
-    num_copies = max(1, round(size.num_trajectories / found.num))
-    return plan_copies(keys, num_copies, max(1, -(-size.num_steps // found.last_step)))
+    num_copies = max(1, round(size.num_trajectories / recorded.num))
+    return plan_copies(keys, num_copies, max(1, -(-size.num_steps // recorded.last_step)))

@@ -16,7 +16,7 @@ _SENTENCE_WORDS = (8, 20)
 
 
 def sentences(num_sentences: int = NUM_SENTENCES) -> list[str]:
-    """Return sentences whose words are the rarer, the later they stand in the vocabulary (Zipf's law)."""
+    """Return sentences with words by Zipf's law: the later in the vocabulary, the rarer."""
     rng = random.Random(20260101)
     rare = ["".join(rng.choices(_SYLLABLES, k=rng.randint(2, 4))) for _ in range(_NUM_RARE_WORDS)]
     vocabulary = [*_COMMON_WORDS.split(), *rare]

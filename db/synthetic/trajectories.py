@@ -1,4 +1,4 @@
-"""Copies of a recorded run's trajectories and of all that happened to them, moved to other steps and questions."""
+"""Copies of a recorded run's trajectories and of their events, moved to other steps and questions."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -10,9 +10,9 @@ from db.synthetic.text import NUM_SENTENCES
 from db.tables import models
 
 FIRST_SHARE = 0.7
-"""The part of all copies that the first run gets."""
+"""The first run's share of all copies."""
 MAX_OTHER_RUNS = 19
-_SENTENCES_A_TEXT = 8
+_SENTENCES_PER_TEXT = 8
 _ATTEMPT = 1
 _KEY = f"(CAST(c.run_key AS bigint) << 44) + (CAST({_ATTEMPT} AS bigint) << 32) + o.trajectory_id + c.first_id"
 _TABLES = (
@@ -29,17 +29,17 @@ _TABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """One copy of the recorded run: the number of copies before it in its run and in its steps."""
+    """One copy of the recorded run: its index among the copies of its run, and where its steps are."""
 
     run_key: int
-    place: int
+    index: int
     cycle: int
-    """The recorded run's steps come again and again; copies of one cycle share its steps."""
+    """The recorded run's steps repeat; copies of one cycle share its steps."""
     lane: int
 
 
 def plan_copies(keys: Sequence[int], num_copies: int, num_cycles: int) -> list[Copy]:
-    """Return which run gets which copies: most the first one, the rest a few others in turn."""
+    """Return which run gets which copies: most of them the first run, the rest a few others in turn."""
     others = keys[1 : 1 + MAX_OTHER_RUNS]
     num_first = max(1, round(FIRST_SHARE * num_copies)) if others else num_copies
     counts = dict.fromkeys(keys[:1], num_first)
@@ -52,10 +52,10 @@ def plan_copies(keys: Sequence[int], num_copies: int, num_cycles: int) -> list[C
 def copy_trajectories(
     load: BulkLoad, template: int, copies: Sequence[Copy], num_steps: int, *, has_texts: bool
 ) -> None:
-    """Add the copies, with empty texts unless `has_texts`; what would lie after the last step is left out."""
+    """Add the copies, with empty texts unless `has_texts`; rows after the last step are left out."""
     values = {"template": template, "num_steps": num_steps}
     with load.filling(()) as connection:
-        _note_copies(connection, template, copies)
+        _make_copies_table(connection, template, copies)
     for table in _TABLES:
         with load.filling([table]) as connection:
             connection.execute(text(_statement(table, has_texts=has_texts)), values)
@@ -66,7 +66,7 @@ def _of_run(run_key: int, count: int, num_cycles: int) -> list[Copy]:
     return [Copy(run_key, item, item // num_lanes, item % num_lanes) for item in range(count)]
 
 
-def _note_copies(connection: Connection, template: int, copies: Sequence[Copy]) -> None:
+def _make_copies_table(connection: Connection, template: int, copies: Sequence[Copy]) -> None:
     span = connection.execute(
         text(
             "SELECT (SELECT max(trajectory_id) + 1 FROM trajectories WHERE run_key = :run) AS num_ids,"
@@ -77,22 +77,22 @@ def _note_copies(connection: Connection, template: int, copies: Sequence[Copy]) 
         {"run": template},
     ).one()
     connection.exec_driver_sql(
-        "CREATE TEMPORARY TABLE copies (run_key INTEGER, place INTEGER, cycle INTEGER, lane INTEGER,"
+        "CREATE TEMPORARY TABLE copies (run_key INTEGER, copy_index INTEGER, cycle INTEGER, lane INTEGER,"
         " first_step INTEGER, first_id INTEGER, first_question INTEGER, first_group INTEGER)"
     )
     rows = [
         asdict(copy)
         | {
             "first_step": copy.cycle * span.num_steps,
-            "first_id": copy.place * span.num_ids,
-            "first_question": copy.place * span.num_questions,
+            "first_id": copy.index * span.num_ids,
+            "first_question": copy.index * span.num_questions,
             "first_group": copy.lane * span.num_groups,
         }
         for copy in copies
     ]
     connection.execute(
         text(
-            "INSERT INTO copies VALUES (:run_key, :place, :cycle, :lane,"
+            "INSERT INTO copies VALUES (:run_key, :index, :cycle, :lane,"
             " :first_step, :first_id, :first_question, :first_group)"
         ),
         rows,
@@ -100,14 +100,14 @@ def _note_copies(connection: Connection, template: int, copies: Sequence[Copy]) 
 
 
 def _statement(table: Table, *, has_texts: bool) -> str:
-    """Return the statement that copies a table; columns that count steps, questions and the like are moved."""
+    """Return the statement that copies a table; columns of steps, questions, ids and groups are shifted."""
     values = {column.name: _MOVED.get(column.name, f"o.{column.name}") for column in table.columns}
     values |= _SPECIAL.get(table.name, {})
     if table is models.trajectory_texts and not has_texts:
         values["text"] = "''"
     source, conditions = f"copies AS c CROSS JOIN {table.name} AS o", ["o.run_key = :template"]
     if table is models.trajectory_texts:
-        # Its own rows do not say of which trajectory they are, but for the key.
+        # Only the key links its rows to a trajectory.
         source += " JOIN trajectories AS t ON t.trajectory_key = o.trajectory_key"
         conditions += ["NOT t.is_superseded", "t.step + c.first_step <= :num_steps"]
     elif table is models.questions:
@@ -126,7 +126,7 @@ def _with_sentences(identity: str) -> str:
     """Return the SQL of a text with made-up sentences after it, other ones for each identity."""
     parts = [
         f"(SELECT sentence FROM sentences WHERE number = ({identity} * {7919 + 2 * item} + {item}) % {NUM_SENTENCES})"
-        for item in range(_SENTENCES_A_TEXT)
+        for item in range(_SENTENCES_PER_TEXT)
     ]
     return " || ' ' || ".join(["o.text", *parts])
 
@@ -145,8 +145,8 @@ _MOVED = {
 _SPECIAL = {
     "trajectories": {
         "trajectory_key": _KEY,
-        "num_tokens": "o.num_tokens + (o.trajectory_id * 31 + c.place * 17) % 97",
-        "mean_entropy": "o.mean_entropy * (1.0 + 0.2 * ((o.trajectory_id * 13 + c.place * 101) % 1009) / 1009.0)",
+        "num_tokens": "o.num_tokens + (o.trajectory_id * 31 + c.copy_index * 17) % 97",
+        "mean_entropy": "o.mean_entropy * (1.0 + 0.2 * ((o.trajectory_id * 13 + c.copy_index * 101) % 1009) / 1009.0)",
     },
     "trajectory_texts": {
         "trajectory_key": _KEY.replace("o.trajectory_id", "t.trajectory_id"),
@@ -155,5 +155,5 @@ _SPECIAL = {
     },
     "buffer_changes": {"position": "o.position + 100000 * c.lane"},
     "candidates": {"position": "o.position"},
-    "questions": {"question_id": "o.question_id || '-' || c.run_key || '-' || c.place"},
+    "questions": {"question_id": "o.question_id || '-' || c.run_key || '-' || c.copy_index"},
 }

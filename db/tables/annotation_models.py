@@ -1,4 +1,4 @@
-"""The tables of what users said of trajectories: marks with comments, cases worth keeping, verdicts of their own."""
+"""The tables of user annotations of trajectories: marks with comments, saved cases, verdicts."""
 
 from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, MetaData, String, Table, Text
 
@@ -10,7 +10,7 @@ def _run_key() -> Column[int]:
 
 
 def define_annotation_tables(metadata: MetaData) -> tuple[Table, Table, Table]:
-    """Return the tables `saved_cases`, `verdict_overrides` and `trajectory_marks`, made part of `metadata`."""
+    """Return the tables `saved_cases`, `verdict_overrides` and `trajectory_marks`, added to `metadata`."""
     cases = Table(
         "saved_cases",
         metadata,

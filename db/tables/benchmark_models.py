@@ -13,7 +13,7 @@ def _keys() -> list[Column[int] | Column[str]]:
 
 
 def define_benchmark_tables(metadata: MetaData) -> tuple[Table, Table]:
-    """Return the tables `benchmark_scores` and `disputed_answers`, made part of `metadata`."""
+    """Return the tables `benchmark_scores` and `disputed_answers`, added to `metadata`."""
     scores = Table(
         "benchmark_scores",
         metadata,

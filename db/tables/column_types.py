@@ -16,20 +16,20 @@ LargeInteger = BigInteger().with_variant(Integer(), "sqlite")
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A moment: any time zone goes in, UTC comes out."""
+    """A time: stored from any time zone, read in UTC."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Return the moment in UTC; SQLite keeps it without a zone."""
+        """Return the time in UTC; SQLite keeps it without a zone."""
         if value is None:
             return None
         moment = value.astimezone(UTC)
         return moment.replace(tzinfo=None) if dialect.name == "sqlite" else moment
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
-        """Return the moment in UTC (the dialect does not matter)."""
+        """Return the time in UTC (the dialect does not matter)."""
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)

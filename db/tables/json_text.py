@@ -1,4 +1,4 @@
-"""JSON that SQLite and PostgreSQL both take, whatever a run recorded."""
+"""JSON that SQLite and PostgreSQL both accept, whatever a run recorded."""
 
 import json
 import math
@@ -10,7 +10,7 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def dump_json(value: Any) -> str:  # noqa: ANN401 - any JSON value
-    """Return a value as JSON text; what JSON or PostgreSQL has no form for is replaced.
+    """Return a value as JSON text; values that JSON or PostgreSQL cannot store are replaced.
 
     NaN and infinities become the strings NaN, Infinity and -Infinity; NUL and halves of surrogate pairs become the
     replacement character.
@@ -25,7 +25,7 @@ def dump_json(value: Any) -> str:  # noqa: ANN401 - any JSON value
 
 def storable_text(text: str) -> str:
     """Return the text with the replacement character for what PostgreSQL cannot store."""
-    if "\x00" not in text and text.isascii():  # most texts, which the pattern takes far longer to look through
+    if "\x00" not in text and text.isascii():  # most texts, for which the pattern is far slower
         return text
     return _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 

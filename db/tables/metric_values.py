@@ -1,6 +1,6 @@
-"""The metrics of a step, packed into one value of its row; their names are kept once a run.
+"""The metrics of a step, packed into one value of its row; their names are stored once per run.
 
-Steps record thousands of times what few names call: a row for each number would repeat name and place with every one.
+A run has thousands of steps but few metric names: a row for each number would repeat name and step each time.
 """
 
 import json
@@ -14,12 +14,12 @@ import numpy as np
 from db.tables.json_text import storable_text
 
 VALUE = np.dtype("<f8")
-"""One value; one that is no number is NaN."""
+"""One value; NaN if it is not a number."""
 
 
 @lru_cache(maxsize=1024)
 def stored_names(names: tuple[str, ...]) -> tuple[int, list[str]]:
-    """Return the key of names in this order, 63 bits that follow from them alone, and the names as they are stored."""
+    """Return the key of names in this order, 63 bits computed from them, and the names as they are stored."""
     stored = [storable_text(name) for name in names]
     digest = blake2b(json.dumps(stored).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1, stored
@@ -27,5 +27,5 @@ def stored_names(names: tuple[str, ...]) -> tuple[int, list[str]]:
 
 def pack_values(values: Iterable[float]) -> bytes:
     """Return values in the order of their names."""
-    found = tuple(values)
-    return pack(f"<{len(found)}d", *found)
+    numbers = tuple(values)
+    return pack(f"<{len(numbers)}d", *numbers)

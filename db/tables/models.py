@@ -1,7 +1,7 @@
-"""The tables. Rows follow from run directories; what users said (tags, notes, cases, verdicts, marks) from a journal.
+"""The tables. Rows follow from run directories; user annotations (tags, notes, cases, verdicts, marks) from a journal.
 
 `run_key` is a run's number inside this database; `run_id` is the name that users and files know. Rows that belong to
-a step carry the attempt that wrote them; `is_superseded` marks those that a later attempt did again.
+a step carry the attempt that wrote them; `is_superseded` marks those that a later attempt repeated.
 """
 
 from sqlalchemy import (
@@ -103,7 +103,7 @@ metric_names = Table(
     Column("names_key", LargeInteger, primary_key=True, autoincrement=False),
     Column("names", JsonDocument, nullable=False),
 )
-"""What the values of steps with this `names_key` are called, in their order."""
+"""The names of the values of steps with this `names_key`, in their order."""
 
 questions = Table(
     "questions",
@@ -158,10 +158,10 @@ trajectory_texts = Table(
     Column("text", Text, nullable=False),
     Index("trajectory_texts_by_run", "run_key"),
 )
-"""Texts stand apart so that lists need not read them.
+"""Texts are in a separate table so that lists do not read them.
 
-`facets` holds `run<run_key>` and nothing reads it: the first schema's full-text index on SQLite has a column of it, and
-searches keep to a run by its range of keys.
+`facets` holds `run<run_key>` and is not read: the first schema's full-text index on SQLite has a column for it, and
+searches select a run by its range of keys.
 """
 
 trajectory_blocks = Table(
@@ -174,7 +174,7 @@ trajectory_blocks = Table(
     Column("replayed", LargeBinary, nullable=False),
     Column("facts", LargeBinary, nullable=False),
 )
-"""What lists filter by, of all trajectories of a step in one packed row; `db.ingest.trajectory_blocks` says how."""
+"""The facts that lists filter by, one packed row per step; see `db.ingest.trajectory_blocks`."""
 
 replays = Table(
     "replays",

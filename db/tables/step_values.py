@@ -1,4 +1,4 @@
-"""Reading what steps recorded of some metrics out of their packed values."""
+"""Reads metrics from the packed values of steps."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -24,7 +24,7 @@ class Curve(NamedTuple):
 
 
 class Span(NamedTuple):
-    """From which step to which a set of names was recorded, and how often."""
+    """The first and last step and the number of steps that recorded a set of names."""
 
     names: Sequence[str]
     first_step: int
@@ -33,7 +33,7 @@ class Span(NamedTuple):
 
 
 def list_spans(connection: Connection, run_key: int) -> list[Span]:
-    """Return a span for each set of names that steps which count recorded together."""
+    """Return a span for each set of names that steps which are not superseded recorded together."""
     step, names_key = models.steps.c.step, models.steps.c.names_key
     query = (
         select(names_key, func.min(step), func.max(step), func.count())
@@ -55,7 +55,7 @@ def list_names(connection: Connection, run_key: int) -> dict[int, list[str]]:
 def read_curves(
     connection: Connection, run_key: int, keys: Sequence[str], condition: ColumnElement[bool] | None = None
 ) -> dict[str, Curve]:
-    """Return each metric at the steps that count and fulfil the condition; one without any has no points."""
+    """Return each metric at the steps that are not superseded and fulfil the condition; it may have no points."""
     steps = models.steps
     sets = {name: names for name, names in list_names(connection, run_key).items() if not set(keys).isdisjoint(names)}
     if not sets:
@@ -71,14 +71,14 @@ def read_curves(
         .where(steps.c.run_key == run_key, steps.c.names_key.in_(sets), ~steps.c.is_superseded)
         .order_by(steps.c.step, steps.c.attempt)
     )
-    # As the driver gives them: a row object for each step would take as long again as reading it.
+    # The driver's tuples: a row object for each step would double the time of reading.
     with connection.execute(query if condition is None else query.where(condition)) as result:
         rows = result.cursor.fetchall()
     return _unpacked(rows, sets, keys)
 
 
 def read_newest(connection: Connection, run_key: int) -> dict[str, float]:
-    """Return the newest value of every metric that a step which counts recorded."""
+    """Return the newest value of every recorded metric, superseded steps left out."""
     spans = list_spans(connection, run_key)
     names = sorted({name for span in spans for name in span.names})
     is_last = models.steps.c.step.in_({span.last_step for span in spans})
@@ -95,11 +95,11 @@ def _unpacked(
     values = np.empty((len(rows), len(keys)))
     is_recorded = np.zeros(values.shape, np.bool_)
     for names_key, names in sets.items():
-        own = np.flatnonzero(names_keys == names_key)
-        found = np.frombuffer(b"".join([rows[item][2] for item in own.tolist()]), VALUE).reshape(-1, len(names))
+        indices = np.flatnonzero(names_keys == names_key)
+        numbers = np.frombuffer(b"".join([rows[item][2] for item in indices.tolist()]), VALUE).reshape(-1, len(names))
         columns = np.array([column for column, key in enumerate(keys) if key in names])
-        values[np.ix_(own, columns)] = found[:, [names.index(keys[column]) for column in columns]]
-        is_recorded[np.ix_(own, columns)] = True
+        values[np.ix_(indices, columns)] = numbers[:, [names.index(keys[column]) for column in columns]]
+        is_recorded[np.ix_(indices, columns)] = True
     return {
         key: Curve(steps[is_recorded[:, column]], values[is_recorded[:, column], column])
         for column, key in enumerate(keys)

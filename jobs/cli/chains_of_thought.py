@@ -180,6 +180,6 @@ def export(
 def _print_verdicts(rows: "list[JudgedRow]", has_judge: bool) -> None:
     for row in rows:
         votes = f"{row.num_valid}/{row.num_invalid}/{row.num_unjudged}"
-        judged = f"judge {_SIGNS[row.said]:<8}votes {votes:<8} " if has_judge else ""
+        judged = f"judge {_SIGNS[row.by_judge]:<8}votes {votes:<8} " if has_judge else ""
         print_result(f"{row.trajectory_id:>8}  step {row.step:<6} entropy {row.mean_entropy:.4f}  {judged}"
             f"oracle {_SIGNS[row.oracle]:<8} user {_SIGNS[row.user]:<8} {row.reason}")  # fmt: skip

@@ -9,7 +9,7 @@ from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError, SQLAlche
 
 from db.connections.opening import open_database
 from db.connections.session import Database, DatabaseError
-from db.queries.runs import list_shown_ends
+from db.queries.runs import list_ends
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal
 from jobs.runs.state import RunState
@@ -75,7 +75,7 @@ class DatabaseIndex:
     def _open(self) -> Database:
         if self._database is None:
             self._database = open_database(self._url, self._runs_root)
-            self._known = list_shown_ends(self._database)
+            self._known = list_ends(self._database)
         return self._database
 
     def _refresh(self, database: Database, give_up_at: float) -> None:

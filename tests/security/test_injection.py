@@ -6,7 +6,7 @@ from sqlalchemy import MetaData, event, select
 from db.queries.run_filter import RunFilter
 from db.queries.run_order import RunSortKey
 from db.queries.runs import count_runs, get_run, list_runs
-from db.queries.text_search import all_found
+from db.queries.text_search import all_matching
 from db.queries.trajectory_list import list_snippets
 from db.rows.trajectories import TrajectoryFacets
 from jobs.launchers.local import LaunchError
@@ -107,7 +107,7 @@ def test_what_is_typed_reaches_no_statement_and_changes_no_table(filled, tried):
         for facets in (TrajectoryFacets(words=form), TrajectoryFacets(verdict=choice), TrajectoryFacets(run_id=form)):
             assert list_snippets(database, facets) == []
         with database.read() as connection:
-            all_found(connection, form, None)
+            all_matching(connection, form, None)
     statements = set(said)
     leaked = [form for form in FORMS if len(form) > 8 and any(form in statement for statement in statements)]
     assert leaked == []

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from app import settings
 from db.connections.opening import open_database
-from db.connections.session import shown_place
+from db.connections.session import url_without_password
 from jobs.actions.archive import export_run
 from jobs.actions.judgements import submit_judge
 from jobs.cli.main import app
@@ -181,7 +181,7 @@ def test_no_password_is_shown_wherever_in_the_databases_address_it_stands(tmp_pa
         f"postgresql://user:{DATABASE_PASSWORD}@/db?host=/nowhere&connect_timeout=1",
     )
     for form in forms:
-        assert DATABASE_PASSWORD not in shown_place(make_url(form))
+        assert DATABASE_PASSWORD not in url_without_password(make_url(form))
         with pytest.raises(RuntimeError) as refused:
             open_database(form, tmp_path, upgrades=False)
         assert DATABASE_PASSWORD not in str(refused.value)

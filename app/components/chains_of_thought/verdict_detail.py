@@ -19,7 +19,7 @@ def show(row: JudgedRow) -> None:
     """Show text and verdicts side by side."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.subheader(f"Trajectory {row.trajectory_id}", anchor=False, width="content")
-        for name, verdict in (("judge", row.said), ("oracle", row.oracle), ("you", row.user)):
+        for name, verdict in (("judge", row.by_judge), ("oracle", row.oracle), ("you", row.user)):
             if verdict is not None:
                 st.caption(name, width="content")
                 case_view.verdict_badge(verdict)

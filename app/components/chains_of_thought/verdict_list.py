@@ -79,7 +79,7 @@ def table(rows: Sequence[JudgedRow]) -> pd.DataFrame:
             "Question": [row.question_index for row in rows],
             "Entropy": [row.mean_entropy for row in rows],
             "Code": [{True: "yes", False: "no", None: NONE_SHOWN}[row.has_code] for row in rows],
-            "Judge": [_SIGNS[row.said] for row in rows],
+            "Judge": [_SIGNS[row.by_judge] for row in rows],
             "Votes": [_votes(row) for row in rows],
             "Oracle": [_SIGNS[row.oracle] for row in rows],
             "User": [_SIGNS[row.user] for row in rows],

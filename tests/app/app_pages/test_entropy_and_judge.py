@@ -112,7 +112,7 @@ def test_a_users_verdict_goes_through_the_journal_and_survives_a_rebuild(open_pa
     database = open_database(None, judged_runs)
     row = get_verdicts(database, judged.JUDGED, 6, "judge-voted")
     database.close()
-    assert (row.said, row.user) == (True, False)
+    assert (row.by_judge, row.user) == (True, False)
     page = open_page("entropy_and_judge", run=judged.JUDGED, view="Judges", judge="judge-voted")
     agreement = page.dataframe[1].value.set_index("With")
     assert agreement.loc["users", "Valid by the judge only"] == 1

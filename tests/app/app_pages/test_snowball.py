@@ -90,8 +90,8 @@ def test_a_case_shows_question_truth_and_both_responses_with_their_verdicts(open
 
 def test_a_marked_case_is_kept_in_its_set_and_comes_back_after_a_rebuild(open_page, judged_runs):
     page = open_page("snowball", run=judged.JUDGED, view="Cases")
-    next(element for element in page.text_input if element.key.startswith("set-found")).set_value("my set").run()
-    next(element for element in page.button if element.key.startswith("mark-found")).click().run()
+    next(element for element in page.text_input if element.key.startswith("set-cases")).set_value("my set").run()
+    next(element for element in page.button if element.key.startswith("mark-cases")).click().run()
     assert not page.exception
     entry = Journal(judged_runs).entries()[-1]
     assert (entry.kind, entry.data["case_set"]) == (JournalKind.CASE_MARKED, "my set")

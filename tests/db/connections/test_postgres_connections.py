@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from db.connections.opening import open_database
-from db.connections.postgres_connections import gives_sign
+from db.connections.postgres_connections import answers
 from db.connections.session import UNAVAILABLE_ERRORS, DatabaseError
 from tests.jobs.supervisor.toy_bench import wait_until
 from tests.postgres import controlled_server
@@ -43,7 +43,7 @@ def test_a_server_that_is_frozen_is_given_up_within_seconds_and_answers_again_af
     assert ask(database) == 1
     server.signal(signal.SIGSTOP)
     try:
-        assert not gives_sign(str(server.folder), 5432)
+        assert not answers(str(server.folder), 5432)
         began_at = time.monotonic()
         with pytest.raises(UNAVAILABLE_ERRORS):
             ask(database)
@@ -52,7 +52,7 @@ def test_a_server_that_is_frozen_is_given_up_within_seconds_and_answers_again_af
         assert time.monotonic() - began_at < SECONDS_AT_MOST
     finally:
         server.signal(signal.SIGCONT)
-    wait_until(lambda: gives_sign(str(server.folder), 5432), "the server that goes on")
+    wait_until(lambda: answers(str(server.folder), 5432), "the server that goes on")
     assert ask(database) == 1
 
 
@@ -70,6 +70,6 @@ def test_a_statement_that_is_under_way_when_the_server_freezes_is_given_up(serve
 
 
 def test_a_server_gives_a_sign_by_address_and_none_where_nobody_listens(server, tmp_path):
-    assert gives_sign(str(server.folder), 5432)
-    assert not gives_sign(str(tmp_path), 5432)
-    assert not gives_sign("127.0.0.1", 1)
+    assert answers(str(server.folder), 5432)
+    assert not answers(str(tmp_path), 5432)
+    assert not answers("127.0.0.1", 1)

@@ -59,10 +59,10 @@ def test_right_answers_are_listed_by_what_their_verdicts_are(judged):
 
 def test_a_row_shows_every_verdict_beside_the_others(judged):
     row = get_verdicts(judged, "trained", 2, "voted")
-    assert (row.said, row.oracle, row.user) == (True, True, None)
+    assert (row.by_judge, row.oracle, row.user) == (True, True, None)
     assert (row.num_valid, row.num_invalid, row.num_unjudged) == (2, 1, 0)
     silent = get_verdicts(judged, "trained", 3, "voted")
-    assert (silent.said, silent.num_unjudged, silent.reason) == (None, 1, "no_box")
+    assert (silent.by_judge, silent.num_unjudged, silent.reason) == (None, 1, "no_box")
     assert get_verdicts(judged, "trained", 99) is None
 
 
@@ -82,7 +82,7 @@ def test_a_users_verdict_stands_above_the_judges_and_can_be_taken_back(judged):
     set_verdict(judged, "trained", 1, 3, True, AT)
     set_verdict(judged, "trained", 1, 3, False, AT)
     row = get_verdicts(judged, "trained", 3, "voted")
-    assert (row.said, row.user) == (None, False)
+    assert (row.by_judge, row.user) == (None, False)
     assert ids(judged, VerdictFilter.UNJUDGED) == []
     assert 0 in ids(judged, VerdictFilter.DISPUTED)
     line = {(line.group, line.has_code): line for line in code_lines(judged, "trained", "voted")}["all", False]
