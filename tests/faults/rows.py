@@ -34,7 +34,7 @@ ROWS = {
         Row(
             4,
             "disk full while an event, a snapshot, the database or an export is written",
-            "a clean failure that says so, old data intact, goes on once there is room",
+            "a clean failure that says so, old data intact, continues once there is space",
         ),
         Row(
             5,
@@ -60,7 +60,7 @@ ROWS = {
         Row(
             9,
             "Ray head killed, job stuck, dashboard unreachable",
-            "lost within 60 s; a resubmit goes on from the last checkpoint",
+            "lost within 60 s; a resubmit continues from the last checkpoint",
         ),
         Row(
             10,

@@ -1,4 +1,4 @@
-"""Row 4: a disk that is full while something is written: said in a sentence, nothing old lost, goes on with room."""
+"""Row 4: a full disk during a write: one clear sentence, no old data lost, continues with space."""
 
 import errno
 import logging
@@ -71,7 +71,7 @@ def test_a_run_on_a_full_disk_fails_with_a_sentence_and_goes_on_with_room(small_
     run_actions.stop(small_bench.runs_root, run_id)
     small_bench.look_until(run_id, RunStatus.STOPPED)
     assert_whole(small_bench, run_id, num_times)
-    figure("runs that said so and went on after an event found no room", f"{num_times} of {num_times}")
+    figure("runs that reported a full disk and continued with space", f"{num_times} of {num_times}")
 
 
 def assert_whole(bench: Bench, run_id: str, num_failures: int) -> None:

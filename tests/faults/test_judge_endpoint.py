@@ -1,4 +1,4 @@
-"""A judge's endpoint that misbehaves in every way, and a judge's job that is killed meanwhile."""
+"""A judge's endpoint that misbehaves in every way, and a judge's job that is killed at the same time."""
 
 import itertools
 import os
@@ -45,7 +45,7 @@ REASONS = dict(FAULTS)
 
 
 def misbehave(fault: str, body: dict[str, object]) -> Reply:
-    """Answer as a server with this fault does; each says "valid" to whoever reads it carelessly."""
+    """Answer as a server with this fault does; a careless reader would take each for "valid"."""
     yes = completion("\\boxed{yes}")
     large = b"x" * (10 << 20)
     replies = {

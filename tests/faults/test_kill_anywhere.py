@@ -91,7 +91,7 @@ def driver(tmp_path: Path) -> Iterator[Driver]:
 
 
 def kill_at_a_random_moment(driver: Driver, run: RunDirectory, rng: random.Random) -> RunState:
-    """Kill the worker while it starts, or inside a step, or while it writes a checkpoint; return how the run stands."""
+    """Kill the worker while it starts, or inside a step, or while it writes a checkpoint; return the run's state."""
     state = driver.look_until(run.run_id, RunStatus.RUNNING, RunStatus.SUCCEEDED)
     assert state.heartbeat is not None, "the run ended before its last kill"
     worker, base = state.heartbeat.worker.pid, None

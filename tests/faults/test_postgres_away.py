@@ -139,7 +139,7 @@ def test_database_that_goes_away_is_told_of_and_nothing_is_lost(run, server, fau
             come()
         back = seconds_until(lambda: not is_away(page), BACK_SECONDS)
         name = f"{fault} for {outage:.0f} s"
-        figure(name, f"stale after {stale:.1f} s, back after {back:.1f} s, {steps_a_second:.0f} steps/s meanwhile")
+        figure(name, f"stale after {stale:.1f} s, back after {back:.1f} s, {steps_a_second:.0f} steps/s during it")
         assert steps_a_second > 0.0
     run_actions.stop(run.path.parent, run.run_id)
     wait_until(lambda: lookup.state_of(run.path.parent, run).status in ENDED, "the run's end")
@@ -180,14 +180,14 @@ def socket_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def take_in_through(runs_root: Path, url: str, meanwhile: Callable[[int], None]) -> None:
-    """Do a supervisor's reading until everything is in, with `meanwhile` called before each look."""
+def ingest_through(runs_root: Path, url: str, disturb: Callable[[int], None]) -> None:
+    """Read as a supervisor does until everything is ingested, with `disturb` called before each poll."""
     index = DatabaseIndex(url, runs_root)
     supervisor = Supervisor(runs_root, index, settings=SupervisorSettings(max_running=0))
     look = 0
     supervisor.poll()
     while index.is_behind or not index.is_reachable:
-        meanwhile(look)
+        disturb(look)
         supervisor.poll()
         look += 1
     supervisor.poll()
@@ -204,7 +204,7 @@ def test_answers_to_commit_that_are_lost_lose_and_double_nothing(
     url = f"postgresql://tester@/postgres?host={socket_folder}"
     open_database(url, runs_root).close()
     cutter.num_left = NUM_CUTS[is_long]
-    take_in_through(runs_root, url, lambda _: None)
+    ingest_through(runs_root, url, lambda _: None)
     cutter.close()
     rebuild_index(runs_root, None)
     assert rows(runs_root, empty.url) == rows(runs_root, None)
@@ -227,7 +227,7 @@ def test_server_killed_between_commits_loses_and_doubles_nothing(tmp_path, empty
             empty.stop()
             empty.start()
 
-    take_in_through(runs_root, empty.url, kill)
+    ingest_through(runs_root, empty.url, kill)
     rebuild_index(runs_root, None)
     assert rows(runs_root, empty.url) == rows(runs_root, None)
     figure("server killed while it was written to", f"{NUM_KILLS[is_long] - kills_left[0]} times, the same rows")

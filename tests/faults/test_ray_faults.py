@@ -90,7 +90,9 @@ def test_a_dashboard_that_does_not_answer_ends_no_run_that_shows_itself_alive(
             process.resume()
     assert "out of reach" in ray_bench.reason_of(training)
     resume_and_stop(ray_bench, training)
-    figure("dashboard unreachable", f"the run goes on; silent itself it is lost after {seconds:.0f} s, and resumed")
+    figure(
+        "dashboard unreachable", f"the run continues; without heartbeats it is lost after {seconds:.0f} s, and resumed"
+    )
     assert seconds < LOST_SECONDS
 
 

@@ -121,7 +121,7 @@ def test_two_supervisors_without_a_lock_between_them_start_each_job_once(tmp_pat
     starts = [path.stat().st_size for path in tmp_path.glob("*/starts")]
     assert starts == [1] * num_jobs
     assert {tuple(RunDirectory(path.parent).attempts()) for path in tmp_path.glob("*/run.json")} == {(1,)}
-    figure("jobs that two supervisors looked after", f"{num_jobs:,}, one start each")
+    figure("jobs that two supervisors watched", f"{num_jobs:,}, one start each")
 
 
 def start_toy(program: str, *words: str) -> "subprocess.Popen[bytes]":
@@ -141,7 +141,7 @@ def test_stopped_supervisor_keeps_its_right_and_goes_on(tmp_path, figure):
     first.send_signal(signal.SIGCONT)
     assert first.wait(timeout=60) == 0
     assert (run.attempts(), shown(runs_root, run)) == ([1], ("succeeded", list(range(1, 201))))
-    figure("a supervisor stopped and continued", "no second one could start; it went on")
+    figure("a supervisor stopped and continued", "no second one could start; it continued")
 
 
 def test_worker_that_was_given_up_and_continues_ends_itself_and_is_not_heard(tmp_path, is_long, figure):
