@@ -18,6 +18,11 @@ def share(value: float | None) -> str:
     return NONE_SHOWN if value is None or not math.isfinite(value) else f"{100 * value:.1f} %"
 
 
+def in_percent(value: float | None) -> float | None:
+    """Return a share in [0, 1] in percent, for a table's column of numbers."""
+    return None if value is None else 100.0 * value
+
+
 def number(value: float | None) -> str:
     """Return a number with three significant digits, or as an integer with separators."""
     if value is None or not math.isfinite(value):

@@ -34,7 +34,7 @@ from bench.chains_run import open_chains_run
 from bench.made_up_steps import StepMaker, StepSize
 from bench.report import report
 from db.connections.opening import open_database
-from db.connections.rebuild import reset
+from db.connections.schema import reset
 from db.queries.metrics import metric_series
 from db.queries.run_filter import RunFilter
 from db.queries.runs import list_runs

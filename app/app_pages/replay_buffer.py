@@ -19,7 +19,7 @@ from app.components.widgets import (
     typed_run,
     view_tabs,
 )
-from app.components.widgets.curves import Chart, Curve, figure_of
+from app.components.widgets.curves import Chart, MetricCurve, figure_of
 from app.formats import literal
 from app.queries.answers import ask
 from app.queries.runs import metric_series, training_names
@@ -35,8 +35,8 @@ DEFICITS = Chart(
     "Replays planned and done",
     "trajectories per step",
     (
-        Curve("replay/num_replayed", "replayed", lambda p: p.replay),
-        Curve("replay/deficit", "replay shortfall", lambda p: p.warning, "dot"),
+        MetricCurve("replay/num_replayed", "replayed", lambda p: p.replay),
+        MetricCurve("replay/deficit", "replay shortfall", lambda p: p.warning, "dot"),
     ),
 )
 _KEYS = (*buffer_area.KEYS, *(curve.key for chart in (DEFICITS, curves.EVER_SOLVED) for curve in chart.curves))

@@ -5,13 +5,27 @@ import streamlit as st
 from app.components.runs import run_progress
 from app.components.trajectories import trajectory_detail, trajectory_filter, trajectory_marks, trajectory_table
 from app.components.widgets import empty_state, run_choice
-from app.queries.answers import ask
-from app.queries.trajectories import TRAJECTORIES_PAGE_SIZE, list_snippets
+from app.queries.answers import ask, ask_pages
 from db.queries import runs, trajectories, trajectory_list
 from db.rows.runs import RunRow
-from db.rows.trajectories import TrajectoryFacets
+from db.rows.trajectories import SnippetRow, TrajectoryFacets
 
 REFRESH_SECONDS = 4
+PAGE_SIZE = 50
+
+
+def _list_snippets(facets: TrajectoryFacets, num_pages: int = 1) -> list[SnippetRow]:
+    """Return the first pages of matching trajectories, newest first."""
+    return ask_pages(
+        lambda last: ask(
+            trajectory_list.list_snippets,
+            facets,
+            before=last.trajectory_key if last else None,
+            limit=PAGE_SIZE,
+        ),
+        PAGE_SIZE,
+        num_pages,
+    )
 
 
 def _pages() -> dict[TrajectoryFacets, int]:
@@ -34,7 +48,7 @@ def _count(where: TrajectoryFacets, num_listed: int, newest: int | None) -> None
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         total = ask(trajectory_list.count_trajectories, where)
         st.caption(f"{num_listed:,} of {trajectory_filter.count(total)} trajectories, newest first", width="content")
-        first = list_snippets(where)[:1]
+        first = _list_snippets(where)[:1]
         if (
             first
             and first[0].trajectory_key != newest
@@ -44,7 +58,7 @@ def _count(where: TrajectoryFacets, num_listed: int, newest: int | None) -> None
 
 
 def _list(row: RunRow, where: TrajectoryFacets, opened: int | None) -> None:
-    rows = list_snippets(where, _pages().get(where, 1))
+    rows = _list_snippets(where, _pages().get(where, 1))
     if not rows:
         if where == TrajectoryFacets(run_id=row.run_id):
             empty_state.show("article", "No trajectories yet", "They appear after the first step of the run.")
@@ -54,7 +68,7 @@ def _list(row: RunRow, where: TrajectoryFacets, opened: int | None) -> None:
     refresh = REFRESH_SECONDS if run_progress.is_live(row) else None
     st.fragment(_count, run_every=refresh)(where, len(rows), rows[0].trajectory_key)
     trajectory_table.show(rows, opened)
-    if opened is None and len(rows) >= TRAJECTORIES_PAGE_SIZE * _pages().get(where, 1):
+    if opened is None and len(rows) >= PAGE_SIZE * _pages().get(where, 1):
         st.button(
             "Show more", icon=":material/expand_more:", key="more-trajectories", on_click=_show_more, args=(where,)
         )

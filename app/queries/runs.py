@@ -7,9 +7,8 @@ from dataclasses import replace
 from app.queries import last_answers
 from app.queries.answers import ask, ask_pages
 from app.queries.last_answers import NoAnswerError
-from db.queries import database_facts, metrics, run_names, runs
+from db.queries import database_facts, metrics, runs
 from db.queries.run_filter import RunFilter
-from db.queries.run_names import RunName
 from db.queries.run_order import NEWEST_FIRST, RunOrder
 from db.rows.runs import MetricPoint, RunRow
 
@@ -28,9 +27,9 @@ def list_runs(where: RunFilter, num_pages: int = 1, order: RunOrder = NEWEST_FIR
     )
 
 
-def training_names(words: str = "", *, has_steps: bool = False) -> list[RunName]:
+def training_names(words: str = "", *, has_steps: bool = False) -> list[runs.RunName]:
     """Return the newest training runs that match the words; with `has_steps` only those with a finished step."""
-    return ask(run_names.list_run_names, replace(TRAINING_RUNS, words=words), has_steps=has_steps, limit=RUNS_PAGE_SIZE)
+    return ask(runs.list_run_names, replace(TRAINING_RUNS, words=words), has_steps=has_steps, limit=RUNS_PAGE_SIZE)
 
 
 def unavailable_reason() -> str:

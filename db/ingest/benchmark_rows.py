@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -50,7 +50,10 @@ def disputed_rows(run_key: int, event: Mapping[str, Any]) -> list[Row]:
     ]
 
 
-def _score(rates: list[float]) -> Row:
-    num_questions = len(rates)
-    error = statistics.stdev(rates) / math.sqrt(num_questions) if num_questions > 1 else math.nan
-    return {"score": statistics.fmean(rates), "standard_error": error}
+def standard_error(rates: Sequence[float]) -> float:
+    """Return the standard error of the mean of questions' correctness rates; NaN of fewer than two."""
+    return statistics.stdev(rates) / math.sqrt(len(rates)) if len(rates) > 1 else math.nan
+
+
+def _score(rates: Sequence[float]) -> Row:
+    return {"score": statistics.fmean(rates), "standard_error": standard_error(rates)}

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Table
 
-from db.ingest.benchmark_rows import disputed_rows, score_rows
+from db.ingest.benchmark_rows import disputed_rows, score_rows, standard_error
 from db.ingest.judge_rows import judge_vote_row
 from db.ingest.trajectory_blocks import INSERTED, pack_facts, pack_ids
 from db.tables import models
@@ -198,14 +198,12 @@ class RowCollector:
     def _add_evaluation(self, event: Mapping[str, Any]) -> None:
         num_correct, num_samples = list(event["num_correct"]), int(event["samples_per_question"])
         rates = [count / num_samples for count in num_correct]
-        num_questions = len(rates)
-        spread = statistics.stdev(rates) / math.sqrt(num_questions) if num_questions > 1 else math.nan
         row = {
             "question_set": event["question_set"],
             "at": datetime.fromisoformat(event["at"]),
             "samples_per_question": num_samples,
             "avg_at_n": statistics.fmean(rates) if rates else math.nan,
-            "standard_error": spread,
+            "standard_error": standard_error(rates),
             "pass_at_n": statistics.fmean(count > 0 for count in num_correct) if rates else math.nan,
             "temperature": float(event["temperature"]),
             "seconds": float(event["seconds"]),

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Integer, Select, Subquery, case, func, or_, select, union_all
+from sqlalchemy import ColumnElement, Connection, Select, Subquery, case, func, or_, select, union_all
 
 from db.connections.session import Database
 from db.ingest.event_rows import trajectory_key
-from db.queries.judging import question_texts
+from db.queries.judging import as_integer, question_texts
 from db.queries.verdicts import JudgedTrajectories, judged_trajectories
 from db.rows.cases import CaseResponse, CaseSetRow, SavedCase, SnowballCase
 from db.tables import models
@@ -113,8 +113,8 @@ def _best_pairs(judged: JudgedTrajectories, *, only_telling: bool) -> Select[Any
     pairs = union_all(_pairs_of_steps(judged), _pairs_of_questions(judged)).subquery()
     is_telling = (pairs.c.low_is_valid == 1) & (pairs.c.high_is_invalid == 1)
     order = (
-        _flag(is_telling).desc(),
-        _flag((pairs.c.high_has_code == 1) & (pairs.c.low_has_code == 0)).desc(),
+        as_integer(is_telling).desc(),
+        as_integer((pairs.c.high_has_code == 1) & (pairs.c.low_has_code == 0)).desc(),
         (pairs.c.high_entropy - pairs.c.low_entropy).desc(),
         pairs.c.low_key,
     )
@@ -139,7 +139,7 @@ def _pairs_of_steps(judged: JudgedTrajectories) -> Select[Any]:
 
 
 def _pairs_of_questions(judged: JudgedTrajectories) -> Select[Any]:
-    """Return one row per question of an attempt: its valid success of lowest entropy and its invalid one of highest, of any steps."""
+    """Return one row per question of an attempt: lowest-entropy valid and highest-entropy invalid success."""
     trajectories = models.trajectories
     judged_as = case((judged.verdict.is_(True), 1), (judged.verdict.is_(False), 0))
     members = _successes(judged, (trajectories.c.attempt, trajectories.c.question_index, judged_as)).subquery()
@@ -186,10 +186,10 @@ def _pairs(
             of(high, members.c.trajectory_key).label("high_key"),
             of(low, members.c.mean_entropy).label("low_entropy"),
             of(high, members.c.mean_entropy).label("high_entropy"),
-            of(low, _flag(members.c.is_valid.is_(True))).label("low_is_valid"),
-            of(high, _flag(members.c.is_valid.is_(False))).label("high_is_invalid"),
-            of(low, _flag(members.c.has_code.is_(True))).label("low_has_code"),
-            of(high, _flag(members.c.has_code.is_(True))).label("high_has_code"),
+            of(low, as_integer(members.c.is_valid.is_(True))).label("low_is_valid"),
+            of(high, as_integer(members.c.is_valid.is_(False))).label("high_is_invalid"),
+            of(low, as_integer(members.c.has_code.is_(True))).label("low_has_code"),
+            of(high, as_integer(members.c.has_code.is_(True))).label("high_has_code"),
         )
         .where(or_(low, high))
         .group_by(*group, members.c.question_index)
@@ -232,7 +232,3 @@ def _cases(
         step, other = response.step, responses[high][2]
         cases.append(SnowballCase(run_id, attempt, step, question_index, question, truth, response, other))
     return cases
-
-
-def _flag(condition: ColumnElement[bool]) -> ColumnElement[int]:
-    return case((condition, 1), else_=0).cast(Integer)

@@ -2,9 +2,8 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
-from sqlalchemy import Integer, RowMapping, Subquery, case, cast, func, select
+from sqlalchemy import ColumnElement, Integer, RowMapping, Subquery, case, cast, func, select
 
 from db.connections.session import Database
 from db.rows.judging import JudgeRow, LabelledVoteRow, VoteRow
@@ -20,8 +19,8 @@ def list_judges(database: Database, source: str | None = None) -> list[JudgeRow]
             runs.c.run_id, runs.c.name, runs.c.status, runs.c.created_at,
             verdicts.c.source, verdicts.c.judge, verdicts.c.prompt,
             func.sum(verdicts.c.num_votes), func.count(),
-            func.sum(_flag(verdicts.c.balance > 0)), func.sum(_flag(verdicts.c.balance < 0)),
-            func.sum(_flag(verdicts.c.balance == 0)), func.sum(verdicts.c.num_tokens),
+            func.sum(as_integer(verdicts.c.balance > 0)), func.sum(as_integer(verdicts.c.balance < 0)),
+            func.sum(as_integer(verdicts.c.balance == 0)), func.sum(verdicts.c.num_tokens),
         )
         .join_from(verdicts, runs, runs.c.run_key == verdicts.c.run_key)
         .group_by(runs.c.run_key, verdicts.c.source, verdicts.c.judge, verdicts.c.prompt)
@@ -102,7 +101,7 @@ def question_texts(database: Database, run_id: str, question_indices: Sequence[i
 def _verdicts() -> Subquery:
     """Votes summed by response: `balance` is valid minus invalid ones."""
     votes = models.judge_votes
-    valid, invalid = _flag(votes.c.outcome == "valid"), _flag(votes.c.outcome == "invalid")
+    valid, invalid = as_integer(votes.c.outcome == "valid"), as_integer(votes.c.outcome == "invalid")
     keys = (votes.c.run_key, votes.c.item_id, votes.c.source, votes.c.judge, votes.c.prompt,
             votes.c.source_attempt, votes.c.trajectory_id)  # fmt: skip
     return (
@@ -119,7 +118,8 @@ def _verdicts() -> Subquery:
     )
 
 
-def _flag(condition: Any) -> Any:  # noqa: ANN401 - SQLAlchemy's expressions
+def as_integer(condition: ColumnElement[bool]) -> ColumnElement[int]:
+    """Return 1 where the condition holds, else 0."""
     return cast(case((condition, 1), else_=0), Integer)
 
 

@@ -1,16 +1,18 @@
-"""Curves: metrics by step, thinned with their extremes kept, and evaluations."""
+"""Curves: metrics by step, thinned with their extremes kept, evaluations, training time, importance ratios."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import select
+from sqlalchemy import func, or_, select
 
 from db.connections.session import Database
 from db.rows.runs import EvaluationRow, MetricPoint
 from db.tables import models
 from db.tables.run_lookup import find_run_key
 from db.tables.step_values import Curve, Steps, Values, read_curves, read_newest
+
+STEP_SECONDS = "seconds/step"
 
 
 def metric_series(
@@ -58,6 +60,47 @@ def list_evaluations(database: Database, run_id: str) -> list[EvaluationRow]:
         for row in rows
     }
     return list(newest.values())
+
+
+def training_seconds(database: Database, run_id: str, max_points: int = 1000) -> list[MetricPoint]:
+    """Return the seconds that a run's steps took together, up to about `max_points` of them and the last one.
+
+    Time between steps (evaluations, checkpoints, waiting for a resume) does not count.
+    """
+    with database.read() as connection:
+        run_key = find_run_key(connection, run_id)
+        if run_key is None:
+            return []
+        steps, values = read_curves(connection, run_key, [STEP_SECONDS])[STEP_SECONDS]
+    if not len(steps):
+        return []
+    is_wanted = (steps % -(-steps[-1] // max_points) == 0) | (steps == steps[-1])
+    with np.errstate(over="ignore", invalid="ignore"):
+        seconds = np.nancumsum(values)
+    return [MetricPoint(*point) for point in zip(steps[is_wanted].tolist(), seconds[is_wanted].tolist(), strict=True)]
+
+
+def replay_ratios(database: Database, run_id: str, max_steps: int = 150) -> dict[int, list[float]]:
+    """Return the mean importance ratio of each replayed trajectory by step, of about `max_steps` steps.
+
+    Steps are evenly spread over those that replayed, the last one included.
+    """
+    replays = models.replays
+    with database.read() as connection:
+        is_current = (replays.c.run_key == find_run_key(connection, run_id), ~replays.c.is_superseded)
+        first, last = connection.execute(
+            select(func.min(replays.c.step), func.max(replays.c.step)).where(*is_current)
+        ).one()
+        if last is None:
+            return {}
+        stride = -(-(last - first + 1) // max_steps)
+        query = select(replays.c.step, replays.c.mean_ratio).where(
+            *is_current, replays.c.mean_ratio.is_not(None), or_(replays.c.step % stride == 0, replays.c.step == last)
+        )
+        ratios: dict[int, list[float]] = {}
+        for step, ratio in connection.execute(query.order_by(replays.c.step)):
+            ratios.setdefault(step, []).append(ratio)
+        return ratios
 
 
 def _thinned(curve: Curve, max_points: int) -> list[MetricPoint]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, RowMapping, func, select
 
@@ -21,6 +21,15 @@ STALLED_AFTER = timedelta(seconds=60)
 STALLED_STEPS = 5
 
 
+class RunName(NamedTuple):
+    """A run as a choice offers it."""
+
+    run_id: str
+    name: str
+    step: int
+    """Training steps done; 0 before the first."""
+
+
 def list_runs(
     database: Database,
     where: RunFilter | None = None,
@@ -37,6 +46,17 @@ def list_runs(
         rows = connection.execute(query).mappings().all()
         tags = _tags(connection, [row["run_key"] for row in rows])
     return [_run_row(row, tags.get(row["run_key"], ())) for row in rows]
+
+
+def list_run_names(database: Database, where: RunFilter, *, has_steps: bool = False, limit: int = 100) -> list[RunName]:
+    """Return the runs that fit, newest first; with `has_steps` only those that have done a step."""
+    runs = models.runs
+    query = select(runs.c.run_id, runs.c.name, runs.c.step).where(*conditions(where))
+    if has_steps:
+        query = query.where(runs.c.step > 0)
+    query = query.order_by(runs.c.created_at.desc(), runs.c.run_id.desc()).limit(limit)
+    with database.read() as connection:
+        return [RunName(*row) for row in connection.execute(query)]
 
 
 def get_run(database: Database, run_id: str) -> RunRow | None:

@@ -1,4 +1,4 @@
-"""Trajectories: pages of them, one of them, its replays, and full-text search."""
+"""Trajectories: pages of them, one of them, and full-text search."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, FromClause, RowMapping, Select, and_, func
 
 from db.connections.session import Database
 from db.queries.text_search import matching_keys
-from db.rows.runs import ReplayRow, TrajectoryRow
+from db.rows.runs import TrajectoryRow
 from db.tables import models
 from db.tables.run_lookup import find_run_key
 
@@ -70,20 +70,6 @@ def search(database: Database, words: str, *, run_id: str | None = None, limit: 
         table = models.trajectories
         query = _rows().where(table.c.trajectory_key.in_(keys)).order_by(table.c.trajectory_key.desc())
         return [_trajectory_row(row) for row in connection.execute(query).mappings()]
-
-
-def list_replays(database: Database, run_id: str, trajectory_id: int) -> list[ReplayRow]:
-    """Return each replay of a trajectory, first to last, with its scores then and its importance ratio."""
-    replays = models.replays
-    names = tuple(ReplayRow.__dataclass_fields__)
-    query = (
-        select(*(replays.c[name] for name in names))
-        .join(models.runs)
-        .where(models.runs.c.run_id == run_id, replays.c.trajectory_id == trajectory_id, ~replays.c.is_superseded)
-        .order_by(replays.c.step)
-    )
-    with database.read() as connection:
-        return [ReplayRow(*row) for row in connection.execute(query)]
 
 
 def find_trajectory_file(database: Database, run_id: str, trajectory_id: int) -> str | None:

@@ -157,22 +157,3 @@ class CandidateRow:
     nll: float
     score: float
     is_chosen: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayRow:
-    """One replay of a trajectory: its scores under the policy of `step`, ratios against the policy that wrote it."""
-
-    step: int
-    trajectory_id: int
-    question_index: int
-    born_step: int
-    is_external: bool
-    reward: float
-    advantage: float
-    num_tokens: int
-    mean_entropy: float
-    mean_log_prob: float
-    mean_ratio: float
-    max_ratio: float
-    file: str

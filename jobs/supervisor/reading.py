@@ -57,7 +57,7 @@ def rebuild_index(runs_root: Path, database_url: str | None) -> int:
     Raises:
         SupervisorRunningError: A supervisor writes to it.
     """
-    from db.connections.rebuild import reset
+    from db.connections.schema import reset
     from jobs.supervisor.instance import read_supervisor
 
     if read_supervisor(runs_root) is not None:

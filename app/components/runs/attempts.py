@@ -23,10 +23,7 @@ def show(kind: str, attempts: Sequence[AttemptRow], checkpoints: Sequence[Checkp
 
 
 def _section(title: str, rows: pd.DataFrame) -> None:
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.subheader(title, anchor=False, width="content")
-        if not rows.empty:
-            exports.show(rows, title.lower())
+    exports.show_heading(title, rows, title.lower())
     if not rows.empty:
         st.dataframe(rows, hide_index=True, alt=f"{title} of the run")
 

@@ -8,7 +8,7 @@ import streamlit as st
 from app.components.runs.comparison import Group, differing, spread
 from app.components.widgets import exports, status_badge
 from app.components.widgets.spec_text import option_text
-from app.formats import NONE_SHOWN, escape_control_characters
+from app.formats import NONE_SHOWN, escape_control_characters, in_percent
 from app.queries.answers import ask
 from app.queries.comparison import Axis, axis_points
 from db.queries import metrics
@@ -31,7 +31,7 @@ _PERCENTS = (BATCH_PASS_RATE, _SCORE, _HALF)
 def show_differences(names: Mapping[str, str], specs: Mapping[str, Mapping[str, object]]) -> None:
     """Show the fields in which the runs differ, one column per run."""
     rows = differences(names, specs)
-    _head("Settings that differ", rows, "settings-that-differ")
+    exports.show_heading("Settings that differ", rows, "settings-that-differ")
     if rows.empty:
         st.caption("None: these runs have the same settings.")
     else:
@@ -60,7 +60,7 @@ def show_results(drawn: Sequence[Group], runs: Mapping[str, RunRow], is_by_group
         rows = pd.DataFrame(
             [{"Run": escape_control_characters(group.name)} | single[group.run_ids[0]] for group in drawn]
         )
-    _head("Final metrics", rows, "comparison")
+    exports.show_heading("Final metrics", rows, "comparison")
     percent = {
         name: st.column_config.NumberColumn(format="%.1f %%") for name in map(str, rows) if name.startswith(_PERCENTS)
     }
@@ -92,9 +92,9 @@ def result(row: RunRow) -> dict[str, object]:
         "Method": escape_control_characters(row.method),
         "State": status_badge.state_name(row.status),
         "Steps": row.step,
-        BATCH_PASS_RATE: _percent(row.last_pass_at_1),
-        _SCORE: _percent(held_out[-1].avg_at_n if held_out else row.last_avg_at_n),
-        _HALF: _percent(half_interval_95(held_out[-1].standard_error)) if held_out else None,
+        BATCH_PASS_RATE: in_percent(row.last_pass_at_1),
+        _SCORE: in_percent(held_out[-1].avg_at_n if held_out else row.last_avg_at_n),
+        _HALF: in_percent(half_interval_95(held_out[-1].standard_error)) if held_out else None,
         "Gain": 100 * (held_out[-1].avg_at_n - held_out[0].avg_at_n) if len(held_out) > 1 else None,
         **{name: last.get(key) for name, key in _LAST.items()},
         "Minutes": spent[-1].value / 60 if spent else None,
@@ -116,17 +116,6 @@ def group_result(group: Group, single: Mapping[str, Mapping[str, object]]) -> di
         if name in {BATCH_PASS_RATE, _SCORE}:
             means[f"{name}, deviation"] = deviation
     return means
-
-
-def _head(title: str, rows: pd.DataFrame, name: str) -> None:
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.subheader(title, anchor=False, width="content")
-        if not rows.empty:
-            exports.show(rows, name)
-
-
-def _percent(value: float | None) -> float | None:
-    return None if value is None else 100.0 * value
 
 
 def _number(value: object) -> float | None:

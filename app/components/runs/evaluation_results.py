@@ -19,9 +19,7 @@ def show(rows: Sequence[BenchmarkScoreRow]) -> None:
         )
         return
     frame = table(rows)
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.subheader("Scores", anchor=False, width="content")
-        exports.show(frame, "scores")
+    exports.show_heading("Scores", frame, "scores")
     percent = st.column_config.NumberColumn(format="%.1f %%")
     st.dataframe(
         frame,

@@ -10,7 +10,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 
 from app.components.runs import run_columns, run_progress
 from app.components.widgets import status_badge
-from app.formats import NONE_SHOWN, ago, duration, escape_control_characters
+from app.formats import NONE_SHOWN, ago, duration, escape_control_characters, in_percent
 from db.queries.run_order import RunOrder, RunSortKey
 from db.rows.display_names import BATCH_PASS_RATE, distinct_names, held_out_score
 from db.rows.runs import RunRow
@@ -101,10 +101,6 @@ def table(rows: Sequence[RunRow], columns: Sequence[str] = run_columns.DEFAULT) 
     }
     cells |= run_columns.values(rows, [name for name in columns if name not in cells])
     return pd.DataFrame({name: cells[name] for name in columns})
-
-
-def _percent(value: float | None) -> float | None:
-    return None if value is None else 100.0 * value
 
 
 def _columns(order: RunOrder) -> dict[str, ColumnConfig]:

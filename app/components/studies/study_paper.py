@@ -18,7 +18,7 @@ def show(study: Study) -> None:
     """Show the paper's tables as printed, numbers in the running text, and which of them disagree."""
     for table in study.tables:
         frame = printed_table(table)
-        _head(f"Table labelled {table.name}", frame, f"{study.name}-{table.name.replace(':', '-')}")
+        exports.show_heading(f"Table labelled {table.name}", frame, f"{study.name}-{table.name.replace(':', '-')}")
         printed_numbers.show(frame, _WORDS, f"The paper's table {table.name}")
     texts = [row for row in published.number_rows(study) if row.table == _TEXT]
     if texts:
@@ -26,11 +26,11 @@ def show(study: Study) -> None:
             {"What": [row.row for row in texts], "Column": [row.column for row in texts],
              "Number": [row.printed for row in texts]}
         )  # fmt: skip
-        _head("In the text", frame, f"{study.name}-text")
+        exports.show_heading("In the text", frame, f"{study.name}-text")
         printed_numbers.show(frame, _WORDS, "Numbers in the paper's text")
     if study.gains:
         frame = gains_table(study)
-        _head("Gains by setting", frame, f"{study.name}-gains")
+        exports.show_heading("Gains by setting", frame, f"{study.name}-gains")
         printed_numbers.show(frame, _WORDS, "Gains in each setting, from the printed tables")
     if not study.tables and not texts:
         st.markdown(":gray[The paper prints no numbers for this study.]")
@@ -58,9 +58,3 @@ def gains_table(study: Study) -> pd.DataFrame:
     rows = [{"Setting": gain.setting} | {name: f"{gain.gains[name]:+.1f}" for name in columns} for gain in gains]
     means = {name: f"{fmean(gain.gains[name] for gain in gains):+.2f}" for name in columns}
     return pd.DataFrame([*rows, {"Setting": "Mean", **means}])
-
-
-def _head(title: str, frame: pd.DataFrame, name: str) -> None:
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.subheader(title, anchor=False, width="content")
-        exports.show(frame, name)

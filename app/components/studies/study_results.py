@@ -25,7 +25,7 @@ def show(results: StudyResults) -> None:
     if rows:
         by_column = published.is_by_column(results.study)
         frame = beside_table(rows, by_column=by_column)
-        _head("Beside the paper", frame, f"{results.study.name}-beside-the-paper")
+        exports.show_heading("Beside the paper", frame, f"{results.study.name}-beside-the-paper")
         printed_numbers.show(frame, _WORDS, "The paper's numbers beside ours")
         sentences = [
             published.differences_sentence(results.study, results),
@@ -41,7 +41,7 @@ def show(results: StudyResults) -> None:
             "study-cells", "Means and intervals of each cell",
         )  # fmt: skip
     frame = figures_table(results)
-    _head("Our figures", frame, f"{results.study.name}-own-figures")
+    exports.show_heading("Our figures", frame, f"{results.study.name}-own-figures")
     printed_numbers.show(frame, _WORDS, "Every figure of every cell")
 
 
@@ -145,9 +145,3 @@ def _means(rows: Sequence[tuple[str, MeanInterval]], colour: str) -> go.Scatter:
         },
         hovertemplate="%{y}: %{x:.1f}<extra>mean</extra>",
     )
-
-
-def _head(title: str, frame: pd.DataFrame, name: str) -> None:
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.subheader(title, anchor=False, width="content")
-        exports.show(frame, name)

@@ -19,7 +19,7 @@ Series = dict[str, list[MetricPoint]]
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class MetricCurve:
     """One metric in a chart; `colour` picks it from the palette by meaning."""
 
     key: str
@@ -34,7 +34,7 @@ class Chart:
 
     title: str
     unit: str
-    curves: tuple[Curve, ...]
+    curves: tuple[MetricCurve, ...]
     has_log_axis: bool = False
     is_stacked: bool = False
     starts_at_zero: bool = True
@@ -54,8 +54,8 @@ PASS_RATES = Chart(
     "Scores",
     "share; held out with 95 % interval",
     (
-        Curve("reward/pass_at_k", "Batch Pass@K", lambda p: p.muted, "dot"),
-        Curve("reward/pass_at_1", BATCH_PASS_RATE, lambda p: p.fresh),
+        MetricCurve("reward/pass_at_k", "Batch Pass@K", lambda p: p.muted, "dot"),
+        MetricCurve("reward/pass_at_1", BATCH_PASS_RATE, lambda p: p.fresh),
     ),
     is_share=True,
 )
@@ -71,8 +71,8 @@ QUESTIONS_LEFT = Chart(
     "Questions left in a mini-batch",
     "questions",
     (
-        Curve("batch/questions_left", "mean of the step's mini-batches", lambda p: p.fresh),
-        Curve("batch/questions_left_min", "fewest", lambda p: p.warning, "dot"),
+        MetricCurve("batch/questions_left", "mean of the step's mini-batches", lambda p: p.fresh),
+        MetricCurve("batch/questions_left_min", "fewest", lambda p: p.warning, "dot"),
     ),
     explanation="Questions with a policy gradient: masked GRPO leaves them in, and their rollouts differ in reward.",
 )
@@ -80,9 +80,9 @@ TRAJECTORY_WEIGHTS = Chart(
     "Weights of whole replayed trajectories",
     "product of the token ratios, logarithmic",
     (
-        Curve("variance/weight_max", "M: largest W", lambda p: p.warning, "dot"),
-        Curve("variance/weight_mean", "E[W]", lambda p: p.replay),
-        Curve("variance/shaped_weight_mean", "E[f(W)]", lambda p: p.retired),
+        MetricCurve("variance/weight_max", "M: largest W", lambda p: p.warning, "dot"),
+        MetricCurve("variance/weight_mean", "E[W]", lambda p: p.replay),
+        MetricCurve("variance/shaped_weight_mean", "E[f(W)]", lambda p: p.retired),
     ),
     has_log_axis=True,
     explanation="**M** bounds every weight W (assumption A3). \n\n**E[W]** would be 1 over all that the past policy "
@@ -92,10 +92,10 @@ VARIANCE_BOUNDS = Chart(
     "Variance bounds of replayed gradients",
     "squared gradient of sampled logits, logarithmic",
     (
-        Curve("variance/bound_general_loose", "A'", lambda p: p.warning, "dot"),
-        Curve("variance/bound_general", "A", lambda p: p.warning),
-        Curve("variance/bound_independent_loose", "B'", lambda p: p.fresh, "dot"),
-        Curve("variance/bound_independent", "B", lambda p: p.fresh),
+        MetricCurve("variance/bound_general_loose", "A'", lambda p: p.warning, "dot"),
+        MetricCurve("variance/bound_general", "A", lambda p: p.warning),
+        MetricCurve("variance/bound_independent_loose", "B'", lambda p: p.fresh, "dot"),
+        MetricCurve("variance/bound_independent", "B", lambda p: p.fresh),
     ),
     has_log_axis=True,
     explanation=" \n\n".join(f"**{name}** {text}" for name, text in BOUNDS.items()),
@@ -109,17 +109,17 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
             "Entropy",
             "nats per token",
             (
-                Curve("policy/entropy", "fresh rollouts", lambda p: p.fresh),
-                Curve("replay/entropy_chosen", "replayed: chosen", lambda p: p.replay),
-                Curve("replay/entropy_rejected", "candidates not chosen", lambda p: p.muted, "dot"),
+                MetricCurve("policy/entropy", "fresh rollouts", lambda p: p.fresh),
+                MetricCurve("replay/entropy_chosen", "replayed: chosen", lambda p: p.replay),
+                MetricCurve("replay/entropy_rejected", "candidates not chosen", lambda p: p.muted, "dot"),
             ),
         ),
         Chart(
             "Response length",
             "tokens",
             (
-                Curve("response/max_tokens", "longest", lambda p: p.warning, "dot"),
-                Curve("response/mean_tokens", "mean of fresh rollouts", lambda p: p.fresh),
+                MetricCurve("response/max_tokens", "longest", lambda p: p.warning, "dot"),
+                MetricCurve("response/mean_tokens", "mean of fresh rollouts", lambda p: p.fresh),
             ),
         ),
     ),
@@ -128,25 +128,25 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
             "Replay",
             "trajectories per step",
             (
-                Curve("replay/num_replayed", "replayed", lambda p: p.replay),
-                Curve("replay/deficit", "replay shortfall", lambda p: p.warning, "dot"),
-                Curve("experience/num_inserted", "added to the buffer", lambda p: p.muted),
+                MetricCurve("replay/num_replayed", "replayed", lambda p: p.replay),
+                MetricCurve("replay/deficit", "replay shortfall", lambda p: p.warning, "dot"),
+                MetricCurve("experience/num_inserted", "added to the buffer", lambda p: p.muted),
             ),
         ),
         Chart(
             "Age of replayed trajectories",
             "steps",
             (
-                Curve("replay/age_max", "oldest", lambda p: p.warning, "dot"),
-                Curve("replay/age_mean", "mean", lambda p: p.replay),
+                MetricCurve("replay/age_max", "oldest", lambda p: p.warning, "dot"),
+                MetricCurve("replay/age_mean", "mean", lambda p: p.replay),
             ),
         ),
         Chart(
             "Stored trajectories",
             "trajectories of buffered questions",
             (
-                Curve("buffer/num_trajectories", "stored", lambda p: p.replay),
-                Curve("replay/num_candidates", "candidates scored in the step", lambda p: p.muted, "dot"),
+                MetricCurve("buffer/num_trajectories", "stored", lambda p: p.replay),
+                MetricCurve("replay/num_candidates", "candidates scored in the step", lambda p: p.muted, "dot"),
             ),
         ),
         EVER_SOLVED,
@@ -156,9 +156,9 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
             "Importance ratio of replayed tokens",
             "π now / π then, logarithmic",
             (
-                Curve("ratio/replayed_max", "largest", lambda p: p.warning, "dot"),
-                Curve("ratio/replayed_mean", "mean", lambda p: p.replay),
-                Curve("ratio/shaped_mean", "mean of f(w)", lambda p: p.retired),
+                MetricCurve("ratio/replayed_max", "largest", lambda p: p.warning, "dot"),
+                MetricCurve("ratio/replayed_mean", "mean", lambda p: p.replay),
+                MetricCurve("ratio/shaped_mean", "mean of f(w)", lambda p: p.retired),
             ),
             has_log_axis=True,
         ),
@@ -174,8 +174,8 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
             "Importance ratio of fresh tokens",
             "π now / π at rollout, logarithmic",
             (
-                Curve("ratio/fresh_max", "largest", lambda p: p.warning, "dot"),
-                Curve("ratio/fresh_mean", "mean", lambda p: p.fresh),
+                MetricCurve("ratio/fresh_max", "largest", lambda p: p.warning, "dot"),
+                MetricCurve("ratio/fresh_mean", "mean", lambda p: p.fresh),
             ),
             has_log_axis=True,
         ),
@@ -185,15 +185,15 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
         Chart(
             "Gradient norm",
             "before clipping",
-            (Curve("optim/gradient_norm", "gradient norm", lambda p: p.fresh),),
+            (MetricCurve("optim/gradient_norm", "gradient norm", lambda p: p.fresh),),
         ),
         Chart(
             "Loss",
             "policy term and total",
             (
-                Curve("loss/policy", "policy term", lambda p: p.fresh),
-                Curve("loss/total", "total", lambda p: p.muted, "dot"),
-                Curve("loss/sft", "of demonstrations (SFT)", lambda p: p.fresh),
+                MetricCurve("loss/policy", "policy term", lambda p: p.fresh),
+                MetricCurve("loss/total", "total", lambda p: p.muted, "dot"),
+                MetricCurve("loss/sft", "of demonstrations (SFT)", lambda p: p.fresh),
             ),
             starts_at_zero=False,
         ),
@@ -206,7 +206,7 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
         Chart(
             "Updated tokens",
             "response tokens in the backward pass, per step",
-            (Curve("optim/num_updated_tokens", "updated", lambda p: p.fresh),),
+            (MetricCurve("optim/num_updated_tokens", "updated", lambda p: p.fresh),),
         ),
     ),
     "Timing": (
@@ -214,17 +214,17 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
             "Time by phase",
             "seconds per step",
             (
-                Curve("seconds/rollout", "rollout and grading", lambda p: p.fresh),
-                Curve("seconds/score", "scoring candidates", lambda p: p.replay),
-                Curve("seconds/update", "update", lambda p: p.held_out),
-                Curve("seconds/manage", "everything else", lambda p: p.muted),
+                MetricCurve("seconds/rollout", "rollout and grading", lambda p: p.fresh),
+                MetricCurve("seconds/score", "scoring candidates", lambda p: p.replay),
+                MetricCurve("seconds/update", "update", lambda p: p.held_out),
+                MetricCurve("seconds/manage", "everything else", lambda p: p.muted),
             ),
             is_stacked=True,
         ),
         Chart(
             "Generated tokens",
             "tokens per step",
-            (Curve("tokens/generated", "generated", lambda p: p.fresh),),
+            (MetricCurve("tokens/generated", "generated", lambda p: p.fresh),),
         ),
     ),
 }

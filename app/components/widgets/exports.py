@@ -3,12 +3,21 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from app.components.widgets.table_text import FORMATS, Rows
 
 Formats = Mapping[str, tuple[str, str, Callable[[Any], str]]]
 """File ending, MIME type and writer of each format, by its displayed name."""
+
+
+def show_heading(title: str, rows: pd.DataFrame, name: str) -> None:
+    """Show a subheading with the menu of downloads of the table below it, if the table has rows."""
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.subheader(title, anchor=False, width="content")
+        if not rows.empty:
+            show(rows, name)
 
 
 def show(rows: Rows | Callable[[], Any], name: str, key: str | None = None, *, formats: Formats = FORMATS) -> None:

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import event, update
 
 from db.ingest import annotations, events
-from db.queries import buffer, metrics, run_methods, runs, trajectories
+from db.queries import buffer, lineage, metrics, run_methods, runs, trajectories
 from db.queries.run_filter import RunFilter
 from db.rows.runs import UnknownRunError
 from db.tables import models
@@ -332,11 +332,9 @@ def test_replays_of_a_trajectory_are_counted_and_listed(database, tmp_path):
 
     row = recorded_with(database, tmp_path, replay_the_first, range(1, 4))
     assert trajectories.get_trajectory(database, row.run_id, 0).num_replays == 2
-    replays = trajectories.list_replays(database, row.run_id, 0)
-    assert [(item.step, item.born_step, item.mean_ratio, item.max_ratio) for item in replays] == [
-        (2, 1, 1.0, 1.0),
-        (3, 1, 1.0, 1.0),
-    ]
+    events = lineage.lineage(database, row.run_id, 0, row.question_index, row.step)
+    replays = [(event.step, event.mean_ratio, event.max_ratio) for event in events if event.kind == "replayed"]
+    assert replays == [(2, 1.0, 1.0), (3, 1.0, 1.0)]
 
 
 @pytest.mark.parametrize(

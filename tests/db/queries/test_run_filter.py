@@ -8,8 +8,8 @@ from db.queries import runs
 from db.queries.database_facts import has_runs
 from db.queries.run_filter import RunFilter
 from db.queries.run_methods import method_expression, method_name
-from db.queries.run_names import list_run_names
 from db.queries.run_order import RunOrder, RunSortKey
+from db.queries.runs import list_run_names
 from db.tables import models
 from jobs.specs.train import load_preset
 

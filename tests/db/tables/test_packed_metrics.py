@@ -4,7 +4,7 @@ import math
 import pytest
 from sqlalchemy import select
 
-from db.queries import comparison, metrics, runs
+from db.queries import metrics, runs
 from db.tables import models
 from db.tables.metric_values import stored_names
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
@@ -102,6 +102,6 @@ def test_keys_of_names_fit_into_a_column_and_differ(names):
 def test_seconds_add_up_over_steps_and_what_was_not_measured_takes_none(database, tmp_path):
     seconds = [math.nan, 1.0, 2.0, math.nan, 4.0]
     run_id = recorded(database, tmp_path, lambda _, step: {"seconds/step": seconds[step - 1]}, [range(1, 6)])
-    assert comparison.training_seconds(database, run_id) == [(1, 0.0), (2, 1.0), (3, 3.0), (4, 3.0), (5, 7.0)]
-    assert comparison.training_seconds(database, run_id, max_points=2) == [(3, 3.0), (5, 7.0)]
-    assert comparison.training_seconds(database, "none") == []
+    assert metrics.training_seconds(database, run_id) == [(1, 0.0), (2, 1.0), (3, 3.0), (4, 3.0), (5, 7.0)]
+    assert metrics.training_seconds(database, run_id, max_points=2) == [(3, 3.0), (5, 7.0)]
+    assert metrics.training_seconds(database, "none") == []
