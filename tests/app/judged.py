@@ -84,10 +84,10 @@ def step(number: int) -> Step:
 
 
 def votes() -> list[tuple[str, int, str, None]]:
-    found = []
+    rows = []
     for number in range(NUM_STEPS - 1):
         first = 17 * number
         for offset, outcome in ((0, "valid"), (5, "valid"), (6, "valid"), (7, "invalid"), (10, "unjudged")):
-            found.append((f"1/{first + offset}", first + offset, outcome, None))
-        found.append((f"1/{first + 5}", first + 5, "invalid" if number == 0 else "valid", None))
-    return found
+            rows.append((f"1/{first + offset}", first + offset, outcome, None))
+        rows.append((f"1/{first + 5}", first + 5, "invalid" if number == 0 else "valid", None))
+    return rows

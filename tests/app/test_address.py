@@ -46,27 +46,27 @@ def address_after(script, written, **query):
 
 def test_what_was_written_a_moment_ago_comes_back_once():
     written = (time.monotonic(), HERE, {"view": "Log", "mark": None})
-    found, page = address_after(whole_page, written, mark="bucket:2", run="a")
-    assert found == {"view": "Log", "run": "a"}
+    parameters, page = address_after(whole_page, written, mark="bucket:2", run="a")
+    assert parameters == {"view": "Log", "run": "a"}
     assert WRITTEN not in page.session_state
 
 
 def test_a_fragment_restores_and_leaves_it_to_the_page():
-    found, page = address_after(fragment, (time.monotonic(), HERE, {"which": "disputed"}))
-    assert found == {"which": "disputed"}
+    parameters, page = address_after(fragment, (time.monotonic(), HERE, {"which": "disputed"}))
+    assert parameters == {"which": "disputed"}
     assert WRITTEN in page.session_state
 
 
 @pytest.mark.parametrize(("age", "page"), [(60.0, HERE), (0.0, "/compare")])
 def test_what_was_written_long_ago_or_on_another_page_is_forgotten(age, page):
-    found, _ = address_after(whole_page, (time.monotonic() - age, page, {"view": "Log"}))
-    assert found == {}
+    parameters, _ = address_after(whole_page, (time.monotonic() - age, page, {"view": "Log"}))
+    assert parameters == {}
 
 
 def test_a_step_in_the_browsers_history_means_its_own_address(monkeypatch):
     monkeypatch.setattr(address, "get_script_run_ctx", lambda: SimpleNamespace(is_history_navigation=True))
-    found, page = address_after(whole_page, (time.monotonic(), HERE, {"view": "Log"}))
-    assert found == {}
+    parameters, page = address_after(whole_page, (time.monotonic(), HERE, {"view": "Log"}))
+    assert parameters == {}
     assert WRITTEN not in page.session_state
 
 

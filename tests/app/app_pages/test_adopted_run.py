@@ -46,10 +46,10 @@ def test_run_page_offers_neither_score_nor_branch_nor_clone(open_page, runs_root
 
 @pytest.mark.parametrize("page", ["replay_buffer", "selection_audit"])
 def test_pages_of_replay_do_not_call_it_on_policy(open_page, adopted_id, page):
-    found = open_page(page, run=adopted_id)
-    assert not found.exception
-    assert "Unknown" in [element.value for element in found.subheader]
-    assert not [text for text in texts(found) if "on-policy" in text]
+    opened = open_page(page, run=adopted_id)
+    assert not opened.exception
+    assert "Unknown" in [element.value for element in opened.subheader]
+    assert not [text for text in texts(opened) if "on-policy" in text]
 
 
 def test_configuration_shows_no_setting_that_verl_did_not_dump(open_page, adopted_id):

@@ -40,32 +40,32 @@ def test_page_without_scores_shows_the_papers_and_says_how_to_begin(open_page):
 def test_own_scores_stand_above_the_papers_with_marks(open_page):
     page = open_page("benchmarks")
     assert not page.exception
-    shown = table_html(page)
-    assert shown.index("ExGRPO: exgrpo whole, step 30") < shown.index("PRIME-Zero")
-    assert re.search(r'href="run\?run=run-finished"[^>]*>ExGRPO: exgrpo whole, step 30', shown)
+    markup = table_html(page)
+    assert markup.index("ExGRPO: exgrpo whole, step 30") < markup.index("PRIME-Zero")
+    assert re.search(r'href="run\?run=run-finished"[^>]*>ExGRPO: exgrpo whole, step 30', markup)
     assert has_text(page, "1 of 30 questions")
     assert has_text(page, "AIME24: questions, template")
-    assert "<b>60.0</b>" in shown
+    assert "<b>60.0</b>" in markup
 
 
 @pytest.mark.usefixtures("scored_runs")
 def test_text_of_a_model_is_obeyed_nowhere(open_page):
     page = open_page("benchmarks", tables="")
-    shown = table_html(page)
-    assert "&lt;img src=x" in shown
-    assert "<img" not in shown
-    assert "PRIME-Zero" not in shown
+    markup = table_html(page)
+    assert "&lt;img src=x" in markup
+    assert "<img" not in markup
+    assert "PRIME-Zero" not in markup
 
 
 @pytest.mark.usefixtures("scored_runs")
 def test_scheme_tables_and_search_come_from_the_address(open_page):
     page = open_page("benchmarks", scheme="corrected", tables="ablations", models="step 7310")
     assert not page.exception
-    shown = table_html(page)
-    assert "w/o Shaping" in shown
-    assert "PRIME-Zero" not in shown
-    assert "step 30" not in shown
-    assert "0.0" in shown
+    markup = table_html(page)
+    assert "w/o Shaping" in markup
+    assert "PRIME-Zero" not in markup
+    assert "step 30" not in markup
+    assert "0.0" in markup
     assert "No model matches" in texts(open_page("benchmarks", models="nothing like it"))
 
 

@@ -79,11 +79,11 @@ def test_seeds_become_one_curve_with_mean_and_deviation(runs_root, open_page):
     recorded.record(runs_root, *pair, recorded.ON_POLICY)
     page = open_page("compare", runs="run-one,run-two,run-on-policy", by="Mean over seeds")
     assert not page.exception
-    shown = frame(page, "Seeds")
-    assert list(shown["Runs of"]) == ["exgrpo", "on-policy whole"]
-    assert list(shown["Seeds"]) == [2, 1]
-    assert shown["Steps"][0] == 15
-    assert shown["Batch Pass@1, deviation"][0] > 0
+    results = frame(page, "Seeds")
+    assert list(results["Runs of"]) == ["exgrpo", "on-policy whole"]
+    assert list(results["Seeds"]) == [2, 1]
+    assert results["Steps"][0] == 15
+    assert results["Batch Pass@1, deviation"][0] > 0
 
 
 @pytest.mark.usefixtures("recorded_runs")

@@ -56,10 +56,10 @@ def test_validity_is_measured_by_the_verdicts_of_the_chosen_judge(open_page):
 @pytest.mark.usefixtures("judged_runs")
 def test_the_queue_holds_what_is_unjudged_and_what_is_disputed(open_page):
     page = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts", judge="judge-voted", which="disputed")
-    shown = page.dataframe[0].value
+    verdict_table = page.dataframe[0].value
     # The oracle says of every second success on the medium question that it is not valid; the judge says valid.
-    assert set(shown["Judge"]) == {"valid", "\N{EN DASH}"}
-    assert set(shown["Oracle"]) == {"valid", "not valid"}
+    assert set(verdict_table["Judge"]) == {"valid", "\N{EN DASH}"}
+    assert set(verdict_table["Oracle"]) == {"valid", "not valid"}
     page = open_page("entropy_and_judge", run=judged.JUDGED, view="Verdicts", judge="judge-voted", which="unjudged")
     assert set(page.dataframe[0].value["Judge"]) == {"\N{EN DASH}"}
     assert "no_box" in set(page.dataframe[0].value["Why unjudged"])

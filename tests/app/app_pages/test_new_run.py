@@ -215,8 +215,8 @@ def test_preview_shows_first_prompts_and_their_lengths_when_it_is_opened(open_pa
 
 
 def test_estimates_stand_beside_the_launch_button(open_page):
-    shown = texts(open_page("new_run", preset="paper-exgrpo"))
-    assert any(text.startswith("Disk: about 14.5 GB of recordings and 365.5 GB of checkpoints") for text in shown)
+    sentences = texts(open_page("new_run", preset="paper-exgrpo"))
+    assert any(text.startswith("Disk: about 14.5 GB of recordings and 365.5 GB of checkpoints") for text in sentences)
 
 
 @pytest.mark.usefixtures("recorded_runs")

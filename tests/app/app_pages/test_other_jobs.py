@@ -43,8 +43,8 @@ def test_evaluation_shows_its_scores_and_no_curves(evaluation, open_page):
     assert not page.exception
     assert not page.get("plotly_chart")
     scores = page.dataframe[0].value
-    found = dict(zip(scores["Scored"], scores["Score"], strict=True))
-    assert found == {"paper": 50.0, "training": 50.0, "corrected": 0.0}
+    score_by_scheme = dict(zip(scores["Scored"], scores["Score"], strict=True))
+    assert score_by_scheme == {"paper": 50.0, "training": 50.0, "corrected": 0.0}
     assert not {"Clone", "Start branch"} & {button.label for button in page.button}
 
 
@@ -81,8 +81,13 @@ def test_failed_judge_says_why(judge, runs_root, open_page):
 def test_judge_shows_verdicts_and_why_some_are_none(judge, open_page):
     page = open_page("run", run=judge)
     assert not page.exception
-    shown = {element.label: element.value for element in page.metric}
-    assert (shown["Valid"], shown["Not valid"], shown["Unjudged"], shown["Tokens"]) == ("1", "1", "1", "30")
+    displayed = {element.label: element.value for element in page.metric}
+    assert (displayed["Valid"], displayed["Not valid"], displayed["Unjudged"], displayed["Tokens"]) == (
+        "1",
+        "1",
+        "1",
+        "30",
+    )
     assert page.dataframe[0].value.to_numpy().tolist() == [["no_box", 1]]
 
 
@@ -121,8 +126,8 @@ def test_tag_that_is_no_tag_is_refused_in_one_sentence(recorded_runs, open_page)
 
 def test_queue_names_the_run_that_comes_next(runs_root, open_page):
     recorded.record(runs_root, recorded.QUEUED, recorded.RUNNING)
-    shown = next(text for text in texts(open_page("runs")) if " queued, next" in text)
-    assert shown.startswith("1 running, 1 queued, next: waits")
+    displayed = next(text for text in texts(open_page("runs")) if " queued, next" in text)
+    assert displayed.startswith("1 running, 1 queued, next: waits")
 
 
 def test_run_that_left_the_queue_while_it_was_counted_is_not_waiting(monkeypatch):

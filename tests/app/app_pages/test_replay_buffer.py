@@ -49,9 +49,9 @@ def test_flow_goes_forward_and_its_mark_names_its_questions(open_page, step, bas
     assert page.slider(key="step").value == int(step)
     assert has_text(page, "From step 2 to step 5")
     assert has_text(page, "not stored → bucket 2")
-    places = page.dataframe[0].value
-    assert set(places["After step 2"]) == {"not stored"}
-    assert set(places["After step 5"]) == {"bucket 2"}
+    question_table = page.dataframe[0].value
+    assert set(question_table["After step 2"]) == {"not stored"}
+    assert set(question_table["After step 5"]) == {"bucket 2"}
 
 
 @pytest.mark.usefixtures("played_runs")
@@ -132,9 +132,9 @@ def test_step_of_another_run_is_compared_with_question_by_question(open_page):
     page = open_page("replay_buffer", view="Flow", mark="retired:all", **address)
     assert not page.exception
     assert has_text(page, "From step 6 of broken replay to step 14 of this run")
-    places = page.dataframe[0].value
-    assert set(places["After step 14 of this run"]) == {"retired"}
-    assert "After step 6 of broken replay" in places
+    question_table = page.dataframe[0].value
+    assert set(question_table["After step 14 of this run"]) == {"retired"}
+    assert "After step 6 of broken replay" in question_table
     assert not has_text(page, "Other questions")
 
 
@@ -151,17 +151,17 @@ def test_choosing_another_run_keeps_the_step_where_that_run_got_so_far(open_page
 
 
 @pytest.mark.usefixtures("played_runs")
-@pytest.mark.parametrize(("step", "shown"), [("999", 14), ("0", 1), ("x", 14), ("-3", 14)])
-def test_step_of_the_address_that_the_run_does_not_have_means_the_nearest(open_page, step, shown):
+@pytest.mark.parametrize(("step", "expected"), [("999", 14), ("0", 1), ("x", 14), ("-3", 14)])
+def test_step_of_the_address_that_the_run_does_not_have_means_the_nearest(open_page, step, expected):
     page = open_page("replay_buffer", run="play-finished", step=step, base="70")
     assert not page.exception
-    assert (page.slider(key="step").value, page.slider(key="base").value) == (shown, 14)
+    assert (page.slider(key="step").value, page.slider(key="base").value) == (expected, 14)
 
 
 @pytest.mark.usefixtures("played_runs")
-@pytest.mark.parametrize("said", ["abc", "-3", "**x**", "a\n---\nb", "1" * 500])
-def test_a_step_in_the_address_that_is_none_is_said(open_page, said):
-    page = open_page("replay_buffer", run="play-finished", step=said)
+@pytest.mark.parametrize("written", ["abc", "-3", "**x**", "a\n---\nb", "1" * 500])
+def test_a_step_in_the_address_that_is_none_is_said(open_page, written):
+    page = open_page("replay_buffer", run="play-finished", step=written)
     assert not page.exception
     last = page.slider(key="step").value
     assert has_text(page, "The address asks for step=")

@@ -178,9 +178,9 @@ def test_hostile_name_is_plain_text_in_the_table(runs_root, open_page):
 
 def test_supervisor_that_is_away_is_reported_with_its_age(runs_root, open_page):
     recorded.beat(runs_root, datetime.now(UTC) - timedelta(seconds=40))
-    shown = texts(open_page("runs"))
-    assert any("Supervisor not running" in text for text in shown)
-    assert any(text.startswith("Last seen 4") for text in shown)
+    sentences = texts(open_page("runs"))
+    assert any("Supervisor not running" in text for text in sentences)
+    assert any(text.startswith("Last seen 4") for text in sentences)
 
 
 def test_live_supervisor_needs_no_banner(open_page):

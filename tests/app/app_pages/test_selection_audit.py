@@ -73,15 +73,15 @@ def blur_the_entropies(report):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "sentence"),
     [(choose_the_worst, "argmin"), (blur_the_entropies, "entropy that chose")],
 )
-def test_planted_error_raises_a_red_banner(open_page, runs_root, change, said):
+def test_planted_error_raises_a_red_banner(open_page, runs_root, change, sentence):
     played.play(runs_root, played.FINISHED, change)
     page = open_page("selection_audit", run="play-finished")
     assert not page.exception
     assert has_text(page, "selections of this step are wrong")
-    assert has_text(page, said)
+    assert has_text(page, sentence)
     assert has_text(page, "contradict their scores") is (change is choose_the_worst)
 
 

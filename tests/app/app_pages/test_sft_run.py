@@ -78,9 +78,9 @@ def test_form_starts_from_a_preset_of_fine_tuning_and_keeps_it_one(open_page, pr
 def test_form_counts_demonstrations_and_no_rollouts(open_page, preset):
     spec = load_preset(preset)
     page = open_page("new_run", preset=preset)
-    [found] = [element.value for element in page.caption if f"{spec.num_steps:,} steps of" in element.value]
-    assert f"{spec.algorithm.batch_size} demonstrations each" in found
-    assert "rollouts" not in found
+    [size] = [element.value for element in page.caption if f"{spec.num_steps:,} steps of" in element.value]
+    assert f"{spec.algorithm.batch_size} demonstrations each" in size
+    assert "rollouts" not in size
 
 
 @pytest.mark.usefixtures("tuned")

@@ -65,9 +65,9 @@ def test_gpus_can_be_downloaded(open_page, monkeypatch):
 
 
 def test_doctor_of_another_process_says_the_same_in_rows(runs_root):
-    found = {finding.name: finding.result for finding in examine_machine(runs_root, None)}
-    assert found["Python"] == "ok"
-    assert {"PyTorch", "GPU", "verl engine", "database"} <= set(found)
+    result_by_check = {finding.name: finding.result for finding in examine_machine(runs_root, None)}
+    assert result_by_check["Python"] == "ok"
+    assert {"PyTorch", "GPU", "verl engine", "database"} <= set(result_by_check)
 
 
 def test_versions_of_packages_that_are_not_there_are_none():

@@ -132,11 +132,11 @@ def test_close_leads_back_to_the_list(open_page):
 
 
 def test_marked_text_escapes_everything():
-    shown = marked_text.html([marked_text.Part(recorded.HOSTILE, "red", '"><script>')])
-    assert "<img" not in shown
-    assert "<script" not in shown
-    assert "&lt;img src=x onerror=alert(1)&gt;" in shown
-    assert "\x1b" not in shown
+    markup = marked_text.html([marked_text.Part(recorded.HOSTILE, "red", '"><script>')])
+    assert "<img" not in markup
+    assert "<script" not in markup
+    assert "&lt;img src=x onerror=alert(1)&gt;" in markup
+    assert "\x1b" not in markup
 
 
 def test_compared_texts_add_up_and_only_differences_are_marked():

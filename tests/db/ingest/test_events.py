@@ -90,12 +90,12 @@ def test_steps_that_a_resumed_attempt_did_again_count_once(database, resumed):
     ingest.ingest_events(database, run.run_id, events)
     points = metric_series(database, run.run_id, ["seconds/step"])["seconds/step"]
     assert [point.step for point in points] == list(range(1, 11))
-    shown = list_trajectories(database, run.run_id, limit=1_000)
+    listed = list_trajectories(database, run.run_id, limit=1_000)
     everything = list_trajectories(database, run.run_id, where=TrajectoryFilter(includes_superseded=True), limit=1_000)
-    by_step = {step: {row.text for row in shown if row.step == step} for step in range(1, 11)}
-    assert len(shown) == len({row.trajectory_id for row in shown}) == sum(map(len, by_step.values()))
+    by_step = {step: {row.text for row in listed if row.step == step} for step in range(1, 11)}
+    assert len(listed) == len({row.trajectory_id for row in listed}) == sum(map(len, by_step.values()))
     # Steps 5 to 9 of the first attempt and 7 of the second were done again: 6 steps of 10 fresh trajectories.
-    assert len(everything) - len(shown) == 60
+    assert len(everything) - len(listed) == 60
     assert sum(row.is_superseded for row in everything) == 60
     assert [row.resumed_from_step for row in list_attempts(database, run.run_id)] == [None, 4, 6]
 
@@ -144,10 +144,10 @@ def test_a_batch_that_fails_leaves_nothing_and_names_the_event(database, resumed
 def test_a_question_without_its_text_names_the_event(database, resumed):
     run, events, position = resumed
     register(database, run)
-    place, told = next((i, event) for i, event in enumerate(events) if event["kind"] == "questions")
+    index, told = next((i, event) for i, event in enumerate(events) if event["kind"] == "questions")
     broken = told | {"questions": [question | {"answer": None} for question in told["questions"]]}
     with pytest.raises(ingest.IngestError, match=rf"{run.run_id}, attempt 1, event {told['seq']}: .*TypeError"):
-        ingest.ingest_events(database, run.run_id, [*events[:place], broken], position)
+        ingest.ingest_events(database, run.run_id, [*events[:index], broken], position)
 
 
 def test_a_run_that_was_not_registered_is_refused(database, resumed):

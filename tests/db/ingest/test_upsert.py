@@ -21,9 +21,9 @@ def test_rows_that_are_there_stay_and_numbers_of_all_kinds_are_stored(database):
     for _ in range(2):
         database.write(lambda connection: insert_new(connection, table, rows))
     with database.read() as connection:
-        found = connection.execute(select(table.c.step, table.c.probability).order_by("step")).all()
-    assert [tuple(row) for row in found[:2]] == [(1, 1.0), (2, 0.5)]
-    assert found[2].probability != found[2].probability
+        stored = connection.execute(select(table.c.step, table.c.probability).order_by("step")).all()
+    assert [tuple(row) for row in stored[:2]] == [(1, 1.0), (2, 0.5)]
+    assert stored[2].probability != stored[2].probability
 
 
 def test_what_is_too_long_for_postgresql_is_refused_and_not_cut(database):

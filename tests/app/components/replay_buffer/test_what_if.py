@@ -74,8 +74,8 @@ def test_estimators_choose_by_recorded_scores(estimator, expected):
         Candidate(3, 1, 0.4, 0.2, 7),
         Candidate(4, 1, math.nan, 0.0, 7),
     ]
-    assert what_if.rechoose(own, TrajectorySelection(estimator), None).trajectory_id == expected
-    assert what_if.rechoose(own[3:], TrajectorySelection(estimator), None) is None
+    assert what_if.rechoose(scored, TrajectorySelection(estimator), None).trajectory_id == expected
+    assert what_if.rechoose(scored[3:], TrajectorySelection(estimator), None) is None
 
 
 def test_without_an_estimator_the_recorded_choice_stays():

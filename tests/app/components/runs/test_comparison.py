@@ -31,8 +31,8 @@ def test_groups_of_one_name_are_told_apart():
 
 
 def test_only_settings_that_differ_are_listed_and_names_are_none():
-    found = comparison.differing({"a": spec(1e-4, 0), "b": spec(2e-4, 0)})
-    assert found == {"optim.learning_rate": {"a": 1e-4, "b": 2e-4}}
+    settings = comparison.differing({"a": spec(1e-4, 0), "b": spec(2e-4, 0)})
+    assert settings == {"optim.learning_rate": {"a": 1e-4, "b": 2e-4}}
 
 
 def test_curve_is_placed_by_what_the_axis_says_of_its_steps():

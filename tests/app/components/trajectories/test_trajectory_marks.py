@@ -30,8 +30,8 @@ def test_a_mark_goes_through_the_journal_survives_a_rebuild_and_can_be_taken_off
     page = open_page("trajectories", marked="odd *reasoning*", **address)
     assert not page.exception
     assert r"**Marked: odd \*reasoning\***" in texts(page)
-    shown = page.dataframe[0].value
-    assert (list(shown["Trajectory"]), list(shown["Comment"])) == ([3], ["skips a step"])
+    listed = page.dataframe[0].value
+    assert (list(listed["Trajectory"]), list(listed["Comment"])) == ([3], ["skips a step"])
     page.button(key="unmark-odd *reasoning*").click().run()
     assert Journal(played_runs).entries()[-1].kind is JournalKind.TRAJECTORY_UNMARKED
     ingest_all(played_runs, None)

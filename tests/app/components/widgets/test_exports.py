@@ -132,9 +132,9 @@ def page():
 
 
 def test_closed_menu_holds_nothing_and_an_open_one_a_button_a_format():
-    shown = AppTest.from_function(page).run()
-    assert not shown.download_button
-    shown.session_state["export-numbers"] = True
-    shown.run()
-    assert not shown.exception
-    assert [button.label for button in shown.download_button] == list(FORMATS)
+    opened = AppTest.from_function(page).run()
+    assert not opened.download_button
+    opened.session_state["export-numbers"] = True
+    opened.run()
+    assert not opened.exception
+    assert [button.label for button in opened.download_button] == list(FORMATS)

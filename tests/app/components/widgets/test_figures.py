@@ -96,9 +96,9 @@ def test_failure_is_one_sentence_without_a_traceback():
 
         failures.show(ValueError("the file is gone\n  File x, line 3"))
 
-    shown = AppTest.from_function(page).run()
-    assert not shown.exception
-    assert [element.value for element in shown.text] == ["the file is gone (The server's log has the details.)"]
+    opened = AppTest.from_function(page).run()
+    assert not opened.exception
+    assert [element.value for element in opened.text] == ["the file is gone (The server's log has the details.)"]
 
 
 @pytest.mark.parametrize(("error", "is_fault"), [(NoAnswerError("away"), False), (ValueError("odd"), True)])

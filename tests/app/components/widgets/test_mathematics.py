@@ -26,6 +26,6 @@ def test_text_that_closes_its_own_formula_stays_text():
 
 
 def test_what_comes_after_many_formulas_stays_as_it_was_written():
-    found = list(pieces("$x$ " * (MAX_FORMULAS + 3)))
-    assert found[-1] == ("$x$ $x$ $x$", False)
-    assert sum(is_formula for _, is_formula in found) == MAX_FORMULAS
+    parts = list(pieces("$x$ " * (MAX_FORMULAS + 3)))
+    assert parts[-1] == ("$x$ $x$ $x$", False)
+    assert sum(is_formula for _, is_formula in parts) == MAX_FORMULAS

@@ -11,8 +11,8 @@ from jobs.specs.settings import apply_settings
 def test_differences_name_the_changed_fields_only():
     before = {"a": 1, "b": {"c": [1], "d": "x"}, "preset": None}
     after = {"a": 1, "b": {"c": [1, 2], "d": "x"}, "preset": "p"}
-    found = differences(before, after)
-    assert [(change.path, change.before, change.after) for change in found] == [("b.c", [1], [1, 2])]
+    differing = differences(before, after)
+    assert [(change.path, change.before, change.after) for change in differing] == [("b.c", [1], [1, 2])]
 
 
 def test_mask_range_is_one_field():
