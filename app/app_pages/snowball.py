@@ -86,7 +86,7 @@ def _cases(row: RunRow, judge: str | None) -> None:
         )  # fmt: skip
         return
     st.caption("Sorted by verdict disagreement, code in the high-entropy answer only, entropy gap.")
-    case_view.show_all(cases, ask(sets_of_run, row.run_id), "found")
+    case_view.show_all(cases, ask(sets_of_run, row.run_id), "cases")
     if len(cases) == limit and st.button("Show more", icon=":material/expand_more:", key="more-cases"):
         st.session_state[key] = limit + CASES_PAGE_SIZE
         st.rerun()
