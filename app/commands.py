@@ -240,7 +240,7 @@ def evaluate(target: str, fields: dict[str, object]) -> str:
 
 
 def user_benchmarks() -> dict[str, str]:
-    """Return the titles of the user's own benchmarks by name.
+    """Return the titles of the user's benchmarks by name.
 
     Raises:
         SpecError: One is declared wrongly; the sentence names file, entry and field.
@@ -250,7 +250,7 @@ def user_benchmarks() -> dict[str, str]:
 
 
 def benchmarks_folder() -> Path:
-    """Return where the user's own benchmarks are declared."""
+    """Return where the user's benchmarks are declared."""
     return user_benchmarks_folder(_runs_root())
 
 

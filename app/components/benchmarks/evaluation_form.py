@@ -45,7 +45,7 @@ def show() -> None:
 
 
 def _benchmarks() -> list[str]:
-    """Show the choice of benchmarks: the paper's, the user's own, or `NAME=FILE`."""
+    """Show the choice of benchmarks: the paper's, the user's, or `NAME=FILE`."""
     titles = {name: protocol.title for name, protocol in load_protocols().items()}
     try:
         titles |= commands.user_benchmarks()
@@ -54,7 +54,7 @@ def _benchmarks() -> list[str]:
     return st.multiselect(
         "Benchmarks", list(titles), ["math500"], key="evaluate-benchmarks", placeholder="Choose some, or NAME=FILE",
         format_func=lambda name: titles.get(name, escape_control_characters(name)), accept_new_options=True,
-        help="For data of your own write NAME=FILE, or put a Parquet, JSON-lines or YAML file into "
+        help="For your data write NAME=FILE, or put a Parquet, JSON-lines or YAML file into "
         f"`{commands.benchmarks_folder()}`",
     )  # fmt: skip
 

@@ -105,12 +105,12 @@ def measured_lines(rows: Sequence[BenchmarkScoreRow]) -> list[ScoreLine]:
 
 
 def column_of(benchmark: str) -> str:
-    """Return the column of a benchmark: the paper's, or for a user's own its name."""
+    """Return the column of a benchmark: the paper's, or for a user's its name."""
     return BENCHMARK_COLUMNS.get(benchmark, benchmark)
 
 
 def user_columns(rows: Iterable[BenchmarkScoreRow]) -> dict[str, str]:
-    """Return the titles of the users' own benchmarks by column, by name; of several titles the newest counts."""
+    """Return the titles of the users' benchmarks by column, by name; of several titles the newest counts."""
     titles: dict[str, str] = {}
     for row in rows:
         if row.benchmark not in BENCHMARK_COLUMNS:

@@ -42,7 +42,7 @@ def show(lines: Sequence[ScoreLine], name: str) -> None:
 
 
 def show_user_benchmarks(lines: Sequence[ScoreLine], titles: Mapping[str, str]) -> None:
-    """Show the scores on the user's own benchmarks, of which `titles` has the columns."""
+    """Show the scores on the user's benchmarks, of which `titles` has the columns."""
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.caption("Percent correct; ± one standard error, clustered over questions.", width="content")
         exports.show(lambda: as_user_frame(lines, titles), "own-benchmarks")
@@ -51,7 +51,7 @@ def show_user_benchmarks(lines: Sequence[ScoreLine], titles: Mapping[str, str]) 
 
 
 def as_user_frame(lines: Sequence[ScoreLine], titles: Mapping[str, str]) -> pd.DataFrame:
-    """Return one row a line: scores on the user's own benchmarks in percent, with their standard errors."""
+    """Return one row per line: scores on the user's benchmarks in percent, with their standard errors."""
     rows = []
     for line in lines:
         row: dict[str, object] = {"Group": line.group, "Line": line.name}

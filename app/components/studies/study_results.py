@@ -26,13 +26,13 @@ def show(results: StudyResults) -> None:
         by_column = published.is_by_column(results.study)
         frame = beside_table(rows, by_column=by_column)
         exports.show_heading("Beside the paper", frame, f"{results.study.name}-beside-the-paper")
-        printed_numbers.show(frame, _WORDS, "The paper's numbers beside ours")
+        printed_numbers.show(frame, _WORDS, "The paper's numbers beside yours")
         sentences = [
             published.differences_sentence(results.study, results),
             "" if by_column else published.reading(results),
         ]
         st.caption(
-            f"{' '.join(sentences)} Our figures are means over seeds with 95 % intervals of Student's t.".strip()
+            f"{' '.join(sentences)} Your figures are means over seeds with 95 % intervals of Student's t.".strip()
         )
     figure = chart(results)
     if figure is not None and results.main_figure is not None:
@@ -41,7 +41,7 @@ def show(results: StudyResults) -> None:
             "study-cells", "Means and intervals of each cell",
         )  # fmt: skip
     frame = figures_table(results)
-    exports.show_heading("Our figures", frame, f"{results.study.name}-own-figures")
+    exports.show_heading("Your figures", frame, f"{results.study.name}-own-figures")
     printed_numbers.show(frame, _WORDS, "Every figure of every cell")
 
 
@@ -54,13 +54,13 @@ def beside_table(rows: Sequence[ComparedRow], *, by_column: bool) -> pd.DataFram
     if by_column:
         frame["Column"] = [row.column for row in rows]
         frame["Paper"] = [row.printed for row in rows]
-        frame["Ours"] = [_text(row.own) for row in rows]
+        frame["Yours"] = [_text(row.own) for row in rows]
     else:
         gains = [None if row.printed_gain is None else f"{row.printed_gain:+.1f}" for row in rows]
         frame[f"Paper, {rows[0].column}"] = [row.printed for row in rows]
         frame["Paper, difference"] = gains
-        frame["Ours"] = [_text(row.own) for row in rows]
-        frame["Ours, difference"] = [_text(row.difference, is_difference=True) for row in rows]
+        frame["Yours"] = [_text(row.own) for row in rows]
+        frame["Yours, difference"] = [_text(row.difference, is_difference=True) for row in rows]
         frame["Lowest seed"] = [None if row.own is None else f"{row.own.worst:.1f}" for row in rows]
     frame["Seeds"] = [row.num_seeds for row in rows]
     return pd.DataFrame(frame)

@@ -94,9 +94,9 @@ def test_results_stand_beside_the_papers(open_page):
     page = open_page("studies", study="repo", view="Beside the paper")
     assert not page.exception
     rows = page.dataframe[0].value.set_index("Cell").to_dict("index")
-    assert rows["repo"]["Ours"].startswith("45.0 ± ")
-    assert rows["exgrpo-re"]["Ours"] == "60.0"
-    assert rows["exgrpo-re"]["Ours, difference"] == "+20.0"
+    assert rows["repo"]["Yours"].startswith("45.0 ± ")
+    assert rows["exgrpo-re"]["Yours"] == "60.0"
+    assert rows["exgrpo-re"]["Yours, difference"] == "+20.0"
     assert page.get("plotly_chart")
     assert [element for element in page.get("download_button") if element.proto.label == "Report as HTML"]
 
@@ -232,7 +232,7 @@ def test_figures_of_a_run_stand_beside_the_columns_that_name_them(runs_root, ope
     page = open_page("studies", study="code-analysis", view="Beside the paper")
     assert not page.exception
     rows = page.dataframe[0].value.set_index(["Paper's row", "Column"])
-    assert rows.loc[("Medium", "CoT correctness without code (%)"), ["Paper", "Ours"]].tolist() == ["64.7", "50.0"]
+    assert rows.loc[("Medium", "CoT correctness without code (%)"), ["Paper", "Yours"]].tolist() == ["64.7", "50.0"]
     assert "medium, without code: entropy" in list(page.dataframe[1].value["Figure"])
 
 
