@@ -161,7 +161,7 @@ def stop(run_id: str) -> None:
 
 @_needs(Role.OPERATOR)
 def resume(run_id: str) -> None:
-    """Queue a new attempt from the newest whole checkpoint."""
+    """Queue a new attempt from the newest complete checkpoint."""
     run_actions.resume(_runs_root(), run_id)
 
 

@@ -1,1 +1,1 @@
-"""What pages ask, answered in plain rows; one file a page."""
+"""What pages ask, answered in plain rows; one file per page."""

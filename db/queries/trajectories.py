@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, RowMapping, Select, and_, func, select
+from sqlalchemy import ColumnElement, FromClause, RowMapping, ScalarSelect, Select, and_, func, select
 
 from db.connections.session import Database
 from db.queries.text_search import matching_keys
@@ -86,17 +86,22 @@ def find_trajectory_file(database: Database, run_id: str, trajectory_id: int) ->
         return connection.scalar(query)
 
 
-def _rows() -> Select[Any]:
-    table, texts, questions, replays = models.trajectories, models.trajectory_texts, models.questions, models.replays
-    num_replays = (
+def replay_count() -> ScalarSelect[int]:
+    """Return the number of replays of the trajectory in a query's row."""
+    trajectories, replays = models.trajectories, models.replays
+    return (
         select(func.count())
         .where(
-            replays.c.run_key == table.c.run_key,
-            replays.c.trajectory_id == table.c.trajectory_id,
+            replays.c.run_key == trajectories.c.run_key,
+            replays.c.trajectory_id == trajectories.c.trajectory_id,
             ~replays.c.is_superseded,
         )
         .scalar_subquery()
     )
+
+
+def _rows() -> Select[Any]:
+    table, texts, questions = models.trajectories, models.trajectory_texts, models.questions
     source: FromClause = (
         table.join(models.runs)
         .join(texts, texts.c.trajectory_key == table.c.trajectory_key)
@@ -110,7 +115,7 @@ def _rows() -> Select[Any]:
         )
     )
     return select(
-        table, models.runs.c.run_id, texts.c.text, questions.c.question_id, num_replays.label("num_replays")
+        table, models.runs.c.run_id, texts.c.text, questions.c.question_id, replay_count().label("num_replays")
     ).select_from(source)
 
 

@@ -9,6 +9,7 @@ from db.connections.session import Database
 from db.ingest.trajectory_blocks import VERDICTS
 from db.queries.remembered_columns import columns_of_run
 from db.queries.text_search import all_matching, newest_matching, split_words
+from db.queries.trajectories import replay_count
 from db.queries.trajectory_columns import FLAGS, Keys, TrajectoryColumns, code_of, read_columns
 from db.rows.trajectories import SnippetRow, TrajectoryFacets
 from db.tables import models
@@ -34,21 +35,13 @@ def list_snippets(
     database: Database, facets: TrajectoryFacets, *, before: int | None = None, limit: int = 50
 ) -> list[SnippetRow]:
     """Return a page of trajectories, newest first within a run; `before` is the last row's key."""
-    trajectories, texts, runs, replays = models.trajectories, models.trajectory_texts, models.runs, models.replays
+    trajectories, texts, runs = models.trajectories, models.trajectory_texts, models.runs
     with database.read() as connection:
         keys = _page_keys(connection, facets, before, limit)
-        num_replays = (
-            select(func.count())
-            .where(
-                replays.c.run_key == trajectories.c.run_key,
-                replays.c.trajectory_id == trajectories.c.trajectory_id,
-                ~replays.c.is_superseded,
-            )
-            .scalar_subquery()
-        )
         text = func.substr(texts.c.text, 1, SEARCHED_CHARACTERS).label("text")
+        num_replays = replay_count().label("num_replays")
         query = (
-            select(trajectories, runs.c.run_id, runs.c.name.label("run_name"), text, num_replays.label("num_replays"))
+            select(trajectories, runs.c.run_id, runs.c.name.label("run_name"), text, num_replays)
             .join_from(trajectories, runs)
             .join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key)
             .where(trajectories.c.trajectory_key.in_(keys))

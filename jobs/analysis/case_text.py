@@ -34,7 +34,7 @@ def cases_as_markdown(name: str, cases: Sequence[SnowballCase]) -> str:
 def _response(end: str, response: CaseResponse) -> str:
     code = {True: ", with code", False: ", without code", None: ""}[response.has_code]
     return (
-        f"**Response of {end} entropy**: {response.entropy:.4f} nats a token, chain of thought "
+        f"**Response of {end} entropy**: {response.entropy:.4f} nats per token, chain of thought "
         f"{_VERDICTS[response.is_valid]}{code}, trajectory {response.trajectory_id}\n\n{_fenced(response.text)}"
     )
 

@@ -22,7 +22,7 @@ _TIMES = ("Peak step, s", "Min. step, s", "Avg. step, s")
 
 
 def show(drawn: Sequence[RunRow], key: str = "costs") -> None:
-    """Show one row a run, and the overhead over the first on-policy run of the same backbone."""
+    """Show one row per run, and the overhead over the first on-policy run of the same backbone."""
     rows = overheads([cost for row in drawn if (cost := costs(row)) is not None])
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.subheader("Memory, time per step and fresh rollouts", anchor=False, width="content")

@@ -331,8 +331,9 @@ def test_replays_of_a_trajectory_are_counted_and_listed(database, tmp_path):
                 return
 
     row = recorded_with(database, tmp_path, replay_the_first, range(1, 4))
-    assert trajectories.get_trajectory(database, row.run_id, 0).num_replays == 2
-    events = lineage.lineage(database, row.run_id, 0, row.question_index, row.step)
+    first = trajectories.get_trajectory(database, row.run_id, 0)
+    assert first.num_replays == 2
+    events = lineage.lineage(database, row.run_id, 0, first.question_index, first.step)
     replays = [(event.step, event.mean_ratio, event.max_ratio) for event in events if event.kind == "replayed"]
     assert replays == [(2, 1.0, 1.0), (3, 1.0, 1.0)]
 

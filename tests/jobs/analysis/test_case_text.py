@@ -17,9 +17,9 @@ def test_a_case_is_laid_out_as_in_the_paper():
     text = cases_as_markdown("my set", [CASE])
     assert text.startswith("# Snowball cases: my set\n\n## Case 1\n\nRun run-1, step 7, question 3.\n")
     assert (
-        "**Response of low entropy**: 0.1532 nats a token, chain of thought valid, without code, trajectory 5" in text
+        "**Response of low entropy**: 0.1532 nats per token, chain of thought valid, without code, trajectory 5" in text
     )
-    assert "**Response of high entropy**: 0.2652 nats a token, chain of thought invalid, with code" in text
+    assert "**Response of high entropy**: 0.2652 nats per token, chain of thought invalid, with code" in text
 
 
 def test_no_text_of_a_model_leaves_its_fence():
