@@ -88,7 +88,7 @@ def _curves(row: RunRow) -> None:
         curve_view.show_zoom(view)
     drawing = Drawing(view, axis_points(row.run_id, view.axis))
     run_curves.show_own(own, series, drawing)
-    ratios = ask(replay_ratios, row.run_id) if replays else None
+    ratios = ask(metrics.replay_ratios, row.run_id) if replays else None
     run_curves.show(series, evaluations, ratios, drawing, "curve", is_live=run_progress.is_live(row))
 
 

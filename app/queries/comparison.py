@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from app.queries.answers import ask
 from app.queries.runs import MAX_CHART_POINTS, metric_series
-from db.queries import metrics
+from db.queries import comparison
 from db.rows.runs import MetricPoint
 
 

@@ -79,7 +79,7 @@ def forget_run(database: Database, run_id: str) -> None:
     database.write(work)
 
 
-def save_journal_position(database: Database, position: str, told: Iterable[str] = ()) -> None:
+def save_journal_position(database: Database, position: str, announced: Iterable[str] = ()) -> None:
     """Keep how far the journal was read, and of which new runs all of it is in."""
 
     def work(connection: Connection) -> None:

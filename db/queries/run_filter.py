@@ -34,18 +34,18 @@ def conditions(where: RunFilter) -> list[ColumnElement[bool]]:
     runs = models.runs
     # PostgreSQL takes no text with a NUL in it.
     words = where.words.replace("\0", " ").split()
-    found = [
+    wanted = [
         condition if (condition := field_condition(word)) is not None else _holds_word(word.lower()) for word in words
     ]
     if where.statuses:
-        conditions.append(runs.c.status.in_(where.statuses))
+        wanted.append(runs.c.status.in_(where.statuses))
     if where.kinds:
-        conditions.append(func.coalesce(runs.c.spec["kind"].as_string(), "train").in_(where.kinds))
+        wanted.append(func.coalesce(runs.c.spec["kind"].as_string(), "train").in_(where.kinds))
     if where.is_archived is not None:
-        conditions.append(runs.c.is_archived if where.is_archived else ~runs.c.is_archived)
+        wanted.append(runs.c.is_archived if where.is_archived else ~runs.c.is_archived)
     if where.ended_after is not None:
-        conditions.append(or_(runs.c.ended_at.is_(None), runs.c.ended_at > where.ended_after))
-    return conditions
+        wanted.append(or_(runs.c.ended_at.is_(None), runs.c.ended_at > where.ended_after))
+    return wanted
 
 
 def _holds_word(word: str) -> ColumnElement[bool]:

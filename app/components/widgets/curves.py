@@ -62,7 +62,7 @@ PASS_RATES = Chart(
 EVER_SOLVED = Chart(
     "Questions ever solved",
     "share of the data set",
-    (Curve("buffer/ever_solved_share", "in buffer or retired set", lambda p: p.replay),),
+    (MetricCurve("buffer/ever_solved_share", "in buffer or retired set", lambda p: p.replay),),
     is_share=True,
     explanation="Questions of the replay buffer and the retired set over all questions of the data set, |D|. "
     "The paper ends at about half.",
@@ -165,7 +165,7 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
         Chart(
             "Effective sample size",
             "share of replayed tokens",
-            (Curve("ratio/replayed_ess", "effective sample size", lambda p: p.replay),),
+            (MetricCurve("ratio/replayed_ess", "effective sample size", lambda p: p.replay),),
             is_share=True,
         ),
         TRAJECTORY_WEIGHTS,
@@ -200,7 +200,7 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
         Chart(
             "Clipped fresh tokens",
             "share of fresh tokens",
-            (Curve("ratio/clip_share", "clipped", lambda p: p.fresh),),
+            (MetricCurve("ratio/clip_share", "clipped", lambda p: p.fresh),),
             is_share=True,
         ),
         Chart(

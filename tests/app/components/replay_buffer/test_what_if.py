@@ -68,7 +68,7 @@ def test_never_more_than_the_buffer_holds():
     [("lowest_entropy", 1), ("highest_entropy", 2), ("lowest_nll", 3), ("lowest_perplexity", 3)],
 )
 def test_estimators_choose_by_recorded_scores(estimator, expected):
-    own = [
+    scored = [
         Candidate(1, 1, 0.1, 0.9, 7),
         Candidate(2, 1, 0.8, 0.5, 7),
         Candidate(3, 1, 0.4, 0.2, 7),
