@@ -37,6 +37,7 @@ from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec, pres
 from jobs.specs.verl import RAY_TOKEN_VARIABLE
 from jobs.studies.definition import Scale, load_study
 from jobs.studies.running import PendingRun, start, stop_all
+from jobs.supervisor.instance import read_supervisor
 from jobs.training.data_rows import DataError
 
 __all__ = [
@@ -64,6 +65,7 @@ __all__ = [
     "delete",
     "delete_draft",
     "delete_view",
+    "describe_stop",
     "empty_bin",
     "estimate_resources",
     "evaluate",
@@ -230,6 +232,12 @@ def job_progress(run_id: str) -> tuple[int, int] | None:
         return progress.job_progress(RunDirectory.open(_runs_root(), run_id))
     except RunDirectoryError:
         return None
+
+
+def describe_stop(run_id: str) -> str | None:
+    """Return what a stopping run waits for and how long that may take; None unless a stop of it was requested."""
+    grace = supervisor.stop_grace_seconds if (supervisor := read_supervisor(_runs_root())) else None
+    return progress.describe_stop(RunDirectory(_runs_root() / run_id), grace)
 
 
 @_needs(Role.OPERATOR)

@@ -62,6 +62,7 @@ def _header(seen: RunRow) -> None:
     row = ask(runs.get_run, seen.run_id)
     if row is None or (row.status, row.health, row.tags) != (seen.status, seen.health, seen.tags):
         st.rerun(scope="app")
+    run_header.show_stop(row)
     if row.kind == TRAIN:
         run_header.show_figures(row, ask(metrics.last_metrics, row.run_id), ask(metrics.list_evaluations, row.run_id))
     else:

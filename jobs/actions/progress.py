@@ -1,4 +1,4 @@
-"""Progress of a job of any kind, by its files."""
+"""Progress of a job of any kind, by its files, and what a stopping one waits for."""
 
 import json
 
@@ -6,8 +6,17 @@ from jobs.evaluation.recorded_answers import FOLDER, PLAN_FILE
 from jobs.judging.plan import read_plan
 from jobs.runs.attempts import read_heartbeat
 from jobs.runs.directory import RunDirectory
+from jobs.runs.stop_time import DEFAULT_GRACE_SECONDS, Phase, expected_stop_seconds, stop_grace
 from jobs.specs.judging import JudgeSpec
 from jobs.specs.train import SpecError, TrainSpec
+
+_PHASE_NAMES = {
+    Phase.STEP: "the running step, then for a checkpoint",
+    Phase.EVALUATION: "the running evaluation, then for a checkpoint",
+    Phase.CHECKPOINT: "the checkpoint that is being written",
+    None: "the worker to end",
+}
+_MINUTES_FROM_SECONDS = 120
 
 
 def count_pieces(run: RunDirectory) -> int | None:
@@ -33,3 +42,22 @@ def job_progress(run: RunDirectory) -> tuple[int, int] | None:
         return None
     heartbeat = read_heartbeat(run.attempt_path(attempt))
     return None if total is None else (heartbeat.step if heartbeat else 0, total)
+
+
+def describe_stop(run: RunDirectory, shortest_seconds: float | None) -> str | None:
+    """Return what a stopping job waits for and how long that may take; None unless a stop of it was requested.
+
+    `shortest_seconds` is the supervisor's shortest grace, None while no supervisor runs.
+    """
+    heartbeat = read_heartbeat(run.attempt_path(run.newest_attempt())) if run.stop_requested() else None
+    if heartbeat is None:
+        return None
+    shortest_seconds = DEFAULT_GRACE_SECONDS if shortest_seconds is None else shortest_seconds
+    grace = stop_grace(heartbeat.phase, heartbeat.phase_seconds, shortest_seconds)
+    expected = expected_stop_seconds(heartbeat.phase_seconds)
+    recent = f", about {_time_text(expected)} by its recent times" if expected else ""
+    return f"It waits for {_PHASE_NAMES[heartbeat.phase]}{recent}; after {_time_text(grace)} it is ended by force."
+
+
+def _time_text(seconds: float) -> str:
+    return f"{round(seconds)} s" if seconds < _MINUTES_FROM_SECONDS else f"{round(seconds / 60)} min"

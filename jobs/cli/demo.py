@@ -14,7 +14,7 @@ from rich.table import Table
 
 from jobs.actions.run_actions import submit
 from jobs.cli.options import DEFAULT_PORT, DEFAULT_RUNS_ROOT, EXIT_FAILURE, RunsRoot, print_result, print_status
-from jobs.cli.workbench import Workbench
+from jobs.cli.workbench import Supervision, Workbench
 from jobs.runs.lookup import open_run, state_of
 from jobs.runs.report import report_run
 from jobs.runs.state import RunState
@@ -48,7 +48,7 @@ def run_demo(runs_root: Path, is_headless: bool) -> int:
     if is_headless:
         return _train_headless(runs_root, run_ids, num_running)
     threading.Thread(target=_print_results_at_end, args=(runs_root, run_ids), daemon=True).start()
-    return Workbench(runs_root, None, DEFAULT_PORT, num_running).serve(opens_browser=True)
+    return Workbench(runs_root, None, DEFAULT_PORT, Supervision(num_running)).serve(opens_browser=True)
 
 
 def _make_warm_model() -> None:

@@ -13,6 +13,7 @@ from db.queries.run_filter import RunFilter
 from db.queries.runs import list_runs
 from db.rows.display_names import BATCH_PASS_RATE, escape_control_characters, held_out_score
 from jobs.actions import run_actions
+from jobs.actions.progress import describe_stop
 from jobs.actions.resubmission import read_job_spec, submit_job
 from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, print_json, print_result
 from jobs.runs import lookup
@@ -57,6 +58,11 @@ def show(
     run_id = find_run_id(runs_root, run)
     with open_fresh_index(runs_root, database_url) as database:
         summary = summarize_run(database, run_id)
+    if summary["run"]["status"] == RunStatus.STOPPING:
+        supervisor = read_supervisor(runs_root)
+        summary["stop"] = describe_stop(
+            open_run(runs_root, run_id), supervisor.stop_grace_seconds if supervisor else None
+        )
     if as_json:
         print_json(summary)
     else:
@@ -200,6 +206,8 @@ def _print_summary(summary: dict[str, Any]) -> None:
     reason = f": {row['status_reason']}" if row["status_reason"] else ""
     archived = ", archived" if row["is_archived"] else ""
     print_result(f"{row['run_id']} {row['name']!r} {status_label(row['status'])}{archived}{reason}")
+    if summary.get("stop"):
+        print_result(summary["stop"])
     print_result(f"{row['method']} on {row['model']}, {row['dataset']}; step {row['step']} of {row['num_steps']}")
     for evaluation in summary["evaluations"]:
         question_set = evaluation["question_set"].replace("_", "-").capitalize()

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from jobs.cli.options import DEFAULT_PORT, DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot
-from jobs.cli.workbench import Reach, Workbench
+from jobs.cli.workbench import Reach, Supervision, Workbench
+from jobs.runs.stop_time import DEFAULT_GRACE_SECONDS
 
 
 def up(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arguments
@@ -15,6 +16,15 @@ def up(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arg
     port: Annotated[int, typer.Option(help="Port of the pages; 0 is any free one.", min=0, max=65535)] = DEFAULT_PORT,
     opens_browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
     max_running: Annotated[int, typer.Option(help="Runs that may run at once.", min=1)] = 1,
+    stop_grace: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            min=0.0,
+            help="A run that is asked to stop is ended by force after this time, or after twice its longest recent "
+            "step, evaluation and checkpoint if that is more.",
+        ),
+    ] = DEFAULT_GRACE_SECONDS,
     remote_host: Annotated[
         str | None,
         typer.Option("--allow-remote", metavar="ADDRESS", help="Listen beyond this machine: behind a TLS proxy only."),
@@ -29,5 +39,5 @@ def up(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arg
 ) -> None:
     """Start the supervisor and the pages; Ctrl-C ends both; runs continue."""
     reach = Reach(remote_host, tuple(allowed_hosts or ()), sign_in)
-    workbench = Workbench(runs_root, database_url, port, max_running, reach)
+    workbench = Workbench(runs_root, database_url, port, Supervision(max_running, stop_grace), reach)
     raise typer.Exit(workbench.serve(opens_browser))

@@ -16,6 +16,7 @@ from jobs.cli.workbench_instance import WorkbenchInstance
 from jobs.launchers.bound import STARTER_VARIABLE
 from jobs.launchers.local import PROJECT_ROOT, start_detached
 from jobs.runs.directory import WORKBENCH_FOLDER
+from jobs.runs.stop_time import DEFAULT_GRACE_SECONDS
 from jobs.supervisor.instance import read_supervisor
 from jobs.supervisor.starting import LOG_FILE, supervisor_command
 
@@ -51,16 +52,33 @@ class Reach:
         ]
 
 
+@dataclass(frozen=True, slots=True)
+class Supervision:
+    """How many runs may run at once, and the seconds that a stop may take at least before a run is ended by force."""
+
+    max_running: int = 1
+    stop_grace_seconds: float = DEFAULT_GRACE_SECONDS
+
+    def command(self, runs_root: Path) -> list[str]:
+        """Return the command line of the supervisor."""
+        return supervisor_command(runs_root, self.max_running, self.stop_grace_seconds)
+
+
 class Workbench:
     """The supervisor and the pages of one runs root."""
 
     def __init__(
-        self, runs_root: Path, database_url: str | None, port: int, max_running: int = 1, reach: Reach | None = None
+        self,
+        runs_root: Path,
+        database_url: str | None,
+        port: int,
+        supervision: Supervision | None = None,
+        reach: Reach | None = None,
     ) -> None:
         self._runs_root = runs_root.resolve()
         self._folder = self._runs_root / WORKBENCH_FOLDER
         self._port = port
-        self._max_running = max_running
+        self._supervision = supervision or Supervision()
         self._reach = reach or Reach()
         self._environment = {STARTER_VARIABLE: str(os.getpid())}
         if database_url is not None:
@@ -110,7 +128,7 @@ class Workbench:
         self._must_end = True
 
     def _start_supervisor(self) -> "subprocess.Popen[bytes]":
-        command = _BOUND + supervisor_command(self._runs_root, self._max_running) + ["--wait"]
+        command = _BOUND + self._supervision.command(self._runs_root) + ["--wait"]
         with (self._folder / LOG_FILE).open("ab") as log:
             return start_detached(command, log.fileno(), self._folder, self._environment)
 

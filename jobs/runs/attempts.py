@@ -6,7 +6,8 @@ written once, by the worker or, if the worker is gone, by the supervisor.
 
 import contextlib
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from exgrpo_core.durable_files import reserve, write_whole
 from jobs.runs.clock import monotonic_utc_now
 from jobs.runs.processes import ProcessIdentity
 from jobs.runs.status import RunStatus
+from jobs.runs.stop_time import Phase
 
 LOCK_FILE = "lock"
 HEARTBEAT_FILE = "heartbeat.json"
@@ -25,12 +27,15 @@ OUTCOME_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A worker's heartbeat: its process, state and step at a time."""
+    """A worker's heartbeat: its process, state and step at a time, what it does and how long that took of late."""
 
     worker: ProcessIdentity
     status: RunStatus
     step: int
     at: datetime
+    phase: Phase | None = None
+    phase_seconds: Mapping[Phase, float] = field(default_factory=dict)
+    """The longest recent time of each phase that has ended once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,8 @@ def write_heartbeat(attempt_path: Path, heartbeat: Heartbeat) -> None:
         "status": heartbeat.status.value,
         "step": heartbeat.step,
         "at": heartbeat.at.isoformat(timespec="milliseconds"),
+        "phase": heartbeat.phase,
+        "phase_seconds": heartbeat.phase_seconds,
     }
     _replace(attempt_path / HEARTBEAT_FILE, record)
 
@@ -59,8 +66,11 @@ def read_heartbeat(attempt_path: Path) -> Heartbeat | None:
     try:
         worker = ProcessIdentity(int(record["pid"]), float(record["started_seconds"]), str(record["boot_id"]))
         at = datetime.fromisoformat(record["at"])
-        return Heartbeat(worker, RunStatus(record["status"]), int(record["step"]), at)
-    except (KeyError, ValueError, TypeError):
+        phase = record.get("phase")
+        seconds = {Phase(name): float(value) for name, value in record.get("phase_seconds", {}).items()}
+        status, step = RunStatus(record["status"]), int(record["step"])
+        return Heartbeat(worker, status, step, at, None if phase is None else Phase(phase), seconds)
+    except (KeyError, ValueError, TypeError, AttributeError):
         return None
 
 

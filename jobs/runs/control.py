@@ -1,8 +1,10 @@
 """The interface between a running job and the process around it."""
 
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from exgrpo_core.errors import UserError
+from jobs.runs.stop_time import Phase
 
 
 class TrainingError(UserError, RuntimeError):
@@ -22,4 +24,8 @@ class Control(Protocol):
 
     def heartbeat(self, step: int) -> None:
         """Report that the run lives and that `step` is done."""
+        ...
+
+    def phase(self, phase: Phase) -> AbstractContextManager[None]:
+        """Report that `phase` runs inside the block, which a requested stop waits for; its time is measured."""
         ...

@@ -11,9 +11,11 @@ from pathlib import Path
 from db import DATABASE_URL_VARIABLE
 from jobs.alerts.watch import watch_from_environment
 from jobs.launchers.local import LocalLauncher
+from jobs.runs.stop_time import DEFAULT_GRACE_SECONDS
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import SupervisorRunningError
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
+from jobs.supervisor.watch import StopPolicy
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +27,12 @@ def main(arguments: list[str] | None = None, launcher: LocalLauncher | None = No
     parser = argparse.ArgumentParser(prog="python -m jobs.supervisor", description="Start and watch runs.")
     parser.add_argument("--runs-root", type=Path, required=True, help="folder that holds the run directories")
     parser.add_argument("--max-running", type=int, default=1, help="runs that may run at once")
+    parser.add_argument(
+        "--stop-grace",
+        type=float,
+        default=DEFAULT_GRACE_SECONDS,
+        help="seconds that a stop may take at least before the run is ended by force",
+    )
     parser.add_argument("--wait", action="store_true", help="wait while another supervisor has the folder")
     parser.add_argument("--until-idle", action="store_true", help="end when nothing runs and nothing waits")
     options = parser.parse_args(arguments)
@@ -34,10 +42,11 @@ def main(arguments: list[str] | None = None, launcher: LocalLauncher | None = No
         signal.signal(number, lambda received, _frame: ends.append(received))
     database_url = os.environ.get(DATABASE_URL_VARIABLE)
     index = DatabaseIndex(database_url, options.runs_root)
+    settings = SupervisorSettings(options.max_running, StopPolicy(options.stop_grace))
     supervisor = None
     while supervisor is None and not ends:
         try:
-            supervisor = Supervisor(options.runs_root, index, launcher, SupervisorSettings(options.max_running))
+            supervisor = Supervisor(options.runs_root, index, launcher, settings)
         except SupervisorRunningError as error:
             if not options.wait:
                 logger.error("%s", error)

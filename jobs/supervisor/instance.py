@@ -10,6 +10,7 @@ from exgrpo_core.durable_files import write_whole
 from exgrpo_core.errors import UserError
 from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.runs.file_lock import FileLock, is_locked
+from jobs.runs.stop_time import DEFAULT_GRACE_SECONDS
 
 LOCK_FILE = "supervisor.lock"
 HEARTBEAT_FILE = "supervisor.json"
@@ -22,10 +23,11 @@ class SupervisorRunningError(UserError):
 
 @dataclass(frozen=True, slots=True)
 class SupervisorHeartbeat:
-    """Process id of a supervisor and the time of its last heartbeat."""
+    """Process id of a supervisor, the time of its last heartbeat, and how long it lets a stop take at least."""
 
     pid: int
     at: datetime
+    stop_grace_seconds: float = DEFAULT_GRACE_SECONDS
 
 
 class SingleInstance:
@@ -34,7 +36,7 @@ class SingleInstance:
     The kernel frees it however the process ends.
     """
 
-    def __init__(self, runs_root: Path) -> None:
+    def __init__(self, runs_root: Path, stop_grace_seconds: float = DEFAULT_GRACE_SECONDS) -> None:
         """Take the lock.
 
         Raises:
@@ -43,6 +45,7 @@ class SingleInstance:
         self._folder = runs_root / WORKBENCH_FOLDER
         self._folder.mkdir(parents=True, exist_ok=True)
         self._since = datetime.now(UTC)
+        self._stop_grace_seconds = stop_grace_seconds
         self._lock = FileLock(self._folder / LOCK_FILE)
         if not self._lock.acquire(timeout_seconds=_TIMEOUT_SECONDS):
             raise SupervisorRunningError(f"A supervisor is already running for {runs_root}.")
@@ -51,7 +54,7 @@ class SingleInstance:
         """Write a heartbeat."""
         times = {"at": datetime.now(UTC), "since": self._since}
         record = {name: time.isoformat(timespec="milliseconds") for name, time in times.items()}
-        content = json.dumps({"pid": os.getpid(), **record})
+        content = json.dumps({"pid": os.getpid(), **record, "stop_grace_seconds": self._stop_grace_seconds})
         write_whole(self._folder / HEARTBEAT_FILE, content, is_durable=False)
 
     def release(self) -> None:
@@ -68,6 +71,7 @@ def read_supervisor(runs_root: Path) -> SupervisorHeartbeat | None:
 def _read_heartbeat(path: Path) -> SupervisorHeartbeat:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return SupervisorHeartbeat(int(content["pid"]), datetime.fromisoformat(content["at"]))
+        grace_seconds = float(content.get("stop_grace_seconds", DEFAULT_GRACE_SECONDS))
+        return SupervisorHeartbeat(int(content["pid"]), datetime.fromisoformat(content["at"]), grace_seconds)
     except (OSError, ValueError, KeyError, TypeError):
         return SupervisorHeartbeat(0, datetime.now(UTC))

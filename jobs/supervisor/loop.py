@@ -74,11 +74,11 @@ class Supervisor:
             SupervisorRunningError: Another supervisor holds it.
         """
         runs_root.mkdir(parents=True, exist_ok=True)
-        self._instance = SingleInstance(runs_root)
+        self._settings = settings or SupervisorSettings()
+        self._instance = SingleInstance(runs_root, self._settings.stop_policy.grace_seconds)
         self._runs_root = runs_root
         self._index = index
         self._launcher = launcher or LocalLauncher()
-        self._settings = settings or SupervisorSettings()
         self._journal = Journal(runs_root)
         self._journal_offset = 0
         self._runs: dict[str, RunDirectory] = {}

@@ -184,7 +184,8 @@ class RayWatch:
         now = time.monotonic()
         is_due = self._stopped_at is None or now - self._stopped_at >= _STOP_AGAIN_SECONDS
         self._is_frozen |= self._new_beat_at is not None and now - self._new_beat_at >= CONTACT_TIMEOUT_SECONDS
-        if is_due and (self._is_frozen or self._stop_clock.seconds() >= self._policy.grace_seconds):
+        grace_seconds = self._policy.grace_of(read_heartbeat(self._path))
+        if is_due and (self._is_frozen or self._stop_clock.seconds() >= grace_seconds):
             logger.warning("%s: asking Ray to end the job, which does not stop or hangs.", self.run.run_id)
             self._launcher.stop()
             self._stopped_at = now

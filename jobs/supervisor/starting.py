@@ -7,14 +7,18 @@ from pathlib import Path
 from db import DATABASE_URL_VARIABLE
 from jobs.launchers.local import start_detached
 from jobs.runs.directory import WORKBENCH_FOLDER
+from jobs.runs.stop_time import DEFAULT_GRACE_SECONDS
 
 LOG_FILE = "supervisor.log"
 
 
-def supervisor_command(runs_root: Path, max_running: int = 1) -> list[str]:
+def supervisor_command(
+    runs_root: Path, max_running: int = 1, stop_grace_seconds: float = DEFAULT_GRACE_SECONDS
+) -> list[str]:
     """Return the command line of a supervisor."""
     program = [sys.executable, "-P", "-m", "jobs.supervisor"]
-    return [*program, "--runs-root", str(runs_root.resolve()), "--max-running", str(max_running)]
+    options = ["--max-running", str(max_running), "--stop-grace", str(stop_grace_seconds)]
+    return [*program, "--runs-root", str(runs_root.resolve()), *options]
 
 
 def start_supervisor(runs_root: Path, database_url: str | None) -> "subprocess.Popen[bytes]":

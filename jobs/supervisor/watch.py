@@ -6,12 +6,13 @@ import time
 from dataclasses import dataclass
 
 from jobs.launchers.local import LocalLauncher
-from jobs.runs.attempts import LOCK_FILE, Outcome, read_heartbeat, read_outcome, write_outcome_of_lost
+from jobs.runs.attempts import LOCK_FILE, Heartbeat, Outcome, read_heartbeat, read_outcome, write_outcome_of_lost
 from jobs.runs.directory import RunDirectory
 from jobs.runs.file_lock import FileLock
 from jobs.runs.processes import ProcessIdentity, is_alive, signal_group, signal_leader, signal_name, works_on
 from jobs.runs.state import GONE, NEVER_STARTED, has_worker
 from jobs.runs.status import RunStatus
+from jobs.runs.stop_time import DEFAULT_GRACE_SECONDS, stop_grace
 
 logger = logging.getLogger(__name__)
 
@@ -24,10 +25,16 @@ _LEAVE_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class StopPolicy:
-    """How long a stop waits, in seconds: from the request to SIGTERM, and from there to SIGKILL."""
+    """How long a stop waits, in seconds: from the request to SIGTERM, at least, and from there to SIGKILL."""
 
-    grace_seconds: float = 120.0
+    grace_seconds: float = DEFAULT_GRACE_SECONDS
     term_seconds: float = 30.0
+
+    def grace_of(self, heartbeat: Heartbeat | None) -> float:
+        """Return the seconds from the request to SIGTERM, by what the run does and how long that took of late."""
+        if heartbeat is None:
+            return self.grace_seconds
+        return stop_grace(heartbeat.phase, heartbeat.phase_seconds, self.grace_seconds)
 
 
 class StopClock:
@@ -102,12 +109,15 @@ class AttemptWatch:
             signal_group(worker, signal.SIGKILL)
         return False
 
+    def _grace_seconds(self) -> float:
+        return self._policy.grace_of(read_heartbeat(self._path))
+
     def _escalate_stop(self, worker: ProcessIdentity | None) -> None:
         """Signal a worker that did not stop when requested."""
-        waited = self._stop_clock.seconds()
-        if worker is None or waited < self._policy.grace_seconds or not works_on(worker, self._path):
+        waited, grace_seconds = self._stop_clock.seconds(), self._grace_seconds()
+        if worker is None or waited < grace_seconds or not works_on(worker, self._path):
             return
-        if waited >= self._policy.grace_seconds + self._policy.term_seconds:
+        if waited >= grace_seconds + self._policy.term_seconds:
             logger.warning("%s: killing the worker, which did not stop within %.0f s.", self.run.run_id, waited)
             signal_group(worker, signal.SIGKILL)
         elif not self._is_terminated:
@@ -129,7 +139,7 @@ class AttemptWatch:
         if not lock.acquire():
             return None
         try:
-            was_killed = self._stop_clock.seconds() >= self._policy.grace_seconds + self._policy.term_seconds
+            was_killed = self._stop_clock.seconds() >= self._grace_seconds() + self._policy.term_seconds
             if was_killed:
                 return write_outcome_of_lost(self._path, RunStatus.STOPPED, KILLED)
             return write_outcome_of_lost(self._path, *self._guess_end(worker))

@@ -10,6 +10,7 @@ from jobs.recording.recorder import RunRecorder
 from jobs.runs.checkpoints import Checkpoint, DamagedCheckpointError, open_newest, prune_checkpoints, save_checkpoint
 from jobs.runs.control import Control, TrainingError
 from jobs.runs.status import RunStatus
+from jobs.runs.stop_time import Phase
 from jobs.specs.train import TrainSpec
 from jobs.training.parts import RunParts
 from jobs.training.validation import Validator
@@ -27,7 +28,7 @@ class TrainingLoop:
         self.parts = parts
         self.recorder = recorder
         self.control = control
-        self.validator = Validator(spec, parts, recorder)
+        self.validator = Validator(spec, parts, recorder, control)
         self.segments = run_directory / "buffer"
         self.checkpoints = run_directory / "checkpoints"
         self.segments.mkdir(parents=True, exist_ok=True)
@@ -47,8 +48,9 @@ class TrainingLoop:
                 if saved_step != state.step:
                     self._save(state)
                 return RunStatus.STOPPED
-            report = exgrpo_step(state, self.parts.engine, self.spec.algorithm)
-            self.recorder.step(report)
+            with self.control.phase(Phase.STEP):
+                report = exgrpo_step(state, self.parts.engine, self.spec.algorithm)
+                self.recorder.step(report)
             for notice in report.notices:
                 logger.warning("step %d: %s", report.step, notice)
             self._log_step(report.metrics, state.step)
@@ -87,9 +89,10 @@ class TrainingLoop:
             self.parts.engine.save(checkpoint.policy)
             state.save(checkpoint.experience)
 
-        self.recorder.settle()
-        checkpoint = save_checkpoint(self.checkpoints, state.step, write)
-        self.recorder.checkpoint(state.step, checkpoint.path)
+        with self.control.phase(Phase.CHECKPOINT):
+            self.recorder.settle()
+            checkpoint = save_checkpoint(self.checkpoints, state.step, write)
+            self.recorder.checkpoint(state.step, checkpoint.path)
         prune_checkpoints(self.checkpoints, self.spec.num_checkpoints_kept)
         logger.info("step %d: checkpoint written", state.step)
 

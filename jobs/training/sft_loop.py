@@ -14,6 +14,7 @@ from jobs.recording.recorder import RunRecorder
 from jobs.runs.checkpoints import Checkpoint, DamagedCheckpointError, open_newest, prune_checkpoints, save_checkpoint
 from jobs.runs.control import Control, TrainingError
 from jobs.runs.status import RunStatus
+from jobs.runs.stop_time import Phase
 from jobs.specs.train import TrainSpec
 from jobs.training.parts import RunParts
 from jobs.training.validation import Validator
@@ -44,7 +45,7 @@ class SftLoop:
         self.sft = sft
         self.recorder = recorder
         self.control = control
-        self.validator = Validator(spec, sft.parts, recorder)
+        self.validator = Validator(spec, sft.parts, recorder, control)
         self.checkpoints = run_directory / "checkpoints"
         self.checkpoints.mkdir(parents=True, exist_ok=True)
 
@@ -62,7 +63,8 @@ class SftLoop:
                     self._save(step)
                 return RunStatus.STOPPED
             step += 1
-            self._step(step)
+            with self.control.phase(Phase.STEP):
+                self._step(step)
             self.control.heartbeat(step)
             self.validator.evaluate(step)
             if step % self.spec.checkpoint_interval == 0 or step == self.spec.num_steps:
@@ -95,9 +97,10 @@ class SftLoop:
         def write(checkpoint: Checkpoint) -> None:
             self.sft.parts.engine.save(checkpoint.policy)
 
-        self.recorder.settle()
-        checkpoint = save_checkpoint(self.checkpoints, step, write)
-        self.recorder.checkpoint(step, checkpoint.path)
+        with self.control.phase(Phase.CHECKPOINT):
+            self.recorder.settle()
+            checkpoint = save_checkpoint(self.checkpoints, step, write)
+            self.recorder.checkpoint(step, checkpoint.path)
         prune_checkpoints(self.checkpoints, self.spec.num_checkpoints_kept)
         logger.info("step %d: checkpoint written", step)
 

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from exgrpo_core.types import Question
 from jobs.grading.outcomes import Outcome
 from jobs.recording.recorder import EvaluationRecord, RunRecorder
+from jobs.runs.control import Control
+from jobs.runs.stop_time import Phase
 from jobs.specs.train import TrainSpec
 from jobs.training.parts import RunParts
 
@@ -22,18 +24,21 @@ EVALUATION_SEED = 7919
 class Validator:
     """Scores the policy as the specification says, and records the scores."""
 
-    def __init__(self, spec: TrainSpec, parts: RunParts, recorder: RunRecorder) -> None:
+    def __init__(self, spec: TrainSpec, parts: RunParts, recorder: RunRecorder, control: Control) -> None:
         self._spec = spec
         self._parts = parts
         self._recorder = recorder
+        self._control = control
 
     def evaluate(self, step: int) -> None:
         """Score held-out questions and benchmarks as configured, training questions before and after training only."""
         validation = self._spec.validation
         is_end = step in (0, self._spec.num_steps)
-        if is_end:
-            self._evaluate_set(step, "training", self._parts.questions[: validation.num_training_questions])
-        if is_end or (validation.interval is not None and step % validation.interval == 0):
+        if not is_end and (validation.interval is None or step % validation.interval):
+            return
+        with self._control.phase(Phase.EVALUATION):
+            if is_end:
+                self._evaluate_set(step, "training", self._parts.questions[: validation.num_training_questions])
             self._evaluate_set(step, "held_out", self._parts.held_out)
             for name, questions in self._parts.benchmarks.items():
                 self._evaluate_set(step, name, questions)

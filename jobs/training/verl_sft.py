@@ -31,6 +31,7 @@ from jobs.runs.checkpoints import Checkpoint, DamagedCheckpointError, open_newes
 from jobs.runs.control import Control, TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
+from jobs.runs.stop_time import Phase
 from jobs.specs.train import TrainSpec
 from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import read_demonstrations
@@ -200,10 +201,11 @@ class SftFollower:
             _link_tree(source, checkpoint.path / TRAINER_FOLDER, leaves_out=_MODEL_FOLDER)
             self._keep_tokenizer(checkpoint.policy)
 
-        self._recorder.settle()
-        checkpoint = save_checkpoint(self._run.checkpoints_path, step, write)
-        self._saved_step = step
-        self._recorder.checkpoint(step, checkpoint.path)
+        with self._control.phase(Phase.CHECKPOINT):
+            self._recorder.settle()
+            checkpoint = save_checkpoint(self._run.checkpoints_path, step, write)
+            self._saved_step = step
+            self._recorder.checkpoint(step, checkpoint.path)
         prune_checkpoints(self._run.checkpoints_path, self._spec.num_checkpoints_kept)
         logger.info("step %d: checkpoint written", step)
 

@@ -4,6 +4,9 @@ import contextlib
 import os
 import signal
 import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -13,8 +16,11 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.fencing import exit_if_fenced
 from jobs.runs.processes import identify
 from jobs.runs.status import RunStatus
+from jobs.runs.stop_time import Phase
 
 BEAT_SECONDS = 2.0
+_NUM_RECENT = 20
+"""So many times of each phase are kept."""
 
 
 class WorkerControl:
@@ -32,6 +38,9 @@ class WorkerControl:
         self._attempt_path = attempt_path
         self._step = 0
         self._status = RunStatus.STARTING
+        self._phase: Phase | None = None
+        self._recent: defaultdict[Phase, deque[float]] = defaultdict(lambda: deque(maxlen=_NUM_RECENT))
+        self._phase_seconds: dict[Phase, float] = {}
         self._is_signalled = False
         self._is_over = threading.Event()
         self._writing = threading.Lock()
@@ -52,6 +61,16 @@ class WorkerControl:
         """Write a heartbeat: `step` is done."""
         self._step = step
         self._beat()
+
+    @contextlib.contextmanager
+    def phase(self, phase: Phase) -> Iterator[None]:
+        """Write a heartbeat with the phase, and measure the block's time by a monotonic clock."""
+        self._phase, began_at = phase, time.monotonic()
+        self._beat()
+        yield
+        self._recent[phase].append(time.monotonic() - began_at)
+        self._phase_seconds = {name: max(times) for name, times in self._recent.items()}
+        self._phase = None
 
     def enter(self, status: RunStatus) -> None:
         """Write a heartbeat with the worker's new state."""
@@ -75,6 +94,7 @@ class WorkerControl:
         """Write a heartbeat; errors of a full disk are left to the recorder."""
         with contextlib.suppress(OSError):
             exit_if_fenced()
-        heartbeat = Heartbeat(self._identity, self._status, self._step, monotonic_utc_now())
+        now = monotonic_utc_now()
+        heartbeat = Heartbeat(self._identity, self._status, self._step, now, self._phase, self._phase_seconds)
         with self._writing, contextlib.suppress(OSError):
             write_heartbeat(self._attempt_path, heartbeat)

@@ -4,6 +4,7 @@ The policy's weights follow from everything that an update is given and decide w
 or token that differs makes all that follows differ.
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from jobs.grading.reward_function import Response, Verdict
 from jobs.recording.file_recorder import SpoolRecorder
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
+from jobs.runs.stop_time import Phase
 from jobs.specs.train import TrainSpec, ValidationSpec
 from jobs.training.loop import TrainingLoop
 from jobs.training.parts import RunParts
@@ -111,6 +113,9 @@ class StepControl:
     def heartbeat(self, step: int) -> None:
         self._step = step
         self._at_step(step)
+
+    def phase(self, _phase: Phase) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
 
 def small_spec(num_steps: int = 12, checkpoint_interval: int = 3, num_checkpoints_kept: int = 3) -> TrainSpec:

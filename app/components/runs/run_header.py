@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
+from app import commands
 from app.components.runs import run_progress
 from app.components.widgets import notice, status_badge
 from app.formats import (
@@ -63,6 +64,13 @@ def show_reason(row: RunRow) -> None:
         )
     elif row.status_reason and row.status in {"queued", "stopped"}:
         notice.show("info", status_badge.state_name(row.status).capitalize(), row.status_reason)
+
+
+def show_stop(row: RunRow) -> None:
+    """Show what a stopping run waits for."""
+    waits_for = commands.describe_stop(row.run_id) if row.status == "stopping" else None
+    if waits_for is not None:
+        notice.show("info", "Stopping", waits_for)
 
 
 def show_figures(row: RunRow, last: Mapping[str, float], evaluations: Sequence[EvaluationRow]) -> None:

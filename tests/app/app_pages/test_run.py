@@ -1,6 +1,8 @@
+import os
 import shutil
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 
 import pytest
 
@@ -8,10 +10,12 @@ from app.formats import literal
 from db.connections.opening import open_database
 from db.ingest import events
 from jobs.actions import run_actions
-from jobs.runs.attempts import write_outcome
+from jobs.runs.attempts import Heartbeat, write_heartbeat, write_outcome
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
+from jobs.runs.processes import identify
 from jobs.runs.status import RunStatus
+from jobs.runs.stop_time import Phase
 from jobs.specs.evaluation import parse_eval_spec
 from jobs.specs.train import load_preset
 from tests.app import recorded
@@ -228,3 +232,14 @@ def test_run_that_the_database_does_not_know_yet_is_waited_for(open_page, runs_r
     page = open_page("run", run=run_id)
     assert not page.exception
     assert "Queued" in texts(page)
+
+
+def test_a_stopping_run_says_what_it_waits_for(recorded_runs, open_page):
+    run = RunDirectory.open(recorded_runs, "run-running")
+    worker = identify(os.getpid())
+    write_heartbeat(run.attempt_path(1), Heartbeat(worker, RunStatus.RUNNING, 60, datetime.now(UTC), Phase.STEP))
+    run.request_stop()
+    with closing(sqlite3.connect(recorded_runs / "workbench" / "workbench.db")) as connection, connection:
+        connection.execute("UPDATE runs SET status = 'stopping' WHERE run_id = 'run-running'")
+    page = open_page("run", run="run-running")
+    assert has_text(page, "It waits for the running step")

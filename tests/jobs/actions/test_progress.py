@@ -1,13 +1,15 @@
 import json
 import os
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from jobs.actions.progress import job_progress
+from jobs.actions.progress import describe_stop, job_progress
 from jobs.judging.plan import write_plan
-from jobs.runs.attempts import Heartbeat, write_heartbeat
+from jobs.runs.attempts import Heartbeat, read_heartbeat, write_heartbeat
 from jobs.runs.directory import RunDirectory
 from jobs.runs.processes import identify
 from jobs.runs.status import RunStatus
+from jobs.runs.stop_time import Phase
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from jobs.specs.judging import JudgedSpec, JudgeSpec
 from jobs.specs.train import load_preset
@@ -42,3 +44,18 @@ def test_training_is_as_far_as_its_steps(tmp_path):
     run = RunDirectory.create(tmp_path, load_preset("chains-exgrpo"))
     beat(run, 3)
     assert job_progress(run) == (3, 150)
+
+
+def test_a_stopping_run_says_what_it_waits_for_and_how_long_that_may_take(tmp_path):
+    run = RunDirectory.create(tmp_path, load_preset("chains-exgrpo"))
+    beat(run, 12)
+    assert describe_stop(run, None) is None
+    run.request_stop()
+    assert describe_stop(run, None) == "It waits for the worker to end; after 2 min it is ended by force."
+    heartbeat = read_heartbeat(run.attempt_path(1))
+    seconds = {Phase.STEP: 150.0, Phase.EVALUATION: 30.0, Phase.CHECKPOINT: 300.0}
+    write_heartbeat(run.attempt_path(1), replace(heartbeat, phase=Phase.STEP, phase_seconds=seconds))
+    assert describe_stop(run, None) == (
+        "It waits for the running step, then for a checkpoint, about 8 min by its recent times; "
+        "after 16 min it is ended by force."
+    )

@@ -1,3 +1,4 @@
+import contextlib
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ from jobs.recording.file_recorder import SpoolRecorder
 from jobs.runs.control import TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
+from jobs.runs.stop_time import Phase
 from jobs.specs.evaluation import BenchmarkChoice, ServerSpec
 from jobs.specs.train import RecordingSpec
 from tests.jobs.evaluation.completion_server import completions, running
@@ -39,6 +41,9 @@ class Beats:
 
     def heartbeat(self, step: int) -> None:
         self.beats.append(step)
+
+    def phase(self, _phase: Phase) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
 
 @pytest.fixture

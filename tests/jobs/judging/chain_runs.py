@@ -1,5 +1,6 @@
 """Recorded training runs on register chains, right ones and lucky hits, and what a judge's job needs around them."""
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from jobs.recording.file_recorder import SpoolRecorder
 from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
+from jobs.runs.stop_time import Phase
 from jobs.specs.judging import JudgeSpec, parse_judge_spec
 from jobs.specs.train import RecordingSpec, TrainSpec
 from jobs.tasks.chains.oracle import judge_response
@@ -96,6 +98,9 @@ class Switch:
 
     def heartbeat(self, step: int) -> None:
         self.num_done = step
+
+    def phase(self, _phase: Phase) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
 
 def server_spec(address: str, judged: dict[str, object] | None = None, **changes: object) -> JudgeSpec:

@@ -13,11 +13,14 @@ from jobs.runs.checkpoints import open_newest, save_checkpoint
 from jobs.runs.control import Control, TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
+from jobs.runs.stop_time import Phase
 from jobs.specs.evaluation import EvalSpec
 from jobs.specs.train import TrainSpec
 from jobs.worker.worker import main
 
 STEP_SECONDS = 0.02
+LONG_SECONDS = 0.3
+"""Of each phase, for the tag `long-phases`."""
 
 
 def run_toy(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: Control) -> RunStatus:
@@ -33,18 +36,26 @@ def run_toy(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: 
     if "stuck" in tags:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         time.sleep(600)
+    phase_seconds = LONG_SECONDS if "long-phases" in tags else 0.0
     step = resume_step(run)
     while step < spec.num_steps:
         if control.stop_requested():
-            save(run, recorder, step)
+            with control.phase(Phase.CHECKPOINT):
+                time.sleep(phase_seconds)
+                save(run, recorder, step)
             return RunStatus.STOPPED
-        time.sleep(STEP_SECONDS)
+        with control.phase(Phase.STEP):
+            time.sleep(max(STEP_SECONDS, phase_seconds))
         step += 1
         metrics = {"reward/pass_at_1": 0.25, "reward/mean": 0.25, "seconds/step": STEP_SECONDS}
         recorder.step(StepReport(step=step, is_started=False, groups=[], metrics=metrics))
         control.heartbeat(step)
+        with control.phase(Phase.EVALUATION):
+            time.sleep(phase_seconds)
         if step % spec.checkpoint_interval == 0:
-            save(run, recorder, step)
+            with control.phase(Phase.CHECKPOINT):
+                time.sleep(phase_seconds)
+                save(run, recorder, step)
     return RunStatus.SUCCEEDED
 
 

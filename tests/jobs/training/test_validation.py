@@ -20,6 +20,7 @@ from jobs.tasks.chains.tokenizer import make_tokenizer
 from jobs.training.parts import RunParts
 from jobs.training.run_data import open_data, open_reward
 from jobs.training.validation import Validator
+from jobs.worker.control import WorkerControl
 
 ANSWERS = [
     ("1/2", [r"\boxed{0.5}", r"\boxed{\frac{1}{3}}", "no box"]),
@@ -64,7 +65,8 @@ def validate(spec, run, step):
     questions, held_out = open_data(spec).encode(make_tokenizer())
     recorder = SpoolRecorder(run, run.claim_attempt(), spec.recording)
     with open_reward(spec) as reward:
-        Validator(spec, RunParts(WrittenAnswers(), reward, questions, held_out, {}), recorder).evaluate(step)
+        parts = RunParts(WrittenAnswers(), reward, questions, held_out, {})
+        Validator(spec, parts, recorder, WorkerControl(run, run.attempt_path(1))).evaluate(step)
     recorder.close()
 
 

@@ -1,0 +1,37 @@
+"""How long a stop may take: a running step, an evaluation and a checkpoint, by the times that the worker measured."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+DEFAULT_GRACE_SECONDS = 120.0
+"""A run that does not stop is ended by force after this long at the earliest."""
+_FACTOR = 2.0
+"""The grace is this many times the longest recent times: responses grow, and disks are shared."""
+_UNMEASURED = 10.0
+"""A first step, evaluation or checkpoint may take this many times the shortest grace."""
+
+
+class Phase(StrEnum):
+    """What a training run does, and what a stop waits for."""
+
+    STEP = "step"
+    EVALUATION = "evaluation"
+    CHECKPOINT = "checkpoint"
+
+
+def expected_stop_seconds(phase_seconds: Mapping[Phase, float]) -> float:
+    """Return the longest that a stop takes if each phase takes as long as its longest recent one."""
+    return sum(phase_seconds.values())
+
+
+def stop_grace(phase: Phase | None, phase_seconds: Mapping[Phase, float], shortest_seconds: float) -> float:
+    """Return the seconds from a stop's request until the run may be ended by force, at least `shortest_seconds`.
+
+    `phase_seconds` holds the longest recent time of each phase that has ended once. Without a phase and without times,
+    as of a job that trains nothing, it is `shortest_seconds`.
+    """
+    if phase is None and not phase_seconds:
+        return shortest_seconds
+    num_unmeasured = len({phase or Phase.CHECKPOINT, Phase.CHECKPOINT} - phase_seconds.keys())
+    needed = _FACTOR * expected_stop_seconds(phase_seconds) + num_unmeasured * _UNMEASURED * shortest_seconds
+    return max(shortest_seconds, needed)
