@@ -24,6 +24,8 @@ from jobs.specs.any_job import loop_name
 from jobs.specs.evaluation import EvalModelSpec, EvalSpec, parse_eval_spec
 from jobs.training.templates import TemplateName, render_prompt
 
+_SHARED = frozenset({"template", "temperature"})
+"""Fields of an evaluation that a benchmark's declaration gives too; one that is asked for counts for all."""
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9 ._+@-]+")
 
 
@@ -55,7 +57,14 @@ def plan_evaluation(runs_root: Path, target: str, content: Mapping[str, object],
     benchmarks = fields.get("benchmarks")
     if isinstance(benchmarks, list):
         declared = load_user_benchmarks(runs_root)
-        fields["benchmarks"] = [choose_benchmark(choice, declared) for choice in benchmarks]
+        fields["benchmarks"] = [
+            {
+                key: value
+                for key, value in choose_benchmark(choice, declared).items()
+                if key not in _SHARED & fields.keys()
+            }
+            for choice in benchmarks
+        ]
     run = None if model.run_id is None else open_run(runs_root, model.run_id).spec()
     of_run = (
         {} if run is None else {"template": run.data.template, "max_response_tokens": run.algorithm.max_response_tokens}

@@ -67,7 +67,10 @@ def _make_spec(
         name, _, source = text.partition("=")
         fields = {"name": name, "source": source or None, "num_questions": limits[0], "samples_per_question": limits[1]}
         choices.append(fields)
-    return apply_settings(plan_evaluation(runs_root, target, {"benchmarks": choices}, "eval"), settings)
+    spec = apply_settings(plan_evaluation(runs_root, target, {"benchmarks": choices}, "eval"), settings)
+    asked = {setting.partition("=")[0].strip() for setting in settings} & {"template", "temperature"}
+    without = tuple(choice.model_copy(update=dict.fromkeys(asked)) for choice in spec.benchmarks)
+    return spec.model_copy(update={"benchmarks": without})
 
 
 def _print_scores(runs_root: Path, database_url: str | None, run_id: str, as_json: bool) -> None:

@@ -48,7 +48,7 @@ def test_data_of_ones_own_is_scored_under_its_own_name(tmp_path, benchmark_file)
 def test_declared_benchmarks_are_listed_and_scored_by_name(tmp_path, benchmark_file):
     folder = tmp_path / "runs" / "workbench" / "benchmarks"
     folder.mkdir(parents=True)
-    (folder / "mine.yaml").write_text(f"sums: {{source: {benchmark_file}, samples_per_question: 4}}")
+    (folder / "mine.yaml").write_text(f"sums: {{source: {benchmark_file}, samples_per_question: 4, temperature: 0.1}}")
     listed = CLI.invoke(app, ["benchmarks", "--runs-root", str(tmp_path / "runs")])
     assert [line.split()[0] for line in listed.stdout.splitlines()][-2:] == ["mmlu_pro", "sums"]
     assert str(folder) in listed.stderr
@@ -56,6 +56,17 @@ def test_declared_benchmarks_are_listed_and_scored_by_name(tmp_path, benchmark_f
     assert result.exit_code == 0, result.output
     (choice,) = list_run_directories(tmp_path / "runs")[0].job_spec().benchmarks
     assert (choice.name, choice.source, choice.samples_per_question) == ("sums", str(benchmark_file), 4)
+    assert choice.temperature == 0.1
+
+
+def test_setting_counts_before_what_a_benchmark_declares(tmp_path, benchmark_file):
+    folder = tmp_path / "runs" / "workbench" / "benchmarks"
+    folder.mkdir(parents=True)
+    (folder / "mine.yaml").write_text(f"sums: {{source: {benchmark_file}, template: chat, temperature: 0.1}}")
+    result = evaluate(tmp_path / "runs", "owner/model", "-b", "sums", "--set", "temperature=1", "--detach")
+    assert result.exit_code == 0, result.output
+    spec = list_run_directories(tmp_path / "runs")[0].job_spec()
+    assert (spec.temperature, spec.benchmarks[0].temperature, spec.benchmarks[0].template) == (1.0, None, "chat")
 
 
 @pytest.mark.parametrize(
