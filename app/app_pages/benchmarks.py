@@ -59,13 +59,13 @@ def _scores(scheme: str, tables: list[str], words: str) -> None:
         empty_state.show("filter_alt_off", "No model matches", "Clear the search.")
     if lines:
         score_table_view.show(lines, "scores")
+    if st.toggle("Bars by backbone", key="bars", bind="query-params", help="The paper's figure of backbones"):
+        backbone_bars.show(measured_lines)
     titles = score_table.user_columns(rows)
     on_user_benchmarks = score_table.with_columns(newest_lines, titles)
     if on_user_benchmarks:
         st.subheader("Your benchmarks", anchor=False)
         score_table_view.show_user_benchmarks(score_table.rank(on_user_benchmarks, titles), titles)
-    if st.toggle("Bars by backbone", key="bars", bind="query-params", help="The paper's figure of backbones"):
-        backbone_bars.show(measured_lines)
     if len(measured_lines) > MAX_LINES:
         st.caption(f"The newest {MAX_LINES} of {len(measured_lines):,} of your models; search for others.")
     if len(measured_lines) > 1:

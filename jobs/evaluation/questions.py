@@ -116,7 +116,7 @@ def _check_count(reading: _Reading, num_questions: int, choice: BenchmarkChoice)
     expected = f"{least:,} or more" if protocol.num_questions is None else f"{protocol.num_questions:,}"
     left_out = ""
     if reading.left_out:
-        names = ", ".join(f"{name[:40]!r} ({count:,} rows)" for name, count in reading.left_out.most_common(3))
+        names = ", ".join(f"{name[:40]!r} ({_in_rows(count)})" for name, count in reading.left_out.most_common(3))
         left_out = f"; its data_source is {names} where {' or '.join(protocol.data_sources)} counts"
     advice = "lower the number of questions" if protocol.num_questions is None else "give the benchmark's whole file"
     if protocol.num_questions is not None and choice.source is not None:
@@ -193,8 +193,8 @@ def _check_repetition(origin: str, rows_of: Mapping[str, Sequence[int]], protoco
         return
     raise DataError(
         f"{origin}, row {odd[-1]}: its question is in {_in_rows(len(odd))} ({', '.join(map(str, odd[:_MAX_ROWS]))}), "
-        f"expected each question in {' or each in '.join(_in_rows(count) for count in sorted(allowed))}, "
-        "which is samples_per_question; remove or add rows."
+        f"expected each question in {' or each in '.join(_in_rows(count) for count in sorted(allowed))}"
+        f"{', as samples_per_question says' if len(allowed) > 1 else ''}; remove or add rows."
     )
 
 
