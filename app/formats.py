@@ -11,6 +11,7 @@ NONE_SHOWN = "\N{EN DASH}"
 _SECONDS_PER_MINUTE, _SECONDS_PER_HOUR, _SECONDS_PER_DAY = 60, 3600, 86400
 _THOUSAND = 1000
 _LINK_STARTS = re.compile(r"https?(?=://)|www(?=\.)|@", re.IGNORECASE)
+_LIST_STARTS = re.compile(r"^(\s*\d*)([-+.)])", re.MULTILINE)
 
 
 def share(value: float | None) -> str:
@@ -99,7 +100,8 @@ def literal(text: str) -> str:
     Addresses become links even if their marks are escaped; a word joiner, which has no width, prevents it.
     """
     apart = _LINK_STARTS.sub("\\g<0>\N{WORD JOINER}", escape_control_characters(text))
-    return "".join(f"\\{mark}" if mark in r"\`*_{}[]<>#|$:~" else mark for mark in apart)
+    escaped = "".join(f"\\{mark}" if mark in r"\`*_{}[]<>#|$:~" else mark for mark in apart)
+    return _LIST_STARTS.sub(r"\1\\\2", escaped)
 
 
 def badge_label(text: str) -> str:
