@@ -90,14 +90,10 @@ def test_second_training_command_takes_over_when_the_first_has_ended(bench: Benc
 
 
 def test_detached_training_is_looked_after_until_it_ends(bench: Bench, tmp_path):
-    row = {
-        "data_source": "math",
-        "prompt": [{"role": "user", "content": "1 + 1?"}],
-        "reward_model": {"ground_truth": "2"},
-    }
-    (tmp_path / "too-few.jsonl").write_text(json.dumps(row))
-    source = f"data.source={tmp_path / 'too-few.jsonl'}"
-    result = run(bench.runs_root, "train", "--detach", "--set", source, "--json")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"model_type": "llama"}')  # without a tokenizer and weights
+    result = run(bench.runs_root, "train", "--detach", "--set", f"model.source={folder}", "--json")
     run_id = json.loads(result.stdout)["run_id"]
     wait_until(lambda: lookup.state_of(bench.runs_root, bench.run_of(run_id)).is_ended, "the run's end")
     state = lookup.state_of(bench.runs_root, bench.run_of(run_id))

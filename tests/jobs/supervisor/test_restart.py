@@ -82,7 +82,7 @@ def test_second_supervisor_on_the_same_root_leaves_at_once(bench: Bench):
 
 
 def test_supervisors_that_start_together_give_a_run_one_worker(bench: Bench):
-    run_id = bench.submit(toy_spec(100_000))
+    run_id = bench.submit(toy_spec(1_000))
     together = [start_supervisor(bench.runs_root, "--until-idle") for _ in range(3)]
     # A supervisor that starts after the end of the run may kill what is left of it.
     wait_until(lambda: [item.poll() for item in together].count(None) == 1, "two of them to leave")
