@@ -54,16 +54,15 @@ demo: $(VENV)/.installed  ## Train a tiny model with ExGRPO and Dr.GRPO, then sh
 	@$(BIN)/exgrpo demo $(if $(filter-out 0,$(HEADLESS)),--headless)
 
 # Coverage is counted by the tests of exgrpo_core alone: it would make all others a fifth slower.
-# verl's tests run beside all others and print after them: each of the two waits for processes a third of its time.
-VERL_REPORT := $(VENV)/test-verl.txt
-
+# The environment of verl's tests is made meanwhile; if it cannot be, test-verl says why.
 test: $(VENV)/.installed-dev tools  ## Run all tests; those of exgrpo_core must cover 95% of it (ARGS="..." goes to pytest)
 	@failed=0; trap 'kill $$(jobs -p) 2>/dev/null' INT TERM; \
-	$(if $(ARGS),,$(MAKE) test-verl >$(VERL_REPORT) 2>&1 & ) \
+	$(if $(ARGS),,$(MAKE) $(VERL_VENV)/.installed-dev >/dev/null 2>&1 & ) \
 	$(if $(ARGS),true,$(PYTEST) tests/exgrpo_core --cov=exgrpo_core --cov-report=term:skip-covered --cov-fail-under=95) \
 		|| failed=1; \
 	$(PYTEST) -m 'not verl and not verl_vllm' $(or $(ARGS),--ignore=tests/exgrpo_core) || failed=1; \
-	$(if $(ARGS),,wait $$! || failed=1; cat $(VERL_REPORT);) \
+	wait; \
+	$(if $(ARGS),true,$(MAKE) test-verl) || failed=1; \
 	exit $$failed
 
 QUICK := not slow and not browser and not postgres and not verl and not verl_vllm

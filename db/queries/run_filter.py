@@ -34,9 +34,7 @@ def conditions(where: RunFilter) -> list[ColumnElement[bool]]:
     runs = models.runs
     # PostgreSQL takes no text with a NUL in it.
     words = where.words.replace("\0", " ").split()
-    wanted = [
-        condition if (condition := field_condition(word)) is not None else _holds_word(word.lower()) for word in words
-    ]
+    wanted = [_holds_word_or_field(word) for word in words]
     if where.statuses:
         wanted.append(runs.c.status.in_(where.statuses))
     if where.kinds:
@@ -46,6 +44,12 @@ def conditions(where: RunFilter) -> list[ColumnElement[bool]]:
     if where.ended_after is not None:
         wanted.append(or_(runs.c.ended_at.is_(None), runs.c.ended_at > where.ended_after))
     return wanted
+
+
+def _holds_word_or_field(word: str) -> ColumnElement[bool]:
+    """Return that a run has the field's value that a word like `seed=3` asks for, or holds the word itself."""
+    is_held, has_field = _holds_word(word.lower()), field_condition(word)
+    return is_held if has_field is None else or_(has_field, is_held)
 
 
 def _holds_word(word: str) -> ColumnElement[bool]:

@@ -44,6 +44,8 @@ class Refusal:
     sentence: str
     is_local: bool
     """It is about this machine alone: a missing file, a model with code, too few GPUs, no engine, no room."""
+    is_room: bool = False
+    """It is the room on the disk, by an estimate of all that the run could write; a run on a full disk waits."""
 
 
 @dataclass(slots=True)
@@ -63,23 +65,27 @@ class Preflight:
     """In the order of the checks."""
     notices: list[str] = field(default_factory=list)
 
-    def raise_refusals(self, *, but_local: bool = False) -> None:
-        """Do nothing if the run can be queued; with `but_local`, if another machine could run it.
+    def raise_refusals(self, *, but_local: bool = False, but_room: bool = False) -> None:
+        """Do nothing if the run can be queued; with `but_local`, if another machine could, or `but_room`, with room.
 
         Raises:
             RunRefusedError: It cannot.
         """
-        reasons = tuple(refusal.sentence for refusal in self.refusals if not (but_local and refusal.is_local))
+        reasons = tuple(
+            refusal.sentence
+            for refusal in self.refusals
+            if not (but_local and refusal.is_local) and not (but_room and refusal.is_room)
+        )
         if reasons:
             raise RunRefusedError(self.requested, reasons)
 
     @contextmanager
-    def collecting(self, *, is_local: bool = False) -> Iterator[None]:
+    def collecting(self, *, is_local: bool = False, is_room: bool = False) -> Iterator[None]:
         """Add the errors for users that the block raises as refusals."""
         try:
             yield
         except UserError as error:
-            self.refusals.append(Refusal(str(error), is_local))
+            self.refusals.append(Refusal(str(error), is_local, is_room))
 
 
 def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Preflight:
@@ -105,14 +111,16 @@ def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Pref
     if spec.engine == "verl":
         with preflight.collecting():
             _check_settings(preflight, runs_root.absolute() / UNNAMED_RUN, is_quick)
-    for check in _machine_checks(preflight.spec, runs_root):
+    for check in _machine_checks(preflight.spec):
         with preflight.collecting(is_local=True):
             check()
+    with preflight.collecting(is_local=True, is_room=True):
+        check_disk(preflight.spec, runs_root)
     return preflight
 
 
-def _machine_checks(spec: TrainSpec, runs_root: Path) -> Iterator[Callable[[], None]]:
-    """Yield the checks of this machine: its GPUs, packages, memory, data and disk."""
+def _machine_checks(spec: TrainSpec) -> Iterator[Callable[[], None]]:
+    """Yield the checks of this machine: its GPUs, packages, memory and data."""
     if spec.engine == "verl":
         yield partial(check_machine, spec)
     if spec.engine == "embedded":
@@ -122,7 +130,6 @@ def _machine_checks(spec: TrainSpec, runs_root: Path) -> Iterator[Callable[[], N
         yield partial(check_rollout, spec)
         yield partial(check_memory, spec)
     yield partial(check_first_rows, spec)
-    yield partial(check_disk, spec, runs_root)
 
 
 def check_predecessor(runs_root: Path, run_id: str) -> None:

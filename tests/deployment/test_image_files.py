@@ -14,7 +14,7 @@ APT_LINE = re.compile(
     r"apt-get update && apt-get install -y --no-install-recommends (?P<packages>[a-z0-9. -]+) ?"
     r"&& rm -rf /var/lib/apt/lists/\*"
 )
-APT_PACKAGES = {"make", "python3.12", "python3.12-dev", "python3.12-venv"}
+APT_PACKAGES = {"ca-certificates", "make", "python3.12", "python3.12-dev", "python3.12-venv"}
 TESTED_MAKE_TARGETS = {"install", "verl-env", "state-folders"}
 """The first two run before the tests themselves do; the last one runs below."""
 

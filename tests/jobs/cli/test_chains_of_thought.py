@@ -51,7 +51,7 @@ def test_a_judges_calibration_is_printed_with_its_jobs(runs_root):
 def test_an_override_counts_in_verdicts_until_it_is_taken_back(runs_root):
     exgrpo(runs_root, "override", "trained", "0", "invalid")
     rows = answer(runs_root, "verdicts", "trained", "--which", "disputed")
-    assert [(row["trajectory_id"], row["said"], row["user"]) for row in rows] == [(0, True, False)]
+    assert [(row["trajectory_id"], row["by_judge"], row["user"]) for row in rows] == [(0, True, False)]
     assert "judge valid" in exgrpo(runs_root, "verdicts", "trained", "--judge", "judged")
     exgrpo(runs_root, "override", "trained", "0", "none")
     assert answer(runs_root, "verdicts", "trained", "--which", "disputed") == []

@@ -22,7 +22,7 @@ POLL_SECONDS = 0.5
 def ray_spec(
     address: str | None, num_steps: int = 3, *tags: str, gpus_per_node: int = 1, checkpoint_interval: int = 1000
 ) -> TrainSpec:
-    verl = VerlSpec(num_nodes=1, gpus_per_node=gpus_per_node, ray=RaySpec(address=address))
+    verl = VerlSpec(num_nodes=1, gpus_per_node=gpus_per_node, rollout="hf", ray=RaySpec(address=address))
     return TrainSpec(
         name="toy",
         engine="verl",

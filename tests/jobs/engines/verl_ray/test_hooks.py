@@ -27,7 +27,7 @@ def test_verl_has_the_expected_version_and_loaded_the_platform(monkeypatch):
 
     session.check_verl()
     monkeypatch.setattr(session, "VERL_VERSION", "0.1")
-    with pytest.raises(EngineError, match=r"verl: expected 0\.1, found 0\.9\.1; run `make verl-env`"):
+    with pytest.raises(EngineError, match=r"verl: expected 0\.1, got 0\.9\.1; run `make verl-env`"):
         session.check_verl()
 
 
