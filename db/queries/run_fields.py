@@ -4,12 +4,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Float, String, and_, case, cast, or_, select
+from sqlalchemy import ColumnElement, Float, String, and_, case, cast, func, or_, select
 
 from db.connections.session import Database
 from db.tables import models
 
-_CONDITION = re.compile(r"([a-z_]+(?:\.[a-z_]+)*)(!=|>=|<=|=|>|<)(.+)")
+_CONDITION = re.compile(r"([a-z_][a-z0-9_]*(?:\.[a-z_][a-z0-9_]*)*)(!=|>=|<=|=|>|<)(.+)")
 _NUMBER = r"^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$"
 
 
@@ -35,7 +35,7 @@ def field_condition(word: str) -> ColumnElement[bool] | None:
     number = case((text.regexp_match(_NUMBER), cast(entry.as_string(), Float)))
     if sign in {"=", "!="}:
         is_equal = _is_text(text, wanted) if not is_number else or_(_is_text(text, wanted), number == float(wanted))
-        return is_equal if sign == "=" else or_(text.is_(None), ~is_equal)
+        return is_equal if sign == "=" else ~func.coalesce(is_equal, False)
     if not is_number:
         return and_(text.is_not(None), text != text)
     value = float(wanted)

@@ -49,7 +49,7 @@ def _paths(content: dict[str, Any], prefix: str) -> Iterable[str]:
 def _read_value(key: str, text: str) -> object:
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):
         raise SpecError(f"--set {key}: {text!r} is not a YAML value; put quotes around text.") from None
 
 

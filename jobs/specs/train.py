@@ -301,7 +301,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SpecError(f"{path}: cannot be read ({error.strerror}); give a YAML or JSON file.") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise SpecError(f"{path}: is not YAML or JSON ({' '.join(str(error).split())}).") from None
     if not isinstance(content, dict):
         raise SpecError(f"{path}: expected a mapping of fields at the top, got {type(content).__name__}.")

@@ -64,6 +64,7 @@ class AttemptWatch:
         self._launcher = launcher
         self._worker: ProcessIdentity | None = None
         self._is_terminated = False
+        self._is_killed = False
         self._stop_clock = StopClock(run)
         self._over_since: float | None = None
 
@@ -119,6 +120,7 @@ class AttemptWatch:
             return
         if waited >= grace_seconds + self._policy.term_seconds:
             logger.warning("%s: killing the worker, which did not stop within %.0f s.", self.run.run_id, waited)
+            self._is_killed = True
             signal_group(worker, signal.SIGKILL)
         elif not self._is_terminated:
             self._is_terminated = True
@@ -139,8 +141,8 @@ class AttemptWatch:
         if not lock.acquire():
             return None
         try:
-            was_killed = self._stop_clock.seconds() >= self._grace_seconds() + self._policy.term_seconds
-            if was_killed:
+            is_overdue = self._stop_clock.seconds() >= self._grace_seconds() + self._policy.term_seconds
+            if self._is_killed or is_overdue:  # another supervisor may have killed it
                 return write_outcome_of_lost(self._path, RunStatus.STOPPED, KILLED)
             return write_outcome_of_lost(self._path, *self._guess_end(worker))
         finally:

@@ -108,7 +108,7 @@ def _apply(state: FormState, word: str) -> None:
         return
     try:
         state.put(path, yaml.safe_load(text))
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):
         return
 
 

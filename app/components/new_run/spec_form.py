@@ -147,7 +147,7 @@ def _read_text(text: str) -> dict[str, object] | str:
     """Return the fields that a text holds, or why it holds none."""
     try:
         content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         return f"YAML: {' '.join(str(error).split())}; mend it on the tab YAML."
     if not isinstance(content, dict):
         return "YAML: expected the fields of a specification, one per line, such as num_steps: 150."

@@ -1,5 +1,7 @@
 """The last held-out score of runs as bars."""
 
+import html
+
 import numpy as np
 import plotly.graph_objects as go
 
@@ -29,7 +31,7 @@ def held_out_bars(selection: RunSelection) -> go.Figure | None:
     figure.add_trace(
         go.Bar(
             orientation="h",
-            y=[escape_control_characters(selection.names[run_id]) for run_id in run_ids],
+            y=[html.escape(escape_control_characters(selection.names[run_id])) for run_id in run_ids],
             x=np.array([last[run_id].avg_at_n for run_id in run_ids], dtype=np.float32),
             error_x={
                 "array": [half_interval_95(last[run_id].standard_error) for run_id in run_ids],

@@ -17,7 +17,7 @@ from app.components.runs.comparison import Group
 from app.components.widgets import curves, empty_state, figures
 from app.components.widgets.curve_view import CurveView
 from app.components.widgets.spec_text import flatten, option_text
-from app.formats import NONE_SHOWN, escape_control_characters
+from app.formats import NONE_SHOWN, escape_control_characters, literal
 from app.queries.answers import ask
 from app.queries.benchmarks import list_scores
 from app.queries.runs import metric_series
@@ -78,7 +78,7 @@ def _buffer(_entry: Entry, selection: RunSelection) -> None:
     for run_id in replaying or list(selection.rows):
         name = selection.names[run_id]
         series = metric_series(run_id, (*buffer_area.KEYS, *(curve.key for curve in share.curves)))
-        st.markdown(f"**{escape_control_characters(name)}**")
+        st.markdown(f"**{literal(name)}**")
         left, right = st.columns(2, gap="small")
         with left:
             buffer_area.show(series, f"paper-buffer-{run_id}")
@@ -189,7 +189,7 @@ def _first(selection: RunSelection) -> RunRow:
     if row is None:
         raise LookupError("a selection of runs is empty")
     if len(selection.rows) > 1:
-        st.caption(f"Of the run {escape_control_characters(selection.names[row.run_id])}.")
+        st.caption(f"Of the run {literal(selection.names[row.run_id])}.")
     return row
 
 

@@ -61,5 +61,11 @@ def shell_command(preset: str | None, changes: list[Difference]) -> str:
 
 def option_text(value: object) -> str:
     """Return a value as `--set` takes it: text that YAML reads as the same text unquoted, everything else as JSON."""
-    is_plain = isinstance(value, str) and yaml.safe_load(value) == value
-    return str(value) if is_plain else json.dumps(value)
+    return str(value) if isinstance(value, str) and _is_plain(value) else json.dumps(value, default=str)
+
+
+def _is_plain(text: str) -> bool:
+    try:
+        return bool(yaml.safe_load(text) == text)
+    except (yaml.YAMLError, ValueError, RecursionError):  # also an impossible date, and deep nesting
+        return False

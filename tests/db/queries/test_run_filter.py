@@ -174,6 +174,7 @@ def test_sql_and_python_name_every_method_alike(database):
         ("optim.learning_rate<1e-5", ["seven"]),
         ("optim.learning_rate=1e-6", ["seven"]),
         ("algorithm.normalize_by_std=true", ["three"]),
+        ("optim.beta1!=5", ["seven", "three"]),
         ("name>5", []),
         ("seed>many", []),
         ("no.such=1", []),

@@ -1,6 +1,9 @@
+import json
 import shlex
+from datetime import date
 from itertools import pairwise
 
+import pytest
 import yaml
 
 from app.commands import TrainSpec, check, load_preset, preset_names
@@ -49,3 +52,12 @@ def test_many_changes_are_told_by_a_file():
 def test_yaml_reads_back_as_the_same_specification():
     spec = TrainSpec()
     assert check(yaml.safe_load(as_yaml(spec.model_dump(mode="json")))) == spec
+
+
+@pytest.mark.parametrize("text", ["[x", "{", "@foo", "a: b: c", "2024-02-30", "[" * 5000])
+def test_text_that_yaml_does_not_read_as_itself_is_quoted(text):
+    assert option_text(text) == json.dumps(text)
+
+
+def test_a_date_is_written_as_text():
+    assert option_text(date(2024, 1, 1)) == '"2024-01-01"'
