@@ -42,6 +42,8 @@ def keep_model(policy: Path, run_path: Path) -> None:
 def link_model(policy: Path, target: Path) -> None:
     """Give the model in a checkpoint's folder a second place, by hard links where they can be made.
 
+    The folder takes its name once it is whole, so that what a kill leaves is not taken for a model.
+
     Raises:
         OSError: A file cannot be linked or copied.
     """
@@ -50,7 +52,10 @@ def link_model(policy: Path, target: Path) -> None:
         # Optimizer states, saved in files like the weights', are of no use here.
         return {name for name in names if name in _NOT_THE_MODEL or name.startswith(("optim_", "extra_state_"))}
 
-    shutil.copytree(policy, target, copy_function=_link_or_copy, ignore=left_out)
+    unfinished = target.with_name(f".{target.name}")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    shutil.copytree(policy, unfinished, copy_function=_link_or_copy, ignore=left_out)
+    unfinished.rename(target)
 
 
 def find_shards(policy: Path) -> Path | None:

@@ -1,7 +1,6 @@
 """The model of a job that waited for another one: taken from that one's checkpoint when it starts."""
 
 import logging
-import shutil
 from pathlib import Path
 
 from jobs.evaluation.model_folder import MODEL_FOLDER, SHARDS_FOLDER, find_shards, keep_model, link_model, merge_shards
@@ -48,7 +47,7 @@ def _find_checkpoint(runs_root: Path, run_id: str, step: str) -> Path:
 
 
 def _keep_for_training(policy: Path, folder: Path) -> None:
-    """Give a run's folder a checkpoint's model; it takes its name once it is whole."""
+    """Give a run's folder a checkpoint's model."""
     shards = find_shards(policy)
     folder.parent.mkdir(parents=True, exist_ok=True)
     if shards is not None:
@@ -56,7 +55,4 @@ def _keep_for_training(policy: Path, folder: Path) -> None:
         return
     if not (policy / "config.json").is_file():
         raise TrainingError(f"model.source: {policy} holds no model.")
-    unfinished = folder.with_name(f".{folder.name}")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    link_model(policy, unfinished)
-    unfinished.rename(folder)
+    link_model(policy, folder)
