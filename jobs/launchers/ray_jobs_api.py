@@ -2,6 +2,7 @@
 
 import ipaddress
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,6 +13,10 @@ import httpx2
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # it reports every request as INFO
 
 _TIMEOUT = httpx2.Timeout(20.0, connect=5.0)
+_NOT_READY = "No available agent"
+"""Ray's answer to a job before the agent of a machine has reported itself."""
+_START_SECONDS = 60.0
+_POLL_SECONDS = 0.5
 
 
 class RayJobsError(Exception):
@@ -59,6 +64,10 @@ def is_loopback(address: str) -> bool:
         return host == "localhost"
 
 
+class RayNotReadyError(RayJobsError):
+    """The cluster has just started and takes no job yet."""
+
+
 class RayJobsApi:
     """The jobs of one cluster. Calls wait at most 20 seconds and may be made from any one thread."""
 
@@ -83,12 +92,21 @@ class RayJobsApi:
             raise self._unreachable(error) from None
 
     def submit(self, submission_id: str, entrypoint: str, environment: dict[str, str]) -> None:
-        """Start a job under this id; an existing job of this id is not changed."""
+        """Start a job under this id; an existing job of this id is not changed. A cluster that starts is waited for."""
         if self.job(submission_id) is not None:
             return
         runtime_environment = {"env_vars": environment}
         body = {"submission_id": submission_id, "entrypoint": entrypoint, "runtime_env": runtime_environment}
-        self._ask("POST", "/api/jobs/", body)
+        give_up_at = time.monotonic() + _START_SECONDS
+        while True:
+            try:
+                self._ask("POST", "/api/jobs/", body)
+            except RayNotReadyError:
+                if time.monotonic() >= give_up_at:
+                    raise
+                time.sleep(_POLL_SECONDS)
+            else:
+                return
 
     def job(self, submission_id: str) -> RayJob | None:
         """Return a job, None if the cluster knows none of this id."""
@@ -128,7 +146,8 @@ class RayJobsApi:
         is_missing = answer.status_code == httpx2.codes.NOT_FOUND
         if not answer.is_success and not (is_missing and can_be_missing):
             reason = ([line for line in answer.text.splitlines() if line.strip(" .")] or ["no reason given"])[-1]
-            raise RayJobsError(f"{self.address}: Ray answered {answer.status_code} to {method} {path} ({reason}).")
+            kind = RayNotReadyError if _NOT_READY in answer.text else RayJobsError
+            raise kind(f"{self.address}: Ray answered {answer.status_code} to {method} {path} ({reason}).")
         return answer
 
     def _send(
