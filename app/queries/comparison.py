@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from app.queries.answers import ask
 from app.queries.runs import MAX_CHART_POINTS, metric_series
-from db.queries import comparison
+from db.queries import metrics
 from db.rows.runs import MetricPoint
 
 
@@ -26,7 +26,7 @@ def axis_points(run_id: str, axis: Axis) -> list[MetricPoint] | None:
     if axis is Axis.STEPS:
         return None
     if axis is Axis.TIME:
-        return ask(comparison.training_seconds, run_id, MAX_CHART_POINTS)
+        return ask(metrics.training_seconds, run_id, MAX_CHART_POINTS)
     if axis is Axis.CLOCK:
-        return ask(comparison.clock_seconds, run_id, MAX_CHART_POINTS)
+        return ask(metrics.clock_seconds, run_id, MAX_CHART_POINTS)
     return metric_series(run_id, [_KEYS[axis]])[_KEYS[axis]]
