@@ -140,7 +140,7 @@ def _configuration(row: RunRow) -> None:
 
 
 def _attempts(row: RunRow) -> None:
-    attempts.show(row.kind, ask(runs.list_attempts, row.run_id), ask(runs.list_checkpoints, row.run_id))
+    attempts.show(row, ask(runs.list_attempts, row.run_id), ask(runs.list_checkpoints, row.run_id))
 
 
 def _checkpoint_actions(row: RunRow) -> None:

@@ -9,6 +9,7 @@ from db.connections.opening import open_database
 from db.connections.schema import current_revision
 from jobs.actions.adoption import adopt as adopt_dump
 from jobs.actions.archive import export_run, import_run
+from jobs.actions.model_export import export_model as export_policy
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     DatabaseUrl,
@@ -67,6 +68,15 @@ def export(
     """Write a run as one .tar.gz file, or copy its folder; without OUT as RUN_ID.tar.gz here."""
     folder = open_run(runs_root, find_run_id(runs_root, run))
     print_result(str(export_run(folder, out or Path(f"{folder.run_id}.tar.gz"), overwrites=overwrites)))
+
+
+def export_model(
+    target: Annotated[str, typer.Argument(metavar="RUN@STEP", help="Checkpoint of a run; RUN@last is its newest.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="New folder for the model.")],
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+) -> None:
+    """Write the model of a checkpoint as a new folder, which transformers and vLLM load."""
+    print_result(str(export_policy(runs_root, target, folder)))
 
 
 @database_app.command("upgrade")

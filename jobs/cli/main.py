@@ -91,6 +91,10 @@ COMMANDS = {
         "data:export",
         "Write a run as one .tar.gz file, or copy its folder; without OUT as RUN_ID.tar.gz here.",
     ),
+    "export-model": (
+        "data:export_model",
+        "Write the model of a checkpoint as a new folder, which transformers and vLLM load.",
+    ),
     "backup": (
         "backup:backup",
         "Write all runs, the workbench's journal and SQLite's database to one file; runs may continue.",

@@ -6,6 +6,7 @@ import math
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
@@ -47,15 +48,24 @@ def link_model(policy: Path, target: Path) -> None:
     Raises:
         OSError: A file cannot be linked or copied.
     """
-
-    def left_out(_folder: str, names: list[str]) -> set[str]:
-        # Optimizer states, saved in files like the weights', are of no use here.
-        return {name for name in names if name in _NOT_THE_MODEL or name.startswith(("optim_", "extra_state_"))}
-
     unfinished = target.with_name(f".{target.name}")
     shutil.rmtree(unfinished, ignore_errors=True)
-    shutil.copytree(policy, unfinished, copy_function=_link_or_copy, ignore=left_out)
+    copy_model(policy, unfinished, _link_or_copy)
     unfinished.rename(target)
+
+
+def copy_model(policy: Path, folder: Path, copy_file: Callable[[str, str], str]) -> None:
+    """Make `folder` with the model and tokenizer in a checkpoint's folder, without what training alone needs.
+
+    Raises:
+        OSError: A file cannot be copied.
+    """
+
+    def left_out(_folder: str, names: list[str]) -> set[str]:
+        # Optimizer states are saved in files like the weights'.
+        return {name for name in names if name in _NOT_THE_MODEL or name.startswith(("optim_", "extra_state_"))}
+
+    shutil.copytree(policy, folder, copy_function=copy_file, ignore=left_out)
 
 
 def find_shards(policy: Path) -> Path | None:

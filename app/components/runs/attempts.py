@@ -7,19 +7,22 @@ import streamlit as st
 
 from app.components.widgets import empty_state, exports, status_badge
 from app.formats import byte_size, escape_control_characters, exact
-from db.rows.runs import AttemptRow, CheckpointRow
+from db.rows.runs import AttemptRow, CheckpointRow, RunRow
 
 
-def show(kind: str, attempts: Sequence[AttemptRow], checkpoints: Sequence[CheckpointRow]) -> None:
+def show(row: RunRow, attempts: Sequence[AttemptRow], checkpoints: Sequence[CheckpointRow]) -> None:
     """Show a job's attempts, newest first, and of a training run the checkpoints that are kept."""
     _section("Attempts", attempt_table(attempts))
     if not attempts:
         empty_state.show("history", "No attempt yet", "The run waits in the queue.")
-    if kind != "train":
+    if row.kind != "train":
         return
     _section("Checkpoints", checkpoint_table(checkpoints))
     if not checkpoints:
         empty_state.show("save", "No checkpoint yet", "The first one is written at the checkpoint interval.")
+        return
+    st.caption("This writes a checkpoint's model as a folder that transformers and vLLM load:")
+    st.code(f"exgrpo export-model {row.run_id}@{checkpoints[-1].step} FOLDER", language=None)
 
 
 def _section(title: str, rows: pd.DataFrame) -> None:

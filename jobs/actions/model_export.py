@@ -1,0 +1,42 @@
+"""A checkpoint's model as a folder that other programs load."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from jobs.actions.archive import reason_of
+from jobs.evaluation.model_folder import copy_model, find_shards, merge_shards
+from jobs.runs.checkpoint_names import find_checkpoint
+from jobs.runs.lookup import CommandError
+
+
+def export_model(runs_root: Path, target: str, folder: Path) -> Path:
+    """Write weights, tokenizer and generation settings of the checkpoint `RUN@STEP` as the new folder `folder`.
+
+    It is written beside its place and renamed, so that it is whole once it exists. It shares no file with the run.
+
+    Raises:
+        CommandError: There is no such checkpoint, it is damaged, the folder exists, or it cannot be written.
+        TrainingError: verl's shards cannot be merged.
+    """
+    checkpoint = find_checkpoint(runs_root, target)
+    if checkpoint is None:
+        raise CommandError(f"{target}: expected the checkpoint of a run as RUN@STEP, or RUN@last.")
+    if folder.exists():
+        raise CommandError(f"{folder}: exists already; name a new folder.")
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as staging:
+            unfinished = Path(staging, folder.name)
+            _write_model(checkpoint.policy, unfinished)
+            unfinished.rename(folder)
+    except (OSError, shutil.Error) as error:
+        raise CommandError(f"{folder}: cannot be written ({reason_of(error)}).") from None
+    return folder
+
+
+def _write_model(policy: Path, folder: Path) -> None:
+    shards = find_shards(policy)
+    if shards is None:
+        copy_model(policy, folder, shutil.copyfile)
+    else:
+        merge_shards(shards, folder)

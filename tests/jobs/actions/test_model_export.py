@@ -1,0 +1,73 @@
+import os
+import shutil
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from jobs.actions import run_actions
+from jobs.actions.model_export import export_model
+from jobs.runs.checkpoints import save_checkpoint
+from jobs.runs.directory import RunDirectory
+from jobs.runs.lookup import CommandError
+from jobs.specs.train import TrainSpec
+from tests.jobs.training.chat_model import CHAT_TEMPLATE, make_chat_model
+
+
+@pytest.fixture
+def run(tmp_path) -> RunDirectory:
+    """A training run with a checkpoint at step 5."""
+    run = RunDirectory.open(tmp_path / "runs", run_actions.submit(tmp_path / "runs", TrainSpec(name="mine")))
+    save_checkpoint(run.checkpoints_path, 5, write_policy)
+    return run
+
+
+def write_policy(checkpoint) -> None:
+    make_chat_model(checkpoint.policy)
+    for name in ("optimizer.safetensors", "sampler.safetensors", "engine.json"):
+        (checkpoint.policy / name).write_bytes(b"of training")
+
+
+def test_exported_folder_loads_in_transformers_as_the_checkpoint_does(run, tmp_path):
+    folder = export_model(run.path.parent, "mine@last", tmp_path / "model")
+    policy = next(run.checkpoints_path.iterdir()) / "policy"
+    model, saved = (AutoModelForCausalLM.from_pretrained(path) for path in (folder, policy))
+    assert all(torch.equal(one, other) for one, other in zip(model.parameters(), saved.parameters(), strict=True))
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert tokenizer.chat_template == CHAT_TEMPLATE
+    assert model.generation_config.eos_token_id == tokenizer.eos_token_id
+    assert {path.name for path in folder.iterdir()} == {
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "chat_template.jinja",
+    }
+    assert (folder / "config.json").stat().st_nlink == 1
+
+
+def test_folder_that_exists_is_refused_and_left_alone(run, tmp_path):
+    (tmp_path / "model").mkdir()
+    with pytest.raises(CommandError, match="model: exists already; name a new folder"):
+        export_model(run.path.parent, "mine@5", tmp_path / "model")
+    assert not list((tmp_path / "model").iterdir())
+
+
+def test_disk_that_fills_leaves_nothing(run, tmp_path, monkeypatch):
+    def refuse_weights(source, target):
+        if os.fspath(source).endswith("model.safetensors"):
+            raise OSError(28, "No space left on device")
+        return copy_file(source, target)
+
+    copy_file = shutil.copyfile
+    monkeypatch.setattr("jobs.actions.model_export.shutil.copyfile", refuse_weights)
+    with pytest.raises(CommandError, match=r"model: cannot be written .*No space left on device"):
+        export_model(run.path.parent, "mine@5", tmp_path / "model")
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+
+
+@pytest.mark.parametrize(("target", "reason"), [("mine", "expected the checkpoint"), ("mine@7", "there are: 5")])
+def test_what_is_no_checkpoint_is_refused(run, tmp_path, target, reason):
+    with pytest.raises(CommandError, match=reason):
+        export_model(run.path.parent, target, tmp_path / "model")
