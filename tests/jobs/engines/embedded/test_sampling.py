@@ -9,6 +9,15 @@ from jobs.engines.embedded.vocabulary import Scoring, entropies_of, score_target
 from tests.jobs.engines.embedded.prompts import sampler
 
 
+@pytest.fixture(params=["whole", "blocks"], autouse=True)
+def way(request, monkeypatch):
+    """How tokens are found: in one running sum, or in blocks of four as those of a large vocabulary."""
+    if request.param == "blocks":
+        monkeypatch.setattr(sampling, "_EXACT_VOCABULARY", 0)
+        monkeypatch.setattr(sampling, "_BLOCK", 4)
+        monkeypatch.setattr(sampling, "_CACHED_LOGITS", 30)
+
+
 def draw(logits, temperature=1.0, seed=0):
     return sampler(temperature, seed).draw(logits, lambda hidden: hidden, logits.shape[-1])
 
@@ -35,14 +44,27 @@ def test_the_ends_of_the_unit_interval_fall_on_possible_tokens(point, monkeypatc
     assert draw(logits).token_ids.tolist() == [1 if point == 0.0 else 2]
 
 
-def test_a_large_vocabulary_is_drawn_in_float64_and_in_chunks(monkeypatch):
-    monkeypatch.setattr(sampling, "_EXACT_VOCABULARY", 4)
+def test_draws_and_their_scores_are_the_same_in_chunks(monkeypatch):
     logits = torch.randn(50, 9)
     whole = draw(logits)
     monkeypatch.setattr(sampling, "MAX_LOGITS", 9 * 7)
     chunked = draw(logits)
     torch.testing.assert_close(chunked.entropies, whole.entropies)
     torch.testing.assert_close(chunked.log_probs, logits.log_softmax(-1).gather(-1, chunked.token_ids[:, None])[:, 0])
+
+
+def test_a_large_vocabulary_is_scored_as_in_float64_and_drawn_as_often_as_it_should():
+    size = 50_001
+    logits = torch.zeros(1, size)
+    logits[:, 40_000:] = -3.0
+    shared = SharedSampling(torch.arange(20_000), num_ranks=20_000)
+    draws = sampler().draw(logits, lambda hidden: hidden, size, shared)
+    exact = logits.double().log_softmax(-1)
+    torch.testing.assert_close(draws.entropies[0].double(), -(exact.exp() * exact).sum(), atol=1e-5, rtol=0.0)
+    torch.testing.assert_close(draws.log_probs.double(), exact[0, draws.token_ids], atol=1e-5, rtol=0.0)
+    tenths = np.bincount(draws.token_ids // 5_001, minlength=10)
+    expected = np.bincount(np.arange(size) // 5_001, weights=exact[0].exp().numpy())
+    assert stats.chisquare(tenths, 20_000 * expected).pvalue > 1e-3
 
 
 def test_rows_that_share_a_distribution_draw_on_their_own():
