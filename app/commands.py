@@ -26,7 +26,7 @@ from jobs.preflight.data_preview import DataPreview
 from jobs.preflight.resolution import RunRefusedError, resolve
 from jobs.preflight.resource_estimate import estimate_resources
 from jobs.recording.trajectory_file import read_token_data
-from jobs.runs import drafts, saved_views
+from jobs.runs import drafts, lookup, saved_views
 from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
 from jobs.runs.journal import Journal, JournalEntry, acting_as
 from jobs.runs.lookup import CommandError
@@ -41,68 +41,16 @@ from jobs.supervisor.instance import read_supervisor
 from jobs.training.data_rows import DataError
 
 __all__ = [
-    "ENDED",
-    "RAY_TOKEN_VARIABLE",
-    "RESUMABLE",
-    "CommandError",
-    "DataError",
-    "DataPreview",
-    "Finding",
-    "Gpu",
-    "JournalEntry",
-    "Machine",
-    "RecordedQuestion",
-    "RunRefusedError",
-    "RunStatus",
-    "SpecError",
-    "TrainSpec",
-    "UserError",
-    "archive",
-    "benchmarks_folder",
-    "branch",
-    "check",
-    "clone",
-    "delete",
-    "delete_draft",
-    "delete_view",
-    "describe_stop",
-    "empty_bin",
-    "estimate_resources",
-    "evaluate",
-    "evaluation_answers",
-    "examine_machine",
-    "fields_of",
-    "job_progress",
-    "journal_entries",
-    "list_deleted",
-    "list_drafts",
-    "list_gpus",
-    "list_views",
-    "load_draft",
-    "load_preset",
-    "mark_case",
-    "mark_trajectory",
-    "missing_vllm",
-    "note",
-    "package_versions",
-    "preset_names",
-    "preview_data",
-    "read_machine",
-    "rename",
-    "restore",
-    "resume",
-    "save_draft",
-    "save_view",
-    "set_verdict",
-    "start_study_run",
-    "stop",
-    "stop_study",
-    "submit",
-    "submit_judge",
-    "tag",
-    "token_data",
-    "user_benchmarks",
-]
+    "ENDED", "RAY_TOKEN_VARIABLE", "RESUMABLE", "CommandError", "DataError", "DataPreview", "Finding", "Gpu",
+    "JournalEntry", "Machine", "RecordedQuestion", "RunRefusedError", "RunStatus", "SpecError", "TrainSpec",
+    "UserError", "archive", "benchmarks_folder", "branch", "check", "clone", "delete", "delete_draft",
+    "delete_view", "describe_stop", "empty_bin", "estimate_resources", "evaluate", "evaluation_answers",
+    "examine_machine", "fields_of", "job_progress", "journal_entries", "list_deleted", "list_drafts", "list_gpus",
+    "list_views", "load_draft", "load_preset", "mark_case", "mark_trajectory", "missing_vllm", "note",
+    "package_versions", "preset_names", "preview_data", "read_machine", "rename", "restore", "resume", "save_draft",
+    "save_view", "set_verdict", "start_study_run", "status_by_files", "stop", "stop_study", "submit",
+    "submit_judge", "tag", "token_data", "user_benchmarks",
+]  # fmt: skip
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -234,6 +182,12 @@ def job_progress(run_id: str) -> tuple[int, int] | None:
         return None
 
 
+def status_by_files(run_id: str) -> str:
+    """Return a run's state by its files and the journal, which know of a request before the database does."""
+    root = _runs_root()
+    return lookup.state_of(root, lookup.open_run(root, run_id)).status
+
+
 def describe_stop(run_id: str) -> str | None:
     """Return what a stopping run waits for and how long that may take; None unless a stop of it was requested."""
     grace = supervisor.stop_grace_seconds if (supervisor := read_supervisor(_runs_root())) else None
@@ -247,14 +201,10 @@ def evaluate(target: str, fields: dict[str, object]) -> str:
     return submit_evaluation(runs_root, plan_evaluation(runs_root, target, fields, "form"))
 
 
-def user_benchmarks() -> dict[str, str]:
-    """Return the titles of the user's benchmarks by name.
-
-    Raises:
-        SpecError: One is declared wrongly; the sentence names file, entry and field.
-    """
-    declared = load_user_benchmarks(_runs_root())
-    return {name: choice.title or name for name, choice in declared.items()}
+def user_benchmarks() -> tuple[dict[str, str], list[str]]:
+    """Return the titles of the user's benchmarks by name, and a sentence on each wrong entry, which is left out."""
+    found = load_user_benchmarks(_runs_root())
+    return {name: choice.title or name for name, choice in found.choices.items()}, found.faults
 
 
 def benchmarks_folder() -> Path:

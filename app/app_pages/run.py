@@ -7,6 +7,7 @@ import streamlit as st
 from app import commands
 from app.components.replay_buffer import bucket_heatmap, buffer_area
 from app.components.runs import (
+    asked_action,
     attempts,
     branch_form,
     config_view,
@@ -57,10 +58,14 @@ def _wait_for(run_id: str) -> None:
         st.rerun(scope="app")
 
 
-def _header(seen: RunRow) -> None:
-    """Show the live figures; a change of state, health or tags reruns the whole page."""
+def _header(seen: RunRow, was_asked: bool) -> None:
+    """Show the live figures; a change of state, health or tags, or the end of a request, reruns the whole page."""
     row = ask(runs.get_run, seen.run_id)
-    if row is None or (row.status, row.health, row.tags) != (seen.status, seen.health, seen.tags):
+    if (
+        row is None
+        or (row.status, row.health, row.tags) != (seen.status, seen.health, seen.tags)
+        or (asked_action.pending(row) is not None) != was_asked
+    ):
         st.rerun(scope="app")
     run_header.show_stop(row)
     if row.kind == TRAIN:
@@ -165,7 +170,8 @@ def _views(row: RunRow) -> dict[str, Callable[[RunRow], None]]:
 
 def _show(row: RunRow) -> None:
     browser_title.show("Run", row.name)
-    refresh = REFRESH_SECONDS if run_progress.is_live(row) else None
+    is_asked = asked_action.pending(row) is not None
+    refresh = REFRESH_SECONDS if is_asked or run_progress.is_live(row) else None
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         run_header.show_identity(row)
         with st.container(horizontal=True, wrap=False, gap="small", width="content", key="run-controls"):
@@ -175,10 +181,11 @@ def _show(row: RunRow) -> None:
             st.fragment(_notes, run_every=refresh or CHECK_SECONDS)(row)
     if action == "clone":
         st.switch_page("app_pages/new_run.py", query_params={"from": row.run_id})
-    run_header.show_reason(row)
+    if not is_asked:
+        run_header.show_reason(row)
     if row.kind == TRAIN:
         st.fragment(_audit, run_every=AUDIT_SECONDS if refresh else None)(row.run_id)
-    st.fragment(_header, run_every=refresh or CHECK_SECONDS)(row)
+    st.fragment(_header, run_every=refresh or CHECK_SECONDS)(row, is_asked)
     views = _views(row)
     name, tab = view_tabs.show(list(views))
     with tab:

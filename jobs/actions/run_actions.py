@@ -13,9 +13,9 @@ from jobs.preflight.resolution import resolve
 from jobs.runs.branching import link_checkpoint
 from jobs.runs.checkpoint_names import NamedCheckpoint
 from jobs.runs.checkpoints import checkpoint_path, find_fault, list_checkpoints
-from jobs.runs.directory import RunDirectory, RunDirectoryError, list_run_directories, make_run_id
+from jobs.runs.directory import RunDirectory, RunDirectoryError, make_run_id
 from jobs.runs.journal import Journal, JournalKind
-from jobs.runs.lookup import CommandError, open_run, state_of
+from jobs.runs.lookup import CommandError, open_run, run_names, state_of
 from jobs.runs.status import RESUMABLE, status_label
 from jobs.specs.any_job import JobSpec
 from jobs.specs.evaluation import EvalSpec
@@ -132,18 +132,11 @@ def clone(runs_root: Path, run_id: str) -> TrainSpec:
 
 def name_of_copy(runs_root: Path, name: str) -> str:
     """Return a name for a copy of a job that no job has: `NAME copy`, then `NAME copy 2` and so on."""
-    names = {_name_of(run) for run in list_run_directories(runs_root)}
+    names = set(run_names(runs_root).values())
     stem = f"{_COPY_ENDING.sub('', name)[:MAX_PARENT_NAME].rstrip()} copy"
     return next(
         copy for copy in (stem, *(f"{stem} {number}" for number in range(2, len(names) + 3))) if copy not in names
     )
-
-
-def _name_of(run: RunDirectory) -> str | None:
-    try:
-        return str(run.read_run_info()["name"])
-    except RunDirectoryError:
-        return None
 
 
 def branch(runs_root: Path, run_id: str, step: int, num_steps: int | None = None) -> str:

@@ -3,9 +3,19 @@
 import shutil
 from pathlib import Path
 
-from jobs.runs.directory import WORKBENCH_FOLDER, RunDirectory, RunDirectoryError, check_run_id
+from jobs.runs.directory import (
+    RUN_ID,
+    WORKBENCH_FOLDER,
+    RunDirectory,
+    RunDirectoryError,
+    check_run_id,
+    list_run_directories,
+)
 from jobs.runs.journal import Journal, JournalKind
-from jobs.runs.lookup import CommandError, open_run, state_of
+from jobs.runs.lookup import CommandError, names_of, open_run
+from jobs.runs.queue import asked_attempts, predecessor_of
+from jobs.runs.state import read_state
+from jobs.runs.status import RunStatus
 
 BIN_FOLDER = "bin"
 
@@ -14,14 +24,20 @@ def delete(runs_root: Path, run_id: str) -> None:
     """Move a run's folder into the bin, where `restore` finds it.
 
     Raises:
-        CommandError: No such run, it has not ended, or its folder cannot be moved.
+        CommandError: No such run, it has not ended, a queued job waits for it, or its folder cannot be moved.
     """
     run = open_run(runs_root, run_id)
-    state = state_of(runs_root, run)
+    asked = asked_attempts(Journal(runs_root).entries())
+    state = read_state(run, asked.get(run.run_id, 0))
     if not state.is_ended:
         raise CommandError(f"{run_id} cannot be deleted: it is {state.status}; stop it first.")
+    for other in list_run_directories(runs_root):
+        is_asked = asked.get(other.run_id, 0) > other.newest_attempt()
+        if is_asked and predecessor_of(other) == run.run_id and _is_queued(other, asked[other.run_id]):
+            name = names_of(runs_root, [other])[other.run_id]
+            raise CommandError(f"{run_id} cannot be deleted: {name} ({other.run_id}) waits for it; stop that first.")
     _move(run.path, _folder(runs_root) / run.run_id)
-    Journal(runs_root).append(JournalKind.DELETED, run.run_id)
+    _record(runs_root, JournalKind.DELETED, undo=(_folder(runs_root) / run.run_id, run.path))
 
 
 def restore(runs_root: Path, run_id: str) -> None:
@@ -37,34 +53,37 @@ def restore(runs_root: Path, run_id: str) -> None:
     if not source.is_dir():
         raise CommandError(f"{run_id} is not in the bin; `exgrpo bin` lists what is.")
     _move(source, runs_root / run_id)
-    Journal(runs_root).append(JournalKind.RESTORED, run_id)
+    _record(runs_root, JournalKind.RESTORED, undo=(runs_root / run_id, source))
 
 
 def list_deleted(runs_root: Path) -> dict[str, str]:
-    """Return the name of each run in the bin by its id, newest id first."""
-    names = {}
-    for path in sorted(_folder(runs_root).glob("*/run.json"), reverse=True):
-        try:
-            names[path.parent.name] = str(RunDirectory(path.parent).read_run_info()["name"])
-        except (RunDirectoryError, KeyError):
-            names[path.parent.name] = path.parent.name
-    return names
+    """Return the name of each run in the bin by its id, newest id first; a damaged folder's is its id."""
+    folders = [
+        RunDirectory(path)
+        for path in sorted(_folder(runs_root).glob("*"), reverse=True)
+        if RUN_ID.fullmatch(path.name) and path.is_dir() and not path.is_symlink()
+    ]
+    return {run_id: name or run_id for run_id, name in names_of(runs_root, folders).items()}
 
 
 def empty(runs_root: Path) -> int:
     """Remove everything in the bin for good and return how many runs that were.
 
     Raises:
-        CommandError: A folder cannot be removed.
+        CommandError: A folder cannot be removed, or the journal cannot be written.
     """
     run_ids = list(list_deleted(runs_root))
     for run_id in run_ids:
         try:
             shutil.rmtree(_folder(runs_root) / run_id)
+            Journal(runs_root).append(JournalKind.REMOVED, run_id)
         except OSError as error:
-            raise CommandError(f"{error.filename}: cannot be removed ({error.strerror}).") from None
-        Journal(runs_root).append(JournalKind.REMOVED, run_id)
+            raise CommandError(f"{run_id}: cannot be removed whole ({error}); empty the bin again.") from None
     return len(run_ids)
+
+
+def _is_queued(run: RunDirectory, asked_attempt: int) -> bool:
+    return read_state(run, asked_attempt).status is RunStatus.QUEUED
 
 
 def _folder(runs_root: Path) -> Path:
@@ -79,3 +98,13 @@ def _move(source: Path, target: Path) -> None:
         source.rename(target)
     except OSError as error:
         raise CommandError(f"{source}: cannot be moved to {target} ({error.strerror}).") from None
+
+
+def _record(runs_root: Path, kind: JournalKind, undo: tuple[Path, Path]) -> None:
+    """Record a move; if the journal cannot be written, move the folder back."""
+    moved, before = undo
+    try:
+        Journal(runs_root).append(kind, before.name)
+    except OSError as error:
+        moved.rename(before)
+        raise CommandError(f"{before}: not moved, since the journal cannot be written ({error.strerror}).") from None

@@ -14,16 +14,25 @@ Its fields are those of `BenchmarkChoice`.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from jobs.evaluation.protocols import load_protocols
 from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.specs.evaluation import BENCHMARK_NAME, BenchmarkChoice
 from jobs.specs.mistakes import SpecError, checked
-from jobs.specs.train import read_mapping
+from jobs.specs.train import TrainSpec, read_mapping
 from jobs.training.data_rows import FILE_SUFFIXES
 
 BENCHMARKS_FOLDER = "benchmarks"
+
+
+@dataclass(slots=True)
+class UserBenchmarks:
+    """What a user declared: benchmarks by name, and a sentence on each entry or file that is wrong."""
+
+    choices: dict[str, BenchmarkChoice] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
 
 
 def benchmarks_folder(runs_root: Path) -> Path:
@@ -31,53 +40,103 @@ def benchmarks_folder(runs_root: Path) -> Path:
     return runs_root / WORKBENCH_FOLDER / BENCHMARKS_FOLDER
 
 
-def load_user_benchmarks(runs_root: Path) -> dict[str, BenchmarkChoice]:
-    """Return a user's benchmarks by name: entries of YAML files, then data files that no entry names.
+def load_user_benchmarks(runs_root: Path) -> UserBenchmarks:
+    """Return a user's benchmarks: entries of YAML files, then data files that no entry names.
 
-    Raises:
-        SpecError: An entry is wrong; the sentence names file, entry and field.
+    A wrong entry or file leaves out itself alone; its sentence names file, entry and field.
     """
     folder = benchmarks_folder(runs_root)
-    declared: dict[str, BenchmarkChoice] = {}
+    found = UserBenchmarks()
+    declared = found.choices
     for path in sorted(folder.glob("*.yaml")):
-        for choice in _entries(path):
-            if choice.name in declared:
-                raise SpecError(f"{path}: {choice.name} is declared in another file already; rename one of them.")
-            declared[choice.name] = choice
+        for entry in _entries(path):
+            if isinstance(entry, SpecError):
+                found.faults.append(str(entry))
+            elif entry.name in declared:
+                found.faults.append(f"{path}: {entry.name} is declared in another file already; rename one of them.")
+            else:
+                declared[entry.name] = entry
     sources = {choice.source for choice in declared.values()}
     for path in sorted(folder.glob("*")):
         name = next((path.name.removesuffix(suffix) for suffix in FILE_SUFFIXES if path.name.endswith(suffix)), "")
         if BENCHMARK_NAME.fullmatch(name) and str(path.absolute()) not in sources and name not in load_protocols():
             declared.setdefault(name, BenchmarkChoice(name=name, source=str(path.absolute())))
-    return declared
+    return found
 
 
-def choose_benchmark(given: Mapping[str, object], declared: Mapping[str, BenchmarkChoice]) -> dict[str, object]:
+def choose_benchmark(
+    given: Mapping[str, object], declared: UserBenchmarks, where: str = "benchmarks"
+) -> dict[str, object]:
     """Return the fields of a benchmark to run: those given, else those that the user declared under its name.
 
     Raises:
-        SpecError: The name is neither the paper's nor declared, and no source is given.
+        SpecError: The name is neither the paper's nor declared, and no source is given; `where` is the field.
     """
     name, wanted = str(given.get("name")), {key: value for key, value in given.items() if value is not None}
-    if name in declared:
-        return declared[name].model_dump(exclude_unset=True) | wanted
+    if name in declared.choices:
+        return declared.choices[name].model_dump(exclude_unset=True) | wanted
     if "source" not in wanted and name not in load_protocols():
-        known = ", ".join([*load_protocols(), *declared])
+        known = ", ".join([*load_protocols(), *declared.choices])
         raise SpecError(
-            f"benchmarks: expected some of {known}, got {name!r}; for data of your own name its file, as in "
-            f"{name}=FILE."
+            " ".join(
+                [
+                    f"{where}: expected some of {known}, got {name!r}; for data of your own name its file, as in "
+                    f"{name}=FILE.",
+                    *declared.faults,
+                ]
+            )
         )
     return wanted
 
 
-def _entries(path: Path) -> Iterator[BenchmarkChoice]:
-    for name, fields in read_mapping(path).items():
-        if not isinstance(fields, dict):
-            raise SpecError(f"{path}: {name}: expected fields such as source, got {str(fields)[:60]!r}.")
-        choice = checked(BenchmarkChoice, {**fields, "name": name}, f"{path}: {name}")
-        if name in load_protocols():
-            raise SpecError(f"{path}: {name}: is one of the paper's benchmarks; choose another name.")
-        if choice.source is None:
-            raise SpecError(f"{path}: {name}.source: expected a file or a Hugging Face data set, got none.")
-        beside = path.parent / str(choice.source)
-        yield choice.model_copy(update={"source": str(beside.absolute())}) if beside.exists() else choice
+def with_declared_sources(spec: TrainSpec, runs_root: Path) -> TrainSpec:
+    """Return `spec` with the data that the user declared for a benchmark which `validation.benchmarks` only names.
+
+    Raises:
+        SpecError: One is neither the paper's nor declared.
+    """
+    given = spec.validation.benchmarks
+    if all(source or name in load_protocols() for name, source in given.items()):
+        return spec
+    declared = load_user_benchmarks(runs_root)
+    sources = {
+        name: choose_benchmark({"name": name, "source": source or None}, declared, "validation.benchmarks").get(
+            "source"
+        )
+        for name, source in given.items()
+    }
+    return spec.model_copy(update={"validation": spec.validation.model_copy(update={"benchmarks": sources})})
+
+
+def _entries(path: Path) -> Iterator[BenchmarkChoice | SpecError]:
+    """Yield each entry of a YAML file, or what is wrong with it."""
+    try:
+        entries = read_mapping(path)
+    except SpecError as error:
+        yield error
+        return
+    for name, fields in entries.items():
+        try:
+            yield _entry(path, name, fields)
+        except SpecError as error:
+            yield error
+
+
+def _entry(path: Path, name: str, fields: object) -> BenchmarkChoice:
+    if not isinstance(fields, dict):
+        raise SpecError(f"{path}: {name}: expected fields such as source, got {str(fields)[:60]!r}.")
+    choice = checked(BenchmarkChoice, {**fields, "name": name}, f"{path}: {name}")
+    if name in load_protocols():
+        raise SpecError(f"{path}: {name}: is one of the paper's benchmarks; choose another name.")
+    if choice.source is None:
+        raise SpecError(f"{path}: {name}.source: expected a file or a Hugging Face data set, got none.")
+    beside = path.parent / str(choice.source)
+    return choice.model_copy(update={"source": str(beside.absolute())}) if _exists(beside) else choice
+
+
+def _exists(path: Path) -> bool:
+    """Whether there is such a file; text of any length and with any character may be asked for."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from exgrpo_core.errors import UserError
+from jobs.evaluation.user_benchmarks import with_declared_sources
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
 from jobs.preflight.local_sources import check_first_rows, with_absolute_sources, with_model_source
 from jobs.preflight.machine_fit import check_disk, check_embedded_device, check_memory, check_rollout
@@ -54,7 +55,7 @@ class Preflight:
 
     requested: TrainSpec
     spec: TrainSpec
-    """As the worker would read it: the checkpoint's model and local files by absolute path."""
+    """As the worker would read it: the checkpoint's model and local files and your benchmarks by path."""
     start: NamedCheckpoint | None = None
     """The checkpoint that `model.source: RUN@STEP` names."""
     settings: list[str] = field(default_factory=list)
@@ -104,6 +105,8 @@ def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Pref
             preflight.start = starting_checkpoint(runs_root, spec.model.source, reads_files=not is_quick)
     if preflight.start is not None:
         preflight.spec = with_model_source(spec, str(preflight.start.policy))
+    with preflight.collecting():
+        preflight.spec = with_declared_sources(preflight.spec, runs_root)
     with preflight.collecting(is_local=True):
         preflight.spec = with_absolute_sources(preflight.spec)
     with preflight.collecting():

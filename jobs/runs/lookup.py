@@ -1,6 +1,7 @@
 """Finding the run that a user names by part of its id or by its name."""
 
 import contextlib
+from collections.abc import Iterable
 from pathlib import Path
 
 from db.rows.display_names import id_end
@@ -38,7 +39,7 @@ def find_run_id(runs_root: Path, text: str) -> str:
     Raises:
         CommandError: No run matches, or several do.
     """
-    names = _names(runs_root)
+    names = run_names(runs_root)
     if text in names:
         return text
     matches = [run_id for run_id in names if run_id.startswith(text) or id_end(run_id) == text] if text else []
@@ -66,13 +67,19 @@ def find_judge_id(runs_root: Path, text: str | None) -> str | None:
     return run_id
 
 
-def _names(runs_root: Path) -> dict[str, str]:
+def run_names(runs_root: Path) -> dict[str, str]:
+    """Return the present name of every run by its id, empty where its folder does not say."""
+    return names_of(runs_root, list_run_directories(runs_root))
+
+
+def names_of(runs_root: Path, folders: Iterable[RunDirectory]) -> dict[str, str]:
+    """Return the present names of run folders by id: those that users gave last, else those they were made with."""
     names: dict[str, str] = {}
-    for run in list_run_directories(runs_root):
+    for run in folders:
         names[run.run_id] = ""
         with contextlib.suppress(RunDirectoryError):
             names[run.run_id] = str(run.read_run_info()["name"])
-    for entry in Journal(runs_root).entries():
+    for entry in Journal(runs_root).entries() if names else ():
         if entry.kind is JournalKind.RENAMED and entry.run_id in names:
             names[entry.run_id] = str(entry.data.get("name", ""))
     return names

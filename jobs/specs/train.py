@@ -130,7 +130,8 @@ class ValidationSpec(Spec):
     num_training_questions: int = Field(64, ge=0)
     """Training questions scored before and after training, the first ones."""
     benchmarks: dict[BenchmarkSet, str | None] = Field(default_factory=dict)
-    """Benchmarks scored too, each with its file or data set, as the paper does: `aime24: FILE`; null takes its own."""
+    """Benchmarks scored too, each with its file or data set, as the paper does: `aime24: FILE`; null takes the paper's
+    data set, or what you declared under this name."""
     num_benchmark_questions: Positive | None = None
     """Questions drawn from all of these benchmarks together (the paper: 2.2k); None takes all."""
 

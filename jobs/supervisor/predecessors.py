@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.runs.directory import RunDirectory, RunDirectoryError
+from jobs.runs.queue import predecessor_of
 from jobs.runs.state import read_state
 from jobs.runs.status import RunStatus, status_label
-from jobs.specs.evaluation import EvalSpec
-from jobs.specs.train import SpecError, TrainSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +26,7 @@ def find_hold(run: RunDirectory, asked: Mapping[str, int], names: dict[str, str 
         names: Which job each job waits for, as far as it was read before; specifications never change.
     """
     if run.run_id not in names:
-        names[run.run_id] = _read_name(run)
+        names[run.run_id] = predecessor_of(run)
     name = names[run.run_id]
     if name is None:
         return None
@@ -41,14 +40,6 @@ def find_hold(run: RunDirectory, asked: Mapping[str, int], names: dict[str, str 
         return None
     reason = f": {state.reason}" if state.reason else "."
     return Hold(f"It waited for {name}, which was {status_label(state.status)}{reason} Resume that one, then this one.")
-
-
-def _read_name(run: RunDirectory) -> str | None:
-    try:
-        spec = run.job_spec()
-    except SpecError:
-        return None  # the worker itself says what is wrong
-    return spec.waits_for if isinstance(spec, TrainSpec | EvalSpec) else None
 
 
 def _open(runs_root: Path, run_id: str) -> RunDirectory | None:

@@ -7,7 +7,7 @@ from jobs.evaluation.model_folder import MODEL_FOLDER, SHARDS_FOLDER, find_shard
 from jobs.preflight.local_sources import with_model_source
 from jobs.runs.checkpoints import checkpoint_path, find_fault, list_checkpoints
 from jobs.runs.control import TrainingError
-from jobs.runs.directory import RunDirectory
+from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.specs.any_job import JobSpec
 from jobs.specs.evaluation import EvalSpec
 from jobs.specs.train import TrainSpec
@@ -19,7 +19,7 @@ def with_predecessor_model(spec: JobSpec, run: RunDirectory) -> JobSpec:
     """Return the specification with the model of the checkpoint that its predecessor left, kept in the run's folder.
 
     Raises:
-        TrainingError: There is no such checkpoint, it is damaged, or its shards cannot be merged.
+        TrainingError: There is no such run or checkpoint, it is damaged, or its shards cannot be merged.
     """
     if not isinstance(spec, TrainSpec | EvalSpec) or not spec.model.source.startswith(f"{spec.waits_for}@"):
         return spec
@@ -36,7 +36,10 @@ def with_predecessor_model(spec: JobSpec, run: RunDirectory) -> JobSpec:
 
 
 def _find_checkpoint(runs_root: Path, run_id: str, step: str) -> Path:
-    checkpoints = RunDirectory.open(runs_root, run_id).checkpoints_path
+    try:
+        checkpoints = RunDirectory.open(runs_root, run_id).checkpoints_path
+    except RunDirectoryError as error:
+        raise TrainingError(f"model.source: {error}") from None
     steps = sorted(int(path.name.rpartition("-")[2]) for path in list_checkpoints(checkpoints))
     wanted = int(step) if step.isdecimal() else max(steps, default=0)
     path = checkpoint_path(checkpoints, wanted)

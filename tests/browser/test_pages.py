@@ -25,6 +25,29 @@ def test_each_tab_is_named_after_what_its_page_shows(open_page):
     page.wait_for_function("() => document.title === 'Compare · ExGRPO Workbench'")
 
 
+@pytest.mark.parametrize("run_id", ["run-finished", "run-failed"])
+def test_buttons_of_a_run_are_whole(open_page, run_id):
+    page = open_page(f"/run?run={run_id}").page
+    page.locator(".st-key-run-controls").get_by_role("button", name="Branch").first.wait_for()
+    page.wait_for_function("""() => [...document.querySelectorAll(".st-key-run-controls *")]
+        .every((part) => getComputedStyle(part).overflowX === "visible" || part.scrollWidth <= part.clientWidth)""")
+
+
+def test_what_is_asked_is_displayed_at_once_and_a_toast_covers_no_button(open_page):
+    page = open_page("/run?run=run-failed").page
+    page.locator(".st-key-run-resume button:visible").click()
+    page.locator(".st-key-run-asked button").first.wait_for()
+    assert page.locator(".st-key-run-resume button:visible").count() == 0
+    page.get_by_text("resuming", exact=True).wait_for()
+    page.get_by_role("button", name="Notes").first.click()
+    page.get_by_label("New tag").fill("baseline")
+    page.get_by_label("New tag").press("Enter")
+    toast = page.get_by_test_id("stToast")
+    toast.wait_for()
+    toast.evaluate("toast => Promise.all(toast.getAnimations().map((animation) => animation.finished))")
+    assert toast.bounding_box()["y"] > page.viewport_size["height"] / 2
+
+
 def test_click_on_a_row_opens_the_run(open_page):
     watched = open_page("/?q=run-finished")
     table = watched.page.get_by_test_id("stDataFrame")

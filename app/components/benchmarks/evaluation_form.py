@@ -46,15 +46,14 @@ def show() -> None:
 
 def _benchmarks() -> list[str]:
     """Show the choice of benchmarks: the paper's, the user's, or `NAME=FILE`."""
-    titles: dict[str, str] = {}
-    try:
-        titles |= commands.user_benchmarks()
-    except UserError as error:
-        notice.show("error", "Your own benchmarks are left out", str(error))
+    titles, faults = commands.user_benchmarks()
+    if faults:
+        notice.show("error", "Left out of your own benchmarks", "\n".join(faults))
     titles |= {name: protocol.title for name, protocol in load_protocols().items()}
     return st.multiselect(
         "Benchmarks", list(titles), ["math500"], key="evaluate-benchmarks", placeholder="Choose some, or NAME=FILE",
         format_func=lambda name: titles.get(name, escape_control_characters(name)), accept_new_options=True,
+        select_all=False,
         help="For your data write NAME=FILE, or put a Parquet, JSON-lines or YAML file into "
         f"`{commands.benchmarks_folder()}`",
     )  # fmt: skip

@@ -159,7 +159,9 @@ def _choice(shape: FieldShape, _value: object, key: str) -> None:
 
 def _choices(shape: FieldShape, _value: object, key: str) -> None:
     # A row of pills would be cut where the column is narrow.
-    st.multiselect(shape.label, list(shape.options), placeholder="none", key=key, label_visibility="collapsed")
+    st.multiselect(
+        shape.label, list(shape.options), placeholder="none", key=key, label_visibility="collapsed", select_all=False
+    )
 
 
 def _words(shape: FieldShape, _value: object, key: str) -> None:

@@ -13,7 +13,7 @@ def show(row: RunRow, checkpoints: Sequence[CheckpointRow]) -> str | None:
     """Show what a branch needs behind one button; return the id of the new run when it is queued."""
     with st.popover(
         "Branch",
-        width=118,
+        wrap=False,
         icon=":material/call_split:",
         disabled=not checkpoints,
         key=f"branch-{row.run_id}",

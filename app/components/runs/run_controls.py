@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from app import commands
+from app.components.runs import asked_action
 from app.components.widgets import notice
 from db.rows.runs import CheckpointRow, RunRow
 
@@ -18,15 +19,18 @@ def show(row: RunRow) -> str | None:
     refusal = st.session_state.pop(_REFUSAL, None)
     if refusal is not None:
         notice.show("error", *refusal)
-    if row.status in _STOPPABLE:
+    asked = asked_action.pending(row)
+    if asked is not None:
+        st.button(asked, icon=":material/pending:", key="run-asked", disabled=True)
+    elif row.status in _STOPPABLE:
         st.button(
             "Stop", icon=":material/stop_circle:", key="run-stop",
-            help="Stop after the current step; Resume continues from there", on_click=_do, args=("stop", row.run_id),
+            help="Stop after the current step; Resume continues from there", on_click=_do, args=("stop", row),
         )  # fmt: skip
-    if row.status in commands.RESUMABLE:
+    elif row.status in commands.RESUMABLE:
         st.button(
             "Resume", icon=":material/play_arrow:", type="primary", key="run-resume",
-            help="Resume from the latest complete checkpoint", on_click=_do, args=("resume", row.run_id),
+            help="Resume from the latest complete checkpoint", on_click=_do, args=("resume", row),
         )  # fmt: skip
     is_cloneable = row.kind == "train" and not row.is_adopted
     if is_cloneable and st.button(
@@ -49,11 +53,11 @@ def show_score(row: RunRow, checkpoints: Sequence[CheckpointRow]) -> None:
         st.switch_page("app_pages/benchmarks.py", query_params=target)
 
 
-def _do(action: str, run_id: str) -> None:
+def _do(action: str, row: RunRow) -> None:
     """Stop or resume as a callback, which runs before the page, so that no refresh comes between click and action."""
     try:
-        {"stop": commands.stop, "resume": commands.resume}[action](run_id)
+        {"stop": commands.stop, "resume": commands.resume}[action](row.run_id)
     except commands.CommandError as error:
         st.session_state[_REFUSAL] = (f"Could not {action}", str(error))
         return
-    st.toast({"stop": "Stopping", "resume": "Resuming"}[action], icon=":material/check:")
+    asked_action.remember(row, {"stop": "Stopping", "resume": "Resuming"}[action])

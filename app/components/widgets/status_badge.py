@@ -39,9 +39,11 @@ HEALTH: dict[str, tuple[str, Colour, str]] = {
 """Displayed name, colour and explanation of each health badge."""
 
 
-def show(row: RunRow) -> None:
-    """Show a run's state and its health badges side by side."""
+def show(row: RunRow, asked: str | None = None) -> None:
+    """Show a run's state, or what was just asked of it, and its health badges side by side."""
     name, colour, icon = STATES.get(row.status, ("unknown", "gray", "help"))
+    if asked is not None:
+        name, colour, icon = asked.lower(), "blue", "pending"
     with st.container(horizontal=True, gap="xsmall", vertical_alignment="center", width="content"):
         st.badge(name, icon=f":material/{icon}:", color=colour)
         for key in row.health:

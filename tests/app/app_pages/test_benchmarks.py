@@ -201,6 +201,7 @@ def test_form_offers_ones_own_benchmarks_and_takes_a_file(runs_root, open_page, 
     (tmp_path / "data.jsonl").write_text(rows)
     page = open_page("benchmarks", start="true", target="owner/model")
     assert "sums" in page.multiselect(key="evaluate-benchmarks").options
+    assert not page.multiselect(key="evaluate-benchmarks").proto.select_all
     page.multiselect(key="evaluate-benchmarks").set_value(["sums", f"other={tmp_path}/data.jsonl"])
     send(page, target="owner/model")
     assert not page.exception

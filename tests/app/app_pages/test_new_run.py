@@ -49,6 +49,11 @@ def test_wrong_field_is_named_at_once_and_cannot_be_launched(open_page):
     assert page.button(key="launch").disabled
 
 
+def test_typing_in_a_choice_of_several_adds_no_more_than_one(open_page):
+    page = open_page("new_run", section="Recording")
+    assert [picker.proto.select_all for picker in page.multiselect] == [False]
+
+
 def test_optional_number_can_be_cleared(open_page):
     page = open_page("new_run", section="Validation")
     page.number_input(key=f"{PRESET_FORM}-validation-interval").set_value(None).run()

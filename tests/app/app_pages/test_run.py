@@ -5,6 +5,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
+import streamlit as st
 
 from app.formats import literal
 from db.connections.opening import open_database
@@ -165,11 +166,39 @@ def test_hostile_text_reaches_no_markdown(open_page, view):
     assert has_text(page, "<img src=x onerror=alert(1)>")  # the reason of the failure, as plain text
 
 
+@pytest.mark.parametrize(
+    ("run_id", "action", "words", "now"),
+    [("run-queued", "stop", "Stopping", "stopped"), ("run-failed", "resume", "Resuming", "queued")],
+)
+def test_what_was_asked_is_displayed_until_the_database_knows_it(recorded_runs, open_page, run_id, action, words, now):
+    page = open_page("run", run=run_id)
+    page.button(key=f"run-{action}").click().run()
+    assert not page.exception
+    assert (page.button(key="run-asked").label, page.button(key="run-asked").disabled) == (words, True)
+    assert has_text(page, f" {words.lower()}]")
+    assert not {"Stop", "Resume"} & set(labels(page.button))
+    with closing(sqlite3.connect(recorded_runs / "workbench" / "workbench.db")) as connection, connection:
+        connection.execute("UPDATE runs SET status = ? WHERE run_id = ?", (now, run_id))
+    st.cache_data.clear()
+    page.run()
+    assert words not in labels(page.button)
+    assert {"Stop", "Resume"} & set(labels(page.button))
+
+
+def test_a_request_whose_run_is_again_in_the_state_before_is_forgotten(recorded_runs, open_page):
+    page = open_page("run", run="run-failed")
+    page.button(key="run-resume").click().run()
+    attempt = RunDirectory.open(recorded_runs, "run-failed").attempt_path(2)
+    attempt.mkdir()
+    write_outcome(attempt, RunStatus.FAILED, "again")
+    page.run()
+    assert "Resume" in labels(page.button)
+
+
 def test_stop_asks_the_run_to_stop(recorded_runs, open_page):
     page = open_page("run", run="run-queued")
     page.button(key="run-stop").click().run()
     assert not page.exception
-    assert page.toast[0].value == "Stopping"
     assert RunDirectory.open(recorded_runs, "run-queued").stop_requested()
 
 

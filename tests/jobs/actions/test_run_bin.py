@@ -1,10 +1,15 @@
+import errno
+import os
+
 import pytest
 
 from db.queries import runs
 from db.queries.run_filter import RunFilter
 from jobs.actions import run_actions, run_bin
+from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.lookup import CommandError, find_run_id
+from jobs.specs.train import TrainSpec
 from jobs.supervisor.reading import open_fresh_index
 from tests.app import recorded
 
@@ -60,3 +65,46 @@ def test_a_renamed_run_is_found_by_its_new_name_and_keeps_it_when_the_database_i
     assert listed(runs_root)["run-finished"].name == "better name"
     with pytest.raises(CommandError, match="name: expected letters"):
         run_actions.rename(runs_root, "run-finished", "<b>")
+
+
+def test_the_bin_has_the_name_that_a_run_was_given_last_and_a_copys_name_is_free_of_it(runs_root):
+    run_actions.rename(runs_root, "run-finished", "better name")
+    run_actions.rename(runs_root, "run-queued", "better name copy")
+    assert run_actions.name_of_copy(runs_root, "better name") == "better name copy 2"
+    run_bin.delete(runs_root, "run-finished")
+    assert run_bin.list_deleted(runs_root) == {"run-finished": "better name"}
+
+
+def test_a_run_that_a_queued_job_waits_for_is_not_deleted(runs_root):
+    waiting = run_actions.submit(runs_root, TrainSpec(name="after it", waits_for="run-finished"))
+    with pytest.raises(CommandError, match=rf"cannot be deleted: after it \({waiting}\) waits for it; stop that first"):
+        run_bin.delete(runs_root, "run-finished")
+    run_actions.stop(runs_root, waiting)
+    run_bin.delete(runs_root, "run-finished")
+    assert list(run_bin.list_deleted(runs_root)) == ["run-finished"]
+
+
+def test_a_damaged_folder_in_the_bin_is_listed_and_removed(runs_root):
+    run_bin.delete(runs_root, "run-finished")
+    damaged = runs_root / "workbench" / "bin" / "run-finished"
+    (damaged / "run.json").unlink()
+    assert run_bin.list_deleted(runs_root) == {"run-finished": "run-finished"}
+    assert run_bin.empty(runs_root) == 1
+    assert not damaged.exists()
+
+
+def test_a_move_that_the_journal_cannot_record_is_undone(runs_root, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "append", full)
+        with pytest.raises(CommandError, match="not moved, since the journal cannot be written"):
+            run_bin.delete(runs_root, "run-finished")
+    assert RunDirectory.open(runs_root, "run-finished")
+    assert run_bin.list_deleted(runs_root) == {}
+    run_bin.delete(runs_root, "run-finished")
+    monkeypatch.setattr(Journal, "append", full)
+    with pytest.raises(CommandError, match="not moved"):
+        run_bin.restore(runs_root, "run-finished")
+    assert list(run_bin.list_deleted(runs_root)) == ["run-finished"]

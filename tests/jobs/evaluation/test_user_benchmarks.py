@@ -1,8 +1,17 @@
+import re
+
 import pytest
 
-from jobs.evaluation.user_benchmarks import benchmarks_folder, choose_benchmark, load_user_benchmarks
+from jobs.evaluation.user_benchmarks import (
+    UserBenchmarks,
+    benchmarks_folder,
+    choose_benchmark,
+    load_user_benchmarks,
+    with_declared_sources,
+)
 from jobs.specs.evaluation import BenchmarkChoice
 from jobs.specs.mistakes import SpecError
+from jobs.specs.train import DataSpec, TrainSpec, ValidationSpec
 
 
 @pytest.fixture
@@ -13,13 +22,13 @@ def folder(tmp_path):
 
 
 def test_without_a_folder_there_are_none(tmp_path):
-    assert load_user_benchmarks(tmp_path) == {}
+    assert load_user_benchmarks(tmp_path) == UserBenchmarks()
 
 
 def test_data_file_is_a_benchmark_by_its_name(folder, tmp_path):
     for name in ("sums.jsonl", "zipped.jsonl.gz", "Not a name.jsonl", "notes.txt"):
         (folder / name).touch()
-    assert load_user_benchmarks(tmp_path) == {
+    assert load_user_benchmarks(tmp_path).choices == {
         "sums": BenchmarkChoice(name="sums", source=str(folder / "sums.jsonl")),
         "zipped": BenchmarkChoice(name="zipped", source=str(folder / "zipped.jsonl.gz")),
     }
@@ -28,7 +37,7 @@ def test_data_file_is_a_benchmark_by_its_name(folder, tmp_path):
 def test_entry_of_a_yaml_file_names_the_file_beside_it_and_how_it_is_asked(folder, tmp_path):
     (folder / "data.jsonl").touch()
     (folder / "mine.yaml").write_text("sums: {source: data.jsonl, title: Sums, temperature: 0, template: chat}\n")
-    assert load_user_benchmarks(tmp_path) == {
+    assert load_user_benchmarks(tmp_path).choices == {
         "sums": BenchmarkChoice(
             name="sums", source=str(folder / "data.jsonl"), title="Sums", temperature=0.0, template="chat"
         )
@@ -38,6 +47,7 @@ def test_entry_of_a_yaml_file_names_the_file_beside_it_and_how_it_is_asked(folde
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("mine: {source: a\n  - b", r"a.yaml: is not YAML or JSON"),
         ("sums: {sauce: a}", r"a.yaml: sums: sauce: there is no such field"),
         ("sums: {source: a, template: papr}", r"a.yaml: sums: template: expected 'paper', "),
         ("sums: {title: Sums}", r"a.yaml: sums.source: expected a file or a Hugging Face data set, got none"),
@@ -47,14 +57,48 @@ def test_entry_of_a_yaml_file_names_the_file_beside_it_and_how_it_is_asked(folde
         ("- sums", r"a.yaml: expected a mapping of fields at the top"),
     ],
 )
-def test_wrong_entry_is_named_by_file_name_and_field(folder, tmp_path, text, message):
+def test_wrong_entry_is_named_by_file_name_and_field_and_leaves_out_itself_alone(folder, tmp_path, text, message):
     (folder / "a.yaml").write_text(text)
-    with pytest.raises(SpecError, match=message):
-        load_user_benchmarks(tmp_path)
+    (folder / "b.yaml").write_text("sums: {source: hub/sums}\nwrong: 3")
+    found = load_user_benchmarks(tmp_path)
+    assert list(found.choices) == ["sums"]
+    of_a, of_b = found.faults
+    assert re.search(message, of_a)
+    assert "b.yaml: wrong: expected fields such as source, got '3'" in of_b
+
+
+def test_an_entry_of_the_same_name_is_left_out(folder, tmp_path):
+    for name in "ab":
+        (folder / f"{name}.yaml").write_text(f"sums: {{source: hub/{name}}}")
+    found = load_user_benchmarks(tmp_path)
+    assert found.choices["sums"].source == "hub/a"
+    assert "b.yaml: sums is declared in another file already" in found.faults[0]
+
+
+@pytest.mark.parametrize("source", ["x" * 5000, "nul \\0"])
+def test_a_source_that_is_no_file_name_is_taken_as_it_is(folder, tmp_path, source):
+    (folder / "a.yaml").write_text(f'sums: {{source: "{source}"}}')
+    assert load_user_benchmarks(tmp_path).choices["sums"].source == source.replace("\\0", "\0")
+
+
+def test_validation_takes_the_data_of_a_benchmark_by_its_name(folder, tmp_path):
+    (folder / "sums.jsonl").touch()
+    spec = TrainSpec(
+        data=DataSpec(source="hub/data"),
+        validation=ValidationSpec(benchmarks={"sums": None, "aime24": None, "other": "hub/other"}),
+    )
+    assert with_declared_sources(spec, tmp_path).validation.benchmarks == {
+        "sums": str(folder / "sums.jsonl"), "aime24": None, "other": "hub/other",
+    }  # fmt: skip
+    (folder / "a.yaml").write_text("- mine")
+    spec = TrainSpec(data=DataSpec(source="hub/data"), validation=ValidationSpec(benchmarks={"mine": None}))
+    with pytest.raises(SpecError, match=r"^validation.benchmarks: expected some of .*, sums, got 'mine'.*a.yaml: exp"):
+        with_declared_sources(spec, tmp_path)
 
 
 def test_what_is_given_counts_before_what_was_declared():
-    declared = {"sums": BenchmarkChoice(name="sums", source="a", temperature=0.5, samples_per_question=8)}
+    sums = BenchmarkChoice(name="sums", source="a", temperature=0.5, samples_per_question=8)
+    declared = UserBenchmarks({"sums": sums})
     chosen = choose_benchmark({"name": "sums", "source": None, "samples_per_question": 2}, declared)
     assert chosen == {"name": "sums", "source": "a", "temperature": 0.5, "samples_per_question": 2}
     with pytest.raises(SpecError, match=r"expected some of aime24, .*, sums, got 'other'; .* as in other=FILE"):

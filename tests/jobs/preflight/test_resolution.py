@@ -55,3 +55,15 @@ def test_every_reason_is_told_at_once(runs_root):
     with pytest.raises(RunRefusedError, match="no checkpoint at step 7") as refused:
         preflight.raise_refusals()
     assert len(refused.value.reasons) == 2
+
+
+def test_a_benchmark_of_the_users_own_is_validated_on_by_its_name(runs_root):
+    folder = runs_root / "workbench" / "benchmarks"
+    folder.mkdir(parents=True)
+    (folder / "sums.jsonl").write_text('{"problem": "1 + 1", "answer": "2"}\n')
+    content = {"data": {"source": "word_problems", "template": "chat"}, "validation": {"benchmarks": {"sums": None}}}
+    preflight = resolve(TrainSpec.model_validate(content), runs_root, is_quick=True)
+    assert preflight.spec.validation.benchmarks == {"sums": str(folder / "sums.jsonl")}
+    content["validation"]["benchmarks"] = {"sum": None}
+    preflight = resolve(TrainSpec.model_validate(content), runs_root, is_quick=True)
+    assert any("validation.benchmarks: expected some of" in refusal.sentence for refusal in preflight.refusals)
