@@ -188,7 +188,8 @@ $(VERL_BIN)/python:
 $(VERL_VENV)/.installed: pyproject.toml $(VERL_PINS) | $(VERL_BIN)/python
 	@echo "Installing the verl engine into $(VERL_VENV) by $(VERL_PINS) (some minutes the first time)"
 	@$(if $(IS_VERL_LOCKED),$(VERL_PIP) install --require-hashes --no-deps -r requirements/locks/verl-cpu.txt)
-	@$(VERL_PIP) install -c $(VERL_PINS) -e '.[verl$(if $(HAS_GPU),$(comma)vllm)]'
+	@$(VERL_PIP) install -c $(VERL_PINS) -e '.[verl$(if $(HAS_GPU),$(comma)verl-gpu)]'
+	@$(if $(HAS_GPU),$(VERL_BIN)/python -m jobs.machine.gpu_needs fetch || true)
 	@touch $@
 
 $(VERL_VENV)/.installed-dev: $(VERL_VENV)/.installed

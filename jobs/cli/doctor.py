@@ -7,7 +7,7 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -21,7 +21,15 @@ from jobs.alerts.destinations import AlertError, read_destinations
 from jobs.cli.options import DEFAULT_PORT, DEFAULT_RUNS_ROOT, EXIT_FAILURE, AsJson, DatabaseUrl, RunsRoot, print_json
 from jobs.cli.workbench_instance import read_workbench
 from jobs.machine.disk import GIB, MIN_FREE_GIB
-from jobs.machine.engine_environments import EngineEnvironmentError, engine_python, installed_versions, verl_pins
+from jobs.machine.engine_environments import (
+    GPU_PINS,
+    EngineEnvironmentError,
+    Pins,
+    engine_python,
+    installed_versions,
+    verl_pins,
+)
+from jobs.machine.gpu_needs import needs_of
 from jobs.supervisor.instance import read_supervisor
 from jobs.supervisor.reading import describe_database
 
@@ -135,10 +143,19 @@ def check_verl() -> Check:
     pins = verl_pins()
     differences = min((pin.differences(installed) for pin in pins), key=len, default=[])
     if not differences and installed["verl"] is not None:
-        return Check(VERL_CHECK, CheckResult.OK, f"{versions} ({python})")
+        return _check_gpu_needs(f"{versions} ({python})", python, installed, pins)
     names = " or ".join(pin.name for pin in pins) or "constraints-verl-*.txt"
     advice = f"Create it again with `make verl-env` ({names}): {'; '.join(differences) or 'verl is missing'}."
     return Check(VERL_CHECK, CheckResult.WARNING, versions, advice)
+
+
+def _check_gpu_needs(detail: str, python: str, installed: Mapping[str, str | None], pins: list[Pins]) -> Check:
+    """What else an environment of the GPU pins needs of the machine: a compiler, headers, the attention kernel."""
+    is_for_gpus = any(pin.name == GPU_PINS and not pin.differences(installed) for pin in pins)
+    problems = needs_of(python).problems("flash") if is_for_gpus else []
+    if not problems:
+        return Check(VERL_CHECK, CheckResult.OK, detail)
+    return Check(VERL_CHECK, CheckResult.WARNING, detail, f"{'; '.join(problems)}.")
 
 
 def check_runs_root(runs_root: Path) -> Check:

@@ -17,6 +17,7 @@ from jobs.launchers.ray_jobs_api import RayJob, RayJobsApi, RayJobsError, RayUnr
 from jobs.launchers.ray_jobs_rules import (
     Machine,
     check_address,
+    check_gpu_needs,
     check_ray_version,
     check_size,
     check_versions,
@@ -117,6 +118,7 @@ class RayJobsLauncher:
         except RayJobsError as error:
             raise LaunchError(str(error)) from None
         check_versions(machines, self._pins)
+        check_gpu_needs(machines, self._train_spec)
         check_size(machines, self._train_spec)
         num_gpus = sum(machine.free_gpus for machine in machines)
         return f"Ray at {self._api.address}: {len(machines)} machines, {num_gpus} free GPUs, storage shared."

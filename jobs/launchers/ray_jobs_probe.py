@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,17 @@ import ray
 from ray._private.state import available_resources_per_node  # as verl 0.9.1 does; Ray has no public function
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from jobs.machine.engine_environments import VERL_PACKAGES
+from jobs.machine.gpu_needs import read_needs
+
 ANSWER_SECONDS = 40.0
 LEAVE_SECONDS = 5.0
 
 
 def answer_question(folder: str, node_id: str) -> dict[str, Any]:
-    """Copy the question into this machine's answer and return the versions of installed packages."""
+    """Copy the question into this machine's answer; return versions of packages and what GPUs need besides."""
     versions: dict[str, str | None] = {}
-    for name in ("ray", "verl"):
+    for name in VERL_PACKAGES:
         try:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -38,7 +42,7 @@ def answer_question(folder: str, node_id: str) -> dict[str, Any]:
         (Path(folder) / f"answer-{node_id}").write_text(question, encoding="ascii")
     except OSError as cause:
         error = f"{cause.filename}: {cause.strerror}"
-    return {"error": error, "versions": versions}
+    return {"error": error, "versions": versions, "needs": asdict(read_needs())}
 
 
 def sweep(folder: str, _node_id: str) -> dict[str, Any]:

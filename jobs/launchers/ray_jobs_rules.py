@@ -11,6 +11,7 @@ from jobs.launchers.local import LaunchError
 from jobs.launchers.ray_jobs_api import is_loopback
 from jobs.machine.address_policy import is_link_local_name
 from jobs.machine.engine_environments import Pins
+from jobs.machine.gpu_needs import GpuNeeds
 from jobs.specs.train import TrainSpec
 from jobs.specs.verl import RAY_TOKEN_VARIABLE, VerlSpec
 
@@ -18,6 +19,7 @@ CPUS_PER_GPU = 3
 """CPUs that verl requests from Ray with each GPU; without them it waits for ever."""
 OTHER_CPUS = 12
 """Ray's CPUs for verl's other actors on any machine: eight for storage, the rest for control and serving."""
+NEEDS_NOTHING = GpuNeeds((), has_kernel=True)
 
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 
@@ -32,10 +34,12 @@ class Machine:
     free_cpus: int
     error: str
     versions: Mapping[str, str | None]
+    needs: GpuNeeds = NEEDS_NOTHING
 
     @classmethod
     def of_report(cls, report: Mapping[str, Any]) -> "Machine":
         """Read a machine's part of the probe's report."""
+        needs = report.get("needs")
         return cls(
             str(report["node_id"]),
             str(report["host"]),
@@ -43,6 +47,7 @@ class Machine:
             int(report["free_cpus"]),
             str(report["error"]),
             dict(report.get("versions", {})),
+            NEEDS_NOTHING if needs is None else GpuNeeds(tuple(needs["missing_packages"]), bool(needs["has_kernel"])),
         )
 
 
@@ -113,6 +118,19 @@ def check_versions(machines: Sequence[Machine], pins: Sequence[Pins]) -> None:
             raise LaunchError(
                 f"{machine.host}: {', '.join(nearest)}; install the environment of `make verl-env` there."
             )
+
+
+def check_gpu_needs(machines: Sequence[Machine], spec: TrainSpec) -> None:
+    """Refuse machines that lack what training on their GPUs needs; verl's workers would end at their first step.
+
+    Raises:
+        LaunchError: One of them; the message names it and the remedy.
+    """
+    if spec.model.device == "cpu":
+        return
+    for machine in machines:
+        if machine.free_gpus and (problems := machine.needs.problems(spec.verl.attention)):
+            raise LaunchError(f"{machine.host}: {'; '.join(problems)}.")
 
 
 def check_size(machines: Sequence[Machine], spec: TrainSpec) -> None:

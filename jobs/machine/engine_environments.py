@@ -21,10 +21,9 @@ VLLM_LOOP = "eval vllm"
 """The loop of an evaluation that vLLM generates for."""
 VERL_LOOPS = frozenset({"verl", "verl sft"})
 """Loops that only verl's environment can run, as `job_specs.loop_name` names them."""
-VERL_PACKAGES = ("torch", "verl", "ray", "vllm", "transformers")
-"""Packages that the verl engine needs."""
-OPTIONAL_PACKAGES = frozenset({"vllm"})
-"""Without it, `verl.rollout` has to be hf."""
+VERL_PACKAGES = ("torch", "verl", "ray", "vllm", "transformers", "kernels")
+"""Packages whose versions decide whether the verl engine runs; vllm and kernels are for GPUs only."""
+GPU_PINS = "constraints-verl-gpu.txt"
 _PROBE_SECONDS = 60.0
 _PROBE = """
 import importlib.metadata, json, sys
@@ -119,7 +118,7 @@ class Pins:
         differences = []
         for package, version in installed.items():
             wanted = self.versions.get(package)
-            if version is None and package not in OPTIONAL_PACKAGES:
+            if version is None and wanted is not None:
                 differences.append(f"{package} is missing")
             elif version is not None and wanted is not None and _release(version) != _release(wanted):
                 differences.append(f"{package} is {version}, not {wanted}")

@@ -6,6 +6,7 @@ from pathlib import Path
 import psutil
 
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python, has_vllm
+from jobs.machine.gpu_needs import needs_of
 from jobs.machine.gpus import list_gpus
 from jobs.preflight.model_shapes import model_shape
 from jobs.preflight.resource_estimate import estimate_resources
@@ -94,6 +95,22 @@ def check_rollout(spec: TrainSpec) -> None:
             f"verl.rollout: vLLM is not installed in the environment of {python}; make it anew with "
             "`make verl-env GPU=1`, or set verl.rollout to hf for a small model."
         )
+
+
+def check_gpu_needs(spec: TrainSpec) -> None:
+    """Refuse a run on this machine's GPUs that lacks a compiler, Python's headers or the attention kernel.
+
+    Raises:
+        SpecError: It does; the sentence says how to get them.
+    """
+    if spec.model.device == "cpu" or not list_gpus():
+        return  # another check says that there are no GPUs
+    try:
+        needs = needs_of(engine_python(loop_name(spec)))
+    except EngineEnvironmentError:
+        return  # another check says so
+    if problems := needs.problems(spec.verl.attention):
+        raise SpecError(f"{'; '.join(problems)}.")
 
 
 def _gb(size: float) -> str:

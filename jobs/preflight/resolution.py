@@ -11,7 +11,13 @@ from exgrpo_core.errors import UserError
 from jobs.evaluation.user_benchmarks import with_declared_sources
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
 from jobs.preflight.local_sources import check_first_rows, with_absolute_sources, with_model_source
-from jobs.preflight.machine_fit import check_disk, check_embedded_device, check_memory, check_rollout
+from jobs.preflight.machine_fit import (
+    check_disk,
+    check_embedded_device,
+    check_gpu_needs,
+    check_memory,
+    check_rollout,
+)
 from jobs.preflight.model_shapes import check_context
 from jobs.preflight.verl_config import (
     UNNAMED_RUN,
@@ -131,6 +137,7 @@ def _machine_checks(spec: TrainSpec) -> Iterator[Callable[[], None]]:
         yield partial(check_memory, spec)
     elif not joins_cluster(spec):
         yield partial(check_rollout, spec)
+        yield partial(check_gpu_needs, spec)
         yield partial(check_memory, spec)
     yield partial(check_first_rows, spec)
 

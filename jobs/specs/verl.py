@@ -76,6 +76,8 @@ class VerlSpec(Spec):
     """GPUs that share one copy of the model while generating; divides the number of GPUs."""
     strategy: Literal["fsdp2"] = "fsdp2"
     """How model and optimizer are sharded over GPUs in training; verl's Megatron is not supported yet."""
+    attention: Literal["flash", "sdpa"] = "flash"
+    """Attention of training on GPUs: FlashAttention from the hub, or PyTorch's, slower and without a download."""
     rollout: Literal["vllm", "hf"] = "vllm"
     """Generator; hf is for tests without vLLM."""
     max_tokens_per_gpu: Positive | None = None

@@ -25,6 +25,7 @@ FIELD_OF_SETTING = {
     "data.max_prompt_length": "algorithm.max_prompt_tokens",
     "data.max_response_length": "algorithm.max_response_tokens",
     "actor_rollout_ref.model.path": "model.source",
+    "actor_rollout_ref.model.override_config.attn_implementation": "verl.attention",
     "actor_rollout_ref.actor.strategy": "verl.strategy",
     "actor_rollout_ref.actor.ppo_mini_batch_size": "algorithm.mini_batch_size",
     "actor_rollout_ref.actor.ppo_max_token_len_per_gpu": "verl.max_tokens_per_gpu",
@@ -170,9 +171,17 @@ def _data_settings(spec: TrainSpec) -> dict[str, Value]:
 def _model_settings(spec: TrainSpec, path: str) -> dict[str, Value]:
     return {
         f"{_MODEL}.path": path,
-        f"{_MODEL}.use_remove_padding": spec.model.device != "cpu",
-        f"{_MODEL}.enable_gradient_checkpointing": spec.model.device != "cpu",
+        f"+{_MODEL}.override_config.attn_implementation": attention_name(spec),
+        # Log-probs and entropies come from the hidden states in chunks, so no tensor of all logits is made.
+        f"{_MODEL}.use_fused_kernels": True,
+        f"{_MODEL}.use_remove_padding": True,
+        f"{_MODEL}.enable_gradient_checkpointing": True,
     }
+
+
+def attention_name(spec: TrainSpec) -> str:
+    """Return the name of the attention in transformers; verl's default needs a package of which no wheel fits."""
+    return "flash_attention_2" if spec.verl.attention == "flash" and spec.model.device != "cpu" else "sdpa"
 
 
 def _actor_settings(spec: TrainSpec) -> dict[str, Value]:
@@ -288,7 +297,6 @@ def _cpu_settings(spec: TrainSpec) -> dict[str, Value]:
     """Return the settings of verl without a GPU: float32, gloo, eager code, and GPUs that Ray only counts."""
     settings: dict[str, Value] = {
         "trainer.device": "cpu",
-        f"+{_MODEL}.override_config.attn_implementation": "sdpa",
         f"{_ACTOR}.use_torch_compile": False,
         f"{_ACTOR}.fsdp_config.use_torch_compile": False,
         f"{_ACTOR}.fsdp_config.dtype": "float32",

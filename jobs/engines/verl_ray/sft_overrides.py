@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from jobs.engines.verl_ray.overrides import VERL_FOLDER, Value, overlap, render_value, setting_path
+from jobs.engines.verl_ray.overrides import VERL_FOLDER, Value, attention_name, overlap, render_value, setting_path
 from jobs.specs.train import SpecError, TrainSpec
 
 SFT_CONFIG = "sft_trainer_engine"
@@ -58,8 +58,10 @@ def _settings(spec: TrainSpec, folder: Path, model_path: str) -> dict[str, Value
         "data.custom_cls.path": DATASET_MODULE,
         "data.custom_cls.name": DATASET_CLASS,
         "model.path": model_path,
-        "model.use_remove_padding": not is_cpu,
-        "model.enable_gradient_checkpointing": not is_cpu,
+        "+model.override_config.attn_implementation": attention_name(spec),
+        "model.use_fused_kernels": True,
+        "model.use_remove_padding": True,
+        "model.enable_gradient_checkpointing": True,
         "engine.strategy": "fsdp2",
         "engine.seed": spec.seed,
         "optim.lr": optim.learning_rate,
@@ -90,7 +92,6 @@ def _settings(spec: TrainSpec, folder: Path, model_path: str) -> dict[str, Value
 
 _CPU_SETTINGS: dict[str, Value] = {
     "trainer.device": "cpu",
-    "+model.override_config.attn_implementation": "sdpa",
     "engine.use_torch_compile": False,
     "engine.dtype": "float32",
 }

@@ -9,27 +9,28 @@ from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE, Pins
 
 GOOD = {"torch": "2.13.0+cpu", "verl": "0.9.1", "ray": "2.60.0", "vllm": None, "transformers": "5.10.4"}
 CPU_PINS = {"torch": "2.13.0", "verl": "0.9.1", "ray": "2.60.0", "transformers": "5.10.4"}
-GPU_PINS = CPU_PINS | {"torch": "2.11.0", "transformers": "5.9.0", "vllm": "0.24.0"}
+ON_GPUS = {"torch": "2.11.0", "transformers": "5.9.0", "vllm": "0.24.0", "kernels": "0.12.3"}
 
 
 @pytest.fixture
 def environment(tmp_path, monkeypatch):
     """Return a function that makes an environment for verl with these versions, beside two constraints files."""
-    pins = [Pins("constraints-verl-cpu.txt", CPU_PINS), Pins("constraints-verl-gpu.txt", GPU_PINS)]
+    pins = [Pins("constraints-verl-cpu.txt", CPU_PINS), Pins("constraints-verl-gpu.txt", CPU_PINS | ON_GPUS)]
     monkeypatch.setattr(doctor, "verl_pins", lambda: pins)
 
-    def make(versions: dict[str, str | None]) -> None:
+    def make(versions: dict[str, str | None], has_kernel: bool = True) -> None:
         python = tmp_path / "python"
-        python.write_text(f"#!/bin/sh\necho '{json.dumps(versions)}'\n")
+        needs = {"missing_packages": [], "has_kernel": has_kernel}
+        python.write_text(f"""#!/bin/sh
+        case "$*" in *gpu_needs*) echo '{json.dumps(needs)}';; *) echo '{json.dumps(versions)}';; esac
+        """)
         python.chmod(0o755)
         monkeypatch.setenv(VERL_PYTHON_VARIABLE, str(python))
 
     return make
 
 
-@pytest.mark.parametrize(
-    "versions", [GOOD, GOOD | {"torch": "2.11.0+cu130", "transformers": "5.9.0", "vllm": "0.24.0"}]
-)
+@pytest.mark.parametrize("versions", [GOOD, GOOD | ON_GPUS | {"torch": "2.11.0+cu130"}])
 def test_an_environment_of_either_constraints_file_is_good(environment, versions):
     environment(versions)
     found = check_verl()
@@ -44,6 +45,18 @@ def test_other_versions_are_named_with_what_to_do(environment):
     assert found.result is CheckResult.WARNING
     assert "ray is 2.50.0, not 2.60.0; transformers is missing" in found.advice
     assert "make verl-env" in found.advice
+
+
+def test_environment_for_gpus_without_a_package_that_gpus_need_is_not_good(environment):
+    environment(GOOD | ON_GPUS | {"kernels": None})
+    assert "kernels is missing" in check_verl().advice
+
+
+def test_environment_for_gpus_says_that_the_attention_kernel_was_not_fetched(environment):
+    environment(GOOD | ON_GPUS, has_kernel=False)
+    found = check_verl()
+    assert found.result is CheckResult.WARNING
+    assert "gpu_needs fetch`, or set verl.attention to sdpa" in found.advice
 
 
 def test_no_environment_limits_what_can_be_done_and_stops_nothing(tmp_path, monkeypatch):

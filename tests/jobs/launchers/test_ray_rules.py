@@ -13,11 +13,20 @@ from jobs.launchers import ray_jobs, ray_jobs_rules
 from jobs.launchers.local import LaunchError
 from jobs.launchers.ray_jobs import RayJobsLauncher
 from jobs.launchers.ray_jobs_api import RayJobsApi, RayUnreachableError, is_loopback
-from jobs.launchers.ray_jobs_rules import Machine, check_ray_version, check_size, check_versions, plain_command
+from jobs.launchers.ray_jobs_rules import (
+    Machine,
+    check_gpu_needs,
+    check_ray_version,
+    check_size,
+    check_versions,
+    plain_command,
+)
 from jobs.machine.engine_environments import Pins
+from jobs.machine.gpu_needs import GpuNeeds
 from jobs.runs.ray_contact import CONTACT_TIMEOUT_SECONDS, read_contact, write_contact
 from jobs.runs.state import read_state
 from jobs.runs.status import RunStatus
+from jobs.specs.train import TrainSpec
 from jobs.specs.verl import RAY_TOKEN_VARIABLE, RaySpec, RewardModelSpec, VerlSpec
 from tests.jobs.launchers.ray_bench import RayBench, ray_spec
 from tests.jobs.launchers.ray_cluster import free_ports
@@ -179,6 +188,15 @@ def test_cluster_with_another_verl_is_refused_before_anything_starts(ray_bench, 
 def test_machine_without_verl_is_refused():
     with pytest.raises(LaunchError, match="verl is missing"):
         check_versions([machine(verl=None)], PINS)
+
+
+def test_machine_whose_gpus_lack_the_attention_kernel_is_refused_by_name():
+    flash, bare = TrainSpec(engine="verl"), replace(machine(), needs=GpuNeeds((), has_kernel=False))
+    with pytest.raises(LaunchError, match=r"host-1: verl\.attention: the kernel .* set verl\.attention to sdpa"):
+        check_gpu_needs([machine(), bare], flash)
+    check_gpu_needs([machine(), replace(bare, free_gpus=0)], flash)
+    check_gpu_needs([bare], flash.model_copy(update={"verl": VerlSpec(attention="sdpa")}))
+    check_gpu_needs([bare], ray_spec(ELSEWHERE))
 
 
 def test_ray_of_either_constraints_file_is_taken():

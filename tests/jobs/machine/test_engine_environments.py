@@ -1,12 +1,10 @@
 import sys
-import tomllib
 
 import pytest
 
 from jobs.launchers import local
 from jobs.launchers.local import LaunchError, LocalLauncher
 from jobs.machine.engine_environments import (
-    PROJECT_ROOT,
     VERL_PYTHON_VARIABLE,
     EngineEnvironmentError,
     Pins,
@@ -113,9 +111,3 @@ def test_an_evaluation_by_vllm_runs_in_the_first_environment_that_has_it(tmp_pat
     named = make_environment(tmp_path, "gpu", '"0.24.0"')
     monkeypatch.setenv(VERL_PYTHON_VARIABLE, named)
     assert engine_python(loop_name(spec)) == named
-
-
-def test_the_extra_of_vllm_is_verls_pairing():
-    extras = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    (pins,) = [pins for pins in verl_pins() if pins.name.endswith("gpu.txt")]
-    assert extras["vllm"] == [f"vllm=={pins.versions['vllm']}"]

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,17 @@ def test_cpu_run_counts_gpus_of_ray_and_computes_in_float32():
     assert found["trainer.device"] == "cpu"
     assert found["+ray_kwargs.ray_init.num_gpus"] == "2"
     assert found["actor_rollout_ref.actor.fsdp_config.dtype"] == "float32"
+
+
+def test_what_differs_without_a_gpu_is_number_format_attention_compilation_and_size():
+    """Whatever else the settings for the CPU changed could hide a fault of those for GPUs."""
+    on_gpu, on_cpu = settings(verl_spec()), settings(verl_spec(model={"device": "cpu"}))
+    changed = {key for key in on_gpu.keys() | on_cpu.keys() if on_gpu.get(key) != on_cpu.get(key)}
+    for_cpu = (
+        r"dtype|trainer\.device|attn_implementation|compile|enforce_eager|free_cache|sleep|load_format|num_workers"
+    )
+    for_size = r"megabytes|num_data_storage_units|ray_init"
+    assert [key for key in sorted(changed) if not re.search(f"{for_cpu}|{for_size}", key)] == []
 
 
 def test_a_cluster_of_its_own_keeps_its_resources():

@@ -1,0 +1,128 @@
+"""What training on GPUs needs of a machine besides Python packages: a compiler, Python's headers, an attention kernel.
+
+`python -m jobs.machine.gpu_needs`, in verl's environment, prints what is there as JSON; with `fetch` it downloads the
+kernel into the cache of the Hugging Face hub and loads it.
+"""
+
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from jobs.machine.engine_environments import PROJECT_ROOT, EngineEnvironmentError
+
+KERNEL = "kernels-community/flash-attn2"
+"""What transformers loads for `flash_attention_2` where the package flash-attn, of which no wheel fits, is missing."""
+FETCH_COMMAND = ".venv-verl/bin/python -m jobs.machine.gpu_needs fetch"
+COMPILERS = ("cc", "gcc", "clang")
+_CACHE_VARIABLES = ("KERNELS_CACHE", "HF_HUB_CACHE")
+_TIMEOUT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class GpuNeeds:
+    """What a machine lacks to train on its GPUs."""
+
+    missing_packages: tuple[str, ...]
+    """System packages by their names in Debian and Ubuntu; Triton compiles with them while a run trains."""
+    has_kernel: bool
+    """Whether the kernel of `verl.attention: flash` is in the hub's cache, for this version of torch."""
+
+    def problems(self, attention: str) -> list[str]:
+        """Return a sentence with the remedy for each thing that training with this attention would miss."""
+        problems = []
+        if self.missing_packages:
+            names = " ".join(self.missing_packages)
+            problems.append(f"the system packages {names} are missing, with which Triton compiles; install them")
+        if attention == "flash" and not self.has_kernel:
+            problems.append(
+                f"verl.attention: the kernel {KERNEL} is not on the machine; fetch it with `{FETCH_COMMAND}`, or set "
+                "verl.attention to sdpa, which needs no download and is slower"
+            )
+        return problems
+
+
+def read_needs() -> GpuNeeds:
+    """Return what this interpreter and its machine lack; reads files only."""
+    return GpuNeeds(tuple(missing_packages()), has_kernel())
+
+
+def missing_packages() -> list[str]:
+    """Return the system packages that are missing: a C compiler, and the headers of this Python."""
+    missing = [] if any(map(shutil.which, COMPILERS)) else ["gcc"]
+    if not (Path(sysconfig.get_path("include")) / "Python.h").is_file():
+        missing.append(f"python{sys.version_info.major}.{sys.version_info.minor}-dev")
+    return missing
+
+
+def has_kernel() -> bool:
+    """Whether the hub's cache holds the kernel's build for the version of torch that is installed here."""
+    try:
+        major, minor = re.findall(r"\d+", version("torch"))[:2]
+    except PackageNotFoundError:
+        return False
+    name = f"torch{major}{minor}-*-cu*-{platform.machine()}-{platform.system().lower()}"
+    return any(_cache().glob(f"models--{KERNEL.replace('/', '--')}/snapshots/*/build/{name}/**/__init__.py"))
+
+
+def _cache() -> Path:
+    """Return the hub's cache; as huggingface_hub finds it, without importing it."""
+    for name in _CACHE_VARIABLES:
+        if os.environ.get(name):
+            return Path(os.environ[name]).expanduser()
+    base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
+    return (Path(os.environ.get("HF_HOME") or base) / "hub").expanduser()
+
+
+def needs_of(python: str) -> GpuNeeds:
+    """Return what another interpreter and this machine lack.
+
+    Raises:
+        EngineEnvironmentError: It does not run.
+    """
+    environment = dict(os.environ) | {"PYTHONPATH": str(PROJECT_ROOT)}
+    command = [python, "-P", "-m", "jobs.machine.gpu_needs"]
+    try:
+        program = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_SECONDS, env=environment, check=True)
+        found = json.loads(program.stdout)
+        return GpuNeeds(tuple(found["missing_packages"]), found["has_kernel"])
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
+        raise EngineEnvironmentError(
+            f"{python}: does not run ({type(error).__name__}); run `make verl-env GPU=1` again."
+        ) from None
+
+
+def fetch() -> str:
+    """Download the kernel and load it; return one sentence on why that failed, "" if it did not."""
+    try:
+        from kernels import get_kernel
+
+        get_kernel(KERNEL)
+    except Exception as error:  # noqa: BLE001 - the hub, the download and the loaded code raise errors of any kind
+        reason = " ".join(str(error).split()) or type(error).__name__
+        return (
+            f"{KERNEL}: could not be fetched ({reason}); try `{FETCH_COMMAND}` again where the hub can be reached, or "
+            "set verl.attention to sdpa."
+        )
+    return ""
+
+
+def main(arguments: list[str]) -> int:
+    """Print what is missing, or fetch the kernel."""
+    if arguments != ["fetch"]:
+        sys.stdout.write(json.dumps(asdict(read_needs())) + "\n")
+        return 0
+    problem = fetch()
+    sys.stdout.write(f"{problem or f'{KERNEL} is ready.'}\n")
+    return 1 if problem else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

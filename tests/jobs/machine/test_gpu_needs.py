@@ -1,0 +1,104 @@
+import platform
+import re
+import sys
+import sysconfig
+import tomllib
+from importlib.metadata import version
+
+import pytest
+
+from jobs.machine import gpu_needs
+from jobs.machine.engine_environments import (
+    GPU_PINS,
+    PROJECT_ROOT,
+    VERL_PACKAGES,
+    EngineEnvironmentError,
+    verl_pins,
+)
+from jobs.machine.gpu_needs import FETCH_COMMAND, KERNEL, GpuNeeds, has_kernel, missing_packages, needs_of
+
+DOCUMENT = (PROJECT_ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
+
+
+def test_pins_the_extra_the_looked_for_packages_and_the_document_agree():
+    (pins,) = [pins for pins in verl_pins() if pins.name == GPU_PINS]
+    extras = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for package in ("vllm", "kernels"):
+        assert f"{package}=={pins.versions[package]}" in extras["verl-gpu"]
+        assert package in VERL_PACKAGES
+        assert re.search(rf"^\| {package} \|.*\| {re.escape(pins.versions[package])} \|$", DOCUMENT, re.M | re.I), (
+            package
+        )
+    assert len(extras["verl-gpu"]) == 2
+    for package in VERL_PACKAGES:
+        assert package in pins.versions
+    for words in (KERNEL, FETCH_COMMAND, "gcc", "python3.12-dev", "verl.attention=sdpa"):
+        assert words in DOCUMENT, words
+
+
+def test_kernel_is_the_one_that_transformers_falls_back_to():
+    from transformers.modeling_flash_attention_utils import FLASH_ATTN_KERNEL_FALLBACK
+
+    assert FLASH_ATTN_KERNEL_FALLBACK["flash_attention_2"] == KERNEL
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """The hub's cache, empty."""
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.delenv("KERNELS_CACHE", raising=False)
+    return tmp_path
+
+
+def add_build(cache, torch_version):
+    name = f"torch{torch_version}-cxx11-cu130-{platform.machine()}-{platform.system().lower()}"
+    folder = cache / "models--kernels-community--flash-attn2" / "snapshots" / "abc" / "build" / name / "flash_attn2"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").touch()
+
+
+def test_kernel_is_there_once_its_build_for_this_torch_is_in_the_cache(cache):
+    major, minor, _ = version("torch").split(".", 2)
+    add_build(cache, f"{major}{int(minor) + 1}")
+    assert not has_kernel()
+    add_build(cache, f"{major}{minor}")
+    assert has_kernel()
+
+
+def test_missing_compiler_and_headers_are_named_as_packages(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sysconfig, "get_path", lambda _name: str(tmp_path))
+    assert missing_packages() == ["gcc", f"python3.{sys.version_info.minor}-dev"]
+    (tmp_path / "cc").touch(mode=0o755)
+    (tmp_path / "Python.h").touch()
+    assert missing_packages() == []
+
+
+def test_each_problem_has_its_remedy_and_only_flash_needs_the_kernel():
+    assert GpuNeeds((), has_kernel=True).problems("flash") == []
+    assert GpuNeeds((), has_kernel=False).problems("sdpa") == []
+    (kernel,) = GpuNeeds((), has_kernel=False).problems("flash")
+    assert f"fetch it with `{FETCH_COMMAND}`, or set verl.attention to sdpa" in kernel
+    (packages,) = GpuNeeds(("gcc", "python3.12-dev"), has_kernel=True).problems("flash")
+    assert "gcc python3.12-dev are missing" in packages
+
+
+@pytest.mark.usefixtures("cache")
+def test_another_interpreter_is_asked():
+    assert needs_of(sys.executable).has_kernel is False
+    with pytest.raises(EngineEnvironmentError, match="make verl-env GPU=1"):
+        needs_of("/bin/false")
+
+
+def test_fetch_without_a_hub_is_one_sentence_with_the_alternative(monkeypatch, capsys):
+    def get_kernel(_name):
+        raise OSError("no route to the hub")
+
+    monkeypatch.setitem(sys.modules, "kernels", type(sys)("kernels"))
+    monkeypatch.setattr(sys.modules["kernels"], "get_kernel", get_kernel, raising=False)
+    assert gpu_needs.main(["fetch"]) == 1
+    said = capsys.readouterr().out
+    assert "(no route to the hub)" in said
+    assert "set verl.attention to sdpa." in said
+    monkeypatch.setattr(sys.modules["kernels"], "get_kernel", lambda _name: None)
+    assert gpu_needs.main(["fetch"]) == 0
