@@ -24,6 +24,8 @@ METHODS = {
     "ExGRPO": "chains-exgrpo",
     "on-policy, CLIP": "chains-on-policy",
     "on-policy, no CLIP": "chains-on-policy-no-clip",
+    "on-policy + retire": "chains-on-policy-retire",
+    "ExGRPO, redrawn": "chains-redraw",
 }
 EVALUATION_INTERVAL = 15
 LEARNING_RATES = (1e-4, 2e-4)

@@ -12,6 +12,7 @@ from exgrpo_core.engine import PolicyEngine, RolloutRequest
 from exgrpo_core.experience_management.question_selection import QuestionDraw, draw_questions
 from exgrpo_core.policy_optimization.advantages import assign_advantages
 from exgrpo_core.policy_optimization.batch_check import check_mini_batches
+from exgrpo_core.policy_optimization.gradient_weight import gradient_weight_metrics
 from exgrpo_core.policy_optimization.mixed_batch import build_mini_batches
 from exgrpo_core.policy_optimization.variance import variance_metrics
 from exgrpo_core.state import ExGRPOState
@@ -62,7 +63,8 @@ def exgrpo_step(state: ExGRPOState, engine: PolicyEngine, config: ExGRPOConfig) 
     collect_experience(state, config, report)
     state.delayed_start.observe(batch_pass_rate(report.groups))
     report.metrics = step_metrics(state, config, report) | mini_batch_metrics(mini_batches)
-    report.metrics |= variance_metrics(report.groups, config) | update_metrics | clock.seconds()
+    report.metrics |= variance_metrics(report.groups, config) | gradient_weight_metrics(report.groups, config)
+    report.metrics |= update_metrics | clock.seconds()
     return report
 
 

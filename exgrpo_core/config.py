@@ -83,6 +83,8 @@ class RetiredRule(StrEnum):
     """Never drawn again as fresh, unless nothing else is left."""
     REDRAW = "redraw"
     """Out of the buffer but still in the fresh stream."""
+    ALWAYS = "always"
+    """As permanent, in on-policy training too (a control: otherwise an on-policy run draws solved questions again)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +241,7 @@ class ExGRPOConfig:
             (
                 not (self.review_interval is not None and self.experience_ratio == 0.0),
                 "review_interval",
-                "null, since an on-policy run draws retired questions anyway",
+                "null, since it is part of replay (set experience_ratio above 0)",
             ),
             (0.0 < self.review_fraction <= 1.0, "review_fraction", "a share in (0, 1]"),
             (0.0 < self.spread_epsilon < math.inf, "spread_epsilon", "a finite number above 0"),

@@ -75,9 +75,9 @@ class ExGRPOState:
     def skipped_questions(self, config: ExGRPOConfig) -> BoolArray:
         """Return which questions the stream of fresh ones skips: the retired, unless they may be redrawn.
 
-        A plain on-policy run skips none: its retired set is only shown.
+        A plain on-policy run skips none unless its rule is `always`: its retired set is only shown.
         """
-        if config.retired is RetiredRule.REDRAW or not config.is_experiential:
+        if config.retired is RetiredRule.REDRAW or not (config.is_experiential or config.retired is RetiredRule.ALWAYS):
             return np.zeros(len(self.questions), dtype=np.bool_)
         return self.retired_set.mask
 

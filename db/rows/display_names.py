@@ -4,8 +4,12 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 
-BATCH_PASS_RATE = "Batch Pass@1"
-"""Share of the fresh rollouts of a training batch that are correct."""
+from exgrpo_core.step_report import METRIC_LABELS
+
+BATCH_PASS_RATE = METRIC_LABELS["reward/pass_at_1"]
+"""Share of the fresh rollouts of a training batch that are correct, those beside replayed trajectories included."""
+FRESH_PASS_RATE = METRIC_LABELS["reward/pass_at_1_fresh"]
+"""The same of fresh questions alone, which methods have in common."""
 
 LINEAGE_EVENTS = {
     "inserted": "stored in the buffer",

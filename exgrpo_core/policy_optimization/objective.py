@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from exgrpo_core.config import LossAggregation, ObjectiveSettings
-from exgrpo_core.policy_optimization.shaping import importance_ratios, shape_ratio
+from exgrpo_core.policy_optimization.shaping import MAX_LOG_RATIO, importance_ratios, shape_ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def exgrpo_loss(inputs: LossInputs, objective: ObjectiveSettings, scale: LossSca
     _check(inputs, objective)
     mask = inputs.response_mask
     # Values under the mask may be anything: set them to 0 before exp, so that no NaN reaches a gradient.
-    log_probs = inputs.log_probs.masked_fill(~mask, 0.0)
+    log_probs = _at_least_float32(inputs.log_probs).masked_fill(~mask, 0.0)
     behavior = inputs.behavior_log_probs.masked_fill(~mask, 0.0)
     ratios = importance_ratios(log_probs, behavior)
     fresh = (
@@ -141,8 +141,13 @@ def _sum_by_trajectory(values: torch.Tensor, inputs: LossInputs, objective: Obje
 
 def _k3(log_probs: torch.Tensor, reference_log_probs: torch.Tensor) -> torch.Tensor:
     """Unbiased, non-negative estimate of KL(pi_theta || pi_reference) per sampled token."""
-    gap = reference_log_probs - log_probs
+    gap = (reference_log_probs - log_probs).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
     return gap.exp() - gap - 1.0
+
+
+def _at_least_float32(values: torch.Tensor) -> torch.Tensor:
+    """Half precision would round a ratio near 1 to steps of .4%."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 def _ratio_sums(

@@ -72,6 +72,10 @@ def _rollout_metrics(config: ExGRPOConfig, report: StepReport) -> dict[str, floa
     metrics["replay/share"] = metrics["replay/num_replayed"] / len(report.groups)
     if config.reward_kind is RewardKind.BINARY:
         metrics["reward/pass_at_1"] = float((rewards >= CORRECT_REWARD).mean())
+        for name, is_experiential in (("fresh", False), ("replayed", True)):
+            part = [group for group in report.groups if group.is_experiential == is_experiential]
+            if part:
+                metrics[f"reward/pass_at_1_{name}"] = batch_pass_rate(part)
         metrics["reward/pass_at_k"] = sum(num_correct(group) > 0 for group in report.groups) / len(report.groups)
     entropies = [trajectory.entropies for trajectory in fresh if trajectory.entropies is not None]
     if entropies:

@@ -137,6 +137,7 @@ def _metrics(step: int, spec: TrainSpec) -> dict[str, float]:
     values = {
         "reward/mean": pass_at_1(step),
         "reward/pass_at_1": pass_at_1(step),
+        "reward/pass_at_1_fresh": pass_at_1(step),
         "reward/pass_at_k": pass_at_1(step) + 0.2,
         "policy/entropy": 0.5 - 0.01 * step,
         "response/mean_tokens": 60.0 + step,

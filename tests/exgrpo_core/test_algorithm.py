@@ -249,6 +249,18 @@ def test_redraw_brings_retired_questions_back_as_fresh_ones(tmp_path):
     assert not any(report.notices for report in reports)
 
 
+def test_an_on_policy_run_skips_retired_questions_only_where_its_rule_is_always(tmp_path):
+    for rule, skips in ((RetiredRule.PERMANENT, False), (RetiredRule.ALWAYS, True)):
+        config = small_config(experience_ratio=0.0, retired=rule)
+        _, _, reports = run(tmp_path / rule, config, 12, rates=[1.0] * 16 + [0.0] * (NUM_QUESTIONS - 16))
+        retired: set[int] = set()
+        redrawn = False
+        for report in reports:
+            redrawn |= bool(retired & {group.question.index for group in report.groups})
+            retired |= {e.question_index for e in report.buffer_events if e.kind is BufferEventKind.RETIRED}
+        assert redrawn != skips
+
+
 def test_review_puts_a_tenth_of_the_retired_into_fresh_slots_every_interval(tmp_path):
     config = small_config(review_interval=5, review_fraction=0.1)
     state, engine = new_state(tmp_path, config), ToyEngine([1.0] * 25 + [0.0] * 15)

@@ -20,7 +20,7 @@ from app.queries.answers import ask
 from app.queries.comparison import axis_points
 from app.queries.runs import metric_series
 from db.queries import metrics
-from db.rows.display_names import BATCH_PASS_RATE, held_out_score
+from db.rows.display_names import FRESH_PASS_RATE, held_out_score
 from db.rows.runs import MetricPoint
 from exgrpo_core.step_report import METRIC_LABELS, METRICS
 
@@ -43,7 +43,7 @@ class Quantity:
 
 
 QUANTITIES = (
-    Quantity("reward/pass_at_1", BATCH_PASS_RATE, "share of fresh rollouts", is_share=True),
+    Quantity("reward/pass_at_1_fresh", FRESH_PASS_RATE, "share of rollouts", is_share=True),
     Quantity(HELD_OUT, held_out_score(), "share", is_share=True),
     Quantity("policy/entropy", "Entropy", "nats per token, fresh rollouts"),
     Quantity("response/mean_tokens", "Response length", "tokens, fresh rollouts"),

@@ -12,7 +12,7 @@ from app.formats import NONE_SHOWN, escape_control_characters, in_percent
 from app.queries.answers import ask
 from app.queries.comparison import Axis, axis_points
 from db.queries import metrics
-from db.rows.display_names import BATCH_PASS_RATE, held_out_score
+from db.rows.display_names import FRESH_PASS_RATE, held_out_score
 from db.rows.runs import RunRow
 from db.rows.score_intervals import half_interval_95
 
@@ -25,7 +25,7 @@ _LAST = {
     "Generated tokens": "tokens/generated_total",
 }
 _SCORE, _HALF = held_out_score(), "± 95 %"
-_PERCENTS = (BATCH_PASS_RATE, _SCORE, _HALF)
+_PERCENTS = (FRESH_PASS_RATE, _SCORE, _HALF)
 
 
 def show_differences(names: Mapping[str, str], specs: Mapping[str, Mapping[str, object]]) -> None:
@@ -92,7 +92,7 @@ def result(row: RunRow) -> dict[str, object]:
         "Method": escape_control_characters(row.method),
         "State": status_badge.state_name(row.status),
         "Steps": row.step,
-        BATCH_PASS_RATE: in_percent(row.last_pass_at_1),
+        FRESH_PASS_RATE: in_percent(last.get("reward/pass_at_1_fresh")),
         _SCORE: in_percent(held_out[-1].avg_at_n if held_out else row.last_avg_at_n),
         _HALF: in_percent(half_interval_95(held_out[-1].standard_error)) if held_out else None,
         "Gain": 100 * (held_out[-1].avg_at_n - held_out[0].avg_at_n) if len(held_out) > 1 else None,
@@ -113,7 +113,7 @@ def group_result(group: Group, single: Mapping[str, Mapping[str, object]]) -> di
         if name in {"Method", "State", _HALF}:
             continue
         means[name], deviation = spread([_number(values[name]) for values in rows])
-        if name in {BATCH_PASS_RATE, _SCORE}:
+        if name in {FRESH_PASS_RATE, _SCORE}:
             means[f"{name}, deviation"] = deviation
     return means
 

@@ -11,7 +11,7 @@ from app.components.widgets import curve_view, figures
 from app.components.widgets.curve_view import Drawing
 from app.components.widgets.figures import Look
 from app.theme import Palette
-from db.rows.display_names import BATCH_PASS_RATE, held_out_score
+from db.rows.display_names import BATCH_PASS_RATE, FRESH_PASS_RATE, held_out_score
 from db.rows.runs import EvaluationRow, MetricPoint
 from db.rows.score_intervals import half_interval_95
 
@@ -56,8 +56,12 @@ PASS_RATES = Chart(
     (
         MetricCurve("reward/pass_at_k", "Batch Pass@K", lambda p: p.muted, "dot"),
         MetricCurve("reward/pass_at_1", BATCH_PASS_RATE, lambda p: p.fresh),
+        MetricCurve("reward/pass_at_1_fresh", FRESH_PASS_RATE, lambda p: p.fresh, "dash"),
+        MetricCurve("reward/pass_at_1_replayed", "Pass@1 of replayed questions", lambda p: p.replay, "dash"),
     ),
     is_share=True,
+    explanation="**Batch Pass@1** mixes fresh questions with replayed ones, which were selected: compare methods by "
+    "fresh questions or held-out scores.",
 )
 EVER_SOLVED = Chart(
     "Questions ever solved",
@@ -75,6 +79,20 @@ QUESTIONS_LEFT = Chart(
         MetricCurve("batch/questions_left_min", "fewest", lambda p: p.warning, "dot"),
     ),
     explanation="Questions with a policy gradient: masked GRPO leaves them in, and their rollouts differ in reward.",
+)
+GRADIENT_WEIGHTS = Chart(
+    "Gradient weight of replayed tokens",
+    "f'(w) w; a fresh token's is 1",
+    (
+        MetricCurve("replay/gradient_weight_p90", "90% quantile", lambda p: p.muted, "dot"),
+        MetricCurve("replay/gradient_weight_mean", "mean", lambda p: p.replay),
+        MetricCurve("replay/gradient_weight_median", "median", lambda p: p.replay, "dash"),
+        MetricCurve("replay/gradient_weight_p10", "10% quantile", lambda p: p.muted, "dot"),
+        MetricCurve("replay/gradient_weight_young", "younger half", lambda p: p.fresh),
+        MetricCurve("replay/gradient_weight_old", "older half", lambda p: p.warning),
+    ),
+    explanation="How much the update learns from a replayed token. Shaping gives a token that is as likely as when it "
+    "was written β / (1 + β)², a twelfth of a fresh token's weight at β = .1, and none more than a quarter.",
 )
 TRAJECTORY_WEIGHTS = Chart(
     "Weights of whole replayed trajectories",
@@ -168,6 +186,7 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
             (MetricCurve("ratio/replayed_ess", "effective sample size", lambda p: p.replay),),
             is_share=True,
         ),
+        GRADIENT_WEIGHTS,
         TRAJECTORY_WEIGHTS,
         VARIANCE_BOUNDS,
         Chart(

@@ -83,7 +83,7 @@ def test_seeds_become_one_curve_with_mean_and_deviation(runs_root, open_page):
     assert list(results["Runs of"]) == ["exgrpo", "on-policy whole"]
     assert list(results["Seeds"]) == [2, 1]
     assert results["Steps"][0] == 15
-    assert results["Batch Pass@1, deviation"][0] > 0
+    assert results["Pass@1 of fresh questions, deviation"][0] > 0
 
 
 @pytest.mark.usefixtures("recorded_runs")

@@ -53,6 +53,14 @@ def test_pass_at_k_counts_groups_with_one_correct_trajectory_the_replayed_one_in
     assert metrics["reward/pass_at_1"] == pytest.approx(1 / 11)
 
 
+def test_pass_at_1_is_told_apart_by_where_the_questions_come_from(metrics_of):
+    groups = [group(0, [1.0, 0.0, 0.0, 0.0]), group(2, [1.0, 1.0, 0.0], replay(2, [9], [-1.0], [-1.0]))]
+    metrics = metrics_of(groups)
+    assert metrics["reward/pass_at_1_fresh"] == 0.25
+    assert metrics["reward/pass_at_1_replayed"] == pytest.approx(2 / 3)
+    assert "reward/pass_at_1_replayed" not in metrics_of(groups[:1])
+
+
 def test_mini_batches_report_the_mean_and_the_fewest_questions_that_are_left():
     metrics = mini_batch_metrics([MiniBatch([], 0, 3), MiniBatch([], 0, 6)])
     assert metrics == {"batch/questions_left": 4.5, "batch/questions_left_min": 3.0}

@@ -1,0 +1,54 @@
+"""How much the update learns from a replayed token: its gradient weight against a fresh token's, which is 1.
+
+The objective's derivative by log pi_theta is f'(w) w A-hat on a replayed token and A-hat on a fresh one at w = 1. With
+f(w) = w / (w + beta) the weight is beta w / (w + beta)^2: .083 at w = 1 and beta = .1, at most 1/4 (at w = beta).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from exgrpo_core.config import ExGRPOConfig
+from exgrpo_core.policy_optimization.shaping import MAX_LOG_RATIO
+from exgrpo_core.types import Float64Array, Replay, RolloutGroup
+
+
+def gradient_weights(log_ratios: Float64Array, shaping_beta: float | None) -> Float64Array:
+    """Return f'(w) w of any shape for log w = `log_ratios`; w itself where nothing is shaped."""
+    ratios: Float64Array = np.exp(np.clip(log_ratios, -MAX_LOG_RATIO, MAX_LOG_RATIO))
+    if shaping_beta is None:
+        return ratios
+    weights: Float64Array = shaping_beta * ratios / np.square(ratios + shaping_beta)
+    return weights
+
+
+def gradient_weight_metrics(groups: Sequence[RolloutGroup], config: ExGRPOConfig) -> dict[str, float]:
+    """Return the metrics `replay/gradient_weight_*` before the update; none without a replayed trajectory.
+
+    Ages split the replayed trajectories at their median step of birth; both halves need at least one trajectory.
+    """
+    replays = [group.replay for group in groups if group.replay is not None]
+    if not replays:
+        return {}
+    weights = [_weights_of(replay, config) for replay in replays]
+    low, median, high = np.quantile(np.concatenate(weights), (0.1, 0.5, 0.9))
+    metrics = {
+        "replay/gradient_weight_mean": float(np.concatenate(weights).mean()),
+        "replay/gradient_weight_p10": float(low),
+        "replay/gradient_weight_median": float(median),
+        "replay/gradient_weight_p90": float(high),
+    }
+    born = np.array([replay.experience.born_step for replay in replays])
+    is_young = born > np.median(born)
+    if is_young.any():
+        for name, chosen in (("young", is_young), ("old", ~is_young)):
+            part = np.concatenate([weights[i] for i in np.flatnonzero(chosen)])
+            metrics[f"replay/gradient_weight_{name}"] = float(part.mean())
+    return metrics
+
+
+def _weights_of(replay: Replay, config: ExGRPOConfig) -> Float64Array:
+    """f'(w) w (T,) of one replayed trajectory; w is 1 where importance correction is off."""
+    old = replay.old_log_probs.astype(np.float64)
+    behavior = replay.experience.behavior_log_probs if config.corrects_importance else replay.old_log_probs
+    return gradient_weights(old - behavior, config.shaping_beta if config.shapes_policy else None)
