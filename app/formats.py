@@ -97,10 +97,10 @@ def exact(at: datetime | None) -> str:
 def literal(text: str) -> str:
     """Return text escaped for Markdown, such as in a label or a caption, so that it is displayed unchanged.
 
-    Addresses become links even if their marks are escaped; a word joiner, which has no width, prevents it.
+    Addresses become links even if their characters are escaped; a word joiner, which has no width, prevents it.
     """
     apart = _LINK_STARTS.sub("\\g<0>\N{WORD JOINER}", escape_control_characters(text))
-    escaped = "".join(f"\\{mark}" if mark in r"\`*_{}[]<>#|$:~" else mark for mark in apart)
+    escaped = "".join(f"\\{character}" if character in r"\`*_{}[]<>#|$:~" else character for character in apart)
     return _LIST_STARTS.sub(r"\1\\\2", escaped)
 
 

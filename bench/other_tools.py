@@ -28,7 +28,7 @@ from db.connections.opening import open_database
 from db.queries import metrics, runs
 from db.queries.run_filter import RunFilter
 from db.synthetic.runs import SYNTHETIC, SyntheticSize
-from jobs.cli.seeding import recorded_run, seed_demo
+from jobs.cli.seeding import add_made_up_runs, recorded_run
 
 FULL = SyntheticSize(20, 500, 2000)
 SHORT = SyntheticSize(10, 100, 1000)
@@ -45,7 +45,7 @@ def main() -> None:
         folder = Path(name)
         runs_root = folder / "runs"
         run_id = recorded_run(runs_root, None, print)
-        seed_demo(runs_root, None, SHORT if options.short else FULL, run_id, lambda _said: None)
+        add_made_up_runs(runs_root, None, SHORT if options.short else FULL, run_id, lambda _said: None)
         num_points = _write_series(runs_root, folder / SERIES_FILE)
         print(f"{num_points:,} points")
         figures: dict[str, Figure] = {"num_points": num_points}

@@ -34,7 +34,7 @@ from db.queries.run_filter import RunFilter
 from db.rows.trajectories import TrajectoryFacets
 from db.synthetic.runs import SyntheticSize
 from db.tables import models
-from jobs.cli.seeding import recorded_run, seed_demo
+from jobs.cli.seeding import add_made_up_runs, recorded_run
 
 FULL = SyntheticSize(1000, 2128, 1_000_000)
 SHORT = SyntheticSize(50, 500, 50_000)
@@ -173,7 +173,7 @@ def _build(runs_root: Path, database_url: str | None, size: SyntheticSize) -> di
     print(f"{size.num_runs:,} runs of {size.num_steps:,} steps, about {size.num_trajectories:,} trajectories")
     run_id = recorded_run(runs_root, database_url, print)
     began_at = time.perf_counter()
-    seed_demo(runs_root, database_url, size, run_id, lambda _said: None)
+    add_made_up_runs(runs_root, database_url, size, run_id, lambda _said: None)
     seconds = time.perf_counter() - began_at
     print(f"made in {seconds:.0f} s")
     return {"build_seconds": seconds}
@@ -247,7 +247,7 @@ def _refresh(runs_root: Path, live_root: Path) -> dict[str, Figure]:
     """Print and return the kB that the runs list sends for a refresh while fifty runs continue."""
     recorded = next(path for path in runs_root.iterdir() if (path / "spec.json").is_file())
     shutil.copytree(recorded, live_root / recorded.name)
-    seed_demo(live_root, None, REFRESHED, recorded.name, lambda _said: None)
+    add_made_up_runs(live_root, None, REFRESHED, recorded.name, lambda _said: None)
     database = open_database(None, live_root)
     for number in range(1, REFRESHED.num_runs + 1):
         events.set_status(database, f"synthetic-{number:05d}", "running")

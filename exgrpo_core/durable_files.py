@@ -5,6 +5,7 @@ import errno
 import fcntl
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -77,6 +78,15 @@ def append_line(path: Path, line: bytes) -> None:
         file.write((b"\n" if is_torn else b"") + line + b"\n")
         file.flush()
         os.fsync(file.fileno())
+
+
+def link_or_copy(source: str, target: str) -> str:
+    """Give a file a second name, or copy it where links cannot be made; return `target`, as `shutil.copytree` wants."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+    return target
 
 
 def is_disk_full(error: BaseException) -> bool:

@@ -119,13 +119,9 @@ def _show(row: RunRow, judge: str | None) -> None:
             views[name](row, judge)
 
 
-with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-    st.title("Entropy and judge", anchor=False, width="content")
-    st.space("stretch")
-    progress = st.container(width="content")
-    run = run_choice.show("Entropy and judge")
+run, beside = run_choice.show_header("Entropy and judge")
 if run is not None:
-    with progress:
+    with beside:
         chosen = judge_choice.show(run)
     if run.step:
         _show(run, chosen)

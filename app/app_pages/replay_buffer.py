@@ -5,8 +5,8 @@ from typing import Any
 import streamlit as st
 
 from app import address
-from app.components.replay_buffer import bucket_heatmap, buffer_area, buffer_charts, buffer_marks, what_if_view
-from app.components.replay_buffer.buffer_marks import View
+from app.components.replay_buffer import bucket_heatmap, buffer_area, buffer_charts, chosen_bar, what_if_view
+from app.components.replay_buffer.chosen_bar import View
 from app.components.runs import run_progress
 from app.components.widgets import (
     address_choice,
@@ -112,12 +112,12 @@ def _buckets(view: View, algorithm: dict[str, Any], rows: list[BucketRow]) -> No
             f"Draws of step {view.step:,}", "questions", buffer_charts.draws(rows), "draws",
             "Bars: questions drawn from each bucket, with lines for the number that the probabilities expect",
         )  # fmt: skip
-        marks = [f"bucket:{bucket}" for bucket in sorted(set(view.state.buckets.values()))]
+        bars = [f"bucket:{bucket}" for bucket in sorted(set(view.state.buckets.values()))]
         with st.container(border=True, key="choose-bucket"):
             st.markdown(
                 f"**{len(view.state.buckets):,}** questions in the buffer, **{len(view.state.retired):,}** retired"
             )
-            buffer_marks.choose("Show questions", [*marks, "retired:all"], "mark-buckets")
+            chosen_bar.choose("Show questions", [*bars, "retired:all"], "bar-buckets")
 
 
 def _flow(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
@@ -131,7 +131,7 @@ def _flow(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) -> None
         f"Flow of questions between buckets, from {view.then} to {view.now}",
     )
     ways = sorted(view.flows(), key=lambda way: -view.flows()[way])
-    buffer_marks.choose("Show questions", [f"flow:{was}:{now}" for was, now in ways], "mark-flow")
+    chosen_bar.choose("Show questions", [f"flow:{was}:{now}" for was, now in ways], "bar-flow")
 
 
 def _ages(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
@@ -144,14 +144,14 @@ def _ages(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> Non
             "Age of stored trajectories", "trajectories", buffer_charts.counts(ages, "age, steps", "age"), "ages",
             "Bars: stored trajectories by age in steps",
         )  # fmt: skip
-        buffer_marks.choose("Show questions", [f"born:{born}" for born in sorted(births)], "mark-born")
+        chosen_bar.choose("Show questions", [f"born:{born}" for born in sorted(births)], "bar-born")
     with right:
         figures.show_card(
             "Replays of stored trajectories", "trajectories",
             buffer_charts.counts(replays, "times replayed", "replays"), "replays",
             "Bars: stored trajectories by how often they were replayed",
         )  # fmt: skip
-        buffer_marks.choose("Show questions", [f"replays:{count}" for count in replays], "mark-replays")
+        chosen_bar.choose("Show questions", [f"replays:{count}" for count in replays], "bar-replays")
 
 
 def _over_time(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
@@ -186,15 +186,12 @@ def _show(row: RunRow, algorithm: dict[str, Any]) -> None:
     name, tab = view_tabs.show(VIEWS)
     with tab:
         views[name](view, algorithm, rows)
-        mark = st.query_params.get("mark")
-        if mark and name in VIEWS[:3]:
-            buffer_marks.show(view.forward() if mark.startswith("flow:") else view, mark)
+        bar = st.query_params.get(chosen_bar.ADDRESS)
+        if bar and name in VIEWS[:3]:
+            chosen_bar.show(view.forward() if bar.startswith("flow:") else view, bar)
 
 
-with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-    st.title("Replay buffer", anchor=False, width="content")
-    st.space("stretch")
-    run = run_choice.show("Replay buffer")
+run, _ = run_choice.show_header("Replay buffer")
 if run is not None:
     spec = ask(runs.run_spec, run.run_id)
     if not experience_ratio(spec):

@@ -47,10 +47,7 @@ def _show(row: RunRow, estimator: TrajectorySelection) -> None:
         )
 
 
-with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-    st.title("Selection audit", anchor=False, width="content")
-    st.space("stretch")
-    run = run_choice.show("Selection audit")
+run, _ = run_choice.show_header("Selection audit")
 if run is not None:
     spec = ask(runs.run_spec, run.run_id)
     if not experience_ratio(spec):

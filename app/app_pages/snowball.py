@@ -16,7 +16,7 @@ from app.components.widgets import empty_state, figures, run_choice, view_tabs
 from app.queries.answers import ask
 from db.queries import code_analysis
 from db.queries.cases import find_cases, sets_of_run
-from db.queries.share_timeline import Mark, share_timeline
+from db.queries.share_timeline import Spreading, share_timeline
 from db.rows.runs import RunRow
 
 VIEWS = ["Code and entropy", "Over steps", "Cases", "Code rules", "Saved cases"]
@@ -60,13 +60,13 @@ def _over_steps(row: RunRow, judge: str | None) -> None:
     with left:
         figures.show_card(
             "With code", "share of trajectories",
-            thought_charts.shares(ask(share_timeline, row.run_id, Mark.CODE), window), "code-shares",
+            thought_charts.shares(ask(share_timeline, row.run_id, Spreading.CODE), window), "code-shares",
             "Share of trajectories with code in rollouts, successes, replay buffer and replays over steps",
         )  # fmt: skip
     with right:
         figures.show_card(
             "Chains not valid", "share of judged",
-            thought_charts.shares(ask(share_timeline, row.run_id, Mark.INVALID, judge), window), "invalid-shares",
+            thought_charts.shares(ask(share_timeline, row.run_id, Spreading.INVALID, judge), window), "invalid-shares",
             "Share of invalid chains of thought in rollouts, successes, replay buffer and replays over steps",
         )  # fmt: skip
 
@@ -109,13 +109,9 @@ def _show(row: RunRow, judge: str | None) -> None:
         st.fragment(views[name], run_every=refresh if is_live else None)(row, judge)
 
 
-with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-    st.title("Snowball", anchor=False, width="content")
-    st.space("stretch")
-    header = st.container(width="content")
-    run = run_choice.show("Snowball")
+run, beside = run_choice.show_header("Snowball")
 if run is not None:
-    with header:
+    with beside:
         chosen = judge_choice.show(run)
     if run.step:
         _show(run, chosen)

@@ -84,11 +84,9 @@ def _detail(run_id: str, trajectory_id: int) -> None:
         trajectory_detail.show(row)
 
 
-with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-    st.title("Trajectories", anchor=False, width="content")
-    st.space("stretch")
+run, beside = run_choice.show_header("Trajectories")
+with beside:
     mark = trajectory_marks.choose()
-    run = run_choice.show("Trajectories")
 if mark is not None:
     trajectory_marks.show_marked(mark)
 if run is not None:

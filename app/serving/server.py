@@ -21,8 +21,9 @@ from streamlit.web import bootstrap
 from app import failures, settings, theme
 from app.serving import refreshes, shell
 from app.serving.gate import LOOPBACK_NAMES, TOKEN_PARAMETER, Gate, GateSettings
-from app.serving.sign_in import SignIn, SignInError, read_sign_in
+from app.serving.sign_in import SignIn, read_sign_in
 from db import DATABASE_URL_VARIABLE
+from exgrpo_core.errors import UserError
 
 MAIN_SCRIPT = Path(__file__).parents[1] / "main.py"
 FIRST_PAGE = ("app.components.widgets.banners", "app.components.runs.run_table")
@@ -38,8 +39,8 @@ TOKEN_VARIABLE = "EXGRPO_TOKEN"
 MIN_TOKEN_LENGTH = 16
 
 
-class ServerError(RuntimeError):
-    """The workbench cannot be served; the message is one sentence for the user."""
+class ServerError(UserError):
+    """The workbench cannot be served."""
 
 
 class _AnnouncingServer(uvicorn.Server):
@@ -189,7 +190,7 @@ def main(arguments: list[str] | None = None) -> int:
             allowed_hosts=[*options.allow_host, *([] if sign_in is None else [sign_in.host])],
             sign_in=sign_in,
         )
-    except (ServerError, SignInError) as error:
+    except UserError as error:
         print(error, file=sys.stderr)  # noqa: T201 - the one sentence a user sees
         return 2
     return 0

@@ -19,6 +19,7 @@ from streamlit.web.server.starlette.starlette_app_utils import decode_signed_val
 from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_NAME
 
 from app.roles import Role, Roles
+from exgrpo_core.errors import InputError
 
 PATHS = frozenset({"/auth/login", "/auth/logout", "/oauth2callback"})
 """The paths that need no sign-in."""
@@ -26,8 +27,8 @@ MIN_SECRET_LENGTH = 32
 _NEEDED = ("client_id", "client_secret", "server_metadata_url", "redirect_uri", "cookie_secret")
 
 
-class SignInError(ValueError):
-    """A sign-in file that cannot be used; one sentence names the field and says what to do."""
+class SignInError(InputError):
+    """A sign-in file that cannot be used."""
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
-"""The replay buffer: its buckets by step, its changes, its state at any step, and the selections from it."""
+"""The replay buffer: its buckets by step, its state at any step, and the selections from it."""
 
 import math
 
 from sqlalchemy import Connection, and_, func, or_, select
 
 from db.connections.session import Database
-from db.rows.runs import BucketRow, BufferChangeRow, CandidateRow
+from db.rows.runs import BucketRow, CandidateRow
 from db.tables import models
 from db.tables.run_lookup import find_run_key
 
@@ -30,20 +30,6 @@ def bucket_grid(database: Database, run_id: str, max_steps: int = MAX_GRID_STEPS
         if stride > 1:
             query = query.where(or_(counts.c.step % stride == 0, counts.c.step == last))
         return [BucketRow(*row) for row in connection.execute(query)]
-
-
-def buffer_changes(database: Database, run_id: str, step_from: int, step_to: int) -> list[BufferChangeRow]:
-    """Return the buffer's changes in these steps (both ends included), in order."""
-    changes = models.buffer_changes
-    names = ("step", "kind", "question_index", "trajectory_id", "bucket_from", "bucket_to")
-    query = (
-        select(*(changes.c[name] for name in names))
-        .join(models.runs)
-        .where(models.runs.c.run_id == run_id, ~changes.c.is_superseded, changes.c.step.between(step_from, step_to))
-        .order_by(changes.c.step, changes.c.position)
-    )
-    with database.read() as connection:
-        return [BufferChangeRow(*row) for row in connection.execute(query)]
 
 
 def buffer_at(database: Database, run_id: str, step: int) -> dict[int, int]:

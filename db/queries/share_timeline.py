@@ -17,7 +17,7 @@ _Lineage = Sequence[tuple[int, int]]
 """(run, last step that counts): the run itself and those that it branched from."""
 
 
-class Mark(StrEnum):
+class Spreading(StrEnum):
     """A property of trajectories that may spread."""
 
     CODE = "code"
@@ -30,29 +30,31 @@ class _Counts:
 
     def __init__(self) -> None:
         self.known: Counter[int] = Counter()
-        self.marked: Counter[int] = Counter()
+        self.with_property: Counter[int] = Counter()
 
-    def add(self, step: int, known: int, marked: int) -> None:
+    def add(self, step: int, known: int, with_property: int) -> None:
         self.known[step] += known
-        self.marked[step] += marked
+        self.with_property[step] += with_property
 
     def share(self, step: int) -> float | None:
-        return self.marked[step] / self.known[step] if self.known[step] else None
+        return self.with_property[step] / self.known[step] if self.known[step] else None
 
     def summed_up_to(self, steps: Sequence[int]) -> "_Counts":
         """Return the sums of everything up to each of these steps, in ascending order."""
-        sums, known, marked = _Counts(), 0, 0
+        sums, known, with_property = _Counts(), 0, 0
         pending = sorted(self.known)
         for step in steps:
             while pending and pending[0] <= step:
                 known += self.known[pending[0]]
-                marked += self.marked[pending.pop(0)]
-            sums.add(step, known, marked)
+                with_property += self.with_property[pending.pop(0)]
+            sums.add(step, known, with_property)
         return sums
 
 
-def share_timeline(database: Database, run_id: str, mark: Mark, judge_run_id: str | None = None) -> list[ShareLine]:
-    """Return the share of marked trajectories step by step; the buffer's is that after the step.
+def share_timeline(
+    database: Database, run_id: str, spreading: Spreading, judge_run_id: str | None = None
+) -> list[ShareLine]:
+    """Return the share of trajectories with the property step by step; the buffer's is that after the step.
 
     Trajectories whose property is not known (from a file, or without a verdict) are left out of every share. A branch's
     buffer begins with its parent's.
@@ -64,11 +66,11 @@ def share_timeline(database: Database, run_id: str, mark: Mark, judge_run_id: st
     with database.read() as connection:
         judged = judged_trajectories(connection, run_id, judge_run_id)
         lineage = ancestry(connection, run_id, _FAR_STEP)
-        _add_fresh(connection, _marked(judged, mark), rollouts, successes)
+        _add_fresh(connection, _with_property(judged, spreading), rollouts, successes)
         for index, (run_key, until) in enumerate(lineage):
-            if index and mark is Mark.INVALID and judge_run_id is not None:
+            if index and spreading is Spreading.INVALID and judge_run_id is not None:
                 break  # the judge saw this run only
-            born = _marked(judged if index == 0 else judged_by_oracle(run_key), mark)
+            born = _with_property(judged if index == 0 else judged_by_oracle(run_key), spreading)
             _add_replayed(connection, lineage[0][0], born, until, replays)
             _add_stored(connection, lineage[: index + 1], born, changes)
         steps = _steps_of(connection, lineage[0][0])
@@ -79,16 +81,16 @@ def share_timeline(database: Database, run_id: str, mark: Mark, judge_run_id: st
     ]
 
 
-def _marked(judged: JudgedTrajectories, mark: Mark) -> Subquery:
+def _with_property(judged: JudgedTrajectories, spreading: Spreading) -> Subquery:
     trajectories = models.trajectories
-    known: ColumnElement[bool | None] = trajectories.c.has_code if mark is Mark.CODE else judged.verdict
-    is_marked = known.is_(mark is Mark.CODE)
+    known: ColumnElement[bool | None] = trajectories.c.has_code if spreading is Spreading.CODE else judged.verdict
+    has_property = known.is_(spreading is Spreading.CODE)
     return (
         select(
             trajectories.c.step,
             trajectories.c.trajectory_id,
             (trajectories.c.reward >= 1.0).label("is_correct"),
-            is_marked.label("is_marked"),
+            has_property.label("has_property"),
         )
         .select_from(judged.source)
         .where(*judged.conditions, known.is_not(None))
@@ -96,17 +98,17 @@ def _marked(judged: JudgedTrajectories, mark: Mark) -> Subquery:
     )
 
 
-def _add_fresh(connection: Connection, marked: Subquery, rollouts: _Counts, successes: _Counts) -> None:
+def _add_fresh(connection: Connection, born: Subquery, rollouts: _Counts, successes: _Counts) -> None:
     query = select(
-        marked.c.step,
+        born.c.step,
         func.count(),
-        func.count().filter(marked.c.is_marked),
-        func.count().filter(marked.c.is_correct),
-        func.count().filter(and_(marked.c.is_correct, marked.c.is_marked)),
-    ).group_by(marked.c.step)
-    for step, num_known, num_marked, num_correct, num_marked_correct in connection.execute(query):
-        rollouts.add(step, num_known, num_marked)
-        successes.add(step, num_correct, num_marked_correct)
+        func.count().filter(born.c.has_property),
+        func.count().filter(born.c.is_correct),
+        func.count().filter(and_(born.c.is_correct, born.c.has_property)),
+    ).group_by(born.c.step)
+    for step, num_known, num_with_property, num_correct, num_with_property_correct in connection.execute(query):
+        rollouts.add(step, num_known, num_with_property)
+        successes.add(step, num_correct, num_with_property_correct)
 
 
 # SQLite would apply `step <= until` to the trajectories' step and scan that range instead of using the index; `+ 0`
@@ -114,7 +116,7 @@ def _add_fresh(connection: Connection, marked: Subquery, rollouts: _Counts, succ
 def _add_replayed(connection: Connection, run_key: int, born: Subquery, until: int, replayed: _Counts) -> None:
     replays = models.replays
     query = (
-        select(replays.c.step, func.count(), func.count().filter(born.c.is_marked))
+        select(replays.c.step, func.count(), func.count().filter(born.c.has_property))
         .join_from(
             replays, born, and_(born.c.step == replays.c.born_step, born.c.trajectory_id == replays.c.trajectory_id)
         )
@@ -132,17 +134,17 @@ def _add_stored(connection: Connection, lineage: _Lineage, born: Subquery, chang
     stored = models.buffer_changes
     run_key, until = lineage[-1]
     query = (
-        select(stored.c.step, stored.c.question_index, func.count(), func.count().filter(born.c.is_marked))
+        select(stored.c.step, stored.c.question_index, func.count(), func.count().filter(born.c.has_property))
         .join_from(stored, born, and_(born.c.step == stored.c.step, born.c.trajectory_id == stored.c.trajectory_id))
         .where(stored.c.run_key == run_key, stored.c.kind == "inserted", ~stored.c.is_superseded)
         .where(stored.c.step + 0 <= until)
         .group_by(stored.c.step, stored.c.question_index)
     )
-    for step, question_index, num_known, num_marked in connection.execute(query):
-        changes.add(step, num_known, num_marked)
+    for step, question_index, num_known, num_with_property in connection.execute(query):
+        changes.add(step, num_known, num_with_property)
         retired_at = next((at for at in retired.get(question_index, ()) if at >= step), None)
         if retired_at is not None:
-            changes.add(retired_at, -num_known, -num_marked)
+            changes.add(retired_at, -num_known, -num_with_property)
 
 
 def _retired(connection: Connection, lineage: _Lineage) -> dict[int, list[int]]:

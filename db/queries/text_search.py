@@ -10,7 +10,6 @@ from sqlalchemy import Connection, text
 
 from db.ingest.event_rows import trajectory_key
 from db.queries.trajectory_columns import Keys
-from db.tables.run_lookup import find_run_key
 
 _LAST_KEY = 2**63 - 1
 _WORD = re.compile(r"\w+", re.UNICODE)
@@ -47,15 +46,6 @@ _WORD_INDEX_SETTINGS = {
 def split_words(words: str) -> list[str]:
     """Return the words to look for, none without a letter or digit."""
     return _WORD.findall(words.replace("_", " "))
-
-
-def matching_keys(connection: Connection, words: str, run_id: str | None, limit: int) -> list[int]:
-    """Return the keys of the newest trajectories whose text contains every word; none without a word."""
-    run_key = None if run_id is None else find_run_key(connection, run_id)
-    if run_id is not None and run_key is None:
-        return []
-    keys: list[int] = newest_matching(connection, words, run_key, before=None, limit=limit).tolist()
-    return keys
 
 
 def newest_matching(connection: Connection, words: str, run_key: int | None, *, before: int | None, limit: int) -> Keys:

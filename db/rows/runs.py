@@ -132,18 +132,6 @@ class TrajectoryRow:
 
 
 @dataclass(frozen=True, slots=True)
-class BufferChangeRow:
-    """One change of the buffer."""
-
-    step: int
-    kind: str
-    question_index: int
-    trajectory_id: int | None
-    bucket_from: int | None
-    bucket_to: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class CandidateRow:
     """One candidate of a selection in one step."""
 

@@ -1,13 +1,14 @@
-"""The paper's statistics of chains of thought, for one run."""
+"""The paper's statistics of chains of thought, for one run, and the summary of a judge's job."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from db.connections.session import Database
 from db.queries.cases import find_cases
 from db.queries.code_analysis import code_lines, entropy_points
 from db.queries.judge_work import calibration_votes
-from db.queries.judging import labelled_votes, list_judges
-from db.queries.share_timeline import Mark, share_timeline
+from db.queries.judging import count_issues, count_reasons, labelled_votes, list_judges
+from db.queries.share_timeline import Spreading, share_timeline
 from db.rows.analysis import CodeLine, ShareLine
 from db.rows.cases import SnowballCase
 from db.rows.judging import JudgeRow
@@ -18,6 +19,7 @@ from jobs.runs.control import TrainingError
 DEFAULT_NUM_CASES = 3
 ORACLE = "oracle"
 _ALL_POINTS = 10_000_000
+_COUNTS = ("num_responses", "num_valid", "num_invalid", "num_unjudged", "num_votes", "num_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +67,8 @@ def analyse_run(
         judge=ORACLE if judge is None else judge.judge,
         code=code,
         validity=tuple(tabulate_validity(points)),
-        code_shares=tuple(share_timeline(database, run_id, Mark.CODE)),
-        invalid_shares=tuple(share_timeline(database, run_id, Mark.INVALID, judge_run_id)),
+        code_shares=tuple(share_timeline(database, run_id, Spreading.CODE)),
+        invalid_shares=tuple(share_timeline(database, run_id, Spreading.INVALID, judge_run_id)),
         cases=tuple(find_cases(database, run_id, judge_run_id, limit=num_cases)),
         calibration=calibration,
         corrected=() if calibration is None else tuple(_corrected(line, calibration) for line in code),
@@ -97,3 +99,23 @@ def _find_judge(database: Database, run_id: str, judge_run_id: str | None) -> Ju
 def _corrected(line: CodeLine, calibration: Calibration) -> CorrectedLine:
     rate = correct_rate(line.num_valid_by_judge, line.num_by_judge, calibration)
     return CorrectedLine(line.group, line.has_code, rate)
+
+
+def summarize_judge(database: Database, judge_run_id: str) -> dict[str, Any]:
+    """Return counts, reasons, issue classes, the job's calibration, and the corrected rate of valid chains."""
+    row = next((row for row in list_judges(database) if row.judge_run_id == judge_run_id), None)
+    counts = dict.fromkeys(_COUNTS, 0) if row is None else {name: asdict(row)[name] for name in _COUNTS}
+    measured = read_calibration(database, judge_run_id)
+    calibration = None if row is None or measured else find_calibration(database, row.judge, row.prompt)
+    num_judged = counts["num_valid"] + counts["num_invalid"]
+    return {
+        "run_id": judge_run_id,
+        "source": row.source if row else None,
+        "judge": row.judge if row else None,
+        "prompt": row.prompt if row else None,
+        **counts,
+        "reasons": count_reasons(database, judge_run_id),
+        "issues": count_issues(database, judge_run_id),
+        "calibration": measured,
+        "corrected": None if calibration is None else correct_rate(counts["num_valid"], num_judged, calibration),
+    }

@@ -8,8 +8,7 @@ import typer
 from db.queries.code_analysis import rule_counts
 from jobs.actions.judgements import submit_judge
 from jobs.analysis.code_detection import read_texts, tabulate_counts, tabulate_rules
-from jobs.analysis.judge_summary import summarize_judge
-from jobs.analysis.report import analyse_run
+from jobs.analysis.report import analyse_run, summarize_judge
 from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     AsJson,

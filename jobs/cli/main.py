@@ -8,7 +8,7 @@ import typer
 from jobs.cli.options import FriendlyGroup, command_group
 
 COMMANDS = {
-    "up": ("up:up", "Start the supervisor and the pages; Ctrl-C ends both; runs continue."),
+    "up": ("workbench:up", "Start the supervisor and the pages; Ctrl-C ends both; runs continue."),
     "demo": (
         "demo:demo",
         "Train a tiny model with ExGRPO and with on-policy Dr.GRPO, then show both in the browser.",
@@ -104,7 +104,7 @@ COMMANDS = {
         "Unpack a backup into a new or empty runs root; `exgrpo resume` continues runs that it interrupted.",
     ),
     "seed-demo": (
-        "seed:seed_demo",
+        "seeding:seed_demo",
         "Add made-up runs, marked as synthetic, to the database, to try pages at scale.",
     ),
     "doctor": (

@@ -3,12 +3,12 @@
 import json
 import logging
 import math
-import os
 import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+from exgrpo_core.durable_files import link_or_copy
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
 from jobs.runs.control import TrainingError
 from jobs.runs.directory import RunDirectory
@@ -50,7 +50,7 @@ def link_model(policy: Path, target: Path) -> None:
     """
     unfinished = target.with_name(f".{target.name}")
     shutil.rmtree(unfinished, ignore_errors=True)
-    copy_model(policy, unfinished, _link_or_copy)
+    copy_model(policy, unfinished, link_or_copy)
     unfinished.rename(target)
 
 
@@ -130,11 +130,3 @@ def _drop_tokens_without_embedding(folder: Path) -> None:
     settings["tokenizer_class"] = "PreTrainedTokenizerFast"
     path.write_text(json.dumps(tokenizer | {"added_tokens": kept}), encoding="utf-8")
     config_path.write_text(json.dumps(settings), encoding="utf-8")
-
-
-def _link_or_copy(source: str, target: str) -> str:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
-    return target

@@ -1,8 +1,8 @@
 """Sharing a checkpoint between two runs by hard links, which is safe since written files never change."""
 
-import os
 import shutil
 
+from exgrpo_core.durable_files import link_or_copy
 from exgrpo_core.experience_management.storage.snapshot import read_snapshot
 from exgrpo_core.state import BUFFER_FILE
 from jobs.runs.checkpoints import Checkpoint, checkpoint_path
@@ -26,13 +26,5 @@ def link_checkpoint(parent: RunDirectory, run: RunDirectory, step: int) -> None:
         for segment in header["segments"]:
             for ending in _SEGMENT_ENDINGS:
                 name = f"{segment['name']}{ending}"
-                _link_or_copy(str(inside(parent.buffer_path, name)), str(run.buffer_path / name))
-    shutil.copytree(checkpoint.path, checkpoint_path(run.checkpoints_path, step), copy_function=_link_or_copy)
-
-
-def _link_or_copy(source: str, target: str) -> str:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
-    return target
+                link_or_copy(str(inside(parent.buffer_path, name)), str(run.buffer_path / name))
+    shutil.copytree(checkpoint.path, checkpoint_path(run.checkpoints_path, step), copy_function=link_or_copy)

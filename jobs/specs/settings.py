@@ -34,16 +34,12 @@ def apply_settings(spec: AnySpec, settings: Iterable[str]) -> AnySpec:
     return changed
 
 
-def field_paths(spec: JobSpec) -> list[str]:
-    """Return every field of the specification as a dotted path, in order."""
-    return list(_paths(spec.model_dump(mode="json"), ""))
-
-
-def _paths(content: dict[str, Any], prefix: str) -> Iterable[str]:
+def field_paths(content: dict[str, Any], prefix: str = "") -> Iterable[str]:
+    """Yield every field of a specification's content as a dotted path, in order; a section before its fields."""
     for name, value in content.items():
         yield prefix + name
         if isinstance(value, dict):
-            yield from _paths(value, f"{prefix}{name}.")
+            yield from field_paths(value, f"{prefix}{name}.")
 
 
 def _read_value(key: str, text: str) -> object:
@@ -65,7 +61,7 @@ def _set_field(content: dict[str, Any], key: str, value: object) -> None:
 
 def _nearest(content: dict[str, Any], key: str) -> str:
     """Return a hint at the field most similar to `key`; if none is similar, the nearest field of its section."""
-    fields = [path for path in _paths(content, "") if not _is_section(content, path)]
+    fields = [path for path in field_paths(content) if not _is_section(content, path)]
     path = _most_like(key, fields)
     if _likeness(_last_name(key), _last_name(path)) >= _LIKELY:
         return f"; did you mean {path}"

@@ -18,6 +18,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from exgrpo_core.durable_files import link_or_copy
 from exgrpo_core.step_report import StepReport
 from jobs.engines.embedded.model import load_tokenizer, refuse_remote_code
 from jobs.engines.embedded.packing import TokenSequence
@@ -246,12 +247,4 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 def _link_tree(source: Path, target: Path, leaves_out: str = "") -> None:
     ignored = shutil.ignore_patterns(leaves_out) if leaves_out else None
-    shutil.copytree(source, target, copy_function=_link_or_copy, ignore=ignored)
-
-
-def _link_or_copy(source: str, target: str) -> str:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
-    return target
+    shutil.copytree(source, target, copy_function=link_or_copy, ignore=ignored)

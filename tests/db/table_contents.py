@@ -1,4 +1,4 @@
-"""Everything a database holds, to compare two of them."""
+"""What a database holds, read from its tables, to compare two of them."""
 
 import math
 from typing import Any
@@ -16,6 +16,16 @@ def contents(database: Database) -> dict[str, list[tuple[Any, ...]]]:
             table.name: sorted((tuple(map(_comparable, row)) for row in connection.execute(select(table))), key=repr)
             for table in models.metadata.sorted_tables
         }
+
+
+def buffer_changes(database: Database, run_id: str) -> list[tuple[Any, ...]]:
+    """Return (step, kind, question, trajectory, bucket before, bucket after) of a run's changes, in order."""
+    changes = models.buffer_changes
+    names = ("step", "kind", "question_index", "trajectory_id", "bucket_from", "bucket_to")
+    query = select(*(changes.c[name] for name in names)).join(models.runs)
+    query = query.where(models.runs.c.run_id == run_id, ~changes.c.is_superseded)
+    with database.read() as connection:
+        return [tuple(row) for row in connection.execute(query.order_by(changes.c.step, changes.c.position))]
 
 
 def _comparable(value: Any) -> Any:

@@ -12,6 +12,7 @@ from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from exgrpo_core.step_report import METRICS
 from jobs.runs.checkpoints import checkpoint_path
 from jobs.runs.directory import RunDirectory
+from tests.db.table_contents import buffer_changes
 
 
 def losses(runs_root: Path, run_id: str) -> dict[str, list[tuple[int, float]]]:
@@ -26,7 +27,7 @@ def losses(runs_root: Path, run_id: str) -> dict[str, list[tuple[int, float]]]:
 def draws(runs_root: Path, run_id: str, num_steps: int) -> list[Any]:
     """Every change of the buffer and every candidate of every selection."""
     database = open_database(None, runs_root)
-    changes = [repr(row) for row in buffer.buffer_changes(database, run_id, 1, num_steps)]
+    changes = buffer_changes(database, run_id)
     candidates = [repr(row) for step in range(1, num_steps + 1) for row in buffer.candidates(database, run_id, step)]
     database.close()
     return [changes, candidates]

@@ -20,8 +20,7 @@ from db.queries import metrics, runs
 from db.queries.benchmarks import list_scores
 from db.queries.cases import sets_of_run
 from db.queries.judge_work import get_verdicts
-from db.queries.trajectories import search
-from db.queries.trajectory_list import count_trajectories
+from db.queries.trajectory_list import count_trajectories, list_snippets
 from db.queries.trajectory_marks import list_marks
 from db.rows.trajectories import TrajectoryFacets
 from db.tables import models
@@ -137,7 +136,7 @@ def check_answers(database: Database, before: Rows) -> None:
     assert [text for _, text in runs.list_notes(database, TRAINED)] == ["A note of then."]
     points = metrics.metric_series(database, TRAINED, ["reward/mean"])["reward/mean"]
     assert [point.step for point in points] == [1, 2, 3, 4, 5]
-    assert len(search(database, "trajectory", run_id=TRAINED, limit=100))
+    assert list_snippets(database, TrajectoryFacets(TRAINED, "trajectory"))
     every = count_trajectories(database, TrajectoryFacets(run_id=TRAINED))
     assert every == sum(not row["is_superseded"] for row in before["trajectories"] if row["run_key"] == row_key(before))
     if "judge_votes" in before:

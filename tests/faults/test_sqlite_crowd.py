@@ -17,7 +17,6 @@ from db.connections.opening import open_database
 from db.connections.session import Database
 from db.ingest import events as ingest
 from db.queries import metrics, runs
-from db.queries.trajectories import search
 from db.queries.trajectory_list import count_facets, list_snippets
 from db.rows.trajectories import TrajectoryFacets
 from jobs.cli import main
@@ -74,7 +73,7 @@ def read_on(database: Database, end_at: float) -> list[float]:
             metrics.metric_series(database, row.run_id, ["reward/mean"])
             list_snippets(database, TrajectoryFacets(run_id=row.run_id))
             count_facets(database, TrajectoryFacets(run_id=row.run_id))
-        search(database, "trajectory")
+        list_snippets(database, TrajectoryFacets(words="trajectory"))
         took.append(time.monotonic() - began_at)
         time.sleep(PAUSE_SECONDS)
     return took

@@ -11,10 +11,11 @@ from db.queries.cases import saved_cases
 from db.queries.judge_work import get_verdicts
 from db.queries.judging import list_votes
 from db.queries.run_filter import RunFilter
-from db.queries.trajectories import search
+from db.queries.trajectory_list import list_snippets
 from db.queries.trajectory_marks import marked_trajectories
 from db.rows.cases import SavedCase
 from db.rows.marks import MarkedTrajectory
+from db.rows.trajectories import TrajectoryFacets
 from db.rows.verdicts import JudgedRow
 from jobs.actions import annotations, run_actions
 from jobs.recording.file_recorder import SpoolRecorder
@@ -131,5 +132,8 @@ def answers(database: Database) -> dict[str, Any]:
         "votes": [list_votes(database, "trained", number) for number in range(12)],
         "scores": list_scores(database),
         "code": code_analysis.code_lines(database, "trained", "judged"),
-        "found": {(hit.run_id, hit.trajectory_id) for hit in search(database, "trajectory", limit=1000)},
+        "found": {
+            (hit.run_id, hit.trajectory_id)
+            for hit in list_snippets(database, TrajectoryFacets(words="trajectory"), limit=1000)
+        },
     }

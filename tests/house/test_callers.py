@@ -9,8 +9,6 @@ import pytest
 
 from tests.house.tracked import PACKAGES, read, source_files, tracked_files
 
-FOR_TESTS = {"list_trajectories", "list_replays", "field_paths", "fields_of"}
-"""What tests alone read by."""
 WORD = re.compile(r"\w+")
 ADVICE = "is named nowhere else: CONTRIBUTING.md, How to add, says where to choose it; or remove it."
 
@@ -33,7 +31,7 @@ def without_caller(sources: dict[Path, str], others: str) -> list[str]:
         for path, source in sources.items()
         if path.parts[0] in PACKAGES
         for name in public_names(source)
-        if counts[name] == 1 and name not in elsewhere | FOR_TESTS
+        if counts[name] == 1 and name not in elsewhere
     ]
 
 

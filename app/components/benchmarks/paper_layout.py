@@ -91,5 +91,5 @@ def _latex_cell(score: Score | None) -> str:
     if score is None:
         return _DASH
     error = "" if score.standard_error is None else f"$_{{\\pm {score.standard_error:.1f}}}$"
-    marked = {1: f"\\textbf{{{score.text}}}", 2: f"\\underline{{{score.text}}}"}
-    return marked.get(score.rank, score.text) + error
+    styled = {1: f"\\textbf{{{score.text}}}", 2: f"\\underline{{{score.text}}}"}
+    return styled.get(score.rank, score.text) + error

@@ -165,8 +165,8 @@ def _item_table(items: Sequence[ItemRow], name: str, opened: str | None) -> None
         exports.show(frame, "questions-won-and-lost")
     percent = st.column_config.NumberColumn(format="%.0f %%", help="Share of its samples that are correct")
     key = f"items-{name}"
-    marked = next((number for number, item in enumerate(listed) if item.question_id == opened), None)
-    table_selection.mark(key, marked, "Question")
+    selected = next((number for number, item in enumerate(listed) if item.question_id == opened), None)
+    table_selection.select(key, selected, "Question")
     most = 10 if opened is None else 5
     st.dataframe(
         frame, hide_index=True, key=key, on_select=lambda: _open(key, listed),

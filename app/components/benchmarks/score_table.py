@@ -150,7 +150,7 @@ def printed_lines(studies: Iterable[str]) -> list[ScoreLine]:
 
 
 def rank(lines: Sequence[ScoreLine], columns: Iterable[str] = COLUMNS) -> list[ScoreLine]:
-    """Mark the best and the second best of each column, as printed; scores off the protocol are not ranked."""
+    """Rank the best and the second best of each column, as printed; scores off the protocol are not ranked."""
     ranks: dict[tuple[str, str], int] = {}
     for column in columns:
         values = {score.text for line in lines if (score := line.scores.get(column)) is not None and not score.protocol}

@@ -24,7 +24,7 @@ def show(run_id: str) -> None:
     counts = ask(code_analysis.rule_counts, run_id)
     if not counts:
         empty_state.show(
-            "code_off", "No rules applied yet", "Older databases have no code marks; rebuild the database.",
+            "code_off", "No rules applied yet", "Older databases have no matches of code rules; rebuild the database.",
             "exgrpo db rebuild",
         )  # fmt: skip
         return
@@ -35,7 +35,7 @@ def show(run_id: str) -> None:
     names = [PARSER, *(rule.rule_id for rule in rules.rules)]
     address.restore()
     wanted = st.query_params.get("rule")
-    table_selection.mark(_KEY, names.index(wanted) if wanted in names else None, "Rule")
+    table_selection.select(_KEY, names.index(wanted) if wanted in names else None, "Rule")
     st.dataframe(
         frame,
         key=_KEY,

@@ -40,8 +40,8 @@ def show(run_id: str, judge_run_id: str | None, opened: int | None) -> None:
         frame = frame.drop(columns=["Judge", "Votes", "Why unjudged"])  # these columns describe judges only
     most = 6 if opened is not None else 14
     key = f"verdicts-{hashlib.sha256(repr([row.trajectory_key for row in rows]).encode()).hexdigest()[:16]}"
-    marked = next((number for number, row in enumerate(rows) if row.trajectory_id == opened), None)
-    table_selection.mark(key, marked, "Id")
+    selected = next((number for number, row in enumerate(rows) if row.trajectory_id == opened), None)
+    table_selection.select(key, selected, "Id")
     st.dataframe(
         frame,
         key=key,

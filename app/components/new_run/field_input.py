@@ -111,8 +111,8 @@ def _text_from(shape: FieldShape, raw: object) -> object:
 
 def _label(shape: FieldShape, start: object, is_changed: bool) -> None:
     symbol = f" &nbsp; :gray[*{shape.symbol}*]" if shape.symbol else ""
-    mark = " &nbsp; :primary-badge[changed]" if is_changed else ""
-    st.markdown(f"**{shape.label}**{symbol}{mark}")
+    badge = " &nbsp; :primary-badge[changed]" if is_changed else ""
+    st.markdown(f"**{shape.label}**{symbol}{badge}")
     before = f" Was {option_text(start)}." if is_changed and start not in ("", None, []) else ""
     if shape.explanation or before:
         st.caption(f"{shape.explanation}{literal(before)}")

@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from app import theme
-from app.components.replay_buffer.buffer_marks import OUTSIDE, RETIRED, View, location_name
+from app.components.replay_buffer.chosen_bar import OUTSIDE, RETIRED, View, location_name
 from app.components.widgets import figures
 from app.formats import escape_control_characters
 from db.rows.buffer import ScoredRow

@@ -81,6 +81,6 @@ def _settings(spec: Mapping[str, object]) -> str:
 def _shared_name(names: Sequence[str]) -> str:
     if len(names) == 1:
         return names[0]
-    alike = takewhile(lambda marks: len(set(marks)) == 1, zip(*names, strict=False))
-    shared = re.sub(r"[\s,._+@(-]*(?:seed)?[\s,._+@(-]*$", "", "".join(marks[0] for marks in alike))
+    alike = takewhile(lambda characters: len(set(characters)) == 1, zip(*names, strict=False))
+    shared = re.sub(r"[\s,._+@(-]*(?:seed)?[\s,._+@(-]*$", "", "".join(characters[0] for characters in alike))
     return shared or names[0]

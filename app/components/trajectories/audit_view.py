@@ -73,7 +73,7 @@ def show_table(rows: Sequence[Audited], step: int, opened: Audited | None) -> No
     """Show one row per selection; a click puts its question into the address."""
     key = f"audit-{step}-{len(rows)}"
     frame = table(rows)
-    table_selection.mark(key, None if opened is None else rows.index(opened), "Question")
+    table_selection.select(key, None if opened is None else rows.index(opened), "Question")
     st.dataframe(
         frame,
         key=key,

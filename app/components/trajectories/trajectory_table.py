@@ -20,8 +20,8 @@ def show(rows: Sequence[SnippetRow], opened: int | None) -> None:
     most = 6 if opened is not None else 15
     key = f"trajectories-{hashlib.sha256(repr([row.trajectory_key for row in rows]).encode()).hexdigest()[:16]}"
     frame = table(rows)
-    marked = next((number for number, row in enumerate(rows) if row.trajectory_id == opened), None)
-    table_selection.mark(key, marked, "Id")
+    selected = next((number for number, row in enumerate(rows) if row.trajectory_id == opened), None)
+    table_selection.select(key, selected, "Id")
     st.dataframe(
         frame,
         key=key,

@@ -136,7 +136,7 @@ def show_card(
 ) -> None:
     """Show a figure framed under its title and unit, with its values to download; None: there are no values yet.
 
-    `explanation` appears when the pointer rests on the mark beside the title.
+    `explanation` appears when the pointer rests on the icon beside the title.
     """
     with st.container(border=True, gap="xxsmall", key=f"card-{key}"):
         with st.container(horizontal=True, wrap=False, vertical_alignment="center"):

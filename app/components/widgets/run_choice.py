@@ -1,6 +1,7 @@
-"""The run that a page shows, chosen by name and kept in the address."""
+"""The head of a page about one run: its title, and the run, chosen by name and kept in the address."""
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from app import address
 from app.components.widgets import browser_title, empty_state, typed_run
@@ -15,12 +16,20 @@ _RUN_PARAMETERS = ("trajectory", "question", "mark")
 """Parameters of the address that are valid for one run only."""
 
 
-def show(page: str) -> RunRow | None:
-    """Show the choice and return the run: the one in the address, else the one seen last, else the newest.
+def show_header(page: str) -> tuple[RunRow | None, DeltaGenerator]:
+    """Show the page's title and the choice of its run; return the run, and a container beside it for other choices.
 
-    The browser's tab is named after the run and the `page`. Without runs, or if the address names an unknown run, show
-    why and return None.
+    The run is the one in the address, else the one seen last, else the newest. The browser's tab is named after it and
+    the page. Without runs, or if the address names an unknown run, show why and return None.
     """
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.title(page, anchor=False, width="content")
+        st.space("stretch")
+        beside = st.container(width="content")
+        return _show_choice(page), beside
+
+
+def _show_choice(page: str) -> RunRow | None:
     rows = training_names()
     named = st.query_params.get("run")
     wanted = named or st.session_state.get("last-run")

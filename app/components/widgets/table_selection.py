@@ -1,4 +1,4 @@
-"""The selected row of a table: a click writes it to the address, and the address marks it in the table."""
+"""The selected row of a table: a click writes it to the address, and the address selects it in the table."""
 
 from typing import TYPE_CHECKING
 
@@ -8,23 +8,23 @@ if TYPE_CHECKING:
     from streamlit.elements.arrow import DataframeState, DataframeStateInput
 
 
-def mark(key: str, row: int | None, column: str) -> None:
-    """Mark the row with this index in the table with this key, in a column, or none; call it before the table is drawn.
+def select(key: str, row: int | None, column: str) -> None:
+    """Select the row of this index, or none, in the table of this key, in a column; call it before the table is drawn.
 
-    A click on a marked row sends nothing to the server, so a closed row must lose its mark to be opened again.
+    A click on a selected row sends nothing to the server, so a closed row must be unselected to be opened again.
     """
-    if _marked(key) != row:
+    if _selected(key) != row:
         cells = [] if row is None else [(row, column)]
         st.session_state[key] = {"selection": {"cells": cells}}
 
 
 def clicked(key: str, num_rows: int) -> int | None:
-    """Return the index of the marked row, for a table's callback; None where there is none."""
-    row = _marked(key)
+    """Return the index of the selected row, for a table's callback; None where there is none."""
+    row = _selected(key)
     return row if row is not None and row < num_rows else None
 
 
-def _marked(key: str) -> int | None:
+def _selected(key: str) -> int | None:
     state: DataframeState | DataframeStateInput | None = st.session_state.get(key)
     cells = state["selection"].get("cells") if state is not None else None
     return cells[0][0] if cells else None

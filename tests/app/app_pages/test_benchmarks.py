@@ -6,15 +6,8 @@ from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.runs.directory import list_run_directories
 from jobs.runs.journal import Journal, JournalKind
 from tests.app import scored
+from tests.app.page_texts import has_text, texts
 from tests.app.recorded import HOSTILE
-
-
-def texts(page):
-    return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
-
-
-def has_text(page, part):
-    return any(part in text for text in texts(page))
 
 
 def table_html(page):

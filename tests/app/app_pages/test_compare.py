@@ -4,10 +4,7 @@ import pytest
 
 from app.formats import literal
 from tests.app import recorded
-
-
-def texts(page):
-    return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
+from tests.app.page_texts import texts
 
 
 def frame(page, column):

@@ -8,14 +8,11 @@ from app.queries.answers import ask
 from db.queries import runs
 from jobs.actions import run_bin
 from tests.app import recorded
+from tests.app.page_texts import texts
 
 
 def column(page, name):
     return list(page.dataframe[0].value[name])
-
-
-def texts(page):
-    return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
 
 
 def delete(rows):

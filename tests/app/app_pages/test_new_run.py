@@ -6,12 +6,9 @@ from app import commands
 from app.components.new_run.where import Where
 from app.roles import Person, Role
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
+from tests.app.page_texts import texts
 
 PRESET_FORM = "preset-chains-exgrpo"
-
-
-def texts(page):
-    return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
 
 
 def mistakes(page):

@@ -8,14 +8,11 @@ from db.connections.opening import open_database
 from db.ingest import events
 from jobs.runs.journal import Journal, JournalKind
 from tests.app import played, recorded
+from tests.app.page_texts import texts
 from tests.db.queries.test_judging import ingest_job, job_of_votes
 from tests.db.recorded_scores import event, record_scores
 
 VOTES = [("a", 1, "valid", None), ("b", 2, "invalid", None), ("c", 3, "unjudged", None)]
-
-
-def texts(page):
-    return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
 
 
 @pytest.fixture

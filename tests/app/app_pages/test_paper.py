@@ -5,15 +5,12 @@ from app.components.paper.run_selection import CHOSEN, PRINTED, STUDY, demo_rows
 from app.published import RunKey, Scale, load_study
 from jobs.supervisor.reading import open_fresh_index
 from tests.app import recorded
+from tests.app.page_texts import texts
 from tests.jobs.studies.recorded import record_run
 
 
 def labels(page):
     return [button.label for button in page.button]
-
-
-def texts(page):
-    return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
 
 
 def test_index_lists_every_figure_and_table_in_order_and_draws_no_chart(open_page):

@@ -4,16 +4,9 @@ import pytest
 
 from exgrpo_core.config import QuestionSelection, TrajectorySelection
 from tests.app import played
+from tests.app.page_texts import has_text, texts
 
 VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "What if"]
-
-
-def texts(page):
-    return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
-
-
-def has_text(page, part):
-    return any(part in text for text in texts(page))
 
 
 def test_page_without_runs_says_how_to_begin(open_page):
@@ -82,7 +75,7 @@ def test_mark_of_the_address_is_shown_as_it_is_written(open_page, kind):
 @pytest.mark.usefixtures("played_runs")
 def test_choosing_a_mark_puts_it_into_the_address(open_page):
     page = open_page("replay_buffer", run="play-finished")
-    page.selectbox(key="mark-buckets").set_value("bucket:2").run()
+    page.selectbox(key="bar-buckets").set_value("bucket:2").run()
     assert page.query_params["mark"] == "bucket:2"
     assert has_text(page, "Questions: in bucket 2")
 

@@ -20,10 +20,7 @@ from jobs.runs.stop_time import Phase
 from jobs.specs.evaluation import parse_eval_spec
 from jobs.specs.train import load_preset
 from tests.app import recorded
-
-
-def texts(page):
-    return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
+from tests.app.page_texts import has_text, texts
 
 
 def labels(elements):
@@ -32,10 +29,6 @@ def labels(elements):
 
 def metric(page, label):
     return next(element for element in page.metric if element.label == label)
-
-
-def has_text(page, part):
-    return any(part in text for text in texts(page))
 
 
 @pytest.mark.usefixtures("recorded_runs")

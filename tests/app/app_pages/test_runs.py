@@ -20,10 +20,7 @@ from db.ingest import annotations
 from db.queries import runs
 from jobs.runs.journal import Journal, JournalKind
 from tests.app import recorded
-
-
-def texts(page):
-    return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
+from tests.app.page_texts import texts
 
 
 def column(page, name):

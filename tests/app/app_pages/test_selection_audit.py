@@ -8,14 +8,7 @@ from app.queries import selections as selection_queries
 from app.queries.selections import wrong_choices
 from db.queries import selections
 from tests.app import played
-
-
-def texts(page):
-    return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
-
-
-def has_text(page, part):
-    return any(part in text for text in texts(page))
+from tests.app.page_texts import has_text, texts
 
 
 def test_page_without_runs_says_how_to_begin(open_page):

@@ -7,17 +7,10 @@ from db.tables import models
 from jobs.runs.journal import Journal, JournalKind
 from jobs.supervisor.reading import ingest_all, rebuild_index
 from tests.app import judged
+from tests.app.page_texts import has_text, texts
 
 VIEWS = ["Code and entropy", "Over steps", "Cases", "Code rules", "Saved cases"]
 STATES = ["thoughts-running", "thoughts-finished", "thoughts-failed"]
-
-
-def texts(page):
-    return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
-
-
-def has_text(page, part):
-    return any(part in text for text in texts(page))
 
 
 def test_page_without_runs_says_how_to_begin(open_page):

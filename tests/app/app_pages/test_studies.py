@@ -17,16 +17,9 @@ from jobs.runs.status import RunStatus
 from jobs.studies.matrix import key_from_tags
 from jobs.supervisor.reading import open_fresh_index
 from tests.app import recorded
+from tests.app.page_texts import has_text, texts
 from tests.jobs.judging.chain_runs import record_chains
 from tests.jobs.studies.recorded import record_run
-
-
-def texts(page):
-    return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
-
-
-def has_text(page, part):
-    return any(part in text for text in texts(page))
 
 
 def key(cell, seed, study="repo"):

@@ -8,12 +8,9 @@ from jobs.machine.gpus import Gpu
 from jobs.machine.machine_report import Finding, examine_machine, package_versions
 from jobs.runs.journal import Journal, JournalKind
 from tests.app import recorded
+from tests.app.page_texts import texts
 
 FINDINGS = [Finding("Python", "ok", "3.11.2", ""), Finding("GPU", "warning", "none", "Small models need none.")]
-
-
-def texts(page):
-    return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
 
 
 def metric(page, label):

@@ -4,15 +4,8 @@ import pytest
 from app.components.trajectories import group_view, token_heatmap, trajectory_filter
 from app.components.widgets import marked_text
 from tests.app import recorded
+from tests.app.page_texts import has_text, texts
 from tests.step_reports import make_report
-
-
-def texts(page):
-    return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
-
-
-def has_text(page, part):
-    return any(part in text for text in texts(page))
 
 
 def newest(step=30):

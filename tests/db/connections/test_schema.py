@@ -11,7 +11,8 @@ from sqlalchemy import inspect
 
 from db.connections.opening import open_database
 from db.connections.schema import NewerSchemaError, current_revision, newest_revision, reset, upgrade
-from db.queries.trajectories import search
+from db.queries.trajectory_list import list_snippets
+from db.rows.trajectories import TrajectoryFacets
 from db.tables import models
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 from tests.db.table_contents import contents
@@ -63,10 +64,10 @@ def test_a_reset_drops_everything_and_taking_in_again_gives_it_back(database, tm
     before = contents(database)
     reset(database)
     assert not any(contents(database).values())
-    assert search(database, "trajectory") == []
+    assert list_snippets(database, TrajectoryFacets(words="trajectory")) == []
     ingest_run(database, run)
     assert contents(database) == before
-    assert len(search(database, "trajectory", limit=100)) == len(before["trajectories"])
+    assert len(list_snippets(database, TrajectoryFacets(words="trajectory"), limit=100)) == len(before["trajectories"])
 
 
 @pytest.mark.slow

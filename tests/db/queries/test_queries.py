@@ -15,6 +15,7 @@ from jobs.runs.status import RunStatus
 from jobs.specs.train import TrainSpec, load_preset
 from tests.db.conftest import KINDS
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt, register
+from tests.db.table_contents import buffer_changes
 from tests.step_reports import make_report
 
 NUM_STEPS = 10
@@ -54,8 +55,6 @@ def test_an_empty_database_answers_every_question(database):
     assert buffer.bucket_grid(database, "none") == []
     assert buffer.buffer_at(database, "none", 5) == {}
     assert buffer.candidates(database, "none", 5) == []
-    assert trajectories.list_trajectories(database, "none") == []
-    assert trajectories.search(database, "words", run_id="none") == []
     with pytest.raises(UnknownRunError, match="no such run"):
         runs.run_spec(database, "none")
 
@@ -258,16 +257,13 @@ def test_a_branch_starts_from_its_parents_buffer(database, tmp_path):
     assert buffer.buffer_at(database, "clone", 9) == {}
 
 
-def test_changes_are_listed_in_the_order_in_which_they_happened(recorded_run):
-    database, recorded = recorded_run
-    rows = buffer.buffer_changes(database, recorded, 4, 5)
+def test_changes_are_recorded_in_the_order_in_which_they_happened(recorded_run):
     expected = [
         (step, change.kind.value, change.question_index, change.trajectory_id, change.bucket_from, change.bucket_to)
-        for step in (4, 5)
+        for step in range(1, NUM_STEPS + 1)
         for change in make_report(step).buffer_events
     ]
-    names = ("step", "kind", "question_index", "trajectory_id", "bucket_from", "bucket_to")
-    assert [tuple(getattr(row, name) for name in names) for row in rows] == expected
+    assert buffer_changes(*recorded_run) == expected
 
 
 def test_candidates_show_their_scores_and_which_one_was_chosen(recorded_run):
@@ -281,32 +277,6 @@ def test_candidates_show_their_scores_and_which_one_was_chosen(recorded_run):
         assert [row.is_chosen for row in item] == [False, True]
         assert math.isnan(item[0].score)
         assert {row.bucket for row in item} == {2}
-
-
-def test_pages_of_trajectories_go_through_all_of_them_once(recorded_run):
-    database, recorded = recorded_run
-    seen, before = [], None
-    while page := trajectories.list_trajectories(database, recorded, before=before, limit=7):
-        seen += [(row.step, row.trajectory_id) for row in page]
-        before = seen[-1]
-    expected = sorted(
-        ((step, item.trajectory_id) for step in range(1, NUM_STEPS + 1) for item in fresh_of(step)), reverse=True
-    )
-    assert seen == expected
-
-
-def test_trajectories_are_filtered(recorded_run):
-    database, recorded = recorded_run
-    everything = [item for step in range(1, NUM_STEPS + 1) for item in fresh_of(step)]
-    for where, holds in [
-        (trajectories.TrajectoryFilter(is_correct=True), lambda item: item.reward >= 1.0),
-        (trajectories.TrajectoryFilter(is_correct=False), lambda item: item.reward < 1.0),
-        (trajectories.TrajectoryFilter(is_valid=False), lambda item: item.is_valid is False),
-        (trajectories.TrajectoryFilter(verdict="wrong", step=3), lambda i: i.verdict == "wrong" and i.born_step == 3),
-        (trajectories.TrajectoryFilter(question_index=4), lambda item: item.question_index == 4),
-    ]:
-        rows = trajectories.list_trajectories(database, recorded, where=where, limit=1_000)
-        assert {row.trajectory_id for row in rows} == {item.trajectory_id for item in everything if holds(item)}
 
 
 def test_a_trajectory_comes_back_whole(recorded_run):
@@ -336,38 +306,6 @@ def test_replays_of_a_trajectory_are_counted_and_listed(database, tmp_path):
     events = lineage.lineage(database, row.run_id, 0, first.question_index, first.step)
     replays = [(event.step, event.mean_ratio, event.max_ratio) for event in events if event.kind == "replayed"]
     assert replays == [(2, 1.0, 1.0), (3, 1.0, 1.0)]
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("number7", {7}),
-        ("NUMBER7 step1", {7}),
-        ("number7 step2", set()),
-        ("says number7", {7}),
-        ('number7" OR "number8', set()),
-        ("text:number7 NEAR -x*", set()),
-        ("\\boxed{4} step1", {0, 1, 2}),
-        ("", set()),
-        ("***", set()),
-    ],
-)
-def test_search_finds_texts_that_hold_every_word(recorded_run, words, expected):
-    database, recorded = recorded_run
-    found = trajectories.search(database, words, run_id=recorded)
-    assert {row.trajectory_id for row in found} == expected
-
-
-def test_search_takes_one_run_or_all_and_the_newest_first(database, tmp_path):
-    made = [new_run(tmp_path, run_id=name) for name in ("one", "two")]
-    for run in made:
-        record_attempt(run, range(1, 3))
-        ingest_run(database, run)
-    assert [row.run_id for row in trajectories.search(database, "number3")] == ["two", "one"]
-    assert [row.run_id for row in trajectories.search(database, "number3", run_id="one")] == ["one"]
-    newest = trajectories.search(database, "trajectory", run_id="one", limit=2)
-    ids = [item.trajectory_id for item in fresh_of(2)]
-    assert [row.trajectory_id for row in newest] == sorted(ids, reverse=True)[:2]
 
 
 def without_reward(report):

@@ -1,6 +1,6 @@
 import pytest
 
-from db.queries.share_timeline import Mark, share_timeline
+from db.queries.share_timeline import Spreading, share_timeline
 from tests.db.recorded_chains import Response, Step, record_steps
 from tests.db.recorded_runs import ingest_run
 
@@ -19,7 +19,7 @@ STEPS = [
 
 def test_shares_follow_rollouts_successes_buffer_and_replays(database, tmp_path):
     ingest_run(database, record_steps(tmp_path, STEPS))
-    lines = share_timeline(database, "trained", Mark.CODE)
+    lines = share_timeline(database, "trained", Spreading.CODE)
     assert [line.step for line in lines] == [1, 2, 3, 4, 5]
     assert [line.rollouts for line in lines] == [0.5, pytest.approx(1 / 3), 0.0, 0.0, 0.0]
     assert [line.successes for line in lines] == [1.0, 0.5, None, None, 0.0]
@@ -29,7 +29,7 @@ def test_shares_follow_rollouts_successes_buffer_and_replays(database, tmp_path)
 
 def test_invalid_chains_are_shares_of_those_with_a_verdict(database, tmp_path):
     ingest_run(database, record_steps(tmp_path, STEPS))
-    lines = share_timeline(database, "trained", Mark.INVALID)
+    lines = share_timeline(database, "trained", Spreading.INVALID)
     assert [line.rollouts for line in lines] == [1.0, 0.5, None, None, 0.0]
     assert [line.replays for line in lines] == [None, 1.0, None, None, None]
 
@@ -43,7 +43,7 @@ def test_a_branch_begins_with_its_parents_buffer(database, tmp_path):
     ]
     branch = record_steps(tmp_path, own, "branched", first_step=3, parent_run_id="trained", branched_from_step=2)
     ingest_run(database, branch)
-    lines = share_timeline(database, "branched", Mark.CODE)
+    lines = share_timeline(database, "branched", Spreading.CODE)
     assert [line.step for line in lines] == [3, 4]
     # After step 2 the parent held two with code of three; the branch adds one without, and retires question 1.
     assert [line.buffer for line in lines] == [0.5, 0.5]

@@ -62,7 +62,12 @@ def mean_entropy(item):
         ({"step_from": 3, "step_to": 5}, lambda item: 3 <= item.born_step <= 5),
         ({"question_index": 2}, lambda item: item.question_index == 2),
         ({"is_correct": True}, lambda item: item.reward == 1.0),
+        ({"is_correct": False}, lambda item: item.reward < 1.0),
         ({"verdict": "wrong"}, lambda item: item.verdict == "wrong"),
+        (
+            {"verdict": "wrong", "step_from": 3, "step_to": 3},
+            lambda item: item.verdict == "wrong" and item.born_step == 3,
+        ),
         ({"is_valid": False}, lambda item: not item.is_valid),
         ({"has_code": True}, lambda item: False),  # noqa: ARG005 - nothing was looked for
         ({"tokens_from": 4, "tokens_to": 9}, lambda item: 4 <= item.token_ids.size <= 9),
@@ -78,6 +83,36 @@ def test_what_is_listed_and_counted_is_what_was_recorded(two_runs, facets, holds
     found = trajectory_list.list_snippets(database, where, limit=500)
     assert ids(found) == expected_ids(holds)
     assert trajectory_list.count_trajectories(database, where) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("number7", {7}),
+        ("NUMBER7 step1", {7}),
+        ("number7 step2", set()),
+        ("says number7", {7}),
+        ('number7" OR "number8', set()),
+        ("text:number7 NEAR -x*", set()),
+        ("\\boxed{4} step1", {0, 1, 2}),
+        ("***", set()),
+    ],
+)
+def test_search_finds_texts_that_hold_every_word(two_runs, words, expected):
+    database, _ = two_runs
+    rows = trajectory_list.list_snippets(database, TrajectoryFacets("first", words))
+    assert {row.trajectory_id for row in rows} == expected
+
+
+def test_search_takes_one_run_or_all_and_the_newest_first(two_runs):
+    database, _ = two_runs
+    assert ids(trajectory_list.list_snippets(database, TrajectoryFacets(words="number3"))) == [
+        ("second", 3),
+        ("first", 3),
+    ]
+    assert ids(trajectory_list.list_snippets(database, TrajectoryFacets("first", "number3"))) == [("first", 3)]
+    newest = trajectory_list.list_snippets(database, TrajectoryFacets("first", "trajectory"), limit=2)
+    assert ids(newest) == expected_ids(lambda item: True)[:2]  # noqa: ARG005 - every trajectory passes
 
 
 def test_replayed_and_stored_ones_are_found(two_runs):

@@ -3,8 +3,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from db.queries import runs, trajectories
-from db.queries.trajectories import TrajectoryFilter
+from db.queries import runs, trajectories, trajectory_list
+from db.rows.trajectories import TrajectoryFacets
 from jobs.actions.adoption import adopt
 from jobs.cli.main import app
 from jobs.recording.event_reader import SpoolReader
@@ -43,12 +43,13 @@ def test_adopted_run_has_its_texts_rewards_and_steps_in_the_database(dump, tmp_p
         assert run is not None
         assert (run.status, run.engine, run.model) == ("succeeded", "verl", "some/model")
         assert "adopted" in run.tags
-        (hit,) = [row for row in trajectories.search(database, "answer 1") if row.text == "answer 1 of 0"]
+        hits = trajectory_list.list_snippets(database, TrajectoryFacets(words="answer 1"))
+        (hit,) = [row for row in hits if row.snippet == "answer 1 of 0"]
         row = trajectories.get_trajectory(database, found.run_id, hit.trajectory_id)
         assert row is not None
         assert (row.text, row.reward, row.verdict, row.step) == ("answer 1 of 0", 0.0, "wrong", 1)
-        late = trajectories.list_trajectories(database, found.run_id, where=TrajectoryFilter(step=10))
-        assert [row.text for row in late] == ["answer 0 of 0"]
+        late = trajectory_list.list_snippets(database, TrajectoryFacets(found.run_id, step_from=10, step_to=10))
+        assert [row.snippet for row in late] == ["answer 0 of 0"]
 
 
 def read_steps(run):

@@ -11,7 +11,7 @@ def test_a_copy_that_was_cut_short_leaves_no_model_and_the_next_one_is_whole(tmp
     for name in ("config.json", "model-1.safetensors", "model-2.safetensors"):
         (policy / name).write_text(name)
     with monkeypatch.context() as full_disk:
-        full_disk.setattr("jobs.evaluation.model_folder._link_or_copy", refuse_the_last)
+        full_disk.setattr("jobs.evaluation.model_folder.link_or_copy", refuse_the_last)
         with pytest.raises(OSError, match="No space left"):
             link_model(policy, target)
     assert not target.exists()

@@ -7,10 +7,7 @@ from app import commands
 from db.rows.marks import MarkedTrajectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.supervisor.reading import ingest_all, rebuild_index
-
-
-def texts(page):
-    return [element.value for element in [*page.text, *page.markdown, *page.subheader, *page.caption]]
+from tests.app.page_texts import texts
 
 
 def test_a_mark_goes_through_the_journal_survives_a_rebuild_and_can_be_taken_off(open_page, played_runs):

@@ -9,7 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.components.replay_buffer import buffer_charts
-from app.components.replay_buffer.buffer_marks import View
+from app.components.replay_buffer.chosen_bar import View
 from app.components.widgets import curves
 from app.components.widgets.figure_data import figure_rows
 from app.components.widgets.table_text import FORMATS, as_csv, as_latex, as_markdown

@@ -84,7 +84,7 @@ def test_override_of_a_section_that_holds_what_a_field_decides_is_refused(word):
 
 
 def test_every_field_that_decides_a_setting_is_a_field():
-    paths = set(field_paths(load_preset("paper-wildchat-if")))
+    paths = set(field_paths(load_preset("paper-wildchat-if").model_dump()))
     assert set(FIELD_OF_SETTING.values()) <= paths
 
 

@@ -13,6 +13,8 @@ from app.queries.answers import ask
 from db.queries import buffer_history
 from db.rows.buffer import BufferedQuestionRow, BufferState
 
+ADDRESS = "mark"
+"""The parameter of the address that names the bar."""
 MAX_QUESTIONS = 200
 OUTSIDE, RETIRED = "outside", "retired"
 _MAX_DIGITS = 10
@@ -65,11 +67,11 @@ class View:
         return counts
 
 
-def show(view: View, mark: str) -> None:
+def show(view: View, bar: str) -> None:
     """Show the questions behind a chosen bar, each with a link to its trajectories."""
-    indices = questions(view, mark)
+    indices = questions(view, bar)
     with st.container(border=True, key="behind"):
-        st.markdown(f"**Questions: {literal(describe(mark))}**")
+        st.markdown(f"**Questions: {literal(describe(bar))}**")
         if not indices:
             st.markdown(":gray[None at this step.]")
             return
@@ -82,7 +84,7 @@ def show(view: View, mark: str) -> None:
         frame = _table(view, rows)
         event = st.dataframe(
             frame,
-            key=f"behind-{mark}-{view.step}-{view.base}",
+            key=f"behind-{bar}-{view.step}-{view.base}",
             hide_index=True,
             on_select="rerun",
             selection_mode="single-cell",
@@ -99,9 +101,9 @@ def show(view: View, mark: str) -> None:
         st.switch_page("app_pages/trajectories.py", query_params=query)
 
 
-def questions(view: View, mark: str) -> list[int]:
+def questions(view: View, bar: str) -> list[int]:
     """Return the questions behind a bar, ascending; none for an unknown one."""
-    kind, _, value = mark.partition(":")
+    kind, _, value = bar.partition(":")
     if kind == "bucket":
         return sorted(index for index, bucket in view.state.buckets.items() if str(bucket) == value)
     if kind == RETIRED:
@@ -117,9 +119,9 @@ def questions(view: View, mark: str) -> list[int]:
     return []
 
 
-def describe(mark: str) -> str:
+def describe(bar: str) -> str:
     """Return what a chosen bar means, in words."""
-    kind, _, value = mark.partition(":")
+    kind, _, value = bar.partition(":")
     if kind == "flow":
         start, _, end = value.partition(":")
         return f"{location_name(start)} → {location_name(end)}"
@@ -132,13 +134,13 @@ def describe(mark: str) -> str:
     return names.get(kind, "unknown bar")
 
 
-def choose(label: str, marks: Sequence[str], key: str) -> None:
+def choose(label: str, bars: Sequence[str], key: str) -> None:
     """Show a choice among bars; the chosen one is kept in the address."""
-    current = st.query_params.get("mark")
-    st.session_state[key] = current if current in marks else None
+    current = st.query_params.get(ADDRESS)
+    st.session_state[key] = current if current in bars else None
     st.selectbox(
         label,
-        marks,
+        bars,
         index=None,
         placeholder="Choose a bar",
         format_func=describe,
@@ -155,7 +157,7 @@ def location_name(location: str) -> str:
 
 
 def _take(key: str) -> None:
-    address.put({"mark": st.session_state[key]})
+    address.put({ADDRESS: st.session_state[key]})
 
 
 def _table(view: View, rows: Sequence[BufferedQuestionRow]) -> pd.DataFrame:
