@@ -20,6 +20,8 @@ from app.queries.answers import ask
 from app.queries.runs import RUNS_PAGE_SIZE, list_runs
 from db.queries import runs
 from db.queries.run_filter import RunFilter
+from db.queries.run_order import RunOrder
+from db.rows.runs import RunRow
 
 STATES: dict[str, tuple[str, ...]] = {
     "All": (),
@@ -99,12 +101,27 @@ def _list() -> None:
     if not rows:
         empty_state.show("filter_alt_off", "No run matches", "Clear the search or choose another state.")
         return
-    if group is not None:
+    opened_group = None if group is None else run_groups.open_group(rows, group)
+    if group is not None and opened_group is None:
         run_groups.show(rows, sum(num_runs.values()), group)
         return
     num_active = sum(num_runs.get(state, 0) for state in run_progress.LIVE_STATES)
+    _show_table(
+        rows if opened_group is None else opened_group,
+        f"{len(rows):,} of {sum(num_runs.values()):,} runs, {num_active:,} active"
+        if opened_group is None
+        else f"{len(opened_group):,} runs of this group",
+        columns,
+        order,
+    )
+    if opened_group is None and len(rows) < sum(num_runs.values()):
+        st.button("Show more runs", icon=":material/expand_more:", key="older", on_click=_show_older, args=(where,))
+
+
+def _show_table(rows: Sequence[RunRow], caption: str, columns: Sequence[str], order: RunOrder) -> None:
+    """Show the table with what can be done to its ticked runs; a click opens a run."""
     above = st.container(horizontal=True, vertical_alignment="center", gap="small")
-    above.caption(f"{len(rows):,} of {sum(num_runs.values()):,} runs, {num_active:,} active", width="content")
+    above.caption(caption, width="content")
     opened, ticked = run_table.show(rows, "runs-table", order, columns)
     with above:
         list_actions.show_compare(ticked)
@@ -114,8 +131,6 @@ def _list() -> None:
         list_actions.show_delete(ticked)
         st.space("stretch")
         exports.show(lambda: run_table.table(rows, [name for name in columns if name != "Curve"]), "runs")
-    if len(rows) < sum(num_runs.values()):
-        st.button("Show more runs", icon=":material/expand_more:", key="older", on_click=_show_older, args=(where,))
     if opened is not None:
         st.switch_page("app_pages/run.py", query_params={"run": opened})
 

@@ -36,6 +36,16 @@ def ask(
     )
 
 
+def ask_outside_pages(
+    query: Callable[Concatenate[Database, Arguments], Answer], *arguments: Arguments.args, **options: Arguments.kwargs
+) -> Answer | None:
+    """Return the answer of a query for a request that belongs to no page; None while the database is unavailable."""
+    try:
+        return _read(settings.current(), lambda database: query(database, *arguments, **options))
+    except UNAVAILABLE_ERRORS:
+        return None
+
+
 def ask_pages(ask_page: Callable[[Row | None], list[Row]], page_size: int, num_pages: int) -> list[Row]:
     """Return the rows of the first pages; `ask_page` gets the last row before its page, None for the first page."""
     rows: list[Row] = []

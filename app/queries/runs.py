@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from app.queries import last_answers
-from app.queries.answers import ask, ask_pages
+from app.queries.answers import ask, ask_outside_pages, ask_pages
 from app.queries.last_answers import NoAnswerError
 from db.queries import database_facts, metrics, runs
 from db.queries.run_filter import RunFilter
@@ -30,6 +30,11 @@ def list_runs(where: RunFilter, num_pages: int = 1, order: RunOrder = NEWEST_FIR
 def training_names(words: str = "", *, has_steps: bool = False) -> list[runs.RunName]:
     """Return the newest training runs that match the words; with `has_steps` only those with a finished step."""
     return ask(runs.list_run_names, replace(TRAINING_RUNS, words=words), has_steps=has_steps, limit=RUNS_PAGE_SIZE)
+
+
+def names_for_keyboard(words: str, num_runs: int) -> list[runs.RunName]:
+    """Return the newest runs that match the words, for the browser's own request; none without a database."""
+    return ask_outside_pages(runs.list_run_names, RunFilter(words), limit=num_runs) or []
 
 
 def unavailable_reason() -> str:

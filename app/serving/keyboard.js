@@ -1,8 +1,10 @@
-// Keys of the workbench: / search, ? help, Ctrl-K to a page or to runs by their name.
+// Keys of the workbench: / search, ? help, Ctrl-K to a page or a run; row_keys.js has those of tables.
 (() => {
-  const HELP = [["/", "Search"], ["Ctrl K", "Go to a page, or to runs by name"], ["Esc", "Close"], ["?", "This help"]];
+  const HELP = [["/", "Search"], ["Ctrl K", "Go to a page or a run"], ["j  k", "Next and previous row"], ["Enter", "Open the row"], ["Esc", "Close"], ["?", "This help"]];
   const isTyping = ({target}) => target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName);
   const element = (tag, text = "") => Object.assign(document.createElement(tag), {textContent: text});
+  const FIND_MS = 120;
+  const leave = (address) => { location.href = address; };
   let panel = null;
 
   const close = () => { panel?.remove(); panel = null; };
@@ -32,14 +34,22 @@
   const jump = () => {
     open("Go to");
     const input = element("input"), list = element("ul");
-    input.placeholder = "Page, or words of a run's name";
-    let chosen = 0;
+    input.placeholder = "Page, or words of a run";
+    let chosen = 0, runs = [], wait = 0;
+    const words = () => input.value.trim();
     const entries = () => {
-      const words = input.value.trim().toLowerCase();
-      const found = pages().filter((link) => label(link).toLowerCase().includes(words));
+      const found = pages().filter((link) => label(link).toLowerCase().includes(words().toLowerCase()));
       const go = found.map((link) => ({label: label(link), run: () => link.click()}));
-      const search = {label: `Runs: ${input.value.trim()}`, run: () => { location.href = `/?q=${encodeURIComponent(input.value.trim())}`; }};
-      return words ? [...go, search] : go;
+      const open = runs.map(({id, name}) => ({label: `Run: ${name}`, run: () => leave(`/run?run=${encodeURIComponent(id)}`)}));
+      const search = {label: `All runs with: ${words()}`, run: () => leave(`/?q=${encodeURIComponent(words())}`)};
+      return words() ? [...go, ...open, search] : [...go, ...open];
+    };
+    const find = async () => {
+      const asked = words();
+      const answer = await fetch(`/_workbench/runs?words=${encodeURIComponent(asked)}`).catch(() => null);
+      if (!answer?.ok || asked !== words()) return;
+      runs = await answer.json();
+      draw();
     };
     const draw = () => {
       const all = entries();
@@ -51,7 +61,13 @@
         return line;
       }));
     };
-    input.addEventListener("input", () => { chosen = 0; draw(); });
+    input.addEventListener("input", () => {
+      chosen = 0;
+      runs = [];
+      draw();
+      clearTimeout(wait);
+      wait = setTimeout(find, FIND_MS);
+    });
     input.addEventListener("keydown", (event) => {
       if (event.key === "Enter") { const entry = entries()[chosen]; close(); entry?.run(); }
       else if (event.key === "ArrowDown" || event.key === "ArrowUp") { chosen += event.key === "ArrowDown" ? 1 : -1; draw(); }
@@ -60,6 +76,7 @@
     });
     panel.append(input, list);
     draw();
+    find();
     input.focus();
   };
   const search = () => {

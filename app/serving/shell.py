@@ -6,14 +6,17 @@ from pathlib import Path
 
 import streamlit
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, JSONResponse
 from starlette.routing import Route
 
 from app.page_list import PATHS
+from app.queries.runs import names_for_keyboard
 from app.serving.gate import script_hash
 
 TITLE = "ExGRPO Workbench"
-_SCRIPT_FILES = ("connection.js", "keyboard.js", "shared_zoom.js")
+_SCRIPT_FILES = ("connection.js", "keyboard.js", "row_keys.js", "shared_zoom.js")
+_RUNS_PATH = "/_workbench/runs"
+_MAX_RUNS = 8
 _ADDRESS_SCRIPT = "<script>window.__streamlit = {BACKEND_BASE_URL: window.location.origin}</script>"
 
 _HISTORY_SCRIPT = """<script>
@@ -78,9 +81,15 @@ def inline_script_hashes() -> tuple[str, ...]:
 
 
 def routes() -> list[Route]:
-    """Return the routes that serve the shell at every page's path."""
-    return [Route(path, _serve) for path in PATHS]
+    """Return the routes that serve the shell at every page's path, and the runs that Ctrl-K offers."""
+    return [*(Route(path, _serve) for path in PATHS), Route(_RUNS_PATH, _runs)]
 
 
 async def _serve(_request: Request) -> HTMLResponse:
     return HTMLResponse(html(), headers={"Cache-Control": "no-cache"})
+
+
+def _runs(request: Request) -> JSONResponse:
+    """Answer with the newest runs whose name, model, data or tags have the words; a thread, since it reads."""
+    found = names_for_keyboard(request.query_params.get("words", "").strip(), _MAX_RUNS)
+    return JSONResponse([{"id": run.run_id, "name": run.name} for run in found], headers={"Cache-Control": "no-store"})

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from db.rows.runs import RunRow
 
 FOLLOW_SECONDS = 0.3
+_NARROW = 100
+_NARROW_WIDTHS = {"State": 9, "Method": 7, BATCH_PASS_RATE: 6, held_out_score(): 8}
+"""Widths at which columns break between words, in terminals narrower than `_NARROW`; the name takes the rest."""
 
 
 def runs(
@@ -185,9 +188,12 @@ def _without_curve(row: "RunRow") -> dict[str, Any]:
 
 
 def _print_table(rows: "list[RunRow]") -> None:
-    table = Table(box=None, pad_edge=False)
+    console = Console()
+    widths = _NARROW_WIDTHS if console.width < _NARROW else {}
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in ("Run", "Name", "State", "Method", "Step", BATCH_PASS_RATE, held_out_score()):
-        table.add_column(heading, no_wrap=heading != "Name", overflow="fold")
+        is_broken = heading == "Name" or heading in widths
+        table.add_column(heading, no_wrap=not is_broken, width=widths.get(heading), overflow="fold")
     for row in rows:
         table.add_row(
             row.run_id,
@@ -198,7 +204,7 @@ def _print_table(rows: "list[RunRow]") -> None:
             _rate(row.last_pass_at_1),
             _rate(row.last_avg_at_n),
         )
-    Console().print(table)
+    console.print(table)
 
 
 def _print_summary(summary: dict[str, Any]) -> None:

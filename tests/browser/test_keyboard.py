@@ -26,6 +26,28 @@ def test_keys_search_help_and_go_to_pages_and_runs(open_page):
     page.get_by_role("heading", name="Benchmarks", level=1).wait_for()
     page.keyboard.press("Control+k")
     page.keyboard.type("on-policy whole")
+    page.locator("#keyboard-panel li").get_by_text("Run: on-policy whole").wait_for()
     page.keyboard.press("Enter")
-    page.wait_for_url(re.compile(r"q=on-policy(%20|\\+)whole"))
+    page.wait_for_url(re.compile(r"/run\?run=run-on-policy"))
+    assert watched.troubles == []
+
+
+@pytest.mark.parametrize(
+    ("path", "opened"), [("/?q=whole", r"/run\?run="), ("/trajectories?run=play-finished", "trajectory=")]
+)
+def test_keys_move_through_the_rows_and_open_one(open_page, path, opened):
+    watched = open_page(path)
+    page = watched.page
+    page.locator("[data-testid=stDataFrame] canvas [role=grid]").first.wait_for(state="attached")
+    page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for()
+    mark, tops = page.locator("#row-mark"), []
+    for key in ("j", "j", "k", "j"):
+        page.keyboard.press(key)
+        tops.append(mark.bounding_box()["y"])
+    assert tops[0] == tops[2] < tops[1] == tops[3]
+    page.keyboard.press("Escape")
+    mark.wait_for(state="detached")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(opened))
     assert watched.troubles == []

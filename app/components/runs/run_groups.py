@@ -7,15 +7,15 @@ import streamlit as st
 
 from app.components.runs import run_columns
 from app.components.runs.comparison import spread
-from app.components.widgets import exports, status_badge
-from app.formats import NONE_SHOWN, escape_control_characters
+from app.components.widgets import exports, status_badge, table_selection
+from app.formats import NONE_SHOWN, escape_control_characters, literal
 from app.published import mean_interval
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score
 from db.rows.runs import RunRow
 
 MAX_RUNS = 1000
-ADDRESS = "group"
-_KEY = "run-group"
+ADDRESS, OPENED = "group", "of"
+_KEY, _TABLE = "run-group", "run-groups"
 _HALF = "± 95 %"
 _OF_ROWS: dict[str, Callable[[RunRow], str]] = {
     "Method": lambda row: row.method,
@@ -43,15 +43,17 @@ def choose() -> str | None:
 
 
 def show(rows: Sequence[RunRow], num_fitting: int, name: str) -> None:
-    """Show a line a group, of the newest `MAX_RUNS` training runs at most."""
+    """Show a line a group, of the newest `MAX_RUNS` training runs at most; a click opens the group."""
     frame = table(rows, name)
+    table_selection.mark(_TABLE, None, name)
     if num_fitting > len(rows):
         st.caption(f"Groups of the first {len(rows):,} of {num_fitting:,} runs that fit, in the order of the list.")
     with st.container(horizontal=True, horizontal_alignment="right"):
         exports.show(frame, "run-groups")
     number = st.column_config.NumberColumn(format="%.1f")
     st.dataframe(
-        frame, hide_index=True, placeholder=NONE_SHOWN, key="run-groups",
+        frame, hide_index=True, placeholder=NONE_SHOWN, key=_TABLE,
+        selection_mode="single-cell", on_select=lambda: _open([str(value) for value in frame.get(name, [])]),
         column_config={name: number for name in map(str, frame) if name.endswith("%") or name == "Mean steps"},
         alt=f"Runs grouped by {name}, with the mean of their scores",
     )  # fmt: skip
@@ -59,16 +61,8 @@ def show(rows: Sequence[RunRow], num_fitting: int, name: str) -> None:
 
 def table(rows: Sequence[RunRow], name: str) -> pd.DataFrame:
     """Return a row a group, the largest first: how many runs, and mean with half of its interval of each score."""
-    rows = [row for row in rows if row.kind == "train"]
-    if name in _OF_ROWS:
-        values = [escape_control_characters(_OF_ROWS[name](row)) for row in rows]
-    else:
-        values = [value or "none" for value in run_columns.values(rows, [name]).get(name, [])]
-    groups: dict[str, list[RunRow]] = {}
-    for value, row in zip(values, rows, strict=True):
-        groups.setdefault(value, []).append(row)
     lines = []
-    for value, members in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
+    for value, members in sorted(_groups(rows, name).items(), key=lambda item: (-len(item[1]), item[0])):
         line: dict[str, object] = {name: value, "Runs": len(members)}
         for score, of in ((BATCH_PASS_RATE, "last_pass_at_1"), (held_out_score(), "last_avg_at_n")):
             known = [100 * value for row in members if (value := getattr(row, of)) is not None]
@@ -78,8 +72,45 @@ def table(rows: Sequence[RunRow], name: str) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
+def open_group(rows: Sequence[RunRow], name: str) -> list[RunRow] | None:
+    """Return the runs of the group in the address, under the button that leads back to all; None if none is open."""
+    value = st.query_params.get(OPENED)
+    if value is None:
+        return None
+    st.button(
+        f"{name}: {literal(value)}", icon=":material/arrow_back:", key="run-groups-back", help="Back to all groups",
+        on_click=_close,
+    )  # fmt: skip
+    return _groups(rows, name).get(value, [])
+
+
+def _groups(rows: Sequence[RunRow], name: str) -> dict[str, list[RunRow]]:
+    rows = [row for row in rows if row.kind == "train"]
+    if name in _OF_ROWS:
+        values = [escape_control_characters(_OF_ROWS[name](row)) for row in rows]
+    else:
+        values = [value or "none" for value in run_columns.values(rows, [name]).get(name, [])]
+    groups: dict[str, list[RunRow]] = {}
+    for value, row in zip(values, rows, strict=True):
+        groups.setdefault(value, []).append(row)
+    return groups
+
+
+# Not `address.put` below: the list is a fragment, and what it remembers could undo a step back.
+
+
+def _open(values: Sequence[str]) -> None:
+    row = table_selection.clicked(_TABLE, len(values))
+    if row is not None:
+        st.query_params[OPENED] = values[row]
+
+
+def _close() -> None:
+    st.query_params.pop(OPENED, None)
+
+
 def _take() -> None:
-    # Not `address.put`: the list is a fragment, and what it remembers could undo a step back.
+    _close()
     if st.session_state[_KEY]:
         st.query_params[ADDRESS] = st.session_state[_KEY]
     else:

@@ -5,7 +5,9 @@ from streamlit.testing.v1 import AppTest
 
 from app.components.runs import run_groups
 from app.queries.answers import ask
+from app.queries.runs import list_runs
 from db.queries import runs
+from db.queries.run_filter import RunFilter
 from jobs.actions import run_bin
 from tests.app import recorded
 from tests.app.page_texts import texts
@@ -70,6 +72,40 @@ def test_runs_are_grouped_by_a_field_with_mean_and_interval(open_page):
     assert replayed["Batch Pass@1, %"] == pytest.approx(sum(100 * recorded.pass_at_1(n) for n in (18, 30, 11, 3)) / 4)
     page.selectbox(key="run-group").set_value("Method").run()
     assert list(page.dataframe[0].value["Method"]) == ["ExGRPO", "Dr.GRPO"]
+
+
+def test_a_click_on_a_group_leads_to_its_runs_and_back(recorded_runs):  # noqa: ARG001 - the runs are read
+    rows = list_runs(RunFilter())
+
+    def page_of(cells):
+        def grouped(rows, cells):
+            import streamlit as st
+
+            from app.components.runs import run_groups
+
+            if cells:
+                st.session_state["run-groups"] = {"selection": {"cells": cells}}
+                run_groups._open(list(run_groups.table(rows, "Method")["Method"]))
+            opened = run_groups.open_group(rows, "Method")
+            st.text("none" if opened is None else " ".join(sorted(row.run_id for row in opened)))
+
+        return AppTest.from_function(grouped, kwargs={"rows": rows, "cells": cells}).run()
+
+    page = page_of([(1, "Runs")])
+    assert not page.exception
+    assert page.query_params["of"] == "Dr.GRPO"
+    assert page.text[0].value == "run-on-policy run-queued"
+    assert page.button(key="run-groups-back").label == "Method: Dr.GRPO"
+    assert page_of([]).text[0].value == "none"
+
+
+@pytest.mark.usefixtures("recorded_runs")
+def test_an_open_group_lists_its_runs_and_its_button_closes_it(open_page):
+    page = open_page("runs", group="Method", of="Dr.GRPO")
+    assert not page.exception
+    assert sorted(column(page, "Run")) == ["on-policy whole", "waits"]
+    page.button(key="run-groups-back").click().run()
+    assert column(page, "Method") == ["ExGRPO", "Dr.GRPO"]
 
 
 def test_the_interval_of_a_group_is_students(recorded_runs):  # noqa: ARG001 - the runs are read
