@@ -9,7 +9,7 @@ from exgrpo_core.types import Int32Array
 from jobs.engines.embedded.attention import PackedAttention
 from jobs.engines.embedded.decoder import Decoder
 from jobs.engines.embedded.decoding import DecodedRows, decode
-from jobs.engines.embedded.packing import NUM_BLOCKS, TokenSequence, pack_sequences
+from jobs.engines.embedded.packing import NUM_BLOCKS, TokenSequence, pack_sequences, split_by_prompt
 from jobs.engines.embedded.sampling import Sampler
 from jobs.engines.embedded.vocabulary import Scoring, TokenScores, score_targets
 
@@ -25,6 +25,10 @@ class Backend(Protocol):
 
     def score(self, sequences: Sequence[TokenSequence], scoring: Scoring) -> TokenScores:
         """Score all response tokens (R,), in order, with gradients under grad mode."""
+        ...
+
+    def batches(self, sequences: Sequence[TokenSequence], max_tokens: int) -> list[list[int]]:
+        """Return indexes of `sequences` in batches for `score`, each of about `max_tokens` inputs at most."""
         ...
 
     def weights_changed(self) -> None:
@@ -70,6 +74,10 @@ class PackedBackend:
         normed = decoder.final_norm(hidden)
         scores = score_targets(normed, decoder.logits, decoder.vocabulary_size, packed.target_ids, scoring)
         return scores.take(packed.responses)
+
+    def batches(self, sequences: Sequence[TokenSequence], max_tokens: int) -> list[list[int]]:
+        """Keep sequences of one prompt together: it goes through the model once a batch."""
+        return split_by_prompt(sequences, max_tokens)
 
     def weights_changed(self) -> None:
         """Forget the decoder's copies of weights."""

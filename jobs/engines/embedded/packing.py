@@ -14,6 +14,9 @@ NUM_BLOCKS = 8
 MIN_COLUMNS = 24
 """Least columns of a block but the last: a narrower block costs more as a call than it saves."""
 
+REPEATED_COST = 1 / 8
+"""Memory of a prompt's token in each further sequence, as a share of that of a token: its copies as a key."""
+
 
 @dataclass(frozen=True, slots=True)
 class TokenSequence:
@@ -187,18 +190,46 @@ def _first_occurrences(input_at: Int64Array, num_inputs: Int64Array, num_distinc
     return is_first
 
 
-def split_by_budget(sequences: Sequence[TokenSequence], max_tokens: int) -> list[list[int]]:
+def split_by_length(sequences: Sequence[TokenSequence], max_tokens: int) -> list[list[int]]:
     """Return indexes of `sequences` in batches of similar length, each at most `max_tokens` inputs or one sequence."""
-    order = sorted(range(len(sequences)), key=lambda i: -sequences[i].num_inputs)
+    return _split(sequences, _longest_first(range(len(sequences)), sequences), max_tokens, repeated_cost=1.0)
+
+
+def split_by_prompt(sequences: Sequence[TokenSequence], max_tokens: int) -> list[list[int]]:
+    """Return indexes of `sequences` in batches that keep equal prompts together, longest first in each.
+
+    A batch has at most `max_tokens` inputs, of which a prompt that is in it already counts `REPEATED_COST`, or one
+    sequence.
+    """
+    of_prompt: dict[bytes, list[int]] = {}
+    for i in _longest_first(range(len(sequences)), sequences):
+        of_prompt.setdefault(sequences[i].prompt_ids.tobytes(), []).append(i)
+    order = [i for members in of_prompt.values() for i in members]
+    batches = _split(sequences, order, max_tokens, REPEATED_COST)
+    return [_longest_first(sorted(batch), sequences) for batch in batches]
+
+
+def _longest_first(indexes: Sequence[int], sequences: Sequence[TokenSequence]) -> list[int]:
+    return sorted(indexes, key=lambda i: -sequences[i].num_inputs)
+
+
+def _split(
+    sequences: Sequence[TokenSequence], order: Sequence[int], max_tokens: int, repeated_cost: float
+) -> list[list[int]]:
+    """Fill one batch after another in this order."""
     batches: list[list[int]] = []
-    room = 0
+    room = 0.0
+    previous = b""
     for i in order:
-        needed = sequences[i].num_inputs
+        needed, prompt = float(sequences[i].num_inputs), sequences[i].prompt_ids.tobytes()
+        if prompt == previous:
+            needed -= (1.0 - repeated_cost) * sequences[i].prompt_ids.size
         if not batches or needed > room:
             batches.append([])
-            room = max_tokens
+            room, needed = float(max_tokens), float(sequences[i].num_inputs)
         batches[-1].append(i)
         room -= needed
+        previous = prompt
     return batches
 
 

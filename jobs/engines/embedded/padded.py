@@ -10,7 +10,7 @@ from transformers.cache_utils import Cache
 
 from exgrpo_core.types import Int32Array
 from jobs.engines.embedded.decoding import DecodedRows, Transcript, is_end
-from jobs.engines.embedded.packing import TokenSequence
+from jobs.engines.embedded.packing import TokenSequence, split_by_length
 from jobs.engines.embedded.sampling import Sampler
 from jobs.engines.embedded.vocabulary import Scoring, TokenScores, score_targets
 
@@ -57,6 +57,10 @@ class PaddedBackend:
         responses = logits[is_response]
         target_ids = torch.from_numpy(targets).to(device)
         return score_targets(responses, torch.Tensor.float, responses.shape[-1], target_ids, scoring)
+
+    def batches(self, sequences: Sequence[TokenSequence], max_tokens: int) -> list[list[int]]:
+        """Keep sequences of similar length together: others would be padded."""
+        return split_by_length(sequences, max_tokens)
 
     def weights_changed(self) -> None:
         """Nothing is derived from the weights."""

@@ -5,14 +5,18 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from jobs.engines.embedded.vocabulary import MAX_LOGITS, Head, entropies_of, scaled_log_probs
+from jobs.engines.embedded.vocabulary import (
+    MAX_LOGITS,
+    SMALL_VOCABULARY,
+    Head,
+    entropies_of,
+    pieces,
+    scaled_log_probs,
+    shift,
+)
 
-_EXACT_VOCABULARY = 4096
-"""Above this many tokens a float32 running sum of probabilities is too coarse for rare ones."""
 _BLOCK = 64
 """Tokens of a block of a larger vocabulary: only the sums of blocks are added up for every distribution."""
-_CACHED_LOGITS = 2**17
-"""Logits that a CPU goes through six times while the cache of one core holds them (512 KiB)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ class Sampler:
         return Draws(token_ids.flatten()[index], log_probs.flatten()[index], entropies[index // num_ranks])
 
     def _draw(self, logits: torch.Tensor, num_ranks: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        if logits.shape[-1] > _EXACT_VOCABULARY:
+        if logits.shape[-1] > SMALL_VOCABULARY:  # too many for a running sum in float32
             return self._draw_by_blocks(logits, num_ranks)
         log_probs = scaled_log_probs(logits, self.temperature or 1.0)
         probabilities = log_probs.exp()
@@ -83,8 +87,7 @@ class Sampler:
     def _draw_by_blocks(self, logits: torch.Tensor, num_ranks: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Draw a block of tokens, then a token of it: no running sum over the vocabulary, nor a log-prob of each."""
         temperature = self.temperature or 1.0
-        num_rows = max(1, _CACHED_LOGITS // logits.shape[-1]) if logits.device.type == "cpu" else logits.shape[0]
-        parts = [_sum_blocks(chunk / temperature) for chunk in torch.split(logits, num_rows)]
+        parts = [_sum_blocks(piece / temperature) for piece in pieces(logits)]
         largest, sums, products = (torch.cat(part) for part in zip(*parts, strict=True))
         cumulative = sums.cumsum(-1, dtype=torch.float64)
         total = cumulative[:, -1:]
@@ -107,9 +110,7 @@ class Sampler:
 
 def _sum_blocks(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the largest l (S, 1) of logits x (S, V), sums of exp(x - l) by block, and that of exp(x - l) (x - l)."""
-    largest = logits.amax(-1, keepdim=True)
-    # 0 * -inf is NaN: tokens that cannot come contribute nothing to the products.
-    shifted = (logits - largest).clamp_(min=torch.finfo(logits.dtype).min)
+    largest, shifted = shift(logits)
     weights = shifted.exp()
     products = torch.linalg.vecdot(weights, shifted)
     padded = F.pad(weights, (0, -weights.shape[-1] % _BLOCK)) if weights.shape[-1] % _BLOCK else weights

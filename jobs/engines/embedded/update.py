@@ -11,7 +11,7 @@ from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow, 
 from exgrpo_core.policy_optimization.objective import LossInputs, LossOutputs, LossScale, exgrpo_loss, summarize_sums
 from jobs.engines.embedded.model import PolicyModel
 from jobs.engines.embedded.optimizer import PolicyOptimizer
-from jobs.engines.embedded.packing import TokenSequence, split_by_budget
+from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.embedded.vocabulary import Scoring
 from jobs.engines.errors import EngineError
 
@@ -96,7 +96,7 @@ class PolicyUpdater:
         self._optimizer.clear_gradients()
         total = 0.0
         try:
-            for batch in split_by_budget(demonstrations, self._max_tokens):
+            for batch in self._policy.backend.batches(demonstrations, self._max_tokens):
                 scores = self._policy.backend.score([demonstrations[i] for i in batch], _AS_WRITTEN)
                 loss = -scores.log_probs.sum() / num_tokens
                 torch.autograd.backward(loss)
@@ -120,7 +120,7 @@ class PolicyUpdater:
         # Copies of the weights are stale after this step, and their memory is better used in it.
         self._policy.backend.weights_changed()
         self._optimizer.clear_gradients()
-        batches = split_by_budget(sequences, self._max_tokens)
+        batches = self._policy.backend.batches(sequences, self._max_tokens)
         for batch in batches:
             inputs = self._loss_inputs([rows[i] for i in batch], [sequences[i] for i in batch], objective)
             outputs = exgrpo_loss(inputs, objective, scale)

@@ -10,9 +10,11 @@ from jobs.engines.embedded import packing, prefix_tree, shared_prefixes
 from jobs.engines.embedded.packing import (
     MIN_COLUMNS,
     NUM_BLOCKS,
+    REPEATED_COST,
     QueryBlock,
     pack_sequences,
-    split_by_budget,
+    split_by_length,
+    split_by_prompt,
 )
 from tests.jobs.engines.embedded.packs import prefixes_that_attend, sequence
 
@@ -104,10 +106,24 @@ def test_short_rows_beside_a_long_one_are_hardly_padded():
 )
 def test_batches_hold_every_sequence_once_and_respect_the_budget(sizes, budget):
     sequences = [sequence(range(prompt), range(response)) for prompt, response in sizes]
-    batches = split_by_budget(sequences, budget)
-    assert sorted(i for batch in batches for i in batch) == list(range(len(sequences)))
-    for batch in batches:
+    by_length, by_prompt = split_by_length(sequences, budget), split_by_prompt(sequences, budget)
+    for batches in (by_length, by_prompt):
+        assert sorted(i for batch in batches for i in batch) == list(range(len(sequences)))
+    for batch in by_length:
         assert len(batch) == 1 or sum(sequences[i].num_inputs for i in batch) <= budget
+    for batch in by_prompt:
+        own = sum(sequences[i].token_ids.size - 1 for i in batch)
+        sizes = [sequences[i].prompt_ids.size for i in batch]
+        shared = sum((1 + (sizes.count(size) - 1) * REPEATED_COST) * size for size in set(sizes))
+        assert len(batch) == 1 or own + shared <= budget + 1e-6
+        assert [-sequences[i].num_inputs for i in batch] == sorted(-sequences[i].num_inputs for i in batch)
+
+
+def test_sequences_of_one_prompt_stay_together():
+    sequences = [sequence([i % 3] * 40, range(length)) for i, length in enumerate([9, 2, 5, 3, 8, 4])]
+    assert split_by_prompt(sequences, 60) == [[0, 3], [4, 1], [2, 5]]
+    assert split_by_length(sequences, 60) == [[0], [4], [2], [5], [3], [1]]
+    assert split_by_prompt(sequences, 1000) == split_by_length(sequences, 1000) == [[0, 4, 2, 5, 3, 1]]
 
 
 def test_no_sequence_cannot_be_packed():

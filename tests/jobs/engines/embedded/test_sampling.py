@@ -13,9 +13,10 @@ from tests.jobs.engines.embedded.prompts import sampler
 def way(request, monkeypatch):
     """How tokens are found: in one running sum, or in blocks of four as those of a large vocabulary."""
     if request.param == "blocks":
-        monkeypatch.setattr(sampling, "_EXACT_VOCABULARY", 0)
+        monkeypatch.setattr(sampling, "SMALL_VOCABULARY", 0)
         monkeypatch.setattr(sampling, "_BLOCK", 4)
-        monkeypatch.setattr(sampling, "_CACHED_LOGITS", 30)
+        monkeypatch.setattr(vocabulary, "SMALL_VOCABULARY", 0)
+        monkeypatch.setattr(vocabulary, "_PIECE", 30)
 
 
 def draw(logits, temperature=1.0, seed=0):
@@ -121,6 +122,30 @@ def test_scores_and_their_gradients_are_the_same_in_chunks(monkeypatch):
     monkeypatch.setattr(vocabulary, "MAX_LOGITS", 11 * 4)
     for one, other in zip(run(), whole, strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("has_entropies", [True, False])
+def test_scores_and_their_gradients_are_those_of_autograd(has_entropies):
+    hidden = torch.randn(23, 5, dtype=torch.float64)
+    weight, targets = torch.randn(11, 5, dtype=torch.float64), torch.randint(0, 11, (23,))
+    factors = torch.randn(2, 23, dtype=torch.float64)
+
+    def gradient(score):
+        leaf = hidden.clone().requires_grad_()
+        log_probs, entropies = score(leaf @ weight.T)
+        ((log_probs * factors[0]).sum() + (0.0 if entropies is None else (entropies * factors[1]).sum())).backward()
+        return log_probs.detach(), leaf.grad
+
+    def plainly(logits):
+        log_probs = (logits / 0.8).log_softmax(-1)
+        entropies = -(log_probs.exp() * log_probs).sum(-1) if has_entropies else None
+        return log_probs.gather(-1, targets[:, None])[:, 0], entropies
+
+    def ours(logits):
+        scores = score_targets(logits, lambda rows: rows.clone(), 11, targets, Scoring(0.8, has_entropies))
+        return scores.log_probs, scores.entropies
+
+    torch.testing.assert_close(gradient(ours), gradient(plainly))
 
 
 def test_scores_without_gradients_are_those_of_the_whole_however_few_logits_fit(monkeypatch):
