@@ -9,6 +9,8 @@ import yaml
 
 from jobs.launchers.local import WORKER_MODULE
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
+from jobs.machine.gpus import list_gpus
+from jobs.machine.processor import uses_bfloat16
 from jobs.preflight.disk_estimate import checkpoint_bytes, estimate_disk_bytes
 from jobs.preflight.model_shapes import model_shape
 from jobs.preflight.resolution import resolve
@@ -51,6 +53,8 @@ def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
     notices = [*(refusal.sentence for refusal in preflight.refusals), *preflight.notices]
     is_verl = spec.engine == "verl"
     shape = model_shape(spec.model.source, spec.model.revision)
+    if shape is not None and not is_verl:
+        notices.append(_describe_precision(spec, shape.parameters))
     if shape is None:
         notices.append(f"{spec.model.source}: its config.json is not on this machine, so memory is not estimated.")
     return RunPlan(
@@ -64,6 +68,14 @@ def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
         checkpoint_bytes=None if shape is None else checkpoint_bytes(shape.parameters, spec),
         notices=notices,
     )
+
+
+def _describe_precision(spec: TrainSpec, num_parameters: int) -> str:
+    if spec.model.device != "cpu" and list_gpus():
+        return "the GPU computes in bfloat16, with weights in float32."
+    if uses_bfloat16(num_parameters):
+        return "this processor has units for bfloat16 and computes in it, with weights in float32."
+    return "the model is computed in float32: the processor has no units for bfloat16, or the model is small."
 
 
 def describe_plan(plan: RunPlan) -> str:

@@ -79,8 +79,12 @@ class Decoder:
         return linear(normed, self._head).float()
 
     def final_norm(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return normed hidden states (N, d) in the compute dtype: what the output embedding is applied to."""
-        return self._norm(hidden, self.model.model.norm.weight).to(self.compute_dtype)
+        """Return normed hidden states (N, d): what the output embedding is applied to, on a CPU in float32.
+
+        A product in bfloat16 rounds a logit of 20 to eighths, differently in a rollout than in its update.
+        """
+        normed = self._norm(hidden, self.model.model.norm.weight)
+        return normed.float() if self.device.type == "cpu" else normed.to(self.compute_dtype)
 
     def rotation(self, positions: torch.Tensor) -> torch.Tensor:
         """Return complex rotary embeddings (N, 1, D / 2) of positions (N,), with the model's RoPE scaling."""

@@ -1,5 +1,6 @@
 """A policy: a Hugging Face causal language model, its tokenizer and the way to compute it."""
 
+import logging
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -21,14 +22,16 @@ from jobs.engines.embedded.decoder import Decoder, is_supported
 from jobs.engines.embedded.memory import working_bytes
 from jobs.engines.embedded.padded import PaddedBackend
 from jobs.engines.errors import EngineError
+from jobs.machine.processor import uses_bfloat16
 
+logger = logging.getLogger(__name__)
 _PLAIN_TOKENIZERS = frozenset({"TokenizersBackend", "PreTrainedTokenizerFast"})
 """Tokenizers that follow their tokenizer.json exactly; for some model types AutoTokenizer adds tokens to them."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyModel:
-    """pi_theta: float32 weights in `model`, computed by `backend` in float32 on the CPU and bfloat16 on a GPU.
+    """pi_theta: float32 weights in `model`, computed by `backend` in `compute_dtype`.
 
     `end_token_ids` (E,) end a response. `context_tokens` is the longest prompt and response together, None if the
     model sets no limit. `source` is where it was loaded from.
@@ -41,6 +44,7 @@ class PolicyModel:
     end_token_ids: torch.Tensor
     context_tokens: int | None
     source: str
+    compute_dtype: torch.dtype = torch.float32
 
     @property
     def working_bytes(self) -> int:
@@ -83,6 +87,12 @@ def load_policy(source: str, device: torch.device, revision: str | None = None) 
     return wrap_model(model, tokenizer, device, source)
 
 
+def choose_dtype(device: torch.device, num_parameters: int) -> torch.dtype:
+    """Return in what a model is computed: bfloat16 on a GPU and where a CPU multiplies it faster, else float32."""
+    is_fast = device.type == "cuda" or uses_bfloat16(num_parameters)
+    return torch.bfloat16 if is_fast else torch.float32
+
+
 def wrap_model(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, device: torch.device, source: str = "memory"
 ) -> PolicyModel:
@@ -101,7 +111,8 @@ def wrap_model(
         )
     nn.Module.to(model, device=device, dtype=torch.float32).train(mode=False)
     is_gpu = device.type == "cuda"
-    compute_dtype = torch.bfloat16 if is_gpu else torch.float32
+    compute_dtype = choose_dtype(device, model.num_parameters())
+    logger.info("%s is computed in %s, with weights in float32.", source, str(compute_dtype).removeprefix("torch."))
     backend: Backend
     if is_supported(model):
         backend = PackedBackend(Decoder(model, compute_dtype), checkpoints_gradients=is_gpu)
@@ -115,6 +126,7 @@ def wrap_model(
         end_token_ids=torch.tensor(_end_token_ids(model, tokenizer, source), device=device),
         context_tokens=getattr(model.config, "max_position_embeddings", None),
         source=source,
+        compute_dtype=compute_dtype,
     )
 
 

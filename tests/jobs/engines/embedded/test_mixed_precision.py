@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from jobs.engines.embedded import model
 from jobs.engines.embedded.backend import PackedBackend
 from jobs.engines.embedded.decoder import Decoder
 from jobs.engines.embedded.generation import generate
@@ -53,3 +54,23 @@ def test_gradients_are_float32_and_point_where_float32_ones_do(architecture):
         assert all(parameter.grad.dtype is torch.float32 for parameter in policy.model.parameters())
         gradients.append(torch.cat([parameter.grad.flatten() for parameter in policy.model.parameters()]))
     assert torch.nn.functional.cosine_similarity(*gradients, dim=0) > 0.98
+
+
+def test_logits_are_finer_than_bfloat16():
+    policy = mixed_policy("qwen2_tied")
+    decoder, hidden, seen = policy.backend._decoder, torch.randn(8, policy.model.config.hidden_size), []
+    for scoring in (torch.no_grad(), torch.enable_grad()):
+        with scoring:
+            seen.append(decoder.logits(decoder.final_norm(hidden)))
+    assert all(bool((logits != logits.bfloat16().float()).any()) for logits in seen)
+    torch.testing.assert_close(*seen)
+
+
+@pytest.mark.parametrize(("has_units", "expected"), [(True, torch.bfloat16), (False, torch.float32)])
+def test_a_large_model_is_computed_as_the_processor_does_it_fast(has_units, expected, monkeypatch, caplog):
+    monkeypatch.setattr(model, "uses_bfloat16", lambda num_parameters: has_units and num_parameters > 0)
+    caplog.set_level("INFO")
+    policy = build_policy("qwen2_tied")
+    assert policy.compute_dtype is policy.backend._decoder.compute_dtype is expected
+    assert f"computed in {str(expected).removeprefix('torch.')}" in caplog.text
+    assert all(parameter.dtype is torch.float32 for parameter in policy.model.parameters())
