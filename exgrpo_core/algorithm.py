@@ -17,10 +17,10 @@ from exgrpo_core.policy_optimization.mixed_batch import build_mini_batches
 from exgrpo_core.policy_optimization.variance import variance_metrics
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step.collection import collect_experience
+from exgrpo_core.step.generated import keep_generated
 from exgrpo_core.step.metrics import PhaseClock, batch_pass_rate, mini_batch_metrics, step_metrics
 from exgrpo_core.step.selection import choose_replays, list_candidates, score_candidates
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, StepReport
-from exgrpo_core.types import RolloutGroup
 
 
 def exgrpo_step(state: ExGRPOState, engine: PolicyEngine, config: ExGRPOConfig) -> StepReport:
@@ -42,12 +42,13 @@ def exgrpo_step(state: ExGRPOState, engine: PolicyEngine, config: ExGRPOConfig) 
     requests = [_request(state, config, index, index in state.external) for index in fresh]
     requests += [_request(state, config, index, has_replay=True) for index in drawn]
     with clock.phase("rollout"):
-        report.groups = engine.rollout(requests)
-    _check_rollouts(requests, report.groups)
+        groups = engine.rollout(requests)
+    report.groups = keep_generated(requests, groups, report)
+    num_fresh = sum(bool(group.trajectories) for group in groups[: len(fresh)])
     state.number_trajectories(report.groups)
 
     # Lines 9 to 15: score every candidate under the current policy, choose o*.
-    candidates = list_candidates(state, config, report.groups, len(fresh))
+    candidates = list_candidates(state, config, report.groups, num_fresh)
     with clock.phase("score"):
         scores = score_candidates(engine, report.groups, candidates)
     choose_replays(state, config, report, candidates, scores)
@@ -62,7 +63,7 @@ def exgrpo_step(state: ExGRPOState, engine: PolicyEngine, config: ExGRPOConfig) 
     # Lines 24 to 30 and 33: collect successes, retire solved questions.
     collect_experience(state, config, report)
     state.delayed_start.observe(batch_pass_rate(report.groups))
-    report.metrics = step_metrics(state, config, report) | mini_batch_metrics(mini_batches)
+    report.metrics |= step_metrics(state, config, report) | mini_batch_metrics(mini_batches)
     report.metrics |= variance_metrics(report.groups, config) | gradient_weight_metrics(report.groups, config)
     report.metrics |= update_metrics | clock.seconds()
     return report
@@ -102,12 +103,3 @@ def _draw_review(state: ExGRPOState, config: ExGRPOConfig, num_fresh: int, repor
 
 def _request(state: ExGRPOState, config: ExGRPOConfig, index: int, has_replay: bool) -> RolloutRequest:
     return RolloutRequest(state.questions[index], config.rollouts_per_question - int(has_replay))
-
-
-def _check_rollouts(requests: Sequence[RolloutRequest], groups: Sequence[RolloutGroup]) -> None:
-    for request, group in zip(requests, groups, strict=True):
-        if group.question.index != request.question.index or len(group.trajectories) != request.num_rollouts:
-            raise ValueError(
-                f"engine.rollout: expected {request.num_rollouts} rollouts of question {request.question.index}, "
-                f"got {len(group.trajectories)} of question {group.question.index}."
-            )

@@ -27,6 +27,7 @@ class PolicyEngine(Protocol):
     def rollout(self, requests: Sequence[RolloutRequest]) -> list[RolloutGroup]:
         """Return one group a request, in order, each with exactly `num_rollouts` rewarded trajectories.
 
+        A group without any is one whose rollouts failed: the step leaves it out.
         Log-probs are the training model's at rollout temperature. Nothing but temperature shapes the distribution.
         """
         ...

@@ -76,6 +76,7 @@ def _header(seen: RunRow, was_asked: bool) -> None:
 
 def _audit(run_id: str) -> None:
     audit_banner.show(wrong_choices(run_id))
+    run_header.show_notices(ask(metrics.step_notices, run_id))
 
 
 def _curves(row: RunRow) -> None:

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import func, or_, select
+from sqlalchemy import Text, cast, func, or_, select
 
 from db.connections.session import Database
-from db.rows.runs import EvaluationRow, MetricPoint
+from db.rows.runs import EvaluationRow, MetricPoint, StepNotice
 from db.tables import models
 from db.tables.run_lookup import find_run_key
 from db.tables.step_values import Curve, Steps, Values, read_curves, read_newest
@@ -60,6 +60,19 @@ def list_evaluations(database: Database, run_id: str) -> list[EvaluationRow]:
         for row in rows
     }
     return list(newest.values())
+
+
+def step_notices(database: Database, run_id: str, limit: int = 3) -> list[StepNotice]:
+    """Return what the newest steps with a notice said, newest first."""
+    steps = models.steps
+    with database.read() as connection:
+        query = select(steps.c.step, steps.c.notices).where(
+            steps.c.run_key == find_run_key(connection, run_id),
+            ~steps.c.is_superseded,
+            func.length(cast(steps.c.notices, Text)) > len("[]"),
+        )
+        rows = connection.execute(query.order_by(steps.c.step.desc()).limit(limit)).all()
+    return [StepNotice(row.step, text) for row in rows for text in row.notices]
 
 
 def clock_seconds(database: Database, run_id: str, max_points: int = 1000) -> list[MetricPoint]:

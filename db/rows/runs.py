@@ -53,6 +53,13 @@ class RunRow:
     """Whether it was imported from a stock verl run's dumps: method, settings and times are unknown."""
 
 
+class StepNotice(NamedTuple):
+    """What a step said about itself, such as questions that it left out."""
+
+    step: int
+    text: str
+
+
 class MetricPoint(NamedTuple):
     """One value of one metric; a tuple, since pages keep copies of thousands."""
 

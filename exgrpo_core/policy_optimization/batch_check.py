@@ -18,14 +18,17 @@ def check_mini_batches(mini_batches: Sequence[MiniBatch], config: ExGRPOConfig) 
     shares = [mini_batch.num_experiential_groups for mini_batch in mini_batches]
     if max(shares) - min(shares) > 1:
         raise ValueError(f"mini-batches: expected equal shares of experiential groups, got {shares}.")
+    sizes = [len(mini_batch.rows) for mini_batch in mini_batches]
+    if max(sizes) - min(sizes) > config.rollouts_per_question:
+        raise ValueError(f"mini-batches: expected sizes that differ by one group at most, got {sizes} rows.")
     for number, mini_batch in enumerate(mini_batches):
         _check_mini_batch(f"mini-batch {number + 1} of {len(mini_batches)}", mini_batch, config)
 
 
 def _check_mini_batch(what: str, mini_batch: MiniBatch, config: ExGRPOConfig) -> None:
     size, num_rows = config.rollouts_per_question, len(mini_batch.rows)
-    if num_rows != config.mini_batch_size * size:
-        raise ValueError(f"{what}: expected {config.mini_batch_size} groups of {size} rows, got {num_rows} rows.")
+    if num_rows % size or not 1 <= num_rows // size <= config.mini_batch_size:
+        raise ValueError(f"{what}: expected up to {config.mini_batch_size} groups of {size} rows, got {num_rows} rows.")
     groups = [mini_batch.rows[start : start + size] for start in range(0, num_rows, size)]
     num_replayed = [sum(row.is_replayed for row in group) for group in groups]
     if max(num_replayed) > 1 or sum(num_replayed) != mini_batch.num_experiential_groups:

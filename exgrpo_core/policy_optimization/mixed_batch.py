@@ -88,21 +88,21 @@ def build_mini_batches(
 ) -> list[MiniBatch]:
     """Split shuffled groups into mini-batches of `mini_batch_size`, each with an equal share of experiential groups.
 
-    Shares differ by at most one group between mini-batches.
+    Shares differ by at most one group between mini-batches, and so do their sizes where groups were left out.
 
     Raises:
-        ValueError: A group is malformed, or the groups are not `batch_size` many.
+        ValueError: A group is malformed, or there are more than `batch_size` groups or fewer than mini-batches.
     """
-    if len(groups) != config.batch_size:
-        raise ValueError(f"batch: expected {config.batch_size} groups, got {len(groups)}.")
     num_batches = config.batch_size // config.mini_batch_size
+    if not num_batches <= len(groups) <= config.batch_size:
+        raise ValueError(f"batch: expected {num_batches} to {config.batch_size} groups, got {len(groups)}.")
     experiential = rng.permutation([i for i, group in enumerate(groups) if group.is_experiential]).astype(np.int64)
     fresh = rng.permutation([i for i, group in enumerate(groups) if not group.is_experiential]).astype(np.int64)
     batches: list[MiniBatch] = []
     used = 0
     for i in range(num_batches):
         replayed = experiential[i::num_batches]
-        num_fresh = config.mini_batch_size - replayed.size
+        num_fresh = len(range(i, len(groups), num_batches)) - replayed.size
         members = np.concatenate([fresh[used : used + num_fresh], replayed])
         used += num_fresh
         rows = [row for j in members for row in group_rows(groups[j], config)]

@@ -20,6 +20,7 @@ from jobs.training.data_rows import DataError
 from jobs.training.external import read_external
 from jobs.training.loop import TrainingLoop
 from jobs.training.parts import BenchmarkReader, RunParts, no_benchmarks
+from jobs.training.reward_model_files import with_checked_reward_model
 from jobs.training.run_data import RunData, open_data, open_reward
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ def _compose(spec: TrainSpec, run: RunDirectory, data: RunData) -> "DictConfig":
     from jobs.engines.verl_ray.config import compose_config
     from jobs.engines.verl_ray.overrides import ENGINE_OVERRIDES, verl_overrides
 
-    return compose_config([*ENGINE_OVERRIDES, *verl_overrides(spec, run.path, data.model_source)])
+    checked = with_checked_reward_model(spec)
+    return compose_config([*ENGINE_OVERRIDES, *verl_overrides(checked, run.path, data.model_source)])
 
 
 @contextlib.contextmanager
@@ -106,7 +108,8 @@ def _open(spec: TrainSpec, data: RunData, config: "DictConfig", read_benchmarks:
         questions, held_out = data.encode(tokenizer)
         external = read_external(spec, questions, tokenizer)
         end_token_ids = find_end_tokens(data.model_source, tokenizer)
-        engine = VerlEngine(trainer, tokenizer, end_token_ids, spec.algorithm, spec.seed)
+        share = spec.verl.max_failed_share
+        engine = VerlEngine(trainer, tokenizer, end_token_ids, spec.algorithm, spec.seed, share)
         yield RunParts(engine, reward, questions, held_out, external, read_benchmarks(spec, tokenizer))
 
 

@@ -355,6 +355,31 @@ def test_engine_that_miscounts_rollouts_is_caught(tmp_path):
         run(tmp_path, config, 1, engine=Miscounting(MEDIUM_RATES))
 
 
+def test_questions_whose_rollouts_failed_are_left_out_counted_and_named(tmp_path):
+    config = small_config()
+
+    class Failing(ToyEngine):
+        """Fails the first fresh question and the last drawn one of every step after the first."""
+
+        def rollout(self, requests):
+            groups = super().rollout(requests)
+            if self.calls.count("rollout") > 1:
+                groups[0].trajectories.clear()
+                groups[-1].trajectories.clear()
+            return groups
+
+    state, engine, reports = run(tmp_path, config, 3, engine=Failing(MEDIUM_RATES))
+    assert [len(report.groups) for report in reports] == [8, 6, 6]
+    assert [report.metrics["rollouts/failed_groups"] for report in reports] == [0.0, 2.0, 2.0]
+    assert reports[1].notices == ["2 of 8 questions are left out: a rollout of each failed twice."]
+    assert [sum(group.is_experiential for group in report.groups) for report in reports] == [0, 3, 3]
+    assert sum(mini_batch.num_trajectories for mini_batch in engine.mini_batches[2:4]) == 6 * 4
+    for report in reports[1:]:
+        drawn = {group.question.index for group in report.groups if group.is_experiential}
+        assert {selection.question_index for selection in report.selections} == drawn
+    assert state.step == 3
+
+
 def test_engine_that_misaligns_scores_is_caught(tmp_path):
     config = small_config()
 

@@ -21,7 +21,7 @@ from app.formats import (
 )
 from db.rows.adopted_runs import UNKNOWN
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score, id_end
-from db.rows.runs import EvaluationRow, RunRow
+from db.rows.runs import EvaluationRow, RunRow, StepNotice
 
 
 def show_identity(row: RunRow) -> None:
@@ -50,6 +50,12 @@ def show_identity(row: RunRow) -> None:
                 escape_control_characters(" · ".join([*(fact for fact in facts if fact), id_end(row.run_id)])),
                 help=f"Run id `{row.run_id}`, attempt {row.attempt}, created {exact(row.created_at)}",
             )
+
+
+def show_notices(notices: Sequence[StepNotice]) -> None:
+    """Show what the newest steps said about themselves, if any did."""
+    if notices:
+        notice.show("warning", "Notices of steps", "\n".join(f"step {item.step:,}: {item.text}" for item in notices))
 
 
 def show_reason(row: RunRow) -> None:

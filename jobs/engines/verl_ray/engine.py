@@ -50,12 +50,14 @@ class VerlEngine:
         end_token_ids: Sequence[int],
         config: ExGRPOConfig,
         seed: int,
+        max_failed_share: float = 0.0,
     ) -> None:
         self.trainer = trainer
         self._tokenizer = tokenizer
         self._end_token_ids = list(end_token_ids)
         self._config = config
         self._seed = seed
+        self._max_failed_share = max_failed_share
         self._num_rollout_calls = 0
         self._batch_numbers = count()
         self._log_prob_gaps = np.empty(0, dtype=np.float32)
@@ -63,16 +65,21 @@ class VerlEngine:
     def rollout(self, requests: Sequence[RolloutRequest]) -> list[RolloutGroup]:
         """Return one group a request, each with `num_rollouts` graded trajectories, scored by the training model.
 
+        A group with a rollout that failed twice has none.
+
         Raises:
-            EngineError: A prompt is too long, rollouts failed, or token ids changed between processes.
+            EngineError: A prompt is too long, too many rollouts failed, or token ids changed between processes.
         """
         if not requests:
             return []
         self._num_rollout_calls += 1
         key = f"{self._seed}/{self._num_rollout_calls}"
         config = self._config
-        rollouts = self._generate(requests, key, config.temperature, config.max_response_tokens, is_training=True)
-        questions = [request.question for request in requests for _ in range(request.num_rollouts)]
+        rollouts, failed = self._generate(
+            requests, key, config.temperature, config.max_response_tokens, is_training=True
+        )
+        num_rollouts = [0 if i in failed else request.num_rollouts for i, request in enumerate(requests)]
+        questions = [item.question for item, number in zip(requests, num_rollouts, strict=True) for _ in range(number)]
         rows = [
             TokenRow(question.prompt_ids, rollout.token_ids)
             for question, rollout in zip(questions, rollouts, strict=True)
@@ -100,7 +107,8 @@ class VerlEngine:
             )
         )
         return [
-            RolloutGroup(request.question, list(islice(trajectories, request.num_rollouts))) for request in requests
+            RolloutGroup(request.question, list(islice(trajectories, number)))
+            for request, number in zip(requests, num_rollouts, strict=True)
         ]
 
     def entropies(self, questions: Sequence[Question], candidates: Sequence[Experience]) -> TrajectoryScores:
@@ -148,7 +156,8 @@ class VerlEngine:
         if not questions:
             return []
         requests = [RolloutRequest(question, num_samples) for question in questions]
-        rollouts = self._generate(requests, f"evaluation/{seed}", temperature, max_new_tokens, is_training=False)
+        key = f"evaluation/{seed}"
+        rollouts, _ = self._generate(requests, key, temperature, max_new_tokens, is_training=False)
         pairs = zip(self._decode(rollouts), rollouts, strict=True)
         responses = [Response(text, item.token_ids, item.is_truncated) for text, item in pairs]
         return [responses[start : start + num_samples] for start in range(0, len(responses), num_samples)]
@@ -208,16 +217,28 @@ class VerlEngine:
         temperature: float,
         max_new_tokens: int,
         is_training: bool,
-    ) -> list[Rollout]:
-        """Return the rollouts of all requests, one request after the other."""
+    ) -> tuple[list[Rollout], set[int]]:
+        """Return the rollouts of all requests, one request after the other, and the positions of those that failed."""
         self._check_prompts(requests)
         prompts = self.describe_prompts(requests, sampling_key)
         shared = self.describe_sampling(temperature, max_new_tokens, is_training)
-        rows = self.trainer.generate(prompts, shared, is_training)
-        questions = [request.question for request in requests for _ in range(request.num_rollouts)]
-        for question, prompt_ids in zip(questions, rows["prompts"].unbind(), strict=True):
+        generated = self.trainer.generate(prompts, shared, is_training)
+        failed = set(generated.failed)
+        self._check_failures(requests, failed, self._max_failed_share if is_training else 0.0)
+        done = [request for position, request in enumerate(requests) if position not in failed]
+        questions = [request.question for request in done for _ in range(request.num_rollouts)]
+        for question, prompt_ids in zip(questions, generated.rows["prompts"].unbind(), strict=True):
             check_tokens(f"prompt of question {question.question_id}", question.prompt_ids, prompt_ids)
-        return _read_rollouts(rows)
+        return _read_rollouts(generated.rows), failed
+
+    def _check_failures(self, requests: Sequence[RolloutRequest], failed: set[int], max_share: float) -> None:
+        if len(failed) > max_share * len(requests):
+            first = requests[min(failed)].question
+            raise EngineError(
+                f"rollout: of {len(failed)} of {len(requests)} questions a rollout failed twice, first of question "
+                f"{first.question_id}, more than verl.max_failed_share allows ({max_share:.0%} of this call); log.txt "
+                "has the errors."
+            )
 
     def _check_prompts(self, requests: Sequence[RolloutRequest]) -> None:
         limit = self._config.max_prompt_tokens

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from exgrpo_core.config import ExGRPOConfig, LossAggregation
+from jobs.engines.verl_ray.override_table import find_unread
 from jobs.specs.train import SpecError, TrainSpec
 
 VERL_FOLDER = "verl"
@@ -42,6 +43,7 @@ FIELD_OF_SETTING = {
     "actor_rollout_ref.actor.optim.weight_decay": "optim.weight_decay",
     "actor_rollout_ref.actor.optim.betas": "optim.beta1",
     "actor_rollout_ref.actor.optim.clip_grad": "optim.max_gradient_norm",
+    "actor_rollout_ref.actor.grad_clip": "optim.max_gradient_norm",
     "actor_rollout_ref.rollout.name": "verl.rollout",
     "actor_rollout_ref.rollout.n": "algorithm.rollouts_per_question",
     "actor_rollout_ref.rollout.temperature": "algorithm.temperature",
@@ -59,6 +61,8 @@ FIELD_OF_SETTING = {
     "trainer.save_freq": "checkpoint_interval",
     "trainer.max_actor_ckpt_to_keep": "num_checkpoints_kept",
     "trainer.device": "model.device",
+    "reward.reward_model.n_gpus_per_node": "reward_model.num_gpus",
+    "reward.reward_model.rollout.gpu_memory_utilization": "reward_model.gpu_memory_utilization",
 }
 """Settings of verl that a field of the specification decides: overriding one would contradict what is recorded."""
 
@@ -107,10 +111,10 @@ def verl_overrides(spec: TrainSpec, run_path: Path, model_path: str | None = Non
 
 
 def check_own_overrides(spec: TrainSpec) -> None:
-    """Refuse overrides of settings that a field of the specification decides.
+    """Refuse overrides of settings that a field of the specification decides, or that this engine does not read.
 
     Raises:
-        SpecError: One sentence each, naming the field to set.
+        SpecError: One sentence each, naming what to set instead.
     """
     problems = []
     for path in map(setting_path, spec.verl.overrides):
@@ -122,6 +126,8 @@ def check_own_overrides(spec: TrainSpec) -> None:
             problems.append(
                 f"{key}: cannot be set, since importance ratios need rollouts that temperature alone shapes."
             )
+        elif instead := find_unread(path):
+            problems.append(f"{key}: has no effect here: {instead}.")
     if problems:
         raise SpecError(" ".join(problems))
 

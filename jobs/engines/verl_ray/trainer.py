@@ -2,23 +2,21 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import ray
-import transfer_queue as tq
 from omegaconf import DictConfig, open_dict
 from ray.exceptions import GetTimeoutError
 from verl.trainer.main_ppo import TaskRunnerV1
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.metric import reduce_metrics
-from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
 
 from exgrpo_core.config import ObjectiveSettings
 from exgrpo_core.types import Float32Array
-from jobs.engines.errors import EngineError
+from jobs.engines.verl_ray.generation import Generated, Prompt, generate
 from jobs.engines.verl_ray.loss import experience_loss
 from jobs.engines.verl_ray.rows import TokenRow, fetch_response_values, queue_rows
 
@@ -26,7 +24,6 @@ POLL_SECONDS = 0.05
 """Seconds between polls for finished rollouts; verl's 2 s would be half of a short step."""
 HEALTH_CHECK_SECONDS = 20.0
 """Seconds between checks that the agent loops live, while rollouts are awaited."""
-NO_ROLLOUTS = "no materializable trajectories"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,44 +72,10 @@ class ExperienceTrainer(PPOTrainerSync):
     def on_init_end(self) -> None:
         """Leave the servers asleep: weights are sent before the first generation."""
 
-    def generate(self, prompts: Sequence[Mapping[str, Any]], shared: Mapping[str, Any], is_training: bool) -> Any:
-        """Return the rows of all rollouts, grouped by prompt and in order of their number in the group.
-
-        A prompt's columns are those of `agent_loop`, with `uid` and `__rollout_n__`; `shared` are equal for all.
-
-        Raises:
-            EngineError: Rollouts are missing, since generation or grading failed.
-        """
+    def generate(self, prompts: Sequence[Prompt], shared: Prompt, is_training: bool) -> Generated:
+        """Return the rollouts of all prompts under the current policy, see `generation.generate`."""
         self._wake()
-        partition = "train" if is_training else "val"
-        batch = get_tensordict({name: [prompt[name] for prompt in prompts] for name in prompts[0]})
-        assign_non_tensor_data(batch, "global_steps", self.global_steps)
-        for name, value in shared.items():
-            assign_non_tensor_data(batch, name, value)
-        if not is_training:
-            assign_non_tensor_data(batch, "validate", True)
-        uids = [prompt["uid"] for prompt in prompts]
-        tags = [{"is_prompt": True, "status": "pending", "global_steps": self.global_steps} for _ in uids]
-        tq.kv_batch_put(keys=uids, partition_id=partition, tags=tags)
-        self.agent_loop_manager.generate_sequences(batch)
-        try:
-            done, _ = self.replay_buffer.sample(self.global_steps, partition, len(uids))
-        except RuntimeError as error:
-            if NO_ROLLOUTS not in str(error):
-                raise
-            raise EngineError("rollout: every rollout of this step failed; the log says why.") from error
-        keys = [f"{prompt['uid']}_{number}_0" for prompt in prompts for number in range(prompt["__rollout_n__"])]
-        try:
-            if set(keys) != set(done.keys):
-                raise EngineError(
-                    f"rollout: expected {len(keys)} rollouts of {len(uids)} questions, got {len(done.keys)}; "
-                    "the log says why the others failed."
-                )
-            columns = ["prompts", "responses", "rm_scores", "rollout_log_probs", "extra_fields"]
-            return tq.kv_batch_get(keys=keys, partition_id=partition, select_fields=columns)
-        finally:
-            if done.keys:
-                tq.kv_clear(keys=done.keys, partition_id=partition)
+        return generate(self, prompts, shared, is_training)
 
     def score(self, rows: Sequence[TokenRow]) -> Scores:
         """Return per-token scores of the rows' responses under the current policy."""

@@ -85,11 +85,13 @@ def test_a_ray_cluster_needs_its_address_and_takes_overrides(open_page):
     page = open_page("new_run", section="verl engine")
     page.radio(key=f"{PRESET_FORM}-where").set_value(Where.CLUSTER.value).run()
     assert any(text.startswith("verl.ray.address: expected an address") for text in mistakes(page))
-    page.text_area(key=f"{PRESET_FORM}-verl-overrides").set_value("trainer.logger=[console,wandb]\ndata.seed=3").run()
+    page.text_area(key=f"{PRESET_FORM}-verl-overrides").set_value(
+        "trainer.logger=[console,wandb]\nreward.num_workers=3"
+    ).run()
     page.text_input(key=f"{PRESET_FORM}-verl-ray-address").set_value("http://127.0.0.1:8265").run()
     assert not page.exception
     assert any("Ready to launch" in text for text in texts(page))
-    assert """--set 'verl.overrides=["trainer.logger=[console,wandb]", "data.seed=3"]'""" in page.code[0].value
+    assert """--set 'verl.overrides=["trainer.logger=[console,wandb]", "reward.num_workers=3"]'""" in page.code[0].value
     assert "--set verl.ray.address=http://127.0.0.1:8265" in page.code[0].value
     page.radio(key=f"{PRESET_FORM}-where").set_value(Where.MACHINE.value).run()
     assert any(text.startswith("verl.overrides: expected none") for text in mistakes(page))

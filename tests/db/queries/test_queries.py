@@ -204,6 +204,15 @@ def test_numbers_that_are_not_finite_come_back_as_they_were(database, tmp_path):
     assert row.health == ("not_finite",)
 
 
+def test_notices_are_those_of_the_newest_steps_that_gave_one(database, tmp_path):
+    def change(report):
+        report.notices = [f"left out {report.step}"] if report.step % 4 == 0 else []
+
+    row = recorded_with(database, tmp_path, change, range(1, 18))
+    assert metrics.step_notices(database, row.run_id, limit=2) == [(16, "left out 16"), (12, "left out 12")]
+    assert metrics.step_notices(database, "none") == []
+
+
 def test_evaluations_have_a_standard_error_over_questions(recorded_run):
     database, recorded = recorded_run
     rows = metrics.list_evaluations(database, recorded)

@@ -27,7 +27,8 @@ def test_whole_groups_with_their_share_of_replays_pass():
 @pytest.mark.parametrize(
     ("rows", "num_experiential", "message"),
     [
-        (group(), 0, "expected 2 groups of 2 rows, got 2 rows"),
+        (group()[:1], 0, "expected up to 2 groups of 2 rows, got 1 rows"),
+        (group() * 3, 0, "expected up to 2 groups of 2 rows, got 6 rows"),
         ([*group(**EXPERIENTIAL), *group()], 0, r"in each of 0 groups and none in the others, got \[1, 0\]"),
         ([*group(replayed=(True, True)), *group()], 2, r"got \[2, 0\] a group"),
         ([*group((0.5, -0.4)), *group()], 0, r"group 1: expected advantages that sum to 0, got 0\.09"),
@@ -37,6 +38,13 @@ def test_whole_groups_with_their_share_of_replays_pass():
 def test_what_does_not_hold_is_named_with_its_numbers(rows, num_experiential, message):
     with pytest.raises(ValueError, match=message):
         check_mini_batches([MiniBatch(rows, num_experiential)], CONFIG)
+
+
+def test_sizes_of_mini_batches_differ_by_one_group_at_most():
+    one, two = MiniBatch(group(), 0), MiniBatch([*group(), *group()], 0)
+    check_mini_batches([one, two], CONFIG)
+    with pytest.raises(ValueError, match=r"differ by one group at most, got \[2, 6\] rows"):
+        check_mini_batches([one, MiniBatch(group() * 3, 0)], CONFIG)
 
 
 def test_unequal_shares_of_experience_are_refused():

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from exgrpo_core.config import HARD
 from exgrpo_core.policy_optimization.advantages import assign_advantages
+from exgrpo_core.policy_optimization.batch_check import check_mini_batches
 from exgrpo_core.policy_optimization.mixed_batch import build_mini_batches, group_rows
 from tests.exgrpo_core.builders import group, replay, small_config
 
@@ -32,6 +33,16 @@ def test_every_mini_batch_holds_its_share_of_whole_experiential_groups(num_exper
     assert all(sum(row.is_replayed for row in batch.rows) == n for batch, n in zip(batches, counts, strict=True))
     questions = [row.prompt_ids[2] for batch in batches for row in batch.rows]
     assert sorted(questions) == sorted(list(range(16)) * 4)
+
+
+@given(num_experiential=st.integers(0, 16), num_left_out=st.integers(0, 12), seed=st.integers(0, 9))
+def test_groups_that_are_left_out_leave_mini_batches_of_nearly_one_size(num_experiential, num_left_out, seed):
+    config, rng = small_config(batch_size=16, mini_batch_size=4), np.random.default_rng(seed)
+    groups = [batch_of(num_experiential, config)[i] for i in rng.permutation(16)[num_left_out:]]
+    batches = build_mini_batches(groups, config, rng)
+    check_mini_batches(batches, config)
+    assert sum(batch.num_trajectories for batch in batches) == 4 * len(groups)
+    assert sum(batch.num_experiential_groups for batch in batches) == sum(item.is_experiential for item in groups)
 
 
 def test_groups_are_never_split_between_mini_batches():
@@ -77,7 +88,7 @@ def test_malformed_groups_are_refused(damage):
 
 def test_batch_of_another_size_is_refused():
     config = small_config()
-    with pytest.raises(ValueError, match="expected 8 groups, got 1"):
+    with pytest.raises(ValueError, match="expected 2 to 8 groups, got 1"):
         build_mini_batches(batch_of(0, config)[:1], config, np.random.default_rng(0))
 
 

@@ -29,10 +29,10 @@ def test_verl_without_a_preset_takes_the_small_one(dry_run):
 
 
 def test_overrides_are_added_to_those_of_the_specification(dry_run):
-    words = ["--set", "verl.overrides=[data.seed=3]", "--override", "trainer.logger=[console,wandb]"]
+    words = ["--set", "verl.overrides=[reward.num_workers=3]", "--override", "trainer.logger=[console,wandb]"]
     plan = json.loads(dry_run("--engine", "verl", *words, "--json").stdout)
-    assert plan["spec"]["verl"]["overrides"] == ["data.seed=3", "trainer.logger=[console,wandb]"]
-    assert plan["settings"][-2:] == ["data.seed=3", "trainer.logger=[console,wandb]"]
+    assert plan["spec"]["verl"]["overrides"] == ["reward.num_workers=3", "trainer.logger=[console,wandb]"]
+    assert plan["settings"][-2:] == ["reward.num_workers=3", "trainer.logger=[console,wandb]"]
 
 
 @pytest.mark.parametrize(

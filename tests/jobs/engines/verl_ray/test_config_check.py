@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.engines.verl_ray.overrides import ENGINE_OVERRIDES, FIELD_OF_SETTING, verl_overrides
+from jobs.engines.verl_ray.override_table import INSTEAD, READ, find_unread
+from jobs.engines.verl_ray.overrides import ENGINE_OVERRIDES, FIELD_OF_SETTING, overlap, verl_overrides
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.preflight.run_plan import plan_run
 from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec, preset_names
@@ -57,8 +58,8 @@ def test_the_queue_takes_as_many_rows_as_an_evaluation_has():
 
 
 def test_own_override_reaches_the_configuration():
-    found = check(parse_spec({"engine": "verl", "verl": {"overrides": ["trainer.balance_batch=False"]}}, "test"))
-    assert found["config"]["trainer"]["balance_batch"] is False
+    found = check(parse_spec({"engine": "verl", "verl": {"overrides": ["reward.num_workers=3"]}}, "test"))
+    assert found["config"]["reward"]["num_workers"] == 3
 
 
 def test_unknown_and_wrongly_typed_keys_name_themselves():
@@ -101,6 +102,26 @@ def test_every_setting_that_a_field_decides_is_one_of_verls():
         for part in name.split("."):
             assert part in place, name
             place = place[part]
+
+
+def leaves(config: dict, prefix: str = ""):
+    for name, value in config.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+def test_every_setting_of_verl_is_decided_by_a_field_read_or_refused_with_what_to_use_instead():
+    config = check(parse_spec({"engine": "verl"}, "test"))["config"]
+    keys = list(leaves(config))
+    decided = {key for key in keys for name in FIELD_OF_SETTING if overlap(key.split("."), name.split("."))}
+    unknown = [key for key in keys if key not in decided and find_unread(key.split(".")) is None]
+    assert len(keys) > 800
+    assert unknown == []
+    known = {".".join(key.split(".")[:length]) for key in keys for length in range(1, 9)} | {"model_engine"}
+    added_by_a_plus = {"actor_rollout_ref.rollout.enable_sleep_mode"}
+    assert (READ | set(INSTEAD)) - known == added_by_a_plus
 
 
 def test_the_program_reads_and_writes_json():

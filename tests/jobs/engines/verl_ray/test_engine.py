@@ -224,6 +224,24 @@ def test_too_long_prompt_and_foreign_checkpoint_are_refused(engine, questions, t
 
 
 @on_two_ranks
+def test_failed_rollout_is_tried_again_then_its_group_is_left_out_up_to_a_share(engine, questions, tmp_path):
+    once = dataclasses.replace(questions[1], answer=str(tmp_path / "seen"))
+    never = dataclasses.replace(questions[2], answer="fail")
+    requests = [RolloutRequest(question, 2) for question in (questions[0], once, never, questions[3])]
+    with pytest.raises(EngineError, match=r"1 of 4 questions a rollout failed twice, first of question q2"):
+        engine.rollout(requests)
+    engine._max_failed_share = 0.25
+    (tmp_path / "seen").unlink()
+    groups = engine.rollout(requests)
+    assert [group.question.index for group in groups] == [0, 1, 2, 3]
+    assert [len(group.trajectories) for group in groups] == [2, 2, 0, 2]
+    assert [trajectory.question_index for group in groups for trajectory in group.trajectories] == [0, 0, 1, 1, 3, 3]
+    with pytest.raises(EngineError, match="1 of 1 questions"):
+        engine.rollout([RolloutRequest(never, 2)])
+    assert [len(group.trajectories) for group in engine.rollout(requests[:1])] == [2]
+
+
+@on_two_ranks
 def test_death_of_the_agent_loop_is_an_error_not_a_wait(engine, questions, monkeypatch):
     """Last: the engine is of no use afterwards."""
     import ray

@@ -66,8 +66,8 @@ def test_continuous_rewards_come_from_a_reward_model_on_gpus_of_its_own():
 
 
 def test_own_overrides_come_last():
-    spec = verl_spec(verl={"overrides": ["trainer.logger=[console,wandb]", "data.seed=7"]})
-    assert verl_overrides(spec, RUN)[-2:] == ["trainer.logger=[console,wandb]", "data.seed=7"]
+    spec = verl_spec(verl={"overrides": ["trainer.logger=[console,wandb]", "reward.num_workers=7"]})
+    assert verl_overrides(spec, RUN)[-2:] == ["trainer.logger=[console,wandb]", "reward.num_workers=7"]
     check_own_overrides(spec)
 
 
@@ -81,6 +81,41 @@ def test_override_of_what_a_field_decides_names_the_field():
 def test_override_of_a_section_that_holds_what_a_field_decides_is_refused(word):
     with pytest.raises(SpecError, match=r"is decided by .*(checkpoint_interval|rollouts_per_question)"):
         check_own_overrides(verl_spec(verl={"overrides": [word]}))
+
+
+@pytest.mark.parametrize(
+    ("word", "instead"),
+    [
+        ("data.shuffle=False", "set the fields of data"),
+        ("algorithm.filter_groups.enable=True", "set the fields of algorithm"),
+        ("actor_rollout_ref.actor.policy_loss.loss_mode=gspo", "the loss is this project's"),
+        ("actor_rollout_ref.actor.ppo_epochs=2", "one optimizer step"),
+        ("trainer.balance_batch=False", "this project's loop"),
+        ("trainer.v1.trainer_mode=separate_async", "this project's loop"),
+        ("actor_rollout_ref.model.lora_rank=8", "trains all weights"),
+        ("actor_rollout_ref.actor.fsdp_config={strategy:fsdp}", "FSDP2"),
+        ("model_engine=megatron", "FSDP2"),
+        ("+actor_rollout_ref.rollout.multi_turn.enable=True", "one request"),
+    ],
+)
+def test_override_without_effect_is_refused_with_what_to_use_instead(word, instead):
+    with pytest.raises(SpecError, match=rf"^{re.escape(word.partition('=')[0].lstrip('+'))}: .*{instead}"):
+        check_own_overrides(verl_spec(verl={"overrides": [word]}))
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "actor_rollout_ref.actor.fsdp_config.optimizer_offload=True",
+        "+actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype=fp32",
+        "+actor_rollout_ref.rollout.engine_kwargs.vllm.kv_cache_dtype=fp8",
+        "actor_rollout_ref.actor.optim.lr_scheduler_type=cosine",
+        "transfer_queue.metrics.enabled=True",
+        "+ray_kwargs.ray_init.num_gpus=4",
+    ],
+)
+def test_override_that_the_engine_reads_is_let_through(word):
+    check_own_overrides(verl_spec(verl={"overrides": [word]}))
 
 
 def test_every_field_that_decides_a_setting_is_a_field():

@@ -1,0 +1,53 @@
+"""The files of a reward model, on this machine and checked before verl loads them.
+
+verl's reward loop loads a reward model with the right to run code of its own, whatever its settings say. So the files
+are downloaded first, checked, and verl gets the folder: what it loads is what was checked.
+"""
+
+import json
+from pathlib import Path
+
+from huggingface_hub import snapshot_download
+
+from jobs.engines.errors import EngineError
+from jobs.specs.train import TrainSpec
+
+CONFIG_FILES = ("config.json", "tokenizer_config.json", "processor_config.json", "preprocessor_config.json")
+"""Files in which transformers and vLLM look for the names of code."""
+
+
+def with_checked_reward_model(spec: TrainSpec) -> TrainSpec:
+    """Return the specification with its reward model as a folder that holds no code; unchanged without one.
+
+    Raises:
+        EngineError: The model names code, or cannot be downloaded.
+    """
+    if spec.reward_model is None:
+        return spec
+    source = spec.reward_model.source
+    folder = Path(source) if Path(source).is_dir() else _download(source)
+    for name in CONFIG_FILES:
+        if (folder / name).is_file() and _names_code(folder / name):
+            raise EngineError(
+                f"reward_model.source: {source} comes with code (auto_map in {name}), which is never run; choose a "
+                "model whose architecture transformers knows."
+            )
+    checked = spec.reward_model.model_copy(update={"source": str(folder)})
+    return spec.model_copy(update={"reward_model": checked})
+
+
+def _download(source: str) -> Path:
+    try:
+        return Path(snapshot_download(source))
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise EngineError(f"reward_model.source: {source} cannot be downloaded ({reason[:200]}).") from None
+
+
+def _names_code(path: Path) -> bool:
+    """Whether a file names code; one that cannot be read may, so it counts as if it did."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return True
+    return not isinstance(content, dict) or "auto_map" in content
