@@ -14,6 +14,7 @@ from exgrpo_core.policy_optimization.advantages import assign_advantages
 from exgrpo_core.policy_optimization.batch_check import check_mini_batches
 from exgrpo_core.policy_optimization.gradient_weight import gradient_weight_metrics
 from exgrpo_core.policy_optimization.mixed_batch import build_mini_batches
+from exgrpo_core.policy_optimization.sampler_correction import sampler_metrics
 from exgrpo_core.policy_optimization.variance import variance_metrics
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step.collection import collect_experience
@@ -65,6 +66,7 @@ def exgrpo_step(state: ExGRPOState, engine: PolicyEngine, config: ExGRPOConfig) 
     state.delayed_start.observe(batch_pass_rate(report.groups))
     report.metrics |= step_metrics(state, config, report) | mini_batch_metrics(mini_batches)
     report.metrics |= variance_metrics(report.groups, config) | gradient_weight_metrics(report.groups, config)
+    report.metrics |= sampler_metrics(report.groups, config)
     report.metrics |= update_metrics | clock.seconds()
     return report
 

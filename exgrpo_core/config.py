@@ -60,6 +60,17 @@ class Clipping(StrEnum):
     NEVER = "never"
 
 
+class SamplerCorrection(StrEnum):
+    """What is done where the sampler's probabilities differ from the training model's (verl on vLLM)."""
+
+    NONE = "none"
+    """Nothing, as in the paper; the gap is a metric."""
+    TRUNCATE = "truncate"
+    """Fresh tokens weigh pi_old / mu, at most `sampler_ratio_limit` (verl's `rollout_is: token`)."""
+    REJECT = "reject"
+    """They weigh pi_old / mu, and 0 outside of 1 / limit to the limit (with verl's `rollout_rs: token`)."""
+
+
 class RewardKind(StrEnum):
     """What a reward means."""
 
@@ -170,6 +181,10 @@ class ExGRPOConfig:
     """beta of policy shaping. Above 0."""
     corrects_importance: bool = True
     """w* against pi_past; off puts the current old log-probs in its place (shaping kept)."""
+    sampler_correction: SamplerCorrection = SamplerCorrection.NONE
+    """Correction of fresh tokens, and of what is stored of them, for a sampler that differs from the trainer."""
+    sampler_ratio_limit: float = 2.0
+    """Limit of pi_old / mu. Above 1; verl's default."""
     mask_range: CorrectnessRange | None = None
     """Masked GRPO: groups outside this range of correctness rates get no policy gradient."""
     entropy_coefficient: float = 0.001
@@ -247,6 +262,7 @@ class ExGRPOConfig:
             (0.0 < self.spread_epsilon < math.inf, "spread_epsilon", "a finite number above 0"),
             (0.0 < self.loss_scale < math.inf, "loss_scale", "a finite number above 0"),
             (0.0 < self.clip_epsilon < 1.0, "clip_epsilon", "a number in (0, 1)"),
+            (1.0 < self.sampler_ratio_limit < math.inf, "sampler_ratio_limit", "a finite number above 1"),
             (0.0 < self.shaping_beta < math.inf, "shaping_beta", "a finite number above 0"),
             (0.0 <= self.entropy_coefficient < math.inf, "entropy_coefficient", "a finite number of at least 0"),
             (0.0 <= self.kl_coefficient < math.inf, "kl_coefficient", "a finite number of at least 0"),

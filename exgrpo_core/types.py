@@ -43,6 +43,7 @@ class Trajectory:
     `token_ids` (T,) are the response tokens as generated, end-of-sequence token included, never re-tokenised.
     `log_probs` (T,) are of the training model at rollout temperature when it was generated (pi_old of its step).
     `entropies` (T,) are full-vocabulary Shannon entropies in nats at the same moment, where the engine kept them.
+    `sampler_log_probs` (T,) are those that the tokens were drawn with, where the sampler is another program.
     `trajectory_id` is unique in a run and given by the core; `born_step` is the step of its rollout.
     """
 
@@ -56,6 +57,7 @@ class Trajectory:
     is_valid: bool | None = None
     has_code: bool | None = None
     entropies: Float32Array | None = None
+    sampler_log_probs: Float32Array | None = None
     trajectory_id: int = UNASSIGNED
     born_step: int = UNASSIGNED
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from exgrpo_core.config import ExGRPOConfig, ObjectiveSettings
+from exgrpo_core.policy_optimization.sampler_correction import sampler_weights
 from exgrpo_core.types import Float32Array, Int32Array, RolloutGroup
 
 
@@ -22,6 +23,14 @@ class TrainingRow(NamedTuple):
     behavior_log_probs: Float32Array
     advantage: float
     is_replayed: bool
+    weights: Float32Array | None = None
+    """Factors (T,) of the advantage at each token, where the sampler is corrected for; None is 1."""
+
+    @property
+    def token_advantages(self) -> Float32Array:
+        """The advantage of each token (T,)."""
+        advantages = np.full(self.token_ids.size, self.advantage, dtype=np.float32)
+        return advantages if self.weights is None else advantages * self.weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +72,14 @@ def group_rows(group: RolloutGroup, config: ExGRPOConfig) -> list[TrainingRow]:
         raise ValueError(f"group of question {question.index}: expected K advantages, got {got}.")
     advantages = group.advantages.tolist()
     rows = [
-        TrainingRow(question.prompt_ids, trajectory.token_ids, trajectory.log_probs, advantage, False)
+        TrainingRow(
+            question.prompt_ids,
+            trajectory.token_ids,
+            trajectory.log_probs,
+            advantage,
+            False,
+            sampler_weights(trajectory, config),
+        )
         for trajectory, advantage in zip(group.trajectories, advantages, strict=False)
     ]
     if group.replay is not None:

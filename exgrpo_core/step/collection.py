@@ -1,5 +1,6 @@
 """Lines 24 to 30 and 33 of Algorithm 1: store successes, update buckets, retire solved questions."""
 
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -7,9 +8,10 @@ import numpy as np
 from exgrpo_core.config import ExGRPOConfig, RewardKind, ZeroCorrectRule
 from exgrpo_core.experience_management.collection import is_solved, num_correct, successes
 from exgrpo_core.experience_management.difficulty import correct_bucket, spread_buckets
+from exgrpo_core.policy_optimization.sampler_correction import stored_log_probs
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, StepReport
-from exgrpo_core.types import RolloutGroup
+from exgrpo_core.types import RolloutGroup, Trajectory
 
 
 def collect_experience(state: ExGRPOState, config: ExGRPOConfig, report: StepReport) -> None:
@@ -54,7 +56,10 @@ def _store(
     """Insert the groups' fresh successes, all at once, and move the questions into their buckets."""
     buffer = state.replay_buffer
     before = [buffer.bucket_of(group.question.index) for group, _ in stored]
-    kept = [successes(group, config.reward_kind) for group, _ in stored]
+    kept = [
+        [_with_behavior(trajectory, config) for trajectory in successes(group, config.reward_kind)]
+        for group, _ in stored
+    ]
     outcomes = iter(buffer.insert([trajectory for trajectories in kept for trajectory in trajectories]))
     for (group, bucket), old, trajectories in zip(stored, before, kept, strict=True):
         if trajectories or old is not None:
@@ -64,6 +69,12 @@ def _store(
                 kind = BufferEventKind.DUPLICATE if outcome.is_duplicate else BufferEventKind.INSERTED
                 event = BufferEvent(kind, group.question.index, outcome.trajectory_id, moved_to, moved_to)
                 report.buffer_events.append(event)
+
+
+def _with_behavior(trajectory: Trajectory, config: ExGRPOConfig) -> Trajectory:
+    """Return what to store of a success: itself, or with the log-probs that replay's ratios are to be against."""
+    behavior = stored_log_probs(trajectory, config)
+    return trajectory if behavior is trajectory.log_probs else replace(trajectory, log_probs=behavior)
 
 
 def _next_bucket(config: ExGRPOConfig, bucket: int, old: int | None) -> int:

@@ -198,6 +198,23 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
             ),
             has_log_axis=True,
         ),
+        Chart(
+            "Sampler against trainer",
+            "|log-prob of the sampler - of the trainer|, nats, logarithmic",
+            (
+                MetricCurve("sampler/log_prob_gap_max", "largest", lambda p: p.warning, "dot"),
+                MetricCurve("sampler/log_prob_gap", "mean", lambda p: p.fresh),
+            ),
+            has_log_axis=True,
+        ),
+        Chart(
+            "Correction for the sampler",
+            "of fresh tokens",
+            (
+                MetricCurve("sampler/weight_mean", "mean weight", lambda p: p.fresh),
+                MetricCurve("sampler/limited_share", "share limited", lambda p: p.warning, "dot"),
+            ),
+        ),
     ),
     "Gradient and loss": (
         QUESTIONS_LEFT,

@@ -155,7 +155,7 @@ class PolicyUpdater:
         return LossInputs(
             log_probs=scores.log_probs,
             behavior_log_probs=torch.from_numpy(behavior).to(device),
-            advantages=by_token([row.advantage for row in rows], np.float32),
+            advantages=torch.from_numpy(np.concatenate([row.token_advantages for row in rows])).to(device),
             is_replayed=by_token([row.is_replayed for row in rows], np.bool_),
             response_mask=torch.ones_like(scores.log_probs, dtype=torch.bool),
             trajectory_index=by_token(range(len(rows)), np.int64),

@@ -101,6 +101,7 @@ class VerlEngine:
                 is_valid=entry.verdict["is_valid"],
                 has_code=entry.verdict["has_code"],
                 entropies=entropies,
+                sampler_log_probs=entry.log_probs.astype(np.float32),
             )
             for question, entry, text, log_probs, entropies in zip(
                 questions, rollouts, texts, scores.log_probs, scores.entropies, strict=True

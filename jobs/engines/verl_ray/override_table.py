@@ -70,7 +70,7 @@ READ = frozenset(
 
 INSTEAD: dict[str, str] = {
     "algorithm": _ALGORITHM,
-    "algorithm.rollout_correction": "set verl.sampler_correction and verl.sampler_ratio_limit",
+    "algorithm.rollout_correction": "set algorithm.sampler_correction and algorithm.sampler_ratio_limit",
     "critic": "this engine has no critic",
     "data": _DATA,
     "distillation": "this engine distils nothing",

@@ -31,7 +31,7 @@ def _token_row(row: TrainingRow) -> TokenRow:
     num_tokens = row.token_ids.size
     columns = {
         "behavior_log_probs": torch.from_numpy(row.behavior_log_probs.astype(np.float32)),
-        "advantages": torch.full((num_tokens,), row.advantage, dtype=torch.float32),
+        "advantages": torch.from_numpy(row.token_advantages),
         "is_replayed": torch.full((num_tokens,), int(row.is_replayed), dtype=torch.int64),
     }
     return TokenRow(row.prompt_ids, row.token_ids, columns)
