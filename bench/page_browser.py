@@ -7,7 +7,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,35 @@ def find_browser() -> str | None:
     return next((path for name in _BROWSERS if (path := shutil.which(name))), None)
 
 
+_IS_SEEN = """content => {
+  const inView = (part) => {
+    const {top, bottom, height} = part.getBoundingClientRect();
+    return height > 0 && bottom > 0 && top < innerHeight;
+  };
+  const all = (test) => [...document.querySelectorAll(`[data-testid=${test}]`)].filter(inView);
+  return document.querySelector("[data-testid=stApp][data-test-script-state=notRunning]")
+    && document.querySelector(content)
+    && all("stSkeleton").length === 0
+    && all("stPlotlyChart").every((chart) => chart.querySelector(".main-svg"))
+    && all("stDataFrame").every((table) => table.querySelector("canvas"))
+    && performance.now();
+}"""
+"""The ms from the address until everything in the window is drawn and the page's script has ended; else false."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """When a page showed what, in ms from its address, and the bytes that it got by web socket till it was quiet."""
+
+    first_ms: float
+    """First content: text or picture."""
+    painted_ms: float
+    """The element that was waited for."""
+    seen_ms: float
+    """Everything in the window."""
+    num_bytes: int
+
+
 class PageVisits:
     """A browser signed in to one server."""
 
@@ -32,15 +62,28 @@ class PageVisits:
         self._origin = re.match(r"https?://[^/?]+", link)[0]  # type: ignore[index]
         self._link = link
 
-    def visit(self, path: str, content: str) -> tuple[float, int]:
-        """Open an address in a new tab; return ms until `content`, a selector, shows, and bytes till it is quiet."""
+    def visit(self, path: str, content: str) -> Visit:
+        """Open an address in a new tab, until `content`, a selector, and everything else in the window shows."""
         with self._tab() as (page, received):
             began_at = time.perf_counter()
-            page.goto(f"{self._origin}/{path}")
+            page.goto(f"{self._origin}/{path}", wait_until="commit")
             page.locator(content).first.wait_for(timeout=_PAINT_MS)
             painted_ms = 1000 * (time.perf_counter() - began_at)
+            seen_ms = page.wait_for_function(_IS_SEEN, arg=content, timeout=_PAINT_MS).json_value()
+            first_ms = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
             _wait_until_quiet(page, received)
-            return painted_ms, sum(size for _, size in received)
+            return Visit(first_ms, painted_ms, seen_ms, sum(size for _, size in received))
+
+    def crowd(self, path: str, content: str, num_tabs: int) -> list[float]:
+        """Open an address in many browsers at once; return the ms until each shows `content`, those that never do not.
+
+        The figures are by the tabs' own clocks.
+        """
+        with ExitStack() as stack:
+            pages = [stack.enter_context(self._tab())[0] for _ in range(num_tabs)]
+            for page in pages:
+                page.goto(f"{self._origin}/{path}", wait_until="commit")
+            return [seen for page in pages if (seen := _seen_ms(page, content)) is not None]
 
     def watch(self, path: str, content: str, seconds: float, change: Callable[[], None]) -> list[int]:
         """Return the bytes of each refresh of a page that is left open, with a change in the database before each."""
@@ -99,6 +142,16 @@ def visits(link: str) -> Iterator[PageVisits]:
             yield PageVisits(browser, link)
         finally:
             browser.close()
+
+
+def _seen_ms(page: Any, content: str) -> float | None:  # noqa: ANN401 - see above
+    from playwright.sync_api import TimeoutError as NeverSeenError
+
+    try:
+        seen: float = page.wait_for_function(_IS_SEEN, arg=content, timeout=_PAINT_MS).json_value()
+    except NeverSeenError:
+        return None
+    return seen
 
 
 def _wait_until_quiet(page: Any, received: list[tuple[float, int]]) -> None:  # noqa: ANN401 - see above

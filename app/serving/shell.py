@@ -14,6 +14,10 @@ from app.queries.runs import names_for_keyboard
 from app.serving.gate import script_hash
 
 TITLE = "ExGRPO Workbench"
+WITH_CHARTS = frozenset({"/run", "/compare", "/replay_buffer"})
+WITH_TABLES = frozenset({"/", "/trajectories", "/benchmarks"})
+"""Pages whose first view has charts or tables."""
+_STATIC = Path(streamlit.__file__).parent / "static"
 _SCRIPT_FILES = ("connection.js", "keyboard.js", "row_keys.js", "shared_zoom.js")
 _RUNS_PATH = "/_workbench/runs"
 _MAX_RUNS = 8
@@ -61,11 +65,22 @@ was not sent yet is lost with the white page. A tab tries at most five times.
 
 
 @cache
-def html() -> str:
-    """Return the shell with the server's address, so that the browser need not guess it from the page's path."""
-    text = (Path(streamlit.__file__).parent / "static" / "index.html").read_text(encoding="utf-8")
+def html(path: str = "/") -> str:
+    """Return the shell with the server's address, so that the browser need not guess it from the page's path.
+
+    A page with charts or tables loads their scripts at once, not after its script has run: plotly has 5 MB.
+    """
+    text = (_STATIC / "index.html").read_text(encoding="utf-8")
     text = text.replace("<head>", f"<head>{_ADDRESS_SCRIPT}{_HISTORY_SCRIPT}{_RECOVERY_SCRIPT}{_scripts()}", 1)
+    text = text.replace("</head>", f"{_preloads(path)}</head>", 1)
     return text.replace("<title>Streamlit<", f"<title>{TITLE}<", 1)
+
+
+def _preloads(path: str) -> str:
+    """Return the elements that load a page's scripts early, by the names that this version of Streamlit gave them."""
+    wanted = [*(["PlotlyChart"] if path in WITH_CHARTS else []), *(["DataFrame"] if path in WITH_TABLES else [])]
+    files = [file for name in wanted for file in sorted((_STATIC / "static" / "js").glob(f"{name}.*.js"))]
+    return "".join(f'<link rel="modulepreload" crossorigin href="./static/js/{file.name}">' for file in files)
 
 
 def _scripts() -> str:
@@ -85,8 +100,8 @@ def routes() -> list[Route]:
     return [*(Route(path, _serve) for path in PATHS), Route(_RUNS_PATH, _runs)]
 
 
-async def _serve(_request: Request) -> HTMLResponse:
-    return HTMLResponse(html(), headers={"Cache-Control": "no-cache"})
+async def _serve(request: Request) -> HTMLResponse:
+    return HTMLResponse(html(request.url.path), headers={"Cache-Control": "no-cache"})
 
 
 def _runs(request: Request) -> JSONResponse:

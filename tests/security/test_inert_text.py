@@ -41,6 +41,8 @@ PAGES = {
     f"/entropy_and_judge?{THOUGHTS}&view=Judges": "final judgment",
     "/benchmarks": MARK,
     "/benchmarks?item=q10": MARK,
+    "/paper": "figure by figure",
+    f"/paper?beside=Chosen+runs&runs={hostile.RUN},{hostile.PLAYED}&figure=dynamics": MARK,
     "/new_run?section=Data": "chains-exgrpo",
     "/studies": "missing",
     "/system": MARK,

@@ -1,0 +1,30 @@
+"""Ticks of logarithmic axes, drawn by plotly itself."""
+
+import json
+from pathlib import Path
+
+import plotly
+import pytest
+
+from app.components.widgets import curves
+from app.components.widgets.curve_view import CurveView, Drawing
+from db.rows.runs import MetricPoint
+
+pytestmark = pytest.mark.browser
+
+PLOTLY = (Path(plotly.__file__).parent / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("ends", [(0.21, 0.24), (0.2, 0.6), (45.0, 55.0), (3.0, 8_000.0), (1e-6, 1.0)])
+def test_a_log_axis_has_ticks_to_read_over_any_range(browser, ends):
+    series = {"policy/entropy": [MetricPoint(step, value) for step, value in enumerate(ends, start=1)]}
+    figure = curves.figure_of(curves.CHARTS[0], series, Drawing(CurveView(has_log_axis=True)))
+    assert figure.layout.yaxis.type == "log"
+    page = browser.new_page()
+    page.set_content("<div id=chart style='width:600px'></div>")
+    page.add_script_tag(content=PLOTLY)
+    drawn = json.loads(figure.to_json())
+    page.evaluate("({data, layout}) => Plotly.newPlot('chart', data, layout)", drawn)
+    labels = page.locator(".ytick text").all_text_contents()
+    page.close()
+    assert len(set(labels) - {""}) > 1

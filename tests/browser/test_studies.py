@@ -1,0 +1,38 @@
+"""A study's runs are queued and all stopped again with one click each."""
+
+import pytest
+
+from jobs.runs.directory import list_run_directories
+from jobs.supervisor.reading import ingest_all
+from tests.app import recorded, web_server
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def runs_root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("studies")
+    recorded.record(root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def workbench(runs_root):
+    """A server without a supervisor, so that queued runs stay queued."""
+    served = web_server.start(runs_root)
+    yield served
+    served.stop()
+
+
+def test_one_click_queues_a_studys_run_and_one_stops_all(open_page, runs_root):
+    watched = open_page("/studies?study=ablations&seeds-chains=1&cells=on-policy")
+    page = watched.page
+    page.get_by_role("button", name="Launch 1 missing run").click()
+    page.get_by_test_id("stToast").get_by_text("Queued 1 runs").wait_for()
+    (run,) = list_run_directories(runs_root)
+    assert not run.stop_requested()
+    assert ingest_all(runs_root, None)
+    page.locator(".st-key-stop-study button:visible").click()
+    page.get_by_test_id("stToast").get_by_text("Stopping 1 jobs").wait_for()
+    assert run.stop_requested()
+    assert watched.troubles == []
