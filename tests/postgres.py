@@ -103,5 +103,5 @@ def _run(command: list[str], user: pwd.struct_passwd | None) -> None:
             extra_groups=[] if user else None,
         )
         output.seek(0)
-        said = output.read().decode(errors="replace")
-    assert finished.returncode == 0, f"{command[0]} failed: {said}"
+        printed = output.read().decode(errors="replace")
+    assert finished.returncode == 0, f"{command[0]} failed: {printed}"

@@ -92,8 +92,8 @@ def _write_answers(runs_root: Path, run_id: str, text: str, outcome: str) -> Non
 def record_own_benchmark(runs_root: Path) -> None:
     """Record two models' scores on a benchmark of the user's own, of two questions."""
     database = open_database(None, runs_root)
-    own = {"benchmark": "sums", "title": "My <sums>", "comparability": SAMPLING, "source_run_id": None}
+    benchmark = {"benchmark": "sums", "title": "My <sums>", "comparability": SAMPLING, "source_run_id": None}
     for name, counts in (("early", [1, 0]), ("late", [1, 1])):
         fields = {"samples_per_question": 1, "model": name, "num_correct": dict.fromkeys(SCHEMES, counts)}
-        record_scores(database, runs_root, event(counts) | own | fields, run_id=f"eval-own-{name}")
+        record_scores(database, runs_root, event(counts) | benchmark | fields, run_id=f"eval-own-{name}")
     database.close()

@@ -25,11 +25,11 @@ def test_large_figures_are_whole_numbers_and_small_ones_keep_their_digits():
 
 
 @pytest.mark.parametrize(
-    ("load", "said"), [(9.0, "Taken while other programs"), (2.5, "| Figure"), (None, "The machine's load was not")]
+    ("load", "expected"), [(9.0, "Taken while other programs"), (2.5, "| Figure"), (None, "The machine's load was not")]
 )
-def test_figures_say_whether_the_machine_was_busy_where_that_is_known(load, said):
+def test_figures_say_whether_the_machine_was_busy_where_that_is_known(load, expected):
     figures = {**RESULT["figures"], "load_average": load}
-    assert document.table({**RESULT, "figures": figures}).startswith(said)
+    assert document.table({**RESULT, "figures": figures}).startswith(expected)
 
 
 def test_growth_is_read_in_order_of_work_and_drawn_to_scale():

@@ -69,12 +69,12 @@ class Watched:
 
     def __init__(self, page, origin: str) -> None:
         self.page = page
-        self.troubles: list[str] = []
+        self.errors: list[str] = []
         ours = (origin, origin.replace("http", "ws", 1), "data:", "blob:")
-        page.on("console", lambda message: message.type == "error" and self.troubles.append(message.text))
-        page.on("pageerror", lambda error: self.troubles.append(str(error)))
-        page.on("dialog", lambda dialog: self.troubles.append(dialog.message) or dialog.dismiss())
-        page.on("request", lambda request: request.url.startswith(ours) or self.troubles.append(request.url))
+        page.on("console", lambda message: message.type == "error" and self.errors.append(message.text))
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("dialog", lambda dialog: self.errors.append(dialog.message) or dialog.dismiss())
+        page.on("request", lambda request: request.url.startswith(ours) or self.errors.append(request.url))
 
 
 @pytest.fixture

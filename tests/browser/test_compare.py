@@ -41,8 +41,8 @@ def test_two_ticked_runs_are_compared_a_pasted_link_shows_the_same_and_back_lead
     page.go_back()
     page.go_back()
     page.get_by_role("heading", name="Runs", exact=True).wait_for()
-    assert watched.troubles == []
-    assert again.troubles == []
+    assert watched.errors == []
+    assert again.errors == []
 
 
 def test_table_and_figure_are_downloaded(open_page):
@@ -62,7 +62,7 @@ def test_table_and_figure_are_downloaded(open_page):
     assert name == "entropy.csv"
     assert text.splitlines()[0] == "step,exgrpo whole,on-policy whole"
     assert len(text.splitlines()) == 31
-    assert watched.troubles == []
+    assert watched.errors == []
 
 
 def test_draft_keeps_the_form_and_the_audit_log_keeps_what_was_done(open_page):
@@ -78,7 +78,7 @@ def test_draft_keeps_the_form_and_the_audit_log_keeps_what_was_done(open_page):
     page.get_by_text("Starts from the values of a draft").wait_for()
     page.goto(re.sub(r"/new_run.*", "/system?view=Audit+log", page.url))
     page.get_by_test_id("stDataFrame").first.wait_for()
-    assert watched.troubles == []
+    assert watched.errors == []
 
 
 def test_a_zoom_of_one_chart_is_that_of_all_and_in_the_address(open_page):

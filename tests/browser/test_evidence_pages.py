@@ -42,7 +42,7 @@ def test_scores_lead_to_the_run_and_come_as_latex(open_page):
     page.get_by_text("exgrpo whole").first.wait_for()
     page.go_back()
     page.get_by_text("In-distribution").wait_for()
-    assert watched.troubles == []
+    assert watched.errors == []
 
 
 def test_pasted_link_shows_both_answers_and_back_closes_them(open_page):
@@ -55,7 +55,7 @@ def test_pasted_link_shows_both_answers_and_back_closes_them(open_page):
     page.get_by_text("so \\boxed{1}").wait_for()
     page.get_by_role("button", name="Close").click()
     page.get_by_text("so \\boxed{1}").wait_for(state="detached")
-    assert watched.troubles == []
+    assert watched.errors == []
 
 
 def test_missing_runs_of_a_study_are_launched(open_page, runs_root):
@@ -68,7 +68,7 @@ def test_missing_runs_of_a_study_are_launched(open_page, runs_root):
     page.get_by_role("tab", name="What the paper prints").click()
     page.get_by_role("heading", name="In the text").wait_for()
     assert "study=repo" in page.url
-    assert watched.troubles == []
+    assert watched.errors == []
 
 
 def test_a_card_of_the_paper_opens_and_a_box_of_the_method_leads_to_its_page(open_page):
@@ -81,4 +81,4 @@ def test_a_card_of_the_paper_opens_and_a_box_of_the_method_leads_to_its_page(ope
     page.get_by_role("heading", name="Selection audit").wait_for()
     page.go_back()
     page.get_by_text("Figure 2: Overview of ExGRPO").wait_for()
-    assert watched.troubles == []
+    assert watched.errors == []

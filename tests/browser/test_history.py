@@ -43,7 +43,7 @@ def test_filters_of_the_list_of_runs_are_undone_one_by_one_and_redone(open_page)
     page.go_forward()
     shows(page, "No run matches")
     assert page.get_by_role("radio", name="Failed or lost").is_checked()
-    assert watched.troubles == []
+    assert watched.errors == []
 
 
 def test_an_order_by_a_columns_head_stands_in_the_address_and_is_undone(open_page):
@@ -57,7 +57,7 @@ def test_an_order_by_a_columns_head_stands_in_the_address_and_is_undone(open_pag
     assert "sort=name" in page.url
     page.go_back()
     page.wait_for_url(lambda address: "sort=" not in address)
-    assert watched.troubles == []
+    assert watched.errors == []
 
 
 def test_facets_an_open_trajectory_and_its_parts_are_undone_one_by_one(open_page):
@@ -82,7 +82,7 @@ def test_facets_an_open_trajectory_and_its_parts_are_undone_one_by_one(open_page
     page.go_back()
     page.get_by_text(everything, exact=True).wait_for()
     assert "replayed=" not in page.url
-    assert watched.troubles == []
+    assert watched.errors == []
 
 
 def test_a_row_that_a_step_back_closed_opens_again_on_a_click(open_page):
@@ -95,7 +95,7 @@ def test_a_row_that_a_step_back_closed_opens_again_on_a_click(open_page):
     page.wait_for_url(lambda address: "trajectory=" not in address)
     click_until(page, 90, 50, r"trajectory=\d+")
     assert page.url == opened
-    assert watched.troubles == []
+    assert watched.errors == []
 
 
 def test_a_run_is_chosen_by_typing_its_id_and_the_choice_is_undone(open_page):
@@ -112,7 +112,7 @@ def test_a_run_is_chosen_by_typing_its_id_and_the_choice_is_undone(open_page):
     page.go_back()
     page.wait_for_url(re.compile("run=play-finished"))
     expect(choice).to_have_value("whole replay", timeout=60_000)
-    assert watched.troubles == []
+    assert watched.errors == []
 
 
 def test_views_and_pages_are_undone(open_page):
@@ -127,7 +127,7 @@ def test_views_and_pages_are_undone(open_page):
     page.get_by_role("tab", name="Log", selected=True).wait_for()
     page.go_back()
     page.get_by_role("tab", name="Curves", selected=True).wait_for()
-    assert watched.troubles == []
+    assert watched.errors == []
 
 
 def test_a_choice_that_a_refresh_brings_first_stands(open_page):
@@ -166,4 +166,4 @@ def test_a_choice_that_a_refresh_brings_first_stands(open_page):
     shows(page, "step 300 of exgrpo live")
     assert was_held
     assert "view=Log" in page.url
-    assert watched.troubles == []
+    assert watched.errors == []

@@ -29,7 +29,7 @@ def test_keys_search_help_and_go_to_pages_and_runs(open_page):
     page.locator("#keyboard-panel li").get_by_text("Run: on-policy whole").wait_for()
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(r"/run\?run=run-on-policy"))
-    assert watched.troubles == []
+    assert watched.errors == []
 
 
 @pytest.mark.parametrize(
@@ -50,4 +50,4 @@ def test_keys_move_through_the_rows_and_open_one(open_page, path, opened):
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(opened))
-    assert watched.troubles == []
+    assert watched.errors == []

@@ -77,4 +77,4 @@ def test_a_run_is_launched_watched_stopped_and_resumed(open_page, runs_root):
     wait_for_step_beyond(page, stopped_at)
     state = lookup.state_of(runs_root, lookup.open_run(runs_root, run_id))
     assert (state.status, state.attempt) == (RunStatus.RUNNING, 2)
-    assert watched.troubles == []
+    assert watched.errors == []

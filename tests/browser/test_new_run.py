@@ -16,4 +16,4 @@ def test_changes_survive_a_reload_and_the_launch_stays_in_view(open_page):
     assert launch.is_disabled()
     box = launch.bounding_box()
     assert 0 < box["y"] < page.viewport_size["height"] - box["height"]
-    assert watched.troubles == []
+    assert watched.errors == []

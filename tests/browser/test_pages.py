@@ -14,7 +14,7 @@ def test_printed_link_opens_the_list_and_the_token_leaves_the_address(open_page)
     watched.page.get_by_test_id("stDataFrame").wait_for()
     assert "token" not in watched.page.url
     watched.page.wait_for_function("() => document.title === 'Runs · ExGRPO Workbench'")
-    assert watched.troubles == []
+    assert watched.errors == []
 
 
 def test_each_tab_is_named_after_what_its_page_shows(open_page):
@@ -56,7 +56,7 @@ def test_click_on_a_row_opens_the_run(open_page):
     table.click(position={"x": 160, "y": 56})
     watched.page.wait_for_url(re.compile(r"/run\?.*run=run-finished"))
     watched.page.get_by_text("exgrpo whole").first.wait_for()
-    assert watched.troubles == []
+    assert watched.errors == []
 
 
 def test_a_tables_toolbar_leaves_the_export_menu_free(open_page):
@@ -72,7 +72,7 @@ def test_deep_link_shows_the_same_view_in_both_themes(open_page, scheme):
     watched.page.locator(".js-plotly-plot").nth(1).wait_for()
     colour = watched.page.evaluate("getComputedStyle(document.querySelector('.stApp')).backgroundColor")
     assert colour == {"light": "rgb(255, 255, 255)", "dark": "rgb(14, 20, 32)"}[scheme]
-    assert watched.troubles == []
+    assert watched.errors == []
 
 
 def test_charts_of_a_run_are_drawn_and_stay_while_it_refreshes(open_page):
@@ -81,7 +81,7 @@ def test_charts_of_a_run_are_drawn_and_stay_while_it_refreshes(open_page):
     charts.nth(13).wait_for()
     watched.page.wait_for_timeout(5000)
     assert charts.count() == 14
-    assert watched.troubles == []
+    assert watched.errors == []
 
 
 def test_open_view_survives_the_refresh_and_a_reload(open_page):
@@ -93,7 +93,7 @@ def test_open_view_survives_the_refresh_and_a_reload(open_page):
     assert "view=Log" in watched.page.url
     watched.page.reload()
     watched.page.get_by_text("step 300 of exgrpo live").wait_for()
-    assert watched.troubles == []
+    assert watched.errors == []
 
 
 def test_form_checks_while_one_types_and_launches(open_page):
@@ -108,7 +108,7 @@ def test_form_checks_while_one_types_and_launches(open_page):
     watched.page.get_by_text("--set algorithm.mini_batch_size=4").first.wait_for()
     watched.page.get_by_role("button", name="Launch run").click()
     watched.page.wait_for_url(re.compile(r"/run\?run="))
-    assert watched.troubles == []
+    assert watched.errors == []
 
 
 @pytest.mark.parametrize("path", ["/?q=img", "/run?run=run-hostile", "/run?run=run-hostile&view=Log"])
@@ -120,7 +120,7 @@ def test_hostile_text_is_inert(open_page, path):
     assert page.locator("[onerror], a[href*='evil']").count() == 0
     if "run=" in path:
         assert page.get_by_text("<img src=x onerror=alert(1)> **b**").first.is_visible()
-    assert watched.troubles == []
+    assert watched.errors == []
 
 
 def test_back_leads_to_the_list(open_page):
@@ -129,7 +129,7 @@ def test_back_leads_to_the_list(open_page):
     watched.page.get_by_role("heading", name="New run").wait_for()
     watched.page.go_back()
     watched.page.get_by_role("heading", name="Runs").wait_for()
-    assert watched.troubles == []
+    assert watched.errors == []
 
 
 def test_browser_without_the_token_sees_only_the_locked_page(browser, workbench):
@@ -180,7 +180,7 @@ def test_a_refresh_of_the_page_before_that_comes_late_leaves_the_new_one(open_pa
         servers[-1].send(message)
     wait_for_refreshes(4)
     assert page.get_by_role("button", name="Launch run").is_visible()
-    assert watched.troubles == []
+    assert watched.errors == []
 
 
 def test_a_page_whose_front_end_lost_count_of_its_parts_comes_back_by_itself(open_page):
@@ -192,4 +192,4 @@ def test_a_page_whose_front_end_lost_count_of_its_parts_comes_back_by_itself(ope
             setTimeout(() => { throw new Error("Bad delta path index 1 (should be between [0, 0])"); });
         """)
     watched.page.get_by_text("step 300 of exgrpo whole").wait_for()
-    assert len(watched.troubles) == 1
+    assert len(watched.errors) == 1

@@ -17,7 +17,7 @@ def test_deep_link_into_the_buffer_shows_flow_and_questions(open_page, scheme):
     page.get_by_role("tab", name="What if").click()
     page.get_by_text("Nothing changes:").wait_for()
     assert {"step=9", "base=3", "view=What+if"} <= set(re.split(r"[?&]", page.url))
-    assert watched.troubles == []
+    assert watched.errors == []
 
 
 def test_audit_opens_a_question_on_a_click(open_page):
@@ -32,4 +32,4 @@ def test_audit_opens_a_question_on_a_click(open_page):
     page.get_by_role("heading", name=re.compile(r"^Question \d+")).wait_for()
     page.go_back()
     page.get_by_role("heading", name=re.compile(r"^Question \d+")).wait_for(state="detached")
-    assert watched.troubles == []
+    assert watched.errors == []

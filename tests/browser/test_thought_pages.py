@@ -32,7 +32,7 @@ def test_shares_and_densities_are_drawn_at_a_deep_link(open_page, scheme):
     assert {"window=3", "view=Over+steps"} <= set(re.split(r"[?&]", watched.page.url))
     watched.page.get_by_role("tab", name="Code and entropy").click()
     watched.page.get_by_text("Entropy by code and verdict").wait_for()
-    assert watched.troubles == []
+    assert watched.errors == []
 
 
 def test_a_case_is_marked_and_found_again_in_its_set(open_page, judged_root):
@@ -48,7 +48,7 @@ def test_a_case_is_marked_and_found_again_in_its_set(open_page, judged_root):
     again = open_page(f"/snowball?run={judged.JUDGED}&view=Saved+cases&set=from+the+browser")
     again.page.get_by_text("1 case of 1 run").wait_for()
     assert download(again.page, "Markdown")[0].startswith("# Snowball cases: from the browser")
-    assert watched.troubles + again.troubles == []
+    assert watched.errors + again.errors == []
 
 
 def test_a_disputed_trajectory_is_opened_on_a_click_and_closed_by_going_back(open_page):
@@ -62,4 +62,4 @@ def test_a_disputed_trajectory_is_opened_on_a_click_and_closed_by_going_back(ope
     page.get_by_text("Your verdict").wait_for()
     page.go_back()
     page.get_by_role("heading", name=re.compile(r"^Trajectory \d+")).wait_for(state="detached")
-    assert watched.troubles == []
+    assert watched.errors == []

@@ -25,8 +25,8 @@ def test_click_opens_a_trajectory_a_pasted_link_shows_the_same_and_back_leads_to
     page.go_back()
     page.wait_for_url(lambda address: "trajectory=" not in address)
     assert page.get_by_test_id("stDataFrame").first.is_visible()
-    assert watched.troubles == []
-    assert again.troubles == []
+    assert watched.errors == []
+    assert again.errors == []
 
 
 @pytest.mark.parametrize("part", ["Text", "Tokens", "Group"])
@@ -45,4 +45,4 @@ def test_hostile_text_of_a_model_is_inert(open_page, part):
             "<img src=x onerror=alert(1)> **b**"
         )
         assert text.first.is_visible()
-    assert watched.troubles == []
+    assert watched.errors == []

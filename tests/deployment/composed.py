@@ -31,13 +31,13 @@ def composed_workbench(
 ) -> Iterator[Composed]:
     """Run the command of the compose file's workbench, or another one, with SQLite in place of its database.
 
-    `before` stands in front of the command, to change what it runs in.
+    `before` comes before the command, to change what it runs in.
     """
-    said = service("workbench")
-    program, *words = command or said["command"]
+    declared = service("workbench")
+    program, *words = command or declared["command"]
     assert program == "exgrpo"
     line = [*before, sys.executable, "-P", "-B", "-m", "jobs.cli", *words, "--port", "0"]
-    environment = os.environ | {name: said["environment"][name] for name in _OWN_VARIABLES}
+    environment = os.environ | {name: declared["environment"][name] for name in _OWN_VARIABLES}
     environment |= {"EXGRPO_RUNS_ROOT": str(runs_root), "PYTHONPATH": str(REPOSITORY), **variables}
     process = subprocess.Popen(line, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True)
     try:

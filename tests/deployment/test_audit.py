@@ -61,8 +61,8 @@ def test_an_accepted_advisory_is_passed_over_until_its_day(pip_audit, tmp_path, 
 @pytest.mark.parametrize("known", [[], [{"name": "requests", "skip_reason": "not found"}]])
 def test_a_service_that_knows_no_advisories_was_not_asked(pip_audit, capsys, known):
     assert main(pip_audit([], known)) == 2
-    said = "No advisory service answers here: none is known for requests==2.19.1, which has several."
-    assert capsys.readouterr().err == f"{said} Nothing was audited.\n"
+    message = "No advisory service answers here: none is known for requests==2.19.1, which has several."
+    assert capsys.readouterr().err == f"{message} Nothing was audited.\n"
 
 
 def test_a_service_that_cannot_be_reached_is_said_in_one_sentence(tmp_path, capsys):
@@ -70,8 +70,8 @@ def test_a_service_that_cannot_be_reached_is_said_in_one_sentence(tmp_path, caps
     program.write_text("#!/bin/sh\necho 'Traceback' >&2\nexit 1\n")
     program.chmod(0o755)
     assert main(str(program)) == 2
-    said = capsys.readouterr().err
-    assert said == "The advisory service cannot be reached from here (JSONDecodeError). Nothing was audited.\n"
+    message = capsys.readouterr().err
+    assert message == "The advisory service cannot be reached from here (JSONDecodeError). Nothing was audited.\n"
 
 
 def test_every_accepted_advisory_has_a_reason_and_a_day(tmp_path):

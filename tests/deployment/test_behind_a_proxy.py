@@ -105,8 +105,8 @@ def test_with_the_sign_in_file_nothing_but_the_sign_in_and_the_health_check_answ
     path = tmp_path / "sign-in.toml"
     path.touch(mode=0o600)
     path.write_text(SIGN_IN)
-    said = service("workbench", REPOSITORY / "deploy" / "compose.sign-in.yaml")["command"]
-    command = [str(path) if word == "/srv/sign-in.toml" else word for word in said]
+    declared = service("workbench", REPOSITORY / "deploy" / "compose.sign-in.yaml")["command"]
+    command = [str(path) if word == "/srv/sign-in.toml" else word for word in declared]
     (tmp_path / "runs").mkdir()
     with composed_workbench(tmp_path / "runs", command=command) as running:
         for address in ("/", f"/?token={TOKEN}", "/static/js/index.js"):

@@ -32,12 +32,12 @@ def test_every_run_step_is_a_make_target_that_tests_run_or_a_short_apt_line():
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_an_image_runs_as_a_user_who_owns_the_state_and_nothing_else(target):
-    said = stage(target)
-    assert [rest for word, rest in said if word == "USER"] == ["1000:1000"]
-    assert any("state-folders" in rest and "OWNER=1000" in rest for word, rest in said if word == "RUN")
-    assert not any("--chown" in rest for word, rest in said if word == "COPY")
-    last_write = max(index for index, (word, _) in enumerate(said) if word in {"RUN", "COPY"})
-    assert said.index(("USER", "1000:1000")) > last_write
+    instructions = stage(target)
+    assert [rest for word, rest in instructions if word == "USER"] == ["1000:1000"]
+    assert any("state-folders" in rest and "OWNER=1000" in rest for word, rest in instructions if word == "RUN")
+    assert not any("--chown" in rest for word, rest in instructions if word == "COPY")
+    last_write = max(index for index, (word, _) in enumerate(instructions) if word in {"RUN", "COPY"})
+    assert instructions.index(("USER", "1000:1000")) > last_write
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -96,10 +96,10 @@ def test_the_images_variables_point_into_folders_that_are_made(target):
 
 @pytest.mark.parametrize("name", ["workbench", "database", "proxy"])
 def test_every_service_has_a_read_only_root_and_no_privileges_to_spare(name):
-    said = service(name)
-    assert said["read_only"] is True
-    assert said["cap_drop"] == ["ALL"]
-    assert not {"privileged", "network_mode", "pid"} & said.keys()
+    declared = service(name)
+    assert declared["read_only"] is True
+    assert declared["cap_drop"] == ["ALL"]
+    assert not {"privileged", "network_mode", "pid"} & declared.keys()
 
 
 def test_only_the_proxy_is_reachable_and_the_database_has_no_way_out():
@@ -120,14 +120,14 @@ def test_secrets_come_from_the_user_s_file_and_are_asked_for():
 
 
 def test_the_sign_in_file_changes_the_way_in_and_nothing_else():
-    said = service("workbench", REPOSITORY / "deploy" / "compose.sign-in.yaml")
-    assert said.keys() == {"command", "volumes"}
+    declared = service("workbench", REPOSITORY / "deploy" / "compose.sign-in.yaml")
+    assert declared.keys() == {"command", "volumes"}
     words = service("workbench")["command"]
-    assert said["command"] == [*words[: words.index("--allow-host")], "--sign-in", "/srv/sign-in.toml"]
-    assert said["volumes"] == ["./sign-in.toml:/srv/sign-in.toml:ro"]
+    assert declared["command"] == [*words[: words.index("--allow-host")], "--sign-in", "/srv/sign-in.toml"]
+    assert declared["volumes"] == ["./sign-in.toml:/srv/sign-in.toml:ro"]
 
 
 def test_the_gpu_file_changes_the_target_and_gives_ray_shared_memory():
-    said = service("workbench", REPOSITORY / "deploy" / "compose.gpu.yaml")
-    assert said["build"]["target"] == "engine"
-    assert said["shm_size"] == "64gb"
+    declared = service("workbench", REPOSITORY / "deploy" / "compose.gpu.yaml")
+    assert declared["build"]["target"] == "engine"
+    assert declared["shm_size"] == "64gb"

@@ -35,8 +35,8 @@ def sealed(tmp_path) -> tuple[Path, Path, tuple[str, ...]]:
 
 def test_the_workbench_starts_and_answers_with_a_read_only_root(sealed):
     state, temporary, before = sealed
-    (said,) = [rest for word, rest in stage("workbench") if word == "ENV"]
-    variables = dict(word.split("=", 1) for word in said.replace("/srv/state", str(state)).split())
+    (instruction,) = [rest for word, rest in stage("workbench") if word == "ENV"]
+    variables = dict(word.split("=", 1) for word in instruction.replace("/srv/state", str(state)).split())
     del variables["PATH"]
     with composed_workbench(state / "runs", before, TMPDIR=str(temporary), **variables) as workbench:
         address = f"http://127.0.0.1:{workbench.port}/_stcore/health"

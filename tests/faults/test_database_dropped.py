@@ -84,8 +84,16 @@ def test_rebuilt_database_answers_as_the_one_that_was_dropped(filled, database_u
     ingest_all(filled, database_url)
     rows, answers = content(filled, database_url)
     # Not one thing that users can say is missing, so that what is compared is there to be lost.
-    said = ("tags", "notes", "saved_cases", "verdict_overrides", "trajectory_marks", "judge_votes", "benchmark_scores")
-    assert all(rows[table] for table in said)
+    tables_of_users = (
+        "tags",
+        "notes",
+        "saved_cases",
+        "verdict_overrides",
+        "trajectory_marks",
+        "judge_votes",
+        "benchmark_scores",
+    )
+    assert all(rows[table] for table in tables_of_users)
     assert answers["cases"]
     assert answers["scores"]
     assert "failed" not in answers["shown"]

@@ -161,10 +161,10 @@ def test_an_end_that_the_database_had_no_room_for_is_shown_when_the_next_attempt
         write_outcome(run.attempt_path(run.newest_attempt()), status, reason)
     ingest_all(tmp_path, None)
     database = open_database(None, tmp_path)
-    shown = [(row.status, row.status_reason) for row in list_attempts(database, run.run_id)]
+    attempts = [(row.status, row.status_reason) for row in list_attempts(database, run.run_id)]
     row = get_run(database, run.run_id)
     database.close()
-    assert shown == [("failed", DISK_FULL), ("lost", "Gone."), ("succeeded", "")]
+    assert attempts == [("failed", DISK_FULL), ("lost", "Gone."), ("succeeded", "")]
     assert row.status == "succeeded"
 
 

@@ -40,7 +40,7 @@ class Readers:
         self._workbench, self._submitted = workbench, submitted
         self._is_over = threading.Event()
         self._threads = [threading.Thread(target=self._read) for _ in range(NUM_SESSIONS)]
-        self.troubles: list[object] = []
+        self.errors: list[object] = []
         self.seconds: list[float] = []
 
     def start(self) -> None:
@@ -60,11 +60,11 @@ class Readers:
                     page = ("", *PAGES_OF_A_RUN)[turn % (len(PAGES_OF_A_RUN) + 1)]
                     query = {"run": self._submitted[-2 if len(self._submitted) > 1 else -1]} if page else {}
                     began_at = time.monotonic()
-                    self.troubles += session.open(page, **query)
+                    self.errors += session.open(page, **query)
                     self.seconds.append(time.monotonic() - began_at)
                     turn += 1
         except Exception as error:  # noqa: BLE001 - a thread hands its error to the test
-            self.troubles.append(error)
+            self.errors.append(error)
 
 
 def shared_memory() -> set[str]:
@@ -116,7 +116,7 @@ def test_nothing_grows_and_nothing_is_left_by_runs_back_to_back(supervisor, is_l
         readers.end()
         workbench.stop()
     wait_until(lambda: all(state_is_success(runs_root, run_id) for run_id in submitted), "the last runs")
-    assert readers.troubles == []
+    assert readers.errors == []
     assert "locked" not in (runs_root.parent / "supervisor.log").read_text()
     wait_until(lambda: set(processes_of(runs_root)) <= {process.pid}, "the last workers to leave")
     # Tests beside this one may have some for as long as they last.

@@ -41,9 +41,9 @@ def test_a_stored_run_is_shown_with_its_numbers(runs_root):
     [run] = list_run_directories(runs_root)
     events = [json.loads(line) for line in next(run.attempt_path(1).glob("events-*.jsonl")).read_text().splitlines()]
     losses = [event["metrics"]["loss/total"] for event in events if event["kind"] == "step"]
-    shown = json.loads(exgrpo(runs_root, "show", run.run_id, "--json"))
-    assert (shown["run"]["status"], shown["run"]["step"], shown["run"]["tags"]) == ("succeeded", 6, ["kept"])
-    assert [checkpoint["step"] for checkpoint in shown["checkpoints"]] == [4, 6]
+    printed = json.loads(exgrpo(runs_root, "show", run.run_id, "--json"))
+    assert (printed["run"]["status"], printed["run"]["step"], printed["run"]["tags"]) == ("succeeded", 6, ["kept"])
+    assert [checkpoint["step"] for checkpoint in printed["checkpoints"]] == [4, 6]
     curves = json.loads(exgrpo(runs_root, "curves", run.run_id, "--metric", "loss/total"))
     assert [value for _, value in curves[run.run_id]["metrics"]["loss/total"]] == losses
     assert len(losses) == 6
@@ -79,5 +79,5 @@ def test_a_branch_of_a_stored_run_ends(runs_root):
     finally:
         supervisor.close()
     assert state.status is RunStatus.SUCCEEDED, state.reason
-    shown = json.loads(exgrpo(runs_root, "show", branch.run_id, "--json"))
-    assert shown["run"]["step"] == 6
+    printed = json.loads(exgrpo(runs_root, "show", branch.run_id, "--json"))
+    assert printed["run"]["step"] == 6

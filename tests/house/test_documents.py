@@ -108,9 +108,9 @@ def test_files_and_links_named_in_the_document_exist(document):
     spans = {
         span for span in CODE_SPAN.findall(FENCE.sub("", text)) if re.fullmatch(r"(\w[\w.-]*/)+[\w.-]+\.\w+", span)
     }
-    own = {span for span in spans if span.split("/")[0] in {*PACKAGES, "tests", "bench", "docs"}}
+    paths = {span for span in spans if span.split("/")[0] in {*PACKAGES, "tests", "bench", "docs"}}
     links = {link for link in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in link}
-    assert [name for name in own | links if not (REPOSITORY / name).exists()] == []
+    assert [name for name in paths | links if not (REPOSITORY / name).exists()] == []
 
 
 def test_readme_names_the_two_commands_and_every_command_of_the_command_line():

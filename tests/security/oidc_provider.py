@@ -1,4 +1,4 @@
-"""A small OpenID provider: discovery, authorize, token and keys over real HTTP, signing in whoever was chosen."""
+"""A small OpenID provider: discovery, authorize, token and keys over real HTTP, signing in a chosen person."""
 
 import base64
 import hashlib

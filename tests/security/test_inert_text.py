@@ -48,7 +48,7 @@ PAGES = {
     "/system": MARK,
     "/system?view=Audit+log": MARK,
 }
-"""Addresses, each with a text that stands on its page: a hostile one wherever the page shows texts of others."""
+"""Addresses, each with a text that its page shows: a hostile one wherever the page shows texts of others."""
 SHOWS = "text => document.querySelector('[data-testid=stMain]').textContent.includes(text)"
 LOOK = (Path(__file__).parent / "look.js").read_text(encoding="utf-8")
 
@@ -81,7 +81,7 @@ def tabs_of(path):
 @pytest.mark.parametrize(("path", "text"), PAGES.items(), ids=range(len(PAGES)))
 def test_hostile_texts_are_shown_and_inert(signed_in, hostile_workbench, path, text, tried):
     page = signed_in.page
-    signed_in.troubles.clear()
+    signed_in.errors.clear()
     page.goto(hostile_workbench.origin + path)
     page.locator("[data-testid=stMain] [data-testid=stVerticalBlock]").first.wait_for(timeout=60_000)
     page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for(timeout=60_000)
@@ -92,7 +92,7 @@ def test_hostile_texts_are_shown_and_inert(signed_in, hostile_workbench, path, t
         assert page.get_by_role("tab", name=tab, selected=True).count() == 1
     found = page.evaluate(LOOK)
     assert {what: parts for what, parts in found.items() if parts} == {}
-    assert [text for text in signed_in.troubles if "WebSocket" not in text] == []
+    assert [text for text in signed_in.errors if "WebSocket" not in text] == []
     tried("hostile texts on pages", len(hostile.PAYLOADS))
     tried("pages opened in Chromium", 1)
 

@@ -81,9 +81,9 @@ def filled(database, tmp_path):
     events.register_run(database, run.read_run_info(), run.spec().model_dump(mode="json"))
     batch = SpoolReader(run).read()
     events.ingest_events(database, "run-1", batch.events, batch.position)
-    said = []
-    event.listen(database.engine, "before_cursor_execute", lambda *call: said.append(call[2]))
-    return database, said
+    executed = []
+    event.listen(database.engine, "before_cursor_execute", lambda *call: executed.append(call[2]))
+    return database, executed
 
 
 def tables(database):
@@ -94,10 +94,10 @@ def tables(database):
 
 
 def test_what_is_typed_reaches_no_statement_and_changes_no_table(filled, tried):
-    database, said = filled
+    database, executed = filled
     before = tables(database)
     assert len(list_snippets(database, TrajectoryFacets(words="nine"))) == 1
-    said.clear()
+    executed.clear()
     for form in FORMS:
         assert list_runs(database, RunFilter(words=form)) == [] or form in {"\0", "run-1\0"}
         choice = form.replace("\0", "")  # chosen from lists, never typed
@@ -108,7 +108,7 @@ def test_what_is_typed_reaches_no_statement_and_changes_no_table(filled, tried):
             assert list_snippets(database, facets) == []
         with database.read() as connection:
             all_matching(connection, form, None)
-    statements = set(said)
+    statements = set(executed)
     leaked = [form for form in FORMS if len(form) > 8 and any(form in statement for statement in statements)]
     assert leaked == []
     forbidden = ("DROP ", "ATTACH ", "PG_SLEEP", "PG_SHADOW", "SQLITE_MASTER")

@@ -89,8 +89,10 @@ def test_the_command_line_reaches_no_run_beyond_the_root(fenced, words, tried, m
             continue
         name, *rest = words
         options = [word for word in rest if word.startswith("--")]
-        place = rest.index(options[0]) if options else len(rest)
-        result = CLI.invoke(app, [name, *rest[place:], "--runs-root", str(fenced.root), "--", form, *rest[:place]])
+        position = rest.index(options[0]) if options else len(rest)
+        result = CLI.invoke(
+            app, [name, *rest[position:], "--runs-root", str(fenced.root), "--", form, *rest[:position]]
+        )
         assert result.exit_code != 0, form
         assert outside.CANARY not in result.output
     assert fenced.state() == before

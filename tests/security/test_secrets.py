@@ -132,17 +132,17 @@ def test_no_secret_of_a_judges_job_is_found_anywhere(tmp_path, postgres, tried):
     seen["export"] = archive.decode("latin-1")
     seen["printed"] = "\n".join(line for line in printed.splitlines() if not line.startswith("http://127.0.0.1"))
     for words in (["doctor"], ["journal"], ["show", judged.run_id], ["verdicts", "trained"], ["judges"]):
-        said = subprocess.run(
+        finished = subprocess.run(
             [sys.executable, "-m", "jobs.cli", *words, "--runs-root", str(runs_root)],
             cwd=REPOSITORY, env=os.environ | secrets, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
-        seen[f"exgrpo {words[0]}"] = said.stdout + said.stderr
+        seen[f"exgrpo {words[0]}"] = finished.stdout + finished.stderr
     settings.configure(settings.AppSettings(runs_root, postgres))
     for page in ("system", "entropy_and_judge"):
-        shown = AppTest.from_file(str(MAIN_SCRIPT), default_timeout=60)
-        shown.switch_page(f"app_pages/{page}.py").run()
-        assert not shown.exception
-        seen[f"page {page}"] = repr(shown)
+        page_test = AppTest.from_file(str(MAIN_SCRIPT), default_timeout=60)
+        page_test.switch_page(f"app_pages/{page}.py").run()
+        assert not page_test.exception
+        seen[f"page {page}"] = repr(page_test)
     assert {name: found for name, text in seen.items() if (found := found_in(text))} == {}
     assert "[key]" in seen["database"], "the echoed key must have been there to be taken out"
     assert environments
@@ -185,7 +185,7 @@ def test_no_password_is_shown_wherever_in_the_databases_address_it_stands(tmp_pa
         with pytest.raises(RuntimeError) as refused:
             open_database(form, tmp_path, upgrades=False)
         assert DATABASE_PASSWORD not in str(refused.value)
-        said = CliRunner().invoke(app, ["runs", "--runs-root", str(tmp_path)], env={"EXGRPO_DATABASE_URL": form})
-        assert said.exit_code
-        assert DATABASE_PASSWORD not in said.output
+        result = CliRunner().invoke(app, ["runs", "--runs-root", str(tmp_path)], env={"EXGRPO_DATABASE_URL": form})
+        assert result.exit_code
+        assert DATABASE_PASSWORD not in result.output
     tried("addresses of databases with a password", len(forms))

@@ -161,7 +161,7 @@ def test_a_role_follows_from_the_verified_address_alone(tmp_path, claims, role):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"cookie_secret": "short"}, "at least 32"),
         ({"client_secret": None}, "client_secret"),
@@ -172,8 +172,8 @@ def test_a_role_follows_from_the_verified_address_alone(tmp_path, claims, role):
         ({"roles": {"admin": "a@b"}}, r"roles\.admin"),
     ],
 )
-def test_a_wrong_sign_in_file_is_refused_in_one_sentence(tmp_path, changes, said):
-    with pytest.raises(SignInError, match=said):
+def test_a_wrong_sign_in_file_is_refused_in_one_sentence(tmp_path, changes, message):
+    with pytest.raises(SignInError, match=message):
         read_sign_in(write(tmp_path / "sign-in.toml", 1, **changes))
 
 

@@ -178,9 +178,9 @@ def test_benchmark_of_ones_own_has_a_table_and_is_compared(runs_root, open_page)
     page = open_page("benchmarks", first="eval-own-early", second="eval-own-late", on="sums")
     assert not page.exception
     assert "Your benchmarks" in texts(page)
-    papers, own = [element.proto.body for element in page.get("html") if "<table" in element.proto.body]
-    assert "My &lt;sums&gt;" in own
-    assert "50.0" in own
+    papers, measured = [element.proto.body for element in page.get("html") if "<table" in element.proto.body]
+    assert "My &lt;sums&gt;" in measured
+    assert "50.0" in measured
     assert "sums" not in papers
     (row,) = page.dataframe[0].value.to_dict("records")
     assert (row["Benchmark"], row["Won"]) == ("sums", 1)

@@ -47,20 +47,20 @@ def test_the_mean_of_a_very_long_run_is_over_the_most_steps_there_may_be(open_pa
 
 @pytest.mark.usefixtures("judged_runs")
 def test_the_papers_numbers_stand_beside_the_runs(open_page):
-    shown = open_page("snowball", run=judged.JUDGED).dataframe[0].value
-    rows = {(row["Questions"], row["Source"]): row for _, row in shown.iterrows()}
+    table = open_page("snowball", run=judged.JUDGED).dataframe[0].value
+    rows = {(row["Questions"], row["Source"]): row for _, row in table.iterrows()}
     assert rows["medium", "paper"]["Entropy, code"] == 0.14
     assert rows["easy", "paper"]["Difference"] == -11.5
-    own = rows["medium", "this run"]
-    assert own["Entropy, code"] == pytest.approx(0.6, abs=1e-3)
-    assert (own["CoT %, no code"], own["CoT %, code"], own["Difference"]) == (50.0, 0.0, -50.0)
+    line = rows["medium", "this run"]
+    assert line["Entropy, code"] == pytest.approx(0.6, abs=1e-3)
+    assert (line["CoT %, no code"], line["CoT %, code"], line["Difference"]) == (50.0, 0.0, -50.0)
     assert ("medium", "corrected") not in rows
 
 
 def test_rates_of_a_calibrated_judge_are_corrected_with_an_interval(open_page, judged_runs):
     judged.calibrate(judged_runs)
-    shown = open_page("snowball", run=judged.JUDGED, judge="judge-voted").dataframe[0].value
-    rows = {(row["Questions"], row["Source"]): row for _, row in shown.iterrows()}
+    table = open_page("snowball", run=judged.JUDGED, judge="judge-voted").dataframe[0].value
+    rows = {(row["Questions"], row["Source"]): row for _, row in table.iterrows()}
     # The judge calls 21 of 21 valid; (1 + 0.8 - 1) / (0.9 + 0.8 - 1) is over 1 and held there.
     assert rows["medium", "corrected"]["CoT %, no code"] == 100.0
     # With code it calls 0 of 11 valid; (0 + 0.8 - 1) / 0.7 is held to 0.
@@ -72,9 +72,9 @@ def test_rates_of_a_calibrated_judge_are_corrected_with_an_interval(open_page, j
 def test_a_case_shows_question_truth_and_both_responses_with_their_verdicts(open_page):
     page = open_page("snowball", run=judged.JUDGED, view="Cases")
     assert has_text(page, "**Question 1**")
-    shown = [element.value for element in page.code]
-    assert shown[:2] == ["Q1", "9"]
-    assert "print(9)" in "".join(shown)
+    blocks = [element.value for element in page.code]
+    assert blocks[:2] == ["Q1", "9"]
+    assert "print(9)" in "".join(blocks)
     everything = len(page.get("code"))
     page.toggle(key="telling").set_value(True).run()
     assert not page.exception
@@ -95,9 +95,9 @@ def test_a_marked_case_is_kept_in_its_set_and_comes_back_after_a_rebuild(open_pa
     [case] = saved_cases(database, "my set")
     database.close()
     assert (case.run_id, case.low.is_valid, case.high.is_valid) == (judged.JUDGED, True, False)
-    shown = open_page("snowball", run=judged.JUDGED, view="Saved cases")
-    assert has_text(shown, "1 case of 1 run")
-    assert {element.label for element in shown.get("download_button")} == {"Markdown", "JSON"}
+    saved = open_page("snowball", run=judged.JUDGED, view="Saved cases")
+    assert has_text(saved, "1 case of 1 run")
+    assert {element.label for element in saved.get("download_button")} == {"Markdown", "JSON"}
 
 
 @pytest.mark.usefixtures("judged_runs")

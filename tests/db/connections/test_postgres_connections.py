@@ -52,7 +52,7 @@ def test_a_server_that_is_frozen_is_given_up_within_seconds_and_answers_again_af
         assert time.monotonic() - began_at < SECONDS_AT_MOST
     finally:
         server.signal(signal.SIGCONT)
-    wait_until(lambda: answers(str(server.folder), 5432), "the server that goes on")
+    wait_until(lambda: answers(str(server.folder), 5432), "the server that was not stopped")
     assert ask(database) == 1
 
 

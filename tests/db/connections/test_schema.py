@@ -22,7 +22,7 @@ OF_ONE_DIALECT = ("trajectory_search", "trajectory_texts_by_word", "search", "ru
 
 
 def is_ours(_object, name, _kind, _is_reflected, _other):
-    """What is one dialect's own, such as full-text search, stands in the revision alone."""
+    """What is one dialect's own, such as full-text search, is in the revision alone."""
     return not (name or "").startswith(OF_ONE_DIALECT)
 
 

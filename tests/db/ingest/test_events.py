@@ -146,9 +146,11 @@ def test_a_batch_that_fails_leaves_nothing_and_names_the_event(database, resumed
 def test_a_question_without_its_text_names_the_event(database, resumed):
     run, events, position = resumed
     register(database, run)
-    index, told = next((i, event) for i, event in enumerate(events) if event["kind"] == "questions")
-    broken = told | {"questions": [question | {"answer": None} for question in told["questions"]]}
-    with pytest.raises(ingest.IngestError, match=rf"{run.run_id}, attempt 1, event {told['seq']}: .*TypeError"):
+    index, questions_event = next((i, event) for i, event in enumerate(events) if event["kind"] == "questions")
+    broken = questions_event | {"questions": [question | {"answer": None} for question in questions_event["questions"]]}
+    with pytest.raises(
+        ingest.IngestError, match=rf"{run.run_id}, attempt 1, event {questions_event['seq']}: .*TypeError"
+    ):
         ingest.ingest_events(database, run.run_id, [*events[:index], broken], position)
 
 

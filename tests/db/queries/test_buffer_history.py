@@ -26,7 +26,7 @@ def tell(report):
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def told(request, new_database, tmp_path_factory):
+def stored_run(request, new_database, tmp_path_factory):
     folder = tmp_path_factory.mktemp("told")
     database, run = new_database(request.param, folder), new_run(folder)
     record_attempt(run, range(1, 7), end=RunStatus.SUCCEEDED, change=tell)
@@ -44,20 +44,20 @@ def told(request, new_database, tmp_path_factory):
     ("step", "buckets", "retired"),
     [(0, {}, set()), (2, {1: 2, 2: 3}, set()), (4, {1: 5}, {2, 9}), (6, {1: 5, 3: 1}, {2, 9})],
 )
-def test_state_at_a_step_tells_buckets_and_the_retired(told, step, buckets, retired):
-    state = buffer_history.state_at(*told, step)
+def test_state_at_a_step_tells_buckets_and_the_retired(stored_run, step, buckets, retired):
+    state = buffer_history.state_at(*stored_run, step)
     assert (state.buckets, state.retired) == (buckets, retired)
 
 
 @pytest.mark.parametrize(
     ("step", "births"), [(0, {}), (2, {1: 2, 2: 1}), (3, {1: 2, 2: 1, 3: 1}), (6, {1: 2, 3: 1, 5: 1})]
 )
-def test_births_count_what_is_held_without_duplicates_and_the_retired(told, step, births):
-    assert buffer_history.births(*told, step) == births
+def test_births_count_what_is_held_without_duplicates_and_the_retired(stored_run, step, births):
+    assert buffer_history.births(*stored_run, step) == births
 
 
-def test_questions_behind_a_birth_and_behind_a_number_of_replays(told):
-    database, run_id = told
+def test_questions_behind_a_birth_and_behind_a_number_of_replays(stored_run):
+    database, run_id = stored_run
     assert buffer_history.questions_born(database, run_id, 6, 1) == [1]
     assert buffer_history.questions_born(database, run_id, 6, 2) == []
     counts = buffer_history.replay_counts(database, run_id, 6)
@@ -71,34 +71,34 @@ def test_questions_behind_a_birth_and_behind_a_number_of_replays(told):
     assert buffer_history.questions_replayed(database, run_id, 6, 0) != []
 
 
-def test_branch_holds_what_its_parent_stored_until_it_retires_it(told):
-    database, _ = told
+def test_branch_holds_what_its_parent_stored_until_it_retires_it(stored_run):
+    database, _ = stored_run
     assert buffer_history.state_at(database, "child", 4).retired == {1}
     assert buffer_history.births(database, "child", 3) == {1: 2, 2: 1, 3: 1}
     assert buffer_history.births(database, "child", 4) == {2: 1}
 
 
-def test_buckets_are_those_that_the_step_drew_from(told):
-    database, run_id = told
+def test_buckets_are_those_that_the_step_drew_from(stored_run):
+    database, run_id = stored_run
     rows = buffer_history.buckets_at(database, run_id, 5)
     assert [(row.bucket, row.num_questions, row.num_drawn) for row in rows] == [
         (bucket.bucket, bucket.num_questions, bucket.num_drawn) for bucket in make_report(5).buckets
     ]
 
 
-def test_scores_come_with_their_bucket_and_choice(told):
-    database, run_id = told
+def test_scores_come_with_their_bucket_and_choice(stored_run):
+    database, run_id = stored_run
     rows = buffer_history.scores_by_bucket(database, run_id, 5, 5)
     expected = [
         (selection.bucket, pytest.approx(float(selection.entropies[i])), i == selection.chosen)
-        for selection in sorted(make_report(5).selections, key=lambda own: own.question_index)
+        for selection in sorted(make_report(5).selections, key=lambda drawn: drawn.question_index)
         for i in range(2)
     ]
     assert [(row.bucket, row.entropy, row.is_chosen) for row in rows] == expected
 
 
-def test_buffered_questions_tell_text_stored_and_replays(told):
-    database, run_id = told
+def test_buffered_questions_tell_text_stored_and_replays(stored_run):
+    database, run_id = stored_run
     rows = {row.question_index: row for row in buffer_history.buffered_questions(database, run_id, 6, (1, 2, 3))}
     assert {index: row.num_stored for index, row in rows.items()} == {1: 3, 2: 0, 3: 1}
     assert rows[1].prompt_text == "Q1: 1+1=?"
@@ -136,8 +136,8 @@ def test_an_empty_database_holds_nothing(database):
     assert buffer_history.stored_candidates(database, "none", 3, (1,)) == []
 
 
-def test_questions_that_another_run_does_not_have_are_counted(told, tmp_path):
-    database, run_id = told
+def test_questions_that_another_run_does_not_have_are_counted(stored_run, tmp_path):
+    database, run_id = stored_run
     assert buffer_history.count_other_questions(database, run_id, "child") == 0
     other = new_run(tmp_path, run_id="other")
     recorder = SpoolRecorder(other, other.claim_attempt(), RecordingSpec())

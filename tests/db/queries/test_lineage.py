@@ -18,12 +18,12 @@ BEHAVIOR = -np.ones(3, dtype=np.float32)
 def tell_a_story(report):
     """Store a trajectory in step 1, score it in 3, replay it in 5, and retire its question in 7."""
     kind = BufferEventKind
-    own = {
+    events_of_step = {
         1: [(kind.MOVED, None, None, 2), (kind.INSERTED, STORED, 2, 2)],
         5: [(kind.REPLAYED, STORED, 2, 2), (kind.MOVED, None, 2, 5)],
         7: [(kind.RETIRED, None, 5, None)],
     }
-    report.buffer_events = [BufferEvent(k, QUESTION, t, a, b) for k, t, a, b in own.get(report.step, [])]
+    report.buffer_events = [BufferEvent(k, QUESTION, t, a, b) for k, t, a, b in events_of_step.get(report.step, [])]
     chosen = {3: 1, 5: 0}.get(report.step)
     if chosen is not None:
         selection = report.selections[0]
@@ -38,7 +38,7 @@ def tell_a_story(report):
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def told(request, new_database, tmp_path_factory):
+def replayed_run(request, new_database, tmp_path_factory):
     folder = tmp_path_factory.mktemp("told")
     database, run = new_database(request.param, folder), new_run(folder)
     record_attempt(run, range(1, 9), end=RunStatus.SUCCEEDED, change=tell_a_story)
@@ -47,8 +47,8 @@ def told(request, new_database, tmp_path_factory):
     database.close()
 
 
-def test_lineage_tells_birth_moves_scores_replays_and_retirement_in_order(told):
-    database, run_id = told
+def test_lineage_tells_birth_moves_scores_replays_and_retirement_in_order(replayed_run):
+    database, run_id = replayed_run
     rows = lineage.lineage(database, run_id, STORED, QUESTION, 1)
     assert [(row.step, row.kind) for row in rows] == [
         (1, "moved"), (1, "inserted"), (3, "scored"), (5, "replayed"), (5, "moved"), (7, "retired"),
@@ -62,13 +62,13 @@ def test_lineage_tells_birth_moves_scores_replays_and_retirement_in_order(told):
     assert (rows[4].bucket_from, rows[4].bucket_to) == (2, 5)
 
 
-def test_what_happened_before_its_birth_is_not_told(told):
-    database, run_id = told
+def test_what_happened_before_its_birth_is_not_told(replayed_run):
+    database, run_id = replayed_run
     assert {row.step for row in lineage.lineage(database, run_id, STORED, QUESTION, 6)} == {3, 5, 7}
 
 
-def test_group_has_its_fresh_members_and_the_replayed_one_last(told):
-    database, run_id = told
+def test_group_has_its_fresh_members_and_the_replayed_one_last(replayed_run):
+    database, run_id = replayed_run
     members = lineage.group_members(database, run_id, 5, QUESTION)
     assert [(member.trajectory_id, member.is_replayed) for member in members][-1] == (STORED, True)
     assert members[-1].born_step == 1
@@ -79,8 +79,8 @@ def test_group_has_its_fresh_members_and_the_replayed_one_last(told):
     assert [m.advantage for m in plain] == pytest.approx(list(make_report(2).groups[0].advantages[: len(plain)]))
 
 
-def test_question_is_read_and_its_attempts_are_counted_by_run_and_step(told):
-    database, run_id = told
+def test_question_is_read_and_its_attempts_are_counted_by_run_and_step(replayed_run):
+    database, run_id = replayed_run
     row = lineage.get_question(database, run_id, QUESTION)
     assert (row.question_id, row.answer) == ("id0004", "5")
     attempted = lineage.attempts_at_question(database, row.question_id)

@@ -7,7 +7,7 @@ from tests.step_reports import make_report
 
 def replays_of(step):
     drawn = [group.replay for group in make_report(step).groups if group.replay]
-    return sorted(drawn, key=lambda own: own.experience.question_index)
+    return sorted(drawn, key=lambda replay: replay.experience.question_index)
 
 
 def recorded(database, tmp_path, change=None):

@@ -37,11 +37,11 @@ def test_invalid_chains_are_shares_of_those_with_a_verdict(database, tmp_path):
 def test_a_branch_begins_with_its_parents_buffer(database, tmp_path):
     ingest_run(database, record_steps(tmp_path, STEPS))
     # The branch's ids go on from where it branched off, so they are also those of later steps of its parent.
-    own = [
+    steps = [
         Step({3: [WRONG] * 4 + [PLAIN]}, inserted=[(3, 4)], replayed={3: (0, 1)}),
         Step({3: [WRONG]}, retired=[1]),
     ]
-    branch = record_steps(tmp_path, own, "branched", first_step=3, parent_run_id="trained", branched_from_step=2)
+    branch = record_steps(tmp_path, steps, "branched", first_step=3, parent_run_id="trained", branched_from_step=2)
     ingest_run(database, branch)
     lines = share_timeline(database, "branched", Spreading.CODE)
     assert [line.step for line in lines] == [3, 4]

@@ -54,24 +54,24 @@ def listed(request, new_database, tmp_path_factory):
 
 
 def everything(database):
-    own, texts, runs = models.trajectories, models.trajectory_texts, models.runs
+    trajectories, texts, runs = models.trajectories, models.trajectory_texts, models.runs
     changes, replays = models.buffer_changes, models.replays
-    place = ("run_key", "trajectory_id")
+    key_names = ("run_key", "trajectory_id")
     with database.read() as connection:
         query = (
-            select(own, runs.c.run_id, texts.c.text)
-            .join_from(own, runs)
-            .join(texts, texts.c.trajectory_key == own.c.trajectory_key)
+            select(trajectories, runs.c.run_id, texts.c.text)
+            .join_from(trajectories, runs)
+            .join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key)
         )
-        rows = [dict(row) for row in connection.execute(query.where(~own.c.is_superseded)).mappings()]
+        rows = [dict(row) for row in connection.execute(query.where(~trajectories.c.is_superseded)).mappings()]
         stored = select(changes).where(changes.c.kind == "inserted", ~changes.c.is_superseded)
         buckets = {
-            tuple(row[name] for name in place): row["bucket_to"] for row in connection.execute(stored).mappings()
+            tuple(row[name] for name in key_names): row["bucket_to"] for row in connection.execute(stored).mappings()
         }
         again = select(replays.c.run_key, replays.c.trajectory_id).where(~replays.c.is_superseded)
         replayed = {tuple(row) for row in connection.execute(again)}
     for row in rows:
-        key = tuple(row[name] for name in place)
+        key = tuple(row[name] for name in key_names)
         row |= {"bucket": buckets.get(key), "is_replayed": key in replayed, "is_correct": row["reward"] >= 1.0}
     return sorted(rows, key=lambda row: -row["trajectory_key"])
 

@@ -108,12 +108,12 @@ def test_a_run_that_is_no_made_up_one_keeps_its_rows_even_with_a_key_among_their
     def taken_in_meanwhile(connection):
         connection.execute(update(models.runs).where(models.runs.c.run_key == 3).values(run_id="real"))
 
-    told = []
+    messages = []
 
-    def tell(said):
-        if not told:
+    def tell(message):
+        if not messages:
             database.write(taken_in_meanwhile)
-        told.append(said)
+        messages.append(message)
 
     add_synthetic_runs(database, template, SyntheticSize(3, 8, 24), tell)
     for table in (models.metric_names, models.steps, models.evaluations):
@@ -126,8 +126,8 @@ def test_a_failed_load_leaves_no_unchecked_connection_behind(database):
     if database.is_sqlite:
         assert database.write(lambda connection: connection.exec_driver_sql("PRAGMA foreign_keys").scalar()) == 1
     else:
-        shown = database.write(lambda connection: connection.exec_driver_sql("SHOW maintenance_work_mem").scalar())
-        assert shown != "1GB"
+        setting = database.write(lambda connection: connection.exec_driver_sql("SHOW maintenance_work_mem").scalar())
+        assert setting != "1GB"
 
 
 def test_keys_and_indexes_are_there_again(database, template):

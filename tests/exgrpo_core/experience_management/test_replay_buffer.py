@@ -71,14 +71,14 @@ def test_same_tokens_of_a_question_are_stored_once(buffer):
 
 def test_twins_inside_one_call_are_found(buffer):
     buffer.insert([success(7, [4], 9)])
-    said = [
+    inserted = [
         success(7, [1, 2], 10),
         success(7, [1, 2], 11),
         success(7, [4], 12),
         success(7, [3], 13),
         success(7, [3], 14),
     ]
-    assert [(o.row, o.trajectory_id, o.is_duplicate) for o in buffer.insert(said)] == [
+    assert [(o.row, o.trajectory_id, o.is_duplicate) for o in buffer.insert(inserted)] == [
         (1, 10, False),
         (1, 10, True),
         (0, 9, True),
@@ -100,8 +100,8 @@ def test_twins_are_told_apart_among_rows_of_one_checksum_in_several_segments(tmp
     buffer.insert([success(7, [1, 2], 10), success(7, [1, 3], 11)])
     buffer.seal()
     buffer.insert([success(7, [1, 4], 12), success(8, [1, 3], 13)])
-    said = [[1, 3], [1, 4], [1], [1, 2], [1]]
-    outcomes = buffer.insert([success(7, item, 20 + i) for i, item in enumerate(said)])
+    inserted = [[1, 3], [1, 4], [1], [1, 2], [1]]
+    outcomes = buffer.insert([success(7, item, 20 + i) for i, item in enumerate(inserted)])
     assert [tuple(outcome) for outcome in outcomes] == [
         (1, 11, True),
         (2, 12, True),

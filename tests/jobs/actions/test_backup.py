@@ -117,12 +117,12 @@ def test_postgresql_comes_back_from_its_dump_and_takes_in_what_came_later(bench,
         assert not back_up(bench.runs_root, url, tmp_path / "runs.tar").has_database
         restore(tmp_path / "runs.tar", tmp_path / "again")
         subprocess.run([require_tool("createdb"), f"--maintenance-db={url}", "restored"], check=True)
-        place = make_url(url).set(database="restored").render_as_string(hide_password=False)
-        subprocess.run([pg_restore, "--exit-on-error", f"--dbname={place}", dump], check=True)
-        assert shown(tmp_path / "again", place) == before
+        restored_url = make_url(url).set(database="restored").render_as_string(hide_password=False)
+        subprocess.run([pg_restore, "--exit-on-error", f"--dbname={restored_url}", dump], check=True)
+        assert shown(tmp_path / "again", restored_url) == before
         run_actions.tag(tmp_path / "again", used, "later")
-        assert ingest_all(tmp_path / "again", place)
-        assert len(shown(tmp_path / "again", place)["tags"]) == len(before["tags"]) + 1
+        assert ingest_all(tmp_path / "again", restored_url)
+        assert len(shown(tmp_path / "again", restored_url)["tags"]) == len(before["tags"]) + 1
 
 
 def test_links_and_files_of_processes_are_left_out(bench, used, tmp_path):

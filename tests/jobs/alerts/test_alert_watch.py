@@ -136,8 +136,8 @@ def test_a_destination_that_is_down_gets_its_message_later_and_the_others_get_th
     alerts.poll()
     alerts.poll()
     assert receiver.titles == ["toy failed"]
-    told = [record.getMessage() for record in caplog.records if record.name == watch.__name__]
-    assert told == [
+    messages = [record.getMessage() for record in caplog.records if record.name == watch.__name__]
+    assert messages == [
         f"Alert destination {name} did not accept a message; trying again every minute."
         for name in ("1 (json)", "2 (json)")
     ]

@@ -88,7 +88,7 @@ def test_a_wrong_order_is_refused_in_one_sentence(runs_root, words, sentence):
     assert sentence in exgrpo(runs_root, *words, code=2)
 
 
-def said(runs_root, *words):
+def printed(runs_root, *words):
     result = CliRunner().invoke(app, [*words, "--runs-root", str(runs_root)])
     assert (result.exit_code, result.stdout) == (0, "")
     return result.stderr
@@ -104,7 +104,7 @@ def test_an_empty_answer_is_said_beside_the_result(tmp_path):
         ("verdicts", "trained"): "No answer-correct trajectory of trained matches (all)",
     }
     for words, sentence in empty.items():
-        assert sentence in said(tmp_path, *words)
+        assert sentence in printed(tmp_path, *words)
         assert answer(tmp_path, *words) == []
 
 

@@ -97,6 +97,6 @@ def test_an_unknown_metric_names_the_nearest(runs_root):
 
 def test_a_life_is_told_in_the_words_of_the_page(runs_root):
     [row, *_] = answer(runs_root, "trajectories", "play-finished", "--replayed", "--limit", "1")
-    told = exgrpo(runs_root, "trajectory", "play-finished", str(row["trajectory_id"]))
-    assert "  stored in the buffer, bucket " in told
-    assert "  replayed" in told
+    printed = exgrpo(runs_root, "trajectory", "play-finished", str(row["trajectory_id"]))
+    assert "  stored in the buffer, bucket " in printed
+    assert "  replayed" in printed

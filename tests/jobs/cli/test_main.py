@@ -130,17 +130,17 @@ def listed(runs_root, *options):
 
 
 def test_archived_run_is_hidden_until_asked_for_and_stays_so_after_a_rebuild(runs_root):
-    hidden, shown = submit(runs_root, "old"), submit(runs_root, "new")
-    invoke(runs_root, "stop", hidden)
+    archived_id, listed_id = submit(runs_root, "old"), submit(runs_root, "new")
+    invoke(runs_root, "stop", archived_id)
     assert invoke(runs_root, "archive", "old").exit_code == 0
-    assert (listed(runs_root), set(listed(runs_root, "--all"))) == ([shown], {hidden, shown})
+    assert (listed(runs_root), set(listed(runs_root, "--all"))) == ([listed_id], {archived_id, listed_id})
     assert "stopped, archived" in invoke(runs_root, "runs", "--all").stdout
     assert invoke(runs_root, "db", "rebuild").exit_code == 0
-    assert listed(runs_root) == [shown]
+    assert listed(runs_root) == [listed_id]
     assert invoke(runs_root, "archive", "old", "--undo").exit_code == 0
-    assert set(listed(runs_root)) == {hidden, shown}
+    assert set(listed(runs_root)) == {archived_id, listed_id}
     assert invoke(runs_root, "db", "rebuild").exit_code == 0
-    assert set(listed(runs_root)) == {hidden, shown}
+    assert set(listed(runs_root)) == {archived_id, listed_id}
 
 
 def test_run_that_has_not_ended_cannot_be_archived(runs_root):

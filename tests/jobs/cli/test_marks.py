@@ -39,13 +39,13 @@ def test_unknown_trajectory_and_empty_mark_are_refused(runs_root):
 
 
 def test_an_empty_answer_is_said_beside_the_result(runs_root):
-    def said(*words):
+    def printed(*words):
         result = CliRunner().invoke(app, [*words, "--runs-root", str(runs_root)])
         assert (result.exit_code, result.stdout) == (0, "")
         assert json.loads(exgrpo(runs_root, *words, "--json")) == []
         return result.stderr
 
-    assert "No trajectory is marked yet" in said("marks")
-    assert "No trajectory is marked yet" in said("marks", "nope")
+    assert "No trajectory is marked yet" in printed("marks")
+    assert "No trajectory is marked yet" in printed("marks", "nope")
     exgrpo(runs_root, "mark", "trained", "1", "odd")
-    assert said("marks", "nope") == "No trajectory has the mark 'nope'; the marks are: odd.\n"
+    assert printed("marks", "nope") == "No trajectory has the mark 'nope'; the marks are: odd.\n"

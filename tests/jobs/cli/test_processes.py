@@ -117,9 +117,9 @@ def test_exported_run_can_be_imported_elsewhere_with_all_its_numbers(bench: Benc
     assert run(bench.runs_root, "export", run_id, str(archive)).returncode == 0
     elsewhere = tmp_path / "elsewhere"
     assert run(elsewhere, "import", str(archive)).stdout.strip() == run_id
-    shown = json.loads(run(elsewhere, "show", run_id, "--json").stdout)
-    assert (shown["run"]["status"], shown["run"]["step"]) == ("succeeded", 4)
-    assert shown["metrics"]["reward/pass_at_1"] == 0.25
+    printed = json.loads(run(elsewhere, "show", run_id, "--json").stdout)
+    assert (printed["run"]["status"], printed["run"]["step"]) == ("succeeded", 4)
+    assert printed["metrics"]["reward/pass_at_1"] == 0.25
 
 
 def test_rebuilt_database_shows_the_same(bench: Bench):

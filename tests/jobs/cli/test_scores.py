@@ -36,9 +36,9 @@ def test_scores_are_listed_with_their_errors(runs_root):
 def test_two_evaluations_are_compared_with_a_warning_where_they_are_not_alike(runs_root):
     (row,) = json.loads(call(runs_root, "eval-first", "eval-second", "--json").stdout)
     assert (row["benchmark"], row["difference"], row["num_won"], row["num_lost"]) == ("aime24", 0.25, 1, 1)
-    shown = call(runs_root, "eval-first", "eval-second").stdout
-    assert "50.0  75.0  +25.0 [" in shown
-    assert "won 1, lost 1 of 3 questions  NOT COMPARABLE: template" in shown
+    printed = call(runs_root, "eval-first", "eval-second").stdout
+    assert "50.0  75.0  +25.0 [" in printed
+    assert "won 1, lost 1 of 3 questions  NOT COMPARABLE: template" in printed
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,9 @@ def runs_root(tmp_path):
 
 
 def test_the_newest_run_that_replayed_for_long_enough_is_taken(runs_root):
-    said = []
-    assert recorded_run(runs_root, None, said.append) == "20260102-second"
-    assert said == ["Recorded run: 20260102-second."]
+    messages = []
+    assert recorded_run(runs_root, None, messages.append) == "20260102-second"
+    assert messages == ["Recorded run: 20260102-second."]
 
 
 def test_the_command_fills_the_database_once_and_marks_what_it_made(runs_root):

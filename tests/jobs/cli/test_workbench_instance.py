@@ -10,9 +10,9 @@ def test_second_workbench_is_told_of_the_first_without_its_token(tmp_path):
     first.record_link("http://127.0.0.1:8501/?token=secret")
     with pytest.raises(
         WorkbenchRunningError, match=rf"at http://127\.0\.0\.1:8501/ \(pid {os.getpid()}, since"
-    ) as told:
+    ) as refused:
         WorkbenchInstance(tmp_path)
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(refused.value)
     first.release()
 
 

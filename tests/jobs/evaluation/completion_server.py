@@ -45,12 +45,12 @@ class CompletionServer:
 
 @contextmanager
 def running(answer: Answer) -> Iterator[CompletionServer]:
-    own = CompletionServer(answer)
-    thread = threading.Thread(target=own.server.serve_forever, daemon=True)
+    completions = CompletionServer(answer)
+    thread = threading.Thread(target=completions.server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield own
+        yield completions
     finally:
-        own.server.shutdown()
-        own.server.server_close()
+        completions.server.shutdown()
+        completions.server.server_close()
         thread.join()

@@ -19,7 +19,7 @@ NONCE_LINE = re.compile(r"^<<<([0-9a-f]{24})>>>$", re.MULTILINE)
 
 @dataclass
 class Reply:
-    """What the server sends: a body as it stands, perhaps in pieces with a pause between them."""
+    """What the server sends: a body as it is, perhaps in pieces with a pause between them."""
 
     body: bytes | str | dict[str, Any] = b""
     status: int = 200

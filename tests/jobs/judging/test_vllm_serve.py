@@ -21,7 +21,7 @@ def test_a_random_model_behind_vllm_serve_gives_no_verdict_and_says_why(tmp_path
         job = new_job(tmp_path / "runs", spec)
         assert run_job(job) is RunStatus.SUCCEEDED
     votes = votes_of(job)
-    assert [vote.trajectory_id for vote in sorted(votes, key=lambda own: own.trajectory_id)] == [0, 1, 3, 4, 5, 7]
+    assert [vote.trajectory_id for vote in sorted(votes, key=lambda vote: vote.trajectory_id)] == [0, 1, 3, 4, 5, 7]
     assert {vote.outcome for vote in votes} == {"unjudged"}
     assert {vote.reason for vote in votes} <= {"answer_cut_off", "no_box"}
     assert all(vote.num_requests == 1 and vote.num_tokens > MAX_TOKENS for vote in votes)

@@ -20,7 +20,7 @@ from jobs.specs.train import TrainSpec, load_preset
 
 @pytest.fixture
 def other_python(tmp_path, monkeypatch):
-    """An interpreter that says on its standard output who it is and goes on as this one."""
+    """An interpreter that prints who it is and then runs as this one."""
     path = tmp_path / "other-python"
     path.write_text(f'#!/bin/sh\necho "I am the other one"\nexec {sys.executable} "$@"\n')
     path.chmod(0o755)

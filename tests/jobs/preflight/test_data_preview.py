@@ -84,11 +84,11 @@ def test_bad_data_is_one_sentence_that_names_the_file(tmp_path, rows):
 def test_a_data_set_is_streamed_as_one_of_the_hub_is(tmp_path, ending):
     rows = [row(f"question {number}") | {"unused": number} for number in range(5)]
     (tmp_path / "set").mkdir()
-    place = tmp_path / "set" / f"train.{ending}"
+    path = tmp_path / "set" / f"train.{ending}"
     if ending == "parquet":
-        pq.write_table(pa.Table.from_pylist(rows), place)
+        pq.write_table(pa.Table.from_pylist(rows), path)
     else:
-        place.write_text("".join(f"{json.dumps(item)}\n" for item in rows))
+        path.write_text("".join(f"{json.dumps(item)}\n" for item in rows))
     spec = load_preset("chains-exgrpo")
     data = spec.data.model_copy(update={"source": str(tmp_path / "set"), "template": "compact", "num_questions": 4})
     preview = preview_data(spec.model_copy(update={"data": data}))

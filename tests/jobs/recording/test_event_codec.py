@@ -25,8 +25,8 @@ def test_a_line_gives_back_its_event_and_is_one_line(event):
 @given(st.text(min_size=1), st.data())
 def test_a_changed_byte_is_noticed(text, data):
     line = bytearray(encode_event({"seq": 1, "reason": text})[:-1])
-    place = data.draw(st.integers(0, len(line) - 1))
-    line[place] ^= data.draw(st.integers(1, 255))
+    position = data.draw(st.integers(0, len(line) - 1))
+    line[position] ^= data.draw(st.integers(1, 255))
     assert decode_line(bytes(line)) is None
 
 

@@ -63,8 +63,8 @@ def test_seconds_and_sizes_are_read_over_all_steps(database, tmp_path):
     record_attempt(run, seconds, change=lambda report: report.metrics.update({"seconds/step": seconds[report.step]}))
     ingest_run(database, run)
     figures = measure_run(database, load_study("replay-overhead"), Scale.CHAINS, MeasuredRun(run.run_id, {}))
-    own = (figures["Avg. Step (s)"], figures["Min. Step (s)"], figures["Peak Step (s)"])
-    assert own == (3.0, 1.0, 6.0)
+    seconds = (figures["Avg. Step (s)"], figures["Min. Step (s)"], figures["Peak Step (s)"])
+    assert seconds == (3.0, 1.0, 6.0)
     assert "stored trajectories" in figures
 
 

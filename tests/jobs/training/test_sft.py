@@ -161,10 +161,10 @@ def test_long_demonstrations_are_left_out_and_too_few_refused(tmp_path, model, c
 
 
 def test_every_demonstration_is_shown_once_a_round_in_an_order_of_the_round():
-    shown = [item for step in range(1, 7) for item in batch_indexes(12, 4, step, seed=1)]
-    assert sorted(shown[:12]) == sorted(shown[12:]) == list(range(12))
-    assert shown[:12] != shown[12:]
-    assert shown[:4] == batch_indexes(12, 4, 1, seed=1)
+    indexes = [item for step in range(1, 7) for item in batch_indexes(12, 4, step, seed=1)]
+    assert sorted(indexes[:12]) == sorted(indexes[12:]) == list(range(12))
+    assert indexes[:12] != indexes[12:]
+    assert indexes[:4] == batch_indexes(12, 4, 1, seed=1)
 
 
 def test_learning_rate_warms_up_and_falls_to_nothing_along_a_cosine():

@@ -1,4 +1,4 @@
-"""What the run keeps of verl's checkpoints, where a small program stands in for verl's trainer."""
+"""What the run keeps of verl's checkpoints, where a small program replaces verl's trainer."""
 
 import errno
 import subprocess

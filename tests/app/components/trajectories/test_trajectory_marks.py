@@ -18,8 +18,8 @@ def test_a_mark_goes_through_the_journal_survives_a_rebuild_and_can_be_taken_off
     page.button(key="keep-mark").click().run()
     assert not page.exception
     entry = Journal(played_runs).entries()[-1]
-    place = {"attempt": 1, "trajectory_id": 3, "mark": "odd *reasoning*"}
-    assert (entry.kind, entry.data) == (JournalKind.TRAJECTORY_MARKED, place | {"comment": "skips a step"})
+    marked = {"attempt": 1, "trajectory_id": 3, "mark": "odd *reasoning*"}
+    assert (entry.kind, entry.data) == (JournalKind.TRAJECTORY_MARKED, marked | {"comment": "skips a step"})
     ingest_all(played_runs, None)
     rebuild_index(played_runs, None)
 
@@ -47,8 +47,8 @@ def test_a_mark_without_a_name_is_refused_by_name(open_page):
 
 
 def test_a_mark_that_cannot_be_taken_off_says_why(open_page, played_runs):
-    place = MarkedTrajectory("play-finished", 1, 3, "odd", "")
-    commands.mark_trajectory(place)
+    marked = MarkedTrajectory("play-finished", 1, 3, "odd", "")
+    commands.mark_trajectory(marked)
     ingest_all(played_runs, None)
     page = open_page("trajectories", run="play-finished", trajectory="3")
     shutil.rmtree(played_runs / "play-finished")

@@ -10,8 +10,8 @@ from tests.jobs.engines.embedded.packs import prefixes_that_attend, sequence
 
 def rows_that_share(rng):
     """Rows of two prompts, some of which say the same for a while, to the end, or stop earlier."""
-    said = rng.integers(0, 9, 90)
-    responses = [said, said, said[:40], np.append(said[:40], 9), rng.integers(0, 9, 60), said[:1]]
+    response = rng.integers(0, 9, 90)
+    responses = [response, response, response[:40], np.append(response[:40], 9), rng.integers(0, 9, 60), response[:1]]
     prompts = [rng.integers(0, 9, 30), rng.integers(0, 9, 5)]
     return [sequence(prompt, response) for prompt in prompts for response in responses]
 

@@ -38,8 +38,8 @@ def test_scores_stay_near_float32_and_near_the_sampler_s(architecture):
     sequences = [TokenSequence(prompt, response.token_ids) for prompt, response in zip(prompts, responses, strict=True)]
     scores = score_sequences(policy, sequences, 1.0)
     gaps, errors = [], []
-    for item, own, log_probs in zip(sequences, responses, scores.log_probs, strict=True):
-        gaps.append(np.abs(log_probs - own.log_probs).mean())
+    for item, response, log_probs in zip(sequences, responses, scores.log_probs, strict=True):
+        gaps.append(np.abs(log_probs - response.log_probs).mean())
         errors.append(np.abs(log_probs - plain_scores(policy.model, item.prompt_ids, item.token_ids)[0]).mean())
     assert 0.0 < np.mean(errors) < COARSE
     assert np.mean(gaps) < COARSE

@@ -21,7 +21,7 @@ LEARNING_RATE = 2e-3
 
 
 class NoRollouts:
-    """Stands where verl has its agent loops, for an engine that only scores and learns: a process fewer."""
+    """Takes the place of verl's agent loops, for an engine that only scores and learns: a process fewer."""
 
     @classmethod
     def create(cls, **_settings: Any) -> "NoRollouts":

@@ -14,7 +14,7 @@ BETA1 = 0.9
 
 
 def make_mini_batch() -> MiniBatch:
-    """Fresh and replayed rows of varied length; replayed ones were likelier to whoever wrote them, fresh ones rarer."""
+    """Fresh and replayed rows of varied length; replayed ones were likelier under the policy that wrote them."""
     questions = make_questions()
     groups = make_engine(seed=1).rollout([RolloutRequest(question, 4) for question in questions[:6]])
     fresh = training_rows(groups[:3], [1.0, -0.5, -0.75, 0.25] * 3)

@@ -98,10 +98,10 @@ def test_what_verl_takes_is_let_through():
 def test_every_setting_that_a_field_decides_is_one_of_verls():
     config = check(parse_spec({"engine": "verl"}, "test"))["config"]
     for name in FIELD_OF_SETTING:
-        place = config
+        section = config
         for part in name.split("."):
-            assert part in place, name
-            place = place[part]
+            assert part in section, name
+            section = section[part]
 
 
 def leaves(config: dict, prefix: str = ""):

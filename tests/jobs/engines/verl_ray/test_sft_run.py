@@ -109,9 +109,9 @@ def stopped(tmp_path_factory, model) -> RunDirectory:
 
 
 def test_first_step_has_loss_and_gradient_of_the_embedded_engine(stopped, tmp_path, model):
-    own = new_run(tmp_path, model, engine="embedded", verl={}, **WHOLE_DATA, num_steps=1)
-    assert work(own) == "succeeded"
-    found, expected = steps_of(stopped)[1], steps_of(own)[1]
+    embedded = new_run(tmp_path, model, engine="embedded", verl={}, **WHOLE_DATA, num_steps=1)
+    assert work(embedded) == "succeeded"
+    found, expected = steps_of(stopped)[1], steps_of(embedded)[1]
     for name in ("loss/sft", "optim/gradient_norm"):
         assert found["metrics"][name] == pytest.approx(expected["metrics"][name], rel=1e-4)
 
