@@ -16,19 +16,19 @@ POSTGRESQL_HOMES = Path("/usr/lib/postgresql")
 def find_tool(name: str) -> Path | None:
     """Return where the program `name` is, or None; Debian keeps PostgreSQL's server programs off PATH."""
     for candidate in CANDIDATES.get(name, (name,)):
-        if found := shutil.which(candidate):
-            return Path(found)
+        if path := shutil.which(candidate):
+            return Path(path)
     homes = sorted(POSTGRESQL_HOMES.glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3]))
     return homes[-1] if homes else None
 
 
 def require_tool(name: str) -> Path:
     """Return where the program `name` is; without it the test is skipped, or fails where the variable CI is set."""
-    found = find_tool(name)
-    if found is None:
+    path = find_tool(name)
+    if path is None:
         report_missing(f"{name} is not installed; `make tools` installs it on Debian.")
-    assert found is not None
-    return found
+    assert path is not None
+    return path
 
 
 def report_missing(reason: str) -> None:

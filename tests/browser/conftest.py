@@ -20,8 +20,8 @@ FLAGS = [
 
 def find_browser(path: str | None = None) -> str | None:
     """Return the first browser that `.ci/tools` would be content with, on PATH or on a given search path."""
-    found = (shutil.which(name, path=path) for name in BROWSER_NAMES)
-    return next((executable for executable in found if executable is not None), None)
+    executables = (shutil.which(name, path=path) for name in BROWSER_NAMES)
+    return next((executable for executable in executables if executable is not None), None)
 
 
 def missing_browser() -> str | None:

@@ -69,8 +69,8 @@ def read_rows(folder: Path) -> list[dict[str, Any]]:
 
 def table(results: Iterable[dict[str, Any]]) -> str:
     """Return the Markdown table of all rows; those that nobody ran say so."""
-    found = {result["row"]: result for result in results}
-    return HEADER + "".join(_line(number, found.get(number)) for number in ROWS)
+    by_row = {result["row"]: result for result in results}
+    return HEADER + "".join(_line(number, by_row.get(number)) for number in ROWS)
 
 
 def _line(number: int, result: dict[str, Any] | None) -> str:

@@ -62,9 +62,9 @@ def empty(server: Server) -> Server:
 
 def rows(runs_root: Path, url: str | None) -> dict[str, list[tuple[Any, ...]]]:
     database = open_database(url, runs_root)
-    found = used_workbench.tables(database)
+    tables_now = used_workbench.tables(database)
     database.close()
-    return found
+    return tables_now
 
 
 @pytest.fixture

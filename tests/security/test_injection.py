@@ -87,10 +87,10 @@ def filled(database, tmp_path):
 
 
 def tables(database):
-    found = MetaData()
+    reflected = MetaData()
     with database.read() as connection:
-        found.reflect(connection)
-        return {name: len(connection.execute(select(table)).all()) for name, table in found.tables.items()}
+        reflected.reflect(connection)
+        return {name: len(connection.execute(select(table)).all()) for name, table in reflected.tables.items()}
 
 
 def test_what_is_typed_reaches_no_statement_and_changes_no_table(filled, tried):

@@ -25,9 +25,9 @@ def trace(page, name):
 @pytest.mark.parametrize("axis", ["Fresh rollouts", "Generated tokens", "Training time", "Wall clock"])
 @EVERY_PAGE
 def test_curves_are_drawn_against_each_axis(open_page, page, axis):
-    found = open_page(page, **PAGES[page], x=axis)
-    assert not found.exception
-    titles = {figure["layout"]["xaxis"]["title"]["text"] for figure in figures(found)}
+    opened = open_page(page, **PAGES[page], x=axis)
+    assert not opened.exception
+    titles = {figure["layout"]["xaxis"]["title"]["text"] for figure in figures(opened)}
     assert len(titles) == 1
     assert titles != {"step"}
 
@@ -40,22 +40,22 @@ def test_charts_side_by_side_begin_and_end_at_the_same_step(open_page, page):
 
 @EVERY_PAGE
 def test_a_window_in_the_address_is_that_of_all_charts(open_page, page):
-    found = open_page(page, **PAGES[page], zoom="5,9")
-    assert {tuple(figure["layout"]["xaxis"]["range"]) for figure in figures(found)} == {(5, 9)}
-    found.button(key="curves-zoom").click().run()
-    assert "zoom" not in found.query_params
+    opened = open_page(page, **PAGES[page], zoom="5,9")
+    assert {tuple(figure["layout"]["xaxis"]["range"]) for figure in figures(opened)} == {(5, 9)}
+    opened.button(key="curves-zoom").click().run()
+    assert "zoom" not in opened.query_params
     assert address(open_page(page, **PAGES[page], zoom="9,5"), "zoom") == "9,5"
 
 
 @EVERY_PAGE
 def test_smoothing_and_log_axis_are_kept_in_the_address(open_page, page):
-    found = open_page(page, **PAGES[page])
-    plain = len(figures(found)[0]["data"])
-    found.slider(key="curves-smooth").set_value(0.6).run()
-    found.toggle(key="curves-log").set_value(True).run()
-    assert not found.exception
-    assert (address(found, "smooth"), address(found, "log")) == ("0.6", "true")
-    first = figures(found)[0]
+    opened = open_page(page, **PAGES[page])
+    plain = len(figures(opened)[0]["data"])
+    opened.slider(key="curves-smooth").set_value(0.6).run()
+    opened.toggle(key="curves-log").set_value(True).run()
+    assert not opened.exception
+    assert (address(opened, "smooth"), address(opened, "log")) == ("0.6", "true")
+    first = figures(opened)[0]
     assert first["layout"]["yaxis"]["type"] == "log"
     assert len(first["data"]) > plain
 
@@ -69,13 +69,15 @@ def test_scores_have_one_unit_on_the_axis_and_under_the_pointer(open_page, page)
 
 @EVERY_PAGE
 def test_own_charts_have_readable_names_and_can_be_taken_away(open_page, page):
-    found = open_page(page, **PAGES[page], charts="loss/policy+loss/total,policy/entropy~tokens/generated_total,none/x")
-    assert not found.exception
-    titles = [element.value for element in found.markdown]
+    opened = open_page(
+        page, **PAGES[page], charts="loss/policy+loss/total,policy/entropy~tokens/generated_total,none/x"
+    )
+    assert not opened.exception
+    titles = [element.value for element in opened.markdown]
     assert any(title.startswith("**Policy loss, Total loss**") for title in titles)
     assert any(title.startswith("**Entropy of fresh rollouts over generated tokens so far**") for title in titles)
-    next(button for button in found.button if button.label == "Remove chart").click().run()
-    assert address(found, "charts") == "policy/entropy~tokens/generated_total"
+    next(button for button in opened.button if button.label == "Remove chart").click().run()
+    assert address(opened, "charts") == "policy/entropy~tokens/generated_total"
 
 
 def test_a_chart_is_put_together_saved_as_a_view_and_opened_for_other_runs(open_page):

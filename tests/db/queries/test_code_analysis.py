@@ -80,20 +80,24 @@ def test_what_a_later_attempt_did_again_does_not_count(database, tmp_path):
 def test_rules_and_parser_are_counted_by_what_texts_hold(database, tmp_path):
     group = [Response(has_code=None, text="print(3)"), Response(is_correct=False, has_code=True), Response()]
     ingest_run(database, record_steps(tmp_path, [Step({0: group})]))
-    found = {bits_to_rules(row.code_rules): row for row in rule_counts(database, "trained")}
-    assert (found["R7",].num_trajectories, found["R7",].num_correct, found["R7",].has_python_block) == (1, 1, False)
-    assert found["R1", "R7"].has_python_block
-    assert found["R1", "R7"].num_correct == 0
-    assert found[()].num_trajectories == 1
+    by_rules = {bits_to_rules(row.code_rules): row for row in rule_counts(database, "trained")}
+    assert (by_rules["R7",].num_trajectories, by_rules["R7",].num_correct, by_rules["R7",].has_python_block) == (
+        1,
+        1,
+        False,
+    )
+    assert by_rules["R1", "R7"].has_python_block
+    assert by_rules["R1", "R7"].num_correct == 0
+    assert by_rules[()].num_trajectories == 1
 
 
 def test_the_trajectories_of_a_rule_and_of_the_parser_are_listed_newest_first(database, tmp_path):
     group = [Response(has_code=True), Response(), Response(has_code=None, text="print(3)", is_valid=True)]
     ingest_run(database, record_steps(tmp_path, [Step({0: group})]))
-    found = list_rule_hits(database, "trained", rules_to_bits(["R7"]))
-    assert [(row.trajectory_id, row.is_valid) for row in found] == [(2, True), (0, None)]
-    assert found[1].snippet == "```python print(9) ``` \\boxed{9}"
-    assert list_rule_hits(database, "trained", rules_to_bits(["R7"]), limit=1) == found[:1]
+    hits = list_rule_hits(database, "trained", rules_to_bits(["R7"]))
+    assert [(row.trajectory_id, row.is_valid) for row in hits] == [(2, True), (0, None)]
+    assert hits[1].snippet == "```python print(9) ``` \\boxed{9}"
+    assert list_rule_hits(database, "trained", rules_to_bits(["R7"]), limit=1) == hits[:1]
     assert [row.trajectory_id for row in list_rule_hits(database, "trained", None)] == [0]
     assert list_rule_hits(database, "trained", rules_to_bits(["R12"])) == []
 

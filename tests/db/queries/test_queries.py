@@ -154,14 +154,14 @@ def test_a_series_holds_recorded_values_and_always_the_newest(database, tmp_path
     record_attempt(run, range(1, 102), change=set_seconds)
     ingest_run(database, run)
     keys = ["seconds/step", "policy/entropy", "never/recorded"]
-    found = metrics.metric_series(database, run.run_id, keys, max_points=10)
-    assert found["never/recorded"] == []
-    points = found["seconds/step"]
+    series = metrics.metric_series(database, run.run_id, keys, max_points=10)
+    assert series["never/recorded"] == []
+    points = series["seconds/step"]
     assert all(point.value == point.step for point in points)
     assert len(points) <= 10
     assert [points[0].step, points[-1].step] == [1, 101]
     assert max(np.diff([point.step for point in points])) <= 30
-    assert found["policy/entropy"][0].step <= 91
+    assert series["policy/entropy"][0].step <= 91
     whole = metrics.metric_series(database, run.run_id, ["seconds/step"])["seconds/step"]
     assert [point.step for point in whole] == list(range(1, 102))
 
@@ -174,12 +174,12 @@ def test_a_thinned_series_keeps_the_extremes_and_says_where_nothing_was_measured
 
     row = recorded_with(database, tmp_path, spike, range(1, 101))
     points = metrics.metric_series(database, row.run_id, ["loss/total"], max_points=20)["loss/total"]
-    found = {point.step: point.value for point in points}
+    values = {point.step: point.value for point in points}
     assert len(points) <= 20
-    assert [point.step for point in points] == sorted(found)
-    assert (found[17], found[18], found[40]) == (9.0, -9.0, math.inf)
-    assert any(math.isnan(value) for value in found.values())
-    assert all(value == rare.get(step, 0.5 + step / 1000) or math.isnan(value) for step, value in found.items())
+    assert [point.step for point in points] == sorted(values)
+    assert (values[17], values[18], values[40]) == (9.0, -9.0, math.inf)
+    assert any(math.isnan(value) for value in values.values())
+    assert all(value == rare.get(step, 0.5 + step / 1000) or math.isnan(value) for step, value in values.items())
 
 
 def test_the_last_metrics_are_the_newest_of_each_key(database, tmp_path):

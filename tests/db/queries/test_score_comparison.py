@@ -69,20 +69,20 @@ def test_interval_covers_no_difference_where_there_is_none_and_not_where_there_i
 
 def test_interval_is_as_wide_as_the_spread_of_questions_says():
     # Differences of 0 and 1, half of each: standard error 0.5 / sqrt(100), half interval 1.96 times that.
-    found = paired_bootstrap([([0.0] * 100, [0.0, 1.0] * 50)])
-    assert (found.low, found.high) == (pytest.approx(0.402, abs=0.02), pytest.approx(0.598, abs=0.02))
+    difference = paired_bootstrap([([0.0] * 100, [0.0, 1.0] * 50)])
+    assert (difference.low, difference.high) == (pytest.approx(0.402, abs=0.02), pytest.approx(0.598, abs=0.02))
 
 
 def test_interval_of_an_average_of_two_is_narrower_by_the_root_of_two():
     one, two = ([0.0] * 100, [0.0, 1.0] * 50), ([0.0] * 100, [1.0, 0.0] * 50)
-    found = paired_bootstrap([one, two])
-    assert found.high - found.low == pytest.approx(2 * 1.96 * 0.05 / 2**0.5, abs=0.02)
+    difference = paired_bootstrap([one, two])
+    assert difference.high - difference.low == pytest.approx(2 * 1.96 * 0.05 / 2**0.5, abs=0.02)
 
 
 def test_pairing_matters_more_than_the_spread_between_questions():
     hard_and_easy = [0.0, 1.0] * 50
-    found = paired_bootstrap([(hard_and_easy, [rate * 0.9 for rate in hard_and_easy])])
-    assert found.high < 0.0
+    difference = paired_bootstrap([(hard_and_easy, [rate * 0.9 for rate in hard_and_easy])])
+    assert difference.high < 0.0
 
 
 def test_different_numbers_of_questions_are_refused():

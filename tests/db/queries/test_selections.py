@@ -41,13 +41,13 @@ def test_selections_come_with_their_replays(database, tmp_path):
 @pytest.mark.parametrize(("scores", "is_wrong"), [([0.4, 0.5], True), ([0.5, 0.5], False), ([0.9, 0.5], False)])
 def test_choice_that_is_not_the_lowest_score_is_found(database, tmp_path, scores, is_wrong):
     run_id = recorded(database, tmp_path, rescore(scores))
-    found = selections.wrong_choices(database, run_id)
-    assert bool(found) is is_wrong
+    wrong = selections.wrong_choices(database, run_id)
+    assert bool(wrong) is is_wrong
     if is_wrong:
-        assert selections.wrong_choices(database, run_id, 3) == [row for row in found if row.step >= 3]
-        assert selections.wrong_choices(database, run_id, found[-1].step + 1) == []
-        assert (found[0].step, found[0].num_chosen) == (2, 1)
-        assert (found[0].chosen_score, found[0].lowest_score) == pytest.approx((0.5, 0.4))
+        assert selections.wrong_choices(database, run_id, 3) == [row for row in wrong if row.step >= 3]
+        assert selections.wrong_choices(database, run_id, wrong[-1].step + 1) == []
+        assert (wrong[0].step, wrong[0].num_chosen) == (2, 1)
+        assert (wrong[0].chosen_score, wrong[0].lowest_score) == pytest.approx((0.5, 0.4))
 
 
 def test_choice_without_scores_is_not_blamed(database, tmp_path):

@@ -118,8 +118,8 @@ def test_any_mixture_of_facets_lists_and_counts_what_fits(listed, seed):
     database, rows = listed
     facets = random_facets(random.Random(seed))
     expected = [row["trajectory_key"] for row in rows if fits(row, facets)]
-    found = trajectory_list.list_snippets(database, facets, limit=1000)
-    assert [row.trajectory_key for row in found] == expected
+    snippets = trajectory_list.list_snippets(database, facets, limit=1000)
+    assert [row.trajectory_key for row in snippets] == expected
     assert trajectory_list.count_trajectories(database, facets) == len(expected)
     middle = expected[len(expected) // 2] if expected else None
     page = trajectory_list.list_snippets(database, facets, before=middle, limit=3)
@@ -164,8 +164,8 @@ def test_what_is_remembered_of_a_run_follows_what_comes_in(database, tmp_path):
         rows = everything(database)
         for facets in where:
             expected = [row["trajectory_key"] for row in rows if fits(row, facets)]
-            found = trajectory_list.list_snippets(database, facets, limit=1000)
-            assert [row.trajectory_key for row in found] == expected
+            snippets = trajectory_list.list_snippets(database, facets, limit=1000)
+            assert [row.trajectory_key for row in snippets] == expected
             assert trajectory_list.count_facets(database, facets)["verdict"]["correct"] == sum(
                 fits(row, replace(facets, verdict="correct")) for row in rows
             )

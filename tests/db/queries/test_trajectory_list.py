@@ -25,13 +25,13 @@ def store_first_correct(report):
 def two_runs(request, new_database, tmp_path_factory):
     """A database with two runs, and their ids; the second one is newer."""
     folder = tmp_path_factory.mktemp("listed")
-    database, found = new_database(request.param, folder), []
+    database, snippets = new_database(request.param, folder), []
     for name in ("first", "second"):
         run = new_run(folder, run_id=name)
         record_attempt(run, range(1, NUM_STEPS + 1), end=RunStatus.SUCCEEDED, change=store_first_correct)
         ingest_run(database, run)
-        found.append(name)
-    yield database, found
+        snippets.append(name)
+    yield database, snippets
     database.close()
 
 
@@ -80,9 +80,9 @@ def mean_entropy(item):
 def test_what_is_listed_and_counted_is_what_was_recorded(two_runs, facets, holds):
     database, _ = two_runs
     where = TrajectoryFacets(run_id="first", **facets)
-    found = trajectory_list.list_snippets(database, where, limit=500)
-    assert ids(found) == expected_ids(holds)
-    assert trajectory_list.count_trajectories(database, where) == len(found)
+    snippets = trajectory_list.list_snippets(database, where, limit=500)
+    assert ids(snippets) == expected_ids(holds)
+    assert trajectory_list.count_trajectories(database, where) == len(snippets)
 
 
 @pytest.mark.parametrize(
@@ -124,9 +124,9 @@ def test_replayed_and_stored_ones_are_found(two_runs):
         if group.replay
     }
     fresh = {item.trajectory_id for _, item in recorded()}
-    found = trajectory_list.list_snippets(database, TrajectoryFacets(run_id="first", is_replayed=True), limit=500)
-    assert {row.trajectory_id for row in found} == drawn & fresh
-    assert all(row.num_replays > 0 for row in found)
+    snippets = trajectory_list.list_snippets(database, TrajectoryFacets(run_id="first", is_replayed=True), limit=500)
+    assert {row.trajectory_id for row in snippets} == drawn & fresh
+    assert all(row.num_replays > 0 for row in snippets)
     firsts = set()
     for step in range(1, NUM_STEPS + 1):
         correct = [i for group in make_report(step).groups for i in group.trajectories if i.reward == 1.0]
@@ -139,11 +139,11 @@ def test_replayed_and_stored_ones_are_found(two_runs):
 @pytest.mark.parametrize("words", ["", "trajectory"])
 def test_pages_over_all_runs_go_through_everything_once_newest_first(two_runs, words):
     database, runs = two_runs
-    where, found, before = TrajectoryFacets(words=words), [], None
+    where, snippets, before = TrajectoryFacets(words=words), [], None
     while page := trajectory_list.list_snippets(database, where, before=before, limit=7):
-        found += page
+        snippets += page
         before = page[-1].trajectory_key
-    assert ids(found) == expected_ids(lambda item: True, runs)  # noqa: ARG005 - every trajectory passes
+    assert ids(snippets) == expected_ids(lambda item: True, runs)  # noqa: ARG005 - every trajectory passes
 
 
 def test_a_page_is_filled_from_far_below_the_newest_ones_with_the_words(two_runs, monkeypatch):
@@ -151,8 +151,8 @@ def test_a_page_is_filled_from_far_below_the_newest_ones_with_the_words(two_runs
     monkeypatch.setattr(trajectory_list, "FEW_NEWEST", 1)
     monkeypatch.setattr(trajectory_list, "NUM_NEWEST", 2)
     where = TrajectoryFacets(run_id="first", words="trajectory", step_to=3)
-    found = trajectory_list.list_snippets(database, where, limit=3)
-    assert ids(found) == expected_ids(lambda item: item.born_step <= 3)[:3]
+    snippets = trajectory_list.list_snippets(database, where, limit=3)
+    assert ids(snippets) == expected_ids(lambda item: item.born_step <= 3)[:3]
 
 
 def test_counts_stop_at_the_bound(two_runs, monkeypatch):

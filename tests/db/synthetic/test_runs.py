@@ -54,7 +54,7 @@ def test_made_up_runs_have_the_asked_size_and_say_what_they_are(database, templa
 def test_what_happened_to_trajectories_goes_with_them(database, template):
     add_synthetic_runs(database, template, SyntheticSize(1, 16, 160), lambda _said: None)
     run_id = "synthetic-00001"
-    found = trajectory_list.list_snippets(database, TrajectoryFacets(run_id=run_id), limit=1000)
+    snippets = trajectory_list.list_snippets(database, TrajectoryFacets(run_id=run_id), limit=1000)
     with database.read() as connection:
         recorded = {
             name: connection.scalar(select(func.count()).where(table.c.run_key == 1, ~table.c.is_superseded))
@@ -63,14 +63,14 @@ def test_what_happened_to_trajectories_goes_with_them(database, template):
         }
     for name, num_rows in recorded.items():
         assert count(database, models.metadata.tables[name], 2) == 2 * num_rows
-    newest = found[0]
+    newest = snippets[0]
     assert newest.step == 16
     assert lineage.get_question(database, run_id, newest.question_index).prompt_text.startswith("Q")
     searched = trajectory_list.count_trajectories(database, TrajectoryFacets(run_id=run_id, words="trajectory"))
-    assert searched == len(found)
+    assert searched == len(snippets)
     counts = trajectory_list.count_facets(database, TrajectoryFacets(run_id=run_id))
-    assert counts["is_correct"][True] == sum(row.reward >= 1.0 for row in found)
-    assert counts["is_replayed"][True] == sum(row.num_replays > 0 for row in found)
+    assert counts["is_correct"][True] == sum(row.reward >= 1.0 for row in snippets)
+    assert counts["is_replayed"][True] == sum(row.num_replays > 0 for row in snippets)
 
 
 def test_equal_arguments_give_equal_rows_and_only_once(database, template, tmp_path, new_database):

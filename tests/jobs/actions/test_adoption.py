@@ -36,19 +36,19 @@ def dump(tmp_path):
 
 
 def test_adopted_run_has_its_texts_rewards_and_steps_in_the_database(dump, tmp_path):
-    found = adopt(dump, tmp_path / "runs", "stock verl", "some/model")
-    assert (found.num_steps, found.num_rollouts, found.bad_lines) == (3, 7, [])
+    adopted = adopt(dump, tmp_path / "runs", "stock verl", "some/model")
+    assert (adopted.num_steps, adopted.num_rollouts, adopted.bad_lines) == (3, 7, [])
     with open_fresh_index(tmp_path / "runs", None) as database:
-        run = runs.get_run(database, found.run_id)
+        run = runs.get_run(database, adopted.run_id)
         assert run is not None
         assert (run.status, run.engine, run.model) == ("succeeded", "verl", "some/model")
         assert "adopted" in run.tags
         hits = trajectory_list.list_snippets(database, TrajectoryFacets(words="answer 1"))
         (hit,) = [row for row in hits if row.snippet == "answer 1 of 0"]
-        row = trajectories.get_trajectory(database, found.run_id, hit.trajectory_id)
+        row = trajectories.get_trajectory(database, adopted.run_id, hit.trajectory_id)
         assert row is not None
         assert (row.text, row.reward, row.verdict, row.step) == ("answer 1 of 0", 0.0, "wrong", 1)
-        late = trajectory_list.list_snippets(database, TrajectoryFacets(found.run_id, step_from=10, step_to=10))
+        late = trajectory_list.list_snippets(database, TrajectoryFacets(adopted.run_id, step_from=10, step_to=10))
         assert [row.snippet for row in late] == ["answer 0 of 0"]
 
 
@@ -57,8 +57,8 @@ def read_steps(run):
 
 
 def test_rollouts_of_a_question_are_one_group_and_questions_keep_their_number_over_steps(dump, tmp_path):
-    found = adopt(dump, tmp_path / "runs", "stock verl")
-    run = RunDirectory.open(tmp_path / "runs", found.run_id)
+    adopted = adopt(dump, tmp_path / "runs", "stock verl")
+    run = RunDirectory.open(tmp_path / "runs", adopted.run_id)
     first, second = (event["trajectories"] for event in read_steps(run)[:2])
     assert [(row["question_index"], row["group_position"], row["group_slot"]) for row in first] == [
         (0, 0, 0), (0, 0, 1), (1, 1, 0), (1, 1, 1),
@@ -70,8 +70,8 @@ def test_rollouts_of_a_question_are_one_group_and_questions_keep_their_number_ov
 def test_older_dumps_without_names_are_grouped_by_their_prompts(tmp_path):
     rows = [{"input": "a", "output": str(number), "score": 0.5, "step": 1} for number in range(3)]
     (tmp_path / "1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = adopt(tmp_path, tmp_path / "runs", "old")
-    (step,) = read_steps(RunDirectory.open(tmp_path / "runs", found.run_id))
+    adopted = adopt(tmp_path, tmp_path / "runs", "old")
+    (step,) = read_steps(RunDirectory.open(tmp_path / "runs", adopted.run_id))
     read = step["trajectories"]
     assert {row["group_position"] for row in read} == {0}
     assert {row["verdict"] for row in read} == {""}
@@ -90,9 +90,9 @@ def test_older_dumps_without_names_are_grouped_by_their_prompts(tmp_path):
 )
 def test_bad_lines_are_left_out_and_named_by_file_and_line(dump, tmp_path, text, reason):
     (dump / "1.jsonl").write_text(f"{line(0, 0, 1.0)}\n{text}\n")
-    found = adopt(dump, tmp_path / "runs", "with a bad line")
-    assert found.num_rollouts == 4
-    (sentence,) = found.bad_lines
+    adopted = adopt(dump, tmp_path / "runs", "with a bad line")
+    assert adopted.num_rollouts == 4
+    (sentence,) = adopted.bad_lines
     assert sentence.startswith("1.jsonl, line 2: ")
     assert reason in sentence
 
@@ -119,11 +119,11 @@ def test_what_is_no_dump_is_refused_and_leaves_no_run(tmp_path, files, reason):
 def test_command_prints_the_run_and_names_what_it_left_out(dump, tmp_path):
     (dump / "2.jsonl").write_text("broken\n" + line(1, 0, 1.0, 2))
     words = ["adopt", str(dump), "--name", "mine", "--runs-root", str(tmp_path / "runs")]
-    found = CliRunner().invoke(app, words)
-    assert found.exit_code == 0
-    run_id = found.stdout.strip()
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0
+    run_id = result.stdout.strip()
     assert RunDirectory.open(tmp_path / "runs", run_id).spec().name == "mine"
-    assert "2.jsonl, line 1" in found.stderr
+    assert "2.jsonl, line 1" in result.stderr
     kinds = [entry.kind for entry in Journal(tmp_path / "runs").entries()]
     assert kinds == [JournalKind.IMPORTED, JournalKind.TAGGED]
 
@@ -134,6 +134,6 @@ def test_name_that_cannot_be_shown_is_refused(dump, tmp_path):
 
 
 def test_command_refuses_a_folder_that_is_not_there(tmp_path):
-    found = CliRunner().invoke(app, ["adopt", str(tmp_path / "gone"), "--runs-root", str(tmp_path / "runs")])
-    assert found.exit_code == 2
-    assert "trainer.rollout_data_dir" in found.stderr
+    result = CliRunner().invoke(app, ["adopt", str(tmp_path / "gone"), "--runs-root", str(tmp_path / "runs")])
+    assert result.exit_code == 2
+    assert "trainer.rollout_data_dir" in result.stderr

@@ -35,7 +35,7 @@ def test_no_text_of_a_model_leaves_its_fence():
 
 
 def test_json_holds_every_field():
-    found = json.loads(cases_as_json("set", [CASE]))
-    assert found["case_set"] == "set"
-    assert found["cases"][0]["high"]["text"] == HOSTILE
-    assert found["cases"][0]["low"]["entropy"] == 0.1532
+    exported = json.loads(cases_as_json("set", [CASE]))
+    assert exported["case_set"] == "set"
+    assert exported["cases"][0]["high"]["text"] == HOSTILE
+    assert exported["cases"][0]["low"]["entropy"] == 0.1532

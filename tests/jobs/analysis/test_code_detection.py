@@ -14,10 +14,10 @@ CASE_3 = "```python\nAB = sp.Symbol('AB', positive=True)\nAB_value = sp.solve(eq
     [(CASE_1, ("R1", "R5", "R7", "R17")), (CASE_2, ("R1", "R7", "R9")), (CASE_3, ("R1", "R7", "R17"))],
 )
 def test_the_code_of_the_papers_cases_is_found(text, rule_ids):
-    found = detect_code("The answer is 3.\n\n" + text)
-    assert found.rule_ids == rule_ids
-    assert found.has_code
-    assert found.has_python_block
+    detected = detect_code("The answer is 3.\n\n" + text)
+    assert detected.rule_ids == rule_ids
+    assert detected.has_code
+    assert detected.has_python_block
 
 
 def test_code_without_its_fence_is_still_found():

@@ -20,17 +20,17 @@ def database(tmp_path):
 
 def test_a_run_is_analysed_by_the_oracles_verdicts_without_a_judge(database, tmp_path):
     ingest_run(database, record_chains(tmp_path, [KINDS, ["valid", "wrong", "wrong", "wrong"]]))
-    found = analyse_run(database, "trained")
-    assert (found.judge, found.calibration, found.corrected) == ("oracle", None, ())
-    code = {(line.group, line.has_code): line for line in found.code}
+    analysis = analyse_run(database, "trained")
+    assert (analysis.judge, analysis.calibration, analysis.corrected) == ("oracle", None, ())
+    code = {(line.group, line.has_code): line for line in analysis.code}
     assert (code["medium", False].num_judged, code["medium", False].cot_correctness) == (2, 0.5)
     assert code["medium", True].mean_entropy == pytest.approx(0.8)
     assert code["hard", False].cot_correctness == 1.0
-    validity = {line.group: line for line in found.validity}["all"]
+    validity = {line.group: line for line in analysis.validity}["all"]
     assert (validity.num_valid, validity.num_invalid, validity.entropy_auc) == (2, 2, 1.0)
-    assert [line.rollouts for line in found.code_shares] == [0.25, 0.0]
-    assert [line.successes for line in found.code_shares] == [pytest.approx(1 / 3), 0.0]
-    [case] = found.cases
+    assert [line.rollouts for line in analysis.code_shares] == [0.25, 0.0]
+    assert [line.successes for line in analysis.code_shares] == [pytest.approx(1 / 3), 0.0]
+    [case] = analysis.cases
     assert (case.question, case.truth) == (PROBLEM, "9")
     assert (case.low.text, case.high.text) == (WRITINGS["valid"], WRITINGS["code"])
     assert (case.low.is_valid, case.high.is_valid, case.high.entropy) == (True, False, pytest.approx(0.8))
@@ -39,9 +39,9 @@ def test_a_run_is_analysed_by_the_oracles_verdicts_without_a_judge(database, tmp
 def test_a_judges_verdicts_take_the_oracles_place(database, tmp_path):
     ingest_run(database, record_chains(tmp_path, [KINDS]))
     ingest_job(database, job_of_votes(tmp_path, [("1/0", 0, "invalid", None), ("1/1", 1, "valid", None)]))
-    found = analyse_run(database, "trained", "voted")
-    assert found.judge == "judge"
-    validity = {line.group: line for line in found.validity}["all"]
+    analysis = analyse_run(database, "trained", "voted")
+    assert analysis.judge == "judge"
+    validity = {line.group: line for line in analysis.validity}["all"]
     assert (validity.num_valid, validity.num_invalid) == (1, 1)
     assert (validity.entropy_valid, validity.entropy_invalid) == (pytest.approx(0.4), pytest.approx(0.1))
 
@@ -52,9 +52,9 @@ def test_rates_are_corrected_by_the_newest_calibration_of_the_same_judge(databas
     assert analyse_run(database, "trained", "voted").corrected == ()
     labelled = [(str(number), None, "valid" if number < 9 else "invalid", number < 9) for number in range(20)]
     ingest_job(database, job_of_votes(tmp_path, labelled, source="labelled.jsonl", run_id="calibrated"))
-    found = analyse_run(database, "trained", "voted")
-    assert found.calibration.sensitivity.value == 1.0
-    line = {(line.group, line.has_code): line.rate for line in found.corrected}["medium", False]
+    analysis = analyse_run(database, "trained", "voted")
+    assert analysis.calibration.sensitivity.value == 1.0
+    line = {(line.group, line.has_code): line.rate for line in analysis.corrected}["medium", False]
     assert (line.value, line.observed.num_items) == (1.0, 1)
     assert find_calibration(database, "another judge", "cot-judge-1") is None
 

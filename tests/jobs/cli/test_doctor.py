@@ -33,18 +33,18 @@ def environment(tmp_path, monkeypatch):
 @pytest.mark.parametrize("versions", [GOOD, GOOD | ON_GPUS | {"torch": "2.11.0+cu130"}])
 def test_an_environment_of_either_constraints_file_is_good(environment, versions):
     environment(versions)
-    found = check_verl()
-    assert found.result is CheckResult.OK
-    assert "verl 0.9.1" in found.detail
-    assert found.advice == ""
+    finding = check_verl()
+    assert finding.result is CheckResult.OK
+    assert "verl 0.9.1" in finding.detail
+    assert finding.advice == ""
 
 
 def test_other_versions_are_named_with_what_to_do(environment):
     environment(GOOD | {"ray": "2.50.0", "transformers": None})
-    found = check_verl()
-    assert found.result is CheckResult.WARNING
-    assert "ray is 2.50.0, not 2.60.0; transformers is missing" in found.advice
-    assert "make verl-env" in found.advice
+    finding = check_verl()
+    assert finding.result is CheckResult.WARNING
+    assert "ray is 2.50.0, not 2.60.0; transformers is missing" in finding.advice
+    assert "make verl-env" in finding.advice
 
 
 def test_environment_for_gpus_without_a_package_that_gpus_need_is_not_good(environment):
@@ -61,25 +61,25 @@ def test_environment_for_gpus_says_that_the_attention_kernel_was_not_fetched(env
 
 def test_no_environment_limits_what_can_be_done_and_stops_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv(VERL_PYTHON_VARIABLE, str(tmp_path / "gone"))
-    found = check_verl()
-    assert (found.result, found.detail) == (CheckResult.WARNING, "no environment")
-    assert "make verl-env" in found.advice
+    finding = check_verl()
+    assert (finding.result, finding.detail) == (CheckResult.WARNING, "no environment")
+    assert "make verl-env" in finding.advice
 
 
 def test_without_constraints_verl_itself_has_to_be_there(environment, monkeypatch):
     environment(GOOD | {"verl": None})
     monkeypatch.setattr(doctor, "verl_pins", list)
-    found = check_verl()
-    assert found.result is CheckResult.WARNING
-    assert "verl is missing" in found.advice
+    finding = check_verl()
+    assert finding.result is CheckResult.WARNING
+    assert "verl is missing" in finding.advice
 
 
 def test_a_temporary_folder_that_cannot_be_written_is_a_failure(tmp_path, monkeypatch):
     assert check_temporary_folder().result is CheckResult.OK
     monkeypatch.setattr(doctor.tempfile, "tempdir", str(tmp_path / "gone"))
-    found = check_temporary_folder()
-    assert (found.result, found.detail) == (CheckResult.FAILURE, "No such file or directory")
-    assert "TMPDIR" in found.advice
+    finding = check_temporary_folder()
+    assert (finding.result, finding.detail) == (CheckResult.FAILURE, "No such file or directory")
+    assert "TMPDIR" in finding.advice
 
 
 def test_destinations_of_alerts_are_named_without_their_secrets(tmp_path, monkeypatch):
@@ -90,7 +90,7 @@ def test_destinations_of_alerts_are_named_without_their_secrets(tmp_path, monkey
     path.write_text("json://localhost/secret-7f")
     path.chmod(0o644)
     monkeypatch.setenv(FILE_VARIABLE, str(path))
-    found = check_alerts()
-    assert found.result is CheckResult.WARNING
-    assert "chmod 600" in found.advice
-    assert "secret-7f" not in found.detail + found.advice
+    finding = check_alerts()
+    assert finding.result is CheckResult.WARNING
+    assert "chmod 600" in finding.advice
+    assert "secret-7f" not in finding.detail + finding.advice

@@ -20,9 +20,9 @@ def dry_run(tmp_path, monkeypatch):
 
 
 def test_verl_without_a_preset_takes_the_small_one(dry_run):
-    found = dry_run("--engine", "verl", "--json")
-    assert found.exit_code == 0
-    plan = json.loads(found.stdout)
+    report = dry_run("--engine", "verl", "--json")
+    assert report.exit_code == 0
+    plan = json.loads(report.stdout)
     assert plan["spec"]["model"]["source"] == "Qwen/Qwen2.5-0.5B"
     assert (plan["spec"]["engine"], plan["num_gpus"]) == ("verl", 1)
     assert plan["memory"]["parameters"] == pytest.approx(0.494e9, rel=0.01)
@@ -50,10 +50,10 @@ def test_overrides_are_added_to_those_of_the_specification(dry_run):
     ],
 )
 def test_what_cannot_run_is_refused_in_one_sentence(dry_run, words, sentence):
-    found = dry_run(*words)
-    assert found.exit_code == 2
-    assert sentence in found.stderr
-    assert len(found.stderr.splitlines()) == 1
+    report = dry_run(*words)
+    assert report.exit_code == 2
+    assert sentence in report.stderr
+    assert len(report.stderr.splitlines()) == 1
 
 
 def test_text_for_people_has_settings_command_and_estimates(dry_run):

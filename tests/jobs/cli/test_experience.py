@@ -46,11 +46,11 @@ def test_step_that_a_run_does_not_have_is_refused(runs_root):
 
 
 def test_audit_names_each_question_drawn_with_one_chosen_candidate(runs_root):
-    found = answer(runs_root, "audit", "play-finished")
-    assert found["selections"]
-    assert found["wrong_choices"] == []
-    chosen = {item["question_index"]: item["trajectory_id"] for item in found["candidates"] if item["is_chosen"]}
-    assert chosen == {entry["question_index"]: entry["chosen_trajectory_id"] for entry in found["selections"]}
+    printed = answer(runs_root, "audit", "play-finished")
+    assert printed["selections"]
+    assert printed["wrong_choices"] == []
+    chosen = {item["question_index"]: item["trajectory_id"] for item in printed["candidates"] if item["is_chosen"]}
+    assert chosen == {entry["question_index"]: entry["chosen_trajectory_id"] for entry in printed["selections"]}
     assert "0 choices contradict their scores" in exgrpo(runs_root, "audit", "play-finished")
 
 
@@ -58,9 +58,9 @@ def test_trajectories_are_listed_by_what_is_asked_and_one_is_shown_with_its_life
     rows = answer(runs_root, "trajectories", "play-finished", "--replayed", "--correct", "--limit", "5")
     assert 0 < len(rows) <= 5
     assert all(row["num_replays"] and row["reward"] == 1.0 for row in rows)
-    found = answer(runs_root, "trajectory", "play-finished", str(rows[0]["trajectory_id"]))
-    assert found["trajectory"]["question_index"] == found["question"]["question_index"] == rows[0]["question_index"]
-    assert {"inserted", "replayed"} <= {event["kind"] for event in found["lineage"]}
+    printed = answer(runs_root, "trajectory", "play-finished", str(rows[0]["trajectory_id"]))
+    assert printed["trajectory"]["question_index"] == printed["question"]["question_index"] == rows[0]["question_index"]
+    assert {"inserted", "replayed"} <= {event["kind"] for event in printed["lineage"]}
     assert "replayed" in exgrpo(runs_root, "trajectory", "play-finished", str(rows[0]["trajectory_id"]))
     assert "has no trajectory 999999" in exgrpo(runs_root, "trajectory", "play-finished", "999999", code=2)
     [of_step] = {row["step"] for row in answer(runs_root, "trajectories", "play-finished", "boxed", "--step", "2")}
@@ -68,8 +68,8 @@ def test_trajectories_are_listed_by_what_is_asked_and_one_is_shown_with_its_life
 
 
 def test_curves_of_runs_are_printed_by_metric(runs_root):
-    found = json.loads(exgrpo(runs_root, "curves", "play-finished", "-m", "reward/mean"))
-    assert [step for step, _ in found["play-finished"]["metrics"]["reward/mean"]] == list(range(1, 15))
+    printed = json.loads(exgrpo(runs_root, "curves", "play-finished", "-m", "reward/mean"))
+    assert [step for step, _ in printed["play-finished"]["metrics"]["reward/mean"]] == list(range(1, 15))
     assert len(json.loads(exgrpo(runs_root, "curves", "play-finished"))["play-finished"]["metrics"]) > 5
 
 

@@ -31,9 +31,9 @@ def test_a_run_is_judged_shown_analysed_and_rebuilt_from_the_command_line(tmp_pa
     assert (summary["num_valid"], summary["num_invalid"], summary["num_unjudged"]) == (2, 4, 0)
     assert summary["issues"] == {"calculation": 2, "omission": 2}
     assert (summary["judge"], summary["prompt"], summary["source"]) == ("a judge", "cot-judge-1", "trained")
-    found = exgrpo(tmp_path, "analyse", "run", "trained", "--judge", summary["run_id"])
-    assert found["judge"] == "a judge"
-    assert found["cases"][0]["high"]["is_valid"] is False
+    printed = exgrpo(tmp_path, "analyse", "run", "trained", "--judge", summary["run_id"])
+    assert printed["judge"] == "a judge"
+    assert printed["cases"][0]["high"]["is_valid"] is False
     subprocess.run(
         [sys.executable, "-m", "jobs.cli", "db", "rebuild", "--runs-root", str(tmp_path)], check=True, timeout=120
     )

@@ -30,9 +30,9 @@ def test_question_is_read_back_with_its_answers_and_the_newest_attempt_counts(ru
     append(run, "q1", "old")
     append(run, "q11", "another")
     append(run, "q1", "new", attempt=2)
-    found = find_answers(run.path, "amc", "q1")
-    assert (found.text, found.gold) == ("ask q1", "4")
-    (answer,) = found.answers
+    answers = find_answers(run.path, "amc", "q1")
+    assert (answers.text, answers.gold) == ("ask q1", "4")
+    (answer,) = answers.answers
     assert (answer.text, answer.num_tokens, answer.is_truncated) == ("new", 3, True)
     assert answer.outcomes == {"paper": "correct", "training": "wrong", "corrected": "unparsed"}
 

@@ -36,22 +36,22 @@ def test_the_majority_of_votes_decides_and_a_tie_is_no_verdict(outcomes, verdict
 
 
 def test_sensitivity_specificity_and_kappa_are_those_worked_by_hand():
-    found = calibrate(items(40, 10, 30, 20, unjudged=25))
-    assert found.sensitivity.value == pytest.approx(0.8)
-    assert found.specificity.value == pytest.approx(0.6)
-    assert found.accuracy == pytest.approx(0.7)
+    measured = calibrate(items(40, 10, 30, 20, unjudged=25))
+    assert measured.sensitivity.value == pytest.approx(0.8)
+    assert measured.specificity.value == pytest.approx(0.6)
+    assert measured.accuracy == pytest.approx(0.7)
     # Observed agreement .7; by chance .5 * .6 + .5 * .4 = .5.
-    assert found.kappa == pytest.approx(0.4)
-    assert found.unjudged.value == pytest.approx(0.2)
-    assert (found.num_items, found.sensitivity.num_items, found.specificity.num_items) == (125, 50, 50)
-    assert math.isnan(found.flips.value)
+    assert measured.kappa == pytest.approx(0.4)
+    assert measured.unjudged.value == pytest.approx(0.2)
+    assert (measured.num_items, measured.sensitivity.num_items, measured.specificity.num_items) == (125, 50, 50)
+    assert math.isnan(measured.flips.value)
 
 
 def test_flips_are_those_of_items_voted_on_more_than_once():
     votes = [("valid", "invalid", "valid"), ("valid", "valid"), ("valid",), ("unjudged", "invalid")]
-    found = calibrate([LabelledVotes(True, outcomes) for outcomes in votes])
-    assert found.flips.value == pytest.approx(1 / 3)
-    assert found.flips.num_items == 3
+    measured = calibrate([LabelledVotes(True, outcomes) for outcomes in votes])
+    assert measured.flips.value == pytest.approx(1 / 3)
+    assert measured.flips.num_items == 3
 
 
 def test_wilsons_interval_is_the_textbooks():
@@ -102,7 +102,7 @@ def test_the_corrected_interval_holds_the_truth_about_as_often_as_it_says():
         true_positive = sum(rng.random() < sensitivity for _ in range(200))
         true_negative = sum(rng.random() < specificity for _ in range(200))
         seen = sum(rng.random() < (sensitivity if rng.random() < truth else 1 - specificity) for _ in range(300))
-        found = calibrate(items(true_positive, 200 - true_positive, true_negative, 200 - true_negative))
-        corrected = correct_rate(seen, 300, found)
+        measured = calibrate(items(true_positive, 200 - true_positive, true_negative, 200 - true_negative))
+        corrected = correct_rate(seen, 300, measured)
         hits += corrected.low <= truth <= corrected.high
     assert 0.92 <= hits / 400 <= 0.99

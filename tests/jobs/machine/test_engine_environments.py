@@ -70,8 +70,8 @@ def test_a_job_without_its_environment_is_a_launch_error(tmp_path, monkeypatch):
 
 
 def test_versions_are_those_of_the_other_interpreters_environment():
-    found = installed_versions(sys.executable, ("pytest", "no-such-package"))
-    assert found == {"pytest": pytest.__version__, "no-such-package": None}
+    versions = installed_versions(sys.executable, ("pytest", "no-such-package"))
+    assert versions == {"pytest": pytest.__version__, "no-such-package": None}
 
 
 def test_an_interpreter_that_does_not_run_is_one_sentence(tmp_path):
@@ -87,8 +87,8 @@ def test_pins_are_read_from_the_constraints_and_compared_by_release(tmp_path):
     (pins,) = verl_pins(tmp_path)
     assert pins == Pins("constraints-verl-cpu.txt", {"torch": "2.13.0", "verl": "0.9.1", "ray": "2.60.0"})
     assert pins.differences({"torch": "2.13.0+cpu", "verl": "0.9.1", "ray": "2.60.0", "vllm": None}) == []
-    found = pins.differences({"torch": "2.12.0", "verl": None, "ray": "2.60.0", "vllm": "0.1"})
-    assert found == ["torch is 2.12.0, not 2.13.0", "verl is missing"]
+    differences = pins.differences({"torch": "2.12.0", "verl": None, "ray": "2.60.0", "vllm": "0.1"})
+    assert differences == ["torch is 2.12.0, not 2.13.0", "verl is missing"]
 
 
 def make_environment(root, name, vllm):

@@ -45,10 +45,10 @@ def test_every_local_file_of_a_specification_is_named_absolutely(folder):
         external_experience=Path("questions.jsonl"),
         algorithm=ExGRPOConfig(uses_external_experience=True),
     )
-    found = with_absolute_sources(spec)
+    absolute = with_absolute_sources(spec)
     data = folder / "questions.jsonl"
-    assert (found.model.source, found.data.source) == (str(folder / "models" / "tiny"), str(data))
-    assert found.external_experience == data
+    assert (absolute.model.source, absolute.data.source) == (str(folder / "models" / "tiny"), str(data))
+    assert absolute.external_experience == data
 
 
 @pytest.mark.usefixtures("folder")

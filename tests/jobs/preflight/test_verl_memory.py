@@ -21,16 +21,16 @@ def tiny_spec(**verl) -> TrainSpec:
 
 
 def test_a_tiny_model_by_hand():
-    found = estimate_memory(TINY, tiny_spec())
+    estimate = estimate_memory(TINY, tiny_spec())
     gathered = 2 * 152 * 2
-    assert found.weights == PARAMETERS * 4 // 2 + gathered
-    assert found.gradients == PARAMETERS * 4 // 2
-    assert found.optimizer == PARAMETERS * 8 // 2
-    assert found.activations == 64 * (2 * 4 + 10 * 4 + 3 * 8) * 2
-    assert found.logits == 64 * 10 * 8
-    assert found.rollout_weights == PARAMETERS * 2
-    assert found.kv_cache == 4 * 32 * 8 * 2
-    assert found.rollout == found.weights + found.optimizer + found.rollout_weights + found.kv_cache
+    assert estimate.weights == PARAMETERS * 4 // 2 + gathered
+    assert estimate.gradients == PARAMETERS * 4 // 2
+    assert estimate.optimizer == PARAMETERS * 8 // 2
+    assert estimate.activations == 64 * (2 * 4 + 10 * 4 + 3 * 8) * 2
+    assert estimate.logits == 64 * 10 * 8
+    assert estimate.rollout_weights == PARAMETERS * 2
+    assert estimate.kv_cache == 4 * 32 * 8 * 2
+    assert estimate.rollout == estimate.weights + estimate.optimizer + estimate.rollout_weights + estimate.kv_cache
 
 
 def test_a_kl_penalty_keeps_a_second_model():
@@ -45,9 +45,9 @@ def test_the_papers_runs_fit_on_its_eight_gpus_of_80_gib(name):
     spec = load_preset(name)
     shape = model_shape(spec.model.source)
     assert shape is not None
-    found = estimate_memory(shape, spec)
-    assert found.update < 80 * GIB
-    assert found.rollout < 80 * GIB
+    estimate = estimate_memory(shape, spec)
+    assert estimate.update < 80 * GIB
+    assert estimate.rollout < 80 * GIB
 
 
 def test_a_7b_model_does_not_fit_on_one_gpu_of_80_gib():

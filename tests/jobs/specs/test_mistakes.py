@@ -11,7 +11,7 @@ def mistakes(content):
 
 
 def test_mistakes_of_fields_and_of_rules_over_several_are_told_at_once():
-    found = mistakes(
+    by_fields = mistakes(
         {
             "num_steps": "abc",
             "algorithm": {"mini_batch_size": 5, "bucket_spread": 0.0},
@@ -19,7 +19,7 @@ def test_mistakes_of_fields_and_of_rules_over_several_are_told_at_once():
             "optim": {"learning_rate": 0.0},
         }
     )
-    assert found.keys() == {
+    assert by_fields.keys() == {
         ("num_steps",),
         ("algorithm.mini_batch_size",),
         ("algorithm.bucket_spread",),
@@ -27,7 +27,7 @@ def test_mistakes_of_fields_and_of_rules_over_several_are_told_at_once():
         ("data.max_operations",),
         ("data.template",),
     }
-    assert found["num_steps",] == "num_steps: expected a whole number, got 'abc'"
+    assert by_fields["num_steps",] == "num_steps: expected a whole number, got 'abc'"
 
 
 def test_rule_that_a_wrong_field_has_a_part_in_waits_until_that_is_mended():
@@ -36,8 +36,8 @@ def test_rule_that_a_wrong_field_has_a_part_in_waits_until_that_is_mended():
 
 
 def test_rule_about_two_fields_names_both():
-    found = mistakes({"sft": {}})
-    assert ("algorithm.experience_ratio", "algorithm.uses_external_experience") in found
+    by_fields = mistakes({"sft": {}})
+    assert ("algorithm.experience_ratio", "algorithm.uses_external_experience") in by_fields
 
 
 def test_cleared_number_is_a_mistake():

@@ -35,12 +35,12 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 
 def processes_of(runs_root: Path) -> list[int]:
     """Pids of workers of this runs root and of everything that their runs' folders are named to."""
-    found = []
+    pids = []
     for process in psutil.process_iter(["pid", "cmdline", "status"]):
         words = process.info["cmdline"] or []
         if any(str(runs_root) in word for word in words) and process.info["status"] != psutil.STATUS_ZOMBIE:
-            found.append(process.info["pid"])
-    return [pid for pid in found if pid != os.getpid()]
+            pids.append(process.info["pid"])
+    return [pid for pid in pids if pid != os.getpid()]
 
 
 class Bench:

@@ -202,9 +202,11 @@ def test_arc_challenge_is_read_whole(shared_dir):
 
 
 def test_the_authors_test_file_is_collapsed_from_its_repeated_rows(shared_dir):
-    found = read_rows(source(shared_dir / "data/benchmarks/test.id.parquet"))
-    assert len(found.rows) == 1590
-    assert "6,023 rows hold 1,590 questions" in found.notices[0]
-    repeated = {name: {item.num_rows for item in found.rows if item.data_source == name} for name in ("aime", "math")}
+    read_back = read_rows(source(shared_dir / "data/benchmarks/test.id.parquet"))
+    assert len(read_back.rows) == 1590
+    assert "6,023 rows hold 1,590 questions" in read_back.notices[0]
+    repeated = {
+        name: {item.num_rows for item in read_back.rows if item.data_source == name} for name in ("aime", "math")
+    }
     assert repeated == {"aime": {32}, "math": {1}}
-    assert {item.answer_kind for item in found.rows} == {"math"}
+    assert {item.answer_kind for item in read_back.rows} == {"math"}

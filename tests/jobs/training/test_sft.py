@@ -138,8 +138,8 @@ def test_demonstrations_come_from_a_column_of_the_data_set_as_text_or_messages(t
     spec = new_run(tmp_path, model, data=write_rows(tmp_path / "rows.jsonl", target)).spec()
     tokenizer = make_tokenizer()
     questions, held_out = open_data(spec).encode(tokenizer)
-    found = read_demonstrations(spec, questions, tokenizer)
-    texts = [tokenizer.decode(item.token_ids, skip_special_tokens=True) for item in found]
+    demonstrations = read_demonstrations(spec, questions, tokenizer)
+    texts = [tokenizer.decode(item.token_ids, skip_special_tokens=True) for item in demonstrations]
     assert texts == [f"{number};" for number in range(8)]
     assert len(held_out) == 1
 

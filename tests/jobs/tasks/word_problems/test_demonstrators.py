@@ -43,16 +43,16 @@ def test_each_kind_alone_is_what_it_is_called():
 
 
 def test_needless_code_is_wrong_half_of_the_time():
-    found = judgements(Demonstrators(error_scale=0.0, **{**NONE, "sloppy_with_code": 1.0}))
-    assert share(item.is_valid for item in found) == pytest.approx(0.5, abs=0.1)
+    judged = judgements(Demonstrators(error_scale=0.0, **{**NONE, "sloppy_with_code": 1.0}))
+    assert share(item.is_valid for item in judged) == pytest.approx(0.5, abs=0.1)
 
 
 def test_a_wrong_fact_makes_a_chain_invalid_and_a_larger_error_scale_makes_fewer_right_answers():
     rates = []
     for scale in (0.0, 1.0, 5.0):
-        found = judgements(Demonstrators(error_scale=scale, **NONE))
-        assert not any(item.is_valid and not item.is_correct for item in found)
-        rates.append(share(item.is_correct for item in found))
+        judged = judgements(Demonstrators(error_scale=scale, **NONE))
+        assert not any(item.is_valid and not item.is_correct for item in judged)
+        rates.append(share(item.is_correct for item in judged))
     assert rates[0] == 1.0
     assert 0.75 < rates[1] < 0.95
     assert rates[2] < rates[1] - 0.15
