@@ -45,7 +45,7 @@ def choose() -> str | None:
 def show(rows: Sequence[RunRow], num_fitting: int, name: str) -> None:
     """Show a line a group, of the newest `MAX_RUNS` training runs at most; a click opens the group."""
     frame = table(rows, name)
-    table_selection.mark(_TABLE, None, name)
+    table_selection.select(_TABLE, None, name)
     if num_fitting > len(rows):
         st.caption(f"Groups of the first {len(rows):,} of {num_fitting:,} runs that fit, in the order of the list.")
     with st.container(horizontal=True, horizontal_alignment="right"):
