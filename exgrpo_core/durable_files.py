@@ -6,9 +6,14 @@ import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+
+def keep_private() -> None:
+    """Let every file and folder that this process and its children make belong to its user alone (0600 and 0700)."""
+    os.umask(0o077)
 
 
 def sync(path: Path) -> None:
@@ -46,7 +51,9 @@ def whole_file(path: Path, *, is_durable: bool = True, syncs_folder: bool = True
         sync(path.parent)
 
 
-def write_whole(path: Path, content: str | bytes, *, is_durable: bool = True, syncs_folder: bool = True) -> None:
+def write_whole(
+    path: Path, content: str | bytes | memoryview, *, is_durable: bool = True, syncs_folder: bool = True
+) -> None:
     """Write a file whole: readers see all of the old content or all of the new, never a part.
 
     Raises:
@@ -67,17 +74,28 @@ def reserved_name(path: Path) -> Path:
 
 
 def append_line(path: Path, line: bytes) -> None:
-    """Append one line and return once it is on disk; processes that append at the same time wait for each other.
+    """Append one line and return once it is on disk; processes that append at the same time wait for each other."""
+    with appending(path) as append:
+        append(line)
+
+
+@contextlib.contextmanager
+def appending(path: Path) -> Iterator[Callable[[bytes], None]]:
+    """Yield a function that appends a line, which is on disk when it returns; no other process appends meanwhile.
 
     If a full disk or a kill left the last line incomplete, it is ended first, so that it does not damage the new one.
     """
     with path.open("ab+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        size = os.fstat(file.fileno()).st_size
-        is_torn = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"
-        file.write((b"\n" if is_torn else b"") + line + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
+
+        def append(line: bytes) -> None:
+            size = os.fstat(file.fileno()).st_size
+            is_torn = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"
+            file.write((b"\n" if is_torn else b"") + line + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+        yield append
 
 
 def link_or_copy(source: str, target: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from exgrpo_core.bounded_json import UnreadableFileError, read_json
 from exgrpo_core.config import ExGRPOConfig, RetiredRule
 from exgrpo_core.durable_files import write_whole
 from exgrpo_core.experience_management.delayed_start import DelayedStart
@@ -17,6 +18,8 @@ from exgrpo_core.experience_management.retired_set import RetiredSet
 from exgrpo_core.types import BoolArray, Experience, Question, RolloutGroup
 
 STATE_FILE = "experience.json"
+MAX_STATE_BYTES = 1 << 30
+"""More than the order of some million questions takes."""
 BUFFER_FILE = "buffer.snapshot"
 
 
@@ -129,7 +132,7 @@ class ExGRPOState:
         """
         path = saved / STATE_FILE
         try:
-            content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            content: dict[str, Any] = read_json(path, MAX_STATE_BYTES)
             if content["questions"] != _fingerprint(questions):
                 raise StateError(f"{path}: was saved with other questions; resume with the data of that run.")
             state = cls(questions, config, ReplayBuffer.restore(segments, saved / BUFFER_FILE), external)
@@ -139,7 +142,7 @@ class ExGRPOState:
             state.retired_set.load_state_dict(content["retired_set"])
             state.delayed_start.load_state_dict(content["delayed_start"])
             state.stream.load_state_dict(content["stream"])
-        except (OSError, json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        except (OSError, UnreadableFileError, KeyError, TypeError) as error:
             raise StateError(f"{path}: is missing or damaged ({error}); use an older checkpoint.") from error
         return state
 

@@ -184,6 +184,7 @@ def _show(row: RunRow) -> None:
         st.switch_page("app_pages/new_run.py", query_params={"from": row.run_id})
     if not is_asked:
         run_header.show_reason(row)
+    run_header.show_faults(row)
     if row.kind == TRAIN:
         st.fragment(_audit, run_every=AUDIT_SECONDS if refresh else None)(row.run_id)
     st.fragment(_header, run_every=refresh or CHECK_SECONDS)(row, is_asked)

@@ -1,6 +1,5 @@
 """What the files beside the database contain: the runs root, logs, the supervisor's heartbeat."""
 
-import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +8,7 @@ from app import settings
 from app.formats import as_utc
 from app.queries.answers import ask
 from db.queries import runs
+from exgrpo_core.bounded_json import open_plain, read_json
 
 SUPERVISOR_LOST_SECONDS = 15.0
 _LOG_BYTES = 128 * 1024
@@ -30,7 +30,7 @@ def read_log_tail(run_id: str, num_lines: int) -> list[str]:
     if path is None or ask(runs.get_run, run_id) is None:
         return []
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             file.seek(max(0, path.stat().st_size - _LOG_BYTES))
             return file.read().decode("utf-8", errors="replace").splitlines()[-num_lines:]
     except OSError:
@@ -60,10 +60,10 @@ def supervisor_heartbeat() -> SupervisorHeartbeat | None:
     """Return the newest heartbeat of a supervisor, or None if none ever ran here."""
     path = settings.current().runs_root / "workbench" / "supervisor.json"
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_json(path)
         since = datetime.fromisoformat(record["since"]) if "since" in record else None
         return SupervisorHeartbeat(int(record["pid"]), datetime.fromisoformat(record["at"]), since)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return None
 
 

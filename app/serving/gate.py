@@ -14,7 +14,6 @@ from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -29,6 +28,8 @@ TOKEN_PARAMETER = "token"
 
 _HOST_PATTERN = re.compile(r"(?P<name>[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::(?P<port>\d{1,5}))?")
 _POLICY_VIOLATION = 1008
+_MAX_HEADER_BYTES = 1 << 16
+"""More than a browser sends; all headers of a request together."""
 
 _FIXED_HEADERS = {
     "X-Frame-Options": "DENY",
@@ -72,6 +73,12 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check one connection; forward it, or answer it here."""
+        if scope["type"] in {"http", "websocket"}:
+            if sum(len(name) + len(value) for name, value in scope["headers"]) > _MAX_HEADER_BYTES:
+                await _refuse_headers(scope, receive, send)
+                return
+            headers = [(name, _plain_cookies(name, value)) for name, value in scope["headers"]]
+            scope = {**scope, "headers": headers}
         if scope["type"] == "http":
             await self._http(scope, receive, send)
         elif scope["type"] == "websocket":
@@ -197,13 +204,18 @@ def _is_same_origin(headers: Headers, host: str) -> bool:
 
 
 def _cookies(headers: Headers) -> dict[str, str]:
-    cookies: dict[str, str] = {}
-    for line in headers.getlist("cookie"):
-        try:
-            cookies |= {name: morsel.value for name, morsel in SimpleCookie(line).items()}
-        except CookieError:
-            continue
-    return cookies
+    parts = (part.partition("=") for line in headers.getlist("cookie") for part in line.split(";"))
+    return {name.strip(): value.strip().strip('"') for name, sign, value in parts if sign}
+
+
+def _plain_cookies(name: bytes, value: bytes) -> bytes:
+    """Return a header; of cookies, those without a backslash.
+
+    Python's parser, which Streamlit calls too, needs quadratic time for backslashes, and no cookie of ours has one.
+    """
+    if name != b"cookie" or b"\\" not in value:
+        return value
+    return b";".join(part for part in value.split(b";") if b"\\" not in part)
 
 
 def _is_foreign_fetch(headers: Headers) -> bool:
@@ -217,6 +229,14 @@ def _address_without_token(scope: Scope) -> str:
     path = "/" + raw_path.decode("latin-1").lstrip("/\\")
     pairs = [pair for pair in parse_qsl(scope["query_string"].decode("latin-1")) if pair[0] != TOKEN_PARAMETER]
     return f"{path}?{urlencode(pairs)}" if pairs else path
+
+
+async def _refuse_headers(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "http":
+        await _respond(send, 431, "text/plain", "The headers of this request are too large.\n")
+        return
+    await receive()
+    await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": "refused"})
 
 
 async def _respond(

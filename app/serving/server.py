@@ -23,6 +23,7 @@ from app.serving import refreshes, shell
 from app.serving.gate import LOOPBACK_NAMES, TOKEN_PARAMETER, Gate, GateSettings
 from app.serving.sign_in import SignIn, read_sign_in
 from db import DATABASE_URL_VARIABLE
+from exgrpo_core.durable_files import keep_private
 from exgrpo_core.errors import UserError
 
 MAIN_SCRIPT = Path(__file__).parents[1] / "main.py"
@@ -177,6 +178,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--allow-host", action="append", default=[], help="further Host name to answer under")
     parser.add_argument("--sign-in", type=Path, help="file with an OpenID provider and roles; see docs/sign-in.md")
     options = parser.parse_args(arguments)
+    keep_private()
     try:
         sign_in = None if options.sign_in is None else read_sign_in(options.sign_in)
         roles = None if sign_in is None else sign_in.roles

@@ -1,6 +1,5 @@
 """From events to rows of tables."""
 
-import json
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +14,7 @@ from db.ingest.trajectory_blocks import INSERTED, pack_facts, pack_ids
 from db.tables import models
 from db.tables.json_text import storable_text
 from db.tables.metric_values import pack_values, stored_names
+from exgrpo_core.bounded_json import parse_json
 
 Row = dict[str, Any]
 
@@ -90,7 +90,7 @@ class RowCollector:
                 "question_id": question["question_id"],
                 "prompt_text": storable_text(question["prompt_text"]),
                 "answer": storable_text(question["answer"]),
-                "details": json.loads(question["details"]),
+                "details": parse_json(question["details"]),
             }
             self._put(models.questions, row)
 

@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Connection, Table, func, literal, select, 
 
 from db.connections.session import Database
 from db.ingest.event_rows import RowCollector
+from db.ingest.faults import add_faults
 from db.ingest.positions import note_unannounced, save_position
 from db.ingest.run_summary import refresh_summary
 from db.ingest.statuses import ENDED_STATUSES, status_rank
@@ -22,12 +23,21 @@ Event = Mapping[str, Any]
 """One parsed event: seq, attempt, at, kind and the fields of the kind."""
 
 
+_DESCRIBED_BY = ("run.json: ", "spec.json: ")
+_DESCRIBED = ("name", "spec", "created_at", "parent_run_id", "branched_from_step")
+
+
 class IngestError(ValueError):
     """An event that cannot be ingested; the message names run, attempt and sequence number."""
 
 
-def register_run(database: Database, run_info: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
-    """Add a run from its `run.json` and `spec.json`; a run that has a row keeps it."""
+def register_run(
+    database: Database, run_info: Mapping[str, Any], spec: Mapping[str, Any], faults: Sequence[str] = ()
+) -> None:
+    """Add a run from its `run.json` and `spec.json`; a run that has a row keeps it, unless that was of damaged files.
+
+    `faults` are sentences on what of these files is damaged.
+    """
 
     def work(connection: Connection) -> None:
         row = {
@@ -40,12 +50,25 @@ def register_run(database: Database, run_info: Mapping[str, Any], spec: Mapping[
             "parent_run_id": run_info.get("parent_run_id"),
             "branched_from_step": run_info.get("branched_from_step"),
         }
-        is_known = select(models.runs.c.run_key).where(models.runs.c.run_id == row["run_id"])
-        if connection.scalar(is_known) is None:
-            insert_new(connection, models.runs, [row])
+        runs = models.runs
+        known = connection.execute(
+            select(runs.c.run_key, runs.c.summary).where(runs.c.run_id == row["run_id"])
+        ).one_or_none()
+        if known is None:
+            insert_new(connection, runs, [row])
             note_unannounced(connection, row["run_id"])
+        elif not faults and _is_of_damaged_files(known.summary):
+            others = [fault for fault in known.summary["faults"] if not fault.startswith(_DESCRIBED_BY)]
+            values = {name: row[name] for name in _DESCRIBED} | {"summary": known.summary | {"faults": others}}
+            connection.execute(update(runs).where(runs.c.run_key == known.run_key).values(values))
+        if faults:
+            add_faults(connection, require_run_key(connection, row["run_id"]), faults)
 
     database.write(work)
+
+
+def _is_of_damaged_files(summary: Mapping[str, Any]) -> bool:
+    return any(fault.startswith(_DESCRIBED_BY) for fault in summary.get("faults", ()))
 
 
 def set_status(
@@ -81,8 +104,10 @@ def set_status(
     database.write(work)
 
 
-def ingest_events(database: Database, run_id: str, events: Sequence[Event], position: str | None = None) -> int:
-    """Ingest events and return how many were new; the reader's `position` is saved in the same transaction.
+def ingest_events(
+    database: Database, run_id: str, events: Sequence[Event], position: str | None = None, faults: Sequence[str] = ()
+) -> int:
+    """Ingest events and return how many were new; position and faults of the reader are saved in the same transaction.
 
     Events may come twice, in any order and in any batches: each (run, attempt, seq) counts once.
 
@@ -90,7 +115,14 @@ def ingest_events(database: Database, run_id: str, events: Sequence[Event], posi
         UnknownRunError: There is no such run; `register_run` comes first.
         IngestError: An event lacks a field.
     """
-    return database.write(lambda connection: _ingest(connection, run_id, events, position))
+
+    def work(connection: Connection) -> int:
+        num_new = _ingest(connection, run_id, events, position)
+        if faults:
+            add_faults(connection, require_run_key(connection, run_id), faults)
+        return num_new
+
+    return database.write(work)
 
 
 def _ingest(connection: Connection, run_id: str, events: Sequence[Event], position: str | None) -> int:

@@ -40,7 +40,10 @@ def refresh_summary(connection: Connection, run_key: int) -> None:
         "seconds_per_step": _json_number(sum(seconds) / len(seconds)) if seconds else None,
         "health": _health(connection, run_key, last_step, curves),
     }
-    connection.execute(update(runs).where(runs.c.run_key == run_key).values(summary=summary, step=last_step))
+    is_run = runs.c.run_key == run_key
+    faults = connection.scalars(select(runs.c.summary).where(is_run)).one().get("faults")
+    kept = {"faults": faults} if faults else {}
+    connection.execute(update(runs).where(is_run).values(summary=summary | kept, step=last_step))
 
 
 def _last_step(connection: Connection, run_key: int) -> int:

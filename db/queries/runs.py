@@ -186,11 +186,12 @@ def _run_row(row: RowMapping, tags: tuple[str, ...]) -> RunRow:
         is_archived=row["is_archived"],
         is_synthetic=spec.get("is_synthetic", False),
         is_adopted=is_of_dumps,
+        faults=tuple(summary.get("faults", ())),
     )
 
 
 def _health(row: RowMapping) -> tuple[str, ...]:
-    badges = tuple(row["summary"].get("health", ()))
+    badges = tuple(row["summary"].get("health", ())) + (("damaged",) if row["summary"].get("faults") else ())
     last = row["last_event_at"]
     is_training = row["spec"].get("kind", "train") == "train"
     if not is_training or row["status"] != "running" or last is None:

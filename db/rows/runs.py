@@ -40,7 +40,7 @@ class RunRow:
     pass_at_1_curve: tuple[float, ...]
     """At most 40 points of Pass@1, evenly spread over the steps."""
     health: tuple[str, ...]
-    """Badges: no_reward, empty_buffer, entropy_collapse, stalled, not_finite, all_retired."""
+    """Badges: no_reward, empty_buffer, entropy_collapse, stalled, not_finite, all_retired, damaged."""
     tags: tuple[str, ...]
     parent_run_id: str | None
     kind: str = "train"
@@ -51,6 +51,8 @@ class RunRow:
     """Whether `exgrpo seed-demo` generated it."""
     is_adopted: bool = False
     """Whether it was imported from a stock verl run's dumps: method, settings and times are unknown."""
+    faults: tuple[str, ...] = ()
+    """A sentence on each damage found in its files."""
 
 
 class StepNotice(NamedTuple):

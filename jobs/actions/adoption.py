@@ -1,6 +1,5 @@
 """Adopting the rollout dumps of a stock verl run: a run directory whose samples can be browsed."""
 
-import tempfile
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ import numpy as np
 from db.rows.adopted_runs import ADOPTED_ENGINE, ADOPTED_TAG, ADOPTED_TOKEN_DATA, UNKNOWN
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question, RolloutGroup, Trajectory
+from jobs.actions.staging import staging_folder
 from jobs.grading.outcomes import Outcome
 from jobs.recording.file_recorder import SpoolRecorder
 from jobs.recording.verl_dump import DumpedRollout, DumpedStep, DumpError, read_dump
@@ -48,8 +48,8 @@ def adopt(folder: Path, runs_root: Path, name: str, model: str = UNKNOWN) -> Ado
         SpecError: The name cannot be a run's.
     """
     runs_root.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".adopting-", dir=runs_root) as staging:
-        run = RunDirectory.create(Path(staging), _spec(folder, name, model))
+    with staging_folder(runs_root, "adopting") as staging:
+        run = RunDirectory.create(staging, _spec(folder, name, model))
         attempt = run.claim_attempt()
         with closing(SpoolRecorder(run, attempt, RecordingSpec(token_data=ADOPTED_TOKEN_DATA))) as recorder:
             adopted = _record(read_dump(folder), recorder, run.run_id)

@@ -1,27 +1,24 @@
 """Runs in and out of a runs root: as a folder or as a `.tar.gz` file."""
 
-import json
 import shutil
 import tarfile
-import tempfile
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePath, PurePosixPath
 
-from exgrpo_core.errors import InputError
-from jobs.runs.directory import RunDirectory, RunDirectoryError, check_run_id
+from exgrpo_core.bounded_json import MAX_FILE_BYTES, UnreadableFileError, parse_json, read_plain
+from jobs.actions.archive_members import ArchiveError as ArchiveError
+from jobs.actions.archive_members import checked_members, open_archive
+from jobs.actions.staging import staging_folder
+from jobs.runs.directory import RunDirectory, RunDirectoryError, check_run_id, parse_run_info
 from jobs.runs.journal import Journal, JournalKind
+from jobs.specs.any_job import shape_mistakes
 
 REQUIRED_FILES = ("spec.json", "run.json")
-# A copied heartbeat would name a process that does not work on the copy.
-_PROCESS_FILES = ("lock", "heartbeat.json")
+_PROCESS_FILES = ("lock", "heartbeat.json", "ray.json")
+"""Files that are about a process or a cluster's job, which does not work on the copy."""
 _RUNS_AS_CODE = (".pt", ".pth", ".bin", ".pkl", ".pickle", ".ckpt")
 """Suffixes of files that programs read with pickle, as verl reads its trainer's state."""
-
-
-class ArchiveError(InputError, ValueError):
-    """A run that cannot be imported or exported; one sentence names what is wrong."""
 
 
 def export_run(run: RunDirectory, target: Path, *, overwrites: bool = False) -> Path:
@@ -58,15 +55,14 @@ def import_run(source: Path, runs_root: Path, *, trusts_pickles: bool = False) -
     if not source.exists():
         raise ArchiveError(f"{source}: does not exist; expected a folder or a .tar.gz file of a run.")
     if source.is_dir():
-        _check_run(source, source.resolve().name, source)
+        _check_description(_read_description(source, source), source)
     with _staging(runs_root) as staging:
         if source.is_dir():
-            run_id = source.resolve().name
+            run_id = _check_name(source.resolve().name, source)
             _check_folder(source, trusts_pickles)
             _copy_folder(source, staging / run_id)
         else:
             run_id = _unpack(source, staging, trusts_pickles)
-            _check_run(staging / run_id, run_id, source)
         (staging / run_id / "control" / "stop").unlink(missing_ok=True)
         destination = runs_root / run_id
         if destination.exists():
@@ -98,13 +94,11 @@ def _check_destination(destination: Path, is_file: bool, overwrites: bool) -> No
 @contextmanager
 def _staging(runs_root: Path) -> Iterator[Path]:
     runs_root.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=".importing-", dir=runs_root))
     try:
-        yield staging
+        with staging_folder(runs_root, "importing") as staging:
+            yield staging
     except OSError as error:
         raise ArchiveError(f"{runs_root}: cannot be written ({reason_of(error)}).") from None
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _write_archive(run: RunDirectory, destination: Path) -> None:
@@ -151,28 +145,29 @@ def _left_out(folder: str, names: list[str]) -> set[str]:
 
 
 def _unpack(source: Path, staging: Path, trusts_pickles: bool) -> str:
-    try:
-        with tarfile.open(source, "r:*") as archive:
-            members = archive.getmembers()
-            run_id = _check_members(members, source, trusts_pickles)
-            _check_room(sum(member.size for member in members), staging, source)
-            archive.extractall(staging, members=members, filter="data")
-    except OSError as error:
-        raise ArchiveError(f"{source}: cannot be read ({error.strerror or error}).") from None
-    except (tarfile.TarError, EOFError, zlib.error):
-        # tarfile's message has a line for every format that it tried
-        raise ArchiveError(f"{source}: expected a folder or a whole .tar.gz file of a run.") from None
+    described: dict[str, bytes] = {}
+    with open_archive(source) as archive:
+        members = []
+        for member in checked_members(archive, staging):
+            path = PurePosixPath(member.name)
+            _check_no_pickle(path, source, trusts_pickles)
+            if path.name not in _PROCESS_FILES:
+                members.append(member)
+            if len(path.parts) == 2 and path.name in REQUIRED_FILES and member.isreg():
+                described[path.name] = _content(archive, member)
+        run_id = _top_folder(members, source)
+        _check_description(described, source)
+        archive.extractall(staging, members=members, filter="data")
     return run_id
 
 
-def _check_members(members: list[tarfile.TarInfo], source: Path, trusts_pickles: bool) -> str:
-    """Return the one top folder of an archive whose members are plain files below it."""
-    tops = set()
-    for member in members:
-        path = PurePosixPath(member.name)
-        _check_member(member, path, source)
-        _check_no_pickle(path, source, trusts_pickles)
-        tops.add(path.parts[0])
+def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    file = archive.extractfile(member)
+    return b"" if file is None else file.read(MAX_FILE_BYTES + 1)
+
+
+def _top_folder(members: list[tarfile.TarInfo], source: Path) -> str:
+    tops = {PurePosixPath(member.name).parts[0] for member in members}
     if len(tops) != 1:
         raise ArchiveError(f"{source}: expected one run folder at the top, found {len(tops)}.")
     return _check_name(str(tops.pop()), source)
@@ -199,21 +194,6 @@ def _check_room(num_bytes: int, folder: Path, source: Path) -> None:
         raise ArchiveError(f"{source}: needs {num_bytes:,} bytes and {free:,} are free; nothing imported.")
 
 
-def _check_member(member: tarfile.TarInfo, path: PurePosixPath, source: Path) -> None:
-    if _leads_out(path) or not path.parts:
-        raise ArchiveError(
-            f"{source}: member {member.name!r} would be written outside the runs folder; nothing imported."
-        )
-    is_plain = member.isfile() or member.isdir()
-    is_inner_link = member.islnk() and not _leads_out(PurePosixPath(member.linkname))
-    if not (is_plain or is_inner_link):
-        raise ArchiveError(f"{source}: member {member.name!r} is not a plain file; nothing imported.")
-
-
-def _leads_out(path: PurePosixPath) -> bool:
-    return path.is_absolute() or ".." in path.parts
-
-
 def _check_folder(source: Path, trusts_pickles: bool) -> None:
     for path in source.rglob("*"):
         _check_no_pickle(path.relative_to(source), source, trusts_pickles)
@@ -221,15 +201,24 @@ def _check_folder(source: Path, trusts_pickles: bool) -> None:
             raise ArchiveError(f"{source}: {path.relative_to(source)} is not a plain file; nothing imported.")
 
 
-def _check_run(folder: Path, run_id: str, source: Path) -> None:
-    for name in REQUIRED_FILES:
-        if not (folder / name).is_file():
-            raise ArchiveError(f"{source}: holds no {name}, so it is no run folder.")
-    _check_name(run_id, source)
+def _read_description(folder: Path, source: Path) -> dict[str, bytes]:
     try:
-        RunDirectory(folder).read_run_info()
-        is_whole = isinstance(json.loads((folder / "spec.json").read_bytes()), dict)
-    except ValueError:
-        is_whole = False
-    if not is_whole:
-        raise ArchiveError(f"{source}: {' or '.join(REQUIRED_FILES)} is damaged, so it is no run folder.")
+        return {name: read_plain(folder / name) for name in REQUIRED_FILES if (folder / name).exists()}
+    except (OSError, UnreadableFileError) as error:
+        raise ArchiveError(f"{source}: cannot be read ({error}).") from None
+
+
+def _check_description(content: Mapping[str, bytes], source: Path) -> None:
+    """Check the files that say what the run is, by their content."""
+    for name in REQUIRED_FILES:
+        if name not in content:
+            raise ArchiveError(f"{source}: holds no {name}, so it is no run folder.")
+    try:
+        parse_run_info(content["run.json"], "run.json")
+        spec = parse_json(content["spec.json"])
+    except ValueError as error:
+        raise ArchiveError(
+            f"{source}: {' or '.join(REQUIRED_FILES)} is damaged, so it is no run folder ({error})"
+        ) from None
+    if mistakes := shape_mistakes(spec):
+        raise ArchiveError(f"{source}: spec.json: {mistakes[0]}; nothing imported.")

@@ -4,18 +4,19 @@ import contextlib
 import io
 import json
 import os
-import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from db.connections.session import SQLITE_FILE, DatabaseError, sqlite_path
 from db.connections.sqlite_copy import copy_sqlite
 from exgrpo_core.durable_files import sync
-from jobs.actions.archive import ArchiveError
+from jobs.actions.archive_members import ArchiveError, checked_members, open_archive
+from jobs.actions.staging import staging_folder
 from jobs.runs.directory import WORKBENCH_FOLDER, list_run_directories
+from jobs.runs.ray_contact import CONTACT_FILE
 
 _OF_PROCESSES = frozenset({"lock", "supervisor.json", "workbench.json"})
 """Files that are true only while a process lives. Heartbeats stay: their process does not work on the copy."""
@@ -79,14 +80,11 @@ def restore(source: Path, runs_root: Path) -> Backup:
     if runs_root.exists() and (not runs_root.is_dir() or any(runs_root.iterdir())):
         raise ArchiveError(f"{runs_root}: is not empty; restore into a new folder and name it with --runs-root.")
     runs_root.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=".restoring-", dir=runs_root.parent))
-    try:
+    with staging_folder(runs_root.parent, "restoring") as staging:
         _unpack(source, staging)
         if runs_root.exists():
             runs_root.rmdir()
         staging.rename(runs_root)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
     return Backup(len(list_run_directories(runs_root)), source.stat().st_size, (runs_root / SQLITE_FILE).is_file())
 
 
@@ -198,20 +196,14 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def _unpack(source: Path, folder: Path) -> None:
     num_members, sealed = 0, b""
-    try:
-        with tarfile.open(source, "r:") as archive:
-            for member in archive:
-                if not (member.isreg() or member.isdir() or member.islnk()):
-                    raise ArchiveError(f"{source}: member {member.name!r} is not a plain file; nothing restored.")
-                if member.name == _SEAL:
-                    sealed = _content(archive, member)
-                    continue
+    with open_archive(source) as archive:
+        for member in checked_members(archive, folder):
+            if member.name == _SEAL:
+                sealed = _content(archive, member)
+                continue
+            num_members += 1
+            if PurePosixPath(member.name).name != CONTACT_FILE:  # a restored job causes no connection to a cluster
                 archive.extract(member, folder, filter="data")
-                num_members += 1
-    except OSError as error:
-        raise ArchiveError(f"{source}: cannot be restored ({error.strerror or error}).") from None
-    except tarfile.TarError as error:
-        raise ArchiveError(f"{source}: expected a complete file of `exgrpo backup` ({error}).") from None
     if sealed != _seal(num_members):
         raise ArchiveError(
             f"{source}: expected a complete file of `exgrpo backup`; use another copy; nothing restored."

@@ -1,7 +1,6 @@
 """Progress of a job of any kind, by its files, and what a stopping one waits for."""
 
-import json
-
+from exgrpo_core.bounded_json import read_json
 from jobs.evaluation.recorded_answers import FOLDER, PLAN_FILE
 from jobs.judging.plan import read_plan
 from jobs.runs.attempts import read_heartbeat
@@ -27,7 +26,7 @@ def count_pieces(run: RunDirectory) -> int | None:
     if isinstance(spec, JudgeSpec):
         return read_plan(run)
     try:
-        plan = json.loads((run.path / FOLDER / PLAN_FILE).read_text(encoding="utf-8"))
+        plan = read_json(run.path / FOLDER / PLAN_FILE)
         return sum(int(count) for count in plan["num_questions"].values())
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return None

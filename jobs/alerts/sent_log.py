@@ -4,6 +4,7 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
+from exgrpo_core.bounded_json import parse_json
 from exgrpo_core.durable_files import append_line
 from jobs.runs.directory import WORKBENCH_FOLDER
 
@@ -36,7 +37,7 @@ class SentLog:
             return set()
         for line in lines:
             try:
-                record = json.loads(line)
+                record = parse_json(line)
                 sent.add((str(record["key"]), str(record["destination"])))
             except (ValueError, KeyError, TypeError):
                 continue

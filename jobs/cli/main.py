@@ -5,6 +5,7 @@ from typing import Any
 
 import typer
 
+from exgrpo_core.durable_files import keep_private
 from jobs.cli.options import FriendlyGroup, command_group
 
 COMMANDS = {
@@ -99,6 +100,10 @@ COMMANDS = {
         "backup:backup",
         "Write all runs, the workbench's journal and SQLite's database to one file; runs may continue.",
     ),
+    "verify": (
+        "verify:verify",
+        "Check every file of a run, or of all and the journal, and say what can be had back; ends with 1 on damage.",
+    ),
     "restore": (
         "backup:restore",
         "Unpack a backup into a new or empty runs root; `exgrpo resume` continues runs that it interrupted.",
@@ -156,5 +161,6 @@ def _no_options() -> None:
 
 
 def main() -> None:
-    """Run the command that the command line names."""
+    """Run the command that the command line names; the files that it makes are its user's alone."""
+    keep_private()
     app()

@@ -12,6 +12,7 @@ from rich.table import Table
 from db.queries.run_filter import RunFilter
 from db.queries.runs import list_runs
 from db.rows.display_names import BATCH_PASS_RATE, escape_control_characters, held_out_score
+from exgrpo_core.bounded_json import open_plain
 from jobs.actions import run_actions
 from jobs.actions.progress import describe_stop
 from jobs.actions.resubmission import read_job_spec, submit_job
@@ -169,7 +170,7 @@ def _print_queued(runs_root: Path, run_id: str) -> None:
 
 def _print_from(path: Path, offset: int) -> int:
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             file.seek(offset)
             content = file.read()
     except FileNotFoundError:
@@ -198,13 +199,21 @@ def _print_table(rows: "list[RunRow]") -> None:
         table.add_row(
             row.run_id,
             escape(escape_control_characters(row.name)),
-            status_label(row.status) + (", archived" if row.is_archived else ""),
+            _state(row),
             row.method,
             f"{row.step}/{row.num_steps}",
             _rate(row.last_pass_at_1),
             _rate(row.last_avg_at_n),
         )
     console.print(table)
+    for row in rows:
+        for fault in row.faults:
+            print_result(f"{row.run_id}: {escape_control_characters(fault)}")
+
+
+def _state(row: "RunRow") -> str:
+    marks = [mark for mark, holds in (("archived", row.is_archived), ("damaged", row.faults)) if holds]
+    return ", ".join([status_label(row.status), *marks])
 
 
 def _print_summary(summary: dict[str, Any]) -> None:
@@ -212,6 +221,8 @@ def _print_summary(summary: dict[str, Any]) -> None:
     reason = f": {row['status_reason']}" if row["status_reason"] else ""
     archived = ", archived" if row["is_archived"] else ""
     print_result(f"{row['run_id']} {row['name']!r} {status_label(row['status'])}{archived}{reason}")
+    for fault in row["faults"]:
+        print_result(f"damaged: {escape_control_characters(fault)}")
     if summary.get("stop"):
         print_result(summary["stop"])
     print_result(f"{row['method']} on {row['model']}, {row['dataset']}; step {row['step']} of {row['num_steps']}")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from exgrpo_core.bounded_json import read_json
 from exgrpo_core.durable_files import write_whole
 from exgrpo_core.errors import UserError
 from jobs.runs.directory import WORKBENCH_FOLDER
@@ -68,10 +69,10 @@ def read_workbench(runs_root: Path) -> WorkbenchRecord | None:
 
 def _read(path: Path) -> WorkbenchRecord | None:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         since = datetime.fromisoformat(content["since"])
         return WorkbenchRecord(int(content["pid"]), since, str(content["address"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return None
 
 

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
+from exgrpo_core.bounded_json import open_plain, parse_json
 from jobs.evaluation.generation import Sample
 from jobs.evaluation.questions import BenchmarkQuestion
 from jobs.evaluation.recorded_answers import FOLDER
@@ -79,10 +80,10 @@ class AnswerLog:
 
 
 def _read_lines(path: Path) -> Iterator[AnsweredQuestion]:
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         for number, line in enumerate(file, start=1):
             try:
-                record = json.loads(line)
+                record = parse_json(line)
                 yield AnsweredQuestion(
                     question_id=str(record["question_id"]),
                     seed=int(record["seed"]),
@@ -90,5 +91,5 @@ def _read_lines(path: Path) -> Iterator[AnsweredQuestion]:
                     outcomes=[SideBySide(*(Outcome(name) for name in names)) for names in record["outcomes"]],
                     grader_version=str(record["grader_version"]),
                 )
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, OverflowError):
                 logger.warning("%s: line %d is cut short; its question is asked again.", path, number)

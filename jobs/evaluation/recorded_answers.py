@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from exgrpo_core.bounded_json import open_plain, parse_json
+
 FOLDER = "evaluation"
 """Folder of the answers in an evaluation's run directory."""
 _BENCHMARK = re.compile(r"\w+")
@@ -48,10 +50,10 @@ def find_answers(run_path: Path, benchmark: str, question_id: str) -> RecordedQu
 def _records_of(path: Path, question_id: str) -> Iterator[dict[str, Any]]:
     """Yield the lines about a question; others, of which there may be many thousand, are not parsed."""
     marker = json.dumps(question_id).encode()
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         for line in file:
             if marker in line and line.endswith(b"}\n"):
-                record = json.loads(line)
+                record = parse_json(line)
                 if record["question_id"] == question_id:
                     yield record
 

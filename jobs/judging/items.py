@@ -1,6 +1,5 @@
 """The chains of thought to judge: read from a training run's files, or from a file with human labels."""
 
-import json
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -8,6 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
+from exgrpo_core.bounded_json import parse_json
 from jobs.recording.trajectory_file import FILE_PREFIX, list_steps, read_questions, read_trajectories, select_step
 from jobs.runs.control import TrainingError
 from jobs.runs.directory import RunDirectory
@@ -71,7 +71,7 @@ class RunItems:
 
     def _item(self, row: dict[str, Any], attempt: int) -> JudgedItem:
         question = self._questions[row["question_index"]]
-        details = json.loads(question["details"])
+        details = parse_json(question["details"])
         problem = details.get("question") or question["prompt_text"]
         trajectory_id = row["trajectory_id"]
         return JudgedItem(f"{attempt}/{trajectory_id}", problem, row["text"], attempt, trajectory_id, details=details)
@@ -165,7 +165,7 @@ def _read_labelled(path: Path) -> Iterator[tuple[JudgedItem, bool]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = parse_json(line)
             item_id = str(row["id"])[: _MAX_ID_CHARS + 1]
             solution = "\n\n".join(row["steps"])
             item = JudgedItem(item_id, str(row["problem"]), solution, label=row["label"] == _ALL_STEPS_RIGHT)

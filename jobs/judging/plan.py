@@ -2,6 +2,7 @@
 
 import json
 
+from exgrpo_core.bounded_json import read_json
 from exgrpo_core.durable_files import write_whole
 from jobs.runs.directory import RunDirectory
 
@@ -17,7 +18,6 @@ def write_plan(run: RunDirectory, num_votes: int) -> None:
 def read_plan(run: RunDirectory) -> int | None:
     """Return the job's number of votes, None while it is unknown."""
     try:
-        text = (run.attempt_path(run.newest_attempt()) / _PLAN_FILE).read_text(encoding="utf-8")
-        return int(json.loads(text)["num_votes"])
-    except (OSError, ValueError, LookupError, TypeError):
+        return int(read_json(run.attempt_path(run.newest_attempt()) / _PLAN_FILE)["num_votes"])
+    except (OSError, ValueError, LookupError, TypeError, OverflowError):
         return None

@@ -9,11 +9,12 @@ import math
 import re
 from pathlib import Path
 from typing import Any
-from zlib import crc32
+
+from exgrpo_core.bounded_json import UnreadableFileError
+from exgrpo_core.checksums import seal, unseal
 
 EVENT_KINDS = ("status", "questions", "step", "evaluation", "checkpoint")
 _SEGMENT = re.compile(r"events-(\d{6,})\.jsonl")
-_CRC_FIELD = re.compile(rb',"crc":(\d+)}\Z')
 
 
 def segment_path(attempt_path: Path, segment: int) -> Path:
@@ -33,20 +34,15 @@ def encode_event(event: dict[str, Any]) -> bytes:
         body = _dump(event)
     except ValueError:
         body = _dump(_with_named_floats(event))
-    content = body.encode("utf-8", "backslashreplace")
-    return content[:-1] + b',"crc":%d}\n' % crc32(content)
+    return seal(body.encode("utf-8", "backslashreplace")) + b"\n"
 
 
 def decode_line(line: bytes) -> dict[str, Any] | None:
     """Return the event of a line without its newline, None if the line is damaged."""
-    match = _CRC_FIELD.search(line)
-    if match is None:
+    try:
+        return unseal(line)
+    except UnreadableFileError:
         return None
-    content = line[: match.start()] + b"}"
-    if crc32(content) != int(match[1]):
-        return None
-    event = json.loads(content)
-    return event if isinstance(event, dict) else None
 
 
 def _dump(event: Any) -> str:  # noqa: ANN401 - any JSON value

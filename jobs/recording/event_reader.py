@@ -10,6 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from exgrpo_core.bounded_json import UnreadableFileError, open_plain
+from exgrpo_core.checksums import file_crc
 from jobs.grading.code.marks import mark_code
 from jobs.recording.event_codec import decode_line, list_segments, segment_path
 from jobs.recording.trajectory_file import read_questions, read_trajectories, rows_of_step
@@ -21,8 +23,10 @@ MAX_STEPS = 16
 """Steps with trajectories in one batch: their texts are in memory together."""
 MAX_BYTES = 4 << 20
 """A batch ends with the event that exceeds this size: some thousand steps without trajectories."""
-_Position = tuple[int, int]
-"""(segment, byte offset) inside one attempt."""
+MAX_LINE_BYTES = 256 << 20
+"""A longer line, which no step needs, counts as damaged."""
+_Position = tuple[int, int, int | None]
+"""(segment, byte offset, number of the last event) inside one attempt; positions of older versions lack the last."""
 _Rows = dict[str, list[dict[str, Any]]]
 
 
@@ -30,7 +34,7 @@ _Rows = dict[str, list[dict[str, Any]]]
 class SpoolBatch:
     """Events in order of attempt and sequence, and the position after them.
 
-    `has_more` is whether more events exist already; `faults` are sentences on damaged lines and files.
+    `has_more` is whether more events exist already; `faults` are sentences on damage, with the files' names.
     """
 
     events: list[dict[str, Any]]
@@ -54,7 +58,7 @@ class SpoolReader:
         positions = _parse_position(after)
         reading = _Reading(self._run, max_steps)
         for attempt in self._run.attempts():
-            positions[attempt] = reading.read_attempt(attempt, positions.get(attempt, (1, 0)))
+            positions[attempt] = reading.read_attempt(attempt, positions.get(attempt, (1, 0, 0)))
             if reading.is_full:
                 break
         return SpoolBatch(reading.events, _dump_position(positions), reading.is_full, reading.faults)
@@ -69,14 +73,16 @@ class _Reading:
         self._run = run
         self._num_steps_left = max_steps
         self._num_bytes = 0
+        self._last: int | None = None
         self._trajectories: tuple[Path, pa.Table] | None = None
+        self._checked: Path | None = None
 
     @property
     def is_full(self) -> bool:
         return self._num_steps_left <= 0 or self._num_bytes >= MAX_BYTES
 
     def read_attempt(self, attempt: int, position: _Position) -> _Position:
-        segment, offset = position
+        segment, offset, self._last = position
         for number in list_segments(self._run.attempt_path(attempt)):
             if number < segment:
                 continue
@@ -85,25 +91,33 @@ class _Reading:
             offset = self._read_segment(attempt, segment, offset)
             if self.is_full:
                 break
-        return segment, offset
+        return segment, offset, self._last
 
     def _read_segment(self, attempt: int, segment: int, offset: int) -> int:
         path = segment_path(self._run.attempt_path(attempt), segment)
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             file.seek(offset)
-            for line in file:
-                if not line.endswith(b"\n"):
+            while line := file.readline(MAX_LINE_BYTES):
+                if not line.endswith(b"\n") and len(line) < MAX_LINE_BYTES:
                     break
                 offset += len(line)
                 self._num_bytes += len(line)
                 event = decode_line(line[:-1])
                 if event is None:
-                    self._report(f"{path}: the line that ends at byte {offset} is damaged and was skipped.")
+                    self._report(path, f"the line that ends at byte {offset} is damaged and was skipped.")
+                    self._last = None if self._last is None else self._last + 1
                     continue
+                self._check_number(path, event)
                 self._add(event)
                 if self.is_full:
                     break
         return offset
+
+    def _check_number(self, path: Path, event: Mapping[str, Any]) -> None:
+        first = None if self._last is None else self._last + 1
+        self._last = max(self._last or 0, event["seq"])
+        if first is not None and event["seq"] > first + event.get("num_unwritten", 0):
+            self._report(path, f"events {first} to {event['seq'] - 1} are missing.")
 
     def _add(self, event: dict[str, Any]) -> None:
         self.events.append(event)
@@ -129,21 +143,46 @@ class _Reading:
     def _read_file(self, event: Mapping[str, Any], read: Callable[[Path], _Rows]) -> _Rows | None:
         name = event["file"]
         try:
-            return read(inside(self._run.path, name))
+            path = inside(self._run.path, name)
+            self._check_content(path, event.get("file_crc"))
+            return read(path)
         except RunDirectoryError as error:
-            self._report(f"{error} Its rows are missing.")
+            self.faults.append(f"{error} Its rows are missing.")
+        except UnreadableFileError as error:
+            self._report(self._run.path / name, f"{str(error).removeprefix(f'{path}: ')} Its rows are missing.")
         except (OSError, pa.ArrowException, KeyError) as error:
-            self._report(f"{self._run.path / name}: cannot be read ({error}); its rows are missing.")
+            why = " ".join(str(error).split())
+            self._report(self._run.path / name, f"cannot be read ({why}); its rows are missing.")
         return None
 
-    def _report(self, fault: str) -> None:
-        logger.warning(fault)
-        self.faults.append(fault)
+    def _check_content(self, path: Path, crc: int | None) -> None:
+        """Compare a file with its checksum, None of older versions; a file of several steps is read once."""
+        if path == self._checked:
+            return
+        self._checked = None
+        if file_crc(path) != crc and crc is not None:
+            raise UnreadableFileError("differs from what was written (checksum).")
+        self._checked = path
+
+    def _report(self, path: Path, what: str) -> None:
+        logger.warning("%s: %s", path, what)
+        name = path.relative_to(self._run.path)
+        if not any(fault.startswith(f"{name}: ") and fault.endswith(what) for fault in self.faults):
+            self.faults.append(f"{name}: {what}")
+
+
+def last_number(position: str, attempt: int) -> int | None:
+    """Return the number of the attempt's last event before a position; None in positions of older versions."""
+    return _parse_position(position).get(attempt, (1, 0, 0))[2]
 
 
 def _parse_position(position: str | None) -> dict[int, _Position]:
     content = json.loads(position) if position else {}
-    return {int(attempt): (int(value[0]), int(value[1])) for attempt, value in content.items()}
+    return {int(attempt): (int(value[0]), int(value[1]), _number(value[2:])) for attempt, value in content.items()}
+
+
+def _number(rest: list[Any]) -> int | None:
+    return int(rest[0]) if rest and rest[0] is not None else None
 
 
 def _dump_position(positions: Mapping[int, _Position]) -> str:

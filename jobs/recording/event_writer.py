@@ -26,6 +26,7 @@ class SpoolWriter:
             raise FileExistsError(f"{attempt_path}: holds events already; claim a new attempt to write.")
         self._segment = 0
         self._num_events = 0
+        self._num_unwritten = 0
         self._file: IO[bytes] | None = None
 
     def append(self, kind: str, fields: dict[str, Any]) -> None:
@@ -37,9 +38,14 @@ class SpoolWriter:
         self.append_all(kind, [(monotonic_utc_now(), fields)])
 
     def append_all(self, kind: str, events: Sequence[tuple[datetime, dict[str, Any]]]) -> None:
-        """Write events of one kind with their times, as `append` does."""
+        """Write events of one kind with their times, as `append` does.
+
+        After a failure they have `num_unwritten`, the number of events before them that may be missing.
+        """
         exit_if_fenced()
-        lines = b"".join(self._line(kind, at, fields) for at, fields in events)
+        unwritten = {"num_unwritten": self._num_unwritten} if self._num_unwritten else {}
+        self._num_unwritten += len(events)
+        lines = b"".join(self._line(kind, at, fields | unwritten) for at, fields in events)
         file = self._open_file()
         try:
             _write_all(file, lines)
@@ -47,6 +53,7 @@ class SpoolWriter:
         except OSError:
             self.close()
             raise
+        self._num_unwritten = 0
         if file.tell() >= self._max_segment_bytes:
             self.close()
 

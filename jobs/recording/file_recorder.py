@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import Any
 
+from exgrpo_core.checksums import file_crc
 from exgrpo_core.step_report import BucketCount, BufferEvent, Selection, StepReport
 from exgrpo_core.types import Question, Trajectory
 from jobs.recording.event_writer import SpoolWriter
@@ -72,8 +73,11 @@ class SpoolRecorder:
         path = next((path for path in earlier if path.is_file()), None)
         if path is None:
             path = self._attempt_path / name
-            write_parquet(questions_table(questions), path)
-        self._writer.append("questions", {"question_set": question_set, "file": self._relative(path)})
+            crc = write_parquet(questions_table(questions), path)
+        else:
+            crc = file_crc(path)
+        fields = {"question_set": question_set, "file": self._relative(path), "file_crc": crc}
+        self._writer.append("questions", fields)
         self._question_sets.add(question_set)
 
     def step(self, report: StepReport) -> None:
@@ -165,13 +169,13 @@ class SpoolRecorder:
     def _write_steps(self, steps: Sequence[tuple[datetime, StepReport]]) -> None:
         new = self._new_steps(steps)
         with_trajectories = [(report.step, report.groups) for _, report in new if report.groups]
-        name = None
+        file: dict[str, Any] = {"file": None}
         if with_trajectories:
             path = self._attempt_path / "trajectories" / f"{FILE_PREFIX}{with_trajectories[0][0]:08d}.parquet"
             path.parent.mkdir(exist_ok=True)
-            write_parquet(trajectory_table(with_trajectories, self._keeps_tokens), path)
-            name = self._relative(path)
-        events = [(at, _step_fields(report) | {"file": name if report.groups else None}) for at, report in new]
+            crc = write_parquet(trajectory_table(with_trajectories, self._keeps_tokens), path)
+            file = {"file": self._relative(path), "file_crc": crc}
+        events = [(at, _step_fields(report) | (file if report.groups else {"file": None})) for at, report in new]
         self._writer.append_all("step", events)
         self._steps_with_trajectories.update(step for step, _ in with_trajectories)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from exgrpo_core.durable_files import whole_file
+from exgrpo_core.durable_files import write_whole
 from exgrpo_core.types import Experience, Int64Array, Question, Replay, RolloutGroup, Trajectory
 from jobs.recording.ragged import list_column, mean_of_each
 
@@ -153,14 +154,18 @@ def _token_columns(rows: _Rows, keeps_tokens: KeepsTokens) -> dict[str, Any]:
     }
 
 
-def write_parquet(table: pa.Table, path: Path) -> None:
-    """Write a table; the file appears whole, with its content on disk.
+def write_parquet(table: pa.Table, path: Path) -> int:
+    """Write a table and return the CRC-32 of its file, which appears whole, with its content on disk.
 
     Its name is on disk once the event that follows is: a journaling file system writes both in order. A sync of the
     folder would double the time that a step waits for the disk.
     """
-    with whole_file(path, syncs_folder=False) as file:
-        pq.write_table(table, file, compression="zstd", use_dictionary=["verdict"], write_statistics=False)
+    sink = pa.BufferOutputStream()
+    options = {"compression": "zstd", "use_dictionary": ["verdict"], "write_statistics": False}
+    pq.write_table(table, sink, write_page_checksum=True, **options)
+    content = memoryview(sink.getvalue())
+    write_whole(path, content, syncs_folder=False)
+    return crc32(content)
 
 
 def read_trajectories(path: Path, columns: Sequence[str] = ()) -> pa.Table:
@@ -202,7 +207,7 @@ def read_token_data(path: Path, trajectory_id: int, replayed_in: int | None = No
     if replayed_in is not None and "step" in existing:
         filters.append(("step", "=", replayed_in))
     names = [name for name in _TOKEN_COLUMNS if name in existing]
-    rows = pq.read_table(path, columns=names, filters=filters).to_pylist()
+    rows = pq.read_table(path, columns=names, filters=filters, page_checksum_verification=True).to_pylist()
     if not rows:
         raise KeyError(f"{path}: holds no trajectory {trajectory_id}.")
     return {name: rows[0].get(name) for name in _TOKEN_COLUMNS}

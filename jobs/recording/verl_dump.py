@@ -1,6 +1,5 @@
 """The rollout dumps of a stock verl run (`trainer.rollout_data_dir`): one `STEP.jsonl` a step, one line a rollout."""
 
-import json
 import math
 import re
 from collections.abc import Iterator
@@ -8,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from exgrpo_core.bounded_json import open_plain, parse_json
 from exgrpo_core.errors import InputError
 
 _STEP_FILE = re.compile(r"[0-9]{1,9}\.jsonl")
@@ -62,7 +62,7 @@ def _step_of(path: Path) -> int:
 def _read_step(path: Path) -> DumpedStep:
     rollouts, bad_lines = [], []
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             for number, line in enumerate(file, start=1):
                 if not line.strip():
                     continue
@@ -77,7 +77,7 @@ def _read_step(path: Path) -> DumpedStep:
 
 def _parse(line: bytes, step: int) -> DumpedRollout:
     try:
-        row = json.loads(line)
+        row = parse_json(line)
     except ValueError:
         raise ValueError("is not a whole line of JSON.") from None
     if not isinstance(row, dict):

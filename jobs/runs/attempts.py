@@ -6,12 +6,15 @@ written once, by the worker or, if the worker is gone, by the supervisor.
 
 import contextlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from exgrpo_core.bounded_json import UnreadableFileError, read_json, read_plain
+from exgrpo_core.checksums import seal, unseal
 from exgrpo_core.durable_files import reserve, write_whole
 from jobs.runs.clock import monotonic_utc_now
 from jobs.runs.processes import ProcessIdentity
@@ -21,6 +24,11 @@ from jobs.runs.stop_time import Phase
 LOCK_FILE = "lock"
 HEARTBEAT_FILE = "heartbeat.json"
 OUTCOME_FILE = "outcome.json"
+MAX_EVENT_FILE_BYTES = 1 << 30
+DAMAGED_OUTCOME = f"{OUTCOME_FILE} is damaged, so how the attempt ended is unknown; resume it or use another copy:"
+_OUTCOME_FIELDS = frozenset({"status", "reason", "at"})
+"""Those of older versions, which wrote no checksum."""
+_SEQUENCE_NUMBER = re.compile(rb'{"seq":(\d{1,15}),')
 OUTCOME_BYTES = 4096
 """More than the size of an outcome."""
 
@@ -45,6 +53,10 @@ class Outcome:
     status: RunStatus
     reason: str
     at: datetime
+    num_events: int | None = None
+    """Events that the attempt had recorded; None of older versions."""
+    is_readable: bool = True
+    """Whether this is what the file says; False if it is damaged, and nobody knows how the attempt ended."""
 
 
 def write_heartbeat(attempt_path: Path, heartbeat: Heartbeat) -> None:
@@ -70,7 +82,7 @@ def read_heartbeat(attempt_path: Path) -> Heartbeat | None:
         seconds = {Phase(name): float(value) for name, value in record.get("phase_seconds", {}).items()}
         status, step = RunStatus(record["status"]), int(record["step"])
         return Heartbeat(worker, status, step, at, None if phase is None else Phase(phase), seconds)
-    except (KeyError, ValueError, TypeError, AttributeError):
+    except (KeyError, ValueError, TypeError, AttributeError, OverflowError):
         return None
 
 
@@ -85,12 +97,14 @@ def write_outcome(attempt_path: Path, status: RunStatus, reason: str, at: dateti
     existing = read_outcome(attempt_path)
     if existing is not None:
         return existing
-    outcome = Outcome(status, reason, at or monotonic_utc_now())
-    _replace(
-        attempt_path / OUTCOME_FILE,
-        {"status": status.value, "reason": reason, "at": outcome.at.isoformat(timespec="milliseconds")},
-        is_durable=True,
-    )
+    outcome = Outcome(status, reason, at or monotonic_utc_now(), _last_event(attempt_path))
+    record = {
+        "status": status.value,
+        "reason": reason,
+        "at": outcome.at.isoformat(timespec="milliseconds"),
+        "num_events": outcome.num_events,
+    }
+    write_whole(attempt_path / OUTCOME_FILE, seal(json.dumps(record).encode()), syncs_folder=False)
     return outcome
 
 
@@ -104,21 +118,49 @@ def write_outcome_of_lost(attempt_path: Path, status: RunStatus, reason: str) ->
 
 
 def read_outcome(attempt_path: Path) -> Outcome | None:
-    """Return how an attempt ended, None while it has no outcome."""
-    record = _read(attempt_path / OUTCOME_FILE)
+    """Return how an attempt ended, None while it has no outcome.
+
+    Of a damaged file, which is never overwritten, the outcome is `lost`, with the reason.
+    """
+    path = attempt_path / OUTCOME_FILE
     try:
-        return Outcome(RunStatus(record["status"]), str(record["reason"]), datetime.fromisoformat(record["at"]))
-    except (KeyError, ValueError, TypeError):
+        record = unseal(read_plain(path), _OUTCOME_FIELDS)
+        at, num_events = datetime.fromisoformat(record["at"]), record.get("num_events")
+        return Outcome(RunStatus(record["status"]), str(record["reason"]), at, num_events and int(num_events))
+    except FileNotFoundError:
         return None
+    except (OSError, KeyError, ValueError, TypeError) as error:
+        why = error if isinstance(error, UnreadableFileError) else f"it cannot be read ({type(error).__name__})."
+        return Outcome(RunStatus.LOST, f"{DAMAGED_OUTCOME} {why}", _changed_at(path), is_readable=False)
 
 
-def _replace(path: Path, record: dict[str, Any], is_durable: bool = False) -> None:
-    write_whole(path, json.dumps(record), is_durable=is_durable, syncs_folder=False)
+def _changed_at(path: Path) -> datetime:
+    try:
+        return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except OSError:
+        return datetime.now(UTC)
+
+
+def _last_event(attempt_path: Path) -> int | None:
+    """Return the number of the last whole event in the attempt's files, 0 if there is none, None if it is damaged."""
+    for path in sorted(attempt_path.glob("events-*.jsonl"), reverse=True):
+        try:
+            lines = read_plain(path, MAX_EVENT_FILE_BYTES)
+        except (OSError, UnreadableFileError):
+            return None
+        whole = lines[: lines.rfind(b"\n")]
+        if whole:
+            match = _SEQUENCE_NUMBER.match(whole, whole.rfind(b"\n") + 1)
+            return int(match[1]) if match else None
+    return 0
+
+
+def _replace(path: Path, record: dict[str, Any]) -> None:
+    write_whole(path, json.dumps(record), is_durable=False, syncs_folder=False)
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        return read_json(path)
     except (OSError, ValueError):
         return {}
-    return record if isinstance(record, dict) else {}

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from zlib import crc32
 
+from exgrpo_core.bounded_json import read_json
+from exgrpo_core.checksums import file_crc
 from exgrpo_core.durable_files import sync
 from jobs.runs.directory import RunDirectoryError, inside
 from jobs.runs.fencing import exit_if_fenced
@@ -59,7 +61,7 @@ def save_checkpoint(checkpoints: Path, step: int, write: Callable[[Checkpoint], 
     hidden.mkdir(parents=True)
     write(Checkpoint(step, hidden))
     files = sorted(path for path in hidden.rglob("*") if path.is_file())
-    sizes = {str(path.relative_to(hidden)): [path.stat().st_size, _file_crc(path)] for path in files}
+    sizes = {str(path.relative_to(hidden)): [path.stat().st_size, file_crc(path)] for path in files}
     manifest = {"step": step, "files": sizes}
     (hidden / MANIFEST).write_text(json.dumps(manifest | {"crc": _manifest_crc(manifest)}), encoding="utf-8")
     for path in [*files, hidden / MANIFEST, *(folder for folder in hidden.rglob("*") if folder.is_dir()), hidden]:
@@ -85,7 +87,7 @@ def find_fault(path: Path) -> str | None:
             file = inside(path, name)
             if not file.is_file():
                 return f"{file} is missing"
-            if file.stat().st_size != size or _file_crc(file) != crc:
+            if file.stat().st_size != size or file_crc(file) != crc:
                 return f"{file} is damaged"
     except RunDirectoryError as error:
         return str(error)
@@ -146,7 +148,7 @@ def prune_checkpoints(checkpoints: Path, num_kept: int) -> None:
 
 
 def _read_manifest(path: Path) -> tuple[int, dict[str, list[int]]]:
-    manifest = json.loads(path.read_text(encoding="utf-8"))
+    manifest = read_json(path)
     crc = manifest.pop("crc", None)
     # Manifests of older versions have no checksum.
     if manifest.keys() != {"step", "files"} or crc not in (None, _manifest_crc(manifest)):
@@ -156,11 +158,3 @@ def _read_manifest(path: Path) -> tuple[int, dict[str, list[int]]]:
 
 def _manifest_crc(manifest: dict[str, Any]) -> int:
     return crc32(json.dumps(manifest).encode())
-
-
-def _file_crc(path: Path) -> int:
-    value = 0
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            value = crc32(block, value)
-    return value

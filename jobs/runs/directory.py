@@ -9,7 +9,10 @@ import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
+from exgrpo_core.bounded_json import UnreadableFileError, read_plain
+from exgrpo_core.checksums import seal, unseal
 from exgrpo_core.durable_files import sync, write_whole
 from exgrpo_core.errors import InputError
 from jobs.specs.any_job import JobSpec, load_any_spec
@@ -17,6 +20,8 @@ from jobs.specs.train import SpecError, TrainSpec, dump_spec
 
 WORKBENCH_FOLDER = "workbench"
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
+_INFO_FIELDS = frozenset({"run_id", "name", "created_at", "parent_run_id", "branched_from_step"})
+"""Those of older versions, which wrote no checksum."""
 _STARTUP_BYTES = 1 << 16
 """Space for the log, the heartbeat, the outcome and the first events of an attempt."""
 _ATTEMPT = re.compile(r"\d{4,}")
@@ -62,6 +67,25 @@ def inside(folder: Path, name: str) -> Path:
     return path
 
 
+def parse_run_info(content: bytes, origin: str) -> dict[str, Any]:
+    """Return what `run.json` says besides the id: name, created_at, parent_run_id, branched_from_step, spec_crc.
+
+    Raises:
+        RunDirectoryError: It is damaged: a field is missing or of another type.
+    """
+    try:
+        info = {"spec_crc": None} | unseal(content, _INFO_FIELDS, _INFO_FIELDS - {"run_id"})
+        datetime.fromisoformat(info["created_at"])
+        kinds = {"name": str, "created_at": str, "parent_run_id": str | None, "branched_from_step": int | None}
+        kinds["spec_crc"] = int | None
+        is_whole = all(isinstance(info[name], kind) for name, kind in kinds.items())
+    except (ValueError, KeyError, TypeError):
+        is_whole = False
+    if not is_whole:
+        raise RunDirectoryError(f"{origin}: missing or damaged, so this is no run folder.")
+    return {name: info[name] for name in kinds}
+
+
 class RunDirectory:
     """The folder of one run. Paths are returned even if the files do not exist yet."""
 
@@ -96,10 +120,13 @@ class RunDirectory:
         unfinished = Path(runs_root) / f".creating-{run_id}"
         shutil.rmtree(unfinished, ignore_errors=True)
         try:
+            unfinished.mkdir(parents=True, mode=0o700)
             for name in ("attempts", "buffer", "checkpoints", "control"):
                 (unfinished / name).mkdir(parents=True)
-            write_whole(unfinished / "spec.json", dump_spec(spec))
-            write_whole(unfinished / "run.json", json.dumps(info, indent=2) + "\n")
+            content = dump_spec(spec).encode()
+            write_whole(unfinished / "spec.json", content)
+            sealed = seal(json.dumps(info | {"spec_crc": crc32(content)}, indent=2).encode())
+            write_whole(unfinished / "run.json", sealed + b"\n")
         except OSError:
             shutil.rmtree(unfinished, ignore_errors=True)
             raise
@@ -121,7 +148,7 @@ class RunDirectory:
         path = Path(runs_root) / check_run_id(run_id)
         if path.is_symlink():
             raise RunDirectoryError(f"{path}: is a link, which could lead outside the runs root; move the folder here.")
-        if not (path / "run.json").is_file():
+        if not (path / "run.json").exists():
             raise RunDirectoryError(f"{runs_root}: has no run {run_id}; `exgrpo runs` lists all runs.")
         return cls(path)
 
@@ -161,7 +188,10 @@ class RunDirectory:
         Raises:
             SpecError: `spec.json` is missing or wrong.
         """
-        return load_any_spec(self.spec_path)
+        crc = None
+        with contextlib.suppress(RunDirectoryError):
+            crc = self.spec_crc()
+        return load_any_spec(self.spec_path, crc)
 
     def spec(self) -> TrainSpec:
         """Read the specification of a training run.
@@ -180,12 +210,24 @@ class RunDirectory:
         Raises:
             RunDirectoryError: The file is missing or damaged.
         """
+        info = self._read_info_file()
+        info.pop("spec_crc")
+        # The folder's name is the id: a copied and renamed folder is another run.
+        return {"run_id": self.run_id} | info
+
+    def spec_crc(self) -> int | None:
+        """Return the CRC-32 of `spec.json` as it was written, None of older versions.
+
+        Raises:
+            RunDirectoryError: `run.json`, which has it, is missing or damaged.
+        """
+        crc: int | None = self._read_info_file()["spec_crc"]
+        return crc
+
+    def _read_info_file(self) -> dict[str, Any]:
         try:
-            info = json.loads(self.info_path.read_text(encoding="utf-8"))
-            fields = ("name", "created_at", "parent_run_id", "branched_from_step")
-            # The folder's name is the id: a copied and renamed folder is another run.
-            return {"run_id": self.run_id} | {name: info[name] for name in fields}
-        except (OSError, ValueError, KeyError, TypeError):
+            return parse_run_info(read_plain(self.info_path), str(self.info_path))
+        except (OSError, UnreadableFileError):
             raise RunDirectoryError(f"{self.info_path}: missing or damaged, so this is no run folder.") from None
 
     def attempt_path(self, attempt: int) -> Path:

@@ -5,6 +5,8 @@ import time
 from pathlib import Path
 from typing import IO
 
+from exgrpo_core.bounded_json import open_plain
+
 _WAIT_SECONDS = 0.02
 
 
@@ -40,7 +42,7 @@ class FileLock:
 def is_locked(path: Path) -> bool:
     """Whether a living process holds the lock."""
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             return not _try(file, fcntl.LOCK_SH)
     except FileNotFoundError:
         return False

@@ -1,5 +1,6 @@
 """Requests of users, one JSON line each: with the run directories, all that the workbench must keep."""
 
+import contextlib
 import getpass
 import json
 import logging
@@ -13,12 +14,19 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from exgrpo_core.durable_files import append_line
+from exgrpo_core.bounded_json import UnreadableFileError, open_plain, read_plain
+from exgrpo_core.checksums import seal, unseal
+from exgrpo_core.durable_files import appending, write_whole
 from jobs.runs.directory import WORKBENCH_FOLDER
 
 logger = logging.getLogger(__name__)
 
 JOURNAL_FILE = "journal.jsonl"
+COUNT_FILE = "journal-count.json"
+_OLD_FIELDS = frozenset({"at", "kind", "run_id", "data"})
+"""Those of older versions, which wrote no checksum, and some of them `by`."""
+_TAIL_BYTES = 1 << 16
+"""More than the size of an entry."""
 _actor: ContextVar[str] = ContextVar("actor", default="")
 
 
@@ -91,15 +99,22 @@ class Journal:
         at, by = datetime.now(UTC).isoformat(timespec="milliseconds"), _actor.get() or _user_here()
         entry = JournalEntry(at, kind, run_id, dict(data), by)
         record = {"at": at, "kind": entry.kind.value, "run_id": run_id, "data": entry.data, "by": by}
-        line = json.dumps(record, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace")
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        append_line(self.path, line)
+        with appending(self.path) as append:
+            counted = 0
+            with contextlib.suppress(UnreadableFileError):
+                counted = self._counted()
+            number = max(counted, self._last_number()) + 1
+            line = json.dumps({"seq": number} | record, ensure_ascii=False, default=str)
+            append(seal(line.encode("utf-8", "backslashreplace")))
+            with contextlib.suppress(OSError):  # the entry itself is on disk, and its number is read from there
+                write_whole(self._count_path, seal(json.dumps({"num_entries": number}).encode()), is_durable=False)
         return entry
 
     def read_from(self, offset: int = 0) -> tuple[list[JournalEntry], int]:
         """Return the whole entries after byte `offset` and the offset to continue from."""
         try:
-            with self.path.open("rb") as file:
+            with open_plain(self.path) as file:
                 file.seek(offset)
                 content = file.read()
         except FileNotFoundError:
@@ -111,11 +126,70 @@ class Journal:
         """Return every entry, oldest first."""
         return self.read_from(0)[0]
 
+    def find_damage(self) -> list[str]:
+        """Return a sentence for each part of the journal that is damaged or missing."""
+        content = self._content()
+        faults, last = [], 0
+        for number, line in enumerate(content.split(b"\n")[:-1], start=1):
+            record = _unsealed(line)
+            if record is None:
+                faults.append(f"{JOURNAL_FILE}: line {number} is damaged and was skipped.")
+            new = last + 1 if record is None else record.get("seq", last)
+            if new > last + 1:
+                faults.append(f"{JOURNAL_FILE}: entries {last + 1} to {new - 1} are missing.")
+            last = max(last, new)
+        try:
+            counted = self._counted()
+        except UnreadableFileError as error:
+            return [*faults, str(error)]
+        if counted > last:
+            faults.append(f"{JOURNAL_FILE}: entries {last + 1} to {counted} at its end are missing.")
+        return faults
+
+    @property
+    def _count_path(self) -> Path:
+        """A file with the number of the last entry, by which a cut at a line's end is noticed."""
+        return self.path.with_name(COUNT_FILE)
+
+    def _counted(self) -> int:
+        """Return the number of the last entry as the file beside the journal has it, 0 without that file."""
+        try:
+            return int(unseal(read_plain(self._count_path))["num_entries"])
+        except FileNotFoundError:
+            return 0
+        except (KeyError, TypeError, ValueError):
+            raise UnreadableFileError(f"{COUNT_FILE}: is damaged; the next entry of the journal repairs it.") from None
+
+    def _content(self) -> bytes:
+        try:
+            with open_plain(self.path) as file:
+                return file.read()
+        except FileNotFoundError:
+            return b""
+
+    def _last_number(self) -> int:
+        with open_plain(self.path) as file:
+            file.seek(max(0, self.path.stat().st_size - _TAIL_BYTES))
+            lines = file.read().split(b"\n")
+        numbers = [record.get("seq", 0) for line in lines if (record := _unsealed(line))]
+        return max(numbers, default=0)
+
     def _parse(self, content: bytes) -> Iterator[JournalEntry]:
-        for line in content.splitlines():
+        for line in content.split(b"\n")[:-1]:
+            record = _unsealed(line)
             try:
-                record = json.loads(line)
+                if record is None:
+                    raise ValueError
                 kind, by = JournalKind(record["kind"]), str(record.get("by", ""))
-                yield JournalEntry(record["at"], kind, record["run_id"], dict(record["data"]), by)
+                yield JournalEntry(str(record["at"]), kind, str(record["run_id"]), dict(record["data"]), by)
             except (ValueError, KeyError, TypeError):
                 logger.warning("%s: skipped a line that is not an entry: %.80r", self.path, line)
+
+
+def _unsealed(line: bytes) -> dict[str, Any] | None:
+    """Return the record of a line, None of one that is damaged; a number is whole and not negative."""
+    try:
+        record = unseal(line, _OLD_FIELDS, _OLD_FIELDS | {"by"})
+    except UnreadableFileError:
+        return None
+    return record if isinstance(record.get("seq", 0), int) else None

@@ -9,6 +9,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from exgrpo_core.bounded_json import read_json
 from exgrpo_core.durable_files import write_whole
 from jobs.runs.attempts import Heartbeat
 
@@ -43,11 +44,11 @@ def write_contact(attempt_path: Path, contact: RayContact) -> None:
 def read_contact(attempt_path: Path) -> RayContact | None:
     """Return the contact of this folder's job; None for attempts on this machine and for copied folders."""
     try:
-        record = json.loads((attempt_path / CONTACT_FILE).read_text(encoding="utf-8"))
+        record = read_json(attempt_path / CONTACT_FILE)
         contact = RayContact(**record)
         texts = (contact.attempt_path, contact.address, contact.submission_id)
         numbers = (float(contact.seen_at), int(contact.log_bytes))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, OverflowError):
         return None
     is_this_one = all(isinstance(text, str) for text in texts) and texts[0] == str(attempt_path.resolve())
     return contact if is_this_one and min(numbers) >= 0 else None

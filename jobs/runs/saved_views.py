@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from exgrpo_core.bounded_json import read_json
 from exgrpo_core.durable_files import write_whole
 from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.runs.file_lock import FileLock
@@ -53,11 +54,11 @@ def delete_view(runs_root: Path, name: str) -> None:
 def _read(runs_root: Path) -> dict[str, dict[str, str]]:
     path = _path(runs_root)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         return {name: {str(key): str(value) for key, value in view.items()} for name, view in sorted(content.items())}
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, RecursionError, AttributeError):
+    except (OSError, ValueError, AttributeError):
         raise SpecError(f"{path}: expected saved views as JSON; move the file away to begin anew.") from None
 
 

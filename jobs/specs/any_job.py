@@ -2,10 +2,13 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from zlib import crc32
 
+from exgrpo_core.bounded_json import UnreadableFileError, parse_json, read_plain
 from jobs.specs.evaluation import EvalSpec, parse_eval_spec
 from jobs.specs.judging import JudgeSpec, parse_judge_spec
-from jobs.specs.train import SpecError, TrainSpec, parse_spec, read_mapping
+from jobs.specs.mistakes import wrong_types
+from jobs.specs.train import SpecError, TrainSpec, parse_spec
 
 JobSpec = TrainSpec | EvalSpec | JudgeSpec
 """A specification of any kind; all have `kind`, `name` and `tags`."""
@@ -15,6 +18,8 @@ _PARSERS: dict[str, Callable[[object, str], JobSpec]] = {
     "eval": parse_eval_spec,
     "judge": parse_judge_spec,
 }
+
+_MODELS: dict[str, type[JobSpec]] = {"train": TrainSpec, "eval": EvalSpec, "judge": JudgeSpec}
 
 
 def parse_any_spec(content: object, origin: str) -> JobSpec:
@@ -29,13 +34,35 @@ def parse_any_spec(content: object, origin: str) -> JobSpec:
     return _PARSERS[kind](content, origin)
 
 
-def load_any_spec(path: Path) -> JobSpec:
-    """Read the specification of any kind that `dump_spec` wrote.
+def shape_mistakes(content: object) -> tuple[str, ...]:
+    """Return the mistakes that keep a specification of any kind from being shown: a sentence each, none of most.
+
+    Fields of other versions and values out of range are no such mistakes: the run was made, and can be looked at.
+    """
+    if not isinstance(content, dict):
+        return (f"expected a mapping of fields, got {type(content).__name__}",)
+    kind = content.get("kind", "train")
+    if not isinstance(kind, str) or kind not in _MODELS:
+        return (f"kind: expected one of {', '.join(sorted(_MODELS))}, got {str(kind)[:40]!r}",)
+    return wrong_types(_MODELS[kind], content)
+
+
+def load_any_spec(path: Path, crc: int | None = None) -> JobSpec:
+    """Read the specification of any kind that `dump_spec` wrote, with this CRC-32 where it is known.
 
     Raises:
-        SpecError: The file is missing, is not YAML or JSON, or holds a wrong field.
+        SpecError: The file is missing, is not JSON, differs from what was written, or holds a wrong field.
     """
-    return parse_any_spec(read_mapping(path), str(path))
+    try:
+        content = read_plain(path)
+        if crc not in (None, crc32(content)):
+            raise SpecError(f"{path}: differs from what was written (checksum); use another copy of the run.")
+        value = parse_json(content)
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be read ({error.strerror}); use another copy of the run.") from None
+    except UnreadableFileError as error:
+        raise SpecError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
+    return parse_any_spec(value, str(path))
 
 
 def loop_name(spec: JobSpec) -> str:

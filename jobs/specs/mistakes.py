@@ -1,5 +1,6 @@
 """The mistakes of a specification, one sentence each, that names the field and what was expected."""
 
+import json
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -63,6 +64,23 @@ def checked(model: type[AnySpec], content: object, origin: str) -> AnySpec:
     except ValidationError as error:
         mistakes = _find_all(model, content, error)
     raise SpecError(f"{origin}: {'; '.join(mistakes)}", mistakes)
+
+
+def wrong_types(model: type[BaseModel], content: object) -> tuple[str, ...]:
+    """Return a sentence for each field that is missing or of another type, none for values that are out of range."""
+    try:
+        # strict: what stands in the file is shown, not what it could be read as
+        model.model_validate_json(json.dumps(content), strict=True)
+    except ValidationError as error:
+        items = [item for item in error.errors() if _is_wrong_type(item)]
+        return tuple(sentence for item in items for sentence in _explain(item))
+    return ()
+
+
+def _is_wrong_type(item: "ErrorDetails") -> bool:
+    kind = item["type"]
+    is_choice = kind in {"literal_error", "enum"} and not isinstance(item.get("input"), str)
+    return is_choice or kind in {"missing", "json_invalid"} or kind.endswith(("_type", "_parsing", "_from_float"))
 
 
 def _find_all(model: type[BaseModel], content: object, error: ValidationError) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import AfterValidator, Field, model_validator
 
+from exgrpo_core.bounded_json import UnreadableFileError, read_plain
 from exgrpo_core.config import ExGRPOConfig, RewardKind
 from jobs.specs.base import Positive, Spec
 from jobs.specs.mistakes import SpecError as SpecError
@@ -299,9 +300,11 @@ def read_mapping(path: Path) -> dict[str, Any]:
         SpecError: The file is missing, is not YAML or JSON, or holds no mapping.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.safe_load(read_plain(path).decode("utf-8"))
     except OSError as error:
         raise SpecError(f"{path}: cannot be read ({error.strerror}); give a YAML or JSON file.") from None
+    except UnreadableFileError as error:
+        raise SpecError(str(error)) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise SpecError(f"{path}: is not YAML or JSON ({' '.join(str(error).split())}).") from None
     if not isinstance(content, dict):

@@ -14,7 +14,6 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal
 from jobs.runs.state import RunState
 from jobs.supervisor.journal_entries import apply_journal
-from jobs.supervisor.loop import BROKEN_RUN
 from jobs.supervisor.run_index import RunIndexing
 
 logger = logging.getLogger(__name__)
@@ -85,22 +84,22 @@ class DatabaseIndex:
                 continue
             if time.monotonic() >= give_up_at:
                 break
-            self._guarded(run_id, lambda work=work: work.advance(database, give_up_at))  # type: ignore[misc]
+            self._guarded(database, run_id, lambda work=work: work.advance(database, give_up_at))  # type: ignore[misc]
             if work.is_over and work.is_caught_up:
                 self._known[run_id] = work.key
         for run_id in apply_journal(database, self._journal):
             self._known.pop(run_id, None)
             self._work.pop(run_id, None)
 
-    def _guarded(self, run_id: str, action: Callable[[], None]) -> None:
+    def _guarded(self, database: Database, run_id: str, action: Callable[[], None]) -> None:
         """Do something for one run; one whose files are damaged is skipped and does not stop the others."""
         try:
             action()
-        except (*BROKEN_RUN, SQLAlchemyError) as error:
-            if isinstance(error, SQLAlchemyError) and not isinstance(error, REFUSED_BY_DATABASE):
+        except Exception as error:  # files of one run, whatever they hold, must not end the others
+            if isinstance(error, DatabaseError | SQLAlchemyError) and not isinstance(error, REFUSED_BY_DATABASE):
                 raise
             message = str(error).splitlines()[0] if str(error) else type(error).__name__
             if self._last_errors.get(run_id) != message:
                 logger.warning("%s is not shown completely: %s", run_id, message)
             self._last_errors[run_id] = message
-            self._work[run_id].give_up()
+            self._work[run_id].record_failure(database, f"It is not shown completely: {message.rstrip('.')}.")

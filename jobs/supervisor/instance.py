@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from exgrpo_core.bounded_json import read_json
 from exgrpo_core.durable_files import write_whole
 from exgrpo_core.errors import UserError
 from jobs.runs.directory import WORKBENCH_FOLDER
@@ -70,8 +71,8 @@ def read_supervisor(runs_root: Path) -> SupervisorHeartbeat | None:
 
 def _read_heartbeat(path: Path) -> SupervisorHeartbeat:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         grace_seconds = float(content.get("stop_grace_seconds", DEFAULT_GRACE_SECONDS))
         return SupervisorHeartbeat(int(content["pid"]), datetime.fromisoformat(content["at"]), grace_seconds)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return SupervisorHeartbeat(0, datetime.now(UTC))

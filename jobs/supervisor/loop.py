@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -27,8 +26,6 @@ logger = logging.getLogger(__name__)
 
 LOOP_SECONDS = 0.5
 _CLOSE_SECONDS = 30.0
-BROKEN_RUN = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
-"""Errors of reading files with content that this program did not write."""
 
 
 class RunIndex(Protocol):
@@ -170,28 +167,29 @@ class Supervisor:
 
     def _start_waiting(self) -> set[str]:
         """Start waiting runs in the order of requests, up to the limit; return those no longer waiting."""
-        done = set()
-        for run_id, attempt in [*self._waiting.items()]:
-            run = self._runs.get(run_id)
-            if run is None:
+        before = {*self._waiting}
+        for run_id in [*self._waiting]:
+            if run_id not in self._runs:
                 del self._waiting[run_id]  # its folder was removed; if it returns, a resume queues it again
-                continue
-            if run_id in self._watches:
-                continue
-            is_over = run.newest_attempt() >= attempt or run.stop_requested()
-            hold = None if is_over else find_hold(run, self._requested_attempts, self._predecessors)
-            if hold is not None and not hold.reason:
-                continue
-            if hold is not None:
-                self._guarded(run_id, partial(self._refuse, reason=hold.reason))
-                is_over = True
-            if not is_over and len(self._watches) < self._settings.max_running:
-                error = self._guarded(run_id, self._start)
-                is_over = run.newest_attempt() >= attempt or not (error is not None and is_disk_full(error))
-            if is_over:
-                del self._waiting[run_id]
-                done.add(run_id)
-        return done
+            elif run_id not in self._watches:
+                error = self._guarded(run_id, self._start_if_due)
+                if error is not None and not is_disk_full(error):
+                    del self._waiting[run_id]
+        return before - self._waiting.keys()
+
+    def _start_if_due(self, run: RunDirectory) -> None:
+        attempt = self._waiting[run.run_id]
+        is_over = run.newest_attempt() >= attempt or run.stop_requested()
+        hold = None if is_over else find_hold(run, self._requested_attempts, self._predecessors)
+        if hold is not None and not hold.reason:
+            return
+        if hold is not None:
+            self._refuse(run, hold.reason)
+        elif not is_over:
+            if len(self._watches) >= self._settings.max_running:
+                return
+            self._start(run)
+        del self._waiting[run.run_id]
 
     def _start(self, run: RunDirectory) -> None:
         attempt = self._requested_attempts[run.run_id]
@@ -226,10 +224,11 @@ class Supervisor:
             return None
         try:
             action(run)
-        except BROKEN_RUN as error:
-            if self._last_errors.get(run_id) != str(error):
-                logger.warning("%s is skipped: %s", run_id, error)
-            self._last_errors[run_id] = str(error)
+        except Exception as error:  # noqa: BLE001 - files of one run, whatever they hold, must not end the others
+            message = str(error) or type(error).__name__
+            if self._last_errors.get(run_id) != message:
+                logger.warning("%s is skipped: %s", run_id, message)
+            self._last_errors[run_id] = message
             return error
         return None
 
@@ -239,4 +238,4 @@ def _is_run(path: Path) -> bool:
         check_run_id(path.name)
     except RunDirectoryError:
         return False
-    return (path / "run.json").is_file() and not path.is_symlink()
+    return (path / "run.json").exists() and not path.is_symlink()

@@ -1,13 +1,14 @@
 """Ingesting one run's files into the database, a batch at a time."""
 
-import json
 import time
 
 from db.connections.session import Database
 from db.ingest import events
+from db.ingest.faults import record_faults
 from db.ingest.positions import read_position
-from jobs.recording.event_reader import SpoolReader
+from jobs.recording.event_reader import SpoolReader, last_number
 from jobs.runs.attempts import read_outcome
+from jobs.runs.description import describe_run
 from jobs.runs.directory import RunDirectory
 from jobs.runs.state import RunState
 from jobs.runs.status import RunStatus
@@ -43,10 +44,6 @@ class RunIndexing:
         self._is_shown = False
         self.is_caught_up = False
 
-    def give_up(self) -> None:
-        """Ingest no more of the run until its state changes."""
-        self.is_caught_up = True
-
     def advance(self, database: Database, give_up_at: float) -> None:
         """Ingest what files have and the database lacks, until `give_up_at` at the latest.
 
@@ -64,6 +61,7 @@ class RunIndexing:
                 return
         if not self._is_shown:
             self._show(database)
+            self._record_damaged_ends(database)
         self.is_caught_up = True
 
     @property
@@ -71,8 +69,8 @@ class RunIndexing:
         return self._state is not None and not (self._state.is_ended or self._state.status is RunStatus.QUEUED)
 
     def _register(self, database: Database) -> None:
-        spec = json.loads(self._run.spec_path.read_text(encoding="utf-8"))
-        events.register_run(database, self._run.read_run_info(), spec)
+        description = describe_run(self._run)
+        events.register_run(database, description.info, description.spec, description.faults)
         self._position = read_position(database, events.run_source(self._run.run_id))
         self.is_registered = True
 
@@ -81,7 +79,7 @@ class RunIndexing:
         batch = self._reader.read(self._position)
         if not batch.events and batch.position == self._position:
             return False
-        num_new = events.ingest_events(database, self._run.run_id, batch.events, batch.position)
+        num_new = events.ingest_events(database, self._run.run_id, batch.events, batch.position, batch.faults)
         self._position = batch.position
         if num_new and self._state is not None and self._state.status is RunStatus.QUEUED:
             self._is_shown = False
@@ -102,6 +100,26 @@ class RunIndexing:
             at=state.ended_at,
         )
         self._is_shown = True
+
+    def _record_damaged_ends(self, database: Database) -> None:
+        """Record what is damaged of the ends of attempts, once everything before them is read."""
+        for attempt in self._run.attempts():
+            name = f"attempts/{attempt:04d}"
+            outcome = read_outcome(self._run.attempt_path(attempt))
+            if outcome is None:
+                continue
+            last = last_number(self._position, attempt) if self._position else 0
+            if not outcome.is_readable:
+                record_faults(database, self._run.run_id, [f"{name}/{outcome.reason}"])
+            elif outcome.num_events is not None and last is not None and last < outcome.num_events:
+                fault = f"{name}: events {last + 1} to {outcome.num_events} are missing at the end."
+                record_faults(database, self._run.run_id, [fault])
+
+    def record_failure(self, database: Database, what: str) -> None:
+        """Record why the run cannot be shown completely, and ingest no more of it until its state changes."""
+        self.is_caught_up = True
+        if self.is_registered:
+            record_faults(database, self._run.run_id, [what])
 
     def _show_earlier_ends(self, database: Database, newest: int) -> None:
         """Show how earlier attempts ended: if the worker could not write any more, no event has it."""

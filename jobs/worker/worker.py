@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from exgrpo_core.durable_files import is_disk_full
+from exgrpo_core.durable_files import is_disk_full, keep_private
 from exgrpo_core.errors import UserError
 from jobs.machine.gc_tuning import gc_paused
 from jobs.recording.loggers import open_recorder
@@ -117,6 +117,7 @@ LOOP_LOADERS: dict[str, Callable[[], JobLoop]] = {
 def main(arguments: list[str], loaders: dict[str, Callable[[], JobLoop]] = LOOP_LOADERS) -> int:
     """Run one attempt and return the exit code: 0 for an expected end, 1 for a failure, 3 if another worker has it."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    keep_private()
     run, attempt = RunDirectory(Path(arguments[0])), int(arguments[1])
     attempt_path = run.attempt_path(attempt)
     lock = FileLock(attempt_path / LOCK_FILE)

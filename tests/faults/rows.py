@@ -82,5 +82,10 @@ ROWS = {
             "30 minutes of back-to-back runs while pages are asked for by 20 browsers' worth of requests",
             "memory flat, no lock error, no file, process or shared memory left behind",
         ),
+        Row(
+            14,
+            "1,000 random cuts and flipped bits in journal, specification, outcome, events, questions and trajectories",
+            "none accepted silently, nothing else lost, what can be had back said",
+        ),
     )
 }

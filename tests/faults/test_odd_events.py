@@ -188,6 +188,7 @@ def test_a_specification_with_an_infinite_number_hides_no_other_run(tmp_path):
     odd, plain = new_run(tmp_path, run_id="odd"), new_run(tmp_path, run_id="plain")
     spec = odd.spec().model_dump(mode="json")
     spec["optim"]["learning_rate"] = math.inf
+    odd.info_path.write_text(json.dumps(odd.read_run_info()))  # without the checksum of spec.json
     odd.spec_path.write_text(json.dumps(spec))
     result = CliRunner().invoke(command_line, ["runs", "--json", "--runs-root", str(tmp_path)])
     assert {row["run_id"] for row in json.loads(result.stdout)} == {"odd", plain.run_id}

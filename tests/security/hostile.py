@@ -120,6 +120,7 @@ def _name_files(runs_root: Path) -> None:
     content = json.loads(run.spec_path.read_text())
     content["model"]["source"] = content["data"]["source"] = f"{PAYLOADS[2]} {PAYLOADS[28]}.jsonl"
     content["preset"] = PAYLOADS[2]
+    run.info_path.write_text(json.dumps(run.read_run_info()))  # an older version's, without the checksum of spec.json
     run.spec_path.write_text(json.dumps(content))
     run.log_path.write_text(ALL)
 

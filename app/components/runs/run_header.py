@@ -72,6 +72,13 @@ def show_reason(row: RunRow) -> None:
         notice.show("info", status_badge.state_name(row.status).capitalize(), row.status_reason)
 
 
+def show_faults(row: RunRow) -> None:
+    """Show what is damaged of the run's files."""
+    if row.faults:
+        advice = f"exgrpo verify {row.run_id} checks every file and says what can be had back."
+        notice.show("warning", "Files of this run are damaged", "\n".join([*row.faults, advice]))
+
+
 def show_stop(row: RunRow) -> None:
     """Show what a stopping run waits for."""
     waits_for = commands.describe_stop(row.run_id) if row.status == "stopping" else None

@@ -30,6 +30,7 @@ HEALTH: dict[str, tuple[str, Colour, str]] = {
     "entropy_collapse": ("entropy collapse", "orange", "Policy entropy fell close to zero: rollouts hardly differ."),
     "stalled": ("stalled", "red", "Nothing was recorded for much longer than a step takes."),
     "not_finite": ("not finite", "red", "A loss or gradient is not a finite number."),
+    "damaged": ("damaged", "red", "Files of the run differ from what was written; its page says which."),
     "all_retired": (
         "all retired",
         "violet",

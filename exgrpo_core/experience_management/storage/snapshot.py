@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from exgrpo_core.bounded_json import parse_json
 from exgrpo_core.durable_files import whole_file
 from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
 
@@ -56,7 +57,7 @@ def read_snapshot(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         raise BufferCorruptionError(f"{path}: differs from what was written (checksum); use an older checkpoint.")
     (length,) = _LENGTH.unpack_from(content, _START.size)
     offset = _START.size + _LENGTH.size + length
-    header: dict[str, Any] = json.loads(content[offset - length : offset])
+    header: dict[str, Any] = parse_json(content[offset - length : offset])
     columns = {}
     for name, (dtype, size) in header.pop("columns").items():
         columns[name] = np.frombuffer(content, dtype, size, offset)

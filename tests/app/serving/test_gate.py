@@ -1,8 +1,10 @@
+import asyncio
 import http.client
 
 import httpx2
 import pytest
 
+from app.serving.gate import Gate, GateSettings
 from tests.app import web_server
 
 
@@ -57,6 +59,36 @@ def test_request_without_token_gets_a_page_that_says_to_use_the_printed_link(wor
 )
 def test_nothing_but_the_health_check_answers_without_token(workbench, path):
     assert get(workbench, path).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "cookies",
+    ['a="' + "\\" * 60_000, '"' + "\\" * 30_000 + '";' * 2, "a=" * 30_000, ";" * 60_000, 'a="\\";' * 10_000],
+)
+def test_cookies_without_proof_cost_no_more_than_their_length(cookies, monkeypatch):
+    def fail(*_):
+        raise AssertionError("the quadratic parser was called")
+
+    monkeypatch.setattr("http.cookies.SimpleCookie.load", fail)
+    monkeypatch.setattr("http.cookies._unquote", fail)
+    gate = Gate(fail, GateSettings(token="t" * 32, port=1))
+    status = []
+
+    async def send(message):
+        status.append(message.get("status"))
+
+    headers = [(b"host", b"localhost:1"), (b"cookie", cookies.encode())]
+    scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": headers}
+    asyncio.run(gate(scope, None, send))
+    assert status[0] == 403
+
+
+def test_headers_that_no_browser_sends_are_refused(workbench):
+    assert get(workbench, Cookie="a" * 70_000).status_code in {400, 431}
+
+
+def test_a_cookie_beside_one_with_backslashes_still_counts(workbench, cookie):
+    assert get(workbench, Cookie=f'other="\\101"; {cookie}').status_code == 200
 
 
 def test_health_check_answers_without_token(workbench):

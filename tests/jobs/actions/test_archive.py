@@ -118,7 +118,7 @@ def test_export_makes_no_folders(run, tmp_path, name):
 def test_hostile_member_is_refused_and_nothing_is_left(tmp_path, member):
     archive = write_archive(tmp_path / "evil.tar.gz", WHOLE | member)
     root = tmp_path / "deep" / "runs"
-    with pytest.raises(ArchiveError, match="nothing imported"):
+    with pytest.raises(ArchiveError, match="nothing is written"):
         import_run(archive, root)
     assert list(root.iterdir()) == []
     assert not (tmp_path / "deep" / "evil").exists()
@@ -165,7 +165,7 @@ def test_folder_that_is_no_run_is_not_even_copied(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["run.json", "spec.json"])
-@pytest.mark.parametrize("content", [b"", b"[]", b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"[", b"\xff"])
 def test_damaged_description_of_a_run_is_refused(tmp_path, name, content):
     archive = write_archive(tmp_path / "run.tar.gz", WHOLE | {f"run-1/{name}": content})
     with pytest.raises(ArchiveError, match=r"run\.json is damaged, so it is no run folder"):

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.recording import file_recorder
+from jobs.recording.event_codec import decode_line, encode_event, segment_path
 from jobs.recording.event_reader import SpoolReader
 from jobs.recording.file_recorder import MAX_WAITING, SpoolRecorder
 from jobs.recording.recorder import EvaluationRecord, RunRecorder
@@ -226,7 +227,8 @@ def test_steps_that_come_fast_are_written_together_and_read_as_if_they_were_not(
     record_fast(fast, reports, monkeypatch)
     slow_events, fast_events = (SpoolReader(run).read(max_steps=1000).events for run in (slow, fast))
     for one, other in zip(slow_events, fast_events, strict=True):
-        np.testing.assert_equal({**one, "at": "", "file": ""}, {**other, "at": "", "file": ""})
+        places = {"at": "", "file": "", "file_crc": 0}
+        np.testing.assert_equal({**one, **places}, {**other, **places})
     assert fast_events[7]["file"] is None
     sizes = Counter(event["file"] for event in fast_events if event["file"])
     assert sorted(sizes.values()) == [1, 6, MAX_WAITING - 1, MAX_WAITING]
@@ -270,9 +272,26 @@ def test_a_fast_step_waits_no_longer_than_it_should(run, monkeypatch):
     recorder.close()
 
 
+def forget_checksums(run):
+    """Make the run one of an older version, whose events have no checksums of files."""
+    path = segment_path(run.attempt_path(1), 1)
+    events = [decode_line(line) for line in path.read_bytes().splitlines()]
+    path.write_bytes(b"".join(encode_event({k: v for k, v in event.items() if k != "file_crc"}) for event in events))
+
+
+def test_a_file_that_differs_from_what_was_written_is_reported_and_the_reading_goes_on(run):
+    record(run, range(1, 4))
+    write_parquet(pq.read_table(step_file(run, 2)).drop_columns(["advantage"]), step_file(run, 2))
+    batch = SpoolReader(run).read()
+    assert [len(event["trajectories"]) > 0 for event in batch.events[2:]] == [True, False, True]
+    (fault,) = batch.faults
+    assert fault.endswith("step-00000002.parquet: differs from what was written (checksum). Its rows are missing.")
+
+
 def test_a_file_without_a_column_is_reported_and_the_reading_goes_on(run):
     record(run, range(1, 4))
     path = step_file(run, 2)
+    forget_checksums(run)
     write_parquet(pq.read_table(path).drop_columns(["is_valid"]), path)
     batch = SpoolReader(run).read()
     assert [len(event["trajectories"]) > 0 for event in batch.events[2:]] == [True, False, True]
@@ -283,6 +302,7 @@ def test_a_file_without_a_column_is_reported_and_the_reading_goes_on(run):
 def test_a_file_of_one_step_that_does_not_name_it_is_read(run):
     record(run, range(2, 3), token_data="all")
     path = step_file(run, 2)
+    forget_checksums(run)
     before = SpoolReader(run).read().events[-1]
     write_parquet(pq.read_table(path).drop_columns(["step"]), path)
     assert list_steps(path) == [2]

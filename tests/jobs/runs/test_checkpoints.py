@@ -129,6 +129,6 @@ def test_a_disk_that_fails_is_not_taken_for_damage(tmp_path, monkeypatch):
     def fail(*_, **__):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("pathlib.Path.read_text", fail)
+    monkeypatch.setattr("os.open", fail)
     with pytest.raises(PermissionError):
         open_newest(tmp_path, lambda it: it.step)

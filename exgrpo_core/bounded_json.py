@@ -1,0 +1,108 @@
+"""JSON from files that anybody may have written: bounded in size and depth, so that none ends the reader."""
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from exgrpo_core.errors import InputError
+
+MAX_FILE_BYTES = 4 << 20
+"""More than the size of any small file of a run."""
+MAX_DEPTH = 64
+"""Lists and mappings inside each other; the program's own files have less than ten levels."""
+_BRACKETS = b"[]{}"
+_OTHERS = bytes(byte for byte in range(256) if byte not in _BRACKETS)
+
+
+class UnreadableFileError(InputError, ValueError):
+    """A file that holds something else than expected; one sentence names it and what was expected."""
+
+
+def open_plain(path: Path) -> BinaryIO:
+    """Open a plain file to read; a pipe, socket or device is refused at once, since reading it may wait for ever.
+
+    Raises:
+        UnreadableFileError: It is no plain file.
+        OSError: It is missing or cannot be opened.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UnreadableFileError(f"{path}: expected a plain file, found a folder, pipe or device; remove it.")
+    return os.fdopen(descriptor, "rb")
+
+
+def read_plain(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
+    """Return the content of a plain file.
+
+    Raises:
+        UnreadableFileError: It is no plain file, or larger than `max_bytes`.
+        OSError: It is missing or cannot be read.
+    """
+    with open_plain(path) as file:
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise UnreadableFileError(f"{path}: expected at most {max_bytes:,} bytes; use another copy.")
+    return content
+
+
+def read_json(path: Path, max_bytes: int = MAX_FILE_BYTES) -> dict[str, Any]:
+    """Return the mapping that a JSON file holds.
+
+    Raises:
+        UnreadableFileError: It is no plain file, too large, nested too deeply, not JSON or not a mapping.
+        OSError: It is missing or cannot be read.
+    """
+    content = read_plain(path, max_bytes)
+    try:
+        value = parse_json(content)
+    except ValueError as error:
+        raise UnreadableFileError(f"{path}: {error}") from None
+    if not isinstance(value, dict):
+        raise UnreadableFileError(f"{path}: expected a mapping of fields, got {type(value).__name__}.")
+    return value
+
+
+def parse_json(content: bytes | str) -> Any:  # noqa: ANN401 - any JSON value
+    """Return a JSON value with at most `MAX_DEPTH` levels.
+
+    Raises:
+        UnreadableFileError: It is not JSON, or nested more deeply.
+    """
+    encoded = content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass")
+    try:
+        value = json.loads(content)
+        if not _is_shallow(encoded) and _is_deep(value):
+            raise RecursionError
+    except RecursionError:
+        raise UnreadableFileError(f"expected JSON of at most {MAX_DEPTH} levels.") from None
+    except ValueError as error:
+        raise UnreadableFileError(f"is not JSON ({error}).") from None
+    return value
+
+
+def _is_shallow(content: bytes) -> bool:
+    """Whether the brackets alone show that the depth is small: each round removes the innermost level."""
+    brackets = content.translate(None, _OTHERS)
+    for _ in range(MAX_DEPTH):
+        if not brackets:
+            return True
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+    return not brackets
+
+
+def _is_deep(value: object) -> bool:
+    """Whether a value has more than `MAX_DEPTH` levels, where brackets in its texts hide that."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            child
+            for item in level
+            if isinstance(item, dict | list)
+            for child in (item.values() if isinstance(item, dict) else item)
+        ]
+        if not level:
+            return False
+    return any(isinstance(item, dict | list) for item in level)

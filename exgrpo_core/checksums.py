@@ -1,0 +1,45 @@
+"""Checksums of files, and JSON that carries its own as the last field: no changed byte is read as if it were meant.
+
+`{"a": 1}` becomes `{"a": 1,"crc":N}`; N is the CRC-32 of the text without that field.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from exgrpo_core.bounded_json import UnreadableFileError, open_plain, parse_json
+
+_CRC_FIELD = re.compile(rb',"crc":(\d{1,10})}\s*\Z')
+
+
+def seal(content: bytes) -> bytes:
+    """Return a JSON mapping, which has a field and no white space at its end, with its checksum."""
+    return content[:-1] + b',"crc":%d}' % crc32(content)
+
+
+def unseal(content: bytes, *unsealed: frozenset[str]) -> dict[str, Any]:
+    """Return the mapping without its checksum; one with exactly the fields of an `unsealed` set needs none.
+
+    Raises:
+        UnreadableFileError: It differs from what was written.
+    """
+    match = _CRC_FIELD.search(content)
+    body = content if match is None else content[: match.start()] + b"}"
+    if match is not None and crc32(body) != int(match[1]):
+        raise UnreadableFileError("differs from what was written (checksum).")
+    value = parse_json(body)
+    if not isinstance(value, dict):
+        raise UnreadableFileError(f"expected a mapping of fields, got {type(value).__name__}.")
+    if match is None and value.keys() not in unsealed:
+        raise UnreadableFileError("differs from what was written (no checksum).")
+    return value
+
+
+def file_crc(path: Path) -> int:
+    """Return the CRC-32 of a plain file."""
+    value = 0
+    with open_plain(path) as file:
+        while block := file.read(1 << 20):
+            value = crc32(block, value)
+    return value

@@ -1,0 +1,102 @@
+"""Reading tar files that anybody may have made: every header is checked as it is read, before anything is written."""
+
+import shutil
+import tarfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Self
+
+from exgrpo_core.bounded_json import UnreadableFileError, open_plain
+from exgrpo_core.errors import InputError
+
+MAX_MEMBERS = 250_000
+MAX_HEADER_BYTES = 1 << 16
+"""More than the longest name takes; a larger extended header costs `tarfile` two hundred times its size in memory."""
+_GZIP_MAGIC = b"\x1f\x8b"
+_EXTENDED = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+_PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE, tarfile.LNKTYPE)
+
+
+class ArchiveError(InputError, ValueError):
+    """A run that cannot be imported or exported; one sentence names what is wrong."""
+
+
+class _BadMemberError(Exception):
+    """A header that is refused; says what is wrong with it."""
+
+
+class _CheckedMember(tarfile.TarInfo):
+    """A header that is refused before `tarfile` acts on it.
+
+    A negative size makes some versions of `tarfile` read the same header for ever (CVE-2025-8194), and headers for all
+    later members are copied for each of them.
+    """
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """Return the header in a block."""
+        member = super().frombuf(buf, encoding, errors)
+        if member.type in _EXTENDED and member.size > MAX_HEADER_BYTES:
+            raise _BadMemberError(f"has an extended header of {member.size:,} bytes")
+        if member.type not in (*_EXTENDED, *_PLAIN):
+            raise _BadMemberError(f"member {member.name[:80]!r} is not a plain file")
+        _check_size(member)
+        return member
+
+
+@contextmanager
+def open_archive(source: Path) -> Iterator[tarfile.TarFile]:
+    """Open a tar file, plain or by gzip; whatever is wrong with it when it is read becomes one sentence.
+
+    Raises:
+        ArchiveError: It cannot be read, or is no whole tar file.
+    """
+    try:
+        with open_plain(source) as file:
+            is_gzip = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+            file.seek(0)
+            mode = "r:gz" if is_gzip else "r:"
+            with tarfile.open(fileobj=file, mode=mode, tarinfo=_CheckedMember) as archive:  # type: ignore[call-overload]
+                yield archive
+    except _BadMemberError as error:
+        raise ArchiveError(f"{source}: {error}; nothing is written.") from None
+    except UnreadableFileError as error:
+        raise ArchiveError(str(error)) from None
+    except OSError as error:
+        raise ArchiveError(f"{source}: cannot be read ({error.strerror or error}).") from None
+    except (tarfile.TarError, EOFError, zlib.error, RecursionError, OverflowError, UnicodeError):
+        # tarfile's message has a line for every format that it tried
+        raise ArchiveError(f"{source}: expected a folder or a whole .tar or .tar.gz file.") from None
+
+
+def checked_members(archive: tarfile.TarFile, folder: Path) -> Iterator[tarfile.TarInfo]:
+    """Yield the members one after the other: plain files, folders and links between them, below `folder`.
+
+    There are at most `MAX_MEMBERS`, which fit on the disk of `folder`.
+    """
+    free, num_bytes = shutil.disk_usage(folder).free, 0
+    for number, member in enumerate(archive, start=1):
+        _check_size(member)  # an extended header may have another size than the block
+        num_bytes += member.size
+        if number > MAX_MEMBERS:
+            raise _BadMemberError(f"has more than {MAX_MEMBERS:,} members")
+        if num_bytes > free:
+            raise _BadMemberError(f"needs {num_bytes:,} bytes or more, and {free:,} are free")
+        path = PurePosixPath(member.name)
+        if _leads_out(path) or not path.parts:
+            raise _BadMemberError(f"member {member.name[:80]!r} would be written outside the runs folder")
+        is_inner_link = member.islnk() and not _leads_out(PurePosixPath(member.linkname))
+        if member.issparse() or not (member.isreg() or member.isdir() or is_inner_link):
+            raise _BadMemberError(f"member {member.name[:80]!r} is not a plain file")
+        yield member
+
+
+def _check_size(member: tarfile.TarInfo) -> None:
+    if not 0 <= member.size < 1 << 62:
+        raise _BadMemberError(f"member {member.name[:80]!r} has the size {member.size}")
+
+
+def _leads_out(path: PurePosixPath) -> bool:
+    return path.is_absolute() or ".." in path.parts

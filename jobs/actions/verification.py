@@ -1,0 +1,84 @@
+"""Checking every file of runs against its checksum, and saying what can be had back."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobs.recording.event_reader import SpoolReader, last_number
+from jobs.runs.attempts import read_outcome
+from jobs.runs.checkpoints import find_fault, list_checkpoints
+from jobs.runs.description import describe_run
+from jobs.runs.directory import RunDirectory, list_run_directories
+from jobs.runs.journal import Journal
+
+_MAX_STEPS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What is damaged, a sentence that begins with the file, and what can be had back of it; `run_id` "" of no run."""
+
+    run_id: str
+    what: str
+    remedy: str
+
+
+def verify_root(runs_root: Path) -> list[Damage]:
+    """Return all damage of a runs root: its journal and every run."""
+    remedy = "Entries before and after are whole; tags, notes and requests of those named must be made again."
+    found = [Damage("", fault, remedy) for fault in Journal(runs_root).find_damage()]
+    return found + [damage for run in list_run_directories(runs_root) for damage in verify_run(run)]
+
+
+def verify_run(run: RunDirectory) -> list[Damage]:
+    """Return all damage of a run: its description, ends, events, questions, trajectories and checkpoints."""
+    found = [(fault, _remedy_of_description(fault)) for fault in describe_run(run).faults]
+    try:
+        found += _damaged_ends(run) + _damaged_events(run)
+    except Exception as error:  # noqa: BLE001 - whatever the files of a run hold, the others are checked too
+        found.append((f"events: cannot be read ({type(error).__name__}: {error}).", "Checkpoints may be whole."))
+    found += [
+        (f"{Path(fault.split(' ')[0]).relative_to(run.path)} {fault.partition(' ')[2]}.", _of_checkpoints(run))
+        for path in list_checkpoints(run.checkpoints_path)
+        if (fault := find_fault(path)) is not None
+    ]
+    return [Damage(run.run_id, what, remedy) for what, remedy in found]
+
+
+def _remedy_of_description(fault: str) -> str:
+    if fault.startswith("run.json"):
+        return "The specification and all records are kept; only name, parent and time of creation are lost."
+    return "All records are kept; copy spec.json from a backup, or from a run with the same settings, to resume."
+
+
+def _damaged_ends(run: RunDirectory) -> list[tuple[str, str]]:
+    found = []
+    for attempt in run.attempts():
+        outcome = read_outcome(run.attempt_path(attempt))
+        if outcome is not None and not outcome.is_readable:
+            remedy = "Steps and scores are kept; the last event of the attempt says how it ended."
+            found.append((f"attempts/{attempt:04d}/{outcome.reason}", remedy))
+    return found
+
+
+def _damaged_events(run: RunDirectory) -> list[tuple[str, str]]:
+    reader, position, has_more, faults = SpoolReader(run), None, True, list[str]()
+    while has_more:
+        batch = reader.read(position, _MAX_STEPS)
+        position, has_more = batch.position, batch.has_more
+        faults += batch.faults
+    for attempt in run.attempts():
+        outcome, last = read_outcome(run.attempt_path(attempt)), last_number(position or "{}", attempt) or 0
+        if outcome is not None and outcome.num_events is not None and last < outcome.num_events:
+            faults.append(f"attempts/{attempt:04d}: events {last + 1} to {outcome.num_events} are missing at the end.")
+    return [(fault, _remedy_of_events(fault, run)) for fault in dict.fromkeys(faults)]
+
+
+def _remedy_of_events(fault: str, run: RunDirectory) -> str:
+    if ".parquet" in fault:
+        return "Metrics, scores and the other files are kept; texts and tokens of this file are lost."
+    return f"All other events are kept. {_of_checkpoints(run)}"
+
+
+def _of_checkpoints(run: RunDirectory) -> str:
+    whole = [path.name for path in list_checkpoints(run.checkpoints_path) if find_fault(path) is None]
+    return f"Resume or branch from {whole[0]}, the newest whole checkpoint." if whole else "No checkpoint is whole."

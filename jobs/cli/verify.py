@@ -1,0 +1,30 @@
+"""The command that checks files against their checksums."""
+
+import dataclasses
+from typing import Annotated
+
+import typer
+
+from db.rows.display_names import escape_control_characters
+from jobs.actions.verification import verify_root, verify_run
+from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, RunsRoot, print_json, print_result
+from jobs.runs.lookup import find_run_id, open_run
+
+
+def verify(
+    run: Annotated[str | None, typer.Argument(help="Id, beginning of an id, or name of a run; none means all.")] = None,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    as_json: AsJson = False,
+) -> None:
+    """Check every file of a run, or of all and the journal, and say what can be had back; ends with 1 on damage."""
+    folder = None if run is None else open_run(runs_root, find_run_id(runs_root, run))
+    found = verify_root(runs_root) if folder is None else verify_run(folder)
+    if as_json:
+        print_json([dataclasses.asdict(damage) for damage in found])
+    for damage in [] if as_json else found:
+        place = f"{damage.run_id}: " if damage.run_id else ""
+        print_result(escape_control_characters(f"{place}{damage.what} {damage.remedy}"))
+    if not found and not as_json:
+        print_result("No damage found.")
+    if found:
+        raise typer.Exit(1)

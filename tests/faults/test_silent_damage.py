@@ -1,0 +1,112 @@
+"""Row 14: one bit flipped or a part cut off in a file that is the truth is noticed, and nothing else is lost."""
+
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.actions.verification import verify_root
+from jobs.recording.event_reader import SpoolReader
+from jobs.runs.attempts import OUTCOME_FILE, read_outcome, write_outcome
+from jobs.runs.directory import RunDirectory, RunDirectoryError
+from jobs.runs.journal import COUNT_FILE, JOURNAL_FILE, Journal, JournalKind
+from jobs.runs.status import RunStatus
+from jobs.specs.train import SpecError
+from tests.faults.small_training import small_spec, train
+
+pytestmark = pytest.mark.fault_row(14)
+
+NUM_STEPS = 6
+SEED = 5
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("runs")
+    journal = Journal(root)
+    for _ in range(2):
+        run = RunDirectory.create(root, small_spec(NUM_STEPS))
+        journal.append(JournalKind.SUBMITTED, run.run_id, attempt=1)
+        assert train(run) is RunStatus.SUCCEEDED
+        write_outcome(run.attempt_path(1), RunStatus.SUCCEEDED, "")
+        journal.append(JournalKind.TAGGED, run.run_id, tag="whole")
+    assert verify_root(root) == []
+    return root
+
+
+def files_of_truth(root: Path) -> list[Path]:
+    """Return the files of one run, and the journal, by their paths below the root."""
+    run = min(path.parent for path in root.glob("*/run.json"))
+    names = ("spec.json", "run.json", OUTCOME_FILE, JOURNAL_FILE, COUNT_FILE)
+    found = [path for path in run.rglob("*") if path.suffix in {".jsonl", ".parquet"} or path.name in names]
+    return sorted(path.relative_to(root) for path in [*found, *(root / "workbench").glob("journal*.json*")])
+
+
+def content_of(root: Path) -> dict[str, Any]:
+    """Return what a reader gets of each file that can be read."""
+    content: dict[str, Any] = {JOURNAL_FILE: Journal(root).entries()}
+    for path in sorted(root.glob("*/run.json")):
+        run = RunDirectory(path.parent)
+        readers: dict[str, Callable[[], Any]] = {
+            "run.json": run.read_run_info,
+            "spec.json": run.job_spec,
+            OUTCOME_FILE: lambda run=run: read_outcome(run.attempt_path(1)),
+            "events": SpoolReader(run).read(max_steps=1000).events,
+        }
+        for name, read in readers.items():
+            try:
+                content[f"{run.run_id}/{name}"] = read() if callable(read) else read
+            except (RunDirectoryError, SpecError):
+                content[f"{run.run_id}/{name}"] = None
+    return content
+
+
+def damage_one(path: Path, rng: random.Random) -> str:
+    content = bytearray(path.read_bytes())
+    place = rng.randrange(len(content))
+    if rng.random() < 0.3:
+        path.write_bytes(content[:place])
+        return f"cut at {place}"
+    content[place] ^= 1 << rng.randrange(8)
+    path.write_bytes(content)
+    return f"flipped at {place}"
+
+
+def test_damage_of_any_file_is_noticed_and_nothing_else_is_lost(whole, is_long, figure):
+    rng = random.Random(SEED)
+    before = content_of(whole)
+    names = files_of_truth(whole)
+    num_damaged: Counter[str] = Counter()
+    for number in range(1000 if is_long else 40):
+        name = names[number % len(names)]
+        kept = (whole / name).read_bytes()
+        how = damage_one(whole / name, rng)
+        found = verify_root(whole)
+        after = content_of(whole)
+        (whole / name).write_bytes(kept)
+        label = f"{name} {how}"
+        assert found or after == before, label
+        lost = {key for key in before if after[key] != before[key]}
+        assert len(lost) <= 1, f"{label}: {lost}"
+        assert all(damage.remedy for damage in found), label
+        if lost and found:
+            assert {damage.run_id for damage in found} == {name.parts[0] if name.parts[0] != "workbench" else ""}, label
+        num_damaged[name.name.partition("-")[0]] += 1
+    figure("damaged files", ", ".join(f"{count} {kind}" for kind, count in sorted(num_damaged.items())))
+    figure("accepted silently", 0)
+
+
+def test_an_unreadable_outcome_is_never_overwritten(whole, tmp_path):
+    root = tmp_path / "runs"
+    shutil.copytree(whole, root)
+    run = RunDirectory(min(path.parent for path in root.glob("*/run.json")))
+    path = run.attempt_path(1) / OUTCOME_FILE
+    path.write_bytes(b'{"status": "succeeded"')
+    outcome = write_outcome(run.attempt_path(1), RunStatus.LOST, "overwritten")
+    assert outcome.status is RunStatus.LOST
+    assert "damaged" in outcome.reason
+    assert path.read_bytes() == b'{"status": "succeeded"'

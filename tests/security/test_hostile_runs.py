@@ -1,0 +1,143 @@
+"""No file of one run ends the supervisor, a listing or a page; a run that cannot be read is listed with the reason."""
+
+import json
+import os
+from zlib import crc32
+
+import pytest
+from typer.testing import CliRunner
+
+from db.connections.opening import open_database
+from db.queries.runs import list_runs
+from jobs.cli.main import app
+from jobs.recording.event_codec import encode_event
+from jobs.runs.attempts import write_outcome
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.train import TrainSpec
+from jobs.supervisor.reading import ingest_all
+
+DEEP = b"[" * 200_000
+AT = "2026-01-01T00:00:00+00:00"
+CONTENTS = {
+    "deep": DEEP,
+    "deep mapping": b'{"a":' * 200_000,
+    "levels": b"[" * 900 + b"]" * 900,
+    "empty": b"",
+    "list": b"[1]",
+    "number": b"1e999",
+    "long number": b"9" * 5000,
+    "null": b"null",
+    "binary": bytes(range(256)),
+    "large": b" " * (5 << 20),
+}
+FILES = (
+    "run.json", "spec.json", "attempts/0001/outcome.json", "attempts/0001/heartbeat.json", "attempts/0001/ray.json",
+    "attempts/0001/events-000001.jsonl", "attempts/0001/lock",
+)  # fmt: skip
+
+
+SHAPES = ({"algorithm": None}, {"model": 5}, {"data": "x"}, {"kind": "eval", "benchmarks": "x"})
+
+
+def sealed(body):
+    return body[:-1] + b',"crc":%d}\n' % crc32(body)
+
+
+def status(**changes):
+    return {"seq": 1, "at": AT, "kind": "status", "attempt": 1, "status": "running", "reason": ""} | changes
+
+
+EVENTS = {
+    "deep event": sealed(b'{"a":' + DEEP + b"}"),
+    "deep fields": sealed(b'{"seq":1,"kind":"status","at":' + b"[" * 900 + b"]" * 900 + b"}"),
+    "no fields": encode_event({}),
+    "kind of another type": encode_event(status(kind=[])),
+    "unknown kind": encode_event(status(kind="x")),
+    "time of another type": encode_event(status(at=5)),
+    "number of another type": encode_event(status(seq="x")),
+    "huge number": encode_event(status(seq=2**80)),
+    "status of another type": encode_event(status(status=[])),
+    "reason of another type": encode_event(status(reason=5)),
+    "file of another type": encode_event(status(kind="questions", question_set="training", file=5)),
+    "file elsewhere": encode_event(status(kind="questions", question_set="training", file="../../x")),
+    "step without fields": encode_event(status(kind="step", step=1, file=None)),
+    "step of another type": encode_event(status(kind="step", step=[], file="x")),
+    "votes of another type": encode_event(status(kind="votes", votes=5)),
+}
+
+
+def make_run(root, run_id):
+    run = RunDirectory.create(root, TrainSpec(), run_id=run_id)
+    run.claim_attempt()
+    (run.attempt_path(1) / "events-000001.jsonl").write_bytes(encode_event(status()))
+    write_outcome(run.attempt_path(1), RunStatus.STOPPED, "")
+    return run
+
+
+def replace(path, content):
+    path.unlink(missing_ok=True)
+    path.write_bytes(content)
+
+
+def hostile_runs(root):
+    """Yield the folders of runs with one bad file each."""
+    for name in FILES:
+        for label, content in CONTENTS.items():
+            run = make_run(root, f"{name.rpartition('/')[2]}-{label}".replace(" ", "-"))
+            replace(run.path / name, content)
+            yield run
+        run = make_run(root, f"{name.rpartition('/')[2]}-pipe")
+        (run.path / name).unlink(missing_ok=True)
+        os.mkfifo(run.path / name)
+        yield run
+    for label, content in EVENTS.items():
+        run = make_run(root, f"event-{label}".replace(" ", "-"))
+        replace(run.attempt_path(1) / "events-000001.jsonl", content)
+        yield run
+    for number, spec in enumerate(SHAPES):
+        run = make_run(root, f"shape-{number}")
+        replace(run.spec_path, json.dumps(spec).encode())
+        yield run
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    hostile = [*hostile_runs(root)]
+    make_run(root, "good")
+    ingest_all(root, None)
+    return root, [run.run_id for run in hostile]
+
+
+def test_every_run_is_listed_and_the_good_one_is_whole(root, tried):
+    path, hostile = root
+    database = open_database(None, path)
+    rows = {row.run_id: row for row in list_runs(database, limit=None)}
+    database.close()
+    assert rows["good"].status == "stopped"
+    assert rows["good"].faults == ()
+    assert {*hostile} | {"good"} == rows.keys()
+    tried("malformed run folders", len(hostile))
+
+
+def test_the_command_line_lists_every_run_and_what_is_damaged(root):
+    path, hostile = root
+    result = CliRunner().invoke(app, ["runs", "--runs-root", str(path)], env={"COLUMNS": "300"})
+    assert result.exit_code == 0
+    assert all(run_id in result.output for run_id in hostile)
+    assert "spec.json-deep: spec.json: cannot be read: expected JSON of at most 64 levels." in result.output
+    assert "damaged" in result.output
+
+
+@pytest.mark.parametrize("name", ["run.json", "spec.json", "outcome.json", "shape"])
+def test_a_run_that_cannot_be_read_is_listed_with_the_reason(root, name):
+    path, _ = root
+    database = open_database(None, path)
+    rows = [row for row in list_runs(database, limit=None) if row.run_id.startswith(name)]
+    database.close()
+    assert rows
+    for row in rows:
+        assert "damaged" in row.health, row.run_id
+        assert row.faults, row.run_id
+        assert all(fault.endswith(".") and "\n" not in fault for fault in row.faults), row.faults
