@@ -110,14 +110,15 @@ def _describe_memory(memory: MemoryEstimate, num_gpus: int) -> list[str]:
         ("gradients", memory.gradients, ""),
         ("optimizer", memory.optimizer, "AdamW's two moments"),
         ("activations", memory.activations, "with gradient checkpointing"),
-        ("logits", memory.logits, "of one micro-batch"),
+        ("logits", memory.logits, "of one chunk, and their matrix's gradient"),
+        ("contexts, NCCL, graphs", memory.overhead, "assumed"),
         ("update, all together", memory.update, ""),
         ("rollout weights", memory.rollout_weights, ""),
-        ("KV cache", memory.kv_cache, f"needed; {memory.kv_cache_room / GIB:.1f} GiB of 80 are left for it"),
+        ("KV cache", memory.kv_cache, f"needed; {memory.kv_cache_room / GIB:.1f} GiB of 79.6 are left for it"),
         ("rollout, all together", memory.rollout, "with the cache that fits"),
     ]
     head = f"Memory of each of {num_gpus} GPUs, {memory.parameters / 1e9:.2f} billion parameters:"
     lines = [f"  {name:<22} {size / GIB:8.1f} GiB  {note}".rstrip() for name, size, note in rows]
     if max(memory.update, memory.rollout) > ASSUMED_GPU_BYTES:
-        lines.append("  More than a GPU of 80 GiB has: use more GPUs, or lower verl.max_tokens_per_gpu.")
+        lines.append("  More than a GPU of 80 GB has: use more GPUs, or lower verl.max_tokens_per_gpu.")
     return [head, *lines]

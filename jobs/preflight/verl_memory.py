@@ -6,8 +6,10 @@ from jobs.preflight.model_shapes import ModelShape
 from jobs.specs.train import TrainSpec
 
 GIB = 1024**3
-ASSUMED_GPU_BYTES = 80 * GIB
-"""Memory of the paper's GPUs; vLLM's share is one of it."""
+ASSUMED_GPU_BYTES = round(79.6 * GIB)
+"""What a GPU of 80 GB has for programs; vLLM's share is one of it."""
+OVERHEAD_BYTES = 3 * GIB
+"""CUDA contexts of trainer and vLLM, NCCL's buffers and vLLM's graphs, together; assumed, not measured."""
 MOST_SEQUENCES = 256
 """verl's `max_num_seqs`: sequences that one copy of the model generates at once."""
 
@@ -15,10 +17,13 @@ _MASTER_BYTES = 4
 _GRADIENT_BYTES = 4
 _MOMENTS_BYTES = 8
 _COMPUTE_BYTES = 2
-_LOGIT_BYTES = 8
-"""A logit in bfloat16, its gradient, and one float32 value while log-probs are computed."""
-_LIVE_VALUES = 10
-"""Values a token of width `hidden` that one layer holds while it is recomputed, besides its feed-forward part."""
+_LOGIT_BYTES = 14
+"""A logit in bfloat16 and three float32 values while its chunk's log-probs, or their gradient, are computed."""
+_CHUNK_TOKENS = 512
+"""Tokens whose logits verl's fused kernels hold at once."""
+_LIVE_HIDDEN = 20
+_LIVE_INTERMEDIATE = 7
+"""Values a token, of width `hidden` and of the feed-forward part, that one layer holds at its gradient's peak."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +40,20 @@ class MemoryEstimate:
     kv_cache: int
     """Of as many sequences of full length as one GPU generates at once; vLLM queues what does not fit."""
     kv_cache_room: int
-    """The part of vLLM's share left for it on a GPU of 80 GiB."""
+    """The part of vLLM's share left for it on a GPU of 80 GB."""
+    overhead: int = OVERHEAD_BYTES
 
     @property
     def update(self) -> int:
         """Peak of an update."""
-        return self.weights + self.gradients + self.optimizer + self.activations + self.logits
+        state = self.weights + self.gradients + self.optimizer
+        return state + self.activations + self.logits + self.overhead
 
     @property
     def rollout(self) -> int:
         """Peak of generation, with the cache that fits; the training state remains in memory."""
-        return self.weights + self.optimizer + self.rollout_weights + min(self.kv_cache, self.kv_cache_room)
+        cache = min(self.kv_cache, self.kv_cache_room)
+        return self.weights + self.optimizer + self.rollout_weights + cache + self.overhead
 
 
 def estimate_memory(shape: ModelShape, spec: TrainSpec) -> MemoryEstimate:
@@ -63,7 +71,7 @@ def estimate_memory(shape: ModelShape, spec: TrainSpec) -> MemoryEstimate:
         gradients=parameters * _GRADIENT_BYTES // num_shards,
         optimizer=parameters * _MOMENTS_BYTES // num_shards,
         activations=_activations(shape, spec.tokens_per_gpu, compute_bytes),
-        logits=spec.tokens_per_gpu * shape.vocabulary * _LOGIT_BYTES,
+        logits=_logits(shape, spec.tokens_per_gpu, compute_bytes),
         rollout_weights=rollout_weights,
         kv_cache=min(num_sequences, MOST_SEQUENCES) * per_sequence,
         kv_cache_room=max(0, round(verl.gpu_memory_utilization * ASSUMED_GPU_BYTES) - rollout_weights),
@@ -80,5 +88,10 @@ def _weights(shape: ModelShape, spec: TrainSpec, num_shards: int, compute_bytes:
 def _activations(shape: ModelShape, num_tokens: int, compute_bytes: int) -> int:
     """Return one saved input a layer (gradient checkpointing) and the values inside the current layer."""
     saved = shape.layers * shape.hidden
-    live = _LIVE_VALUES * shape.hidden + 3 * shape.intermediate
+    live = _LIVE_HIDDEN * shape.hidden + _LIVE_INTERMEDIATE * shape.intermediate
     return num_tokens * (saved + live) * compute_bytes
+
+
+def _logits(shape: ModelShape, num_tokens: int, compute_bytes: int) -> int:
+    """Return the logits of one chunk, and the gradient of the output matrix to which all chunks add."""
+    return min(num_tokens, _CHUNK_TOKENS) * shape.vocabulary * _LOGIT_BYTES + shape.embedding_parameters * compute_bytes

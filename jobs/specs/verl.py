@@ -82,8 +82,8 @@ class VerlSpec(Spec):
     """Generator; hf is for tests without vLLM."""
     max_tokens_per_gpu: Positive | None = None
     """Most tokens of a micro-batch on one GPU; none is twice the longest prompt with response."""
-    gpu_memory_utilization: float = Field(0.8, gt=0, lt=1)
-    """Share of a GPU's memory that generation may use; the paper's is 0.8."""
+    gpu_memory_utilization: float = Field(0.6, gt=0, lt=1)
+    """Share of a GPU's memory that generation may use beside the training state; the paper's is 0.8."""
     max_failed_share: float = Field(0.1, ge=0, lt=1)
     """Most of a step's questions that may be left out since their rollouts failed twice; with more the run ends."""
     overrides: tuple[Override, ...] = ()

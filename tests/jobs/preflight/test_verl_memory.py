@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from jobs.preflight.model_shapes import ModelShape, model_shape
-from jobs.preflight.verl_memory import GIB, estimate_memory
+from jobs.preflight.verl_memory import ASSUMED_GPU_BYTES, OVERHEAD_BYTES, estimate_memory
 from jobs.specs.train import TrainSpec, load_preset, parse_spec
 
 TINY = ModelShape(
@@ -26,11 +26,12 @@ def test_a_tiny_model_by_hand():
     assert estimate.weights == PARAMETERS * 4 // 2 + gathered
     assert estimate.gradients == PARAMETERS * 4 // 2
     assert estimate.optimizer == PARAMETERS * 8 // 2
-    assert estimate.activations == 64 * (2 * 4 + 10 * 4 + 3 * 8) * 2
-    assert estimate.logits == 64 * 10 * 8
+    assert estimate.activations == 64 * (2 * 4 + 20 * 4 + 7 * 8) * 2
+    assert estimate.logits == 64 * 10 * 14 + 10 * 4 * 2
     assert estimate.rollout_weights == PARAMETERS * 2
     assert estimate.kv_cache == 4 * 32 * 8 * 2
-    assert estimate.rollout == estimate.weights + estimate.optimizer + estimate.rollout_weights + estimate.kv_cache
+    rollout = estimate.weights + estimate.optimizer + estimate.rollout_weights + estimate.kv_cache
+    assert estimate.rollout == rollout + OVERHEAD_BYTES
 
 
 def test_a_kl_penalty_keeps_a_second_model():
@@ -46,8 +47,9 @@ def test_the_papers_runs_fit_on_its_eight_gpus_of_80_gib(name):
     shape = model_shape(spec.model.source)
     assert shape is not None
     estimate = estimate_memory(shape, spec)
-    assert estimate.update < 80 * GIB
-    assert estimate.rollout < 80 * GIB
+    # A tenth is left for what the estimate does not know.
+    assert estimate.update < 0.9 * ASSUMED_GPU_BYTES
+    assert estimate.rollout < 0.9 * ASSUMED_GPU_BYTES
 
 
 def test_a_7b_model_does_not_fit_on_one_gpu_of_80_gib():
@@ -55,4 +57,4 @@ def test_a_7b_model_does_not_fit_on_one_gpu_of_80_gib():
     alone = spec.model_copy(update={"verl": spec.verl.model_copy(update={"gpus_per_node": 1})})
     shape = model_shape(spec.model.source)
     assert shape is not None
-    assert estimate_memory(shape, alone).update > 80 * GIB
+    assert estimate_memory(shape, alone).update > ASSUMED_GPU_BYTES
