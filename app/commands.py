@@ -13,6 +13,7 @@ from db.rows.marks import MarkedTrajectory
 from exgrpo_core.errors import UserError
 from jobs.actions import annotations, judgements, progress, run_actions, run_bin
 from jobs.actions.evaluations import plan_evaluation, submit_evaluation
+from jobs.actions.probe_process import ProbeProcess
 from jobs.actions.token_texts import token_texts
 from jobs.evaluation.recorded_answers import RecordedQuestion, find_answers
 from jobs.evaluation.user_benchmarks import benchmarks_folder as user_benchmarks_folder
@@ -39,16 +40,17 @@ from jobs.studies.definition import Scale, load_study
 from jobs.studies.running import PendingRun, start, stop_all
 from jobs.supervisor.instance import read_supervisor
 from jobs.training.data_rows import DataError
+from jobs.training.probe_report import ProbeReport
 
 __all__ = [
     "ENDED", "RAY_TOKEN_VARIABLE", "RESUMABLE", "CommandError", "DataError", "DataPreview", "Finding", "Gpu",
-    "JournalEntry", "Machine", "RecordedQuestion", "RunRefusedError", "RunStatus", "SpecError", "TrainSpec",
-    "UserError", "archive", "benchmarks_folder", "branch", "check", "clone", "delete", "delete_draft",
-    "delete_view", "describe_stop", "empty_bin", "estimate_resources", "evaluate", "evaluation_answers",
+    "JournalEntry", "Machine", "ProbeProcess", "ProbeReport", "RecordedQuestion", "RunRefusedError", "RunStatus",
+    "SpecError", "TrainSpec", "UserError", "archive", "benchmarks_folder", "branch", "check", "clone", "delete",
+    "delete_draft", "delete_view", "describe_stop", "empty_bin", "estimate_resources", "evaluate", "evaluation_answers",
     "examine_machine", "fields_of", "job_progress", "journal_entries", "list_deleted", "list_drafts", "list_gpus",
     "list_views", "load_draft", "load_preset", "mark_case", "mark_trajectory", "missing_vllm", "note",
     "package_versions", "preset_names", "preview_data", "read_machine", "rename", "restore", "resume", "save_draft",
-    "save_view", "set_verdict", "start_study_run", "status_by_files", "stop", "stop_study", "submit",
+    "save_view", "set_verdict", "start_probe", "start_study_run", "status_by_files", "stop", "stop_study", "submit",
     "submit_judge", "tag", "token_data", "user_benchmarks",
 ]  # fmt: skip
 
@@ -277,6 +279,12 @@ def set_verdict(run_id: str, attempt: int, trajectory_id: int, is_valid: bool | 
 def preview_data(spec: TrainSpec) -> DataPreview:
     """Return the first questions of a specification and how long they are."""
     return data_preview.preview_data(spec)
+
+
+@_needs(Role.OPERATOR)
+def start_probe(spec: TrainSpec) -> ProbeProcess:
+    """Start to sample answers of a specification's model, without a run."""
+    return ProbeProcess(spec, _runs_root())
 
 
 @_needs(Role.OPERATOR)

@@ -7,7 +7,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from app import commands
 from app.commands import TrainSpec, UserError
-from app.components.new_run import data_preview, draft_menu, form_state, spec_form, spec_summary
+from app.components.new_run import data_preview, draft_menu, form_state, model_probe, spec_form, spec_summary
 from app.components.widgets import address_choice, notice
 
 NO_PRESET = "paper defaults"
@@ -72,6 +72,7 @@ with form:
     spec_form.show(state, where, checked.mistakes)
     if checked.spec is not None and not checked.mistakes:
         data_preview.show(checked.spec)
+        model_probe.show(checked.spec)
 form_state.keep_in_address(state)
 with summary, st.container(key="new-run-summary"):
     launched, refused = spec_summary.show(checked, state)

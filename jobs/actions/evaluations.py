@@ -7,11 +7,12 @@ from pathlib import Path, PurePath
 
 from jobs.actions.job_names import name_evaluation
 from jobs.actions.run_actions import submit
-from jobs.evaluation.model_folder import keep_model
+from jobs.evaluation.model_folder import find_shards, keep_model
 from jobs.evaluation.protocols import protocol_of
 from jobs.evaluation.questions import load_benchmark
 from jobs.evaluation.user_benchmarks import choose_benchmark, load_user_benchmarks
 from jobs.machine.engine_environments import engine_python
+from jobs.preflight.chat_template import read_chat_template
 from jobs.preflight.evaluation_fit import check_fit
 from jobs.preflight.hub_names import refuse_unknown
 from jobs.preflight.local_sources import resolve_source, with_absolute_benchmarks
@@ -22,6 +23,7 @@ from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.lookup import CommandError, open_run
 from jobs.specs.any_job import loop_name
 from jobs.specs.evaluation import EvalModelSpec, EvalSpec, parse_eval_spec
+from jobs.specs.train import CHAINS_SOURCE, TrainSpec
 from jobs.training.templates import TemplateName, render_prompt
 
 _SHARED = frozenset({"template", "temperature"})
@@ -67,13 +69,26 @@ def plan_evaluation(runs_root: Path, target: str, content: Mapping[str, object],
         ]
     run = None if model.run_id is None else open_run(runs_root, model.run_id).spec()
     of_run = (
-        {} if run is None else {"template": run.data.template, "max_response_tokens": run.algorithm.max_response_tokens}
+        {}
+        if run is None
+        else {
+            "template": _template_of(run, model.source),
+            "max_response_tokens": run.algorithm.max_response_tokens,
+        }
     )
     spec = parse_eval_spec({**of_run, **fields, "model": model.model_dump()}, origin)
     if "name" in fields:
         return spec
     scored = f"{run.name}@{model.step}" if run is not None else PurePath(model.source).name
     return spec.model_copy(update={"name": _readable_name(scored, spec)})
+
+
+def _template_of(run: TrainSpec, policy: str) -> str:
+    """Return the template in which a run's questions reached its model."""
+    shards = find_shards(Path(policy))
+    folder = policy if shards is None else str(shards / "huggingface")
+    has_chat_template = run.data.source != CHAINS_SOURCE and read_chat_template(folder) is not None
+    return TemplateName(run.data.template).resolved(has_chat_template).value
 
 
 def _readable_name(scored: str, spec: EvalSpec) -> str:

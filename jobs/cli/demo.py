@@ -1,4 +1,4 @@
-"""The demo: one warm model trained with ExGRPO and with on-policy Dr.GRPO, side by side, for real."""
+"""The demos: one warm model trained with ExGRPO and with on-policy Dr.GRPO, side by side, for real."""
 
 import json
 import os
@@ -14,36 +14,42 @@ from rich.table import Table
 
 from jobs.actions.run_actions import submit
 from jobs.cli.options import DEFAULT_PORT, DEFAULT_RUNS_ROOT, EXIT_FAILURE, RunsRoot, print_result, print_status
+from jobs.cli.probe import describe
 from jobs.cli.workbench import Supervision, Workbench
 from jobs.runs.lookup import open_run, state_of
 from jobs.runs.report import report_run
 from jobs.runs.state import RunState
 from jobs.runs.status import RunStatus
-from jobs.specs.train import load_preset
+from jobs.specs.train import ModelSpec, load_preset
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.loop import LOOP_SECONDS, Supervisor, SupervisorSettings
 from jobs.supervisor.reading import open_fresh_index
+from jobs.training.probe import probe
 from jobs.training.run_data import warm_chains_model
 
 PRESETS = ("chains-exgrpo", "chains-on-policy")
+REAL_PRESETS = ("smollm2-word-problems", "smollm2-word-problems-on-policy")
+REAL_WARM_PRESET = "smollm2-word-problems-sft"
 STATUS_SECONDS = 15.0
 
 
 def demo(
     headless: Annotated[bool, typer.Option("--headless", help="End with one line of JSON, without the pages.")] = False,
+    real: Annotated[
+        bool, typer.Option("--real", help="SmolLM2-135M on English word problems instead; downloads 93 MB.")
+    ] = False,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
 ) -> None:
     """Train a tiny model with ExGRPO and with on-policy Dr.GRPO, then show both in the browser."""
-    raise typer.Exit(run_demo(runs_root, headless))
+    raise typer.Exit(run_demo(runs_root, headless, is_real=real))
 
 
-def run_demo(runs_root: Path, is_headless: bool) -> int:
+def run_demo(runs_root: Path, is_headless: bool, is_real: bool = False) -> int:
     """Train both methods, print the results and, unless headless, serve the workbench during and after training.
 
     Returns the exit code. The last line of the result is JSON.
     """
-    _make_warm_model()
-    run_ids = [submit(runs_root, load_preset(name)) for name in PRESETS]
+    run_ids = _submit_real(runs_root) if is_real else _submit_toy(runs_root)
     num_running = min(len(run_ids), os.cpu_count() or 1)
     if is_headless:
         return _train_headless(runs_root, run_ids, num_running)
@@ -51,12 +57,24 @@ def run_demo(runs_root: Path, is_headless: bool) -> int:
     return Workbench(runs_root, None, DEFAULT_PORT, Supervision(num_running)).serve(opens_browser=True)
 
 
-def _make_warm_model() -> None:
+def _submit_toy(runs_root: Path) -> list[str]:
     print_status(
         "Warm start: a 0.1 M-parameter model learns the task's format from noisy demonstrations. This takes some "
         "minutes the first time; later runs use the same model."
     )
     warm_chains_model(load_preset(PRESETS[0]).data)
+    return [submit(runs_root, load_preset(name)) for name in PRESETS]
+
+
+def _submit_real(runs_root: Path) -> list[str]:
+    """Probe the model, and queue its warm start and the runs that wait for that; return the ids of all three."""
+    warm_start = load_preset(REAL_WARM_PRESET)
+    print_status("SmolLM2-135M is downloaded and converted the first time, then answers a few questions.")
+    print_status(describe(probe(warm_start)))
+    warm_id = submit(runs_root, warm_start)
+    print_status(f"Warm start: {warm_id} imitates demonstrations, some of them wrong; both runs start from its end.")
+    start = {"waits_for": warm_id, "model": ModelSpec(source=f"{warm_id}@last")}
+    return [warm_id, *(submit(runs_root, load_preset(name).model_copy(update=start)) for name in REAL_PRESETS)]
 
 
 def _train_headless(runs_root: Path, run_ids: Sequence[str], num_running: int) -> int:

@@ -18,6 +18,10 @@ COMMANDS = {
         "train:train",
         "Train a model; Ctrl-C stops the run at its next step with a checkpoint, a second one leaves it running.",
     ),
+    "probe": (
+        "probe:probe",
+        "Sample a few answers before a run: pass, format and truncation rates, entropy, and what to do if bad.",
+    ),
     "eval": (
         "evaluate:evaluate",
         "Score a model on benchmarks; Ctrl-C stops it, `exgrpo resume` continues it.",

@@ -18,6 +18,7 @@ def open_generator(
 
     Raises:
         TrainingError: Model or server cannot be used.
+        ModelSourceError: A GGUF file cannot be downloaded or converted.
     """
     generator = _make_generator(spec, run, benchmarks)
     try:
@@ -31,7 +32,9 @@ def _make_generator(spec: EvalSpec, run: RunDirectory, benchmarks: Sequence[Load
         from jobs.evaluation.server_generator import ServerGenerator
 
         return ServerGenerator(spec.server, spec, max(benchmark.samples_per_question for benchmark in benchmarks))
-    source = model_source(spec, run)
+    from jobs.pretrained.conversion import prepare_model
+
+    source = prepare_model(model_source(spec, run))
     if spec.generator == "vllm":
         from jobs.evaluation.vllm_generator import VllmGenerator
 

@@ -8,9 +8,8 @@ from jobs.evaluation.protocols import protocol_of
 from jobs.evaluation.questions import BenchmarkQuestion, load_benchmark
 from jobs.specs.evaluation import BenchmarkChoice
 from jobs.specs.train import TrainSpec
-from jobs.tasks.questions import build_question, encode_prompt
-from jobs.training.dataset import PromptTokenizer
-from jobs.training.templates import TemplateName, render_chat_prompt, render_prompt
+from jobs.tasks.questions import build_question
+from jobs.training.templates import PromptTokenizer, TemplateName, encode_messages
 
 logger = logging.getLogger(__name__)
 
@@ -37,18 +36,10 @@ def read_validation_questions(spec: TrainSpec, tokenizer: PromptTokenizer) -> di
         chosen = [chosen[place] for place in sorted(random.Random(_SEED).sample(range(len(chosen)), num_wanted))]
     questions: dict[str, list[Question]] = {name: [] for name in spec.validation.benchmarks}
     for index, (name, item) in enumerate(chosen, start=FIRST_INDEX):
-        text, prompt_ids = _encode(item, TemplateName(spec.data.template), tokenizer)
+        text, prompt_ids = encode_messages(TemplateName(spec.data.template), item.messages, tokenizer)
         if len(prompt_ids) > spec.algorithm.max_prompt_tokens:
             logger.warning("%s: question %s has %d prompt tokens, left out.", name, item.question_id, len(prompt_ids))
             continue
         metadata = {"data_source": name, "answer_kind": item.answer_kind, "question": item.text}
         questions[name].append(build_question(index, item.question_id, text, item.answer, prompt_ids, metadata))
     return questions
-
-
-def _encode(item: BenchmarkQuestion, template: TemplateName, tokenizer: PromptTokenizer) -> tuple[str, list[int]]:
-    if template is TemplateName.CHAT:
-        text = render_chat_prompt(item.messages, tokenizer)
-        return text, encode_prompt(tokenizer, text)
-    text = render_prompt(template, item.messages)
-    return text, encode_prompt(tokenizer, text, adds_special_tokens=True)

@@ -6,10 +6,11 @@ from itertools import islice
 from pathlib import Path
 
 from jobs.grading.built_in_tasks import TASKS, BuiltInTask
-from jobs.preflight.model_shapes import model_file
-from jobs.specs.train import DataSpec, TrainSpec
+from jobs.preflight.chat_template import ChatTemplateError, read_chat_template, render_chat_prompts
+from jobs.preflight.model_shapes import CONFIG_FILE, model_file
+from jobs.specs.train import CHAINS_SOURCE, DataSpec, TrainSpec
 from jobs.training.data_rows import DataError, check_row, iterate_raw_rows
-from jobs.training.templates import TemplateName, render_prompt
+from jobs.training.templates import Message, TemplateName, render_prompt
 
 MAX_ROWS = 1000
 """Most rows that are read; the histogram is of these."""
@@ -42,40 +43,76 @@ class _Characters:
         return list(map(ord, text))
 
 
-def preview_data(spec: TrainSpec, num_shown: int = 3) -> DataPreview:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A question's messages before they are put into a template."""
+
+    messages: Sequence[Message]
+    answer: str
+    graded_as: str
+
+
+def preview_data(spec: TrainSpec, num_shown: int = 3, max_rows: int = MAX_ROWS) -> DataPreview:
     """Return the first questions of a specification; of a data set on the hub only their rows are downloaded.
 
     Raises:
         DataError: The data cannot be read, or one of its first rows is bad; one sentence names file, row and field.
     """
-    prompts = _of_task(TASKS[spec.data.source], spec.data) if spec.data.source in TASKS else _rows(spec.data)
-    texts = [prompt.prompt for prompt in prompts]
+    num_rows = min(spec.data.num_questions or max_rows, max_rows)
+    is_task = spec.data.source in TASKS
+    asked = _of_task(TASKS[spec.data.source], spec.data, num_rows) if is_task else _rows(spec.data, num_rows)
+    texts, notice = _prompts(spec, [item.messages for item in asked])
+    shown = tuple(
+        PromptPreview(text, item.answer, item.graded_as) for text, item in zip(texts[:num_shown], asked, strict=False)
+    )
     lengths = _token_lengths(texts, spec)
-    notice = ""
-    if spec.data.template == "chat":
+    return DataPreview(shown, lengths or tuple(map(len, texts)), lengths is not None, notice)
+
+
+def _prompts(spec: TrainSpec, conversations: Sequence[Sequence[Message]]) -> tuple[list[str], str]:
+    """Return the prompts and a notice where they are not yet, or perhaps not, what the model will get."""
+    data, model = spec.data, spec.model
+    if data.source == CHAINS_SOURCE:
+        return [render_prompt(TemplateName.NONE, messages) for messages in conversations], ""
+    chat_template = read_chat_template(model.source, model.revision)
+    name = TemplateName(data.template)
+    if (
+        name is TemplateName.AUTO
+        and chat_template is None
+        and model_file(model.source, CONFIG_FILE, model.revision) is None
+    ):
+        notice = "The model's chat template, if it has one, is applied to these messages when the run starts."
+        return [_with_roles(messages) for messages in conversations], notice
+    template = name.resolved(chat_template is not None)
+    if template is not TemplateName.CHAT:
+        is_raw = template is TemplateName.NONE and chat_template is not None
+        notice = "The model has a chat template, which data.template: none leaves out." if is_raw else ""
+        return [render_prompt(template, messages) for messages in conversations], notice
+    if chat_template is None:
         notice = "The model's chat template is applied to these messages when the run starts."
-    return DataPreview(tuple(prompts[:num_shown]), lengths or tuple(map(len, texts)), lengths is not None, notice)
+        return [_with_roles(messages) for messages in conversations], notice
+    try:
+        return render_chat_prompts(model.source, model.revision, chat_template, conversations), ""
+    except ChatTemplateError as error:
+        raise DataError(f"data.template: the model's chat template cannot be used ({error}).") from None
 
 
-def _of_task(task: BuiltInTask, data: DataSpec) -> list[PromptPreview]:
-    made = task.make_questions(data, min(data.num_questions or MAX_ROWS, MAX_ROWS), _Characters())
-    return [PromptPreview(item.prompt_text, item.answer, task.graded_as) for item in made]
+def _with_roles(messages: Sequence[Message]) -> str:
+    return "\n\n".join(f"{message['role']}: {message['content']}" for message in messages)
 
 
-def _rows(data: DataSpec) -> list[PromptPreview]:
-    origin, template = Path(data.source).name, TemplateName(data.template)
-    previews = []
-    rows = iterate_raw_rows(data.source, data.split, streams=True)
-    for number, raw in islice(rows, min(data.num_questions or MAX_ROWS, MAX_ROWS)):
-        row = check_row(origin, number, raw, data.answer_kind)
-        if template is TemplateName.CHAT:
-            prompt = "\n\n".join(f"{message['role']}: {message['content']}" for message in row.messages)
-        else:
-            prompt = render_prompt(template, row.messages)
-        previews.append(PromptPreview(prompt, row.answer, row.answer_kind))
-    if not previews:
+def _of_task(task: BuiltInTask, data: DataSpec, num_rows: int) -> list[_Asked]:
+    made = task.make_questions(data, num_rows, _Characters())
+    return [_Asked([{"role": "user", "content": item.prompt_text}], item.answer, task.graded_as) for item in made]
+
+
+def _rows(data: DataSpec, num_rows: int) -> list[_Asked]:
+    origin = Path(data.source).name
+    rows = islice(iterate_raw_rows(data.source, data.split, streams=True), num_rows)
+    checked = [check_row(origin, number, raw, data.answer_kind) for number, raw in rows]
+    if not checked:
         raise DataError(f"{origin}: has no rows.")
-    return previews
+    return [_Asked(row.messages, row.answer, row.answer_kind) for row in checked]
 
 
 def _token_lengths(texts: Sequence[str], spec: TrainSpec) -> tuple[int, ...] | None:

@@ -3,6 +3,7 @@
 import os
 from typing import Literal
 
+from jobs.pretrained.sources import is_converted
 from jobs.specs.train import SpecError
 
 MAX_SECONDS = 5.0
@@ -18,7 +19,7 @@ def refuse_unknown(
     Raises:
         SpecError: It is none of these; the sentence names the field.
     """
-    if os.path.exists(source):
+    if os.path.exists(source) or is_converted(source):
         return
     import httpx
     from huggingface_hub import HfApi

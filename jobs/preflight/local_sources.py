@@ -6,6 +6,7 @@ from pathlib import Path
 
 from jobs.grading.built_in_tasks import TASKS
 from jobs.preflight.remote_code import refuse_remote_code
+from jobs.pretrained.sources import GGUF_SUFFIX, find_package
 from jobs.specs.evaluation import EvalSpec
 from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_WARM_MODEL, SpecError, TrainSpec
 from jobs.training.data_rows import DataError, check_row, iterate_raw_rows
@@ -14,7 +15,7 @@ _MADE_HERE = frozenset({*TASKS, CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL})
 """Sources that are made here, not read from files."""
 _NUM_FIRST_ROWS = 20
 _PATH_BEGINNINGS = ("/", "./", "../", "~")
-_FILE_ENDINGS = (".parquet", ".jsonl", ".json", ".jsonl.gz", ".json.gz", ".csv", ".safetensors", "/")
+_FILE_ENDINGS = (GGUF_SUFFIX, ".parquet", ".jsonl", ".json", ".jsonl.gz", ".json.gz", ".csv", ".safetensors", "/")
 
 
 def with_absolute_sources(spec: TrainSpec) -> TrainSpec:
@@ -86,7 +87,7 @@ def resolve_source(field: str, source: str) -> str:
     Raises:
         SpecError: `source` is written like a path, which no hub name is, and does not exist.
     """
-    if source in _MADE_HERE:
+    if source in _MADE_HERE or find_package(source) is not None:
         return source
     is_path = source.startswith(_PATH_BEGINNINGS) or source.endswith(_FILE_ENDINGS) or source.count("/") > 1
     return str(_resolve_file(field, source)) if is_path or os.path.exists(source) else source

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from jobs.pretrained.sources import converted_folder, is_converted
 from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_WARM_MODEL, SpecError, TrainSpec
 
 TABLE = Path(__file__).parent / "model_shapes.yaml"
@@ -68,10 +69,10 @@ def model_shape(source: str, revision: str | None = None) -> ModelShape | None:
 
 def model_file(source: str, name: str, revision: str | None = None) -> Path | None:
     """Return a file of a model in a local folder or downloaded before, None if it is not on this machine."""
-    folder = Path(source)
+    folder = converted_folder(source) if is_converted(source) else Path(source)
     if folder.is_dir():
         return folder / name if (folder / name).is_file() else None
-    if source in _MADE_HERE:
+    if source in _MADE_HERE or is_converted(source):
         return None
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError

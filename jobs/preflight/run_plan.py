@@ -7,16 +7,19 @@ from typing import Any
 
 import yaml
 
+from jobs.grading.built_in_tasks import TASKS
 from jobs.launchers.local import WORKER_MODULE
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
 from jobs.machine.gpus import list_gpus
 from jobs.machine.processor import uses_bfloat16
+from jobs.preflight.data_preview import preview_data
 from jobs.preflight.disk_estimate import checkpoint_bytes, estimate_disk_bytes
 from jobs.preflight.model_shapes import model_shape
 from jobs.preflight.resolution import resolve
 from jobs.preflight.verl_config import UNNAMED_RUN
 from jobs.preflight.verl_memory import ASSUMED_GPU_BYTES, GIB, MemoryEstimate, estimate_memory
 from jobs.specs.train import TrainSpec
+from jobs.training.data_rows import DataError
 
 GB = 1e9
 
@@ -37,6 +40,8 @@ class RunPlan:
     trajectory_bytes: int
     checkpoint_bytes: int | None
     notices: list[str]
+    prompt: str | None
+    """The first question as the model gets it; None where the data is not on this machine."""
 
 
 def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
@@ -57,6 +62,7 @@ def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
         notices.append(_describe_precision(spec, shape.parameters))
     if shape is None:
         notices.append(f"{spec.model.source}: its config.json is not on this machine, so memory is not estimated.")
+    prompt = _first_prompt(spec, notices)
     return RunPlan(
         spec=spec.model_dump(mode="json"),
         settings=preflight.settings,
@@ -67,6 +73,7 @@ def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
         trajectory_bytes=estimate_disk_bytes(spec),
         checkpoint_bytes=None if shape is None else checkpoint_bytes(shape.parameters, spec),
         notices=notices,
+        prompt=prompt,
     )
 
 
@@ -83,13 +90,29 @@ def describe_plan(plan: RunPlan) -> str:
     parts = ["# Specification", yaml.safe_dump(plan.spec, sort_keys=False, allow_unicode=True).rstrip()]
     if plan.settings:
         parts += ["", "# verl's settings", *plan.settings]
-    parts += ["", "# Command", shlex.join(plan.command), "", "# Estimates"]
+    parts += ["", "# Command", shlex.join(plan.command)]
+    if plan.prompt is not None:
+        parts += ["", "# The first prompt, as the model gets it", plan.prompt]
+    parts += ["", "# Estimates"]
     if plan.memory is not None:
         parts += _describe_memory(plan.memory, plan.num_gpus)
     parts.append(f"trajectories on disk   {plan.trajectory_bytes / GB:10.1f} GB over all steps")
     if plan.checkpoint_bytes is not None:
         parts.append(f"checkpoints on disk    {plan.checkpoint_bytes / GB:10.1f} GB")
     return "\n".join([*parts, *(f"Note: {notice}" for notice in plan.notices)])
+
+
+def _first_prompt(spec: TrainSpec, notices: list[str]) -> str | None:
+    if spec.data.source not in TASKS and not Path(spec.data.source).is_file():
+        return None
+    try:
+        preview = preview_data(spec, num_shown=1, max_rows=1)
+    except DataError as error:
+        notices.append(str(error))
+        return None
+    if preview.notice:
+        notices.append(preview.notice)
+    return preview.questions[0].prompt
 
 
 def _command(spec: TrainSpec, run_path: Path, notices: list[str]) -> list[str]:

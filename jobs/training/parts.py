@@ -9,7 +9,7 @@ from exgrpo_core.engine import PolicyEngine
 from exgrpo_core.types import Experience, Question
 from jobs.grading.reward_function import Response, RewardFunction
 from jobs.specs.train import TrainSpec
-from jobs.training.dataset import PromptTokenizer
+from jobs.training.templates import PromptTokenizer
 
 
 class TrainingEngine(PolicyEngine, Protocol):

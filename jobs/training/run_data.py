@@ -1,30 +1,29 @@
 """A run's questions, initial model and reward function, for every engine."""
 
 import logging
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from exgrpo_core.types import Question
 from jobs.grading.built_in_tasks import TASKS, BuiltInTask
 from jobs.grading.pool import AnswerGrader
 from jobs.grading.reward_function import RewardFunction
 from jobs.grading.rewards import MathReward
+from jobs.machine.model_cache import cache_directory
+from jobs.pretrained.conversion import prepare_model
 from jobs.runs.control import StoppedBeforeStartError
 from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_WARM_MODEL, WORD_PROBLEMS_SOURCE, DataSpec, TrainSpec
 from jobs.tasks.chains.question_set import split_questions
 from jobs.training.answer_format import AnswerFormatSettings
-from jobs.training.dataset import DataSource, PromptTokenizer, Rows, encode_rows, read_rows
-from jobs.training.templates import TemplateName
+from jobs.training.dataset import DataSource, Rows, encode_rows, read_rows
+from jobs.training.templates import PromptTokenizer, TemplateName
 from jobs.training.warm_start import WarmStartSettings, warm_answer_format, warm_model
 from jobs.training.word_problems_data import DEFAULT_NUM_MADE, WordProblemsData
 
 logger = logging.getLogger(__name__)
-
-CACHE_VARIABLE = "EXGRPO_CACHE_DIR"
 
 
 class RunData(Protocol):
@@ -32,7 +31,7 @@ class RunData(Protocol):
 
     @property
     def model_source(self) -> str:
-        """Folder or hub name of the model to start from; a model made on this machine exists already."""
+        """Folder or hub name of the model to start from; one that is made or converted here exists already."""
         ...
 
     def encode(self, tokenizer: PromptTokenizer) -> tuple[list[Question], list[Question]]:
@@ -45,24 +44,26 @@ class RunData(Protocol):
 
 
 def open_data(spec: TrainSpec, should_stop: Callable[[], bool] | None = None) -> RunData:
-    """Read the data of a specification, and make its model if it is one that is made on this machine.
+    """Read the data of a specification, and make its model if it is one that is made or converted on this machine.
 
     Raises:
         DataError: Data cannot be used; the message names the file, row or setting.
+        ModelSourceError: The model cannot be downloaded or converted.
         StoppedBeforeStartError: `should_stop` became true while the model was made.
     """
     if spec.data.source == WORD_PROBLEMS_SOURCE:
-        return WordProblemsData(spec.data, spec.algorithm.max_prompt_tokens, spec.model.source)
+        return WordProblemsData(spec.data, spec.algorithm.max_prompt_tokens, prepare_model(spec.model.source))
     task = TASKS.get(spec.data.source)
     if task is not None:
         is_warm = spec.model.source == CHAINS_WARM_MODEL
-        model = str(warm_chains_model(spec.data, should_stop)) if is_warm else spec.model.source
+        model = str(warm_chains_model(spec.data, should_stop)) if is_warm else prepare_model(spec.model.source)
         return TaskData(task, spec.data, model)
     source = _data_source(spec.data)
     rows = read_rows(source)
-    model = spec.model.source
-    if model == ANSWER_FORMAT_MODEL:
+    if spec.model.source == ANSWER_FORMAT_MODEL:
         model = str(_warm_answer_format_model(spec.data, rows, source.template, should_stop))
+    else:
+        model = prepare_model(spec.model.source)
     return FileData(spec.data, source, rows, spec.algorithm.max_prompt_tokens, model)
 
 
@@ -106,6 +107,11 @@ class FileData:
         return split_questions(loaded, num_questions)
 
 
+def log_first_prompt(questions: Sequence[Question], tokenizer: Any) -> None:  # noqa: ANN401 (any Hugging Face tokenizer)
+    """Log one whole prompt as the model gets it, special tokens included."""
+    logger.info("The first prompt, as the model gets it:\n%s", tokenizer.decode(questions[0].prompt_ids.tolist()))
+
+
 @contextmanager
 def open_reward(spec: TrainSpec) -> Iterator[RewardFunction]:
     """Yield the grader of a specification's questions, and end its processes afterwards."""
@@ -115,11 +121,6 @@ def open_reward(spec: TrainSpec) -> Iterator[RewardFunction]:
         return
     with AnswerGrader(requires_think_end=spec.data.requires_think_end) as grader:
         yield MathReward(grader)
-
-
-def cache_directory() -> Path:
-    """Return the folder of models made on this machine."""
-    return Path(os.environ.get(CACHE_VARIABLE, Path.home() / ".cache" / "exgrpo-workbench"))
 
 
 def warm_chains_model(data: DataSpec, should_stop: Callable[[], bool] | None = None) -> Path:
@@ -133,7 +134,7 @@ def _warm_answer_format_model(
 ) -> Path:
     # Held-out texts stay unseen: the tokenizer and the warm start know the training questions only.
     num_seen = data.num_questions if data.num_questions is not None else len(rows.rows) - data.num_held_out
-    texts = rows.prompt_texts(template)[:num_seen]
+    texts = rows.prompt_texts(template.resolved(has_chat_template=False))[:num_seen]
     return warm_answer_format(texts, AnswerFormatSettings(), cache_directory(), _warm_start_progress(should_stop))
 
 

@@ -8,6 +8,8 @@ from typing import Protocol
 
 import yaml
 
+from jobs.tasks.questions import TextEncoder, encode_prompt
+
 TEMPLATES_FILE = Path(__file__).parent / "prompt_templates.yaml"
 QUESTION_MARK = "{Question}"
 
@@ -27,10 +29,18 @@ class TemplateName(StrEnum):
     """The question's text."""
     CHAT = "chat"
     """The model's chat template on the row's messages, system message included; needs a tokenizer that has one."""
+    AUTO = "auto"
+    """`CHAT` if the tokenizer has a chat template, else `NONE`."""
+
+    def resolved(self, has_chat_template: bool) -> "TemplateName":
+        """Return the template that `auto` means for a tokenizer, any other unchanged."""
+        if self is not TemplateName.AUTO:
+            return self
+        return TemplateName.CHAT if has_chat_template else TemplateName.NONE
 
 
 class ChatTokenizer(Protocol):
-    """A tokenizer with a chat template."""
+    """The chat template of a tokenizer, which may have none."""
 
     def apply_chat_template(
         self, conversation: list[Message], *, tokenize: bool, add_generation_prompt: bool
@@ -50,11 +60,30 @@ def render_prompt(name: TemplateName, messages: Sequence[Message]) -> str:
     """Return the prompt for the last message, without a tokenizer; a row's system message is not used.
 
     Raises:
-        ValueError: The template is `chat`, which needs a tokenizer.
+        ValueError: The template is `chat` or `auto`, which need a tokenizer.
     """
-    if name is TemplateName.CHAT:
-        raise ValueError("template: chat is the tokenizer's template; use render_chat_prompt.")
+    if name in {TemplateName.CHAT, TemplateName.AUTO}:
+        raise ValueError(f"template: {name.value} needs the model's tokenizer; use encode_messages.")
     return template_text(name).replace(QUESTION_MARK, messages[-1]["content"].strip())
+
+
+class PromptTokenizer(TextEncoder, ChatTokenizer, Protocol):
+    """The part of a tokenizer that prompts need; every Hugging Face tokenizer has it."""
+
+
+def encode_messages(
+    name: TemplateName, messages: Sequence[Message], tokenizer: PromptTokenizer
+) -> tuple[str, list[int]]:
+    """Return the prompt for a question's messages, as text and as token ids.
+
+    Raises:
+        ValueError: The template is `chat` and the tokenizer has none, or refuses the messages.
+    """
+    if name.resolved(bool(getattr(tokenizer, "chat_template", None))) is TemplateName.CHAT:
+        text = render_chat_prompt(messages, tokenizer)
+        return text, encode_prompt(tokenizer, text)
+    text = render_prompt(TemplateName.NONE if name is TemplateName.AUTO else name, messages)
+    return text, encode_prompt(tokenizer, text, adds_special_tokens=True)
 
 
 def render_chat_prompt(messages: Sequence[Message], tokenizer: ChatTokenizer) -> str:

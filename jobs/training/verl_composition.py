@@ -21,7 +21,7 @@ from jobs.training.external import read_external
 from jobs.training.loop import TrainingLoop
 from jobs.training.parts import BenchmarkReader, RunParts, no_benchmarks
 from jobs.training.reward_model_files import with_checked_reward_model
-from jobs.training.run_data import RunData, open_data, open_reward
+from jobs.training.run_data import RunData, log_first_prompt, open_data, open_reward
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -106,6 +106,7 @@ def _open(spec: TrainSpec, data: RunData, config: "DictConfig", read_benchmarks:
         # verl's loader applies rules of the model's family to a plain tokenizer, which drop characters.
         tokenizer = load_tokenizer(data.model_source)
         questions, held_out = data.encode(tokenizer)
+        log_first_prompt(questions, tokenizer)
         external = read_external(spec, questions, tokenizer)
         end_token_ids = find_end_tokens(data.model_source, tokenizer)
         share = spec.verl.max_failed_share

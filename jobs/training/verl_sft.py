@@ -36,7 +36,7 @@ from jobs.runs.stop_time import Phase
 from jobs.specs.train import TrainSpec
 from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import read_demonstrations
-from jobs.training.run_data import open_data
+from jobs.training.run_data import log_first_prompt, open_data
 from jobs.training.verl_composition import CPU_VARIABLES
 
 logger = logging.getLogger(__name__)
@@ -68,6 +68,7 @@ def run_sft(spec: TrainSpec, run: RunDirectory, recorder: RunRecorder, control: 
         refuse_remote_code(data.model_source)
         tokenizer = load_tokenizer(data.model_source)
         questions, held_out = data.encode(tokenizer)
+        log_first_prompt(questions, tokenizer)
         write_demonstrations(read_demonstrations(spec, questions, tokenizer), folder / DEMONSTRATIONS_FILE)
     except (DataError, DamagedCheckpointError, EngineError) as error:
         raise TrainingError(str(error)) from error

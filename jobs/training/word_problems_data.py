@@ -7,8 +7,8 @@ from jobs.specs.train import WORD_PROBLEMS_SOURCE, DataSpec
 from jobs.tasks.word_problems.question_set import make_stories, story_metadata
 from jobs.tasks.word_problems.story import Story
 from jobs.training.data_rows import DataError, DataRow
-from jobs.training.dataset import DataSource, PromptTokenizer, Rows, encode_rows
-from jobs.training.templates import TemplateName
+from jobs.training.dataset import DataSource, Rows, encode_rows
+from jobs.training.templates import PromptTokenizer, TemplateName
 
 DEFAULT_NUM_MADE = 512
 """Made questions of a specification that asks for all of them."""

@@ -65,6 +65,7 @@ CHANGES = {
     "save_draft": lambda: commands.save_draft("x", {}),
     "delete_draft": lambda: commands.delete_draft("x"),
     "preview_data": lambda: commands.preview_data(TrainSpec()),
+    "start_probe": lambda: commands.start_probe(TrainSpec()),
     "check": lambda: commands.check({}),
     "rename": lambda: commands.rename(RUN, "x"),
     "save_view": lambda: commands.save_view("x", {}),

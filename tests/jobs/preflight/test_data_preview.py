@@ -5,12 +5,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 from jobs.preflight.data_preview import preview_data
 from jobs.preflight.disk_estimate import estimate_disk_bytes
 from jobs.preflight.resource_estimate import estimate_resources
+from jobs.specs.settings import apply_settings
 from jobs.specs.train import load_preset
+from jobs.tasks.chains.tokenizer import make_tokenizer
 from jobs.training.data_rows import DataError, iterate_raw_rows
+from jobs.training.templates import render_chat_prompt
 
 CONFIG = {
     "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100,
@@ -45,10 +49,10 @@ def test_chains_are_shown_as_they_will_be_asked():
 
 
 def test_stories_are_shown_with_their_answers():
-    preview = preview_data(load_preset("word-problems-exgrpo"))
+    preview = preview_data(load_preset("smollm2-word-problems"))
     assert "\\boxed{}" in preview.questions[0].prompt
     assert preview.questions[0].answer.isdecimal()
-    assert len(preview.lengths) == 512
+    assert len(preview.lengths) == 256
 
 
 def test_rows_of_a_file_are_put_into_the_template(tmp_path):
@@ -60,9 +64,62 @@ def test_rows_of_a_file_are_put_into_the_template(tmp_path):
 
 
 def test_chat_messages_are_shown_with_their_roles_and_a_notice(tmp_path):
-    preview = preview_data(spec_of(tmp_path, [row("2 + 2")], "chat"))
-    assert preview.questions[0].prompt == "user: 2 + 2"
-    assert "chat template" in preview.notice
+    spec = spec_of(tmp_path, [row("2 + 2")], "chat")
+    unknown = apply_settings(spec, ["model.source=nobody/nothing", "data.template=auto"])
+    for each in (spec, unknown):
+        preview = preview_data(each)
+        assert preview.questions[0].prompt == "user: 2 + 2"
+        assert "chat template" in preview.notice
+
+
+TEMPLATE = (
+    "{%- for m in messages %}\n  {%- if m.role == 'tool' %}{% continue %}{% endif %}\n{{ bos_token + m.role }}: "
+    "{{ m.content | trim }}{{ eos_token }}\n{% endfor %}{% if add_generation_prompt %}{{ '<|a|>' }}{% endif %}"
+)
+
+
+@pytest.fixture
+def chat_model(tmp_path):
+    """The folder of a tokenizer with a chat template, as of a model."""
+    tokenizer = make_tokenizer()
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.add_special_tokens({"bos_token": "<s>"})
+    tokenizer.save_pretrained(tmp_path / "model")
+    (tmp_path / "model" / "config.json").write_text(json.dumps(CONFIG))
+    return tmp_path / "model"
+
+
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_prompts_are_in_the_models_chat_template_as_the_tokenizer_renders_them(tmp_path, chat_model, is_inside):
+    if is_inside:  # as older versions of transformers save it
+        (chat_model / "chat_template.jinja").unlink()
+        settings = json.loads((chat_model / "tokenizer_config.json").read_text())
+        (chat_model / "tokenizer_config.json").write_text(json.dumps(settings | {"chat_template": TEMPLATE}))
+    preview = preview_data(spec_of(tmp_path, [row("2 + 2 ")], "auto", chat_model))
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(chat_model)
+    assert preview.questions[0].prompt == render_chat_prompt([{"role": "user", "content": "2 + 2 "}], tokenizer)
+    assert preview.notice == ""
+
+
+def test_raw_text_to_a_chat_model_is_said(tmp_path, chat_model):
+    preview = preview_data(spec_of(tmp_path, [row("2 + 2")], "none", chat_model))
+    assert preview.questions[0].prompt == "2 + 2"
+    assert preview.notice == "The model has a chat template, which data.template: none leaves out."
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ("{% for", "TemplateSyntaxError"),
+        ("{{ raise_exception('only tools') }}", "only tools"),
+        ("{{ 'x' * 10 ** 10 }}", "MemoryError"),
+        ("{{ messages.__class__.__mro__ }}", "SecurityError"),
+    ],
+)
+def test_template_that_cannot_be_used_is_one_sentence(tmp_path, chat_model, template, reason):
+    (chat_model / "chat_template.jinja").write_text(template)
+    with pytest.raises(DataError, match=rf"data.template: the model's chat template cannot be used \(.*{reason}"):
+        preview_data(spec_of(tmp_path, [row("2 + 2")], "auto", chat_model))
 
 
 def test_lengths_are_tokens_where_the_model_has_its_tokenizer_here(tmp_path):

@@ -173,3 +173,15 @@ def test_a_plan_of_the_embedded_engine_says_in_which_numbers_the_model_is_comput
     monkeypatch.setattr(run_plan, "list_gpus", list)
     spec = load_preset("qwen-0.5b").model_copy(update={"engine": "embedded"})
     assert words in describe_plan(plan_run(spec, tmp_path))
+
+
+def test_plan_shows_the_first_prompt_as_the_model_gets_it(tmp_path):
+    plan = plan_run(load_preset("chains-exgrpo"), tmp_path)
+    assert plan.prompt is not None
+    assert plan.prompt.startswith("Q")
+    text = describe_plan(plan)
+    assert f"# The first prompt, as the model gets it\n{plan.prompt}\n" in text
+
+
+def test_plan_of_data_that_is_elsewhere_shows_no_prompt(tmp_path):
+    assert plan_run(verl_spec("qwen-0.5b"), tmp_path).prompt is None

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from jobs.tasks.chains.tokenizer import make_tokenizer
-from jobs.training.templates import TemplateName, render_chat_prompt, render_prompt, template_text
+from jobs.training.templates import TemplateName, encode_messages, render_chat_prompt, render_prompt, template_text
 
 MESSAGES = (
     {"role": "system", "content": "Be brief."},
@@ -55,5 +55,17 @@ def test_a_tokenizers_own_template_takes_the_rows_messages():
 def test_a_tokenizer_without_a_template_is_refused():
     with pytest.raises(ValueError, match="template: the tokenizer's chat template cannot be used"):
         render_chat_prompt(MESSAGES, make_tokenizer())
-    with pytest.raises(ValueError, match="use render_chat_prompt"):
-        render_prompt(TemplateName.CHAT, MESSAGES)
+    for name in (TemplateName.CHAT, TemplateName.AUTO):
+        with pytest.raises(ValueError, match="needs the model's tokenizer"):
+            render_prompt(name, MESSAGES)
+
+
+def test_auto_is_the_tokenizers_template_where_it_has_one_else_the_question_alone():
+    tokenizer = make_tokenizer()
+    plain_text = "Q3;a=1;a+1;"
+    question = [{"role": "user", "content": plain_text}]
+    assert encode_messages(TemplateName.AUTO, question, tokenizer)[0] == plain_text
+    tokenizer.chat_template = "{% for m in messages %}{{ m.content }}?{% endfor %}"
+    text, ids = encode_messages(TemplateName.AUTO, question, tokenizer)
+    assert (text, ids) == (plain_text + "?", tokenizer.encode(plain_text + "?", add_special_tokens=False))
+    assert encode_messages(TemplateName.NONE, question, tokenizer)[0] == plain_text

@@ -19,13 +19,13 @@ from jobs.tasks.word_problems.story import read_story
 from jobs.training.composition import run_sft, run_training
 from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import read_demonstrations
-from jobs.training.run_data import open_data, open_reward
+from jobs.training.run_data import log_first_prompt, open_data, open_reward
 from tests.jobs.judging.chain_runs import new_job, oracle_spec, run_job, votes_of
 from tests.jobs.training.chat_model import make_chat_model
 from tests.jobs.training.test_composition import MemoryRecorder, StopAfter
 
 SPEC = {
-    "data": {"source": "word_problems", "template": "chat", "num_questions": 12, "num_held_out": 4},
+    "data": {"source": "word_problems", "num_questions": 12, "num_held_out": 4},
     "algorithm": {
         "batch_size": 4,
         "mini_batch_size": 4,
@@ -156,3 +156,11 @@ def test_too_many_stories_of_few_numbers_are_refused():
     data = {"source": "word_problems", "max_operations": 1, "number_size": "small", "num_questions": 5000}
     with pytest.raises(DataError, match=r"data: num_questions, num_held_out: only \d+ different stories"):
         open_data(parse_spec({"data": data}, "test")).encode(None)
+
+
+def test_the_log_shows_one_whole_prompt_as_the_model_gets_it(model, caplog):
+    questions, _, tokenizer = questions_of(spec_of(model), model)
+    with caplog.at_level("INFO"):
+        log_first_prompt(questions, tokenizer)
+    assert caplog.messages == [f"The first prompt, as the model gets it:\n{questions[0].prompt_text}"]
+    assert caplog.messages[0].endswith("<|im_end|>\n<|im_start|>assistant\n")

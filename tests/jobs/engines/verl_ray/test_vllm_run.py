@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.training.run_data import cache_directory
+from jobs.machine.model_cache import cache_directory
 from jobs.training.warm_start import WarmStartSettings, warm_model
 from tests.jobs.engines.verl_ray.runs import new_run, steps_of, work
 

@@ -1,0 +1,68 @@
+"""The command that looks at a model before a run."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, RunsRoot, print_json, print_result
+from jobs.engines.errors import EngineError
+from jobs.preflight.resolution import resolve
+from jobs.specs.settings import apply_settings
+from jobs.specs.train import SpecError, TrainSpec, load_preset, load_spec, merge_settings, parse_spec
+
+if TYPE_CHECKING:
+    from jobs.training.probe_report import ProbeReport
+
+MAX_RESPONSE_TOKENS = 256
+"""Longest response where neither preset nor file says."""
+MAX_SHOWN = 500
+
+
+def probe(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arguments
+    model: Annotated[
+        str | None,
+        typer.Argument(help="Folder, GGUF file, hub name, pip:PACKAGE or RUN@STEP; else the specification's."),
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="File or data set in verl's schema, or word_problems.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Preset with the settings of the run.")] = None,
+    spec: Annotated[Path | None, typer.Option(help="YAML or JSON file with the settings of the run.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: key=value.")] = None,
+    num_questions: Annotated[int, typer.Option(help="Questions, the first ones.", min=1)] = 4,
+    num_samples: Annotated[int, typer.Option(help="Responses to each.", min=1)] = 4,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    as_json: AsJson = False,
+) -> None:
+    """Sample a few answers before a run: pass, format and truncation rates, entropy, and what to do if bad."""
+    chosen = apply_settings(_read_spec(preset, spec, model, data), settings or [])
+    preflight = resolve(chosen, runs_root, is_quick=True)
+    preflight.raise_refusals(but_room=True)
+    from jobs.training.probe import probe as sample
+
+    try:
+        report = sample(preflight.spec, num_questions, num_samples)
+    except EngineError as error:
+        raise SpecError(str(error)) from None
+    print_json(report.to_json()) if as_json else print_result(describe(report))
+
+
+def describe(report: "ProbeReport") -> str:
+    """Return the report as text for a terminal."""
+    lines = ["The first prompt, as the model gets it:", report.prompt]
+    for answer in report.answers:
+        shown = answer.text if len(answer.text) <= MAX_SHOWN else f"{answer.text[:MAX_SHOWN]} ..."
+        lines += ["", f"{answer.verdict} (gold answer {answer.gold_answer}):", shown]
+    return "\n".join([*lines, "", report.summary(), *(f"- {sentence}" for sentence in report.advice())])
+
+
+def _read_spec(preset: str | None, path: Path | None, model: str | None, data: str | None) -> TrainSpec:
+    if preset is not None and path is not None:
+        raise SpecError("--preset, --spec: expected one of them; a file may name its preset in `extends`.")
+    content: dict[str, Any] = {"algorithm": {"max_response_tokens": MAX_RESPONSE_TOKENS}}
+    if preset is not None:
+        content = load_preset(preset).model_dump(mode="json")
+    elif path is not None:
+        content = load_spec(path).model_dump(mode="json")
+    sources = {"model": model, "data": data}
+    changes = {section: {"source": source} for section, source in sources.items() if source is not None}
+    return parse_spec(merge_settings(content, changes), "probe")

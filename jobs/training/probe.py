@@ -1,0 +1,57 @@
+"""A look at a model before a run: a few questions of the run, a few answers each, graded as the run would."""
+
+import time
+
+import numpy as np
+import torch
+
+from jobs.engines.embedded.generation import generate
+from jobs.engines.embedded.model import load_policy, resolve_device
+from jobs.engines.embedded.sampling import Sampler
+from jobs.grading.outcomes import Outcome
+from jobs.grading.reward_function import Response
+from jobs.specs.train import TrainSpec
+from jobs.training.probe_report import ProbedAnswer, ProbeReport
+from jobs.training.run_data import open_data, open_reward
+
+NUM_QUESTIONS = 4
+NUM_SAMPLES = 4
+_HAS_ANSWER = frozenset({Outcome.CORRECT.value, Outcome.WRONG.value})
+
+
+def probe(spec: TrainSpec, num_questions: int = NUM_QUESTIONS, num_samples: int = NUM_SAMPLES) -> ProbeReport:
+    """Sample answers to the first training questions of a specification, with the embedded engine on this machine.
+
+    Raises:
+        DataError: The data cannot be used; the message names file, row or field.
+        EngineError: The model cannot be loaded.
+        ModelSourceError: The model cannot be downloaded or converted.
+    """
+    data_spec = spec.data.model_copy(update={"num_questions": num_questions, "num_held_out": 0})
+    spec = spec.model_copy(update={"data": data_spec})
+    data = open_data(spec)
+    policy = load_policy(data.model_source, resolve_device(spec.model.device), spec.model.revision)
+    questions, _ = data.encode(policy.tokenizer)
+    repeated = [question for question in questions for _ in range(num_samples)]
+    sampler = Sampler(spec.algorithm.temperature, torch.Generator(policy.device).manual_seed(spec.seed))
+    began_at = time.perf_counter()
+    prompts = [question.prompt_ids for question in repeated]
+    generated = generate(policy, prompts, spec.algorithm.max_response_tokens, sampler)
+    seconds = time.perf_counter() - began_at
+    texts = policy.tokenizer.batch_decode([item.token_ids.tolist() for item in generated], skip_special_tokens=True)
+    responses = [Response(text, item.token_ids, item.is_truncated) for text, item in zip(texts, generated, strict=True)]
+    with open_reward(spec) as reward:
+        verdicts = [verdict.outcome for verdict in reward.grade(repeated, responses)]
+    answers = zip(texts, [question.answer for question in repeated], verdicts, strict=True)
+    return ProbeReport(
+        prompt=str(policy.tokenizer.decode(questions[0].prompt_ids.tolist())),
+        num_questions=len(questions),
+        num_samples=num_samples,
+        pass_rate=float(np.mean([verdict == Outcome.CORRECT.value for verdict in verdicts])),
+        format_rate=float(np.mean([verdict in _HAS_ANSWER for verdict in verdicts])),
+        truncation_rate=float(np.mean([item.is_truncated for item in generated])),
+        mean_entropy=float(np.concatenate([item.entropies for item in generated]).mean()),
+        mean_tokens=float(np.mean([item.token_ids.size for item in generated])),
+        seconds=seconds,
+        answers=tuple(ProbedAnswer(*answer) for answer in list(answers)[::num_samples]),
+    )

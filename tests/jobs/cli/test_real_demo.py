@@ -1,0 +1,39 @@
+"""`exgrpo demo --real` from its probe to its line of JSON, with a small model in the real one's place."""
+
+import json
+
+import pytest
+
+from jobs.cli import demo
+from jobs.machine.model_cache import CACHE_VARIABLE
+from jobs.runs.lookup import open_run
+from jobs.specs.settings import apply_settings
+from jobs.specs.train import load_preset
+from tests.jobs.pretrained.gguf_files import write_gguf
+from tests.jobs.training.chat_model import make_chat_model
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+SMALL = (
+    "num_steps=2", "data.num_questions=24", "algorithm.max_prompt_tokens=400", "algorithm.max_response_tokens=100",
+    "algorithm.rollouts_per_question=2", "validation.samples_per_question=1",
+)  # fmt: skip
+
+
+def test_both_runs_start_from_the_warm_start_and_the_last_line_is_json(tmp_path, monkeypatch, capsys):
+    path = write_gguf(make_chat_model(tmp_path / "model"), tmp_path / "tiny.gguf")
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setattr(
+        demo, "load_preset", lambda name: apply_settings(load_preset(name), [*SMALL, f"model.source={path}"])
+    )
+    assert demo.run_demo(tmp_path / "runs", is_headless=True, is_real=True) == 0
+    out = capsys.readouterr().out
+    figures = json.loads(out.strip().splitlines()[-1])
+    assert list(figures) == ["SFT", "ExGRPO", "Dr.GRPO"]
+    assert [each["steps"] for each in figures.values()] == [2, 2, 2]
+    assert figures["ExGRPO"]["avg_at_8_after"] is not None
+    warm_id = figures["SFT"]["run_id"]
+    for method in ("ExGRPO", "Dr.GRPO"):
+        run = open_run(tmp_path / "runs", figures[method]["run_id"])
+        assert (run.spec().waits_for, run.spec().model.source) == (warm_id, f"{warm_id}@last")
+        assert "<|im_start|>assistant" in (run.path / "log.txt").read_text()

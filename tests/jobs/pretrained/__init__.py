@@ -1,0 +1,1 @@
+"""Tests of models that are converted on this machine."""
