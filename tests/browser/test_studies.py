@@ -35,4 +35,4 @@ def test_one_click_queues_a_studys_run_and_one_stops_all(open_page, runs_root):
     page.locator(".st-key-stop-study button:visible").click()
     page.get_by_test_id("stToast").get_by_text("Stopping 1 jobs").wait_for()
     assert run.stop_requested()
-    assert watched.troubles == []
+    assert watched.errors == []
