@@ -40,7 +40,7 @@ class ReplayBuffer:
 
     A question is in the buffer when it has stored trajectories and is not retired. `insert` puts it into bucket 0, and
     `set_bucket` moves it. Buckets 1..K may be drawn, bucket 0 may not. Retiring a question leaves its rows in the
-    segments but out of the buffer; new successes bring it back with new rows only.
+    segments but out of the buffer; what is inserted later counts alone (Algorithm 1 inserts nothing of a retired one).
 
     A thread writes inserted rows while the caller continues. They are durable after `seal` or `snapshot`; `sync` before
     that leaves less to write then. A failed write raises `OSError` in a later call. A restored state behaves like the

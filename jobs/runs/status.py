@@ -26,17 +26,3 @@ ENDED = frozenset({RunStatus.STOPPED, RunStatus.SUCCEEDED, RunStatus.FAILED, Run
 
 RESUMABLE = frozenset({RunStatus.STOPPED, RunStatus.FAILED, RunStatus.LOST})
 """States from which `resume` opens a new attempt."""
-
-TRANSITIONS: dict[RunStatus, frozenset[RunStatus]] = {
-    RunStatus.QUEUED: frozenset({RunStatus.STARTING, RunStatus.STOPPED, RunStatus.FAILED}),
-    RunStatus.STARTING: frozenset({RunStatus.RUNNING, RunStatus.STOPPING, RunStatus.FAILED, RunStatus.LOST}),
-    RunStatus.RUNNING: frozenset(
-        {RunStatus.STOPPING, RunStatus.STOPPED, RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.LOST}
-    ),
-    RunStatus.STOPPING: frozenset({RunStatus.STOPPED, RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.LOST}),
-    RunStatus.STOPPED: frozenset({RunStatus.QUEUED}),
-    RunStatus.FAILED: frozenset({RunStatus.QUEUED}),
-    RunStatus.LOST: frozenset({RunStatus.QUEUED, RunStatus.RUNNING}),
-    RunStatus.SUCCEEDED: frozenset(),
-}
-"""From each state, the states that may follow; a resume goes back to `queued` with a new attempt."""
