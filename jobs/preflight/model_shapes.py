@@ -1,6 +1,5 @@
 """The sizes of a model, from its config.json or a table of the presets' models, without loading it."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -9,11 +8,17 @@ from typing import Any
 
 import yaml
 
+from exgrpo_core.bounded_json import UnreadableFileError, read_json
 from jobs.pretrained.sources import converted_folder, is_converted
 from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_WARM_MODEL, SpecError, TrainSpec
 
 TABLE = Path(__file__).parent / "model_shapes.yaml"
 CONFIG_FILE = "config.json"
+_SIZES = (
+    "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "vocab_size",
+    "max_position_embeddings", "head_dim",
+)  # fmt: skip
+_MAX_SIZE = 1 << 30
 _MADE_HERE = frozenset({CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL})
 """Small models that are made on this machine; their rotary positions go beyond the context that they were made for."""
 
@@ -88,9 +93,13 @@ def check_context(spec: TrainSpec) -> None:
     """Refuse a model whose context is known and too short.
 
     Raises:
-        SpecError: The longest prompt with the longest response does not fit.
+        SpecError: The longest prompt with the longest response does not fit, or a size in its configuration is odd.
     """
-    shape = model_shape(spec.model.source, spec.model.revision)
+    source, revision = spec.model.source, spec.model.revision
+    path = None if source in _table() and not Path(source).is_dir() else model_file(source, CONFIG_FILE, revision)
+    if path is not None and (mistake := _mistake(path)):
+        raise SpecError(f"model.source: {CONFIG_FILE} of {source}: {mistake}")
+    shape = model_shape(source, revision)
     if shape is None or spec.model.source in _MADE_HERE or shape.context >= spec.sequence_tokens:
         return
     advice = (
@@ -111,9 +120,28 @@ def _table() -> dict[str, ModelShape]:
 
 def _read_config(path: Path) -> ModelShape | None:
     try:
-        return _shape_of(json.loads(path.read_text(encoding="utf-8")))
+        content = read_json(path)
+        return None if _odd_size(content) else _shape_of(content)
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _mistake(path: Path) -> str:
+    """Return why a configuration cannot be one of a model, empty if it can."""
+    try:
+        return _odd_size(read_json(path))
+    except OSError as error:
+        return f"cannot be read ({error.strerror})."
+    except UnreadableFileError as error:
+        return str(error).removeprefix(f"{path}: ")
+
+
+def _odd_size(content: Mapping[str, Any]) -> str:
+    for name in _SIZES:
+        value = content.get(name)
+        if value is not None and (not isinstance(value, int) or not 1 <= value <= _MAX_SIZE):
+            return f"{name}: expected a whole number from 1 to {_MAX_SIZE:,}, got {str(value)[:40]}; use another copy."
+    return ""
 
 
 def _shape_of(config: Mapping[str, Any]) -> ModelShape:

@@ -1,13 +1,13 @@
 """Refusal of models that come with code, before a job is queued."""
 
-import json
 from pathlib import Path
 
+from exgrpo_core.bounded_json import UnreadableFileError, read_json
 from jobs.preflight.model_shapes import model_file
+from jobs.specs.model_code import named_code
 from jobs.specs.train import SpecError
 
 CONFIG_FILES = ("config.json", "tokenizer_config.json", "processor_config.json", "preprocessor_config.json")
-_KEY = "auto_map"
 
 
 def refuse_remote_code(field: str, source: str, revision: str | None = None) -> None:
@@ -18,16 +18,16 @@ def refuse_remote_code(field: str, source: str, revision: str | None = None) -> 
     """
     for name in CONFIG_FILES:
         path = model_file(source, name, revision)
-        if path is not None and _names_code(path):
+        field_of_code = None if path is None else _code_of(path)
+        if field_of_code is not None:
             raise SpecError(
-                f"{field}: {source} comes with code ({_KEY} in {name}), which is never run; choose a model whose "
-                "architecture transformers knows."
+                f"{field}: {source} comes with code ({field_of_code} in {name}), which is never run; choose a model "
+                "whose architecture transformers knows."
             )
 
 
-def _names_code(path: Path) -> bool:
+def _code_of(path: Path) -> str | None:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(content, dict) and _KEY in content
+        return named_code(read_json(path))
+    except (OSError, UnreadableFileError):
+        return None  # a configuration that cannot be read is refused with the model's sizes

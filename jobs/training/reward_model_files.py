@@ -4,12 +4,13 @@ verl's reward loop loads a reward model with the right to run code of its own, w
 are downloaded first, checked, and verl gets the folder: what it loads is what was checked.
 """
 
-import json
 from pathlib import Path
 
 from huggingface_hub import snapshot_download
 
+from exgrpo_core.bounded_json import UnreadableFileError, read_json
 from jobs.engines.errors import EngineError
+from jobs.specs.model_code import named_code
 from jobs.specs.train import TrainSpec
 
 CONFIG_FILES = ("config.json", "tokenizer_config.json", "processor_config.json", "preprocessor_config.json")
@@ -27,9 +28,10 @@ def with_checked_reward_model(spec: TrainSpec) -> TrainSpec:
     source = spec.reward_model.source
     folder = Path(source) if Path(source).is_dir() else _download(source)
     for name in CONFIG_FILES:
-        if (folder / name).is_file() and _names_code(folder / name):
+        field = _code_of(folder / name) if (folder / name).is_file() else None
+        if field is not None:
             raise EngineError(
-                f"reward_model.source: {source} comes with code (auto_map in {name}), which is never run; choose a "
+                f"reward_model.source: {source} comes with code ({field} in {name}), which is never run; choose a "
                 "model whose architecture transformers knows."
             )
     checked = spec.reward_model.model_copy(update={"source": str(folder)})
@@ -44,10 +46,9 @@ def _download(source: str) -> Path:
         raise EngineError(f"reward_model.source: {source} cannot be downloaded ({reason[:200]}).") from None
 
 
-def _names_code(path: Path) -> bool:
-    """Whether a file names code; one that cannot be read may, so it counts as if it did."""
+def _code_of(path: Path) -> str | None:
+    """Return the field that names code; a file that cannot be read may have one, so it counts as if it had."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return True
-    return not isinstance(content, dict) or "auto_map" in content
+        return named_code(read_json(path))
+    except (OSError, UnreadableFileError):
+        return "perhaps a field"

@@ -18,7 +18,7 @@ from jobs.runs.status import RunStatus
 from jobs.specs.train import SpecError
 from tests.faults.small_training import small_spec, train
 
-pytestmark = pytest.mark.fault_row(14)
+pytestmark = [pytest.mark.fault_row(14), pytest.mark.timeout(2400)]
 
 NUM_STEPS = 6
 SEED = 5

@@ -17,6 +17,7 @@ from jobs.engines.errors import EngineError
 from jobs.preflight.remote_code import CONFIG_FILES
 from jobs.runs.directory import RunDirectory
 from jobs.specs.any_job import load_any_spec
+from jobs.specs.model_code import named_code
 from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec
 from jobs.specs.verl import RewardModelSpec
 from jobs.training import reward_model_files, verl_composition
@@ -163,6 +164,34 @@ def test_a_model_with_code_of_its_own_is_named_and_refused_before_a_job_is_queue
             entry()
     assert not (tmp_path / "ran").exists()
     tried("models with code of their own", len(entries))
+
+
+NAMING = (
+    {"auto_map": {}},
+    {"text_config": {"auto_map": {"AutoConfig": "evil.Evil"}}},
+    {"parts": [{"deep": {"auto_map": "evil.Evil"}}]},
+    {"_attn_implementation": "org/kernel"},
+    {"attn_implementation": "flash_attention_2|org/kernel"},
+    {"text_config": {"_attn_implementation": {"": "org/kernel@main:function"}}},
+)
+
+
+@pytest.mark.parametrize("content", NAMING)
+def test_code_and_kernels_named_anywhere_in_a_configuration_are_refused_by_name(model, content, tried):
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | content))
+    names = ("auto_map", "_attn_implementation", "attn_implementation")
+    name = next(name for name in names if f'"{name}"' in json.dumps(content))
+    data = {"source": "chains"}
+    with pytest.raises(SpecError, match=rf"comes with code \({name} in config\.json\)"):
+        page_commands.check({"model": {"source": str(model)}, "data": data})
+    with pytest.raises(EngineError, match=rf"comes with code \({name} in config\.json\)"):
+        load_policy(str(model), torch.device("cpu"))
+    tried("configurations that name code or kernels", 2)
+
+
+def test_attention_of_transformers_names_no_code():
+    assert named_code({"_attn_implementation": "sdpa", "text_config": {"attn_implementation": {"": "eager"}}}) is None
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])

@@ -23,6 +23,7 @@ from jobs.engines.embedded.memory import working_bytes
 from jobs.engines.embedded.padded import PaddedBackend
 from jobs.engines.errors import EngineError
 from jobs.machine.processor import uses_bfloat16
+from jobs.specs.model_code import named_code
 
 logger = logging.getLogger(__name__)
 _PLAIN_TOKENIZERS = frozenset({"TokenizersBackend", "PreTrainedTokenizerFast"})
@@ -142,9 +143,10 @@ def refuse_remote_code(source: str, revision: str | None = None) -> None:
         "tokenizer_config.json": get_tokenizer_config(source, revision=revision),
     }
     for name, content in settings.items():
-        if "auto_map" in content:
+        field = named_code(content)
+        if field is not None:
             raise EngineError(
-                f"model.source: {source} comes with code (auto_map in {name}), which is never run; choose a model "
+                f"model.source: {source} comes with code ({field} in {name}), which is never run; choose a model "
                 "whose architecture transformers knows."
             )
 

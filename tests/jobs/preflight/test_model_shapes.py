@@ -60,6 +60,26 @@ def test_a_local_folder_is_read_from_its_config(tmp_path):
     assert model_shape(str(tmp_path)) == TINY
 
 
+@pytest.mark.parametrize(
+    ("config", "mistake"),
+    [
+        ('{"hidden_size": 64, "num_attention_heads": 0}', "num_attention_heads: expected a whole number from 1 to"),
+        ('{"hidden_size": "64"}', "hidden_size: expected a whole number"),
+        ('{"vocab_size": 1e30}', "vocab_size: expected a whole number"),
+        ('{"head_dim": -1}', "head_dim: expected"),
+        ('{"num_hidden_layers": [1]}', "num_hidden_layers: expected"),
+        ("[" * 200_000, "expected JSON of at most 64 levels"),
+        ("[]", "expected a mapping of fields"),
+    ],
+)
+def test_an_odd_configuration_is_refused_in_one_sentence_and_has_no_shape(tmp_path, config, mistake):
+    (tmp_path / "config.json").write_text(config)
+    assert model_shape(str(tmp_path)) is None
+    with pytest.raises(SpecError, match=rf"^model\.source: config\.json of .*: {mistake}") as refused:
+        check_context(with_model(str(tmp_path)))
+    assert "\n" not in str(refused.value)
+
+
 def test_what_is_no_decoder_or_no_model_has_no_shape(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     assert model_shape(str(tmp_path)) is None
