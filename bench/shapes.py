@@ -107,7 +107,7 @@ def measure_rollouts(name: str, policy: PolicyModel, length: int) -> dict[str, F
         began_at = time.perf_counter()
         made = generate_by_transformers(policy, asked, length, ends.tolist())
         seconds = time.perf_counter() - began_at
-        others.append(num_said(made[:, PROMPT_TOKENS:], ends) / seconds)
+        others.append(num_said(made[:, max(prompt.size for prompt in asked) :], ends) / seconds)
     figures: dict[str, Figure] = {
         "mean_response_tokens": median(lengths),
         "rollout_tokens_per_s": median(ours),
@@ -186,7 +186,8 @@ def generate_by_transformers(
     policy: PolicyModel, prompts: Sequence[Int32Array], length: int, ends: int | list[int]
 ) -> torch.Tensor:
     """Return prompts, padded on the left, and the tokens sampled by transformers' generation, (B, P + T)."""
-    input_ids = torch.zeros(len(prompts), PROMPT_TOKENS, dtype=torch.int64)
+    longest = max(prompt.size for prompt in prompts)
+    input_ids = torch.zeros(len(prompts), longest, dtype=torch.int64)
     mask = torch.zeros_like(input_ids)
     for row, prompt in enumerate(prompts):
         input_ids[row, -prompt.size :] = torch.from_numpy(prompt.astype(np.int64))

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
 
 
@@ -31,3 +32,15 @@ class Stopwatch:
         }
         print(f"{name:<32}" + "".join(f"{value:10.1f}" for value in medians.values()))
         return medians
+
+
+def reset_peak_memory() -> None:
+    """Begin anew to note the most memory that this process holds."""
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def peak_gib() -> float:
+    """Return the most memory in GiB that this process has held since `reset_peak_memory`."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) / 2**20

@@ -64,6 +64,9 @@ def _prepare_torch() -> None:
     import torch
     from transformers.utils import logging as transformers_logging
 
+    from jobs.engines.embedded.memory import keep_freed_memory
+
+    keep_freed_memory()
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     torch.set_num_threads(num_threads)
 

@@ -1,0 +1,172 @@
+"""Steps at the size of a real language model: SmolLM2-135M's shape, 64 rollouts of 96 tokens, float32, one thread each.
+
+The embedded engine (on-policy, and ExGRPO with a full replay buffer) beside TRL's GRPOTrainer, each in a process of its
+own that takes one step after the other's; rollouts beside `transformers.generate`, which gives no log-probs and
+entropies. Weights are random, so that every response has the same length for all. Times are processor time, which
+depends less on the machine's load.
+
+The floor of a time is its matrix products alone: those of a decoding step of 64 rows for each token, and those of the
+distinct tokens of an update, forward and backward. `unshared` is the on-policy step with every token of every row
+computed, prompts too.
+
+Run `python -m bench.real_model`; `--short` has 16 rollouts of 32 tokens, and one step each.
+"""
+
+import argparse
+import dataclasses
+import gc
+import json
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from statistics import median
+
+import torch
+from torch.nn import functional
+
+from bench.real_model_contender import PROMPT_TOKENS, RESULT, ROLLOUTS, make_questions, open_policy
+from bench.report import Figure, report
+from bench.shapes import NO_TOKEN, generate_by_transformers, time_products
+from jobs.engines.embedded.decoder import Decoder
+from jobs.engines.embedded.generation import generate
+from jobs.engines.embedded.memory import keep_freed_memory
+from jobs.engines.embedded.model import PolicyModel
+from jobs.engines.embedded.sampling import Sampler
+
+TARGETS = {
+    "speedup_over_trl": ">= 3.0",
+    "rollout_speedup": ">= 4.0",
+    "rollout_over_floor": "<= 1.5",
+    "update_over_floor": "<= 1.35",
+    "exgrpo_over_on_policy": "<= 1.05",
+    "manage_share": "<= 0.002",
+    "memory_over_trl": "<= 0.5",
+}
+
+
+class Contender:
+    """A process that does pieces of work when asked."""
+
+    def __init__(self, process: "subprocess.Popen[str]", name: str) -> None:
+        self._process = process
+        self._name = name
+
+    def do(self, work: str) -> dict[str, float]:
+        """Return the figures of a piece of work."""
+        if self._process.stdin is None or self._process.stdout is None:
+            raise TypeError(f"{self._name}: expected a process with pipes.")
+        self._process.stdin.write(f"{work}\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            if line.startswith(RESULT):
+                figures: dict[str, float] = json.loads(line.removeprefix(RESULT))
+                return figures
+        sys.exit(f"{self._name} ended before it had done its work; what it printed is above.")
+
+
+@contextmanager
+def open_contender(name: str, num_questions: int, num_tokens: int) -> Iterator[Contender]:
+    """Start a contender, and end it."""
+    command = [sys.executable, "-m", "bench.real_model_contender", name, str(num_questions), str(num_tokens)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield Contender(process, name)
+        finally:
+            process.terminate()
+
+
+def main() -> None:
+    """Take steps in turn and print the figures."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--steps", type=int, default=3, help="timed steps of each")
+    parser.add_argument("--short", action="store_true", help="16 rollouts of 32 tokens, one step each")
+    parser.add_argument("--without-trl", action="store_true", help="leave out the longest steps")
+    options = parser.parse_args()
+    num_questions, num_tokens, num_steps = (2, 32, 1) if options.short else (8, 96, options.steps)
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    figures = measure_rollouts(num_questions, num_tokens, num_steps)
+    gc.collect()
+    others = [] if options.without_trl else ["trl"] if options.short else ["trl", "trl_kept"]
+    names = [*others, "embedded"]
+    figures |= measure_steps(names, num_questions, num_tokens, num_steps)
+    figures |= {
+        "rollout_over_floor": figures["rollout_s"] / figures["rollout_floor_s"],
+        "update_over_floor": figures["on_policy_update_s"] / figures["update_floor_s"],
+        "rollout_speedup": figures["transformers_s"] / figures["rollout_s"],
+        "exgrpo_over_on_policy": figures["exgrpo_step_s"] / figures["on_policy_step_s"],
+        "manage_share": figures["exgrpo_manage_share"],
+        "gain_of_shared_prefixes": figures["unshared_step_s"] / figures["on_policy_step_s"],
+    }
+    for name in others:
+        figures[f"speedup_over_{name}"] = figures[f"{name}_step_s"] / figures["on_policy_step_s"]
+    if others:
+        figures["memory_over_trl"] = figures["on_policy_peak_gib"] / figures["trl_peak_gib"]
+    for name, value in figures.items():
+        print(f"  {name:<32}{value:12.4f}")
+    shown: dict[str, Figure] = {"num_rollouts": num_questions * ROLLOUTS, "num_tokens": num_tokens, **figures}
+    report("real_model", shown, {name: target for name, target in TARGETS.items() if name in shown})
+
+
+def measure_steps(names: Sequence[str], num_questions: int, num_tokens: int, num_steps: int) -> dict[str, float]:
+    """Return medians of the contenders' steps, taken in turn."""
+    found: dict[str, list[float]] = defaultdict(list)
+    with ExitStack() as stack:
+        turns = []
+        for name in names:
+            contender = stack.enter_context(open_contender(name, num_questions, num_tokens))
+            turns += [
+                (work, contender) for work in (["on_policy", "exgrpo", "unshared"] if name == "embedded" else [name])
+            ]
+        for _ in range(num_steps):
+            for work, contender in turns:
+                done = contender.do(work)
+                print(f"{work:<10}", "  ".join(f"{key} {value:.4g}" for key, value in done.items()), flush=True)
+                for key, value in done.items():
+                    found[f"{work}_{key}"].append(value)
+    return {name: median(values) for name, values in found.items()}
+
+
+def measure_rollouts(num_questions: int, num_tokens: int, num_rounds: int) -> dict[str, float]:
+    """Return medians of seconds of our rollouts, of transformers' generation and of the floors, in turn."""
+    policy = open_policy()
+    policy = dataclasses.replace(policy, end_token_ids=torch.tensor([NO_TOKEN]))
+    decoder = Decoder(policy.model, torch.float32)
+    prompts = [question.prompt_ids for question in make_questions(policy)[:num_questions]]
+    rows = [prompt for prompt in prompts for _ in range(ROLLOUTS)]
+    sampler = Sampler(1.0, torch.Generator().manual_seed(0))
+    num_inputs = PROMPT_TOKENS + ROLLOUTS * (num_tokens - 1)
+    work: dict[str, Callable[[], object]] = {
+        "rollout": lambda: generate(policy, rows, num_tokens, sampler),
+        "transformers": lambda: generate_by_transformers(policy, rows, num_tokens, NO_TOKEN),
+        "rollout_floor": lambda: time_products(decoder, len(rows), len(rows), num_tokens),
+        "update_floor": lambda: train_products(policy, num_inputs, ROLLOUTS * num_tokens, num_questions),
+    }
+    seconds: dict[str, list[float]] = defaultdict(list)
+    for _ in range(num_rounds):
+        for name, action in work.items():
+            began_at = time.process_time()
+            action()
+            seconds[f"{name}_s"].append(time.process_time() - began_at)
+            print(f"{name:<14}{seconds[f'{name}_s'][-1]:8.1f} s", flush=True)
+    return {name: median(values) for name, values in seconds.items()}
+
+
+def train_products(policy: PolicyModel, num_tokens: int, num_predicted: int, num_times: int) -> None:
+    """Do the matrix products of so many tokens' forward and backward pass, so often, with those of the logits."""
+    layers, embedding = policy.model.model.layers, policy.model.get_input_embeddings().weight
+    weights = [(num_tokens, weight.detach()) for weight in layers.parameters() if weight.ndim == 2]
+    weights.append((num_predicted, embedding.detach()))
+    for _ in range(num_times):
+        for size, weight in weights:
+            inputs, gradient = torch.ones(size, weight.shape[1]), torch.ones(size, weight.shape[0])
+            functional.linear(inputs, weight)
+            gradient @ weight
+            gradient.t() @ inputs
+
+
+if __name__ == "__main__":
+    main()
