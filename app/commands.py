@@ -1,6 +1,6 @@
 """The only way from a page to `jobs`: commands on runs, and reads of files, forms and the machine."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -22,6 +22,7 @@ from jobs.machine import machine_report
 from jobs.machine.engine_environments import VLLM_LOOP, EngineEnvironmentError, engine_python
 from jobs.machine.gpus import Gpu, list_gpus
 from jobs.machine.machine_report import Finding, Machine, package_versions, read_machine
+from jobs.playground.process import ask_models
 from jobs.preflight import data_preview
 from jobs.preflight.data_preview import DataPreview
 from jobs.preflight.resolution import RunRefusedError, resolve
@@ -45,7 +46,7 @@ from jobs.training.probe_report import ProbeReport
 __all__ = [
     "ENDED", "RAY_TOKEN_VARIABLE", "RESUMABLE", "CommandError", "DataError", "DataPreview", "Finding", "Gpu",
     "JournalEntry", "Machine", "ProbeProcess", "ProbeReport", "RecordedQuestion", "RunRefusedError", "RunStatus",
-    "SpecError", "TrainSpec", "UserError", "archive", "benchmarks_folder", "branch", "check", "clone", "delete",
+    "SpecError", "TrainSpec", "UserError", "archive", "benchmarks_folder", "branch", "chat", "check", "clone", "delete",
     "delete_draft", "delete_view", "describe_stop", "empty_bin", "estimate_resources", "evaluate", "evaluation_answers",
     "examine_machine", "fields_of", "job_progress", "journal_entries", "list_deleted", "list_drafts", "list_gpus",
     "list_views", "load_draft", "load_preset", "mark_case", "mark_trajectory", "missing_vllm", "note",
@@ -229,6 +230,12 @@ def missing_vllm() -> str:
     except EngineEnvironmentError as error:
         return str(error)
     return ""
+
+
+@_needs(Role.OPERATOR)
+def chat(targets: Sequence[str], prompt: str, options: Sequence[str]) -> Generator[dict[str, Any] | None]:
+    """Return what models answer, as in `ask_models`; close it to end the process that answers."""
+    return ask_models(_runs_root(), targets, prompt, options)
 
 
 @_needs(Role.OPERATOR)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from app import commands
+from app.components.playground import playground
 from app.components.replay_buffer import bucket_heatmap, buffer_area
 from app.components.runs import (
     asked_action,
@@ -38,6 +39,8 @@ REFRESH_SECONDS = 2
 CHECK_SECONDS = 5
 AUDIT_SECONDS = 30
 TRAIN = "train"
+UNREFRESHED = frozenset({"Configuration", "Playground"})
+"""Views that show what does not change, or what the user writes."""
 
 
 def _run_id() -> str | None:
@@ -149,6 +152,10 @@ def _attempts(row: RunRow) -> None:
     attempts.show(row, ask(runs.list_attempts, row.run_id), ask(runs.list_checkpoints, row.run_id))
 
 
+def _playground(row: RunRow) -> None:
+    playground.show(row, ask(runs.run_spec, row.run_id), ask(runs.list_checkpoints, row.run_id))
+
+
 def _checkpoint_actions(row: RunRow) -> None:
     checkpoints = ask(runs.list_checkpoints, row.run_id)
     with st.container(horizontal=True, wrap=False, gap="small", width="content"):
@@ -166,7 +173,8 @@ def _views(row: RunRow) -> dict[str, Callable[[RunRow], None]]:
     if row.is_adopted:
         return {"Curves": _curves, "Configuration": _configuration}
     views = {"Curves": _curves, "Replay buffer": _buffer} if row.kind == TRAIN else {"Results": _results}
-    return {**views, "Log": _log, "Configuration": _configuration, "Attempts": _attempts}
+    views |= {"Log": _log, "Configuration": _configuration, "Attempts": _attempts}
+    return {**views, "Playground": _playground} if row.kind == TRAIN else views
 
 
 def _show(row: RunRow) -> None:
@@ -191,7 +199,7 @@ def _show(row: RunRow) -> None:
     views = _views(row)
     name, tab = view_tabs.show(list(views))
     with tab:
-        st.fragment(views[name], run_every=CHECK_SECONDS if refresh and name != "Configuration" else None)(row)
+        st.fragment(views[name], run_every=CHECK_SECONDS if refresh and name not in UNREFRESHED else None)(row)
 
 
 run_id = _run_id()

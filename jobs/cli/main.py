@@ -26,6 +26,10 @@ COMMANDS = {
         "evaluate:evaluate",
         "Score a model on benchmarks; Ctrl-C stops it, `exgrpo resume` continues it.",
     ),
+    "chat": (
+        "chat:chat",
+        "Ask checkpoints or other models a prompt, in the prompt template of their run.",
+    ),
     "benchmarks": (
         "evaluate:benchmarks",
         "List the benchmarks that `eval` knows: the paper's, and your own in the workbench's folder.",

@@ -19,7 +19,7 @@ _CHILDREN: dict[int, subprocess.Popen[bytes]] = {}
 """Detached processes that this one started, by pid: they outlive the launcher that started them."""
 
 
-_WITHHELD_VARIABLES = frozenset(
+WITHHELD_VARIABLES = frozenset(
     {"EXGRPO_DATABASE_URL", "PGPASSWORD", "PGPASSFILE", "EXGRPO_TOKEN", "EXGRPO_ALERT_URLS", "EXGRPO_ALERTS_FILE"}
 )
 """Secrets of the workbench in the environment: a worker knows no database, opens no page and sends no message."""
@@ -53,7 +53,7 @@ class LocalLauncher:
         python = self._python or _python_of(run)
         command = [python, "-P", "-m", self._worker_module, str(run.path.resolve()), str(attempt)]
         # SPT_NOENV: setproctitle (of Ray, vLLM) would else overwrite the environment by which processes are found.
-        variables = dict.fromkeys(_WITHHELD_VARIABLES, "")
+        variables = dict.fromkeys(WITHHELD_VARIABLES, "")
         variables |= {ATTEMPT_VARIABLE: str(run.attempt_path(attempt).resolve()), "SPT_NOENV": "1"}
         with run.log_path.open("ab") as log:
             child = start_detached(command, log.fileno(), run.path, variables)
@@ -98,15 +98,11 @@ def start_detached(
     Raises:
         LaunchError: The program cannot be executed.
     """
-    environment = dict(os.environ) | dict(variables or {})
-    paths = [str(PROJECT_ROOT), *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
-    environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
-    environment["PYTHONUNBUFFERED"] = "1"
     try:
         child = subprocess.Popen(
             command,
             cwd=folder,
-            env=environment,
+            env=project_environment(variables or {}),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -117,3 +113,10 @@ def start_detached(
         raise LaunchError(f"{command[0]}: cannot be started ({error.strerror}); check the environment.") from None
     _CHILDREN[child.pid] = child
     return child
+
+
+def project_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return this process's environment with `variables`, for a program that imports this project."""
+    environment = dict(os.environ) | dict(variables)
+    paths = [str(PROJECT_ROOT), *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
+    return environment | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)), "PYTHONUNBUFFERED": "1"}

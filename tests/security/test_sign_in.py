@@ -56,6 +56,7 @@ CHANGES = {
     "branch": lambda: commands.branch(RUN, 1, 2),
     "tag": lambda: commands.tag(RUN, "x"),
     "note": lambda: commands.note(RUN, "x"),
+    "chat": lambda: commands.chat([f"{RUN}@last"], "x", []),
     "evaluate": lambda: commands.evaluate("m", {}),
     "start_study_run": lambda: commands.start_study_run(None),
     "submit_judge": lambda: commands.submit_judge({}),

@@ -100,10 +100,13 @@ def show(values: TokenValues, key: str) -> None:
         exports.show(listed, "tokens", f"tokens-{key}")
 
 
-def parts(values: TokenValues, name: str, numbers: np.ndarray, span: slice) -> list[Part]:
-    """Return the tokens of a sheet as coloured parts; colour grows with the value, ratios have two sides."""
+def parts(values: TokenValues, name: str, numbers: np.ndarray, span: slice, top: float | None = None) -> list[Part]:
+    """Return the tokens of a sheet as coloured parts; colour grows with the value, ratios have two sides.
+
+    The value of the strongest colour is `top`, by default the largest.
+    """
     colours = theme.palette()
-    top = float(np.nanmax(np.abs(numbers), initial=0.0)) or 1.0
+    top = top or float(np.nanmax(np.abs(numbers), initial=0.0)) or 1.0
     pieces = []
     for position in range(*span.indices(len(values.token_ids))):
         value = float(numbers[position])

@@ -1,0 +1,1 @@
+"""A prompt, and what checkpoints of a run answer."""

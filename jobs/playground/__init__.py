@@ -1,0 +1,1 @@
+"""The playground: a checkpoint, or any model, answers a prompt."""
