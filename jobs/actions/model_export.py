@@ -7,6 +7,7 @@ from pathlib import Path
 from jobs.actions.archive import reason_of
 from jobs.evaluation.model_folder import copy_model, find_shards, merge_shards
 from jobs.runs.checkpoint_names import find_checkpoint
+from jobs.runs.checkpoints import ADAPTER_CONFIG
 from jobs.runs.lookup import CommandError
 
 
@@ -18,6 +19,7 @@ def export_model(runs_root: Path, target: str, folder: Path) -> Path:
     Raises:
         CommandError: There is no such checkpoint, it is damaged, the folder exists, or it cannot be written.
         TrainingError: verl's shards cannot be merged.
+        EngineError: The model that the checkpoint's adapters belong to cannot be loaded.
     """
     checkpoint = find_checkpoint(runs_root, target)
     if checkpoint is None:
@@ -36,7 +38,13 @@ def export_model(runs_root: Path, target: str, folder: Path) -> Path:
 
 def _write_model(policy: Path, folder: Path) -> None:
     shards = find_shards(policy)
-    if shards is None:
-        copy_model(policy, folder, shutil.copyfile)
-    else:
+    if shards is not None:
         merge_shards(shards, folder)
+    elif (policy / ADAPTER_CONFIG).is_file():
+        from jobs.engines.embedded.model import load_policy, resolve_device  # loads torch, which nothing else here does
+
+        merged = load_policy(str(policy), resolve_device("cpu"))
+        merged.model.save_pretrained(folder)
+        merged.tokenizer.save_pretrained(folder)
+    else:
+        copy_model(policy, folder, shutil.copyfile)

@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from jobs.evaluation.generation import AnswerGenerator
 from jobs.evaluation.model_folder import model_source
 from jobs.evaluation.questions import LoadedBenchmark
+from jobs.runs.checkpoints import ADAPTER_CONFIG
+from jobs.runs.control import TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.specs.evaluation import EvalSpec
 
@@ -36,6 +39,11 @@ def _make_generator(spec: EvalSpec, run: RunDirectory, benchmarks: Sequence[Load
 
     source = prepare_model(model_source(spec, run))
     if spec.generator == "vllm":
+        if Path(source, ADAPTER_CONFIG).is_file():
+            raise TrainingError(
+                "generator: the checkpoint holds low-rank adapters, which vLLM is not given; write the model with "
+                "`exgrpo export-model RUN@STEP FOLDER` and score FOLDER, or choose embedded."
+            )
         from jobs.evaluation.vllm_generator import VllmGenerator
 
         return VllmGenerator(source, spec)

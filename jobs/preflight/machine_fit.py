@@ -8,6 +8,7 @@ import psutil
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python, has_vllm
 from jobs.machine.gpu_needs import needs_of
 from jobs.machine.gpus import list_gpus
+from jobs.preflight.embedded_memory import training_state_bytes
 from jobs.preflight.model_shapes import model_shape
 from jobs.preflight.resource_estimate import estimate_resources
 from jobs.preflight.verl_memory import estimate_memory
@@ -62,7 +63,8 @@ def check_memory(spec: TrainSpec) -> None:
         return  # another check says that there are none
     available = min(gpu.total_bytes for gpu in gpus) if gpus else psutil.virtual_memory().total
     if spec.engine == "embedded":
-        wanted, advice = estimate_resources(spec).memory or 0, "choose a smaller model, or the verl engine on more GPUs"
+        wanted = training_state_bytes(shape, spec)
+        advice = "choose a smaller model, set model.lora, or use the verl engine on more GPUs"
     else:
         state = estimate_memory(shape, spec)
         wanted = state.weights + state.gradients + state.optimizer

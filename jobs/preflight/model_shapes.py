@@ -10,7 +10,8 @@ import yaml
 
 from exgrpo_core.bounded_json import UnreadableFileError, read_json
 from jobs.pretrained.sources import converted_folder, is_converted
-from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_WARM_MODEL, SpecError, TrainSpec
+from jobs.specs.lora import LoraSpec
+from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_WARM_MODEL, ModelSpec, SpecError, TrainSpec
 
 TABLE = Path(__file__).parent / "model_shapes.yaml"
 CONFIG_FILE = "config.json"
@@ -57,6 +58,25 @@ class ModelShape:
         """Parameters of the whole model; biases are left out."""
         embeddings = self.embedding_parameters * (1 if self.is_tied else 2)
         return embeddings + self.layers * self.layer_parameters + self.hidden
+
+    def adapter_parameters(self, lora: LoraSpec) -> int:
+        """Parameters of low-rank adapters: for each target `rank` rows of its inputs and of its outputs."""
+        size = self.head_size or self.hidden // self.heads
+        queries, keys = self.heads * size, self.kv_heads * size
+        sizes = {
+            "q_proj": self.hidden + queries,
+            "k_proj": self.hidden + keys,
+            "v_proj": self.hidden + keys,
+            "o_proj": queries + self.hidden,
+            "gate_proj": self.hidden + self.intermediate,
+            "up_proj": self.hidden + self.intermediate,
+            "down_proj": self.intermediate + self.hidden,
+        }
+        return self.layers * lora.rank * sum(sizes[name] for name in lora.target_modules)
+
+    def trained_parameters(self, model: ModelSpec) -> int:
+        """Parameters that a run trains: all, or those of its adapters."""
+        return self.parameters if model.lora is None else self.adapter_parameters(model.lora)
 
     @property
     def cache_values_per_token(self) -> int:

@@ -29,6 +29,7 @@ from jobs.preflight.verl_config import (
     run_overrides,
 )
 from jobs.runs.checkpoint_names import NamedCheckpoint, starting_checkpoint
+from jobs.runs.checkpoints import ADAPTER_CONFIG
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.lookup import CommandError
 from jobs.specs.train import SpecError, TrainSpec
@@ -110,6 +111,8 @@ def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Pref
         if spec.waits_for is None or not spec.model.source.startswith(f"{spec.waits_for}@"):
             preflight.start = starting_checkpoint(runs_root, spec.model.source, reads_files=not is_quick)
     if preflight.start is not None:
+        with preflight.collecting():
+            _refuse_adapters(spec, preflight.start)
         preflight.spec = with_model_source(spec, str(preflight.start.policy))
     with preflight.collecting():
         preflight.spec = with_declared_sources(preflight.spec, runs_root)
@@ -126,6 +129,14 @@ def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Pref
     with preflight.collecting(is_local=True, is_room=True):
         check_disk(preflight.spec, runs_root)
     return preflight
+
+
+def _refuse_adapters(spec: TrainSpec, start: NamedCheckpoint) -> None:
+    if spec.engine == "verl" and (start.policy / ADAPTER_CONFIG).is_file():
+        raise SpecError(
+            f"model.source: {spec.model.source} holds low-rank adapters, which verl does not merge; write the model "
+            f"with `exgrpo export-model {spec.model.source} FOLDER`, and give FOLDER."
+        )
 
 
 def _machine_checks(spec: TrainSpec) -> Iterator[Callable[[], None]]:

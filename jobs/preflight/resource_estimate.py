@@ -3,12 +3,10 @@
 from dataclasses import dataclass
 
 from jobs.preflight.disk_estimate import checkpoint_bytes, estimate_disk_bytes
+from jobs.preflight.embedded_memory import estimate_peak
 from jobs.preflight.model_shapes import model_shape
 from jobs.preflight.verl_memory import estimate_memory
 from jobs.specs.train import TrainSpec
-
-TRAINING_PARAMETER_BYTES = 16
-"""One parameter in training: float32 weight, gradient and AdamW's two moments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +16,7 @@ class ResourceEstimate:
     num_gpus: int
     """0 for the embedded engine, which uses the machine's GPU if it has one."""
     memory: int | None
-    """Peak of each GPU of the verl engine; of the embedded engine weights, gradients and optimizer alone."""
+    """Peak of each GPU of the verl engine, or of the embedded engine on the CPU."""
     recordings: int
     checkpoints: int | None
 
@@ -33,5 +31,5 @@ def estimate_resources(spec: TrainSpec) -> ResourceEstimate:
         estimate = estimate_memory(shape, spec)
         memory = max(estimate.update, 0 if spec.sft is not None else estimate.rollout)
     else:
-        memory = shape.parameters * TRAINING_PARAMETER_BYTES
-    return ResourceEstimate(num_gpus, memory, recordings, checkpoint_bytes(shape.parameters, spec))
+        memory = estimate_peak(shape, spec)
+    return ResourceEstimate(num_gpus, memory, recordings, checkpoint_bytes(shape.trained_parameters(spec.model), spec))

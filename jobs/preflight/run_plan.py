@@ -14,6 +14,7 @@ from jobs.machine.gpus import list_gpus
 from jobs.machine.processor import uses_bfloat16
 from jobs.preflight.data_preview import preview_data
 from jobs.preflight.disk_estimate import checkpoint_bytes, estimate_disk_bytes
+from jobs.preflight.embedded_memory import estimate_peak
 from jobs.preflight.model_shapes import model_shape
 from jobs.preflight.resolution import resolve
 from jobs.preflight.verl_config import UNNAMED_RUN
@@ -39,6 +40,12 @@ class RunPlan:
     num_gpus: int
     trajectory_bytes: int
     checkpoint_bytes: int | None
+    parameters: int | None
+    """Of the model; None where its shape is not known."""
+    trained_parameters: int | None
+    """Fewer than the model's where low-rank adapters are trained."""
+    peak_memory: int | None
+    """Of the embedded engine on the CPU, bytes."""
     notices: list[str]
     prompt: str | None
     """The first question as the model gets it; None where the data is not on this machine."""
@@ -71,7 +78,10 @@ def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
         memory=estimate_memory(shape, spec) if shape is not None and is_verl and spec.sft is None else None,
         num_gpus=spec.verl.num_gpus if is_verl else 1,
         trajectory_bytes=estimate_disk_bytes(spec),
-        checkpoint_bytes=None if shape is None else checkpoint_bytes(shape.parameters, spec),
+        checkpoint_bytes=None if shape is None else checkpoint_bytes(shape.trained_parameters(spec.model), spec),
+        parameters=None if shape is None else shape.parameters,
+        trained_parameters=None if shape is None else shape.trained_parameters(spec.model),
+        peak_memory=None if shape is None or is_verl else estimate_peak(shape, spec),
         notices=notices,
         prompt=prompt,
     )
@@ -96,6 +106,13 @@ def describe_plan(plan: RunPlan) -> str:
     parts += ["", "# Estimates"]
     if plan.memory is not None:
         parts += _describe_memory(plan.memory, plan.num_gpus)
+    if plan.parameters is not None and plan.trained_parameters is not None:
+        share = 100 * plan.trained_parameters / plan.parameters
+        parts.append(
+            f"trained parameters     {plan.trained_parameters / 1e6:10.2f} million ({share:.3g}% of the model's)"
+        )
+    if plan.peak_memory is not None:
+        parts.append(f"peak memory on a CPU   {plan.peak_memory / GB:10.1f} GB with the longest responses")
     parts.append(f"trajectories on disk   {plan.trajectory_bytes / GB:10.1f} GB over all steps")
     if plan.checkpoint_bytes is not None:
         parts.append(f"checkpoints on disk    {plan.checkpoint_bytes / GB:10.1f} GB")

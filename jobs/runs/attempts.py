@@ -44,6 +44,8 @@ class Heartbeat:
     phase: Phase | None = None
     phase_seconds: Mapping[Phase, float] = field(default_factory=dict)
     """The longest recent time of each phase that has ended once."""
+    peak_memory: int = 0
+    """The worker's largest memory so far, bytes; 0 in heartbeats of older versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ def write_heartbeat(attempt_path: Path, heartbeat: Heartbeat) -> None:
         "at": heartbeat.at.isoformat(timespec="milliseconds"),
         "phase": heartbeat.phase,
         "phase_seconds": heartbeat.phase_seconds,
+        "peak_memory": heartbeat.peak_memory,
     }
     _replace(attempt_path / HEARTBEAT_FILE, record)
 
@@ -81,7 +84,8 @@ def read_heartbeat(attempt_path: Path) -> Heartbeat | None:
         phase = record.get("phase")
         seconds = {Phase(name): float(value) for name, value in record.get("phase_seconds", {}).items()}
         status, step = RunStatus(record["status"]), int(record["step"])
-        return Heartbeat(worker, status, step, at, None if phase is None else Phase(phase), seconds)
+        peak_memory = int(record.get("peak_memory", 0))
+        return Heartbeat(worker, status, step, at, None if phase is None else Phase(phase), seconds, peak_memory)
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError):
         return None
 

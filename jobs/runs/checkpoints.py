@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MANIFEST = "manifest.json"
+ADAPTER_CONFIG = "adapter_config.json"
+"""File of a policy whose folder holds low-rank adapters instead of weights."""
 PREFIX = "step-"
 _NAME = re.compile(rf"{PREFIX}\d{{8,}}")
 

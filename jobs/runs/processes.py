@@ -43,6 +43,14 @@ def identify(pid: int) -> ProcessIdentity | None:
     return ProcessIdentity(pid, round(started_seconds, 2), boot_id())
 
 
+def peak_memory() -> int:
+    """Return the largest memory that this program has had, in bytes; 0 where the system does not say."""
+    # Of resource.getrusage a program inherits what the one that started it had.
+    with contextlib.suppress(OSError), open("/proc/self/status", encoding="ascii") as status:
+        return next((1024 * int(line.split()[1]) for line in status if line.startswith("VmHWM:")), 0)
+    return 0
+
+
 def is_alive(identity: ProcessIdentity) -> bool:
     """Whether this process runs: same pid, start and boot, and not a zombie."""
     if not has_pid(identity):

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 from exgrpo_core.bounded_json import UnreadableFileError, read_plain
 from exgrpo_core.config import ExGRPOConfig, RewardKind
 from jobs.specs.base import Positive, Spec
+from jobs.specs.lora import LoraSpec
 from jobs.specs.mistakes import SpecError as SpecError
 from jobs.specs.mistakes import checked
 from jobs.specs.verl import RewardModelSpec, VerlSpec
@@ -60,6 +61,8 @@ class ModelSpec(Spec):
     """Hub revision; None is the newest."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where the model runs; `auto` takes a GPU if there is one, and always GPUs for the verl engine."""
+    lora: LoraSpec | None = None
+    """Trains low-rank adapters instead of the model's weights (embedded engine; Qwen2, Qwen3 and Llama)."""
 
 
 class DataSpec(Spec):
@@ -281,6 +284,8 @@ class TrainSpec(Spec):
                 "model.revision: expected none, since verl takes a name's newest revision; download the one you want "
                 "and give its folder as model.source."
             )
+        if self.engine == "verl" and self.model.lora is not None:
+            yield "model.lora: expected none on the verl engine, which trains all weights; use engine: embedded."
         if self.engine == "verl" and self.tokens_per_gpu < self.sequence_tokens:
             yield (
                 f"verl.max_tokens_per_gpu: expected at least {self.sequence_tokens}, the longest prompt and response."

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from exgrpo_core.types import Question
 from jobs.engines.embedded.engine import EmbeddedEngine
-from jobs.engines.embedded.model import PolicyModel, load_policy, resolve_device
+from jobs.engines.embedded.lora import LoraSettings
+from jobs.engines.embedded.model import PolicyModel, load_policy, resolve_device, train_adapters
 from jobs.engines.embedded.optimizer import OptimSettings
 from jobs.engines.errors import EngineError
 from jobs.grading.reward_function import RewardFunction
@@ -17,6 +18,7 @@ from jobs.runs.checkpoints import DamagedCheckpointError, open_newest
 from jobs.runs.control import Control, TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
+from jobs.specs.lora import LoraSpec
 from jobs.specs.train import OptimSpec, TrainSpec
 from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import read_demonstrations
@@ -108,14 +110,16 @@ def _load(
     if checkpoints is not None and Path(source).is_absolute() and not Path(source).exists():
         source = _checkpointed_model(spec, checkpoints) or source
     policy = load_policy(source, resolve_device(spec.model.device), spec.model.revision)
+    if spec.model.lora is not None:
+        train_adapters(policy, _lora_settings(spec.model.lora, source, spec.model.revision), spec.seed)
     questions, held_out = data.encode(policy.tokenizer)
     log_first_prompt(questions, policy.tokenizer)
     return _Loaded(policy, questions, held_out, read_benchmarks(spec, policy.tokenizer))
 
 
 def _checkpointed_model(spec: TrainSpec, checkpoints: Path) -> str | None:
-    """Return the newest whole checkpoint's policy; None where a KL term needs the model that the run began with."""
-    if spec.algorithm.kl_coefficient > 0.0:
+    """Return the newest whole checkpoint's policy; None where KL term or adapters need the model of the beginning."""
+    if spec.algorithm.kl_coefficient > 0.0 or spec.model.lora is not None:
         return None
     try:
         newest = open_newest(checkpoints, lambda checkpoint: str(checkpoint.policy))
@@ -143,6 +147,10 @@ def _engine(spec: TrainSpec, reward: RewardFunction, loaded: _Loaded, optim: Opt
     gc.collect()
     gc.freeze()
     return engine
+
+
+def _lora_settings(spec: LoraSpec, base: str, base_revision: str | None) -> LoraSettings:
+    return LoraSettings(spec.rank, spec.alpha, spec.target_modules, base, base_revision)
 
 
 def optim_settings(spec: OptimSpec) -> OptimSettings:

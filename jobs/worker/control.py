@@ -14,7 +14,7 @@ from jobs.runs.attempts import Heartbeat, write_heartbeat
 from jobs.runs.clock import monotonic_utc_now
 from jobs.runs.directory import RunDirectory
 from jobs.runs.fencing import exit_if_fenced
-from jobs.runs.processes import identify
+from jobs.runs.processes import identify, peak_memory
 from jobs.runs.status import RunStatus
 from jobs.runs.stop_time import Phase
 
@@ -95,6 +95,8 @@ class WorkerControl:
         with contextlib.suppress(OSError):
             exit_if_fenced()
         now = monotonic_utc_now()
-        heartbeat = Heartbeat(self._identity, self._status, self._step, now, self._phase, self._phase_seconds)
+        heartbeat = Heartbeat(
+            self._identity, self._status, self._step, now, self._phase, self._phase_seconds, peak_memory()
+        )
         with self._writing, contextlib.suppress(OSError):
             write_heartbeat(self._attempt_path, heartbeat)

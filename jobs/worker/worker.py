@@ -23,6 +23,7 @@ from jobs.runs.control import Control, StoppedBeforeStartError
 from jobs.runs.directory import RunDirectory
 from jobs.runs.fencing import EXIT_NOT_MINE, clear_attempt, set_attempt
 from jobs.runs.file_lock import FileLock
+from jobs.runs.processes import peak_memory
 from jobs.runs.status import RunStatus
 from jobs.specs.any_job import loop_name
 from jobs.specs.train import SpecError
@@ -163,6 +164,7 @@ def _run_attempt(
     clear_attempt()  # from here on a newer attempt must not end this process before it writes its outcome
     status = RunStatus.FAILED if reason else status
     write_outcome(run.attempt_path(attempt), status, reason)
+    logger.info("Peak memory of this process: %.2f GB.", peak_memory() / 1e9)
     logger.info("Attempt %d of %s: %s. %s", attempt, run.run_id, status, reason)
     return EXIT_FAILED if status is RunStatus.FAILED else 0
 

@@ -18,11 +18,11 @@ from app.commands import TrainSpec
 
 HIDDEN = frozenset({"kind", "preset"})
 """Fields that the form does not show and does not change."""
-OPTIONAL_PARTS = {"sft": "run", "reward_model": "algorithm"}
+OPTIONAL_PARTS = {"sft": "run", "model.lora": "model", "reward_model": "algorithm"}
 """Parts of a specification that may be missing, with the section that shows them; a switch adds or removes them."""
 ONE_A_LINE = frozenset({"verl.overrides"})
 """Lists whose items may contain commas."""
-ABBREVIATIONS = {"kl": "KL", "gpu": "GPU", "gpus": "GPUs"}
+ABBREVIATIONS = {"kl": "KL", "gpu": "GPU", "gpus": "GPUs", "lora": "LoRA"}
 """Words of field names that a label writes in capitals."""
 GREEK = {
     "rho": "\N{GREEK SMALL LETTER RHO}",
@@ -78,8 +78,8 @@ def sections() -> dict[str, tuple[FieldShape, ...]]:
             shapes[name] = _section(hints[name], f"{name}.")
         else:
             shapes["run"] += (_shape(name, hints[name], docs.get(name, "")),)
-    for name, section in OPTIONAL_PARTS.items():
-        shapes[section] += _part(name, hints[name], docs[name])
+    for path, section in OPTIONAL_PARTS.items():
+        shapes[section] += _part(path)
     return shapes
 
 
@@ -99,11 +99,10 @@ def is_about(path: str, shape: FieldShape) -> bool:
 
 def part_defaults(name: str) -> dict[str, object]:
     """Return the fields of an optional part as they are when it is added."""
-    part, _ = _without_none(typing.get_type_hints(TrainSpec)[name])
-    assert isinstance(part, type)
+    part, _ = _optional_part(name)
     assert issubclass(part, BaseModel)
     fields = part.model_fields.items()
-    return {key: "" if field.is_required() else field.get_default() for key, field in fields}
+    return {key: "" if field.is_required() else _plain(field.get_default()) for key, field in fields}
 
 
 def attribute_docs(cls: type) -> dict[str, str]:
@@ -119,12 +118,28 @@ def attribute_docs(cls: type) -> dict[str, str]:
     return docs
 
 
-def _part(name: str, annotation: object, doc: str) -> tuple[FieldShape, ...]:
+def _part(path: str) -> tuple[FieldShape, ...]:
     """Return the switch of an optional part, then its fields."""
-    part, _ = _without_none(annotation)
+    part, doc = _optional_part(path)
+    switch = FieldShape(path, _label(path), "", doc, InputKind.SWITCH, (), is_optional=True)
+    return switch, *(dataclasses.replace(shape, part=path) for shape in _section(part, f"{path}."))
+
+
+def _optional_part(path: str) -> tuple[type, str]:
+    """Return the type of an optional part and its docstring."""
+    owner: object = TrainSpec
+    *sections_above, name = path.split(".")
+    for section in sections_above:
+        owner = typing.get_type_hints(owner)[section]
+    assert isinstance(owner, type)
+    part, _ = _without_none(typing.get_type_hints(owner)[name])
     assert isinstance(part, type)
-    switch = FieldShape(name, _label(name), "", doc, InputKind.SWITCH, (), is_optional=True)
-    return switch, *(dataclasses.replace(shape, part=name) for shape in _section(part, f"{name}."))
+    return part, attribute_docs(owner)[name]
+
+
+def _plain(value: object) -> object:
+    """Return a default as a form's content holds it."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _section(cls: type, prefix: str) -> tuple[FieldShape, ...]:
@@ -134,7 +149,7 @@ def _section(cls: type, prefix: str) -> tuple[FieldShape, ...]:
         path = prefix + name
         if isinstance(hints[name], type) and issubclass(hints[name], BaseModel):
             shapes += _section(hints[name], f"{path}.")
-        elif path not in HIDDEN:
+        elif path not in HIDDEN and path not in OPTIONAL_PARTS:
             shapes += (_shape(path, hints[name], docs.get(name, "")),)
     return shapes
 

@@ -27,6 +27,7 @@ TITLES = {
 }
 SUBHEADINGS = {
     "sft": "Fine-tuning",
+    "model.lora": "Low-rank adapters",
     "algorithm.batch_size": "Batch and rollouts",
     "algorithm.experience_ratio": "Experience management",
     "algorithm.normalize_by_std": "Policy optimization",

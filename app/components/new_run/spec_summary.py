@@ -122,7 +122,7 @@ def resources(spec: TrainSpec) -> str:
     if needs.num_gpus:
         noun = "GPU" if needs.num_gpus == 1 else f"of {needs.num_gpus} GPUs"
         return f"{disk} Memory: up to {byte_size(needs.memory)} on each {noun}."
-    return f"{disk} Memory: {byte_size(needs.memory)} for weights, gradients and optimizer, more for activations."
+    return f"{disk} Memory on the CPU: about {byte_size(needs.memory)} at its peak."
 
 
 def _base(spec: TrainSpec) -> tuple[str | None, TrainSpec]:

@@ -13,7 +13,15 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
-from jobs.engines.embedded.decoder_weights import DecoderLayer, HeadShape, LayerWeights, fuse_layer, pack_layer
+from jobs.engines.embedded.decoder_weights import (
+    DecoderLayer,
+    HeadShape,
+    LayerWeights,
+    WeightOf,
+    fuse_layer,
+    pack_layer,
+)
+from jobs.engines.embedded.lora import adapted_weight
 from jobs.engines.embedded.matrix_products import add_linear, linear, pack_matrix
 
 SUPPORTED_CLASSES = frozenset({"Qwen2ForCausalLM", "Qwen3ForCausalLM", "LlamaForCausalLM"})
@@ -39,13 +47,19 @@ def is_supported(model: PreTrainedModel) -> bool:
 
 
 class Decoder:
-    """Runs tokens through a model's layers. Fused and packed copies of weights are kept until `weights_changed`."""
+    """Runs tokens through a model's layers. Fused and packed copies of weights are kept until `weights_changed`.
 
-    def __init__(self, model: PreTrainedModel, compute_dtype: torch.dtype) -> None:
+    `weight_of` says whether projections have their adapters, if the model has any.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, compute_dtype: torch.dtype, weight_of: WeightOf = adapted_weight
+    ) -> None:
         config = model.config
         head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         self.model = model
         self.compute_dtype = compute_dtype
+        self._weight_of = weight_of
         self.shape = HeadShape(config.num_attention_heads, config.num_key_value_heads, head_dim)
         self.epsilon = float(config.rms_norm_eps)
         self._epsilon_bias = torch.tensor([self.epsilon])
@@ -144,9 +158,9 @@ class Decoder:
     def _layer_weights(self, layer: int) -> LayerWeights:
         module = self._modules[layer]
         if torch.is_grad_enabled():
-            return fuse_layer(module, self.shape, self.compute_dtype)
+            return fuse_layer(module, self.shape, self.compute_dtype, self._weight_of)
         if layer not in self._layers:
-            self._layers[layer] = pack_layer(fuse_layer(module, self.shape, self.compute_dtype))
+            self._layers[layer] = pack_layer(fuse_layer(module, self.shape, self.compute_dtype, self._weight_of))
         return self._layers[layer]
 
     def _norm(self, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

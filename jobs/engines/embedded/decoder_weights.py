@@ -1,12 +1,17 @@
 """One decoder layer's weights: fused so that a layer is four matrix products, packed where no gradient is needed."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
 from torch import nn
 
+from jobs.engines.embedded.lora import adapted_weight
 from jobs.engines.embedded.matrix_products import pack_matrix
+
+WeightOf = Callable[[nn.Module], torch.Tensor]
+"""A projection's weight, with its adapter or without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +97,14 @@ def interleave_halves(weight: torch.Tensor, head_dim: int) -> torch.Tensor:
     return halves.transpose(1, 2).reshape(weight.shape)
 
 
-def fuse_layer(layer: DecoderLayer, shape: HeadShape, dtype: torch.dtype) -> LayerWeights:
+def fuse_layer(
+    layer: DecoderLayer, shape: HeadShape, dtype: torch.dtype, weight_of: WeightOf = adapted_weight
+) -> LayerWeights:
     """Return a layer's weights in `dtype`; under grad mode gradients flow back to the module's parameters."""
     attention, mlp = layer.self_attn, layer.mlp
     head_dim = shape.head_dim
     rotated = [attention.q_proj, attention.k_proj]
-    qkv = [*(interleave_halves(linear.weight, head_dim) for linear in rotated), attention.v_proj.weight]
+    qkv = [*(interleave_halves(weight_of(linear), head_dim) for linear in rotated), weight_of(attention.v_proj)]
     qkv_bias = None
     if attention.q_proj.bias is not None:
         biases = [*(interleave_halves(linear.bias, head_dim) for linear in rotated), attention.v_proj.bias]
@@ -111,12 +118,12 @@ def fuse_layer(layer: DecoderLayer, shape: HeadShape, dtype: torch.dtype) -> Lay
         fused_qkv_bias=qkv_bias,
         query_norm=_head_norm(attention, "q_norm", head_dim),
         key_norm=_head_norm(attention, "k_norm", head_dim),
-        output=attention.o_proj.weight.to(dtype),
+        output=weight_of(attention.o_proj).to(dtype),
         output_bias=_cast(attention.o_proj.bias, dtype),
         mlp_norm=layer.post_attention_layernorm.weight,
-        gate_up=torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]).to(dtype),
+        gate_up=torch.cat([weight_of(mlp.gate_proj), weight_of(mlp.up_proj)]).to(dtype),
         gate_up_bias=gate_up_bias,
-        down=mlp.down_proj.weight.to(dtype),
+        down=weight_of(mlp.down_proj).to(dtype),
         down_bias=_cast(mlp.down_proj.bias, dtype),
     )
 

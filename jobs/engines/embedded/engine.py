@@ -1,6 +1,5 @@
 """The policy engine in one process."""
 
-import copy
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -12,7 +11,7 @@ from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.types import Experience, Question, RolloutGroup, Trajectory, TrajectoryScores
 from jobs.engines.embedded.generation import GeneratedResponse, generate
-from jobs.engines.embedded.model import PolicyModel, wrap_model
+from jobs.engines.embedded.model import PolicyModel, frozen_reference
 from jobs.engines.embedded.optimizer import OptimSettings, PolicyOptimizer
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.embedded.sampling import Sampler
@@ -26,8 +25,9 @@ from jobs.grading.reward_function import Response, RewardFunction, Verdict
 class EmbeddedEngine:
     """A `PolicyEngine` that holds model, sampler and optimizer in this process.
 
-    With a KL penalty it keeps a frozen copy of the policy as it is given: make the engine from the initial weights,
-    then `restore`. Rollouts draw from a generator of `seed` whose state is saved; nothing else is random.
+    With a KL penalty it keeps the policy as it is given, of one with adapters its frozen weights: make the engine from
+    the initial weights, then `restore`. Rollouts draw from a generator of `seed` whose state is saved;
+    nothing else is random.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class EmbeddedEngine:
         self._config = config
         self._optimizer = PolicyOptimizer(policy.model, optim)
         self._generator = torch.Generator(policy.device).manual_seed(seed)
-        reference = _frozen_copy(policy) if config.kl_coefficient > 0.0 else None
+        reference = frozen_reference(policy) if config.kl_coefficient > 0.0 else None
         self._updater = PolicyUpdater(policy, self._optimizer, config.temperature, reference)
 
     def rollout(self, requests: Sequence[RolloutRequest]) -> list[RolloutGroup]:
@@ -156,8 +156,3 @@ def _check_context(policy: PolicyModel, config: ExGRPOConfig) -> None:
             f"model.source: {policy.source} has a context of {policy.context_tokens} tokens, but max_prompt_tokens + "
             f"max_response_tokens is {needed}; lower them or choose a model with a longer context."
         )
-
-
-def _frozen_copy(policy: PolicyModel) -> PolicyModel:
-    model = copy.deepcopy(policy.model).requires_grad_(False)
-    return wrap_model(model, policy.tokenizer, policy.device, policy.source)

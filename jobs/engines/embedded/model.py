@@ -1,7 +1,9 @@
 """A policy: a Hugging Face causal language model, its tokenizer and the way to compute it."""
 
+import copy
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -19,10 +21,21 @@ from transformers.utils import logging as transformers_logging
 
 from jobs.engines.embedded.backend import Backend, PackedBackend
 from jobs.engines.embedded.decoder import Decoder, is_supported
+from jobs.engines.embedded.decoder_weights import WeightOf
+from jobs.engines.embedded.lora import (
+    LoraSettings,
+    adapted_weight,
+    add_adapters,
+    base_weight,
+    has_adapters,
+    merge_adapters,
+    read_base,
+)
 from jobs.engines.embedded.memory import working_bytes
 from jobs.engines.embedded.padded import PaddedBackend
 from jobs.engines.errors import EngineError
 from jobs.machine.processor import uses_bfloat16
+from jobs.runs.checkpoints import ADAPTER_CONFIG
 from jobs.specs.model_code import named_code
 
 logger = logging.getLogger(__name__)
@@ -77,11 +90,8 @@ def load_policy(source: str, device: torch.device, revision: str | None = None) 
         EngineError: The model comes with code, has no safetensors weights, or cannot be found or read.
     """
     try:
-        refuse_remote_code(source, revision)
-        options = {"revision": revision, "trust_remote_code": False}
+        model = _load_model(source, revision)
         tokenizer = load_tokenizer(source, revision)
-        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call] # untyped in transformers
-        model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, use_safetensors=True, **options)
     except (OSError, ValueError, KeyError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise EngineError(f"model.source: {source} cannot be loaded as a causal language model ({reason})") from error
@@ -111,24 +121,61 @@ def wrap_model(
             "take the tokenizer that belongs to the model."
         )
     nn.Module.to(model, device=device, dtype=torch.float32).train(mode=False)
-    is_gpu = device.type == "cuda"
     compute_dtype = choose_dtype(device, model.num_parameters())
     logger.info("%s is computed in %s, with weights in float32.", source, str(compute_dtype).removeprefix("torch."))
-    backend: Backend
-    if is_supported(model):
-        backend = PackedBackend(Decoder(model, compute_dtype), checkpoints_gradients=is_gpu)
-    else:
-        backend = PaddedBackend(model, compute_dtype)
     return PolicyModel(
         model=model,
         tokenizer=tokenizer,
-        backend=backend,
+        backend=_make_backend(model, compute_dtype),
         device=device,
         end_token_ids=torch.tensor(_end_token_ids(model, tokenizer, source), device=device),
         context_tokens=getattr(model.config, "max_position_embeddings", None),
         source=source,
         compute_dtype=compute_dtype,
     )
+
+
+def train_adapters(policy: PolicyModel, settings: LoraSettings, seed: int) -> None:
+    """Freeze a policy's weights and add low-rank adapters to them, which alone are trained then.
+
+    Raises:
+        EngineError: The model's architecture is one that our decoder does not compute.
+    """
+    if not policy.is_packed:
+        raise EngineError(
+            f"model.lora: expected a Qwen2, Qwen3 or Llama model, {policy.source} is a "
+            f"{type(policy.model).__name__}; leave lora out."
+        )
+    add_adapters(policy.model, settings, seed)
+    policy.backend.weights_changed()
+
+
+def frozen_reference(policy: PolicyModel) -> PolicyModel:
+    """Return the policy as it is now, for a KL penalty: a copy, or with adapters the same weights without them."""
+    if has_adapters(policy.model):
+        return replace(policy, backend=_make_backend(policy.model, policy.compute_dtype, base_weight))
+    model = copy.deepcopy(policy.model).requires_grad_(False)
+    return wrap_model(model, policy.tokenizer, policy.device, policy.source)
+
+
+def _make_backend(model: PreTrainedModel, compute_dtype: torch.dtype, weight_of: WeightOf = adapted_weight) -> Backend:
+    if is_supported(model):
+        decoder = Decoder(model, compute_dtype, weight_of)
+        return PackedBackend(decoder, checkpoints_gradients=model.device.type == "cuda")
+    return PaddedBackend(model, compute_dtype)
+
+
+def _load_model(source: str, revision: str | None) -> PreTrainedModel:
+    """Return a float32 model; adapters in a folder are merged into the model that they belong to."""
+    refuse_remote_code(source, revision)
+    folder = Path(source)
+    if (folder / ADAPTER_CONFIG).is_file():
+        return merge_adapters(folder, _load_model(*read_base(folder)))
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call] # untyped in transformers
+    loaded = AutoModelForCausalLM.from_pretrained(
+        source, dtype=torch.float32, use_safetensors=True, revision=revision, trust_remote_code=False
+    )
+    return cast(PreTrainedModel, loaded)
 
 
 def refuse_remote_code(source: str, revision: str | None = None) -> None:

@@ -37,12 +37,12 @@ class OptimSettings:
 
 
 class PolicyOptimizer:
-    """Takes optimizer steps on a module's parameters and refuses gradients that are not finite."""
+    """Takes optimizer steps on a module's trainable parameters and refuses gradients that are not finite."""
 
     def __init__(self, module: nn.Module, settings: OptimSettings) -> None:
         self.settings = settings
         self.num_steps = 0
-        self._named = dict(module.named_parameters())
+        self._named = {name: value for name, value in module.named_parameters() if value.requires_grad}
         self._adam = torch.optim.AdamW(
             self._named.values(),
             lr=settings.learning_rate,

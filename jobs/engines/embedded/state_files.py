@@ -1,4 +1,4 @@
-"""An engine on disk: a Hugging Face model folder with optimizer, sampler and counters beside it."""
+"""An engine on disk: a folder of a model, or of its adapters, with optimizer, sampler and counters beside it."""
 
 import json
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
+from jobs.engines.embedded.lora import has_adapters, restore_adapters, save_adapters
 from jobs.engines.embedded.model import PolicyModel
 from jobs.engines.embedded.optimizer import PolicyOptimizer
 from jobs.engines.errors import EngineError
@@ -16,9 +17,12 @@ COUNTERS_FILE = "engine.json"
 
 
 def save_engine(directory: Path, policy: PolicyModel, optimizer: PolicyOptimizer, generator: torch.Generator) -> None:
-    """Write everything that decides what the engine does next; the folder also loads as a plain model."""
+    """Write everything that decides what the engine does next; the folder also loads as a model."""
     directory.mkdir(parents=True, exist_ok=True)
-    policy.model.save_pretrained(directory)
+    if has_adapters(policy.model):
+        save_adapters(directory, policy.model)
+    else:
+        policy.model.save_pretrained(directory)
     policy.tokenizer.save_pretrained(directory)
     save_file(optimizer.state_tensors(), directory / OPTIMIZER_FILE)
     save_file({"state": generator.get_state()}, directory / SAMPLER_FILE)
@@ -35,8 +39,11 @@ def restore_engine(
         EngineError: A file is missing or damaged, or belongs to another model.
     """
     try:
-        saved = type(policy.model).from_pretrained(directory, dtype=torch.float32, use_safetensors=True)
-        policy.model.load_state_dict(saved.state_dict())
+        if has_adapters(policy.model):
+            restore_adapters(directory, policy.model)
+        else:
+            saved = type(policy.model).from_pretrained(directory, dtype=torch.float32, use_safetensors=True)
+            policy.model.load_state_dict(saved.state_dict())
         num_steps = json.loads((directory / COUNTERS_FILE).read_text(encoding="utf-8"))["num_optimizer_steps"]
         optimizer.load_state_tensors(load_file(directory / OPTIMIZER_FILE), num_steps)
         generator.set_state(load_file(directory / SAMPLER_FILE)["state"])

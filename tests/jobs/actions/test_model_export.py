@@ -7,6 +7,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from jobs.actions import run_actions
 from jobs.actions.model_export import export_model
+from jobs.engines.embedded.lora import LoraSettings
+from jobs.engines.embedded.model import load_policy, train_adapters
+from jobs.engines.embedded.optimizer import OptimSettings, PolicyOptimizer
+from jobs.engines.embedded.state_files import save_engine
 from jobs.runs.checkpoints import save_checkpoint
 from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import CommandError
@@ -45,6 +49,27 @@ def test_exported_folder_loads_in_transformers_as_the_checkpoint_does(run, tmp_p
         "chat_template.jinja",
     }
     assert (folder / "config.json").stat().st_nlink == 1
+
+
+def test_adapters_are_merged(run, tmp_path):
+    base = make_chat_model(tmp_path / "base")
+    policy = load_policy(str(base), torch.device("cpu"))
+    train_adapters(policy, LoraSettings(2, 4.0, ("q_proj", "down_proj"), base=str(base)), seed=0)
+    with torch.no_grad():
+        for name, parameter in policy.model.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(generator=torch.Generator().manual_seed(0))
+    optimizer = PolicyOptimizer(policy.model, OptimSettings(1e-3))
+    save_checkpoint(run.checkpoints_path, 6, lambda to: save_engine(to.policy, policy, optimizer, torch.Generator()))
+    folder = export_model(run.path.parent, "mine@6", tmp_path / "model")
+    exported, unchanged = (AutoModelForCausalLM.from_pretrained(path) for path in (folder, base))
+    ids = torch.tensor([[5, 17, 3, 40]])
+    with torch.no_grad():
+        adapted, merged, before = (model(ids).logits for model in (policy.model, exported, unchanged))
+    torch.testing.assert_close(merged, adapted, atol=1e-4, rtol=1e-4)
+    assert not torch.allclose(merged, before, atol=1e-2)
+    assert AutoTokenizer.from_pretrained(folder).chat_template == CHAT_TEMPLATE
+    assert not list(folder.glob("adapter*"))
 
 
 def test_folder_that_exists_is_refused_and_left_alone(run, tmp_path):

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from jobs.preflight.model_shapes import ModelShape, _shape_of, check_context, model_shape
+from jobs.specs.lora import LoraSpec
 from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec, preset_names
 from jobs.tasks.chains.tokenizer import make_tokenizer
 from jobs.training.answer_format import AnswerFormatSettings
@@ -23,6 +24,14 @@ def test_parameters_are_counted_by_hand():
     assert TINY.layer_parameters == 2 * 4 * 2 * 3 + 3 * 4 * 8 + 2 * 4
     assert TINY.parameters == 10 * 4 + 2 * 152 + 4
     assert TINY.cache_values_per_token == 2 * 2 * 1 * 2
+
+
+def test_adapters_are_counted_by_hand():
+    lora = LoraSpec(rank=3, target_modules=("k_proj", "down_proj"))
+    # Keys: 4 inputs and 1 head of 2; down: 8 inputs and 4 outputs.
+    assert TINY.adapter_parameters(lora) == 2 * 3 * ((4 + 2) + (8 + 4))
+    model = TrainSpec().model.model_copy(update={"lora": lora})
+    assert (TINY.trained_parameters(model), TINY.trained_parameters(TrainSpec().model)) == (108, TINY.parameters)
 
 
 @pytest.mark.parametrize(

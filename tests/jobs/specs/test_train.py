@@ -204,3 +204,10 @@ def test_verl_run_with_a_reward_model_is_read_and_written(write):
     assert spec.verl.num_gpus == 16
     assert spec.verl.ray.address is None
     assert load_spec(write(dump_spec(spec))) == spec
+
+
+def test_adapters_are_refused_on_verl_and_on_what_is_no_projection():
+    with pytest.raises(SpecError, match=r"model\.lora: expected none on the verl engine"):
+        parse_spec({"engine": "verl", "model": {"source": "a/b", "lora": {}}}, "test")
+    with pytest.raises(SpecError, match="target_modules"):
+        parse_spec({"model": {"lora": {"target_modules": ["lm_head"]}}}, "test")

@@ -77,9 +77,9 @@ def model(tmp_path_factory) -> Path:
     return folder
 
 
-def new_run(tmp_path, model, **changes):
+def new_run(tmp_path, model, lora=None, **changes):
     content = {
-        "model": {"source": str(model), "device": "cpu"},
+        "model": {"source": str(model), "device": "cpu", "lora": lora},
         "data": {"num_questions": 12, "num_held_out": 4},
         "algorithm": {
             "batch_size": 4,
@@ -137,6 +137,18 @@ def test_stopped_run_writes_a_checkpoint_and_goes_on_where_it_was(tmp_path, mode
     assert status is RunStatus.SUCCEEDED
     assert [report.step for report in second.steps] == [4]
     assert [record.step for record in second.evaluations] == [4, 4]
+
+
+def test_run_with_adapters_resumes_bit_for_bit_from_checkpoints_of_adapters_alone(tmp_path, model):
+    settings = {"lora": {"rank": 2}, "optim": {"learning_rate": 0.01}}
+    whole, stopped = new_run(tmp_path, model, **settings), new_run(tmp_path, model, **settings)
+    train(whole)
+    train(stopped, StopAfter(3))
+    train(stopped)
+    name = "step-00000004/policy/adapter_model.safetensors"
+    first, second = ((run.checkpoints_path / name).read_bytes() for run in (whole, stopped))
+    assert first == second
+    assert not (whole.checkpoints_path / "step-00000004" / "policy" / "model.safetensors").exists()
 
 
 def test_finished_run_does_nothing_more(tmp_path, model):

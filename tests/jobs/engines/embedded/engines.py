@@ -7,6 +7,8 @@ import numpy as np
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.types import Question
 from jobs.engines.embedded.engine import EmbeddedEngine
+from jobs.engines.embedded.lora import LoraSettings
+from jobs.engines.embedded.model import train_adapters
 from jobs.engines.embedded.optimizer import OptimSettings
 from jobs.grading.reward_function import Response, Verdict
 from tests.jobs.engines.embedded.prompts import ragged_prompts
@@ -22,6 +24,7 @@ CONFIG = ExGRPOConfig(
     start_pass_rate=None,
     entropy_coefficient=0.0,
 )
+LORA = LoraSettings(4, 16.0, ("q_proj", "k_proj", "o_proj", "up_proj", "down_proj"), base="base")
 
 
 class EvenTokenReward:
@@ -39,8 +42,13 @@ def make_questions(count: int = 12) -> list[Question]:
 
 
 def make_engine(architecture: str = "qwen2_tied", seed: int = 0, **changes) -> EmbeddedEngine:
+    """Return an engine; an architecture that ends in `+lora` has adapters on its frozen weights."""
     config = dataclasses.replace(CONFIG, **changes)
-    return EmbeddedEngine(build_policy(architecture), EvenTokenReward(), config, OptimSettings(2e-3), seed)
+    policy = build_policy(architecture.removesuffix("+lora"))
+    if not architecture.endswith("+lora"):
+        return EmbeddedEngine(policy, EvenTokenReward(), config, OptimSettings(2e-3), seed)
+    train_adapters(policy, LORA, seed)
+    return EmbeddedEngine(policy, EvenTokenReward(), config, OptimSettings(2e-2), seed)
 
 
 def same_weights(one: EmbeddedEngine, other: EmbeddedEngine) -> bool:

@@ -5,7 +5,7 @@ from tests.jobs.engines.embedded.engines import CONFIG, make_engine, make_questi
 
 
 class TestEmbeddedEngine(PolicyEngineContract):
-    @pytest.fixture(params=["qwen2_tied", "llama", "gpt2"])
+    @pytest.fixture(params=["qwen2_tied", "llama", "llama+lora", "gpt2"])
     def engine(self, request):
         return make_engine(request.param)
 

@@ -20,7 +20,9 @@ def untimed(report):
     return {name: value for name, value in report.metrics.items() if not name.startswith("seconds/")}
 
 
-@pytest.mark.parametrize("architecture", ["qwen2_tied", "qwen2_untied", "llama_with_biases", "gpt2"])
+@pytest.mark.parametrize(
+    "architecture", ["qwen2_tied", "qwen2_untied", "llama_with_biases", "llama_with_biases+lora", "gpt2"]
+)
 def test_save_restore_and_go_on_equals_going_on_bit_for_bit(architecture, tmp_path):
     engine = make_engine(architecture)
     state = ExGRPOState.create(tmp_path / "segments", make_questions(), CONFIG)

@@ -1,0 +1,119 @@
+"""Low-rank adapters (LoRA) of a policy, through peft: made, saved, restored, and merged into the weights."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+from transformers import PreTrainedModel
+
+from jobs.runs.checkpoints import ADAPTER_CONFIG
+
+WEIGHTS_FILE = "adapter_model.safetensors"
+_ADAPTER = "default"
+_PREFIX = "base_model.model."
+"""Where peft finds the model inside its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoraSettings:
+    """Settings of LoRA; `base` and `base_revision` are the model that the adapters belong to."""
+
+    rank: int
+    alpha: float
+    """An adapter's product is multiplied by alpha / rank."""
+    target_modules: tuple[str, ...]
+    """Projections that get an adapter, in every layer."""
+    base: str
+    base_revision: str | None = None
+
+
+def add_adapters(model: PreTrainedModel, settings: LoraSettings, seed: int) -> None:
+    """Freeze a model's weights and give its projections adapters, whose products are zero at first."""
+    from peft import LoraConfig, inject_adapter_in_model
+
+    config = LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        target_modules=list(settings.target_modules),
+        base_model_name_or_path=settings.base,
+        revision=settings.base_revision,
+        task_type="CAUSAL_LM",
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        inject_adapter_in_model(config, model, _ADAPTER)
+
+
+def has_adapters(model: nn.Module) -> bool:
+    """Return whether adapters were added to a model."""
+    return hasattr(model, "peft_config")
+
+
+def adapted_weight(linear: nn.Module) -> torch.Tensor:
+    """Return a projection's weight W + (alpha / rank) B A, differentiably in A and B; W where it has no adapter."""
+    weight = base_weight(linear)
+    if not hasattr(linear, "lora_A"):
+        return weight
+    first, second = (cast(nn.ModuleDict, part)[_ADAPTER].weight for part in (linear.lora_A, linear.lora_B))
+    scaling = cast(dict[str, float], linear.scaling)[_ADAPTER]
+    return torch.addmm(weight, cast(torch.Tensor, second), cast(torch.Tensor, first), alpha=scaling)
+
+
+def base_weight(linear: nn.Module) -> torch.Tensor:
+    """Return a projection's weight without its adapter."""
+    return cast(torch.Tensor, getattr(linear, "base_layer", linear).weight)
+
+
+def save_adapters(directory: Path, model: PreTrainedModel) -> None:
+    """Write a model's adapters in peft's format, and the model's configuration, without its weights."""
+    configs: dict[str, Any] = model.peft_config
+    configs[_ADAPTER].save_pretrained(str(directory))
+    model.config.save_pretrained(directory)
+    if model.generation_config is not None:
+        model.generation_config.save_pretrained(directory)
+    save_file({name: parameter.detach() for name, parameter in _parameters(model)}, directory / WEIGHTS_FILE)
+
+
+def restore_adapters(directory: Path, model: PreTrainedModel) -> None:
+    """Give a model's adapters the values that `save_adapters` wrote.
+
+    Raises:
+        OSError: There is no file of them.
+        KeyError: They belong to other projections.
+        RuntimeError: They have another rank.
+    """
+    saved = load_file(directory / WEIGHTS_FILE)
+    with torch.no_grad():
+        for name, parameter in _parameters(model):
+            parameter.copy_(saved[name])
+
+
+def read_base(directory: Path) -> tuple[str, str | None]:
+    """Return the name or folder of the model that saved adapters belong to, and its revision.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is not what `save_adapters` writes.
+        KeyError: The same.
+    """
+    config = json.loads((directory / ADAPTER_CONFIG).read_text(encoding="utf-8"))
+    return config["base_model_name_or_path"], config.get("revision")
+
+
+def merge_adapters(directory: Path, base: PreTrainedModel) -> PreTrainedModel:
+    """Return the base with saved adapters merged into its weights."""
+    from peft import PeftModel
+
+    merged = PeftModel.from_pretrained(base, str(directory)).merge_and_unload()
+    return cast(PreTrainedModel, merged)
+
+
+def _parameters(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            yield _PREFIX + name.replace(f".{_ADAPTER}.", "."), parameter

@@ -1,0 +1,127 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from peft import PeftModel
+from safetensors.torch import load_file
+
+from exgrpo_core.algorithm import exgrpo_step
+from exgrpo_core.state import ExGRPOState
+from jobs.engines.embedded.model import frozen_reference, load_policy
+from jobs.engines.embedded.packing import TokenSequence
+from jobs.engines.embedded.padded import PaddedBackend
+from jobs.engines.embedded.scoring import score_sequences
+from jobs.engines.embedded.vocabulary import Scoring
+from jobs.engines.errors import EngineError
+from tests.jobs.engines.embedded.engines import LORA, make_engine, make_questions
+from tests.jobs.engines.tiny_models import build_model, build_policy, tiny_tokenizer
+
+ADAPTED = ["llama+lora", "qwen2_tied+lora", "qwen3+lora"]
+SEQUENCES = [
+    TokenSequence(question.prompt_ids, np.array([5, 9, 2, 30, 1], dtype=np.int32)) for question in make_questions(4)
+]
+
+
+def log_probs(policy):
+    return np.concatenate(score_sequences(policy, SEQUENCES, 1.0).log_probs)
+
+
+def train(engine, folder, num_steps=2):
+    state = ExGRPOState.create(folder, make_questions(), engine._config)
+    return [exgrpo_step(state, engine, engine._config).metrics for _ in range(num_steps)]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """The folder of the model that adapters belong to."""
+    folder = tmp_path_factory.mktemp("base")
+    build_model("llama").save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def test_new_adapters_change_nothing():
+    np.testing.assert_array_equal(log_probs(make_engine("llama+lora").policy), log_probs(build_policy("llama")))
+
+
+def test_training_changes_the_adapters_alone_and_the_seed_decides_them(tmp_path):
+    engines = [make_engine("llama+lora", seed=seed) for seed in (3, 3, 4)]
+    before = {name: value.clone() for name, value in engines[0].policy.model.named_parameters()}
+    for number, engine in enumerate(engines):
+        train(engine, tmp_path / str(number))
+    after = dict(engines[0].policy.model.named_parameters())
+    changed = {name for name, value in before.items() if not torch.equal(value, after[name])}
+    assert changed == {name for name in before if "lora_" in name}
+    assert len(changed) == 2 * len(LORA.target_modules) * 3
+    first, same, other = (log_probs(engine.policy) for engine in engines)
+    np.testing.assert_array_equal(first, same)
+    assert not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize("architecture", ADAPTED)
+def test_scores_and_gradients_are_those_of_pefts_own_forward(architecture, tmp_path):
+    engine = make_engine(architecture)
+    train(engine, tmp_path)
+    policy = engine.policy
+    gradients = []
+    scores = []
+    for backend in (policy.backend, PaddedBackend(policy.model, torch.float32)):
+        policy.model.zero_grad()
+        scored = backend.score(SEQUENCES, Scoring(1.0)).log_probs
+        scored.sum().backward()
+        scores.append(scored.detach())
+        gradients.append([value.grad.clone() for value in policy.model.parameters() if value.requires_grad])
+    torch.testing.assert_close(*scores, atol=1e-4, rtol=1e-4)
+    assert not np.allclose(scores[0], log_probs(build_policy(architecture.removesuffix("+lora"))), atol=1e-3)
+    for mine, pefts in zip(*gradients, strict=True):
+        torch.testing.assert_close(mine, pefts, atol=1e-3, rtol=1e-3)
+
+
+def test_rollouts_follow_the_adapters_after_an_update(tmp_path):
+    """Behavior log-probs are of merged copies of the weights: stale ones would leave a gap."""
+    metrics = train(make_engine("llama+lora"), tmp_path, num_steps=3)
+    assert all(step["sampler/log_prob_gap_max"] < 1e-4 for step in metrics)
+
+
+def test_kl_penalty_is_against_the_weights_without_adapters(tmp_path):
+    engine = make_engine("llama+lora", kl_coefficient=0.1)
+    first, *_, last = [step["loss/kl"] for step in train(engine, tmp_path / "run", num_steps=3)]
+    assert 0.0 <= first < last
+    engine.save(tmp_path / "saved")
+    resumed = make_engine("llama+lora", kl_coefficient=0.1)
+    resumed.restore(tmp_path / "saved")
+    reference = log_probs(frozen_reference(resumed.policy))
+    np.testing.assert_array_equal(reference, log_probs(build_policy("llama")))
+    assert not np.allclose(reference, log_probs(resumed.policy), atol=1e-3)
+
+
+def test_checkpoint_holds_adapters_only_and_loads_merged(base, tmp_path):
+    engine = make_engine("llama+lora")
+    train(engine, tmp_path / "run")
+    engine.policy.model.peft_config["default"].base_model_name_or_path = str(base)
+    engine.save(tmp_path / "saved")
+    weights = load_file(tmp_path / "saved" / "adapter_model.safetensors")
+    assert {name.rpartition(".lora_")[1] for name in weights} == {".lora_"}
+    assert not (tmp_path / "saved" / "model.safetensors").exists()
+    loaded = load_policy(str(tmp_path / "saved"), torch.device("cpu"))
+    assert type(loaded.model).__name__ == "LlamaForCausalLM"
+    assert not [name for name, _ in loaded.model.named_parameters() if "lora" in name]
+    np.testing.assert_allclose(log_probs(loaded), log_probs(engine.policy), atol=1e-5)
+    pefts = PeftModel.from_pretrained(build_model("llama"), tmp_path / "saved")
+    own = {name: value for name, value in pefts.named_parameters() if "lora_" in name}
+    assert all(torch.equal(weights[name.replace(".default.", ".")], value) for name, value in own.items())
+
+
+def test_checkpoint_of_another_rank_is_refused(tmp_path):
+    make_engine("llama+lora").save(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.jobs.engines.embedded.engines.LORA", dataclasses.replace(LORA, rank=2))
+        engine = make_engine("llama+lora")
+    with pytest.raises(EngineError, match="expected the saved state of this model"):
+        engine.restore(tmp_path)
+
+
+def test_architecture_without_our_decoder_is_refused():
+    with pytest.raises(EngineError, match=r"model.lora: expected a Qwen2, Qwen3 or Llama model, .* GPT2LMHeadModel"):
+        make_engine("gpt2+lora")
