@@ -172,7 +172,9 @@ def _notes(row: RunRow) -> None:
 def _views(row: RunRow) -> dict[str, Callable[[RunRow], None]]:
     if row.is_adopted:
         return {"Curves": _curves, "Configuration": _configuration}
-    views = {"Curves": _curves, "Replay buffer": _buffer} if row.kind == TRAIN else {"Results": _results}
+    views: dict[str, Callable[[RunRow], None]] = (
+        {"Curves": _curves, "Replay buffer": _buffer} if row.kind == TRAIN else {"Results": _results}
+    )
     views |= {"Log": _log, "Configuration": _configuration, "Attempts": _attempts}
     return {**views, "Playground": _playground} if row.kind == TRAIN else views
 

@@ -40,7 +40,8 @@ def stored_log_probs(trajectory: Trajectory, config: ExGRPOConfig) -> Float32Arr
     behavior = np.maximum(trajectory.sampler_log_probs, trajectory.log_probs - limit)
     if config.sampler_correction is SamplerCorrection.REJECT:
         behavior = np.minimum(behavior, trajectory.log_probs + limit)
-    return np.minimum(behavior, np.float32(0.0))
+    stored: Float32Array = np.minimum(behavior, np.float32(0.0))
+    return stored
 
 
 def sampler_metrics(groups: Sequence[RolloutGroup], config: ExGRPOConfig) -> dict[str, float]:

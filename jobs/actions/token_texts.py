@@ -1,14 +1,19 @@
-"""The texts of single tokens, by the tokenizer that a run's newest checkpoint holds; loads no training engine."""
+"""The texts of single tokens, by the tokenizer of a run's newest checkpoint or model; loads no training engine."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from jobs.evaluation.model_folder import MODEL_FOLDER
+from jobs.preflight.data_preview import TOKENIZER_FILE
+from jobs.preflight.model_shapes import model_file
+from jobs.pretrained.sources import ModelSourceError
 from jobs.runs.checkpoints import list_checkpoints
 from jobs.runs.directory import RunDirectory
+from jobs.specs.train import SpecError
 
 
 def token_texts(run: RunDirectory, token_ids: Sequence[int]) -> list[str] | None:
-    """Return the text that each token adds, or None where the run holds no tokenizer.
+    """Return the text that each token adds, or None where the run's tokenizer is not on this machine.
 
     The last token of a character has its text; together the texts are the decoded text.
     """
@@ -23,5 +28,15 @@ def token_texts(run: RunDirectory, token_ids: Sequence[int]) -> list[str] | None
 
 
 def _tokenizer_path(run: RunDirectory) -> Path | None:
-    paths = (folder / "policy" / "tokenizer.json" for folder in reversed(list_checkpoints(run.checkpoints_path)))
-    return next((path for path in paths if path.is_file()), None)
+    paths = (folder / "policy" / TOKENIZER_FILE for folder in reversed(list_checkpoints(run.checkpoints_path)))
+    found = next((path for path in paths if path.is_file()), None)
+    return found or next(run.path.glob(f"{MODEL_FOLDER}/*/*/{TOKENIZER_FILE}"), None) or _of_source(run)
+
+
+def _of_source(run: RunDirectory) -> Path | None:
+    """Return the tokenizer of the model that a run starts from, which it has before its first checkpoint too."""
+    try:
+        model = run.spec().model
+        return model_file(model.source, TOKENIZER_FILE, model.revision)
+    except (SpecError, ModelSourceError):
+        return None

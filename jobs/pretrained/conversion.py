@@ -61,9 +61,13 @@ def convert_gguf(path: Path, folder: Path) -> None:
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call] # untyped in transformers
     try:
         names = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
-        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(**names), dtype=torch.float32)
+        model = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call] # untyped in transformers
+            AutoConfig.from_pretrained(**names), dtype=torch.float32
+        )
         # from_pretrained does the same, but asks for a package that it then does not use.
-        parsed = load_gguf_checkpoint(str(path), return_tensors=True, model_to_load=model)
+        parsed = load_gguf_checkpoint(  # type: ignore[no-untyped-call] # untyped in transformers
+            str(path), return_tensors=True, model_to_load=model
+        )
         missing = model.load_state_dict(parsed["tensors"], strict=False).missing_keys
         tied = set(model.all_tied_weights_keys)
         if set(missing) - tied:

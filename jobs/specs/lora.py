@@ -14,7 +14,7 @@ class LoraSpec(Spec):
 
     rank: Positive = 16
     """Rank of each adapter."""
-    alpha: float = Field(32.0, gt=0)
+    alpha: Positive = 32
     """An adapter's product is multiplied by alpha / rank."""
     target_modules: tuple[LoraModule, ...] = Field(
         ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"), min_length=1

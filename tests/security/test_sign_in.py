@@ -82,7 +82,7 @@ READS = {
     "clone", "evaluation_answers", "examine_machine", "job_progress", "journal_entries", "list_drafts", "list_gpus",
     "load_draft", "load_preset", "package_versions", "preset_names", "token_data", "estimate_resources",
     "benchmarks_folder", "describe_stop", "fields_of", "list_deleted", "list_views", "missing_vllm", "read_machine",
-    "user_benchmarks",
+    "status_by_files", "user_benchmarks",
 }  # fmt: skip
 
 

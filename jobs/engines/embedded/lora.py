@@ -24,7 +24,7 @@ class LoraSettings:
     """Settings of LoRA; `base` and `base_revision` are the model that the adapters belong to."""
 
     rank: int
-    alpha: float
+    alpha: int
     """An adapter's product is multiplied by alpha / rank."""
     target_modules: tuple[str, ...]
     """Projections that get an adapter, in every layer."""

@@ -78,7 +78,9 @@ def _score(
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     logits = head(hidden)
     if logits.shape[-1] > SMALL_VOCABULARY:
-        scores: tuple[torch.Tensor, torch.Tensor | None] = _TargetScores.apply(logits, target_ids, scoring)
+        scores: tuple[torch.Tensor, torch.Tensor | None] = _TargetScores.apply(  # type: ignore[no-untyped-call] # untyped
+            logits, target_ids, scoring
+        )
         return scores
     log_probs = scaled_log_probs(logits, scoring.temperature)
     entropies = entropies_of(log_probs, log_probs.exp()) if scoring.has_entropies else None
@@ -102,7 +104,7 @@ class _TargetScores(torch.autograd.Function):
     """Log-probs of targets and entropies, of logits that become their own gradient: one matrix (R, V) is ever held."""
 
     @staticmethod
-    def forward(  # type: ignore[override] # autograd's signature takes anything
+    def forward(
         ctx: Any,  # noqa: ANN401 - autograd's
         logits: torch.Tensor,
         target_ids: torch.Tensor,
@@ -117,7 +119,7 @@ class _TargetScores(torch.autograd.Function):
         return log_probs[:, 0], entropies[:, 0] if scoring.has_entropies else None
 
     @staticmethod
-    def backward(  # type: ignore[override] # autograd's signature takes anything
+    def backward(
         ctx: Any,  # noqa: ANN401 - autograd's
         log_prob_gradient: torch.Tensor,
         entropy_gradient: torch.Tensor | None,

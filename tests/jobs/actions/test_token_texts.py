@@ -1,7 +1,7 @@
 from jobs.actions.token_texts import token_texts
 from jobs.runs.checkpoints import save_checkpoint
 from jobs.runs.directory import RunDirectory
-from jobs.specs.train import TrainSpec
+from jobs.specs.train import ModelSpec, TrainSpec
 from jobs.tasks.chains.tokenizer import make_tokenizer
 
 
@@ -22,3 +22,16 @@ def test_texts_of_tokens_add_up_to_the_decoded_text(tmp_path):
 
 def test_run_without_a_checkpoint_has_no_texts(tmp_path):
     assert token_texts(RunDirectory.create(tmp_path, TrainSpec(), run_id="one"), [1, 2]) is None
+
+
+def test_before_the_first_checkpoint_the_model_that_the_run_starts_from_has_the_tokenizer(tmp_path):
+    tokenizer = make_tokenizer()
+    tokenizer.save_pretrained(tmp_path / "source")
+    spec = TrainSpec(model=ModelSpec(source=str(tmp_path / "source")))
+    run = RunDirectory.create(tmp_path, spec, run_id="one")
+    ids = tokenizer.encode("Q3;")
+    assert "".join(token_texts(run, ids)) == "Q3;"
+    waiting = RunDirectory.create(tmp_path, TrainSpec(model=ModelSpec(source="one@last")), run_id="two")
+    assert token_texts(waiting, ids) is None
+    tokenizer.save_pretrained(waiting.path / "model" / "one" / "step-00000002")
+    assert "".join(token_texts(waiting, ids)) == "Q3;"
