@@ -9,7 +9,7 @@ import yaml
 from jobs.specs.any_job import JobSpec, parse_any_spec
 from jobs.specs.train import SpecError
 
-_LIKELY = 0.6
+_LIKELY = 0.7
 """Similarity of two names, in [0, 1], above which one counts as a misspelling of the other."""
 
 
