@@ -44,7 +44,7 @@ from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.specs.train import RecordingSpec, TrainSpec
-from jobs.supervisor.reading import ingest_all
+from jobs.supervisor.open_index import ingest_all
 
 PAPER_STEP = StepSize(num_questions=128, mean_tokens=2000)
 INGESTED_STEP = StepSize(num_questions=128, mean_tokens=195)

@@ -17,9 +17,9 @@ from exgrpo_core.policy_optimization.mixed_batch import build_mini_batches
 from exgrpo_core.policy_optimization.sampler_correction import sampler_metrics
 from exgrpo_core.policy_optimization.variance import variance_metrics
 from exgrpo_core.state import ExGRPOState
-from exgrpo_core.step.collection import collect_experience
 from exgrpo_core.step.generated import keep_generated
 from exgrpo_core.step.metrics import PhaseClock, batch_pass_rate, mini_batch_metrics, step_metrics
+from exgrpo_core.step.rebucketing import collect_experience
 from exgrpo_core.step.selection import choose_replays, list_candidates, score_candidates
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, StepReport
 

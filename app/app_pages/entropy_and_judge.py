@@ -4,12 +4,12 @@ import streamlit as st
 
 from app.components.chains_of_thought import (
     entropy_over_tokens,
-    evidence,
     judge_choice,
     judge_form,
     judge_jobs,
     judge_trust,
     thought_charts,
+    thought_statistics,
     validity_table,
     verdict_detail,
     verdict_list,
@@ -27,7 +27,7 @@ REFRESH_SECONDS = 4
 
 def _entropy(row: RunRow, judge: str | None) -> None:
     sample = ask(code_analysis.entropy_points, row.run_id, judge)
-    lines = evidence.tabulate_validity(sample.points)
+    lines = thought_statistics.tabulate_validity(sample.points)
     if not any(line.num_valid or line.num_invalid for line in lines):
         empty_state.show(
             "gavel",

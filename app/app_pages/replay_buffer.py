@@ -24,8 +24,8 @@ from app.formats import literal
 from app.queries.answers import ask
 from app.queries.runs import metric_series, training_names
 from db.queries import buffer, buffer_history, runs
+from db.rows.algorithm_of_spec import algorithm_settings, experience_ratio
 from db.rows.display_names import distinct_names
-from db.rows.replay_of_spec import algorithm_settings, experience_ratio
 from db.rows.runs import BucketRow, RunRow
 
 VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "What if"]

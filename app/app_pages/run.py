@@ -32,7 +32,7 @@ from app.queries.selections import wrong_choices
 from app.queries.workbench import has_folder, read_log_tail
 from db.queries import benchmarks, buffer, judging, metrics, runs
 from db.queries.run_filter import RunFilter
-from db.rows.replay_of_spec import algorithm_settings, experience_ratio
+from db.rows.algorithm_of_spec import algorithm_settings, experience_ratio
 from db.rows.runs import RunRow
 
 REFRESH_SECONDS = 2

@@ -8,7 +8,7 @@ from app.components.widgets import empty_state, no_replay, run_choice
 from app.queries.answers import ask
 from app.queries.selections import wrong_choices
 from db.queries import runs, selections
-from db.rows.replay_of_spec import algorithm_settings, experience_ratio
+from db.rows.algorithm_of_spec import algorithm_settings, experience_ratio
 from db.rows.runs import RunRow
 from exgrpo_core.config import TrajectorySelection
 

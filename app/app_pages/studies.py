@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app import published
+from app import paper_and_studies
 from app.components.runs import comparison, runs_choice
 from app.components.studies import study_launch, study_matrix, study_paper, study_results, study_state
 from app.components.widgets import address_choice, empty_state, view_tabs
-from app.published import RunKey, Scale, Study
+from app.paper_and_studies import RunKey, Scale, Study
 from app.queries.studies import read_study_results, study_runs
 
 VIEWS = ["Runs", "Beside the paper", "What the paper prints"]
@@ -23,13 +23,13 @@ DEFAULT_STUDY = "main-table"
 def _choices() -> tuple[Study, Scale, int]:
     """Show the choice of study, scale and number of seeds, and return it."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        titles = {name: published.load_study(name).title for name in published.study_names()}
+        titles = {name: paper_and_studies.load_study(name).title for name in paper_and_studies.study_names()}
         name = address_choice.select("Study", titles, "study", DEFAULT_STUDY, ["cells"], 380)
         scale = st.segmented_control(
             "Scale", [scale.value for scale in Scale], default=Scale.CHAINS.value, required=True, key="scale",
             bind="query-params", help=" \n\n".join(f"**{scale}**: {text}" for scale, text in SCALES.items()),
         )  # fmt: skip
-        study = published.load_study(name)
+        study = paper_and_studies.load_study(name)
         return study, Scale(scale), study_launch.seeds(study, Scale(scale))
 
 
@@ -90,4 +90,4 @@ st.markdown(f"{chosen.question} :gray[{SCALES[at]}.]")
 if chosen.notes:
     with st.expander("What to know", icon=":material/info:", key="notes"):
         st.text("\n".join(f"• {note}" for note in chosen.notes))
-_show(chosen, at, published.wanted_keys(chosen, at, chosen.cells, num_seeds))
+_show(chosen, at, paper_and_studies.wanted_keys(chosen, at, chosen.cells, num_seeds))

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import streamlit as st
 
 from app import settings
-from app.published import AVERAGES
+from app.paper_and_studies import AVERAGES
 from app.queries.answers import ask
 from app.queries.runs import list_runs
 from app.settings import AppSettings

@@ -2,8 +2,8 @@
 
 import streamlit as st
 
-from app import published, settings
-from app.published import RunKey, Scale, StudyResults
+from app import paper_and_studies, settings
+from app.paper_and_studies import RunKey, Scale, StudyResults
 from app.queries.answers import ask
 from app.settings import AppSettings
 from db.connections.session import Database
@@ -33,9 +33,11 @@ def _kept_results(
 
 
 def _runs(database: Database, name: str) -> dict[RunKey, RunRow]:
-    return published.find_runs(database, published.load_study(name))
+    return paper_and_studies.find_runs(database, paper_and_studies.load_study(name))
 
 
 def _results(database: Database, name: str, scale: Scale) -> StudyResults:
-    study = published.load_study(name)
-    return published.read_results(database, study, scale, published.wanted_keys(study, scale, study.cells, None))
+    study = paper_and_studies.load_study(name)
+    return paper_and_studies.read_results(
+        database, study, scale, paper_and_studies.wanted_keys(study, scale, study.cells, None)
+    )

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, or_, select, update
 
-from db.rows.replay_of_spec import experience_ratio
+from db.rows.algorithm_of_spec import experience_ratio
 from db.tables import models
 from db.tables.step_values import Curve, list_spans, read_curves
 

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, case, func, literal
 
 from db.rows.adopted_runs import ADOPTED_ENGINE, ADOPTED_TAG, ADOPTED_TOKEN_DATA, UNKNOWN, is_adopted
-from db.rows.replay_of_spec import DEFAULT_EXPERIENCE_RATIO, experience_ratio
+from db.rows.algorithm_of_spec import DEFAULT_EXPERIENCE_RATIO, experience_ratio
 from db.tables import models
 
 JOB_NAMES = {"eval": "evaluation", "judge": "judging"}

@@ -26,7 +26,7 @@ from jobs.cli.options import (
 from jobs.runs.lookup import CommandError, find_judge_id, find_run_id
 from jobs.runs.status import status_label
 from jobs.specs.train import SpecError
-from jobs.supervisor.reading import open_fresh_index
+from jobs.supervisor.open_index import open_fresh_index
 
 if TYPE_CHECKING:
     from db.rows.verdicts import JudgedRow

@@ -20,7 +20,7 @@ from jobs.cli.options import (
     print_status,
 )
 from jobs.runs.lookup import find_run_id, open_run
-from jobs.supervisor.reading import rebuild_index
+from jobs.supervisor.open_index import rebuild_index
 
 MAX_BAD_LINES = 20
 """Bad lines of a dump that are printed."""

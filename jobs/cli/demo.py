@@ -23,7 +23,7 @@ from jobs.runs.status import RunStatus
 from jobs.specs.train import ModelSpec, load_preset
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.loop import LOOP_SECONDS, Supervisor, SupervisorSettings
-from jobs.supervisor.reading import open_fresh_index
+from jobs.supervisor.open_index import open_fresh_index
 from jobs.training.probe import probe
 from jobs.training.run_data import warm_chains_model
 

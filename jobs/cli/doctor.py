@@ -31,7 +31,7 @@ from jobs.machine.engine_environments import (
 )
 from jobs.machine.gpu_needs import needs_of
 from jobs.supervisor.instance import read_supervisor
-from jobs.supervisor.reading import describe_database
+from jobs.supervisor.open_index import describe_database
 
 MIN_USABLE_GIB = 0.2
 """With less, the disk is soon too full for the database and a run's first records."""

@@ -12,7 +12,7 @@ from jobs.cli.train import exit_as, follow, leave_to_supervisor
 from jobs.evaluation.protocols import load_protocols, protocol_of
 from jobs.evaluation.user_benchmarks import benchmarks_folder, load_user_benchmarks
 from jobs.specs.settings import apply_settings
-from jobs.supervisor.reading import open_fresh_index
+from jobs.supervisor.open_index import open_fresh_index
 
 if TYPE_CHECKING:
     from jobs.specs.evaluation import EvalSpec

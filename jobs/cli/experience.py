@@ -28,7 +28,7 @@ from jobs.cli.options import (
 )
 from jobs.runs.journal import Journal
 from jobs.runs.lookup import CommandError, find_run_id
-from jobs.supervisor.reading import open_fresh_index
+from jobs.supervisor.open_index import open_fresh_index
 
 if TYPE_CHECKING:
     from db.rows.trajectories import LineageRow

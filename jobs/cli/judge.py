@@ -23,7 +23,7 @@ from jobs.cli.train import exit_as, follow, leave_to_supervisor
 from jobs.runs.lookup import find_judge_id, find_run_id
 from jobs.specs.judging import parse_judge_spec
 from jobs.specs.settings import apply_settings
-from jobs.supervisor.reading import open_fresh_index
+from jobs.supervisor.open_index import open_fresh_index
 
 if TYPE_CHECKING:
     from jobs.analysis.code_detection import RuleTable

@@ -20,7 +20,7 @@ from jobs.cli.options import (
     print_status,
 )
 from jobs.runs.lookup import CommandError, find_run_id
-from jobs.supervisor.reading import open_fresh_index
+from jobs.supervisor.open_index import open_fresh_index
 
 
 def mark(

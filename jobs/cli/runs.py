@@ -24,7 +24,7 @@ from jobs.runs.status import RunStatus, status_label
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import dump_spec
 from jobs.supervisor.instance import read_supervisor
-from jobs.supervisor.reading import open_fresh_index
+from jobs.supervisor.open_index import open_fresh_index
 
 if TYPE_CHECKING:
     from db.rows.runs import RunRow

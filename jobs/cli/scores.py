@@ -12,7 +12,7 @@ from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunsRoot, p
 from jobs.runs.lookup import CommandError, find_run_id
 from jobs.specs.train import SpecError
 from jobs.studies.measures import AVERAGES
-from jobs.supervisor.reading import open_fresh_index
+from jobs.supervisor.open_index import open_fresh_index
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ from jobs.runs.directory import list_run_directories
 from jobs.runs.lookup import find_run_id
 from jobs.runs.status import RunStatus
 from jobs.specs.train import load_preset
-from jobs.supervisor.reading import ingest_all
+from jobs.supervisor.open_index import ingest_all
 
 TEMPLATE_PRESET = "chains-exgrpo"
 TEMPLATE_STEPS = 60

@@ -30,7 +30,7 @@ from jobs.studies.matrix import wanted_keys
 from jobs.studies.numbers import number_rows
 from jobs.studies.results import find_runs, read_results, state_of_keys
 from jobs.studies.running import pending_runs, start
-from jobs.supervisor.reading import open_fresh_index
+from jobs.supervisor.open_index import open_fresh_index
 
 if TYPE_CHECKING:
     from jobs.studies.definition import Scale, Study

@@ -29,7 +29,7 @@ from jobs.runs.status import ENDED, RunStatus
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import SpecError, load_preset, load_spec, parse_spec, preset_description, preset_names
 from jobs.supervisor.instance import read_supervisor
-from jobs.supervisor.reading import open_fresh_index
+from jobs.supervisor.open_index import open_fresh_index
 from jobs.supervisor.starting import start_supervisor
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import typer
 from db import DATABASE_URL_VARIABLE
 from jobs.cli.options import DEFAULT_PORT, DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot
 from jobs.cli.workbench_instance import WorkbenchInstance
-from jobs.launchers.bound import STARTER_VARIABLE
+from jobs.launchers.end_with_starter import STARTER_VARIABLE
 from jobs.launchers.local import PROJECT_ROOT, start_detached
 from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.runs.stop_time import DEFAULT_GRACE_SECONDS
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 END_SECONDS = 10.0
 _POLL_SECONDS = 0.2
 _RESTART_SECONDS = 2.0
-_BOUND = [sys.executable, "-P", "-m", "jobs.launchers.bound"]
+_BOUND = [sys.executable, "-P", "-m", "jobs.launchers.end_with_starter"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.specs.train import TrainSpec
 from jobs.training.data_rows import DataError
-from jobs.training.external import read_external
 from jobs.training.loop import TrainingLoop
+from jobs.training.off_policy_trajectories import read_external
 from jobs.training.parts import BenchmarkReader, RunParts, no_benchmarks
 from jobs.training.reward_model_files import with_checked_reward_model
 from jobs.training.run_data import RunData, log_first_prompt, open_data, open_reward
@@ -89,8 +89,8 @@ def open_parts(spec: TrainSpec, run: RunDirectory) -> Iterator[RunParts]:
 def _compose(spec: TrainSpec, run: RunDirectory, data: RunData) -> "DictConfig":
     """Return verl's configuration of this run."""
     # verl reads its platform from the environment when it is imported.
-    from jobs.engines.verl_ray.config import compose_config
-    from jobs.engines.verl_ray.overrides import ENGINE_OVERRIDES, verl_overrides
+    from jobs.engines.verl_ray.compose_config import compose_config
+    from jobs.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
 
     checked = with_checked_reward_model(spec)
     return compose_config([*ENGINE_OVERRIDES, *verl_overrides(checked, run.path, data.model_source)])

@@ -23,9 +23,9 @@ from exgrpo_core.step_report import StepReport
 from jobs.engines.embedded.model import load_tokenizer, refuse_remote_code
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.errors import EngineError
-from jobs.engines.verl_ray.overrides import VERL_FOLDER
+from jobs.engines.verl_ray.overrides_from_spec import VERL_FOLDER
 from jobs.engines.verl_ray.sft_overrides import CHECKPOINTS_FOLDER, DEMONSTRATIONS_FILE, ENTRY_MODULE, sft_run_overrides
-from jobs.launchers.bound import STARTER_VARIABLE
+from jobs.launchers.end_with_starter import STARTER_VARIABLE
 from jobs.launchers.local import PROJECT_ROOT
 from jobs.recording.recorder import RunRecorder
 from jobs.runs.checkpoints import Checkpoint, DamagedCheckpointError, open_newest, prune_checkpoints, save_checkpoint
@@ -133,7 +133,7 @@ class SftFollower:
         return RunStatus.SUCCEEDED
 
     def _start(self, overrides: Sequence[str]) -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-P", "-m", "jobs.launchers.bound"]
+        command = [sys.executable, "-P", "-m", "jobs.launchers.end_with_starter"]
         command += [sys.executable, "-P", "-m", "torch.distributed.run", "--standalone"]
         command += [f"--nproc_per_node={self._spec.verl.gpus_per_node}", "-m", ENTRY_MODULE, *overrides]
         environment = os.environ | {"PYTHONPATH": str(PROJECT_ROOT), "VERL_FILE_LOGGER_PATH": str(self._metrics_path)}

@@ -13,7 +13,7 @@ from db.queries.runs import list_runs
 from jobs.recording.event_reader import SpoolReader
 from jobs.runs.attempts import write_outcome
 from jobs.runs.status import RunStatus
-from jobs.supervisor.reading import ingest_all
+from jobs.supervisor.open_index import ingest_all
 
 
 def test_made_up_steps_have_their_size_and_are_the_same_each_time():

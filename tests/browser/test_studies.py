@@ -3,7 +3,7 @@
 import pytest
 
 from jobs.runs.directory import list_run_directories
-from jobs.supervisor.reading import ingest_all
+from jobs.supervisor.open_index import ingest_all
 from tests.app import recorded, web_server
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

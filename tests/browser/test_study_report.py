@@ -4,7 +4,7 @@ from jobs.studies.definition import Scale, load_study
 from jobs.studies.matrix import RunKey
 from jobs.studies.report import render_report
 from jobs.studies.results import read_results
-from jobs.supervisor.reading import open_fresh_index
+from jobs.supervisor.open_index import open_fresh_index
 from tests.jobs.studies.recorded import record_run
 
 pytestmark = pytest.mark.browser

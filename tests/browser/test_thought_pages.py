@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from jobs.supervisor.reading import ingest_all
+from jobs.supervisor.open_index import ingest_all
 from tests.app import judged, web_server
 from tests.browser.clicks import open_popover
 from tests.browser.downloads import download

@@ -22,7 +22,7 @@ from jobs.actions import run_actions
 from jobs.runs.journal import Journal
 from jobs.supervisor import indexing
 from jobs.supervisor.instance import SingleInstance, SupervisorRunningError
-from jobs.supervisor.reading import ingest_all, rebuild_index
+from jobs.supervisor.open_index import ingest_all, rebuild_index
 from tests.faults import used_workbench
 from tests.postgres import running_server
 

@@ -20,7 +20,7 @@ from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.specs.train import RecordingSpec, TrainSpec
-from jobs.supervisor.reading import ingest_all
+from jobs.supervisor.open_index import ingest_all
 
 pytestmark = [pytest.mark.fault_row(11), pytest.mark.timeout(1200)]
 

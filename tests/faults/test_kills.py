@@ -25,7 +25,7 @@ from jobs.runs.checkpoints import PREFIX, find_fault, list_checkpoints
 from jobs.runs.directory import RunDirectory
 from jobs.runs.state import RunState
 from jobs.runs.status import RunStatus
-from jobs.supervisor.reading import ingest_all
+from jobs.supervisor.open_index import ingest_all
 from tests.app import web_server
 from tests.faults import recorded
 from tests.faults.small_training import small_spec, train

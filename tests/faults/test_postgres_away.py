@@ -27,7 +27,7 @@ from jobs.runs.status import ENDED
 from jobs.supervisor import indexing
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
-from jobs.supervisor.reading import rebuild_index
+from jobs.supervisor.open_index import rebuild_index
 from tests.faults import used_workbench
 from tests.faults.commit_cutter import CommitCutter
 from tests.jobs.supervisor.toy_bench import toy_spec, wait_until

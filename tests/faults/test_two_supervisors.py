@@ -29,7 +29,7 @@ from jobs.supervisor import loop
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.instance import SupervisorRunningError
 from jobs.supervisor.loop import Supervisor, SupervisorSettings
-from jobs.supervisor.reading import ingest_all
+from jobs.supervisor.open_index import ingest_all
 from tests.jobs.supervisor.toy_bench import toy_spec, wait_until
 
 pytestmark = [pytest.mark.fault_row(7), pytest.mark.timeout(1200)]

@@ -9,7 +9,7 @@ from db.rows.marks import MarkedTrajectory
 from exgrpo_core.types import Question
 from jobs.actions import annotations, run_actions
 from jobs.runs.directory import RunDirectory
-from jobs.supervisor.reading import ingest_all
+from jobs.supervisor.open_index import ingest_all
 from tests.app import judged, played, recorded, scored
 from tests.app.recorded import RecordedRun
 

@@ -15,7 +15,7 @@ from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.specs.train import TrainSpec
-from jobs.supervisor.reading import ingest_all
+from jobs.supervisor.open_index import ingest_all
 
 DEEP = b"[" * 200_000
 AT = "2026-01-01T00:00:00+00:00"

@@ -203,7 +203,7 @@ def served(tmp_path_factory, provider):
     port = free_port()
     path = write(folder / "sign-in.toml", port, provider.issuer)
     from db.connections.opening import open_database
-    from jobs.supervisor.reading import ingest_all
+    from jobs.supervisor.open_index import ingest_all
 
     open_database(None, root).close()
     ingest_all(root, None)

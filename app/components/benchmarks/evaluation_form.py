@@ -7,7 +7,7 @@ from app.commands import UserError
 from app.components.benchmarks.score_table import printed_lines
 from app.components.widgets import notice
 from app.formats import escape_control_characters, literal
-from app.published import load_protocols
+from app.paper_and_studies import load_protocols
 from app.queries.runs import training_names
 from db.rows.display_names import distinct_names
 

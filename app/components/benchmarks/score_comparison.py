@@ -12,7 +12,7 @@ from app.components.benchmarks import answer_pair
 from app.components.benchmarks.score_table import ScoreLine, column_of, part_names
 from app.components.widgets import address_choice, exports, figures, notice, table_selection
 from app.formats import NONE_SHOWN, escape_control_characters
-from app.published import AVERAGES
+from app.paper_and_studies import AVERAGES
 from app.queries.answers import ask
 from app.queries.benchmarks import compare_scores
 from db.queries import score_comparison

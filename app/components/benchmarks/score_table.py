@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from app.published import (
+from app.paper_and_studies import (
     AVERAGES,
     BENCHMARK_COLUMNS,
     PaperTable,

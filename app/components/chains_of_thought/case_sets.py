@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from app import address
-from app.components.chains_of_thought import case_view, evidence
+from app.components.chains_of_thought import case_view, thought_statistics
 from app.components.widgets import empty_state, figures
 from app.formats import escape_control_characters
 from app.queries.answers import ask
@@ -49,8 +49,8 @@ def _choose(rows: Sequence[CaseSetRow]) -> str:
 
 def _downloads(name: str, cases: Sequence[SnowballCase]) -> None:
     for label, ending, mime, written in (
-        ("Markdown", "md", "text/markdown", evidence.cases_as_markdown),
-        ("JSON", "json", "application/json", evidence.cases_as_json),
+        ("Markdown", "md", "text/markdown", thought_statistics.cases_as_markdown),
+        ("JSON", "json", "application/json", thought_statistics.cases_as_json),
     ):
         st.download_button(
             label,

@@ -7,8 +7,8 @@ import pandas as pd
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from app.components.chains_of_thought import evidence
-from app.components.chains_of_thought.evidence import Calibration, PaperCodeLine
+from app.components.chains_of_thought import thought_statistics
+from app.components.chains_of_thought.thought_statistics import Calibration, PaperCodeLine
 from app.components.widgets import exports
 from app.formats import NONE_SHOWN, share
 from db.rows.analysis import CodeLine
@@ -19,7 +19,7 @@ _ROW_HEIGHT = 33
 
 def show(lines: Sequence[CodeLine], calibration: Calibration | None) -> None:
     """Show one row of the run and one of the paper for each difficulty, and how many answers were judged."""
-    frame = table(lines, evidence.paper_code_lines(), calibration)
+    frame = table(lines, thought_statistics.paper_code_lines(), calibration)
     with st.container(border=True, gap="xxsmall", key="code-table"):
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             st.markdown("**Entropy and CoT correctness, code off and on** &nbsp; :gray[:small[correct answers]]")
@@ -60,15 +60,17 @@ def _run_row(group: str, off: CodeLine, on: CodeLine) -> dict[str, object]:
         "CoT %, no code": _number(_PERCENT * off.cot_correctness),
         "CoT %, code": _number(_PERCENT * on.cot_correctness),
         "Difference": _number(_PERCENT * (on.cot_correctness - off.cot_correctness)),
-        "Interval, no code": _interval(evidence.wilson(round(_valid(off)), off.num_judged)),
-        "Interval, code": _interval(evidence.wilson(round(_valid(on)), on.num_judged)),
+        "Interval, no code": _interval(thought_statistics.wilson(round(_valid(off)), off.num_judged)),
+        "Interval, code": _interval(thought_statistics.wilson(round(_valid(on)), on.num_judged)),
         "Answers, no code": off.num_trajectories,
         "Answers, code": on.num_trajectories,
     }
 
 
 def _corrected_row(group: str, off: CodeLine, on: CodeLine, calibration: Calibration) -> dict[str, object]:
-    rates = [evidence.correct_rate(line.num_valid_by_judge, line.num_by_judge, calibration) for line in (off, on)]
+    rates = [
+        thought_statistics.correct_rate(line.num_valid_by_judge, line.num_by_judge, calibration) for line in (off, on)
+    ]
     values = [_PERCENT * rate.value for rate in rates]
     return {
         "Questions": group,
@@ -132,6 +134,6 @@ def _number(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _interval(rate: evidence.Rate | evidence.CorrectedRate) -> str | None:
-    has_items = rate.num_items if isinstance(rate, evidence.Rate) else rate.is_informative
+def _interval(rate: thought_statistics.Rate | thought_statistics.CorrectedRate) -> str | None:
+    has_items = rate.num_items if isinstance(rate, thought_statistics.Rate) else rate.is_informative
     return f"{_PERCENT * rate.low:.1f} \N{EN DASH} {_PERCENT * rate.high:.1f}" if has_items else None

@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from app import commands
-from app.components.chains_of_thought import evidence
+from app.components.chains_of_thought import thought_statistics
 from app.components.widgets import empty_state, exports, status_badge
 from app.formats import NONE_SHOWN, ago, escape_control_characters, number
 from db.rows.display_names import id_end
@@ -74,7 +74,7 @@ def show_prompts(rows: Sequence[JudgeRow]) -> None:
             alt="Judges and prompt versions with the number of jobs, responses and tokens",
         )  # fmt: skip
         exports.show(frame, "judge-prompts")
-    prompt = evidence.load_judge_prompt()
+    prompt = thought_statistics.load_judge_prompt()
     with st.expander(f"Full text of {prompt.version_name}", icon=":material/description:", key="prompt-words"):
         st.caption(prompt.source)
         st.caption("The workbench puts this guard before the paper's prompt:")

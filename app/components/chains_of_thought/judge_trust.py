@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from app.components.chains_of_thought import evidence
-from app.components.chains_of_thought.evidence import Calibration
+from app.components.chains_of_thought import thought_statistics
+from app.components.chains_of_thought.thought_statistics import Calibration
 from app.components.widgets import exports
 from app.formats import NONE_SHOWN, number, share
 from app.queries.answers import ask
@@ -19,7 +19,7 @@ def calibration_of(run_id: str, judge_run_id: str | None) -> Calibration | None:
     job = next((job for job in ask(judge_work.list_judge_jobs, run_id) if job.judge_run_id == judge_run_id), None)
     if job is None or not job.prompt:
         return None
-    return evidence.calibrate(ask(judge_work.calibration_votes, job.judge, job.prompt))
+    return thought_statistics.calibrate(ask(judge_work.calibration_votes, job.judge, job.prompt))
 
 
 def show_calibration(calibration: Calibration | None) -> None:
@@ -78,7 +78,7 @@ def show_agreement(rows: Sequence[AgreementRow]) -> None:
 
 def agreement_table(rows: Sequence[AgreementRow]) -> pd.DataFrame:
     """Return one row for each source of verdicts that the judge is compared with."""
-    rates = [evidence.wilson(row.num_both_valid + row.num_both_invalid, row.num_compared) for row in rows]
+    rates = [thought_statistics.wilson(row.num_both_valid + row.num_both_invalid, row.num_compared) for row in rows]
     return pd.DataFrame(
         {
             "With": [row.other for row in rows],
@@ -94,13 +94,13 @@ def agreement_table(rows: Sequence[AgreementRow]) -> pd.DataFrame:
     )
 
 
-def interval(rate: evidence.Rate | evidence.CorrectedRate) -> str:
+def interval(rate: thought_statistics.Rate | thought_statistics.CorrectedRate) -> str:
     """Return a rate's 95 % interval in percent."""
     return f"{100 * rate.low:.1f} \N{EN DASH} {100 * rate.high:.1f} %"
 
 
 def _kappa(row: AgreementRow) -> float:
-    return evidence.cohen_kappa(
+    return thought_statistics.cohen_kappa(
         {
             (True, True): row.num_both_valid,
             (True, False): row.num_only_judge,

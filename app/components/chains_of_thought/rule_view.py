@@ -6,8 +6,8 @@ import pandas as pd
 import streamlit as st
 
 from app import address, theme
-from app.components.chains_of_thought import evidence
-from app.components.chains_of_thought.evidence import RuleTable
+from app.components.chains_of_thought import thought_statistics
+from app.components.chains_of_thought.thought_statistics import RuleTable
 from app.components.widgets import empty_state, exports, table_selection
 from app.formats import NONE_SHOWN, escape_control_characters, share
 from app.queries.answers import ask
@@ -29,7 +29,7 @@ def show(run_id: str) -> None:
         )  # fmt: skip
         return
     only_correct = st.toggle("Correct answers only", key="only-correct", bind="query-params")
-    rules = evidence.tabulate_counts(counts, only_correct=only_correct)
+    rules = thought_statistics.tabulate_counts(counts, only_correct=only_correct)
     _show_counts(rules)
     frame = table(rules)
     names = [PARSER, *(rule.rule_id for rule in rules.rules)]
@@ -89,7 +89,9 @@ def _show_counts(rules: RuleTable) -> None:
 
 
 def _hits(run_id: str, wanted: str) -> None:
-    rows = ask(code_analysis.list_rule_hits, run_id, None if wanted == PARSER else evidence.rules_to_bits([wanted]))
+    rows = ask(
+        code_analysis.list_rule_hits, run_id, None if wanted == PARSER else thought_statistics.rules_to_bits([wanted])
+    )
     st.subheader("Python block by the parser" if wanted == PARSER else f"Rule {wanted}", anchor=False)
     if not rows:
         empty_state.show("search_off", "No trajectory matches", "Choose another rule.")

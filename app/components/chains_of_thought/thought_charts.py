@@ -9,7 +9,7 @@ import streamlit as st
 
 from app import theme
 from app.components.chains_of_thought.densities import densities
-from app.components.chains_of_thought.evidence import ValidityLine
+from app.components.chains_of_thought.thought_statistics import ValidityLine
 from app.components.widgets import figures
 from app.theme import Palette
 from db.rows.analysis import Difficulty, EntropyPoint, EntropyPoints, ShareLine

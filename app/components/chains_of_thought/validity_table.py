@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from app.components.chains_of_thought.evidence import ValidityLine
+from app.components.chains_of_thought.thought_statistics import ValidityLine
 from app.components.widgets import exports
 from app.formats import NONE_SHOWN
 

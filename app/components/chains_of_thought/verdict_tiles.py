@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app.components.chains_of_thought import evidence, judge_trust
-from app.components.chains_of_thought.evidence import Calibration
+from app.components.chains_of_thought import judge_trust, thought_statistics
+from app.components.chains_of_thought.thought_statistics import Calibration
 from app.formats import NONE_SHOWN, share
 from db.rows.analysis import ALL, CodeLine
 
@@ -15,7 +15,7 @@ def show(lines: Sequence[CodeLine], calibration: Calibration | None, *, is_oracl
     all_lines = [line for line in lines if line.group == ALL]
     num_all, num_judged = sum(line.num_trajectories for line in all_lines), sum(line.num_judged for line in all_lines)
     num_valid = sum(round(line.cot_correctness * line.num_judged) for line in all_lines if line.num_judged)
-    rate = evidence.wilson(num_valid, num_judged)
+    rate = thought_statistics.wilson(num_valid, num_judged)
     figures = [
         ("Correct answers", f"{num_all:,}", "fresh rollouts"),
         ("Judged", f"{num_judged:,}", share(num_judged / num_all) if num_all else NONE_SHOWN),
@@ -32,7 +32,7 @@ def _corrected(lines: Sequence[CodeLine], calibration: Calibration | None, *, is
     if calibration is None:
         return NONE_SHOWN, "judge not calibrated"
     num_valid, num_judged = sum(line.num_valid_by_judge for line in lines), sum(line.num_by_judge for line in lines)
-    rate = evidence.correct_rate(num_valid, num_judged, calibration)
+    rate = thought_statistics.correct_rate(num_valid, num_judged, calibration)
     if not rate.is_informative:
         return NONE_SHOWN, "judge no better than chance"
     return share(rate.value), judge_trust.interval(rate)

@@ -3,7 +3,7 @@
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import published, theme
+from app import paper_and_studies, theme
 from app.components.benchmarks import printed_numbers
 from app.components.paper.entries import Drawing, Entry
 from app.components.paper.printed_rows import rows_of, tables_of
@@ -63,6 +63,6 @@ def _is_ambiguous(entry: Entry, name: str) -> bool:
 
 def _cases(entry: Entry) -> None:
     """Show the entropies of the printed cases, which the paper gives with each response."""
-    claims = [claim for claim in published.load_study(entry.study).claims if claim.row.startswith("Case")]
-    lines = [f"- {claim.row}: {published.printed(claim.value)} nats per token" for claim in claims]
+    claims = [claim for claim in paper_and_studies.load_study(entry.study).claims if claim.row.startswith("Case")]
+    lines = [f"- {claim.row}: {paper_and_studies.printed(claim.value)} nats per token" for claim in claims]
     st.markdown("\n".join(lines))

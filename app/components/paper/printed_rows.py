@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from app import published
+from app import paper_and_studies
 from app.components.paper.entries import Entry
-from app.published import PaperTable
+from app.paper_and_studies import PaperTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ def tables_of(entry: Entry) -> Iterator[PaperTable]:
     """Yield the printed tables of an entry, as far as studies hold their rows."""
     for name in (entry.study, *entry.others):
         if entry.table:
-            yield from (table for table in published.load_study(name).tables if table.name == entry.table)
+            yield from (table for table in paper_and_studies.load_study(name).tables if table.name == entry.table)
 
 
 def rows_of(entry: Entry) -> list[PrintedRow]:
@@ -32,9 +32,9 @@ def rows_of(entry: Entry) -> list[PrintedRow]:
     for table in tables_of(entry):
         for row in table.rows:
             printed = row.values[table.columns.index(entry.column)]
-            value = published.number_of(printed)
-            if value is not None and not published.printed(printed).endswith("%"):
+            value = paper_and_studies.number_of(printed)
+            if value is not None and not paper_and_studies.printed(printed).endswith("%"):
                 is_ours = row.row.startswith("ExGRPO")
                 key = (row.row, value)
-                rows.setdefault(key, PrintedRow(row.group, row.row, value, published.printed(printed), is_ours))
+                rows.setdefault(key, PrintedRow(row.group, row.row, value, paper_and_studies.printed(printed), is_ours))
     return list(rows.values())

@@ -7,7 +7,7 @@ import streamlit as st
 
 from app.commands import load_preset
 from app.components.benchmarks import backbone_bars, score_table, score_table_view
-from app.components.chains_of_thought import case_view, code_table, evidence, rule_view, thought_charts
+from app.components.chains_of_thought import case_view, code_table, rule_view, thought_charts, thought_statistics
 from app.components.paper import held_out_scores, method_overview
 from app.components.paper.entries import Drawing, Entry
 from app.components.paper.run_selection import PRINTED, REPLAYING, RunSelection
@@ -112,7 +112,7 @@ def _validity(entry: Entry, selection: RunSelection) -> None:
 
 def _signals(_entry: Entry, selection: RunSelection) -> None:
     sample = ask(code_analysis.entropy_points, _first(selection).run_id, None)
-    lines = evidence.tabulate_validity(sample.points)
+    lines = thought_statistics.tabulate_validity(sample.points)
     for name, column in zip(("entropy", "perplexity"), st.columns(2, gap="small"), strict=True):
         with column:
             figures.show_card(
@@ -138,7 +138,7 @@ def _rules(_entry: Entry, selection: RunSelection) -> None:
     if selection.rows:
         rule_view.show(_first(selection).run_id)
     else:
-        rules = rule_view.table(evidence.tabulate_counts(()))
+        rules = rule_view.table(thought_statistics.tabulate_counts(()))
         st.dataframe(
             rules[["Rule", "Kind", "Cue of the paper", "Held to"]], hide_index=True, alt="The rules that detect code"
         )

@@ -8,7 +8,7 @@ import streamlit as st
 from app.components.paper.entries import Entry
 from app.components.runs import runs_choice
 from app.components.studies.study_state import FINISHED
-from app.published import Scale
+from app.paper_and_studies import Scale
 from app.queries.runs import TRAINING_RUNS, list_runs
 from app.queries.studies import study_runs
 from db.rows.display_names import distinct_names

@@ -11,7 +11,7 @@ from app.components.widgets import exports
 from app.formats import NONE_SHOWN, escape_control_characters
 from app.queries.answers import ask
 from db.queries import metrics, runs
-from db.rows.replay_of_spec import algorithm_settings, experience_ratio
+from db.rows.algorithm_of_spec import algorithm_settings, experience_ratio
 from db.rows.runs import RunRow
 
 ON_POLICY, OVERHEAD = "On-policy", "Overhead"

@@ -9,7 +9,7 @@ from app.components.runs import run_columns
 from app.components.runs.comparison import spread
 from app.components.widgets import exports, status_badge, table_selection
 from app.formats import NONE_SHOWN, escape_control_characters, literal
-from app.published import mean_interval
+from app.paper_and_studies import mean_interval
 from db.rows.display_names import BATCH_PASS_RATE, held_out_score
 from db.rows.runs import RunRow
 

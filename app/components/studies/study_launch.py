@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app import commands, published
+from app import commands, paper_and_studies
 from app.commands import UserError
 from app.components.studies.study_state import LIVE, CellState, pending
 from app.components.widgets import address_choice, notice
 from app.formats import escape_control_characters, literal
-from app.published import PendingRun, RunKey, Scale, Study
+from app.paper_and_studies import PendingRun, RunKey, Scale, Study
 
 _LAUNCHED = "study-launched"
 
@@ -62,7 +62,7 @@ def _settings() -> list[str]:
 def _cost(study: Study, open_runs: Sequence[PendingRun], settings: Sequence[str]) -> str:
     """Return in words what the launch queues and takes, or which change is wrong."""
     try:
-        hours = published.estimate_hours(study, [pending_run.key for pending_run in open_runs], settings)
+        hours = paper_and_studies.estimate_hours(study, [pending_run.key for pending_run in open_runs], settings)
     except UserError as error:
         return f":red[{literal(str(error))}]"
     taken = "hours that depend on models not known here" if hours is None else f"about {hours:,.0f} H100 hours"

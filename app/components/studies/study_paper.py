@@ -5,10 +5,10 @@ from statistics import fmean
 import pandas as pd
 import streamlit as st
 
-from app import published
+from app import paper_and_studies
 from app.components.benchmarks import printed_numbers
 from app.components.widgets import exports
-from app.published import PaperTable, Study
+from app.paper_and_studies import PaperTable, Study
 
 _TEXT = "text"
 _WORDS = ("Group", "Row", "Cells here", "What", "Column", "Setting")
@@ -20,7 +20,7 @@ def show(study: Study) -> None:
         frame = printed_table(table)
         exports.show_heading(f"Table labelled {table.name}", frame, f"{study.name}-{table.name.replace(':', '-')}")
         printed_numbers.show(frame, _WORDS, f"The paper's table {table.name}")
-    texts = [row for row in published.number_rows(study) if row.table == _TEXT]
+    texts = [row for row in paper_and_studies.number_rows(study) if row.table == _TEXT]
     if texts:
         frame = pd.DataFrame(
             {"What": [row.row for row in texts], "Column": [row.column for row in texts],
@@ -34,7 +34,7 @@ def show(study: Study) -> None:
         printed_numbers.show(frame, _WORDS, "Gains in each setting, from the printed tables")
     if not study.tables and not texts:
         st.markdown(":gray[The paper prints no numbers for this study.]")
-    faults = published.disagreements(study)
+    faults = paper_and_studies.disagreements(study)
     if faults:
         st.subheader("Printed numbers that do not agree with each other", anchor=False)
         st.text("\n".join(f"{fault.place}: {fault.sentence}." for fault in faults))
@@ -43,7 +43,7 @@ def show(study: Study) -> None:
 def printed_table(table: PaperTable) -> pd.DataFrame:
     """Return a table of the paper, each cell as printed."""
     frame = pd.DataFrame(
-        [[published.printed(value) for value in row.values] for row in table.rows], columns=table.columns
+        [[paper_and_studies.printed(value) for value in row.values] for row in table.rows], columns=table.columns
     )
     frame.insert(0, "Row", [row.row for row in table.rows])
     if any(row.group for row in table.rows):
@@ -54,7 +54,7 @@ def printed_table(table: PaperTable) -> pd.DataFrame:
 
 def gains_table(study: Study) -> pd.DataFrame:
     """Return what the method gains in each setting by the printed tables, and the mean over settings."""
-    gains, columns = published.setting_gains(study), list(study.gain_columns)
+    gains, columns = paper_and_studies.setting_gains(study), list(study.gain_columns)
     rows = [{"Setting": gain.setting} | {name: f"{gain.gains[name]:+.1f}" for name in columns} for gain in gains]
     means = {name: f"{fmean(gain.gains[name] for gain in gains):+.2f}" for name in columns}
     return pd.DataFrame([*rows, {"Setting": "Mean", **means}])

@@ -7,10 +7,10 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import published, theme
+from app import paper_and_studies, theme
 from app.components.benchmarks import printed_numbers
 from app.components.widgets import empty_state, exports, figures
-from app.published import ComparedRow, MeanInterval, RunKey, StudyResults
+from app.paper_and_studies import ComparedRow, MeanInterval, RunKey, StudyResults
 
 _PER_CELL = 34
 _WORDS = ("Paper's row", "Cell", "Column", "Figure")
@@ -18,18 +18,18 @@ _WORDS = ("Paper's row", "Cell", "Column", "Figure")
 
 def show(results: StudyResults) -> None:
     """Show measured figures beside the paper's, what the intervals mean, and every figure of every cell."""
-    rows = published.compare(results)
+    rows = paper_and_studies.compare(results)
     if not any(result.seeds for result in results.cells):
         empty_state.show("science", "No run has finished yet", "Results appear here after the first finished run.")
         return
     if rows:
-        by_column = published.is_by_column(results.study)
+        by_column = paper_and_studies.is_by_column(results.study)
         frame = beside_table(rows, by_column=by_column)
         exports.show_heading("Beside the paper", frame, f"{results.study.name}-beside-the-paper")
         printed_numbers.show(frame, _WORDS, "The paper's numbers beside yours")
         sentences = [
-            published.differences_sentence(results.study, results),
-            "" if by_column else published.reading(results),
+            paper_and_studies.differences_sentence(results.study, results),
+            "" if by_column else paper_and_studies.reading(results),
         ]
         st.caption(
             f"{' '.join(sentences)} Your figures are means over seeds with 95 % intervals of Student's t.".strip()
@@ -111,14 +111,15 @@ def report(results: StudyResults, wanted: Sequence[RunKey]) -> None:
     unfinished = tuple((key, states.get(key, "missing")) for key in wanted if (key.cell, key.seed) not in done)
     whole = replace(results, unfinished=unfinished)
     st.download_button(
-        "Report as HTML", lambda: published.render_report(whole, len(wanted)), icon=":material/download:", key="report",
+        "Report as HTML", lambda: paper_and_studies.render_report(whole, len(wanted)), icon=":material/download:",
+        key="report",
         file_name=f"{results.study.name}-{results.scale}.html", mime="text/html", on_click="ignore",
         help="One HTML file with both sides, figures, configuration and what was not run; as `exgrpo study report`",
     )  # fmt: skip
 
 
 def _text(interval: MeanInterval | None, *, is_difference: bool = False) -> str | None:
-    return None if interval is None else published.interval_text(interval, is_difference)
+    return None if interval is None else paper_and_studies.interval_text(interval, is_difference)
 
 
 def _by_cell(results: StudyResults, names: Sequence[str]) -> pd.DataFrame:

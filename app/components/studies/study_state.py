@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.published import PendingRun, RunKey, Study
+from app.paper_and_studies import PendingRun, RunKey, Study
 from db.rows.runs import RunRow
 
 MISSING, FINISHED = "missing", "succeeded"

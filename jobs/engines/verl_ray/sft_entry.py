@@ -3,7 +3,7 @@
 import signal
 import sys
 
-from jobs.launchers.bound import end_with_starter
+from jobs.launchers.end_with_starter import end_with_starter
 from jobs.machine.gc_tuning import gc_paused
 
 

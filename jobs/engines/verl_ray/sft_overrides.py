@@ -2,7 +2,14 @@
 
 from pathlib import Path
 
-from jobs.engines.verl_ray.overrides import VERL_FOLDER, Value, attention_name, overlap, render_value, setting_path
+from jobs.engines.verl_ray.overrides_from_spec import (
+    VERL_FOLDER,
+    Value,
+    attention_name,
+    overlap,
+    render_value,
+    setting_path,
+)
 from jobs.specs.train import SpecError, TrainSpec
 
 SFT_CONFIG = "sft_trainer_engine"

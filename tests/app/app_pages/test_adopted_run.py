@@ -7,7 +7,7 @@ import pytest
 from jobs.actions.adoption import adopt
 from jobs.actions.run_actions import clone
 from jobs.runs.lookup import CommandError
-from jobs.supervisor.reading import open_fresh_index
+from jobs.supervisor.open_index import open_fresh_index
 
 
 @pytest.fixture

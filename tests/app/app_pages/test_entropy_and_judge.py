@@ -6,7 +6,7 @@ from db.connections.opening import open_database
 from db.queries.judge_work import get_verdicts, list_judge_jobs
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
-from jobs.supervisor.reading import ingest_all, rebuild_index
+from jobs.supervisor.open_index import ingest_all, rebuild_index
 from tests.app import judged
 from tests.app.page_texts import has_text, texts
 

@@ -2,8 +2,8 @@ import pytest
 
 from app.components.paper.entries import BY_KEY, ENTRIES
 from app.components.paper.run_selection import CHOSEN, PRINTED, STUDY, demo_rows
-from app.published import RunKey, Scale, load_study
-from jobs.supervisor.reading import open_fresh_index
+from app.paper_and_studies import RunKey, Scale, load_study
+from jobs.supervisor.open_index import open_fresh_index
 from tests.app import recorded
 from tests.app.page_texts import texts
 from tests.jobs.studies.recorded import record_run

@@ -11,7 +11,7 @@ from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.specs.train import load_preset
-from jobs.supervisor.reading import rebuild_index
+from jobs.supervisor.open_index import rebuild_index
 from tests.step_reports import make_questions
 
 RUN_ID = "tuned"

@@ -5,7 +5,7 @@ from db.connections.opening import open_database
 from db.queries.cases import list_case_sets, saved_cases
 from db.tables import models
 from jobs.runs.journal import Journal, JournalKind
-from jobs.supervisor.reading import ingest_all, rebuild_index
+from jobs.supervisor.open_index import ingest_all, rebuild_index
 from tests.app import judged
 from tests.app.page_texts import has_text, texts
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 
 from app.components.studies import study_matrix, study_state
-from app.published import RunKey, Scale, load_study, wanted_keys
+from app.paper_and_studies import RunKey, Scale, load_study, wanted_keys
 from db.connections.opening import open_database
 from db.ingest import events
 from db.queries.run_filter import RunFilter
@@ -15,7 +15,7 @@ from jobs.runs.directory import list_run_directories
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.status import RunStatus
 from jobs.studies.matrix import key_from_tags
-from jobs.supervisor.reading import open_fresh_index
+from jobs.supervisor.open_index import open_fresh_index
 from tests.app import recorded
 from tests.app.page_texts import has_text, texts
 from tests.jobs.judging.chain_runs import record_chains

@@ -6,7 +6,7 @@ from db.connections import file_systems, sqlite_files
 from db.connections.file_systems import is_network_type, type_of
 from db.connections.opening import open_database
 from db.connections.session import DatabaseError
-from jobs.supervisor.reading import describe_database
+from jobs.supervisor.open_index import describe_database
 
 MOUNTS = r"""
 22 1 0:1 / / rw,relatime - ext4 /dev/vda rw

@@ -12,7 +12,7 @@ from jobs.recording.verl_dump import DumpError
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.specs.train import SpecError
-from jobs.supervisor.reading import open_fresh_index
+from jobs.supervisor.open_index import open_fresh_index
 
 
 def line(question: int, rollout: int, score: object, step: int = 1, **fields) -> str:

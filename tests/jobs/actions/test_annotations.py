@@ -9,7 +9,7 @@ from db.rows.cases import SavedCase
 from jobs.actions import annotations
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.lookup import CommandError
-from jobs.supervisor.reading import ingest_all, rebuild_index
+from jobs.supervisor.open_index import ingest_all, rebuild_index
 from tests.jobs.judging.chain_runs import record_chains
 
 CASE = SavedCase("trained", 1, 0, 3)

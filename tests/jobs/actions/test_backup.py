@@ -19,7 +19,7 @@ from jobs.cli.main import app
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal
 from jobs.runs.status import RunStatus
-from jobs.supervisor.reading import ingest_all, rebuild_index
+from jobs.supervisor.open_index import ingest_all, rebuild_index
 from tests.db.table_contents import contents
 from tests.jobs.supervisor.toy_bench import Bench, toy_spec
 from tests.postgres import running_server

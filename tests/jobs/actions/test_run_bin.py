@@ -10,7 +10,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.lookup import CommandError, find_run_id
 from jobs.specs.train import TrainSpec
-from jobs.supervisor.reading import open_fresh_index
+from jobs.supervisor.open_index import open_fresh_index
 from tests.app import recorded
 
 

@@ -15,7 +15,7 @@ from jobs.studies.definition import Scale, load_study, study_names
 from jobs.studies.matrix import RunKey, wanted_keys
 from jobs.studies.report import render_report
 from jobs.studies.results import StudyResults, find_runs, read_results
-from jobs.supervisor.reading import open_fresh_index
+from jobs.supervisor.open_index import open_fresh_index
 from tests.jobs.judging.chain_runs import record_chains
 from tests.jobs.studies.recorded import record_run
 

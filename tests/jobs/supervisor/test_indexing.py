@@ -21,7 +21,7 @@ from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.specs.train import RecordingSpec, TrainSpec
 from jobs.supervisor import indexing, run_index
-from jobs.supervisor.reading import ingest_all
+from jobs.supervisor.open_index import ingest_all
 from tests.jobs.supervisor.toy_bench import Bench, toy_spec
 from tests.postgres import running_server
 from tests.step_reports import make_report

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from jobs.engines.verl_ray.overrides import VERL_FOLDER
+from jobs.engines.verl_ray.overrides_from_spec import VERL_FOLDER
 from jobs.engines.verl_ray.sft_overrides import CHECKPOINTS_FOLDER
 from jobs.recording.event_reader import SpoolReader
 from jobs.recording.file_recorder import SpoolRecorder

@@ -15,7 +15,7 @@ from jobs.recording.event_reader import SpoolReader
 from jobs.recording.file_recorder import SpoolRecorder
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import parse_spec
-from jobs.supervisor.reading import rebuild_index
+from jobs.supervisor.open_index import rebuild_index
 from jobs.tasks.chains.tokenizer import make_tokenizer
 from jobs.training.parts import RunParts
 from jobs.training.run_data import open_data, open_reward

@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
+from jobs.machine.model_cache import CACHE_VARIABLE
 from jobs.recording.event_reader import SpoolReader
 from jobs.runs.attempts import read_outcome
 from jobs.runs.control import TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.specs.train import SpecError, load_preset
-from jobs.training.run_data import CACHE_VARIABLE
 from jobs.worker.worker import allow_open_files, error_message, load_embedded_loop
 
 LAST_STEP_FAILS = """

@@ -14,7 +14,7 @@ from app.components.benchmarks.score_table import (
     rank,
     remarks,
 )
-from app.published import load_protocols, load_study
+from app.paper_and_studies import load_protocols, load_study
 from db.rows.scores import BenchmarkScoreRow
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

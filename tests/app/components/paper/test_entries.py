@@ -7,7 +7,7 @@ from app.components.paper.entries import ENTRIES, PARTS, Drawing
 from app.components.paper.printed_rows import rows_of, tables_of
 from app.components.paper.run_figures import _DRAWINGS
 from app.page_list import PAGES
-from app.published import load_study, study_names
+from app.paper_and_studies import load_study, study_names
 from exgrpo_core.step_report import METRICS
 
 NAMES = {page.name for page in PAGES}

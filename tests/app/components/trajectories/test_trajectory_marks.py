@@ -6,7 +6,7 @@ import streamlit as st
 from app import commands
 from db.rows.marks import MarkedTrajectory
 from jobs.runs.journal import Journal, JournalKind
-from jobs.supervisor.reading import ingest_all, rebuild_index
+from jobs.supervisor.open_index import ingest_all, rebuild_index
 from tests.app.page_texts import texts
 
 

@@ -53,9 +53,9 @@ def open_engine(folder: Path, num_ranks: int, *, has_rollouts: bool = True, **ch
     with warnings.catch_warnings():
         # verl and Ray warn of libraries that are not there and of what they themselves will change.
         warnings.simplefilter("ignore")
-        from jobs.engines.verl_ray.config import compose_config
+        from jobs.engines.verl_ray.compose_config import compose_config
         from jobs.engines.verl_ray.engine import VerlEngine
-        from jobs.engines.verl_ray.overrides import ENGINE_OVERRIDES, verl_overrides
+        from jobs.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
         from jobs.engines.verl_ray.session import open_trainer
 
         spec = tiny_spec(save_tiny_model(folder / "model"), num_ranks, **changes)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobs.engines.verl_ray.override_table import INSTEAD, READ, find_unread
-from jobs.engines.verl_ray.overrides import ENGINE_OVERRIDES, FIELD_OF_SETTING, overlap, verl_overrides
+from jobs.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, FIELD_OF_SETTING, overlap, verl_overrides
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.preflight.run_plan import plan_run
 from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec, preset_names

@@ -20,8 +20,8 @@ def read(tmp_path):
     warnings.simplefilter("ignore")
     from verl.utils.config import omega_conf_to_dataclass
 
-    from jobs.engines.verl_ray.config import compose_config
-    from jobs.engines.verl_ray.overrides import ENGINE_OVERRIDES, verl_overrides
+    from jobs.engines.verl_ray.compose_config import compose_config
+    from jobs.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
 
     def read(*changes: str) -> dict:
         spec = apply_settings(tiny_spec(save_tiny_model(tmp_path / "model"), 1), ["model.device=cuda", *changes])

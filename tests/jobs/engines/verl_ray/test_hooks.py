@@ -49,7 +49,7 @@ def test_rollouts_of_this_project_are_registered():
     from verl.workers.rollout.replica import RolloutReplicaRegistry
 
     from jobs.engines.verl_ray.hf_replica import ROLLOUT_NAME, HfAdapter, HfReplica
-    from jobs.engines.verl_ray.overrides import AGENT_NAME
+    from jobs.engines.verl_ray.overrides_from_spec import AGENT_NAME
 
     assert AGENT_NAME in _agent_loop_registry
     assert get_rollout_class(ROLLOUT_NAME) is HfAdapter

@@ -14,7 +14,7 @@ from jobs.actions.evaluations import plan_evaluation, submit_evaluation
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.recording.event_reader import SpoolReader
 from jobs.runs.directory import RunDirectory
-from jobs.supervisor.reading import rebuild_index
+from jobs.supervisor.open_index import rebuild_index
 from tests.jobs.engines.verl_ray.runs import NUM_STEPS, draws_of, new_run, steps_of, work
 
 CHAINS = ("a+3", "a*2b-1", "a-4")

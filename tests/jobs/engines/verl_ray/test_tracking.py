@@ -19,8 +19,8 @@ def config(monkeypatch, tmp_path):
     def compose(*words):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            from jobs.engines.verl_ray.config import compose_config
-            from jobs.engines.verl_ray.overrides import verl_overrides
+            from jobs.engines.verl_ray.compose_config import compose_config
+            from jobs.engines.verl_ray.overrides_from_spec import verl_overrides
 
             return compose_config([*verl_overrides(tiny_spec(tmp_path, 1), tmp_path / "run"), *words])
 

@@ -1,6 +1,6 @@
 import pytest
 
-from db.rows.replay_of_spec import algorithm_settings, experience_ratio
+from db.rows.algorithm_of_spec import algorithm_settings, experience_ratio
 
 
 @pytest.mark.parametrize(

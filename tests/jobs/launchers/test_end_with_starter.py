@@ -9,17 +9,18 @@ import time
 import psutil
 import pytest
 
-from jobs.launchers.bound import STARTER_VARIABLE
+from jobs.launchers.end_with_starter import STARTER_VARIABLE
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its starter's death")
 
-RANK = "import signal, time; from jobs.launchers.bound import end_with_starter; end_with_starter(signal.SIGKILL)"
-RANK += "; print('bound', flush=True); time.sleep(60)"
+RANK = "import signal, time; from jobs.launchers.end_with_starter import end_with_starter"
+RANK += "; end_with_starter(signal.SIGKILL); print('bound', flush=True); time.sleep(60)"
 AGENT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {RANK!r}], start_new_session=True)"
 STARTER = f"""
 import os, subprocess, sys
 environment = os.environ | {{"{STARTER_VARIABLE}": str(os.getpid())}}
-subprocess.run([sys.executable, "-P", "-m", "jobs.launchers.bound", sys.executable, "-c", {AGENT!r}], env=environment)
+agent = [sys.executable, "-c", {AGENT!r}]
+subprocess.run([sys.executable, "-P", "-m", "jobs.launchers.end_with_starter", *agent], env=environment)
 """
 
 
@@ -57,6 +58,6 @@ def is_gone(process: psutil.Process) -> bool:
 
 def test_process_whose_starter_is_gone_already_leaves_at_once(repository):
     environment = os.environ | {"PYTHONPATH": str(repository), STARTER_VARIABLE: "1"}
-    command = [sys.executable, "-P", "-m", "jobs.launchers.bound", sys.executable, "-c", "print('ran')"]
+    command = [sys.executable, "-P", "-m", "jobs.launchers.end_with_starter", sys.executable, "-c", "print('ran')"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, done.stdout) == (1, "")

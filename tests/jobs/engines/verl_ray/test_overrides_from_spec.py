@@ -3,7 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from jobs.engines.verl_ray.overrides import FIELD_OF_SETTING, check_own_overrides, render_value, verl_overrides
+from jobs.engines.verl_ray.overrides_from_spec import (
+    FIELD_OF_SETTING,
+    check_own_overrides,
+    render_value,
+    verl_overrides,
+)
 from jobs.specs.settings import field_paths
 from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec
 
