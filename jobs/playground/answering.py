@@ -5,15 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from transformers import PreTrainedTokenizerBase
 
 from exgrpo_core.errors import InputError
 from jobs.engines.embedded.generation import GeneratedResponse, generate
 from jobs.engines.embedded.model import PolicyModel, load_policy, resolve_device
 from jobs.engines.embedded.sampling import Sampler
-from jobs.playground.targets import OF_TOKENIZER, ChatModel
-from jobs.tasks.questions import encode_prompt
-from jobs.training.templates import TemplateName, render_chat_prompt, render_prompt
+from jobs.playground.targets import ChatModel
+from jobs.pretrained.conversion import prepare_model
+from jobs.training.templates import TemplateName, encode_messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +33,14 @@ def answer(model: ChatModel, request: ChatRequest) -> Iterator[dict[str, object]
 
     Raises:
         EngineError: The model cannot be loaded.
+        ModelSourceError: A GGUF file cannot be downloaded or converted.
         InputError: The prompt is empty or too long, or the tokenizer refuses it.
     """
-    policy = load_policy(model.source, resolve_device("auto"), model.revision)
+    policy = load_policy(prepare_model(model.source), resolve_device("auto"), model.revision)
     limit = request.max_response_tokens or model.max_response_tokens
     try:
-        text, ids = _encode(model.template, request.prompt, policy.tokenizer)
+        messages = [{"role": "user", "content": request.prompt}]
+        text, ids = encode_messages(TemplateName(model.template), messages, policy.tokenizer)
     except ValueError as error:
         raise InputError(f"prompt: {error}") from error
     context = policy.context_tokens
@@ -54,18 +55,6 @@ def answer(model: ChatModel, request: ChatRequest) -> Iterator[dict[str, object]
     prompts = [np.asarray(ids, dtype=np.int32)] * request.num_samples
     for number, response in enumerate(generate(policy, prompts, limit, sampler), start=1):
         yield {"sample": number, **_record(policy, response)}
-
-
-def _encode(template: str, prompt: str, tokenizer: PreTrainedTokenizerBase) -> tuple[str, list[int]]:
-    messages = [{"role": "user", "content": prompt}]
-    name = TemplateName.CHAT if tokenizer.chat_template else TemplateName.NONE
-    if template != OF_TOKENIZER:
-        name = TemplateName(template)
-    if name is TemplateName.CHAT:
-        text = render_chat_prompt(messages, tokenizer)
-        return text, encode_prompt(tokenizer, text)
-    text = render_prompt(name, messages)
-    return text, encode_prompt(tokenizer, text, adds_special_tokens=True)
 
 
 def _record(policy: PolicyModel, response: GeneratedResponse) -> dict[str, object]:

@@ -8,12 +8,11 @@ from jobs.preflight.local_sources import resolve_source
 from jobs.runs.checkpoint_names import find_checkpoint
 from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import CommandError, find_run_id, open_run
-from jobs.specs.train import TrainSpec
+from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_WARM_MODEL, TrainSpec
 from jobs.training.run_data import open_data
+from jobs.training.templates import TemplateName
 
 START = "start"
-OF_TOKENIZER = "auto"
-"""The template of a model without a run: its tokenizer's chat template, or none."""
 DEFAULT_RESPONSE_TOKENS = 256
 
 
@@ -24,7 +23,7 @@ class ChatModel:
     source: str
     """Folder or hub name."""
     revision: str | None = None
-    template: str = OF_TOKENIZER
+    template: str = TemplateName.AUTO
     temperature: float = 1.0
     max_response_tokens: int = DEFAULT_RESPONSE_TOKENS
     """The longest answer of the run."""
@@ -59,7 +58,9 @@ def _start_of(runs_root: Path, run: RunDirectory, spec: TrainSpec) -> ChatModel:
         return _sampled_as(spec, find_model(runs_root, source).source)
     if Path(source).is_absolute() and not Path(source).exists():
         raise CommandError(f"{run.run_id}@{START}: the model that it began with is gone ({source}).")
-    return _sampled_as(spec, open_data(spec).model_source, spec.model.revision)
+    if source in {CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL}:
+        source = open_data(spec).model_source
+    return _sampled_as(spec, source, spec.model.revision)
 
 
 def _sampled_as(spec: TrainSpec, source: str, revision: str | None = None) -> ChatModel:

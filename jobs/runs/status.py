@@ -1,4 +1,4 @@
-"""States of a run and the allowed transitions."""
+"""States of a run: which there are, which have ended, which can be resumed."""
 
 from enum import StrEnum
 
