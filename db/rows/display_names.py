@@ -4,11 +4,9 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 
-from exgrpo_core.step_report import METRIC_LABELS
-
-BATCH_PASS_RATE = METRIC_LABELS["reward/pass_at_1"]
+BATCH_PASS_RATE = "Batch Pass@1"
 """Share of the fresh rollouts of a training batch that are correct, those beside replayed trajectories included."""
-FRESH_PASS_RATE = METRIC_LABELS["reward/pass_at_1_fresh"]
+FRESH_PASS_RATE = "Pass@1 of fresh questions"
 """The same of fresh questions alone, which methods have in common."""
 
 LINEAGE_EVENTS = {

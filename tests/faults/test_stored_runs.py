@@ -50,15 +50,25 @@ def test_a_stored_run_is_shown_with_its_numbers(runs_root):
     assert run.spec().algorithm.rollouts_per_question == 4
 
 
+def without_event_numbers(tables):
+    """Positions as the stored database has them, attempt and byte; the number of the event came later."""
+
+    def shortened(text):
+        position = json.loads(text)
+        return {name: numbers[:2] for name, numbers in position.items()} if isinstance(position, dict) else position
+
+    return tables | {"ingest_positions": [(name, shortened(text)) for name, text in tables["ingest_positions"]]}
+
+
 def test_a_stored_database_holds_what_is_rebuilt_from_the_files(runs_root, tmp_path):
     stored = open_database(None, runs_root)
-    before = contents(stored)
+    before = without_event_numbers(contents(stored))
     stored.close()
     shutil.copytree(runs_root, tmp_path / "copy")
     (tmp_path / "copy" / "workbench" / "workbench.db").unlink()
     exgrpo(tmp_path / "copy", "db", "rebuild")
     rebuilt = open_database(None, tmp_path / "copy")
-    assert contents(rebuilt) == before
+    assert without_event_numbers(contents(rebuilt)) == before
     rebuilt.close()
 
 

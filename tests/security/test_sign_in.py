@@ -254,7 +254,7 @@ def test_an_operator_signs_in_and_their_note_carries_their_name(browser, provide
     assert set(provider.redirects) == {f"{origin}/oauth2callback"}
     page.goto(f"{origin}/run?run={RUN}")
     page.get_by_test_id("stMainBlockContainer").get_by_role("button", name="Stop").click()
-    page.get_by_text("Stopping").wait_for()
+    page.get_by_role("button", name="Stopping").first.wait_for()
     asked = [entry for entry in Journal(root).entries() if entry.kind is JournalKind.STOP_ASKED]
     assert [entry.by for entry in asked] == [OPERATOR]
     page.get_by_role("button", name="Sign out").click()

@@ -1,4 +1,5 @@
-from db.rows.display_names import distinct_names, held_out_score
+from db.rows.display_names import BATCH_PASS_RATE, FRESH_PASS_RATE, distinct_names, held_out_score
+from exgrpo_core.step_report import METRIC_LABELS
 
 
 def test_only_names_that_are_shared_carry_an_id():
@@ -15,3 +16,8 @@ def test_ids_that_end_alike_are_shown_whole():
 
 def test_held_out_score_is_named_with_its_number_of_samples():
     assert (held_out_score(), held_out_score(8)) == ("Held-out Avg@n", "Held-out Avg@8")
+
+
+def test_scores_have_the_names_of_their_metrics():
+    assert METRIC_LABELS["reward/pass_at_1"] == BATCH_PASS_RATE
+    assert METRIC_LABELS["reward/pass_at_1_fresh"] == FRESH_PASS_RATE

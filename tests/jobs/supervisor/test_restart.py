@@ -1,5 +1,6 @@
 """Supervisors as processes of their own: killed, restarted, started twice."""
 
+import contextlib
 import errno
 import os
 import shutil
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from db.connections.opening import open_database
+from db.queries.runs import get_run
 from jobs.actions import run_actions
 from jobs.launchers.local import LocalLauncher
 from jobs.runs import lookup
@@ -127,7 +130,7 @@ def test_attempt_that_was_claimed_but_never_started_is_lost_after_a_while(bench:
     assert RunDirectory(path).attempts() == [1, 2]
 
 
-def test_broken_folders_hold_up_no_other_run(bench: Bench, caplog):
+def test_broken_folders_hold_up_no_other_run_and_are_listed(bench: Bench):
     (bench.runs_root / "no-run").mkdir()
     (bench.runs_root / "broken").mkdir()
     (bench.runs_root / "broken" / "run.json").write_text("{")
@@ -135,7 +138,10 @@ def test_broken_folders_hold_up_no_other_run(bench: Bench, caplog):
     run_id = bench.submit(toy_spec(2))
     bench.start()
     bench.look_until(run_id, RunStatus.SUCCEEDED)
-    assert any("broken" in record.getMessage() for record in caplog.records)
+    with contextlib.closing(open_database(None, bench.runs_root)) as database:
+        broken = get_run(database, "broken")
+    assert broken is not None
+    assert broken.faults
 
 
 def test_unreachable_database_holds_up_no_run(bench: Bench):

@@ -81,7 +81,8 @@ def test_long_runs_keep_the_last_step_in_the_heatmap():
 def test_every_state_has_a_name_and_live_states_are_those_that_have_not_ended():
     assert set(STATES) == {status.value for status in RunStatus}
     assert set(RunStatus) - ENDED == run_progress.LIVE_STATES
-    assert set(HEALTH) == {"no_reward", "empty_buffer", "entropy_collapse", "stalled", "not_finite", "all_retired"}
+    of_metrics = {"no_reward", "empty_buffer", "entropy_collapse", "stalled", "not_finite", "all_retired"}
+    assert set(HEALTH) == of_metrics | {"damaged"}
 
 
 @pytest.mark.parametrize("palette", [theme.LIGHT, theme.DARK])
