@@ -38,7 +38,7 @@ def test_what_is_asked_is_displayed_at_once_and_a_toast_covers_no_button(open_pa
     page.locator(".st-key-run-resume button:visible").click()
     page.locator(".st-key-run-asked button").first.wait_for()
     page.locator(".st-key-run-resume button:visible").wait_for(state="hidden")
-    page.get_by_text("resuming", exact=True).wait_for()
+    page.locator(".stMarkdownBadge", has_text="resuming").first.wait_for()
     page.get_by_role("button", name="Notes").first.click()
     page.get_by_label("New tag").fill("baseline")
     page.get_by_label("New tag").press("Enter")

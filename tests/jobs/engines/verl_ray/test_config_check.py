@@ -136,6 +136,8 @@ def test_the_program_reads_and_writes_json():
 
 def test_a_run_with_a_typo_is_refused_from_outside_of_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv(VERL_PYTHON_VARIABLE, sys.executable)
-    spec = parse_spec({"engine": "verl", "verl": {"overrides": ["trainer.total_epoch=3"]}}, "test")
-    with pytest.raises(SpecError, match=r"trainer\.total_epoch: .* did you mean trainer\.total_epochs"):
+    spec = parse_spec(
+        {"engine": "verl", "verl": {"overrides": ["actor_rollout_ref.actor.optim.weight_deca=0.1"]}}, "test"
+    )
+    with pytest.raises(SpecError, match=r"weight_deca: .* did you mean .*optim\.weight_decay"):
         plan_run(spec, tmp_path)
