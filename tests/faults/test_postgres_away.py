@@ -20,6 +20,7 @@ from streamlit.testing.v1 import AppTest
 import app
 from app import settings
 from db.connections.opening import open_database
+from db.connections.postgres_connections import LivenessCheckedConnection
 from jobs.actions import run_actions
 from jobs.runs import lookup
 from jobs.runs.directory import RunDirectory
@@ -82,6 +83,9 @@ def run(tmp_path: Path, empty: Server) -> Iterator[RunDirectory]:
     with warnings.catch_warnings(action="ignore", category=ResourceWarning):
         st.cache_resource.clear()
         gc.collect()
+    # A page that something still holds would otherwise leave its connection to whichever test collects it.
+    for connection in [item for item in gc.get_objects() if isinstance(item, LivenessCheckedConnection)]:
+        connection.close()
     if not lookup.state_of(tmp_path, run).is_ended:
         run_actions.stop(tmp_path, run_id)
     supervisor.terminate()
