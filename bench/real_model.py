@@ -112,7 +112,7 @@ def main() -> None:
 
 
 def measure_steps(names: Sequence[str], num_questions: int, num_tokens: int, num_steps: int) -> dict[str, float]:
-    """Return medians of the contenders' steps, taken in turn."""
+    """Return medians of the contenders' steps, measured one after the other."""
     found: dict[str, list[float]] = defaultdict(list)
     with ExitStack() as stack:
         turns = []

@@ -1,7 +1,7 @@
 """One contender of `bench.real_model` in a process of its own: it does one piece of work a line that it reads.
 
 `python -m bench.real_model_contender NAME QUESTIONS TOKENS` prints one line of JSON a piece of work: seconds of
-processor time (`step_s`, `rollout_s`), and the most memory that the process held meanwhile (`peak_gib`). `embedded`
+processor time (`step_s`, `rollout_s`), and the most memory of the process in the step (`peak_gib`). `embedded`
 keeps freed memory, as a job's worker does, and so does `trl_kept`; `trl` is TRL as its users start it.
 """
 

@@ -81,7 +81,7 @@ def append_line(path: Path, line: bytes) -> None:
 
 @contextlib.contextmanager
 def appending(path: Path) -> Iterator[Callable[[bytes], None]]:
-    """Yield a function that appends a line, which is on disk when it returns; no other process appends meanwhile.
+    """Yield a function that appends a line, which is on disk when it returns; nobody else appends until it ends.
 
     If a full disk or a kill left the last line incomplete, it is ended first, so that it does not damage the new one.
     """

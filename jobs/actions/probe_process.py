@@ -6,6 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from jobs.launchers.local import WITHHELD_VARIABLES, project_environment
 from jobs.specs.train import TrainSpec, dump_spec
 from jobs.training.probe_report import ProbeReport
 
@@ -24,7 +25,13 @@ class ProbeProcess:
         command = [sys.executable, "-P", "-m", _MODULE, "probe", "--spec", str(path / "spec.json"), "--json"]
         command += ["--runs-root", str(runs_root.absolute())]
         with (path / "report.json").open("wb") as report, (path / "errors.txt").open("wb") as errors:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=report, stderr=errors)
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=report,
+                stderr=errors,
+                env=project_environment(dict.fromkeys(WITHHELD_VARIABLES, "")),
+            )
 
     def result(self) -> ProbeReport | str | None:
         """Return the report, one sentence on why there is none, or None while the probe is running."""

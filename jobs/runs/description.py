@@ -17,7 +17,7 @@ UNREADABLE_SPEC = {"kind": "unreadable"}
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """The content of `run.json` and `spec.json`, or what stands in for it, and a sentence on each damage."""
+    """The content of `run.json` and `spec.json`, or what is shown in its place, and a sentence on each damage."""
 
     info: dict[str, Any]
     spec: dict[str, Any]

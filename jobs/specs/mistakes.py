@@ -69,7 +69,7 @@ def checked(model: type[AnySpec], content: object, origin: str) -> AnySpec:
 def wrong_types(model: type[BaseModel], content: object) -> tuple[str, ...]:
     """Return a sentence for each field that is missing or of another type, none for values that are out of range."""
     try:
-        # strict: what stands in the file is shown, not what it could be read as
+        # strict: what the file holds is shown, not what it could be read as
         model.model_validate_json(json.dumps(content), strict=True)
     except ValidationError as error:
         items = [item for item in error.errors() if _is_wrong_type(item)]
