@@ -76,8 +76,8 @@ def _records(process: subprocess.Popen[bytes], prompt: str, errors: IO[bytes]) -
             yield from map(json.loads, lines)
         if process.wait() != 0:
             errors.seek(0)
-            lines = errors.read().decode(errors="replace").strip().splitlines()
-            raise ChatError(lines[-1] if lines else f"The process of the answers ended with code {process.returncode}.")
+            messages = errors.read().decode(errors="replace").strip().splitlines()
+            raise ChatError(messages[-1] if messages else f"The answers ended with code {process.returncode}.")
     finally:
         process.kill()
         process.wait()
