@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from datasets import Dataset
-from transformers import PrinterCallback, TrainerCallback
-from trl import GRPOConfig, GRPOTrainer
+from transformers import TrainerCallback
 
 from bench.chains_run import ChainsRun, open_chains_run
 from bench.report import report
+from bench.trl_trainer import make_trainer
 from exgrpo_core.types import Question
 from jobs.grading.reward_function import Response, RewardFunction
 
+LEARNING_RATE = 1e-4
 NUM_WARM_STEPS = 5
 TARGETS = {"speedup_on_policy": ">= 5.0"}
 
@@ -56,7 +56,7 @@ class AlternatingSteps(TrainerCallback):
         self._began_at = time.perf_counter()
 
     def on_step_end(self, _arguments: Any, state: Any, _control: Any, **_more: Any) -> None:  # noqa: ANN401
-        """After a whole batch's optimizer steps: note TRL's time, do and time the others."""
+        """After a whole batch's optimizer steps, record TRL's time, then do and time the others' steps."""
         if state.global_step % self._updates_per_step != 0:
             return
         timings = self._timings
@@ -91,54 +91,30 @@ class TextReward:
         return [verdict.reward for verdict in verdicts]
 
 
-def trl_config(run: ChainsRun, folder: str, num_steps: int) -> GRPOConfig:
-    """Return TRL's settings for the work of one run of ours: Dr.GRPO, its batch, mini-batches, lengths and rate."""
-    config = run.config
-    updates_per_step = config.batch_size // config.mini_batch_size
-    return GRPOConfig(
-        output_dir=folder,
-        use_cpu=True,
-        bf16=False,
-        gradient_checkpointing=False,
-        per_device_train_batch_size=config.mini_batch_size * config.rollouts_per_question,
-        gradient_accumulation_steps=1,
-        steps_per_generation=updates_per_step,
-        num_generations=config.rollouts_per_question,
-        max_completion_length=config.max_response_tokens,
-        temperature=config.temperature,
-        learning_rate=1e-4,
-        lr_scheduler_type="constant",
-        max_steps=num_steps * updates_per_step,
-        beta=config.kl_coefficient,
-        epsilon=config.clip_epsilon,
-        scale_rewards="none",
-        loss_type="dr_grpo",
-        report_to="none",
-        save_strategy="no",
-        logging_strategy="no",
-        disable_tqdm=True,
-        dataloader_pin_memory=False,
-        optim="adamw_torch_fused",
-        seed=0,
-    )
-
-
 def train_trl(run: ChainsRun, callback: TrainerCallback, timings: Timings, num_steps: int) -> None:
-    """Let TRL train a copy of the run's model on the run's questions."""
-    questions = run.state.questions
-    rows = {"prompt": [question.prompt_text for question in questions], "number": [item.index for item in questions]}
-    source = run.engine.policy.source
+    """Let TRL train a copy of the run's model on the run's questions, batches, lengths and learning rate."""
+    config, policy, questions = run.config, run.engine.policy, run.state.questions
+    updates_per_step = config.batch_size // config.mini_batch_size
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        trainer = GRPOTrainer(
-            model=type(run.engine.policy.model).from_pretrained(source, dtype=torch.float32),
-            processing_class=run.engine.policy.tokenizer,
-            reward_funcs=TextReward(run.parts.reward, questions, timings),
-            args=trl_config(run, folder, num_steps),
-            train_dataset=Dataset.from_dict(rows),
-            callbacks=[callback],
+        trainer = make_trainer(
+            type(policy.model).from_pretrained(policy.source, dtype=torch.float32),
+            policy.tokenizer,
+            TextReward(run.parts.reward, questions, timings),
+            {"prompt": [question.prompt_text for question in questions], "number": [item.index for item in questions]},
+            callback,
+            output_dir=folder,
+            per_device_train_batch_size=config.mini_batch_size * config.rollouts_per_question,
+            gradient_accumulation_steps=1,
+            steps_per_generation=updates_per_step,
+            num_generations=config.rollouts_per_question,
+            max_completion_length=config.max_response_tokens,
+            temperature=config.temperature,
+            learning_rate=LEARNING_RATE,
+            max_steps=num_steps * updates_per_step,
+            beta=config.kl_coefficient,
+            epsilon=config.clip_epsilon,
         )
-        trainer.remove_callback(PrinterCallback)
         gc.collect()
         gc.freeze()
         trainer.train()

@@ -32,9 +32,9 @@ from bench.report import Figure, report
 from bench.shapes import NO_TOKEN, generate_by_transformers, time_products
 from jobs.engines.embedded.decoder import Decoder
 from jobs.engines.embedded.generation import generate
-from jobs.engines.embedded.memory import keep_freed_memory
 from jobs.engines.embedded.model import PolicyModel
 from jobs.engines.embedded.sampling import Sampler
+from jobs.machine.allocator import keep_freed_memory
 
 TARGETS = {
     "speedup_over_trl": ">= 3.0",

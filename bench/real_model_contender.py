@@ -11,7 +11,6 @@ import logging
 import sys
 import tempfile
 import time
-import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -31,11 +30,11 @@ from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.types import Experience, Int32Array, Question, RolloutGroup, Trajectory, TrajectoryScores
 from jobs.engines.embedded import backend, packing, prefill
 from jobs.engines.embedded.engine import EmbeddedEngine
-from jobs.engines.embedded.memory import keep_freed_memory
 from jobs.engines.embedded.model import PolicyModel
 from jobs.engines.embedded.optimizer import OptimSettings
 from jobs.engines.embedded.prefix_tree import PrefixTree, build_prefix_tree
 from jobs.grading.reward_function import Response
+from jobs.machine.allocator import keep_freed_memory
 from jobs.preflight.model_shapes import ModelShape
 
 SHAPE = ModelShape(576, 1536, 30, 9, 3, vocabulary=49_152, is_tied=True, context=8192)
@@ -212,43 +211,23 @@ class Trl:
         questions = make_questions(policy)
         self._began_at = 0.0
         self._num_tokens = 0
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            from datasets import Dataset
-            from transformers import PrinterCallback
-            from trl import GRPOConfig, GRPOTrainer
+        from bench.trl_trainer import make_trainer
 
-            self._trainer = GRPOTrainer(
-                model=policy.model,
-                processing_class=policy.tokenizer,
-                reward_funcs=self._reward,
-                args=GRPOConfig(
-                    output_dir=str(folder),
-                    use_cpu=True,
-                    bf16=False,
-                    gradient_checkpointing=False,
-                    per_device_train_batch_size=num_questions * ROLLOUTS,
-                    num_generations=ROLLOUTS,
-                    max_completion_length=num_tokens,
-                    temperature=1.0,
-                    learning_rate=LEARNING_RATE,
-                    lr_scheduler_type="constant",
-                    max_steps=10**6,
-                    beta=0.0,
-                    scale_rewards="none",
-                    loss_type="dr_grpo",
-                    report_to="none",
-                    save_strategy="no",
-                    logging_strategy="no",
-                    disable_tqdm=True,
-                    dataloader_pin_memory=False,
-                    optim="adamw_torch_fused",
-                    seed=0,
-                ),
-                train_dataset=Dataset.from_dict({"prompt": [question.prompt_text for question in questions]}),
-                callbacks=[_stepper(self)],
-            )
-            self._trainer.remove_callback(PrinterCallback)
+        self._trainer = make_trainer(
+            policy.model,
+            policy.tokenizer,
+            self._reward,
+            {"prompt": [question.prompt_text for question in questions]},
+            _stepper(self),
+            output_dir=str(folder),
+            per_device_train_batch_size=num_questions * ROLLOUTS,
+            num_generations=ROLLOUTS,
+            max_completion_length=num_tokens,
+            temperature=1.0,
+            learning_rate=LEARNING_RATE,
+            max_steps=10**6,
+            beta=0.0,
+        )
 
     def train(self) -> None:
         """Take a step a line, until there is none."""

@@ -1,14 +1,18 @@
 """Scores of benchmarks, and the answers on which the schemes of scoring differ."""
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import RowMapping, Select, select
+from sqlalchemy import Connection, RowMapping, Select, select
 
 from db.connections.session import Database
-from db.queries.backbones import first_backbone
 from db.queries.run_methods import method_name
 from db.rows.scores import BenchmarkScoreRow, DisputedAnswerRow
 from db.tables import models
+
+_STARTED_FROM = re.compile(r"/model/([^/]+)/step-[^/]+/?$")
+"""How the model folder ends of a run that started from a checkpoint: the id of that run, and its step."""
 
 
 def list_scores(
@@ -41,7 +45,7 @@ def list_scores(
     with database.read() as connection:
         rows = connection.execute(query).mappings().all()
         specs = {row["source_run_id"]: row["source_spec"] for row in rows if row["source_spec"] is not None}
-        backbones = {run_id: first_backbone(connection, spec) for run_id, spec in specs.items()}
+        backbones = {run_id: _first_backbone(connection, spec) for run_id, spec in specs.items()}
     return [_score_row(row, backbones.get(row["source_run_id"])) for row in rows]
 
 
@@ -72,3 +76,22 @@ def _score_row(row: RowMapping, backbone: str | None) -> BenchmarkScoreRow:
     if backbone is None:
         return BenchmarkScoreRow(**fields, method="", backbone=row["model"])
     return BenchmarkScoreRow(**fields, method=method_name(spec), backbone=backbone)
+
+
+def _first_backbone(connection: Connection, spec: Mapping[str, Any]) -> str:
+    """Return where the first model came from: a hub name or a folder.
+
+    Where a run on the way is not in the database, its checkpoint's folder is the answer.
+    """
+    source, seen = _model_source(spec), set()
+    while (match := _STARTED_FROM.search(source)) is not None and match[1] not in seen:
+        seen.add(match[1])
+        parent = connection.scalar(select(models.runs.c.spec).where(models.runs.c.run_id == match[1]))
+        if parent is None:
+            break
+        source = _model_source(parent)
+    return source
+
+
+def _model_source(spec: Mapping[str, Any]) -> str:
+    return str(spec.get("model", {}).get("source", ""))

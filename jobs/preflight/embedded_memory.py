@@ -8,7 +8,7 @@ FLOAT = 4
 PROGRAM_BYTES = 470_000_000
 """Python with PyTorch, transformers and a tokenizer, before weights are read."""
 WORKING_BYTES = 2 * 2**30
-"""Most memory of a batch's keys and values, or of a micro-batch's activations (`jobs/engines/embedded/memory.py`)."""
+"""Most memory of a batch's keys and values, or of a micro-batch's activations (`PolicyModel.working_bytes`)."""
 MAX_LOGITS = 2**26
 """Logits of a chunk (`jobs/engines/embedded/vocabulary.py`)."""
 _NUM_KEY_COPIES = 9

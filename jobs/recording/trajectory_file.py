@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from exgrpo_core.durable_files import write_whole
 from exgrpo_core.types import Experience, Int64Array, Question, Replay, RolloutGroup, Trajectory
-from jobs.recording.ragged import list_column, mean_of_each
 
 FILE_PREFIX = "step-"
 """Beginning of the name of a file of trajectories; its first step follows."""
@@ -118,8 +117,8 @@ def _columns_of_either(rows: _Rows) -> dict[str, Any]:
         "born_step": pa.array([item.born_step for item in either], pa.int32()),
         "reward": pa.array([item.reward for item in either], pa.float32()),
         "num_tokens": pa.array([item.token_ids.size for item in either], pa.int32()),
-        "mean_entropy": mean_of_each(entropies),
-        "mean_log_prob": mean_of_each(log_probs),
+        "mean_entropy": _mean_of_each(entropies),
+        "mean_log_prob": _mean_of_each(log_probs),
     }
 
 
@@ -134,7 +133,7 @@ def _columns_of_one_kind(rows: _Rows) -> dict[str, Any]:
         "is_truncated": pa.array(rows.of_fresh(item.is_truncated for item in fresh), pa.bool_()),
         "text": _text_column(rows.of_fresh(item.text for item in fresh)),
         "is_external": pa.array(rows.of_replayed(replay.is_external for replay in rows.replayed), pa.bool_()),
-        "mean_ratio": pa.array(rows.of_replayed(mean_of_each(ratios).tolist()), pa.float32()),
+        "mean_ratio": pa.array(rows.of_replayed(_mean_of_each(ratios).tolist()), pa.float32()),
         "max_ratio": pa.array(rows.of_replayed(float(ratio.max(initial=0.0)) for ratio in ratios), pa.float32()),
     }
 
@@ -147,10 +146,10 @@ def _token_columns(rows: _Rows, keeps_tokens: KeepsTokens) -> dict[str, Any]:
     log_probs = [None if item is None else item.log_probs for item in kept]
     behavior = rows.of_replayed(item.behavior_log_probs for item in rows.stored)
     return {
-        "token_ids": list_column(token_ids + [item.token_ids for item in rows.stored], np.int32),
-        "entropies": list_column(entropies + [replay.entropies for replay in rows.replayed], np.float16),
-        "log_probs": list_column(log_probs + [replay.old_log_probs for replay in rows.replayed], np.float32),
-        "behavior_log_probs": list_column(behavior, np.float32),
+        "token_ids": _list_column(token_ids + [item.token_ids for item in rows.stored], np.int32),
+        "entropies": _list_column(entropies + [replay.entropies for replay in rows.replayed], np.float16),
+        "log_probs": _list_column(log_probs + [replay.old_log_probs for replay in rows.replayed], np.float32),
+        "behavior_log_probs": _list_column(behavior, np.float32),
     }
 
 
@@ -239,6 +238,31 @@ def _advantages(groups: Sequence[RolloutGroup]) -> NDArray[np.float32]:
         if group.advantages is not None:
             advantages[index, : len(group.advantages)] = group.advantages
     return advantages
+
+
+def _mean_of_each(arrays: Sequence[NDArray[Any] | None]) -> NDArray[np.float32]:
+    """Return the mean of each array as float32; NaN where there is none, or an empty one."""
+    means = np.full(len(arrays), np.nan, dtype=np.float32)
+    sizes = _sizes(arrays)
+    lengths = sizes[sizes > 0]
+    if lengths.size:
+        values = np.concatenate([array for array in arrays if array is not None])
+        means[sizes > 0] = np.add.reduceat(values, np.cumsum(lengths) - lengths, dtype=np.float64) / lengths
+    return means
+
+
+def _list_column(arrays: Sequence[NDArray[Any] | None], dtype: type[np.generic]) -> pa.ListArray:
+    """Return a column of lists of `dtype`; None becomes null, and a number beyond the range of `dtype` infinite."""
+    offsets = np.append(0, np.cumsum(_sizes(arrays))).astype(np.int32)
+    kept = [array for array in arrays if array is not None]
+    with np.errstate(over="ignore"):
+        values = np.concatenate(kept).astype(dtype, copy=False) if kept else np.empty(0, dtype=dtype)
+    is_null = pa.array([array is None for array in arrays], pa.bool_())
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values), mask=is_null)
+
+
+def _sizes(arrays: Sequence[NDArray[Any] | None]) -> NDArray[np.int64]:
+    return np.array([0 if array is None else array.size for array in arrays], dtype=np.int64)
 
 
 def _text_column(texts: Sequence[str | None]) -> pa.Array:

@@ -15,6 +15,7 @@ from typing import Any
 
 from exgrpo_core.durable_files import is_disk_full, keep_private
 from exgrpo_core.errors import UserError
+from jobs.machine.allocator import keep_freed_memory
 from jobs.machine.gc_tuning import gc_paused
 from jobs.recording.loggers import open_recorder
 from jobs.recording.recorder import RunRecorder
@@ -64,8 +65,6 @@ def _prepare_torch() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import torch
     from transformers.utils import logging as transformers_logging
-
-    from jobs.engines.embedded.memory import keep_freed_memory
 
     keep_freed_memory()
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Real runs, recorded into run directories, and taken into a database."""
+"""Real runs, recorded into run directories and ingested into a database."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -6,6 +6,8 @@ from typing import Any
 
 from db.connections.session import Database
 from db.ingest import events
+from db.queries.runs import get_run
+from db.rows.runs import RunRow
 from exgrpo_core.step_report import StepReport
 from jobs.recording.event_reader import SpoolReader
 from jobs.recording.file_recorder import SpoolRecorder
@@ -59,7 +61,7 @@ def register(database: Database, run: RunDirectory) -> None:
 def contents_after(
     database: Database, run: RunDirectory, batches: Iterable[list[dict[str, Any]]]
 ) -> dict[str, list[tuple[Any, ...]]]:
-    """Take batches of a run's events into a new database, close it, and return everything that was in it then."""
+    """Ingest batches of a run's events into a new database, close it, and return everything that was in it then."""
     register(database, run)
     for batch in batches:
         events.ingest_events(database, run.run_id, batch)
@@ -69,7 +71,23 @@ def contents_after(
 
 
 def ingest_run(database: Database, run: RunDirectory) -> int:
-    """Take in everything and return how many events were new."""
+    """Ingest all events and return how many were new."""
     register(database, run)
     batch = SpoolReader(run).read(max_steps=1_000)
     return events.ingest_events(database, run.run_id, batch.events, batch.position)
+
+
+def ingest_changed_run(
+    database: Database,
+    tmp_path: Path,
+    change: Change,
+    steps: Iterable[int] = range(1, 25),
+    spec: TrainSpec | None = None,
+) -> RunRow:
+    """Record a run whose reports are changed first, ingest it and return its row."""
+    run = new_run(tmp_path, spec)
+    record_attempt(run, steps, change=change)
+    ingest_run(database, run)
+    row = get_run(database, run.run_id)
+    assert row is not None
+    return row

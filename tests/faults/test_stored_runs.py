@@ -9,16 +9,15 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from db.connections.opening import open_database
 from jobs.actions import run_actions
-from jobs.cli.main import app
 from jobs.runs.directory import RunDirectory, list_run_directories
 from jobs.runs.status import RunStatus
 from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.loop import Supervisor
 from tests.db.table_contents import contents
+from tests.jobs.cli.invoked import exgrpo
 from tests.jobs.supervisor.toy_bench import wait_until
 
 STORED = Path(__file__).parent / "stored_runs" / "schema-0010.tar.gz"
@@ -29,12 +28,6 @@ def runs_root(tmp_path: Path) -> Path:
     with tarfile.open(STORED) as archive:
         archive.extractall(tmp_path, filter="data")
     return tmp_path / "runs"
-
-
-def exgrpo(runs_root: Path, *words: str) -> str:
-    result = CliRunner().invoke(app, [*words, "--runs-root", str(runs_root)])
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 def test_a_stored_run_is_shown_with_its_numbers(runs_root):

@@ -31,7 +31,6 @@ from jobs.engines.embedded.lora import (
     merge_adapters,
     read_base,
 )
-from jobs.engines.embedded.memory import working_bytes
 from jobs.engines.embedded.padded import PaddedBackend
 from jobs.engines.errors import EngineError
 from jobs.machine.processor import uses_bfloat16
@@ -41,6 +40,12 @@ from jobs.specs.model_code import named_code
 logger = logging.getLogger(__name__)
 _PLAIN_TOKENIZERS = frozenset({"TokenizersBackend", "PreTrainedTokenizerFast"})
 """Tokenizers that follow their tokenizer.json exactly; for some model types AutoTokenizer adds tokens to them."""
+CPU_BYTES = 2 * 2**30
+_GPU_SHARE = 0.6
+"""Share of a GPU's memory beyond the model; the rest is for short-lived tensors and fragments."""
+_BYTES_PER_WEIGHT = 18
+"""Float32 weight, gradient and two moments, and a bfloat16 copy."""
+_MIN_GPU_BYTES = 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +67,15 @@ class PolicyModel:
 
     @property
     def working_bytes(self) -> int:
-        """Memory for a batch's cache or activations."""
-        return working_bytes(self.device, self.model.num_parameters())
+        """Memory for the keys and values of a batch of rollouts, or for the activations of a micro-batch.
+
+        It follows from machine and model alone, never from what happens to be free: batches, and with them every random
+        draw, are the same when a run is repeated or resumed.
+        """
+        if self.device.type != "cuda":
+            return CPU_BYTES
+        total: int = torch.cuda.get_device_properties(self.device).total_memory
+        return max(_MIN_GPU_BYTES, int(_GPU_SHARE * (total - _BYTES_PER_WEIGHT * self.model.num_parameters())))
 
     @property
     def is_packed(self) -> bool:

@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 from jobs.cli.main import app
 from jobs.runs.journal import Journal, JournalKind
 from tests.db.queries.test_judging import job_of_votes
+from tests.jobs.cli.invoked import exgrpo, printed_json
 from tests.jobs.judging.chain_runs import new_job, oracle_spec, record_chains, run_job
 
 KINDS = ["valid", "lucky", "wrong", "code"]
@@ -19,18 +20,8 @@ def runs_root(tmp_path):
     return tmp_path
 
 
-def exgrpo(runs_root, *words, code=0):
-    result = CliRunner().invoke(app, [*words, "--runs-root", str(runs_root)])
-    assert result.exit_code == code, result.output
-    return result.stdout if code == 0 else result.stderr
-
-
-def answer(runs_root, *words):
-    return json.loads(exgrpo(runs_root, *words, "--json"))
-
-
 def test_judges_are_printed_with_cost_and_agreement(runs_root):
-    [found] = answer(runs_root, "judges", "trained")
+    [found] = printed_json(runs_root, "judges", "trained")
     assert (found["job"]["judge"], found["job"]["num_votes"], found["job"]["num_tokens"]) == ("chains oracle", 6, 0)
     assert found["calibration"] is None
     [agreed] = found["agreement"]
@@ -42,7 +33,7 @@ def test_a_judges_calibration_is_printed_with_its_jobs(runs_root):
     labelled = [("a", None, "valid", True), ("b", None, "invalid", False), ("c", None, "valid", False)]
     job_of_votes(runs_root, labelled, source="labelled.jsonl", run_id="calibrated")
     job_of_votes(runs_root, [("1/0", 0, "valid", None)])
-    found = {row["job"]["judge_run_id"]: row for row in answer(runs_root, "judges", "trained")}
+    found = {row["job"]["judge_run_id"]: row for row in printed_json(runs_root, "judges", "trained")}
     assert found["voted"]["calibration"]["specificity"]["value"] == 0.5
     assert found["judged"]["calibration"] is None
     assert "sensitivity 1.000, specificity 0.500" in exgrpo(runs_root, "judges", "trained")
@@ -50,26 +41,26 @@ def test_a_judges_calibration_is_printed_with_its_jobs(runs_root):
 
 def test_an_override_counts_in_verdicts_until_it_is_taken_back(runs_root):
     exgrpo(runs_root, "override", "trained", "0", "invalid")
-    rows = answer(runs_root, "verdicts", "trained", "--which", "disputed")
+    rows = printed_json(runs_root, "verdicts", "trained", "--which", "disputed")
     assert [(row["trajectory_id"], row["by_judge"], row["user"]) for row in rows] == [(0, True, False)]
     assert "judge valid" in exgrpo(runs_root, "verdicts", "trained", "--judge", "judged")
     exgrpo(runs_root, "override", "trained", "0", "none")
-    assert answer(runs_root, "verdicts", "trained", "--which", "disputed") == []
+    assert printed_json(runs_root, "verdicts", "trained", "--which", "disputed") == []
     kinds = [entry.kind for entry in Journal(runs_root).entries()]
     assert kinds[-2:] == [JournalKind.VERDICT_SET, JournalKind.VERDICT_CLEARED]
 
 
 def test_cases_are_found_kept_and_written_as_files(runs_root):
-    [case] = answer(runs_root, "cases", "find", "trained", "--telling", "--keep", "my set")
+    [case] = printed_json(runs_root, "cases", "find", "trained", "--telling", "--keep", "my set")
     assert (case["low"]["is_valid"], case["high"]["is_valid"]) == (True, False)
-    assert answer(runs_root, "cases", "sets") == [{"name": "my set", "num_cases": 1, "num_runs": 1}]
+    assert printed_json(runs_root, "cases", "sets") == [{"name": "my set", "num_cases": 1, "num_runs": 1}]
     exgrpo(runs_root, "cases", "export", "my set", str(runs_root / "cases.json"))
     assert json.loads((runs_root / "cases.json").read_text(encoding="utf-8"))["cases"] == [case]
     assert "# Snowball cases: my set" in exgrpo(runs_root, "cases", "export", "my set")
 
 
 def test_code_of_a_run_is_counted_by_rule(runs_root):
-    table = answer(runs_root, "analyse", "code", "trained", "--correct")
+    table = printed_json(runs_root, "analyse", "code", "trained", "--correct")
     assert (table["num_texts"], table["num_any"], table["num_python_blocks"]) == (6, 2, 2)
     assert "any       2  25.00%  of 8 texts" in exgrpo(runs_root, "analyse", "code", "trained")
 
@@ -105,7 +96,7 @@ def test_an_empty_answer_is_said_beside_the_result(tmp_path):
     }
     for words, sentence in empty.items():
         assert sentence in printed(tmp_path, *words)
-        assert answer(tmp_path, *words) == []
+        assert printed_json(tmp_path, *words) == []
 
 
 @pytest.mark.parametrize("command", [("cases", "find"), ("verdicts",), ("analyse", "run")])

@@ -5,6 +5,7 @@ from typer.testing import CliRunner
 
 from jobs.cli.main import app
 from tests.app import played
+from tests.jobs.cli.invoked import exgrpo, printed_json
 
 
 @pytest.fixture(scope="module")
@@ -14,20 +15,10 @@ def runs_root(tmp_path_factory):
     return root
 
 
-def exgrpo(runs_root, *words, code=0):
-    result = CliRunner().invoke(app, [*words, "--runs-root", str(runs_root)])
-    assert result.exit_code == code, result.output
-    return result.stdout if code == 0 else result.stderr
-
-
-def answer(runs_root, *words):
-    return json.loads(exgrpo(runs_root, *words, "--json"))
-
-
 def test_buffer_is_printed_after_the_asked_step_or_the_newest(runs_root):
     early, late = (
-        answer(runs_root, "buffer", "play-finished", "--step", "3"),
-        answer(runs_root, "buffer", "play-finished"),
+        printed_json(runs_root, "buffer", "play-finished", "--step", "3"),
+        printed_json(runs_root, "buffer", "play-finished"),
     )
     assert (early["step"], late["step"]) == (3, 14)
     assert len(late["retired"]) > len(early["retired"])
@@ -46,7 +37,7 @@ def test_step_that_a_run_does_not_have_is_refused(runs_root):
 
 
 def test_audit_names_each_question_drawn_with_one_chosen_candidate(runs_root):
-    printed = answer(runs_root, "audit", "play-finished")
+    printed = printed_json(runs_root, "audit", "play-finished")
     assert printed["selections"]
     assert printed["wrong_choices"] == []
     chosen = {item["question_index"]: item["trajectory_id"] for item in printed["candidates"] if item["is_chosen"]}
@@ -55,15 +46,17 @@ def test_audit_names_each_question_drawn_with_one_chosen_candidate(runs_root):
 
 
 def test_trajectories_are_listed_by_what_is_asked_and_one_is_shown_with_its_life(runs_root):
-    rows = answer(runs_root, "trajectories", "play-finished", "--replayed", "--correct", "--limit", "5")
+    rows = printed_json(runs_root, "trajectories", "play-finished", "--replayed", "--correct", "--limit", "5")
     assert 0 < len(rows) <= 5
     assert all(row["num_replays"] and row["reward"] == 1.0 for row in rows)
-    printed = answer(runs_root, "trajectory", "play-finished", str(rows[0]["trajectory_id"]))
+    printed = printed_json(runs_root, "trajectory", "play-finished", str(rows[0]["trajectory_id"]))
     assert printed["trajectory"]["question_index"] == printed["question"]["question_index"] == rows[0]["question_index"]
     assert {"inserted", "replayed"} <= {event["kind"] for event in printed["lineage"]}
     assert "replayed" in exgrpo(runs_root, "trajectory", "play-finished", str(rows[0]["trajectory_id"]))
     assert "has no trajectory 999999" in exgrpo(runs_root, "trajectory", "play-finished", "999999", code=2)
-    [of_step] = {row["step"] for row in answer(runs_root, "trajectories", "play-finished", "boxed", "--step", "2")}
+    [of_step] = {
+        row["step"] for row in printed_json(runs_root, "trajectories", "play-finished", "boxed", "--step", "2")
+    }
     assert of_step == 2
 
 
@@ -76,7 +69,7 @@ def test_curves_of_runs_are_printed_by_metric(runs_root):
 def test_journal_lists_what_users_asked_for_newest_first(runs_root):
     exgrpo(runs_root, "tag", "play-finished", "first")
     exgrpo(runs_root, "tag", "play-finished", "second")
-    assert [entry["data"]["tag"] for entry in answer(runs_root, "journal", "--limit", "2")] == ["second", "first"]
+    assert [entry["data"]["tag"] for entry in printed_json(runs_root, "journal", "--limit", "2")] == ["second", "first"]
     assert "tagged" in exgrpo(runs_root, "journal")
 
 
@@ -96,7 +89,7 @@ def test_an_unknown_metric_names_the_nearest(runs_root):
 
 
 def test_a_life_is_told_in_the_words_of_the_page(runs_root):
-    [row, *_] = answer(runs_root, "trajectories", "play-finished", "--replayed", "--limit", "1")
+    [row, *_] = printed_json(runs_root, "trajectories", "play-finished", "--replayed", "--limit", "1")
     printed = exgrpo(runs_root, "trajectory", "play-finished", str(row["trajectory_id"]))
     assert "  stored in the buffer, bucket " in printed
     assert "  replayed" in printed

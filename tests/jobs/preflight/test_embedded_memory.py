@@ -1,6 +1,6 @@
 import pytest
 
-from jobs.engines.embedded.memory import CPU_BYTES
+from jobs.engines.embedded.model import CPU_BYTES
 from jobs.engines.embedded.vocabulary import MAX_LOGITS
 from jobs.preflight import embedded_memory
 from jobs.preflight.embedded_memory import estimate_peak, training_state_bytes

@@ -4,7 +4,7 @@ import sys
 PROGRAM = """
 import resource
 import torch
-from jobs.engines.embedded.memory import keep_freed_memory
+from jobs.machine.allocator import keep_freed_memory
 
 def num_faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

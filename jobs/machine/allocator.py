@@ -1,0 +1,17 @@
+"""What this process's C library does with freed memory."""
+
+import ctypes
+
+_TRIM_THRESHOLD, _MMAP_MAX = -1, -4
+"""Parameters of glibc's `mallopt`."""
+
+
+def keep_freed_memory() -> None:
+    """Let this process use freed memory again instead of giving it back: each page would be made anew, full of zeros.
+
+    Logits and activations are freed and allocated many times a second. Does nothing where there is no `mallopt`.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_MMAP_MAX, 0)
+        mallopt(_TRIM_THRESHOLD, 2**31 - 1)

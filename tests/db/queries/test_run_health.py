@@ -1,0 +1,78 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import update
+
+from db.ingest import events
+from db.queries import runs
+from db.tables import models
+from jobs.specs.train import load_preset
+from tests.db.recorded_runs import ingest_changed_run, ingest_run, new_run, record_attempt
+
+
+def without_reward(report):
+    report.metrics |= {"reward/mean": 0.0, "reward/pass_at_1": 0.0, "buffer/num_questions": 0.0}
+    report.is_started = False
+
+
+def collapsing(report):
+    report.metrics["policy/entropy"] = 0.5 if report.step < 10 else 0.024
+
+
+def all_retired(report):
+    report.metrics |= {"buffer/num_questions": 0.0, "buffer/num_retired": 16.0}
+
+
+def emptied(report):
+    report.metrics["buffer/num_questions"] = 0.0
+
+
+def rewarded_once(report):
+    report.metrics |= {"reward/mean": float(report.step == 5), "reward/pass_at_1": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "num_steps", "health"),
+    [
+        (without_reward, 19, ()),
+        (without_reward, 20, ("no_reward", "empty_buffer")),
+        (rewarded_once, 24, ()),
+        (rewarded_once, 25, ("no_reward",)),
+        (collapsing, 9, ()),
+        (collapsing, 10, ("entropy_collapse",)),
+        (emptied, 19, ()),
+        (emptied, 20, ("empty_buffer",)),
+        (all_retired, 20, ("all_retired",)),
+    ],
+)
+def test_health_says_what_is_wrong(database, tmp_path, change, num_steps, health):
+    assert ingest_changed_run(database, tmp_path, change, range(1, num_steps + 1)).health == health
+
+
+def test_an_on_policy_run_is_not_blamed_for_its_empty_buffer(database, tmp_path):
+    spec = load_preset("chains-on-policy")
+    assert ingest_changed_run(database, tmp_path, emptied, range(1, 25), spec).health == ()
+
+
+def test_a_run_of_long_steps_is_not_stalled_before_several_of_them_have_passed(database, tmp_path):
+    run = new_run(tmp_path)
+    record_attempt(run, range(1, 3))
+    ingest_run(database, run)
+    for seconds, health in ((299, ()), (301, ("stalled",))):
+        long_ago = datetime.now(UTC) - timedelta(seconds=seconds)
+        change = update(models.runs).values(last_event_at=long_ago, summary={"seconds_per_step": 60.0})
+        database.write(lambda connection, change=change: connection.execute(change))
+        assert runs.get_run(database, run.run_id).health == health
+
+
+def test_a_running_run_that_has_been_silent_for_a_minute_is_stalled(database, tmp_path):
+    run = new_run(tmp_path)
+    record_attempt(run, range(1, 3))
+    ingest_run(database, run)
+    assert runs.get_run(database, run.run_id).health == ()
+    long_ago = datetime.now(UTC) - timedelta(seconds=61)
+    change = update(models.runs).values(last_event_at=long_ago)
+    database.write(lambda connection: connection.execute(change))
+    assert runs.get_run(database, run.run_id).health == ("stalled",)
+    events.set_status(database, run.run_id, "stopped")
+    assert runs.get_run(database, run.run_id).health == ()

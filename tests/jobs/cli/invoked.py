@@ -1,0 +1,21 @@
+"""Commands run in this process, as a user types them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from jobs.cli.main import app
+
+
+def exgrpo(runs_root: Path, *words: str, code: int = 0) -> str:
+    """Return what a command prints; what it says on stderr if it ends with an exit `code` other than 0."""
+    result = CliRunner().invoke(app, [*words, "--runs-root", str(runs_root)])
+    assert result.exit_code == code, result.output
+    return result.stdout if code == 0 else result.stderr
+
+
+def printed_json(runs_root: Path, *words: str) -> Any:
+    """Return what a command prints with `--json`."""
+    return json.loads(exgrpo(runs_root, *words, "--json"))
