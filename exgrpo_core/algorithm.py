@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import PolicyEngine, RolloutRequest
-from exgrpo_core.experience_management.question_selection import QuestionDraw, draw_questions
+from exgrpo_core.experience_management.question_selection import bucket_counts, draw_questions
 from exgrpo_core.policy_optimization.advantages import assign_advantages
 from exgrpo_core.policy_optimization.batch_check import check_mini_batches
 from exgrpo_core.policy_optimization.gradient_weight import gradient_weight_metrics
@@ -76,8 +76,8 @@ def _draw_experience(state: ExGRPOState, config: ExGRPOConfig, report: StepRepor
     if not (config.is_experiential and report.is_started):
         return []
     num_wanted = config.num_experiential_wanted
-    draw: QuestionDraw = draw_questions(state.replay_buffer, config, num_wanted, state.step, state.rng)
-    report.buckets = draw.buckets
+    draw = draw_questions(state.replay_buffer, config, num_wanted, state.step, state.rng)
+    report.buckets = bucket_counts(state.replay_buffer, draw)
     state.replay_buffer.record_draws(draw.question_indices)
     return [int(index) for index in draw.question_indices]
 

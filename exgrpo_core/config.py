@@ -1,8 +1,14 @@
 """Every hyperparameter of ExGRPO: meaning, paper symbol, unit, range and where its default comes from."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+
+LOWEST_ENTROPY = "lowest_entropy"
+"""The paper's trajectory selection."""
+POLICY_SHAPING = "policy_shaping"
+"""The paper's off-policy correction."""
 
 
 class LossAggregation(StrEnum):
@@ -26,29 +32,8 @@ class ObjectiveSettings:
     loss_scale: float
     entropy_coefficient: float
     kl_coefficient: float
-
-
-class QuestionSelection(StrEnum):
-    """How experiential questions are drawn from the buffer; `question_selection.py` holds the draw of each rule."""
-
-    GAUSSIAN = "gaussian"
-    """Algorithm 2 with Gaussian bucket weights."""
-    UNIFORM = "uniform"
-    """Uniform over buffered questions (the paper's "w/o Ques. Sel.")."""
-    RECENT = "recent"
-    """Uniform over questions whose newest trajectory is at most `recent_steps` old (vanilla replay, as in RePO)."""
-
-
-class TrajectorySelection(StrEnum):
-    """Which stored trajectory of a drawn question is replayed; `trajectory_selection.py` holds each rule's score."""
-
-    LOWEST_ENTROPY = "lowest_entropy"
-    HIGHEST_ENTROPY = "highest_entropy"
-    LOWEST_NLL = "lowest_nll"
-    LOWEST_PERPLEXITY = "lowest_perplexity"
-    LOWEST_SAMPLED_ENTROPY = "lowest_sampled_entropy"
-    """Mean of -pi log pi over sampled tokens (the text of section 3.2)."""
-    RANDOM = "random"
+    off_policy_correction: str = POLICY_SHAPING
+    strategy_settings: Mapping[str, float] = field(default_factory=dict)
 
 
 class Clipping(StrEnum):
@@ -140,10 +125,14 @@ class ExGRPOConfig:
     """mu: correctness rate at which bucket weights peak, in [0, 1]."""
     bucket_spread: float = 1.0
     """sigma: standard deviation of the bucket weights in units of correctness rate. Above 0 (authors' code: 1/8)."""
-    question_selection: QuestionSelection = QuestionSelection.GAUSSIAN
-    """How experiential questions are drawn."""
-    trajectory_selection: TrajectorySelection = TrajectorySelection.LOWEST_ENTROPY
-    """Which stored trajectory is replayed."""
+    question_selection: str = "gaussian"
+    """Which questions are replayed: a question sampler's name, or `module:Class` where this machine allows it."""
+    trajectory_selection: str = LOWEST_ENTROPY
+    """Which stored trajectory is replayed: a trajectory selector's name, or `module:Class`."""
+    off_policy_correction: str = POLICY_SHAPING
+    """How much a replayed token counts: an off-policy correction's name, or `module:Class`."""
+    strategy_settings: dict[str, float] = field(default_factory=dict)
+    """Numbers that only the chosen strategies know; each strategy's file says what they mean."""
     candidate_budget: int | None = None
     """Most candidates of a question scored in a step, at least 2: lowest entropy and new ones; None scores all."""
     recent_steps: int = 10
@@ -222,7 +211,7 @@ class ExGRPOConfig:
             (0.0 < self.bucket_spread < math.inf, "bucket_spread", "a finite number above 0"),
             (self.candidate_budget is None or self.candidate_budget >= 2, "candidate_budget", "at least 2 or null"),
             (
-                self.candidate_budget is None or self.trajectory_selection is TrajectorySelection.LOWEST_ENTROPY,
+                self.candidate_budget is None or self.trajectory_selection == LOWEST_ENTROPY,
                 "candidate_budget",
                 "null, since only trajectory_selection: lowest_entropy can rank candidates before scoring them",
             ),
@@ -294,4 +283,6 @@ class ExGRPOConfig:
             loss_scale=self.loss_scale,
             entropy_coefficient=self.entropy_coefficient,
             kl_coefficient=self.kl_coefficient,
+            off_policy_correction=self.off_policy_correction,
+            strategy_settings=self.strategy_settings,
         )

@@ -3,6 +3,7 @@
 import streamlit as st
 
 from app import address
+from app.components.replay_buffer import what_if
 from app.components.trajectories import audit_view
 from app.components.widgets import empty_state, no_replay, run_choice
 from app.queries.answers import ask
@@ -10,7 +11,7 @@ from app.queries.selections import wrong_choices
 from db.queries import runs, selections
 from db.rows.algorithm_of_spec import algorithm_settings, experience_ratio
 from db.rows.runs import RunRow
-from exgrpo_core.config import TrajectorySelection
+from exgrpo_core.methods.protocols import TrajectorySelector
 
 
 def _step(steps: list[int]) -> int:
@@ -27,7 +28,7 @@ def _take() -> None:
     address.put({"step": str(st.session_state["audited-step"])})
 
 
-def _show(row: RunRow, estimator: TrajectorySelection) -> None:
+def _show(row: RunRow, estimator: TrajectorySelector | None) -> None:
     steps = ask(selections.steps_with_selections, row.run_id)
     if not steps:
         empty_state.show("fact_check", "Nothing was replayed yet", "The audit begins with the first step that replays.")
@@ -53,4 +54,4 @@ if run is not None:
     if not experience_ratio(spec):
         no_replay.show(run)
     else:
-        _show(run, TrajectorySelection(algorithm_settings(spec)["trajectory_selection"]))
+        _show(run, what_if.selector_of(algorithm_settings(spec)))

@@ -1,11 +1,12 @@
-"""Experience partition: the replay buffer as buckets with probabilities (Algorithm 1, lines 5 and 6)."""
+"""Experience partition: buckets with Gaussian probabilities (Algorithm 1, lines 5 and 6)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from exgrpo_core.config import ExGRPOConfig
+import numpy as np
+
 from exgrpo_core.experience_management.bucket_sampler import bucket_probabilities
 from exgrpo_core.experience_management.difficulty import correctness_rates
-from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from exgrpo_core.types import Float64Array, Int64Array
 
 
@@ -16,16 +17,15 @@ class Partition:
     `probabilities` (K,) are 0 where a bucket is empty and sum to 1 otherwise.
     """
 
-    members: list[Int64Array]
+    members: Sequence[Int64Array]
     sizes: Int64Array
     probabilities: Float64Array
 
 
-def partition(buffer: ReplayBuffer, config: ExGRPOConfig) -> Partition:
-    """Return the current buckets, with Gaussian probabilities over the non-empty ones."""
-    rates = correctness_rates(config.rollouts_per_question)[1:]
-    sizes = buffer.bucket_sizes()[1:]
-    probabilities = bucket_probabilities(rates, config.bucket_center, config.bucket_spread) * (sizes > 0)
+def partition(members: Sequence[Int64Array], center: float, spread: float) -> Partition:
+    """Return buckets 1..K, given by their members, with Gaussian probabilities over the non-empty ones."""
+    sizes = np.array([questions.size for questions in members], dtype=np.int64)
+    rates = correctness_rates(sizes.size)[1:]
+    probabilities = bucket_probabilities(rates, center, spread) * (sizes > 0)
     total = probabilities.sum()
-    members = [buffer.members(bucket) for bucket in range(1, config.rollouts_per_question + 1)]
     return Partition(members, sizes, probabilities / total if total > 0.0 else probabilities)

@@ -67,6 +67,11 @@ class ReplayBuffer:
         self._num_tokens = 0
 
     @property
+    def rollouts_per_question(self) -> int:
+        """K: buckets are 0..K."""
+        return self._rollouts_per_question
+
+    @property
     def num_questions(self) -> int:
         """Questions in the buffer, bucket 0 included."""
         return self._membership.num_questions
@@ -195,6 +200,16 @@ class ReplayBuffer:
         self._check_rows(rows)
         return self._index.entropies[rows]
 
+    def record_uses(self, rows: Int64Array) -> None:
+        """Count one more replay of each of these rows."""
+        self._check_rows(rows)
+        np.add.at(self._index.uses, rows, 1)
+
+    def uses(self, rows: Int64Array) -> Int64Array:
+        """Return how often rows were replayed so far."""
+        self._check_rows(rows)
+        return self._index.uses[rows].astype(np.int64)
+
     def retire(self, question_index: int) -> None:
         """Take a question and its rows out of the buffer; nothing happens if it is not in it."""
         self._membership.remove(question_index)
@@ -230,6 +245,7 @@ class ReplayBuffer:
             "members": self._membership.dump(),
             "draw_counts": self._draw_counts,
             "entropies": self._index.entropies,
+            "uses": self._index.uses,
         }
         write_snapshot(path, header, columns)
 
@@ -256,7 +272,10 @@ class ReplayBuffer:
             "num_tokens", "question_index", "previous_row", "token_checksum", "born_step"
         )
         buffer._num_tokens = int(num_tokens.sum(dtype=np.int64))
-        buffer._index.load(columns_of_rows, buffer._membership.is_member, columns["entropies"].copy())
+        entropies = columns["entropies"].copy()
+        # Older snapshots do not hold uses.
+        uses = columns["uses"].copy() if "uses" in columns else np.zeros(entropies.size, dtype=np.int32)
+        buffer._index.load(columns_of_rows, buffer._membership.is_member, entropies, uses)
         return buffer
 
     def _checked(self, trajectories: Sequence[Trajectory]) -> tuple[list[Int32Array], list[Float32Array]]:

@@ -1,46 +1,19 @@
 """Trajectory selection: which stored trajectory of a drawn question is replayed (Algorithm 1, lines 9 to 15)."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
-from exgrpo_core.config import TrajectorySelection
-from exgrpo_core.types import Float32Array, Float64Array, Int64Array, TrajectoryScores
+from exgrpo_core.methods.columns import CandidateColumns
+from exgrpo_core.types import Experience, Float32Array, Float64Array, Int64Array, TrajectoryScores
 
 
-@dataclass(frozen=True, slots=True)
-class CandidateMeans:
-    """Means over the response tokens of each candidate, shape (N,) each, in nats, oldest candidate first.
-
-    `entropies` are of full-vocabulary entropies, `nlls` of -log pi, `sampled_entropies` of -pi log pi of the sampled
-    tokens. Accumulated in float64 and rounded once. `num_tokens` are the candidates' lengths T_i.
-    """
-
-    entropies: Float32Array
-    nlls: Float32Array
-    sampled_entropies: Float32Array
-    num_tokens: Int64Array
-
-    def of_question(self, part: slice) -> "CandidateMeans":
-        """Return the candidates of one question, which are next to each other."""
-        return CandidateMeans(
-            self.entropies[part], self.nlls[part], self.sampled_entropies[part], self.num_tokens[part]
-        )
-
-
-SCORES: dict[TrajectorySelection, Callable[[CandidateMeans], Float32Array]] = {
-    TrajectorySelection.LOWEST_ENTROPY: lambda means: means.entropies,
-    TrajectorySelection.HIGHEST_ENTROPY: lambda means: -means.entropies,
-    TrajectorySelection.LOWEST_NLL: lambda means: means.nlls,
-    TrajectorySelection.LOWEST_PERPLEXITY: lambda means: _perplexities(means.nlls),
-    TrajectorySelection.LOWEST_SAMPLED_ENTROPY: lambda means: means.sampled_entropies,
-}
-"""The score of each rule but `random`, float32 (N,): the candidate with the lowest is replayed."""
-
-
-def mean_scores(scores: TrajectoryScores) -> CandidateMeans:
+def mean_scores(
+    scores: TrajectoryScores, uses: Int64Array | None = None, experiences: Sequence[Experience] | None = None
+) -> CandidateColumns:
     """Return the means of token-level scores over exactly the T_i tokens of each candidate: nothing is padded.
+
+    `uses` and `experiences` become columns as they are.
 
     Raises:
         ValueError: A candidate has no tokens, or its log-probs and entropies differ in length.
@@ -51,7 +24,7 @@ def mean_scores(scores: TrajectoryScores) -> CandidateMeans:
         raise ValueError("scores: expected as many entropies as log-probs for every candidate.")
     if lengths.size == 0:
         empty = np.empty(0, dtype=np.float32)
-        return CandidateMeans(empty, empty, empty, lengths)
+        return CandidateColumns(empty, empty, empty, lengths)
     if lengths.min() < 1:
         raise ValueError("scores: expected at least one token for every candidate.")
     starts = np.cumsum(lengths) - lengths
@@ -62,26 +35,7 @@ def mean_scores(scores: TrajectoryScores) -> CandidateMeans:
     def means(values: Float64Array) -> Float32Array:
         return (np.add.reduceat(values, starts) / lengths).astype(np.float32)
 
-    return CandidateMeans(means(entropies), means(-log_probs), means(sampled), lengths)
-
-
-def choose(selection: TrajectorySelection, means: CandidateMeans, rng: np.random.Generator) -> tuple[int, Float32Array]:
-    """Return the position of o* among one question's candidates, and the estimator's scores (N,).
-
-    The lowest score is chosen; ties go to the oldest, which is first. A random choice has no scores: NaN.
-
-    Raises:
-        ValueError: No candidates, or a score that is not a number.
-    """
-    num_candidates = means.entropies.size
-    if num_candidates == 0:
-        raise ValueError("means: expected at least one candidate.")
-    if selection is TrajectorySelection.RANDOM:
-        return int(rng.integers(num_candidates)), np.full(num_candidates, np.nan, dtype=np.float32)
-    scores = SCORES[selection](means)
-    if np.isnan(scores).any():
-        raise ValueError(f"means: {selection.value} is not a number for a candidate; check the engine's log-probs.")
-    return int(np.argmin(scores)), scores
+    return CandidateColumns(means(entropies), means(-log_probs), means(sampled), lengths, uses, experiences)
 
 
 def within_budget(last_entropies: Float32Array, budget: int | None) -> Int64Array:
@@ -99,8 +53,3 @@ def within_budget(last_entropies: Float32Array, budget: int | None) -> Int64Arra
     if not is_new.all():
         ranks[np.nanargmin(last_entropies)] = -np.inf
     return np.sort(np.argsort(ranks, kind="stable")[:budget])
-
-
-def _perplexities(nlls: Float32Array) -> Float32Array:
-    with np.errstate(over="ignore"):
-        return np.exp(nlls.astype(np.float64)).astype(np.float32)

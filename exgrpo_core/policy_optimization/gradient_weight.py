@@ -2,13 +2,18 @@
 
 The objective's derivative by log pi_theta is f'(w) w A-hat on a replayed token and A-hat on a fresh one at w = 1. With
 f(w) = w / (w + beta) the weight is beta w / (w + beta)^2: .083 at w = 1 and beta = .1, at most 1/4 (at w = beta).
+The weight of another correction is the derivative that torch takes of it.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 
-from exgrpo_core.config import ExGRPOConfig
+from exgrpo_core.config import POLICY_SHAPING, ExGRPOConfig
+from exgrpo_core.methods.columns import TokenRatios
+from exgrpo_core.methods.loading import build_correction
+from exgrpo_core.methods.protocols import OffPolicyCorrection
 from exgrpo_core.policy_optimization.shaping import MAX_LOG_RATIO
 from exgrpo_core.types import Float64Array, Replay, RolloutGroup
 
@@ -22,15 +27,26 @@ def gradient_weights(log_ratios: Float64Array, shaping_beta: float | None) -> Fl
     return weights
 
 
+def differentiated_weights(correction: OffPolicyCorrection, log_ratios: Float64Array, advantage: float) -> Float64Array:
+    """Return the derivative of a trajectory's weights (T,) by log w, for any correction."""
+    logs = torch.from_numpy(np.clip(log_ratios, -MAX_LOG_RATIO, MAX_LOG_RATIO)).requires_grad_()
+    advantages, mask = torch.full_like(logs, advantage), torch.ones_like(logs, dtype=torch.bool)
+    weights = correction.weights(TokenRatios(logs.exp(), advantages, mask, torch.zeros_like(logs, dtype=torch.int64)))
+    torch.autograd.backward(weights.sum())
+    derivative: Float64Array = np.zeros(logs.shape) if logs.grad is None else logs.grad.numpy()
+    return derivative
+
+
 def gradient_weight_metrics(groups: Sequence[RolloutGroup], config: ExGRPOConfig) -> dict[str, float]:
     """Return the metrics `replay/gradient_weight_*` before the update; none without a replayed trajectory.
 
     Ages split the replayed trajectories at their median step of birth; both halves need at least one trajectory.
     """
-    replays = [group.replay for group in groups if group.replay is not None]
-    if not replays:
+    pairs = [(group.replay, _advantage(group)) for group in groups if group.replay is not None]
+    if not pairs:
         return {}
-    weights = [_weights_of(replay, config) for replay in replays]
+    replays = [replay for replay, _ in pairs]
+    weights = [_weights_of(replay, advantage, config) for replay, advantage in pairs]
     low, median, high = np.quantile(np.concatenate(weights), (0.1, 0.5, 0.9))
     metrics = {
         "replay/gradient_weight_mean": float(np.concatenate(weights).mean()),
@@ -47,8 +63,16 @@ def gradient_weight_metrics(groups: Sequence[RolloutGroup], config: ExGRPOConfig
     return metrics
 
 
-def _weights_of(replay: Replay, config: ExGRPOConfig) -> Float64Array:
+def _advantage(group: RolloutGroup) -> float:
+    return 0.0 if group.advantages is None else float(group.advantages[-1])
+
+
+def _weights_of(replay: Replay, advantage: float, config: ExGRPOConfig) -> Float64Array:
     """f'(w) w (T,) of one replayed trajectory; w is 1 where importance correction is off."""
     old = replay.old_log_probs.astype(np.float64)
     behavior = replay.experience.behavior_log_probs if config.corrects_importance else replay.old_log_probs
-    return gradient_weights(old - behavior, config.shaping_beta if config.shapes_policy else None)
+    objective = config.objective_settings(is_started=True)
+    if objective.off_policy_correction == POLICY_SHAPING:
+        return gradient_weights(old - behavior, objective.shaping_beta)
+    correction = build_correction(objective)
+    return differentiated_weights(correction, old - behavior, advantage)

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import torch
 
 from exgrpo_core.config import LossAggregation, ObjectiveSettings
-from exgrpo_core.policy_optimization.shaping import MAX_LOG_RATIO, importance_ratios, shape_ratio
+from exgrpo_core.methods.columns import TokenRatios
+from exgrpo_core.methods.loading import build_correction
+from exgrpo_core.policy_optimization.shaping import MAX_LOG_RATIO, importance_ratios
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +54,9 @@ def clipped_objective(ratios: torch.Tensor, advantages: torch.Tensor, clip_epsil
 def exgrpo_loss(inputs: LossInputs, objective: ObjectiveSettings, scale: LossScale) -> LossOutputs:
     """Return this micro-batch's part of the mini-batch's loss: minus Eq. ExGRPO, entropy bonus, KL penalty.
 
-    Fresh tokens contribute w A (CLIP where `objective.clips_fresh`), replayed tokens f(w*) A, or w* A without
-    shaping. Token terms add up per trajectory as `objective.aggregation` says, then average over the mini-batch's
-    trajectories; with rho of whole experiential groups in each mini-batch that is Eq. ExGRPO's (1 - rho) and rho.
+    Fresh tokens contribute w A (CLIP where `objective.clips_fresh`), replayed tokens f(w*) A, with the correction's f.
+    Token terms add up per trajectory as `objective.aggregation` says, then average over the mini-batch's trajectories;
+    with rho of whole experiential groups in each mini-batch that is Eq. ExGRPO's (1 - rho) and rho.
 
     Raises:
         ValueError: Shapes differ, or the entropy bonus or KL penalty lacks its tensor.
@@ -70,7 +72,7 @@ def exgrpo_loss(inputs: LossInputs, objective: ObjectiveSettings, scale: LossSca
         if objective.clips_fresh
         else ratios * inputs.advantages
     )
-    shaped = ratios if objective.shaping_beta is None else shape_ratio(ratios, objective.shaping_beta)
+    shaped = build_correction(objective).weights(TokenRatios(ratios, inputs.advantages, mask, inputs.trajectory_index))
     token_objective = torch.where(inputs.is_replayed, shaped * inputs.advantages, fresh).masked_fill(~mask, 0.0)
     policy_loss = (
         -objective.loss_scale * _sum_by_trajectory(token_objective, inputs, objective) / scale.num_trajectories

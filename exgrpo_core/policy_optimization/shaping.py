@@ -1,12 +1,15 @@
 """Importance ratios and policy shaping."""
 
-import torch
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
 
 MAX_LOG_RATIO = 20.0
 """Log-ratios are clamped to this many nats, so that no ratio overflows float32."""
 
 
-def importance_ratios(log_probs: torch.Tensor, behavior_log_probs: torch.Tensor) -> torch.Tensor:
+def importance_ratios(log_probs: "torch.Tensor", behavior_log_probs: "torch.Tensor") -> "torch.Tensor":
     """Return w_t = pi_theta / pi_behavior per token: exp of the difference of log-probs, of any one shape.
 
     Raises:
@@ -20,7 +23,7 @@ def importance_ratios(log_probs: torch.Tensor, behavior_log_probs: torch.Tensor)
     return (log_probs - behavior_log_probs).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
 
 
-def shape_ratio(ratio: torch.Tensor, beta: float) -> torch.Tensor:
+def shape_ratio(ratio: "torch.Tensor", beta: float) -> "torch.Tensor":
     """Return f(w) = w / (w + beta), in [0, 1): large for rare tokens, saturating for likely ones (section 4.2).
 
     Raises:

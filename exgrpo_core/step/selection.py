@@ -7,7 +7,9 @@ import numpy as np
 
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import PolicyEngine
-from exgrpo_core.experience_management.trajectory_selection import CandidateMeans, choose, mean_scores, within_budget
+from exgrpo_core.experience_management.trajectory_selection import mean_scores, within_budget
+from exgrpo_core.methods.columns import CandidateColumns
+from exgrpo_core.methods.loading import build_selector
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, Selection, StepReport
 from exgrpo_core.types import Experience, Int64Array, Replay, RolloutGroup, TrajectoryScores
@@ -72,21 +74,30 @@ def choose_replays(
     """Give every group that has candidates its replayed trajectory, and record the selection."""
     if not scores.log_probs:
         return
-    means = mean_scores(scores)
-    rows = np.array([candidate.row for experiences in candidates for candidate in experiences], dtype=np.int64)
-    state.replay_buffer.record_entropies(rows[rows >= 0], means.entropies[rows >= 0])
+    selector = build_selector(config)
+    stored = [candidate for experiences in candidates for candidate in experiences]
+    rows = np.array([candidate.row for candidate in stored], dtype=np.int64)
+    is_stored = rows >= 0
+    uses = np.zeros_like(rows)
+    uses[is_stored] = state.replay_buffer.uses(rows[is_stored])
+    columns = mean_scores(scores, uses, stored)
+    state.replay_buffer.record_entropies(rows[is_stored], columns.entropies[is_stored])
+    chosen_rows: list[int] = []
     start = 0
     for group, experiences in zip(report.groups, candidates, strict=True):
         if not experiences:
             continue
         part = slice(start, start + len(experiences))
         start += len(experiences)
-        group_means = means.of_question(part)
-        chosen, values = choose(config.trajectory_selection, group_means, state.rng)
+        group_columns = columns.of_question(part)
+        positions, values = selector.choose(group_columns, 1, state.rng)
+        chosen = int(positions[0])
         position = part.start + chosen
         is_external = experiences[chosen].row < 0
         group.replay = Replay(experiences[chosen], scores.log_probs[position], scores.entropies[position], is_external)
-        _record(state, report, group, experiences, group_means, values)
+        chosen_rows += [] if is_external else [experiences[chosen].row]
+        _record(state, report, group, experiences, group_columns, values)
+    state.replay_buffer.record_uses(np.array(chosen_rows, dtype=np.int64))
 
 
 def _record(
@@ -94,7 +105,7 @@ def _record(
     report: StepReport,
     group: RolloutGroup,
     experiences: Sequence[Experience],
-    means: CandidateMeans,
+    columns: CandidateColumns,
     values: np.ndarray,
 ) -> None:
     replay = group.replay
@@ -109,8 +120,8 @@ def _record(
             trajectory_ids=np.array([candidate.trajectory_id for candidate in experiences], dtype=np.int64),
             born_steps=np.array([candidate.born_step for candidate in experiences], dtype=np.int64),
             num_tokens=np.array([candidate.token_ids.size for candidate in experiences], dtype=np.int64),
-            entropies=means.entropies.astype(np.float32),
-            nlls=means.nlls.astype(np.float32),
+            entropies=columns.entropies.astype(np.float32),
+            nlls=columns.nlls.astype(np.float32),
             scores=values.astype(np.float32),
             chosen=next(i for i, candidate in enumerate(experiences) if candidate.row == replay.experience.row),
         )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
 from jobs.launchers.local import PROJECT_ROOT, WORKER_MODULE, LaunchError
 from jobs.launchers.ray_jobs_api import RayJob, RayJobsApi, RayJobsError, RayUnreachableError
 from jobs.launchers.ray_jobs_rules import (
@@ -173,6 +174,7 @@ class RayJobsLauncher:
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, environment.get("PYTHONPATH")]))
         if is_worker:
             environment[ATTEMPT_VARIABLE] = str(self.attempt_path)
+            environment |= {name: os.environ[name] for name in [ALLOWED_CODE_VARIABLE] if name in os.environ}
             environment["RAY_JOB_STOP_WAIT_TIME_S"] = str(math.ceil(self._term_seconds))
             environment["RAY_OVERRIDE_JOB_RUNTIME_ENV"] = "1"  # verl also sets variables of its workers
         return environment

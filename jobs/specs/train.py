@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from exgrpo_core.bounded_json import UnreadableFileError, read_plain
 from exgrpo_core.config import ExGRPOConfig, RewardKind
+from exgrpo_core.methods.loading import find_mistakes
 from jobs.specs.base import Positive, Spec
 from jobs.specs.lora import LoraSpec
 from jobs.specs.mistakes import SpecError as SpecError
@@ -221,6 +222,7 @@ class TrainSpec(Spec):
         return self
 
     def _contradictions(self) -> Iterator[str]:
+        yield from (f"algorithm.{mistake}" for mistake in find_mistakes(self.algorithm))
         if self.data.max_operations < self.data.min_operations:
             yield "data.max_operations: expected at least data.min_operations."
         if self.data.source == WORD_PROBLEMS_SOURCE and self.data.max_operations > MAX_STORY_OPERATIONS:

@@ -8,10 +8,8 @@ from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.config import (
     HARD,
     Clipping,
-    QuestionSelection,
     RetiredRule,
     RewardKind,
-    TrajectorySelection,
     ZeroCorrectRule,
 )
 from exgrpo_core.step_report import METRICS, BufferEventKind
@@ -187,7 +185,7 @@ def test_a_candidate_budget_bounds_what_is_scored_and_keeps_the_lowest_entropy(t
 
 
 def test_highest_entropy_variant_chooses_the_other_end(tmp_path):
-    _, _, reports = run(tmp_path, small_config(trajectory_selection=TrajectorySelection.HIGHEST_ENTROPY), 15)
+    _, _, reports = run(tmp_path, small_config(trajectory_selection="highest_entropy"), 15)
     for report in reports:
         for selection in report.selections:
             assert selection.entropies[selection.chosen] == selection.entropies.max()
@@ -281,13 +279,13 @@ def test_review_never_takes_more_than_the_fresh_slots(tmp_path):
 
 
 def test_uniform_selection_ignores_buckets(tmp_path):
-    config = small_config(question_selection=QuestionSelection.UNIFORM)
+    config = small_config(question_selection="uniform")
     _, _, reports = run(tmp_path, config, 4)
     assert reports[-1].metrics["replay/num_replayed"] == 4
 
 
 def test_recent_selection_replays_nothing_older_than_its_window(tmp_path):
-    config = small_config(question_selection=QuestionSelection.RECENT, recent_steps=2)
+    config = small_config(question_selection="recent", recent_steps=2)
     _, _, reports = run(tmp_path, config, 12)
     for report in reports:
         for selection in report.selections:

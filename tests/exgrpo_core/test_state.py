@@ -6,9 +6,6 @@ import numpy as np
 import pytest
 
 from exgrpo_core import ExGRPOState, exgrpo_step
-from exgrpo_core.config import (
-    TrajectorySelection,
-)
 from tests.exgrpo_core.builders import question, small_config
 from tests.exgrpo_core.test_algorithm import NUM_QUESTIONS, new_state, run
 from tests.exgrpo_core.toy_engine import ToyEngine
@@ -16,7 +13,7 @@ from tests.exgrpo_core.toy_engine import ToyEngine
 
 @pytest.mark.parametrize("stop_at", [0, 1, 4, 9])
 def test_saved_and_restored_state_goes_on_with_the_same_draws(tmp_path, stop_at):
-    config = small_config(start_pass_rate=0.3, trajectory_selection=TrajectorySelection.RANDOM, review_interval=3)
+    config = small_config(start_pass_rate=0.3, trajectory_selection="random", review_interval=3)
     rates = list(np.linspace(0.1, 0.95, NUM_QUESTIONS))
     state, engine = new_state(tmp_path, config), ToyEngine(rates)
     run(tmp_path, config, stop_at, state=state, engine=engine)

@@ -157,6 +157,17 @@ def _choice(shape: FieldShape, _value: object, key: str) -> None:
     )
 
 
+def _strategy(shape: FieldShape, _value: object, key: str) -> None:
+    given = str(st.session_state[key])
+    st.selectbox(
+        shape.label,
+        [*shape.options, *([given] if given not in shape.options else [])],
+        key=key,
+        label_visibility="collapsed",
+        accept_new_options=True,
+    )
+
+
 def _choices(shape: FieldShape, _value: object, key: str) -> None:
     # A row of pills would be cut where the column is narrow.
     st.multiselect(
@@ -184,6 +195,7 @@ _WIDGETS: dict[InputKind, Callable[[FieldShape, object, str], None]] = {
     InputKind.NUMBER: _number,
     InputKind.TEXT: _text,
     InputKind.CHOICE: _choice,
+    InputKind.STRATEGY: _strategy,
     InputKind.CHOICES: _choices,
     InputKind.WORDS: _words,
     InputKind.LINES: _lines,

@@ -15,6 +15,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from app.commands import TrainSpec
+from exgrpo_core.methods.loading import KINDS, names_of
 
 HIDDEN = frozenset({"kind", "preset"})
 """Fields that the form does not show and does not change."""
@@ -22,6 +23,8 @@ OPTIONAL_PARTS = {"sft": "run", "model.lora": "model", "reward_model": "algorith
 """Parts of a specification that may be missing, with the section that shows them; a switch adds or removes them."""
 ONE_A_LINE = frozenset({"verl.overrides"})
 """Lists whose items may contain commas."""
+STRATEGIES = {f"algorithm.{setting}": setting for setting in KINDS}
+"""Fields that name a part of a replay method: one of the workbench's, or any other name."""
 ABBREVIATIONS = {"kl": "KL", "gpu": "GPU", "gpus": "GPUs", "lora": "LoRA"}
 """Words of field names that a label writes in capitals."""
 GREEK = {
@@ -43,6 +46,7 @@ class InputKind(StrEnum):
     NUMBER = "number"
     TEXT = "text"
     CHOICE = "choice"
+    STRATEGY = "strategy"
     CHOICES = "choices"
     WORDS = "words"
     LINES = "lines"
@@ -169,6 +173,8 @@ def _shape(path: str, annotation: object, doc: str) -> FieldShape:
     symbol, explanation = split_symbol(doc)
     annotation, is_optional = _without_none(annotation)
     kind, options = (InputKind.LINES, ()) if path in ONE_A_LINE else _kind(annotation)
+    if path in STRATEGIES:
+        kind, options = InputKind.STRATEGY, tuple(names_of(STRATEGIES[path]))
     return FieldShape(path, _label(path), symbol, explanation, kind, options, is_optional)
 
 

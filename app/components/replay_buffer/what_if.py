@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
-from exgrpo_core.config import TrajectorySelection
+from exgrpo_core.errors import InputError
 from exgrpo_core.experience_management.bucket_sampler import bucket_probabilities, sample_buckets, sample_members
-from exgrpo_core.experience_management.trajectory_selection import SCORES, CandidateMeans, choose
+from exgrpo_core.methods.columns import CandidateColumns
+from exgrpo_core.methods.loading import TRAJECTORIES, build_selector, names_of
+from exgrpo_core.methods.protocols import TrajectorySelector
 from exgrpo_core.types import Float64Array
 
 
@@ -18,7 +22,7 @@ class Settings:
     center: float
     spread: float
     ratio: float
-    estimator: TrajectorySelection | None
+    estimator: TrajectorySelector | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +61,33 @@ class QuestionDraw:
     probabilities: dict[int, float]
 
 
-def _recorded_means(candidates: Sequence[Candidate]) -> CandidateMeans:
-    """Return what is recorded of candidates; their sampled entropies are not."""
+def selector_of(algorithm: Mapping[str, Any], name: str | None = None) -> TrajectorySelector | None:
+    """Return a run's trajectory selector, or another one with its settings; None if this machine does not know it."""
+    try:
+        return build_selector(SimpleNamespace(**{**algorithm, TRAJECTORIES: name or algorithm[TRAJECTORIES]}))
+    except InputError:
+        return None
+
+
+def estimators(algorithm: Mapping[str, Any]) -> dict[str, TrajectorySelector]:
+    """Return the selectors whose choices follow from what is recorded of each candidate, by name."""
+    names = dict.fromkeys([*names_of(TRAJECTORIES), algorithm[TRAJECTORIES]])
+    known = {name: selector for name in names if (selector := selector_of(algorithm, name)) is not None}
+    return {name: selector for name, selector in known.items() if is_recomputable(selector)}
+
+
+def is_recomputable(selector: TrajectorySelector) -> bool:
+    """Whether the selector's scores follow from what is recorded of each candidate."""
+    any_candidate = Candidate(trajectory_id=0, scored_step=0, entropy=1.0, nll=1.0, num_tokens=1)
+    return not np.isnan(selector.score(_recorded_columns([any_candidate]))).any()
+
+
+def _recorded_columns(candidates: Sequence[Candidate]) -> CandidateColumns:
+    """Return what is recorded of candidates; the other columns are NaN."""
     entropies = np.array([row.entropy for row in candidates], dtype=np.float32)
     nlls = np.array([row.nll for row in candidates], dtype=np.float32)
     unknown = np.full(len(candidates), np.nan, dtype=np.float32)
-    return CandidateMeans(entropies, nlls, unknown, np.array([row.num_tokens for row in candidates], dtype=np.int64))
-
-
-_ANY = Candidate(trajectory_id=0, scored_step=0, entropy=1.0, nll=1.0, num_tokens=1)
-ESTIMATORS = tuple(rule for rule, score in SCORES.items() if not np.isnan(score(_recorded_means([_ANY]))).any())
-"""Rules whose scores follow from what is recorded of each candidate."""
+    return CandidateColumns(entropies, nlls, unknown, np.array([row.num_tokens for row in candidates], dtype=np.int64))
 
 
 def redraw(recorded: RecordedDraw, settings: Settings, seed: int) -> QuestionDraw:
@@ -100,7 +120,7 @@ def redraw(recorded: RecordedDraw, settings: Settings, seed: int) -> QuestionDra
 
 
 def rechoose(
-    candidates: Sequence[Candidate], estimator: TrajectorySelection | None, recorded_id: int | None
+    candidates: Sequence[Candidate], estimator: TrajectorySelector | None, recorded_id: int | None
 ) -> Candidate | None:
     """Return the candidate that the estimator chooses, the oldest of equals; None if no candidate has scores.
 
@@ -111,8 +131,8 @@ def rechoose(
     scored = [row for row in candidates if not np.isnan([row.entropy, row.nll]).any()]
     if not scored:
         return None
-    index, _ = choose(estimator, _recorded_means(scored), np.random.default_rng(0))
-    return scored[index]
+    positions, _ = estimator.choose(_recorded_columns(scored), 1, np.random.default_rng(0))
+    return scored[int(positions[0])]
 
 
 def _probabilities(recorded: RecordedDraw, settings: Settings, sizes: np.ndarray) -> Float64Array:

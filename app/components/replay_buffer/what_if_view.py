@@ -15,11 +15,7 @@ from app.formats import NONE_SHOWN, number
 from app.queries.answers import ask
 from db.queries import buffer, buffer_history
 from db.rows.runs import BucketRow, CandidateRow
-from exgrpo_core.config import QuestionSelection, TrajectorySelection
-
-_NAMES: dict[str, TrajectorySelection | None] = {
-    estimator.value.replace("_", " "): estimator for estimator in what_if.ESTIMATORS
-}
+from exgrpo_core.methods.protocols import TrajectorySelector
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +33,10 @@ def show(run_id: str, step: int, buckets: list[BucketRow], algorithm: dict[str, 
     if not rows:
         empty_state.show("science_off", "Nothing was replayed in this step", "Choose a step that drew from the buffer.")
         return
-    questions = QuestionSelection(algorithm.get("question_selection", QuestionSelection.GAUSSIAN))
-    if questions is not QuestionSelection.GAUSSIAN:
-        sentence = f"This run draws questions by the rule {questions.value}, which does not use mu and sigma."
+    if algorithm["question_selection"] != "gaussian":
+        sentence = (
+            f"This run draws questions by the rule {algorithm['question_selection']}, which does not use mu and sigma."
+        )
         empty_state.show("science_off", "No what-if for this run", sentence)
         return
     settings = _settings(algorithm)
@@ -106,9 +103,11 @@ def table(outcomes: list[_Outcome], step: int) -> pd.DataFrame:
 
 
 def _settings(algorithm: dict[str, Any]) -> Settings:
-    rule = TrajectorySelection(algorithm.get("trajectory_selection", TrajectorySelection.LOWEST_ENTROPY))
-    label = rule.value.replace("_", " ")
-    estimators = _NAMES if rule in what_if.ESTIMATORS else {f"as recorded ({label})": None, **_NAMES}
+    rule = algorithm["trajectory_selection"]
+    label = rule.replace("_", " ")
+    known = what_if.estimators(algorithm)
+    estimators: dict[str, TrajectorySelector | None] = {} if rule in known else {f"as recorded ({label})": None}
+    estimators |= {name.replace("_", " "): selector for name, selector in known.items()}
     names = list(estimators)
     columns = st.columns(4, gap="medium")
     fields = (
@@ -127,7 +126,7 @@ def _settings(algorithm: dict[str, Any]) -> Settings:
         f"Estimator, run: {label}", names, index=names.index(label) if label in names else 0, key="estimator",
         bind="query-params",
         help="Recorded scores do not tell what this run's rule would choose for other questions."
-        if rule not in what_if.ESTIMATORS else None,
+        if rule not in known else None,
     )  # fmt: skip
     return Settings(values[0], values[1], values[2], estimators[estimator])
 
@@ -149,7 +148,7 @@ def _recorded(
 
 
 def _outcomes(
-    run_id: str, step: int, rows: list[CandidateRow], draw: QuestionDraw, estimator: TrajectorySelection | None
+    run_id: str, step: int, rows: list[CandidateRow], draw: QuestionDraw, estimator: TrajectorySelector | None
 ) -> list[_Outcome]:
     scored: dict[int, list[Candidate]] = {}
     for row in rows:

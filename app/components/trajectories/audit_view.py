@@ -18,7 +18,7 @@ from app.queries.workbench import current_runs_root
 from db.queries import buffer, selections
 from db.rows.runs import CandidateRow
 from db.rows.selections import SelectionRow, WrongChoiceRow
-from exgrpo_core.config import TrajectorySelection
+from exgrpo_core.methods.protocols import TrajectorySelector
 
 MAX_NAMED = 5
 
@@ -37,7 +37,7 @@ class Audited:
         return selection_audit.violations(self.checks)
 
 
-def audit(run_id: str, step: int, estimator: TrajectorySelection) -> list[Audited]:
+def audit(run_id: str, step: int, estimator: TrajectorySelector | None) -> list[Audited]:
     """Check every selection of a step, tokens included."""
     candidates: dict[int, list[CandidateRow]] = {}
     for row in ask(buffer.candidates, run_id, step):

@@ -9,7 +9,7 @@ from app.components.replay_buffer import what_if
 from app.components.replay_buffer.what_if import Candidate
 from db.rows.runs import CandidateRow
 from db.rows.selections import SelectionRow
-from exgrpo_core.config import TrajectorySelection
+from exgrpo_core.methods.protocols import TrajectorySelector
 
 FLOAT16_STEP = 2.0**-11
 """Largest relative error of a number stored as float16, as token entropies are."""
@@ -28,9 +28,12 @@ class Check:
 
 
 def check_choice(
-    selection: SelectionRow, candidates: Sequence[CandidateRow], estimator: TrajectorySelection
+    selection: SelectionRow, candidates: Sequence[CandidateRow], estimator: TrajectorySelector | None
 ) -> list[Check]:
-    """Check that one candidate was chosen, that it is the one replayed, and that it is the estimator's argmin."""
+    """Check that one candidate was chosen, that it is the one replayed, and that it is the estimator's argmin.
+
+    Without an estimator, where the run's is not known here, the lowest recorded score is expected.
+    """
     chosen = [row.trajectory_id for row in candidates if row.is_chosen]
     return [
         Check("one choice", chosen == [selection.chosen_trajectory_id], f"chosen: {_listed(chosen)}"),
@@ -76,17 +79,18 @@ def violations(checks: Sequence[Check]) -> list[Check]:
     return [check for check in checks if check.is_good is False]
 
 
-def _argmin(selection: SelectionRow, candidates: Sequence[CandidateRow], estimator: TrajectorySelection) -> Check:
+def _argmin(selection: SelectionRow, candidates: Sequence[CandidateRow], estimator: TrajectorySelector | None) -> Check:
     name = "argmin"
-    if estimator is TrajectorySelection.RANDOM:
-        return Check(name, None, "random choice has no scores")
-    if estimator in what_if.ESTIMATORS:
+    if candidates and all(np.isnan(row.score) for row in candidates):
+        return Check(name, None, "a choice without scores")
+    if estimator is not None and what_if.is_recomputable(estimator):
         scored = [Candidate(row.trajectory_id, row.step, row.entropy, row.nll, row.num_tokens) for row in candidates]
         best = what_if.rechoose(scored, estimator, None)
         expected = None if best is None else best.trajectory_id
     else:
         expected = min(candidates, key=lambda row: row.score).trajectory_id if candidates else None
-    message = f"{estimator.value.replace('_', ' ')} of {len(candidates)} is trajectory {expected}"
+    rule = "lowest score" if estimator is None else estimator.name.replace("_", " ")
+    message = f"{rule} of {len(candidates)} is trajectory {expected}"
     return Check(name, expected == selection.chosen_trajectory_id, message)
 
 

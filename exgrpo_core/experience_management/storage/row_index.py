@@ -12,9 +12,9 @@ NO_ROW = -1
 
 
 class RowIndex:
-    """Rows of a question as a chain from its newest row back, with each row's token checksum and last entropy.
+    """Rows of a question as a chain from its newest row back, with each row's token checksum, last entropy and uses.
 
-    12 bytes a row and 8 a question.
+    16 bytes a row and 8 a question.
     """
 
     def __init__(self, num_questions: int) -> None:
@@ -24,6 +24,7 @@ class RowIndex:
         self._previous_rows: Int32Array = np.empty(0, dtype=np.int32)
         self._token_checksums: NDArray[np.uint32] = np.empty(0, dtype=np.uint32)
         self._entropies: Float32Array = np.empty(0, dtype=np.float32)
+        self._uses: Int32Array = np.empty(0, dtype=np.int32)
 
     @property
     def entropies(self) -> Float32Array:
@@ -31,9 +32,14 @@ class RowIndex:
         return self._entropies[: self.num_rows]
 
     @property
+    def uses(self) -> Int32Array:
+        """How often each row was replayed."""
+        return self._uses[: self.num_rows]
+
+    @property
     def num_bytes(self) -> int:
         """Bytes of the index in memory, without the room reserved for more rows."""
-        by_row = sum(column.itemsize for column in (self._previous_rows, self._token_checksums, self._entropies))
+        by_row = sum(column.itemsize for column in self._columns())
         return self.newest_rows.nbytes + self.newest_steps.nbytes + self.num_rows * by_row
 
     def rows_of(self, question_index: int) -> list[int]:
@@ -78,6 +84,7 @@ class RowIndex:
         self._previous_rows[start:stop] = previous_rows
         self._token_checksums[start:stop] = token_checksums
         self._entropies[start:stop] = np.nan
+        self._uses[start:stop] = 0
         self.newest_rows[list(newest)] = list(newest.values())
         self.newest_steps[question_indices] = born_steps  # the last of equal indices remains
         self.num_rows = stop
@@ -90,18 +97,23 @@ class RowIndex:
         self.newest_steps[question_index] = -1
         return num_rows
 
-    def load(self, columns: Sequence[NDArray[Any]], is_buffered: BoolArray, entropies: Float32Array) -> None:
+    def load(
+        self, columns: Sequence[NDArray[Any]], is_buffered: BoolArray, entropies: Float32Array, uses: Int32Array
+    ) -> None:
         """Fill an empty index from the records' questions, chains, checksums and steps, for buffered questions."""
         questions, previous_rows, token_checksums, born_steps = columns
         self.num_rows = questions.size
         self._previous_rows, self._token_checksums = previous_rows, token_checksums
-        self._entropies = entropies
+        self._entropies, self._uses = entropies, uses
         np.maximum.at(self.newest_rows, questions, np.arange(self.num_rows, dtype=np.int32))
         self.newest_rows[~is_buffered] = NO_ROW
         self.newest_steps[is_buffered] = born_steps[self.newest_rows[is_buffered]]
 
+    def _columns(self) -> tuple[NDArray[Any], ...]:
+        return self._previous_rows, self._token_checksums, self._entropies, self._uses
+
     def _reserve(self, capacity: int) -> None:
-        for name in ("_previous_rows", "_token_checksums", "_entropies"):
+        for name in ("_previous_rows", "_token_checksums", "_entropies", "_uses"):
             old = getattr(self, name)
             new = np.empty(capacity, dtype=old.dtype)
             new[: old.size] = old

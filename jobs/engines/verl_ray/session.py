@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
 from verl.utils.device import get_device_name
 
+from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
 from jobs.engines.errors import EngineError
 from jobs.engines.verl_ray.cpu_platform import PLATFORM_NAME
 from jobs.engines.verl_ray.ray_folder import ray_folder
@@ -32,6 +33,7 @@ QUIET_VARIABLES = {"PYTHONWARNINGS": "ignore::UserWarning:verl.workers.engine"}
 """Every process of verl warns of each training engine that is not installed."""
 FORWARDED_VARIABLES = (
     "VERL_PLATFORM", "VERL_ENGINE_DEVICE", "OMP_NUM_THREADS", "TQ_NUM_THREADS", "HF_HUB_OFFLINE", "HF_HOME",
+    ALLOWED_CODE_VARIABLE,
 )  # fmt: skip
 """Environment variables of this process that Ray's processes need."""
 

@@ -2,7 +2,6 @@ from dataclasses import replace
 
 import pytest
 
-from exgrpo_core.config import QuestionSelection, TrajectorySelection
 from tests.app import played
 from tests.app.page_texts import has_text, texts
 
@@ -93,9 +92,7 @@ def test_what_if_changes_nothing_until_a_setting_does(open_page):
 
 
 def test_what_if_of_a_rule_that_scores_nothing_keeps_the_recorded_choices(open_page, runs_root):
-    played.play(
-        runs_root, replace(played.FINISHED, run_id="play-random"), trajectory_selection=TrajectorySelection.RANDOM
-    )
+    played.play(runs_root, replace(played.FINISHED, run_id="play-random"), trajectory_selection="random")
     page = open_page("replay_buffer", run="play-random", view="What if")
     assert has_text(page, "Nothing changes")
     assert page.selectbox(key="estimator").value == "as recorded (random)"
@@ -105,9 +102,7 @@ def test_what_if_of_a_rule_that_scores_nothing_keeps_the_recorded_choices(open_p
 
 
 def test_what_if_of_a_run_that_draws_otherwise_says_why_there_is_none(open_page, runs_root):
-    played.play(
-        runs_root, replace(played.FINISHED, run_id="play-uniform"), question_selection=QuestionSelection.UNIFORM
-    )
+    played.play(runs_root, replace(played.FINISHED, run_id="play-uniform"), question_selection="uniform")
     page = open_page("replay_buffer", run="play-uniform", view="What if")
     assert not page.exception
     assert has_text(page, "by the rule uniform")

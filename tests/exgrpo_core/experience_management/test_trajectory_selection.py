@@ -1,4 +1,5 @@
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -6,17 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from exgrpo_core.config import TrajectorySelection
-from exgrpo_core.experience_management.trajectory_selection import (
-    SCORES,
-    CandidateMeans,
-    choose,
-    mean_scores,
-    within_budget,
-)
+from exgrpo_core.experience_management.trajectory_selection import mean_scores, within_budget
+from exgrpo_core.methods.columns import CandidateColumns
+from exgrpo_core.methods.loading import build_selector
 from exgrpo_core.types import TrajectoryScores
 
 RNG = np.random.default_rng(0)
+SCORED = ("lowest_entropy", "highest_entropy", "lowest_nll", "lowest_perplexity", "lowest_sampled_entropy")
+
+
+def choose(selection, columns, rng):
+    selector = build_selector(SimpleNamespace(trajectory_selection=selection, strategy_settings={}))
+    (position,), scores = selector.choose(columns, 1, rng)
+    return int(position), scores
 
 
 def scores_of(log_probs, entropies):
@@ -25,12 +28,7 @@ def scores_of(log_probs, entropies):
 
 def means_of(entropies=(0, 0, 0), nlls=(0, 0, 0), sampled=(0, 0, 0)):
     lengths = np.ones(len(entropies), dtype=np.int64)
-    return CandidateMeans(np.float32(entropies), np.float32(nlls), np.float32(sampled), lengths)
-
-
-def test_every_rule_has_a_score():
-    missing = {*TrajectorySelection} - {TrajectorySelection.RANDOM} - SCORES.keys()
-    assert not missing, f"SCORES of trajectory_selection.py: add the score of {', '.join(missing)}."
+    return CandidateColumns(np.float32(entropies), np.float32(nlls), np.float32(sampled), lengths)
 
 
 def test_means_by_hand_on_ragged_candidates():
@@ -66,11 +64,11 @@ def test_scores_that_do_not_line_up_are_refused(log_probs, entropies):
 @pytest.mark.parametrize(
     ("selection", "expected", "scores"),
     [
-        (TrajectorySelection.LOWEST_ENTROPY, 1, [2.0, 1.0, 3.0]),
-        (TrajectorySelection.HIGHEST_ENTROPY, 2, [-2.0, -1.0, -3.0]),
-        (TrajectorySelection.LOWEST_NLL, 0, [0.0, 1.0, 2.0]),
-        (TrajectorySelection.LOWEST_PERPLEXITY, 0, [1.0, math.e, math.e**2]),
-        (TrajectorySelection.LOWEST_SAMPLED_ENTROPY, 2, [0.3, 0.2, 0.1]),
+        ("lowest_entropy", 1, [2.0, 1.0, 3.0]),
+        ("highest_entropy", 2, [-2.0, -1.0, -3.0]),
+        ("lowest_nll", 0, [0.0, 1.0, 2.0]),
+        ("lowest_perplexity", 0, [1.0, math.e, math.e**2]),
+        ("lowest_sampled_entropy", 2, [0.3, 0.2, 0.1]),
     ],
 )
 def test_lowest_score_is_chosen(selection, expected, scores):
@@ -81,43 +79,38 @@ def test_lowest_score_is_chosen(selection, expected, scores):
     assert values.dtype == np.float32
 
 
-@pytest.mark.parametrize("selection", [s for s in TrajectorySelection if s is not TrajectorySelection.RANDOM])
+@pytest.mark.parametrize("selection", SCORED)
 def test_ties_go_to_the_oldest(selection):
     assert choose(selection, means_of(), RNG)[0] == 0
 
 
 def test_random_choice_is_uniform_and_scores_nothing():
     rng = np.random.default_rng(1)
-    picks = [choose(TrajectorySelection.RANDOM, means_of(), rng) for _ in range(3000)]
+    picks = [choose("random", means_of(), rng) for _ in range(3000)]
     assert stats.chisquare(np.bincount([chosen for chosen, _ in picks])).pvalue > 0.01
     assert np.isnan(picks[0][1]).all()
 
 
 def test_perplexity_beyond_float_range_is_no_error():
-    chosen, values = choose(TrajectorySelection.LOWEST_PERPLEXITY, means_of(nlls=[2000.0, 1000.0, 1.0]), RNG)
+    chosen, values = choose("lowest_perplexity", means_of(nlls=[2000.0, 1000.0, 1.0]), RNG)
     assert chosen == 2
     assert np.isinf(values[:2]).all()
 
 
 def test_score_that_is_not_a_number_is_refused():
     with pytest.raises(ValueError, match="lowest_entropy is not a number"):
-        choose(TrajectorySelection.LOWEST_ENTROPY, means_of([0.0, np.nan, 0.0]), RNG)
-
-
-def test_question_without_candidates_is_refused():
-    with pytest.raises(ValueError, match="at least one candidate"):
-        choose(TrajectorySelection.RANDOM, means_of((), (), ()), RNG)
+        choose("lowest_entropy", means_of([0.0, np.nan, 0.0]), RNG)
 
 
 def brute_force_scores(log_probs, entropies):
     nll = -sum(log_probs) / len(log_probs)
     entropy = sum(entropies) / len(entropies)
     return {
-        TrajectorySelection.LOWEST_ENTROPY: entropy,
-        TrajectorySelection.HIGHEST_ENTROPY: -entropy,
-        TrajectorySelection.LOWEST_NLL: nll,
-        TrajectorySelection.LOWEST_PERPLEXITY: math.exp(nll),
-        TrajectorySelection.LOWEST_SAMPLED_ENTROPY: -sum(math.exp(p) * p for p in log_probs) / len(log_probs),
+        "lowest_entropy": entropy,
+        "highest_entropy": -entropy,
+        "lowest_nll": nll,
+        "lowest_perplexity": math.exp(nll),
+        "lowest_sampled_entropy": -sum(math.exp(p) * p for p in log_probs) / len(log_probs),
     }
 
 

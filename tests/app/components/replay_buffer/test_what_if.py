@@ -6,12 +6,13 @@ import pytest
 
 from app.components.replay_buffer import what_if
 from app.components.replay_buffer.what_if import Candidate, RecordedDraw, Settings
+from db.rows.algorithm_of_spec import algorithm_settings
 from exgrpo_core import bucket_probabilities
-from exgrpo_core.config import TrajectorySelection
 
 K, BATCH = 4, 8
 MEMBERS = {1: range(10), 2: range(10, 20), 3: range(20, 30), 4: range(30, 40)}
-OWN = Settings(0.5, 1.0, 0.5, TrajectorySelection.LOWEST_ENTROPY)
+ALGORITHM = algorithm_settings({})
+OWN = Settings(0.5, 1.0, 0.5, what_if.selector_of(ALGORITHM))
 
 
 def recorded(drawn=None, step=3):
@@ -74,8 +75,8 @@ def test_estimators_choose_by_recorded_scores(estimator, expected):
         Candidate(3, 1, 0.4, 0.2, 7),
         Candidate(4, 1, math.nan, 0.0, 7),
     ]
-    assert what_if.rechoose(scored, TrajectorySelection(estimator), None).trajectory_id == expected
-    assert what_if.rechoose(scored[3:], TrajectorySelection(estimator), None) is None
+    assert what_if.rechoose(scored, what_if.selector_of(ALGORITHM, estimator), None).trajectory_id == expected
+    assert what_if.rechoose(scored[3:], what_if.selector_of(ALGORITHM, estimator), None) is None
 
 
 def test_without_an_estimator_the_recorded_choice_stays():
@@ -85,5 +86,9 @@ def test_without_an_estimator_the_recorded_choice_stays():
 
 
 def test_rules_that_follow_from_recorded_scores_are_offered():
-    scored_otherwise = {TrajectorySelection.LOWEST_SAMPLED_ENTROPY, TrajectorySelection.RANDOM}
-    assert {*TrajectorySelection} - {*what_if.ESTIMATORS} == scored_otherwise
+    assert {"lowest_entropy", "lowest_nll"} <= what_if.estimators(ALGORITHM).keys()
+    assert not what_if.estimators(ALGORITHM).keys() & {"lowest_sampled_entropy", "random"}
+
+
+def test_a_rule_that_this_machine_does_not_know_is_none():
+    assert what_if.selector_of(ALGORITHM, "elsewhere:Rule") is None

@@ -3,10 +3,11 @@ import dataclasses
 import numpy as np
 import pytest
 
+from app.components.replay_buffer import what_if
 from app.components.trajectories import selection_audit
+from db.rows.algorithm_of_spec import algorithm_settings
 from db.rows.runs import CandidateRow
 from db.rows.selections import SelectionRow
-from exgrpo_core.config import TrajectorySelection
 
 IDS = [5, 6, 7]
 ENTROPIES = [0.25, 0.5, 0.75]
@@ -29,8 +30,9 @@ def broken(checks):
     return [check.name for check in selection_audit.violations(checks)]
 
 
-def choice(selection=SELECTION, candidates=CANDIDATES, estimator=TrajectorySelection.LOWEST_ENTROPY):
-    return broken(selection_audit.check_choice(selection, candidates, estimator))
+def choice(selection=SELECTION, candidates=CANDIDATES, estimator="lowest_entropy"):
+    rule = what_if.selector_of(algorithm_settings({}), estimator)
+    return broken(selection_audit.check_choice(selection, candidates, rule))
 
 
 def tokens(selection=SELECTION, chosen=CANDIDATES[1], replayed=REPLAYED, born=BORN):
@@ -43,9 +45,9 @@ def test_consistent_selection_has_no_violation():
 
 
 def test_choice_that_is_not_the_estimators_argmin_is_found():
-    assert choice(estimator=TrajectorySelection.LOWEST_NLL) == ["argmin"]
-    assert choice(estimator=TrajectorySelection.HIGHEST_ENTROPY) == ["argmin"]
-    assert choice(estimator=TrajectorySelection.RANDOM) == []
+    assert choice(estimator="lowest_nll") == ["argmin"]
+    assert choice(estimator="highest_entropy") == ["argmin"]
+    assert choice(estimator="random") == []
 
 
 def test_two_chosen_and_another_replayed_are_found():

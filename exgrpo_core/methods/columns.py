@@ -1,0 +1,149 @@
+"""What the parts of a replay method see: columns of questions, of candidates and of tokens. No torch is loaded."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exgrpo_core.types import Experience, Float32Array, Float64Array, Int64Array
+
+if TYPE_CHECKING:
+    import torch
+
+    from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
+
+
+class QuestionColumns:
+    """The questions that may be drawn at the start of a step: columns (n,), ascending by index.
+
+    A column is computed when it is first read, so a sampler pays for what it uses.
+    """
+
+    def __init__(self, buffer: "ReplayBuffer", step: int) -> None:
+        self._buffer = buffer
+        self._num_buckets = buffer.rollouts_per_question + 1
+        self.step = step
+
+    @cached_property
+    def indices(self) -> Int64Array:
+        """Questions of buckets 1..K."""
+        return self._buffer.questions()
+
+    @cached_property
+    def num_correct(self) -> Int64Array:
+        """Correct trajectories of K when the question was last rolled out: its bucket."""
+        return self._buffer.buckets_of(self.indices)
+
+    @cached_property
+    def newest_steps(self) -> Int64Array:
+        """Step of the newest stored trajectory: the model version that wrote it."""
+        return self._buffer.newest_step(self.indices)
+
+    @cached_property
+    def draws(self) -> Int64Array:
+        """How often the question was drawn so far."""
+        return self._buffer.draw_counts(self.indices)
+
+    def bucket_members(self) -> list[Int64Array]:
+        """Return the questions of buckets 1..K, each in the order that belongs to the buffer's state."""
+        return [self._buffer.members(bucket) for bucket in range(1, self._num_buckets)]
+
+    def draw(self, probabilities: Float64Array, num_questions: int, rng: np.random.Generator) -> "QuestionDraw":
+        """Draw different questions with these probabilities (n,), as many as wanted and as have one above 0."""
+        num_open = int(np.count_nonzero(probabilities))
+        if not num_open:
+            return self.take(np.empty(0, dtype=np.int64), probabilities)
+        chosen = rng.choice(self.indices, min(num_questions, num_open), replace=False, p=probabilities)
+        return self.take(chosen, probabilities)
+
+    def draw_evenly(self, pool: Int64Array, num_questions: int, rng: np.random.Generator) -> "QuestionDraw":
+        """Draw different questions of `pool`, which are some of `indices`, each with the same probability."""
+        chosen = rng.choice(pool, min(num_questions, pool.size), replace=False) if pool.size else pool
+        return self._drawn(
+            chosen, np.bincount(self._buffer.buckets_of(pool), None, self._num_buckets) / max(pool.size, 1)
+        )
+
+    def take(self, question_indices: Int64Array, probabilities: Float64Array) -> "QuestionDraw":
+        """Return the draw of these questions, with the probability (n,) that each question had."""
+        return self._drawn(question_indices, np.bincount(self.num_correct, probabilities, self._num_buckets))
+
+    def _drawn(self, question_indices: Int64Array, by_bucket: NDArray[Any]) -> "QuestionDraw":
+        shares = by_bucket.astype(np.float64, copy=False)[1:]
+        return QuestionDraw(question_indices, shares, np.zeros(shares.size, dtype=np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionDraw:
+    """The questions to replay, all different, with what buckets 1..K had: their probability, and their deficit (K,).
+
+    A deficit is the draws that a bucket got beyond its size and that others took.
+    """
+
+    question_indices: Int64Array
+    bucket_probabilities: Float64Array
+    deficits: Int64Array
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateColumns:
+    """Stored trajectories among which one is chosen: columns (N,), oldest first; means are over response tokens, nats.
+
+    `entropies` are of full-vocabulary entropies under the current policy, `nlls` of -log pi, `sampled_entropies` of
+    -pi log pi of the sampled tokens: accumulated in float64 and rounded once. `num_tokens` are the lengths T_i, `uses`
+    how often each was replayed. Pages know the first four columns only: the others are NaN there.
+    """
+
+    entropies: Float32Array
+    nlls: Float32Array
+    sampled_entropies: Float32Array
+    num_tokens: Int64Array
+    uses: Int64Array | None = None
+    experiences: Sequence[Experience] | None = None
+
+    @property
+    def rewards(self) -> Float64Array:
+        """Rewards when they were rolled out."""
+        return self._of_stored([item.reward for item in self.experiences or ()])
+
+    @property
+    def born_steps(self) -> Float64Array:
+        """Steps of their rollouts: the model versions that wrote them."""
+        return self._of_stored([item.born_step for item in self.experiences or ()])
+
+    @property
+    def behavior_nlls(self) -> Float64Array:
+        """Means of -log pi under the policies that wrote them."""
+        return self._of_stored([-item.behavior_log_probs.mean(dtype=np.float64) for item in self.experiences or ()])
+
+    def of_question(self, part: slice) -> "CandidateColumns":
+        """Return the candidates of one question, which are next to each other."""
+        return CandidateColumns(
+            self.entropies[part],
+            self.nlls[part],
+            self.sampled_entropies[part],
+            self.num_tokens[part],
+            None if self.uses is None else self.uses[part],
+            None if self.experiences is None else self.experiences[part],
+        )
+
+    def _of_stored(self, values: Sequence[float]) -> Float64Array:
+        if self.experiences is None:
+            return np.full(self.num_tokens.size, np.nan)
+        return np.array(values, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRatios:
+    """Tokens of a micro-batch in the loss, tensors of one shape, packed (N,) or padded (B, T).
+
+    `ratios` are w = pi_theta / pi_behavior, with their gradient; `mask` is True where a token counts, and
+    `trajectory_index` numbers the micro-batch's trajectories, which are whole.
+    """
+
+    ratios: "torch.Tensor"
+    advantages: "torch.Tensor"
+    mask: "torch.Tensor"
+    trajectory_index: "torch.Tensor"

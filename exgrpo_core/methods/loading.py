@@ -1,0 +1,154 @@
+"""A part of a replay method by its name: a class of `exgrpo_core.strategies`, an entry point, or `module:Class`.
+
+Code from outside the workbench runs only where the machine's owner allows its module.
+"""
+
+import dataclasses
+import difflib
+import inspect
+import os
+import pkgutil
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+from exgrpo_core.errors import InputError
+from exgrpo_core.methods.protocols import OffPolicyCorrection, QuestionSampler, TrajectorySelector
+
+STRATEGIES = "exgrpo_core.strategies"
+ENTRY_POINTS = "exgrpo.strategies"
+"""Group of the entry points of other packages; an entry point's name is the part's."""
+ALLOWED_CODE_VARIABLE = "EXGRPO_ALLOWED_CODE"
+"""Modules, separated by commas, whose code specifications may name; the owner of the machine sets it."""
+
+QUESTIONS, TRAJECTORIES, CORRECTION = "question_selection", "trajectory_selection", "off_policy_correction"
+KINDS: dict[str, type[Any]] = {
+    QUESTIONS: QuestionSampler,
+    TRAJECTORIES: TrajectorySelector,
+    CORRECTION: OffPolicyCorrection,
+}
+"""The protocol of each setting that names a part."""
+
+
+class Settings(Protocol):
+    """A configuration: its attributes are hyperparameters, some of which name a part."""
+
+    @property
+    def strategy_settings(self) -> Mapping[str, float]:
+        """Settings that only parts know."""
+
+
+def names_of(setting: str) -> list[str]:
+    """Return the names of the built-in parts that a setting may name, in the order of their files."""
+    return list(_built_in(setting))
+
+
+def build_sampler(settings: Settings) -> QuestionSampler:
+    """Return the question sampler of a configuration; see `build_part`."""
+    sampler: QuestionSampler = build_part(QUESTIONS, settings)
+    return sampler
+
+
+def build_selector(settings: Settings) -> TrajectorySelector:
+    """Return the trajectory selector of a configuration; see `build_part`."""
+    selector: TrajectorySelector = build_part(TRAJECTORIES, settings)
+    return selector
+
+
+def build_correction(settings: Settings) -> OffPolicyCorrection:
+    """Return the off-policy correction of a configuration; see `build_part`."""
+    correction: OffPolicyCorrection = build_part(CORRECTION, settings)
+    return correction
+
+
+def build_part(setting: str, settings: Settings) -> Any:  # noqa: ANN401 # of the protocol that KINDS has for the setting
+    """Return the part that a setting names, with its fields filled from the hyperparameters and `strategy_settings`.
+
+    Raises:
+        InputError: There is none, it is of another kind, it is code that this machine does not allow, or one of its
+            fields has neither a setting nor a default.
+    """
+    part = find_part(setting, getattr(settings, setting))
+    values: dict[str, Any] = {}
+    for field in _fields(part):
+        if hasattr(settings, field.name):
+            values[field.name] = getattr(settings, field.name)
+        elif field.name in settings.strategy_settings:
+            values[field.name] = settings.strategy_settings[field.name]
+        elif field.default is dataclasses.MISSING:
+            raise InputError(f"{part.name} needs the number strategy_settings.{field.name}.")
+    return part(**values)
+
+
+def find_part(setting: str, name: str) -> type[Any]:
+    """Return the class of a part by the setting that names it.
+
+    Raises:
+        InputError: There is none, it is of another kind, or it is code that this machine does not allow.
+    """
+    built_in, kind = _built_in(setting), KINDS[setting]
+    if name in built_in:
+        return built_in[name]
+    found = _load(_location(name, built_in))
+    if not (inspect.isclass(found) and issubclass(found, kind) and not inspect.isabstract(found)):
+        raise InputError(f"expected a {kind.__name__} with all of its methods, which {name} is not.")
+    return found
+
+
+def find_mistakes(settings: Settings) -> Iterator[str]:
+    """Yield a sentence for each part that cannot be built, and for each setting that no chosen part has."""
+    known: set[str] = set()
+    for setting in KINDS:
+        try:
+            build_part(setting, settings)
+            fields = _fields(find_part(setting, getattr(settings, setting)))
+        except (InputError, ValueError) as error:
+            yield f"{setting}: {error}"
+            return
+        known |= {field.name for field in fields if not hasattr(settings, field.name)}
+    for name in settings.strategy_settings.keys() - known:
+        choice = f"expected one of {', '.join(sorted(known))}" if known else "remove it"
+        yield f"strategy_settings: the chosen strategies have no setting {name}; {choice}."
+
+
+def _fields(part: type[Any]) -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(part) if dataclasses.is_dataclass(part) else ()
+
+
+@cache
+def _built_in(setting: str) -> dict[str, type[Any]]:
+    parts: dict[str, type[Any]] = {}
+    kind = KINDS[setting]
+    for module in pkgutil.iter_modules(import_module(STRATEGIES).__path__, f"{STRATEGIES}."):
+        for _, part in inspect.getmembers(import_module(module.name), inspect.isclass):
+            if part.__module__ == module.name and issubclass(part, kind) and not inspect.isabstract(part):
+                parts[vars(part)["name"]] = part
+    return parts
+
+
+def _location(name: str, built_in: Mapping[str, object]) -> str:
+    """Return `module:Class` of a name that is not built in, if its code is allowed here."""
+    found = [entry.value for entry in entry_points(group=ENTRY_POINTS, name=name)]
+    location = found[0] if found else name
+    module, separator, _ = location.partition(":")
+    if not separator:
+        nearest = difflib.get_close_matches(name, built_in, n=1)
+        hint = f"did you mean {nearest[0]}?" if nearest else f"expected one of {', '.join(built_in)}, or module:Class."
+        raise InputError(f"there is no {name!r}; {hint}")
+    allowed = [word.strip() for word in os.environ.get(ALLOWED_CODE_VARIABLE, "").split(",") if word.strip()]
+    if not any(module == one or module.startswith(f"{one}.") for one in allowed):
+        raise InputError(
+            f"{name} is code from outside the workbench, which this machine does not run; its owner allows it with "
+            f"{ALLOWED_CODE_VARIABLE}={module.partition('.')[0]}."
+        )
+    return location
+
+
+def _load(location: str) -> Any:  # noqa: ANN401 # whatever the module holds
+    module, _, name = location.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"{location} cannot be imported ({error}); install it where the workbench runs.") from error

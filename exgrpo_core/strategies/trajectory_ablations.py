@@ -1,0 +1,48 @@
+"""Scores that the paper compares with mean token entropy. Source: its sections 3.2 and 5.3."""
+
+import numpy as np
+
+from exgrpo_core.methods.columns import CandidateColumns
+from exgrpo_core.methods.protocols import TrajectorySelector
+from exgrpo_core.types import Float32Array
+
+
+class HighestEntropy(TrajectorySelector):
+    """The other end of the paper's rule."""
+
+    name = "highest_entropy"
+
+    def score(self, candidates: CandidateColumns) -> Float32Array:
+        """Return mean token entropies, negated."""
+        return -candidates.entropies
+
+
+class LowestNll(TrajectorySelector):
+    """The likeliest by token (Algorithm 1's line read literally)."""
+
+    name = "lowest_nll"
+
+    def score(self, candidates: CandidateColumns) -> Float32Array:
+        """Return means of -log pi."""
+        return candidates.nlls
+
+
+class LowestPerplexity(TrajectorySelector):
+    """As the likeliest by token, on another scale."""
+
+    name = "lowest_perplexity"
+
+    def score(self, candidates: CandidateColumns) -> Float32Array:
+        """Return perplexities."""
+        with np.errstate(over="ignore"):
+            return np.exp(candidates.nlls.astype(np.float64)).astype(np.float32)
+
+
+class LowestSampledEntropy(TrajectorySelector):
+    """Mean of -pi log pi over sampled tokens (the text of section 3.2)."""
+
+    name = "lowest_sampled_entropy"
+
+    def score(self, candidates: CandidateColumns) -> Float32Array:
+        """Return those means."""
+        return candidates.sampled_entropies

@@ -1,0 +1,107 @@
+"""Parts of replay methods by name: built in, and from outside the workbench where its owner allows it."""
+
+import dataclasses
+import importlib.metadata
+import inspect
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import exgrpo_core.strategies
+from exgrpo_core.config import ExGRPOConfig
+from exgrpo_core.errors import InputError
+from exgrpo_core.methods import loading
+from exgrpo_core.methods.columns import CandidateColumns
+from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE, KINDS, build_selector, find_mistakes, find_part, names_of
+
+MODULE = "tests.exgrpo_core.methods.outside_rules"
+SHORTEST = f"{MODULE}:Shortest"
+FILES = sorted(Path(inspect.getfile(exgrpo_core.strategies)).parent.glob("[!_]*.py"))
+
+
+def config(**changes) -> ExGRPOConfig:
+    return dataclasses.replace(ExGRPOConfig(), **changes)
+
+
+def outside(**changes) -> ExGRPOConfig:
+    return config(trajectory_selection=SHORTEST, strategy_settings={"least_tokens": 2.0}, **changes)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_strategy_is_one_file_of_at_most_60_lines_that_names_its_source(path):
+    text = path.read_text()
+    assert len(text.splitlines()) <= 60
+    assert "Source: " in (import_module(f"exgrpo_core.strategies.{path.stem}").__doc__ or "")
+
+
+def test_names_are_unique_and_words_with_underscores():
+    names = [name for setting in KINDS for name in names_of(setting)]
+    assert len(set(names)) == len(names)
+    assert all(name.replace("_", "").isalnum() and name.islower() for name in names)
+
+
+def test_a_part_gets_its_settings_by_their_names():
+    part = loading.build_sampler(config(bucket_center=0.25, bucket_spread=0.125))
+    assert (part.bucket_center, part.bucket_spread) == (0.25, 0.125)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"question_selection": "gausian"}, "question_selection: there is no 'gausian'; did you mean gaussian?"),
+        ({"trajectory_selection": "zzz"}, "trajectory_selection: there is no 'zzz'; expected one of "),
+        ({"strategy_settings": {"decay": 1.0}}, "the chosen strategies have no setting decay; remove it."),
+        ({"strategy_settings": {"bucket_center": 1.0}}, "have no setting bucket_center; remove it."),
+        ({"trajectory_selection": SHORTEST}, "is code from outside the workbench, which this machine does not run;"),
+        ({"off_policy_correction": "os:system"}, "its owner allows it with EXGRPO_ALLOWED_CODE=os."),
+    ],
+)
+def test_what_cannot_be_built_is_one_sentence_that_names_the_setting(changes, message):
+    (mistake,) = find_mistakes(config(**changes))
+    assert message in mistake
+
+
+def test_code_from_outside_runs_where_its_module_or_a_package_above_is_allowed(monkeypatch):
+    columns = CandidateColumns(*np.zeros((3, 3), dtype=np.float32), np.array([1, 5, 3]))
+    for allowed in (MODULE, "other, tests"):
+        monkeypatch.setenv(ALLOWED_CODE_VARIABLE, allowed)
+        assert list(find_mistakes(outside())) == []
+        assert build_selector(outside()).choose(columns, 1, np.random.default_rng(0))[0].tolist() == [2]
+    for refused in ("", "tests.exgrpo_core.methods.outside", "test"):
+        monkeypatch.setenv(ALLOWED_CODE_VARIABLE, refused)
+        with pytest.raises(InputError, match="does not run"):
+            build_selector(outside())
+
+
+def test_an_entry_point_of_another_package_has_a_name_and_needs_the_same_permission(monkeypatch):
+    entry = importlib.metadata.EntryPoint("shortest", SHORTEST, loading.ENTRY_POINTS)
+    monkeypatch.setattr(loading, "entry_points", lambda name, **_group: [entry] if name == "shortest" else [])
+    changed = dataclasses.replace(outside(), trajectory_selection="shortest")
+    (mistake,) = find_mistakes(changed)
+    assert "shortest is code from outside the workbench" in mistake
+    monkeypatch.setenv(ALLOWED_CODE_VARIABLE, "tests")
+    assert list(find_mistakes(changed)) == []
+    assert find_part("trajectory_selection", "shortest").name == "shortest"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (f"{MODULE}:Longest", "cannot be imported .*Longest.*; install it where the workbench runs"),
+        ("tests.nowhere:Rule", "cannot be imported"),
+        (f"{MODULE}:TrajectorySelector", "expected a TrajectorySelector with all of its methods"),
+        (f"{MODULE}:np", "which tests.exgrpo_core.methods.outside_rules:np is not"),
+    ],
+)
+def test_allowed_code_that_is_no_part_is_refused(monkeypatch, name, message):
+    monkeypatch.setenv(ALLOWED_CODE_VARIABLE, "tests")
+    with pytest.raises(InputError, match=message):
+        find_part("trajectory_selection", name)
+
+
+def test_a_setting_without_a_default_is_asked_for(monkeypatch):
+    monkeypatch.setenv(ALLOWED_CODE_VARIABLE, "tests")
+    (mistake,) = find_mistakes(config(trajectory_selection=SHORTEST))
+    assert mistake == "trajectory_selection: shortest needs the number strategy_settings.least_tokens."
