@@ -206,8 +206,8 @@ def evaluate(target: str, fields: dict[str, object]) -> str:
 
 def user_benchmarks() -> tuple[dict[str, str], list[str]]:
     """Return the titles of the user's benchmarks by name, and a sentence on each wrong entry, which is left out."""
-    found = load_user_benchmarks(_runs_root())
-    return {name: choice.title or name for name, choice in found.choices.items()}, found.faults
+    declared = load_user_benchmarks(_runs_root())
+    return {name: choice.title or name for name, choice in declared.choices.items()}, declared.faults
 
 
 def benchmarks_folder() -> Path:

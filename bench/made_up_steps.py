@@ -1,4 +1,4 @@
-"""Made-up step reports of a given size, for measuring what recording them and taking them in costs."""
+"""Made-up step reports of a given size, for measuring what recording and ingesting them costs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -107,27 +107,27 @@ def main() -> None:
         figures["memory_over_trl"] = figures["on_policy_peak_gib"] / figures["trl_peak_gib"]
     for name, value in figures.items():
         print(f"  {name:<32}{value:12.4f}")
-    shown: dict[str, Figure] = {"num_rollouts": num_questions * ROLLOUTS, "num_tokens": num_tokens, **figures}
-    report("real_model", shown, {name: target for name, target in TARGETS.items() if name in shown})
+    reported: dict[str, Figure] = {"num_rollouts": num_questions * ROLLOUTS, "num_tokens": num_tokens, **figures}
+    report("real_model", reported, {name: target for name, target in TARGETS.items() if name in reported})
 
 
 def measure_steps(names: Sequence[str], num_questions: int, num_tokens: int, num_steps: int) -> dict[str, float]:
     """Return medians of the contenders' steps, measured one after the other."""
-    found: dict[str, list[float]] = defaultdict(list)
+    measured: dict[str, list[float]] = defaultdict(list)
     with ExitStack() as stack:
-        turns = []
+        pieces = []
         for name in names:
             contender = stack.enter_context(open_contender(name, num_questions, num_tokens))
-            turns += [
+            pieces += [
                 (work, contender) for work in (["on_policy", "exgrpo", "unshared"] if name == "embedded" else [name])
             ]
         for _ in range(num_steps):
-            for work, contender in turns:
+            for work, contender in pieces:
                 done = contender.do(work)
                 print(f"{work:<10}", "  ".join(f"{key} {value:.4g}" for key, value in done.items()), flush=True)
                 for key, value in done.items():
-                    found[f"{work}_{key}"].append(value)
-    return {name: median(values) for name, values in found.items()}
+                    measured[f"{work}_{key}"].append(value)
+    return {name: median(values) for name, values in measured.items()}
 
 
 def measure_rollouts(num_questions: int, num_tokens: int, num_rounds: int) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What recording costs a run, how small its files are, and how fast the database takes them in.
+"""What recording costs a run, how small its files are, and how fast the database ingests them.
 
 - Recording at the paper's size (128 questions x 8 rollouts of 2,000 tokens on average, up to 8,192): how long until a
   step is on disk, as if the training loop waited for that.
@@ -39,7 +39,7 @@ from db.queries.metrics import metric_series
 from db.queries.run_filter import RunFilter
 from db.queries.runs import list_runs
 from exgrpo_core.step_report import StepReport
-from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
@@ -66,14 +66,14 @@ RATES = {"ingest/metric_points_per_s": 100_000, "ingest/trajectories_per_s": 5_0
 READERS = {"readers/runs_list_ms": "<= 50", "readers/chart_ms": "<= 50"}
 
 
-def new_run(runs_root: Path) -> tuple[RunDirectory, SpoolRecorder]:
+def new_run(runs_root: Path) -> tuple[RunDirectory, FileRecorder]:
     """Return a new run with the recorder of its first attempt."""
     run = RunDirectory.create(runs_root, TrainSpec())
     run.attempt_path(1).mkdir(parents=True)
-    return run, SpoolRecorder(run, 1, RecordingSpec())
+    return run, FileRecorder(run, 1, RecordingSpec())
 
 
-def record_all(recorder: SpoolRecorder, reports: Iterable[StepReport]) -> list[float]:
+def record_all(recorder: FileRecorder, reports: Iterable[StepReport]) -> list[float]:
     """Record steps and return the milliseconds until each was on disk."""
     milliseconds = []
     for step_report in reports:
@@ -192,7 +192,7 @@ def measure_ingest(database_url: str | None, size: StepSize, num_steps: int) -> 
 
 
 def measure_growth(database_url: str | None, is_short: bool) -> dict[str, float]:
-    """Return what recording costs with more rollouts a step, and taking in with more steps."""
+    """Return what recording costs with more rollouts a step, and ingesting with more steps."""
     figures = {}
     for num_questions in (32, 64, 128) if is_short else (32, 64, 128, 256):
         with tempfile.TemporaryDirectory() as name:
@@ -234,7 +234,7 @@ def main() -> int:
     """Measure, print and report; 0 whether or not the targets were met."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--short", action="store_true", help="fewer steps")
-    parser.add_argument("--database-url", help="an empty database to take everything into; default: SQLite")
+    parser.add_argument("--database-url", help="an empty database to ingest into; default: SQLite")
     arguments = parser.parse_args()
     url, is_short = arguments.database_url, arguments.short
     if url is not None:

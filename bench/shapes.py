@@ -107,14 +107,14 @@ def measure_rollouts(name: str, policy: PolicyModel, length: int) -> dict[str, F
         began_at = time.perf_counter()
         made = generate_by_transformers(policy, asked, length, ends.tolist())
         seconds = time.perf_counter() - began_at
-        others.append(num_said(made[:, max(prompt.size for prompt in asked) :], ends) / seconds)
+        others.append(num_generated(made[:, max(prompt.size for prompt in asked) :], ends) / seconds)
     figures: dict[str, Figure] = {
         "mean_response_tokens": median(lengths),
         "rollout_tokens_per_s": median(ours),
         "transformers_tokens_per_s": median(others),
         "rollout_speedup": median(ours) / median(others),
     }
-    return _told(name, figures)
+    return _printed(name, figures)
 
 
 def num_repeats(name: str) -> int:
@@ -124,7 +124,7 @@ def num_repeats(name: str) -> int:
     return SMALL_REPEATS if name.startswith("0.1m") else REPEATS
 
 
-def num_said(responses: torch.Tensor, ends: torch.Tensor) -> int:
+def num_generated(responses: torch.Tensor, ends: torch.Tensor) -> int:
     """Return how many tokens of responses (B, T) were generated, each response's first end token included."""
     is_end = torch.isin(responses, ends)
     return int((is_end.cumsum(1) - is_end.long() == 0).sum())
@@ -164,7 +164,7 @@ def measure_endless(name: str, policy: PolicyModel, length: int) -> dict[str, Fi
         for what, ask in asked.items():
             seconds[what].append(ask())
     ours = {what: 1000 * median(second) for what, second in seconds.items()}
-    return _told(
+    return _printed(
         name,
         {f"{what}_ms": value for what, value in ours.items()}
         | {
@@ -176,7 +176,7 @@ def measure_endless(name: str, policy: PolicyModel, length: int) -> dict[str, Fi
     )
 
 
-def _told(name: str, figures: Mapping[str, Figure]) -> dict[str, Figure]:
+def _printed(name: str, figures: Mapping[str, Figure]) -> dict[str, Figure]:
     print(f"{name:<9}", "  ".join(f"{what} {value:,.2f}" for what, value in figures.items()))
     return {f"{name}/{what}": value for what, value in figures.items()}
 

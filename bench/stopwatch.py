@@ -35,12 +35,12 @@ class Stopwatch:
 
 
 def reset_peak_memory() -> None:
-    """Begin anew to note the most memory that this process holds."""
+    """Reset the peak of this process's memory."""
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
 def peak_gib() -> float:
-    """Return the most memory in GiB that this process has held since `reset_peak_memory`."""
+    """Return the peak of this process's memory since `reset_peak_memory`, GiB."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) / 2**20

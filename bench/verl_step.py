@@ -102,7 +102,7 @@ class StockSteps:
         trainer._submit_batch_to_rollout(batch)
 
 
-class OwnSteps:
+class EngineSteps:
     """Steps of Algorithm 1 on the engine."""
 
     def __init__(self, engine: "VerlEngine", parts: RunParts, config: ExGRPOConfig, folder: Path) -> None:
@@ -136,7 +136,7 @@ def open_steps(spec: TrainSpec) -> Iterator[dict[str, Any]]:
         run = RunDirectory.create(Path(folder) / "runs", spec)
         with open_parts(spec, run) as parts:
             engine: Any = parts.engine
-            ours = [OwnSteps(engine, parts, one, Path(folder) / str(n)) for n, one in enumerate([on_policy, config])]
+            ours = [EngineSteps(engine, parts, one, Path(folder) / str(n)) for n, one in enumerate([on_policy, config])]
             try:
                 yield {STOCK: StockSteps(engine, parts, config), ON_POLICY: ours[0], EXGRPO: ours[1]}
             finally:

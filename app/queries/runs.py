@@ -33,7 +33,7 @@ def training_names(words: str = "", *, has_steps: bool = False) -> list[runs.Run
 
 
 def names_for_keyboard(words: str, num_runs: int) -> list[runs.RunName]:
-    """Return the newest runs that match the words, for the browser's own request; none without a database."""
+    """Return the newest runs that match the words, for a request of the browser's script; none without a database."""
     return ask_outside_pages(runs.list_run_names, RunFilter(words), limit=num_runs) or []
 
 

@@ -12,7 +12,7 @@ from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question, RolloutGroup, Trajectory
 from jobs.actions.staging import staging_folder
 from jobs.grading.outcomes import Outcome
-from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.file_recorder import FileRecorder
 from jobs.recording.verl_dump import DumpedRollout, DumpedStep, DumpError, read_dump
 from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
@@ -51,7 +51,7 @@ def adopt(folder: Path, runs_root: Path, name: str, model: str = UNKNOWN) -> Ado
     with staging_folder(runs_root, "adopting") as staging:
         run = RunDirectory.create(staging, _spec(folder, name, model))
         attempt = run.claim_attempt()
-        with closing(SpoolRecorder(run, attempt, RecordingSpec(token_data=ADOPTED_TOKEN_DATA))) as recorder:
+        with closing(FileRecorder(run, attempt, RecordingSpec(token_data=ADOPTED_TOKEN_DATA))) as recorder:
             adopted = _record(read_dump(folder), recorder, run.run_id)
         if not adopted.num_rollouts:
             raise DumpError(
@@ -111,7 +111,7 @@ class _Bookkeeping:
         )
 
 
-def _record(steps: Iterable[DumpedStep], recorder: SpoolRecorder, run_id: str) -> Adoption:
+def _record(steps: Iterable[DumpedStep], recorder: FileRecorder, run_id: str) -> Adoption:
     books, bad_lines, num_steps = _Bookkeeping(), list[str](), 0
     recorder.status(RunStatus.RUNNING)
     for step in steps:

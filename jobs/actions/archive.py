@@ -73,7 +73,7 @@ def import_run(source: Path, runs_root: Path, *, trusts_pickles: bool = False) -
 
 
 def _copy_folder(source: Path, target: Path) -> None:
-    _check_room(sum(path.stat().st_size for path in source.rglob("*") if path.is_file()), target.parent, source)
+    _check_disk_space(sum(path.stat().st_size for path in source.rglob("*") if path.is_file()), target.parent, source)
     try:
         shutil.copytree(source, target, ignore=_left_out)
     except OSError as error:
@@ -188,7 +188,7 @@ def _check_no_pickle(path: PurePath, source: Path, trusts_pickles: bool) -> None
         )
 
 
-def _check_room(num_bytes: int, folder: Path, source: Path) -> None:
+def _check_disk_space(num_bytes: int, folder: Path, source: Path) -> None:
     free = shutil.disk_usage(folder).free
     if num_bytes > free:
         raise ArchiveError(f"{source}: needs {num_bytes:,} bytes and {free:,} are free; nothing imported.")

@@ -14,7 +14,7 @@ from jobs.runs.lookup import CommandError
 def export_model(runs_root: Path, target: str, folder: Path) -> Path:
     """Write weights, tokenizer and generation settings of the checkpoint `RUN@STEP` as the new folder `folder`.
 
-    It is written beside its place and renamed, so that it is whole once it exists. It shares no file with the run.
+    It is written under a hidden name and renamed, so that it is whole once it exists. It shares no file with the run.
 
     Raises:
         CommandError: There is no such checkpoint, it is damaged, the folder exists, or it cannot be written.

@@ -39,7 +39,7 @@ def submit(runs_root: Path, spec: JobSpec, *, parent_run_id: str | None = None) 
     start = None
     if isinstance(spec, TrainSpec):
         preflight = resolve(spec, runs_root)
-        preflight.raise_refusals(but_room=True)
+        preflight.raise_refusals(ignores_disk_space=True)
         spec, start = preflight.spec, preflight.start
     elif isinstance(spec, EvalSpec):
         spec = with_absolute_benchmarks(spec)

@@ -29,11 +29,11 @@ def token_texts(run: RunDirectory, token_ids: Sequence[int]) -> list[str] | None
 
 def _tokenizer_path(run: RunDirectory) -> Path | None:
     paths = (folder / "policy" / TOKENIZER_FILE for folder in reversed(list_checkpoints(run.checkpoints_path)))
-    found = next((path for path in paths if path.is_file()), None)
-    return found or next(run.path.glob(f"{MODEL_FOLDER}/*/*/{TOKENIZER_FILE}"), None) or _of_source(run)
+    of_checkpoint = next((path for path in paths if path.is_file()), None)
+    return of_checkpoint or next(run.path.glob(f"{MODEL_FOLDER}/*/*/{TOKENIZER_FILE}"), None) or _source_tokenizer(run)
 
 
-def _of_source(run: RunDirectory) -> Path | None:
+def _source_tokenizer(run: RunDirectory) -> Path | None:
     """Return the tokenizer of the model that a run starts from, which it has before its first checkpoint too."""
     try:
         model = run.spec().model

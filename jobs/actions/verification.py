@@ -1,9 +1,9 @@
-"""Checking every file of runs against its checksum, and saying what can be had back."""
+"""Checking every file of runs against its checksum, and saying what can be recovered."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs.recording.event_reader import SpoolReader, last_number
+from jobs.recording.event_reader import EventReader, last_number
 from jobs.runs.attempts import read_outcome
 from jobs.runs.checkpoints import find_fault, list_checkpoints
 from jobs.runs.description import describe_run
@@ -15,7 +15,7 @@ _MAX_STEPS = 16
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What is damaged, a sentence that begins with the file, and what can be had back of it; `run_id` "" of no run."""
+    """What is damaged, a sentence that begins with the file, and what can be recovered of it; `run_id` "" of no run."""
 
     run_id: str
     what: str
@@ -25,23 +25,23 @@ class Damage:
 def verify_root(runs_root: Path) -> list[Damage]:
     """Return all damage of a runs root: its journal and every run."""
     remedy = "Entries before and after are whole; tags, notes and requests of those named must be made again."
-    found = [Damage("", fault, remedy) for fault in Journal(runs_root).find_damage()]
-    return found + [damage for run in list_run_directories(runs_root) for damage in verify_run(run)]
+    of_journal = [Damage("", fault, remedy) for fault in Journal(runs_root).find_damage()]
+    return of_journal + [damage for run in list_run_directories(runs_root) for damage in verify_run(run)]
 
 
 def verify_run(run: RunDirectory) -> list[Damage]:
     """Return all damage of a run: its description, ends, events, questions, trajectories and checkpoints."""
-    found = [(fault, _remedy_of_description(fault)) for fault in describe_run(run).faults]
+    damaged = [(fault, _remedy_of_description(fault)) for fault in describe_run(run).faults]
     try:
-        found += _damaged_ends(run) + _damaged_events(run)
+        damaged += _damaged_ends(run) + _damaged_events(run)
     except Exception as error:  # noqa: BLE001 - whatever the files of a run hold, the others are checked too
-        found.append((f"events: cannot be read ({type(error).__name__}: {error}).", "Checkpoints may be whole."))
-    found += [
-        (f"{Path(fault.split(' ')[0]).relative_to(run.path)} {fault.partition(' ')[2]}.", _of_checkpoints(run))
+        damaged.append((f"events: cannot be read ({type(error).__name__}: {error}).", "Checkpoints may be whole."))
+    damaged += [
+        (f"{Path(fault.split(' ')[0]).relative_to(run.path)} {fault.partition(' ')[2]}.", _remedy_by_checkpoint(run))
         for path in list_checkpoints(run.checkpoints_path)
         if (fault := find_fault(path)) is not None
     ]
-    return [Damage(run.run_id, what, remedy) for what, remedy in found]
+    return [Damage(run.run_id, what, remedy) for what, remedy in damaged]
 
 
 def _remedy_of_description(fault: str) -> str:
@@ -51,17 +51,17 @@ def _remedy_of_description(fault: str) -> str:
 
 
 def _damaged_ends(run: RunDirectory) -> list[tuple[str, str]]:
-    found = []
+    damaged = []
     for attempt in run.attempts():
         outcome = read_outcome(run.attempt_path(attempt))
         if outcome is not None and not outcome.is_readable:
             remedy = "Steps and scores are kept; the last event of the attempt says how it ended."
-            found.append((f"attempts/{attempt:04d}/{outcome.reason}", remedy))
-    return found
+            damaged.append((f"attempts/{attempt:04d}/{outcome.reason}", remedy))
+    return damaged
 
 
 def _damaged_events(run: RunDirectory) -> list[tuple[str, str]]:
-    reader, position, has_more, faults = SpoolReader(run), None, True, list[str]()
+    reader, position, has_more, faults = EventReader(run), None, True, list[str]()
     while has_more:
         batch = reader.read(position, _MAX_STEPS)
         position, has_more = batch.position, batch.has_more
@@ -76,9 +76,9 @@ def _damaged_events(run: RunDirectory) -> list[tuple[str, str]]:
 def _remedy_of_events(fault: str, run: RunDirectory) -> str:
     if ".parquet" in fault:
         return "Metrics, scores and the other files are kept; texts and tokens of this file are lost."
-    return f"All other events are kept. {_of_checkpoints(run)}"
+    return f"All other events are kept. {_remedy_by_checkpoint(run)}"
 
 
-def _of_checkpoints(run: RunDirectory) -> str:
+def _remedy_by_checkpoint(run: RunDirectory) -> str:
     whole = [path.name for path in list_checkpoints(run.checkpoints_path) if find_fault(path) is None]
     return f"Resume or branch from {whole[0]}, the newest whole checkpoint." if whole else "No checkpoint is whole."

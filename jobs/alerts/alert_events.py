@@ -44,7 +44,7 @@ def disk_alert_events(runs_root: Path, now: datetime) -> list[AlertEvent]:
     free = shutil.disk_usage(runs_root).free / GIB
     if free >= MIN_FREE_GIB:
         return []
-    body = f"{free:.1f} GiB are free where runs are written ({runs_root}); make room before a run fails."
+    body = f"{free:.1f} GiB are free where runs are written ({runs_root}); free some space before a run fails."
     return [AlertEvent(f"disk_low/{now.astimezone(UTC):%Y-%m-%d}", "The disk of the runs is nearly full", body)]
 
 

@@ -33,7 +33,7 @@ def chat(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its a
 
     if prompt is None:
         if sys.stdin.isatty():
-            print_status("Write the prompt; Ctrl-D on a line of its own ends it.")
+            print_status("Write the prompt; Ctrl-D on an empty line ends it.")
         prompt = sys.stdin.read()
     models = [find_model(runs_root, target) for target in targets]
     request = ChatRequest(prompt, num_samples, temperature, max_tokens, seed)

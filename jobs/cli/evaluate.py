@@ -48,16 +48,16 @@ def evaluate(  # noqa: PLR0913, PLR0917 - typer reads a command's options from i
 
 def benchmarks(runs_root: RunsRoot = DEFAULT_RUNS_ROOT, as_json: AsJson = False) -> None:
     """List the benchmarks that `eval` knows: the paper's, and your own in the workbench's folder."""
-    found = load_user_benchmarks(runs_root)
-    declared = found.choices
+    user_benchmarks = load_user_benchmarks(runs_root)
+    declared = user_benchmarks.choices
     if as_json:
-        own = {name: choice.model_dump(exclude_unset=True) for name, choice in declared.items()}
-        print_json({"paper": list(load_protocols()), "own": own, "left_out": found.faults})
+        fields = {name: choice.model_dump(exclude_unset=True) for name, choice in declared.items()}
+        print_json({"paper": list(load_protocols()), "own": fields, "left_out": user_benchmarks.faults})
         return
     for protocol in (*load_protocols().values(), *map(protocol_of, declared.values())):
         source = declared[protocol.name].source if protocol.name in declared else protocol.hub and protocol.hub.name
         print_result(f"{protocol.name:<16} {protocol.title:<16} n = {protocol.samples_per_question:<3} {source}")
-    for fault in found.faults:
+    for fault in user_benchmarks.faults:
         print_status(f"Left out: {fault}")
     print_status(f"Your own: data files and YAML files in {benchmarks_folder(runs_root)}.")
 

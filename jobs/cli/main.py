@@ -110,7 +110,7 @@ COMMANDS = {
     ),
     "verify": (
         "verify:verify",
-        "Check every file of a run, or of all and the journal, and say what can be had back; ends with 1 on damage.",
+        "Check every file of a run, or of all and the journal, and say what can be recovered; ends with 1 on damage.",
     ),
     "restore": (
         "backup:restore",

@@ -36,7 +36,7 @@ def probe(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
     """Sample a few answers before a run: pass, format and truncation rates, entropy, and what to do if bad."""
     chosen = apply_settings(_read_spec(preset, spec, model, data), settings or [])
     preflight = resolve(chosen, runs_root, is_quick=True)
-    preflight.raise_refusals(but_room=True)
+    preflight.raise_refusals(ignores_disk_space=True)
     from jobs.training.probe import probe as sample
 
     try:
@@ -50,8 +50,8 @@ def describe(report: "ProbeReport") -> str:
     """Return the report as text for a terminal."""
     lines = ["The first prompt, as the model gets it:", report.prompt]
     for answer in report.answers:
-        shown = answer.text if len(answer.text) <= MAX_SHOWN else f"{answer.text[:MAX_SHOWN]} ..."
-        lines += ["", f"{answer.verdict} (gold answer {answer.gold_answer}):", shown]
+        text = answer.text if len(answer.text) <= MAX_SHOWN else f"{answer.text[:MAX_SHOWN]} ..."
+        lines += ["", f"{answer.verdict} (gold answer {answer.gold_answer}):", text]
     return "\n".join([*lines, "", report.summary(), *(f"- {sentence}" for sentence in report.advice())])
 
 

@@ -1,4 +1,4 @@
-"""The commands on studies: the paper's tables as matrices of runs, and reports with the paper's and own numbers."""
+"""The commands on studies: the paper's tables as matrices of runs, and reports with the paper's and your numbers."""
 
 import math
 from dataclasses import asdict
@@ -182,7 +182,7 @@ def results(
     for row in rows:
         difference = f", difference {interval_text(row.difference, is_difference=True)}" if row.difference else ""
         figure = f"{interval_text(row.own)}{difference} ({row.num_seeds} seeds)"
-        print_result(f"{row.place} / {row.column}: paper {row.printed}, own {row.cell} {figure}")
+        print_result(f"{row.full_row} / {row.column}: paper {row.printed}, own {row.cell} {figure}")
     print_result(reading(measured) if rows else "No run has finished yet.")
 
 

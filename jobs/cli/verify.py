@@ -16,15 +16,15 @@ def verify(
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     as_json: AsJson = False,
 ) -> None:
-    """Check every file of a run, or of all and the journal, and say what can be had back; ends with 1 on damage."""
+    """Check every file of a run, or of all and the journal, and say what can be recovered; ends with 1 on damage."""
     folder = None if run is None else open_run(runs_root, find_run_id(runs_root, run))
-    found = verify_root(runs_root) if folder is None else verify_run(folder)
+    damages = verify_root(runs_root) if folder is None else verify_run(folder)
     if as_json:
-        print_json([dataclasses.asdict(damage) for damage in found])
-    for damage in [] if as_json else found:
-        place = f"{damage.run_id}: " if damage.run_id else ""
-        print_result(escape_control_characters(f"{place}{damage.what} {damage.remedy}"))
-    if not found and not as_json:
+        print_json([dataclasses.asdict(damage) for damage in damages])
+    for damage in [] if as_json else damages:
+        run_prefix = f"{damage.run_id}: " if damage.run_id else ""
+        print_result(escape_control_characters(f"{run_prefix}{damage.what} {damage.remedy}"))
+    if not damages and not as_json:
         print_result("No damage found.")
-    if found:
+    if damages:
         raise typer.Exit(1)

@@ -33,7 +33,7 @@ _BOUND = [sys.executable, "-P", "-m", "jobs.launchers.end_with_starter"]
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class PagesAddress:
     """The address where the pages listen, and the host names that they accept besides this machine's.
 
     Without `remote_host` they listen on the loopback address only. With a `sign_in` file people sign in.
@@ -77,13 +77,13 @@ class Workbench:
         database_url: str | None,
         port: int,
         supervision: Supervision | None = None,
-        reach: Reach | None = None,
+        address: PagesAddress | None = None,
     ) -> None:
         self._runs_root = runs_root.resolve()
         self._folder = self._runs_root / WORKBENCH_FOLDER
         self._port = port
         self._supervision = supervision or Supervision()
-        self._reach = reach or Reach()
+        self._address = address or PagesAddress()
         self._environment = {STARTER_VARIABLE: str(os.getpid())}
         if database_url is not None:
             self._environment[DATABASE_URL_VARIABLE] = database_url
@@ -138,7 +138,7 @@ class Workbench:
 
     def _start_pages(self) -> "subprocess.Popen[bytes]":
         command = [*_BOUND, sys.executable, "-P", "-m", "app.serving.server", "--runs-root", str(self._runs_root)]
-        command += ["--port", str(self._port), *self._reach.options()]
+        command += ["--port", str(self._port), *self._address.options()]
         environment = dict(os.environ) | self._environment | {"PYTHONPATH": str(PROJECT_ROOT)}
         return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, start_new_session=True)
 
@@ -198,6 +198,6 @@ def up(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arg
     ] = None,
 ) -> None:
     """Start the supervisor and the pages; Ctrl-C ends both; runs continue."""
-    reach = Reach(remote_host, tuple(allowed_hosts or ()), sign_in)
-    workbench = Workbench(runs_root, database_url, port, Supervision(max_running, stop_grace), reach)
+    address = PagesAddress(remote_host, tuple(allowed_hosts or ()), sign_in)
+    workbench = Workbench(runs_root, database_url, port, Supervision(max_running, stop_grace), address)
     raise typer.Exit(workbench.serve(opens_browser))

@@ -1,7 +1,7 @@
 """The answers of an evaluation on disk: a line for each finished question, in append-only files.
 
 Each attempt writes files of its own, so that nothing that an earlier one wrote is touched. A line that a kill cut
-short is passed over and its question asked again.
+short is skipped and its question asked again.
 """
 
 import json
@@ -44,14 +44,14 @@ class AnswerLog:
 
     def read(self) -> dict[str, AnsweredQuestion]:
         """Return all finished questions by id, whichever attempt finished them; the newest line counts."""
-        found: dict[str, AnsweredQuestion] = {}
+        answers: dict[str, AnsweredQuestion] = {}
         for path in sorted(self._folder.glob(f"{self._benchmark}-*.jsonl")):
             for answered in _read_lines(path):
-                found[answered.question_id] = answered
-        return found
+                answers[answered.question_id] = answered
+        return answers
 
     def append(self, answered: AnsweredQuestion, question: BenchmarkQuestion) -> None:
-        """Write one finished question, with its text and gold answer for whoever reads the answers."""
+        """Write one finished question, with its text and gold answer for readers of the answers."""
         record = {
             "question_id": answered.question_id,
             "question": question.text,

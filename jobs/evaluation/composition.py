@@ -17,7 +17,7 @@ from jobs.specs.evaluation import EvalSpec
 def open_generator(
     spec: EvalSpec, run: RunDirectory, benchmarks: Sequence[LoadedBenchmark]
 ) -> Iterator[AnswerGenerator]:
-    """Give what generates for a specification, and let it go afterwards.
+    """Yield the generator of a specification and close it afterwards.
 
     Raises:
         TrainingError: Model or server cannot be used.

@@ -44,11 +44,11 @@ class EmbeddedGenerator:
         ]
         for index, question in enumerate(batch):
             if question.question_id in wanted:
-                own = samples[index * num_samples : (index + 1) * num_samples]
-                yield SampledQuestion(question.question_id, seed, own)
+                answers = samples[index * num_samples : (index + 1) * num_samples]
+                yield SampledQuestion(question.question_id, seed, answers)
 
     def close(self) -> None:
-        """Do nothing: the model goes with the process."""
+        """Do nothing: the process ends and frees the model."""
 
     def _encode(self, question: PromptedQuestion) -> Int32Array:
         tokenizer = self._policy.tokenizer

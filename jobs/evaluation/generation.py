@@ -1,4 +1,4 @@
-"""Sampling answers: what an evaluation asks of whoever generates."""
+"""Sampling answers: the interface of an evaluation's generator."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ class AnswerGenerator(Protocol):
 
     @property
     def num_at_once(self) -> int:
-        """How many answers it likes to be asked for in one batch; 0 leaves that to the specification."""
+        """Answers that one batch should have; 0 leaves that to the specification."""
         ...
 
     def generate(
@@ -51,12 +51,12 @@ class AnswerGenerator(Protocol):
         """Yield `num_samples` answers for each wanted question of the batch, in any order, as they come.
 
         Raises:
-            TrainingError: Answers cannot be had; one sentence why.
+            TrainingError: It gives no answers; one sentence says why.
         """
         ...
 
     def close(self) -> None:
-        """Let model and connections go."""
+        """Free the model and close connections."""
         ...
 
 

@@ -85,7 +85,7 @@ class EvaluationLoop:
         return RunStatus.SUCCEEDED
 
     def _answer(self, benchmark: LoadedBenchmark, log: AnswerLog) -> bool:
-        """Ask what is still to be asked and record the scores; False where a stop came before the end."""
+        """Ask the questions that are left and record the scores; False if a stop came before the end."""
         name, num_samples = benchmark.protocol.name, benchmark.samples_per_question
         began_at = time.monotonic()
         answers = self._finished(benchmark, log)
@@ -111,23 +111,23 @@ class EvaluationLoop:
             log.sync()
         event = benchmark_event(self.spec, benchmark, answers, time.monotonic() - began_at)
         self.recorder.record("benchmark", event)
-        self._say_score(benchmark, event["num_correct"])
+        self._log_score(benchmark, event["num_correct"])
         return True
 
     def _finished(self, benchmark: LoadedBenchmark, log: AnswerLog) -> dict[str, AnsweredQuestion]:
-        """Return what earlier attempts finished; what another version of the grader decided is graded again."""
-        found = {
+        """Return the answers of earlier attempts; those graded by another version of the grader are graded again."""
+        finished = {
             question_id: answered
             for question_id, answered in log.read().items()
             if len(answered.samples) == benchmark.samples_per_question
         }
         for question in benchmark.questions:
-            answered = found.get(question.question_id)
+            answered = finished.get(question.question_id)
             if answered is not None and answered.grader_version != grader_version():
                 sampled = SampledQuestion(answered.question_id, answered.seed, answered.samples)
-                found[question.question_id] = self._grade(question, sampled)
-                log.append(found[question.question_id], question)
-        return found
+                finished[question.question_id] = self._grade(question, sampled)
+                log.append(finished[question.question_id], question)
+        return finished
 
     def _prompted(self, benchmark: LoadedBenchmark, question: BenchmarkQuestion) -> PromptedQuestion:
         template = TemplateName(benchmark.template(self.spec))
@@ -140,7 +140,7 @@ class EvaluationLoop:
         return AnsweredQuestion(question.question_id, sampled.seed, sampled.samples, outcomes, grader_version())
 
     def _beat(self, name: str) -> None:
-        """Say how far it is, to whoever watches, and now and then in the log with the time left."""
+        """Report the progress in the heartbeat and, at times, in the log with the time left."""
         self.control.heartbeat(self._num_done)
         now = time.monotonic()
         if now - self._logged_at < LOG_SECONDS or not self._num_asked:
@@ -149,14 +149,14 @@ class EvaluationLoop:
         seconds_left = (now - self._began_at) / self._num_asked * (self._num_all - self._num_done)
         logger.info("%s: %d of %d questions, about %d s left", name, self._num_done, self._num_all, round(seconds_left))
 
-    def _say_score(self, benchmark: LoadedBenchmark, num_correct: dict[str, list[int]]) -> None:
+    def _log_score(self, benchmark: LoadedBenchmark, num_correct: dict[str, list[int]]) -> None:
         num_answers = len(benchmark.questions) * benchmark.samples_per_question
         scores = ", ".join(f"{scheme} {sum(counts) / num_answers:.4f}" for scheme, counts in num_correct.items())
         logger.info("%s Avg@%d: %s", benchmark.protocol.name, benchmark.samples_per_question, scores)
 
 
 def _write_plan(run: RunDirectory, benchmarks: Sequence[LoadedBenchmark]) -> None:
-    """Write how many questions there are, for whoever shows progress."""
+    """Write how many questions there are, for displays of progress."""
     folder = run.path / FOLDER
     folder.mkdir(exist_ok=True)
     plan = {"num_questions": {benchmark.protocol.name: len(benchmark.questions) for benchmark in benchmarks}}

@@ -41,7 +41,7 @@ def keep_model(policy: Path, run_path: Path) -> None:
 
 
 def link_model(policy: Path, target: Path) -> None:
-    """Give the model in a checkpoint's folder a second place, by hard links where they can be made.
+    """Make `target` with the model in a checkpoint's folder, by hard links where the file system has them.
 
     The folder takes its name once it is whole, so that what a kill leaves is not taken for a model.
 
@@ -125,7 +125,7 @@ def _drop_tokens_without_embedding(folder: Path) -> None:
         return
     dropped = {token["content"] for token in tokenizer["added_tokens"] if token not in kept}
     settings = json.loads(config_path.read_text(encoding="utf-8"))
-    # Under its own class, which stands for a model type, loading would add them again.
+    # Under its own class, which names a model type, loading would add them again.
     settings = {name: value for name, value in settings.items() if not (isinstance(value, str) and value in dropped)}
     settings["tokenizer_class"] = "PreTrainedTokenizerFast"
     path.write_text(json.dumps(tokenizer | {"added_tokens": kept}), encoding="utf-8")

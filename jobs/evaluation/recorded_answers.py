@@ -37,14 +37,14 @@ class RecordedQuestion:
 
 def find_answers(run_path: Path, benchmark: str, question_id: str) -> RecordedQuestion | None:
     """Return the answers to a question, None where it was not finished; of several attempts the newest counts."""
-    found = None
+    newest = None
     if _BENCHMARK.fullmatch(benchmark) is None:
         return None
     for path in sorted((run_path / FOLDER).glob(f"{benchmark}-*.jsonl")):
         for record in _records_of(path, question_id):
             answers = tuple(_answer(*item) for item in zip(record["samples"], record["outcomes"], strict=True))
-            found = RecordedQuestion(record.get("question", ""), record.get("gold", ""), answers)
-    return found
+            newest = RecordedQuestion(record.get("question", ""), record.get("gold", ""), answers)
+    return newest
 
 
 def _records_of(path: Path, question_id: str) -> Iterator[dict[str, Any]]:

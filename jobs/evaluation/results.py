@@ -51,7 +51,9 @@ def benchmark_event(
         "question_ids": [entry.question_id for entry in ordered],
         "num_correct": {scheme.value: [_num_correct(value, scheme) for value in ordered] for scheme in Scheme},
         "outcomes": {
-            scheme.value: dict(Counter(str(getattr(side, scheme)) for own in ordered for side in own.outcomes))
+            scheme.value: dict(
+                Counter(str(getattr(side, scheme)) for answered in ordered for side in answered.outcomes)
+            )
             for scheme in Scheme
         },
         "mean_tokens": sum(sample.num_tokens for sample in samples) / len(samples),
@@ -71,20 +73,20 @@ def _num_correct(answered: AnsweredQuestion, scheme: Scheme) -> int:
 
 def _disputed(benchmark: LoadedBenchmark, ordered: list[AnsweredQuestion]) -> list[dict[str, Any]]:
     """Return those answers on which the schemes differ, at most `MAX_DISPUTED`."""
-    found: list[dict[str, Any]] = []
+    differing: list[dict[str, Any]] = []
     for question, answered in zip(benchmark.questions, ordered, strict=True):
         for item in disputed(answered.outcomes):
-            own = answered.outcomes[item]
+            outcomes = answered.outcomes[item]
             boxed = last_boxed(answered.samples[item].text)
-            found.append(
+            differing.append(
                 {
                     "question_id": question.question_id,
                     "sample": item,
                     "gold": question.answer,
                     "answer": "" if boxed is None else boxed[:MAX_ANSWER_CHARS],
-                    "paper": own.paper.value,
-                    "training": own.training.value,
-                    "corrected": own.corrected.value,
+                    "paper": outcomes.paper.value,
+                    "training": outcomes.training.value,
+                    "corrected": outcomes.corrected.value,
                 }
             )
-    return found[:MAX_DISPUTED]
+    return differing[:MAX_DISPUTED]

@@ -24,11 +24,11 @@ _WORTH_ANOTHER_TRY = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 class ServerGenerator:
     """Asks for all answers to a question in one request, `num_parallel` questions at once; yields them as they come."""
 
-    def __init__(self, server: ServerSpec, spec: EvalSpec, num_samples_most: int) -> None:
-        """Look the server up.
+    def __init__(self, server: ServerSpec, spec: EvalSpec, max_samples: int) -> None:
+        """Check the server's address.
 
         Raises:
-            TrainingError: It is not known, or stands in a private network and that is not allowed.
+            TrainingError: Its name is unknown, or it is in a private network and that is not allowed.
         """
         try:
             self._endpoint = check_endpoint("server", server.address, server.allows_internal_addresses)
@@ -36,7 +36,7 @@ class ServerGenerator:
             raise TrainingError(str(error)) from None
         self._server = server
         self._spec = spec
-        self.num_at_once = QUESTIONS_AHEAD * server.num_parallel * num_samples_most
+        self.num_at_once = QUESTIONS_AHEAD * server.num_parallel * max_samples
         key = self._key = os.environ.get(API_KEY_VARIABLE, "").strip()
         headers = {"Host": self._endpoint.host} | ({"Authorization": f"Bearer {key}"} if key else {})
         limits = httpx2.Limits(max_connections=server.num_parallel)
@@ -95,25 +95,25 @@ class ServerGenerator:
     def _post(self, path: str, body: dict[str, Any]) -> tuple[list[dict[str, Any]], int]:
         """Return choices and the number of their tokens in all."""
         wait = FIRST_WAIT_SECONDS
-        trouble = ""
+        failure = ""
         for _ in range(self._server.num_tries):
             try:
                 response = self._http.post(
                     f"{self._endpoint.url}/{path}", json=body, extensions={"sni_hostname": self._endpoint.hostname}
                 )
             except httpx2.HTTPError as error:
-                trouble = type(error).__name__
+                failure = type(error).__name__
             else:
                 if response.status_code == httpx2.codes.OK:
                     return _read_answer(self._server.address, response)
-                trouble = (
+                failure = (
                     f"status {response.status_code}: {without_key(' '.join(response.text.split()), self._key)[:200]}"
                 )
                 if response.status_code not in _WORTH_ANOTHER_TRY:
                     break
             time.sleep(wait)
             wait *= 2
-        raise TrainingError(f"{self._server.address}: gives no answers ({trouble}); check server.address and model.")
+        raise TrainingError(f"{self._server.address}: gives no answers ({failure}); check server.address and model.")
 
     def _sample(self, choice: dict[str, Any], is_chat: bool, mean_tokens: int) -> Sample:
         text = choice["message"]["content"] if is_chat else choice["text"]

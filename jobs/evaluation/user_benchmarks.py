@@ -46,14 +46,16 @@ def load_user_benchmarks(runs_root: Path) -> UserBenchmarks:
     A wrong entry or file leaves out itself alone; its sentence names file, entry and field.
     """
     folder = benchmarks_folder(runs_root)
-    found = UserBenchmarks()
-    declared = found.choices
+    benchmarks = UserBenchmarks()
+    declared = benchmarks.choices
     for path in sorted(folder.glob("*.yaml")):
         for entry in _entries(path):
             if isinstance(entry, SpecError):
-                found.faults.append(str(entry))
+                benchmarks.faults.append(str(entry))
             elif entry.name in declared:
-                found.faults.append(f"{path}: {entry.name} is declared in another file already; rename one of them.")
+                benchmarks.faults.append(
+                    f"{path}: {entry.name} is declared in another file already; rename one of them."
+                )
             else:
                 declared[entry.name] = entry
     sources = {choice.source for choice in declared.values()}
@@ -61,7 +63,7 @@ def load_user_benchmarks(runs_root: Path) -> UserBenchmarks:
         name = next((path.name.removesuffix(suffix) for suffix in FILE_SUFFIXES if path.name.endswith(suffix)), "")
         if BENCHMARK_NAME.fullmatch(name) and str(path.absolute()) not in sources and name not in load_protocols():
             declared.setdefault(name, BenchmarkChoice(name=name, source=str(path.absolute())))
-    return found
+    return benchmarks
 
 
 def choose_benchmark(

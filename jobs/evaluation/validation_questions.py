@@ -33,7 +33,7 @@ def read_validation_questions(spec: TrainSpec, tokenizer: PromptTokenizer) -> di
         chosen += [(name, question) for question in load_benchmark(choice, protocol_of(choice)).questions]
     num_wanted = spec.validation.num_benchmark_questions
     if num_wanted is not None and num_wanted < len(chosen):
-        chosen = [chosen[place] for place in sorted(random.Random(_SEED).sample(range(len(chosen)), num_wanted))]
+        chosen = [chosen[index] for index in sorted(random.Random(_SEED).sample(range(len(chosen)), num_wanted))]
     questions: dict[str, list[Question]] = {name: [] for name in spec.validation.benchmarks}
     for index, (name, item) in enumerate(chosen, start=FIRST_INDEX):
         text, prompt_ids = encode_messages(TemplateName(spec.data.template), item.messages, tokenizer)

@@ -65,5 +65,5 @@ class VllmGenerator:
             yield SampledQuestion(question.question_id, item, samples)
 
     def close(self) -> None:
-        """Let the model go."""
+        """Free the model."""
         del self._model

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from jobs.judging.verdict import VoteOutcome
-from jobs.recording.event_reader import SpoolReader
+from jobs.recording.event_reader import EventReader
 from jobs.runs.directory import RunDirectory
 
 VOTES_EVENT = "votes"
@@ -83,7 +83,7 @@ def read_recorded_votes(run: RunDirectory) -> RecordedVotes:
 
 
 def _all_events(run: RunDirectory) -> Iterator[dict[str, Any]]:
-    reader, position, has_more = SpoolReader(run), None, True
+    reader, position, has_more = EventReader(run), None, True
     while has_more:
         batch = reader.read(position)
         yield from batch.events

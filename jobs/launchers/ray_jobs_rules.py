@@ -142,7 +142,7 @@ def check_size(machines: Sequence[Machine], spec: TrainSpec) -> None:
     verl, num_scoring = spec.verl, spec.reward_model.num_gpus if spec.reward_model else 0
     num_cpus = CPUS_PER_GPU * (verl.num_gpus + num_scoring) + OTHER_CPUS
     has_cpus = sum(machine.free_cpus for machine in machines) >= num_cpus
-    if has_cpus and any(_has_room(machines, item, verl, num_scoring) for item in range(len(machines))):
+    if has_cpus and any(_fits(machines, item, verl, num_scoring) for item in range(len(machines))):
         return
     free = ", ".join(f"{machine.free_gpus} and {machine.free_cpus} on {machine.host}" for machine in machines)
     scoring = f" and {num_scoring} on one machine for the reward model" if num_scoring else ""
@@ -153,12 +153,10 @@ def check_size(machines: Sequence[Machine], spec: TrainSpec) -> None:
     )
 
 
-def _has_room(machines: Sequence[Machine], scoring: int, verl: VerlSpec, num_scoring: int) -> bool:
+def _fits(machines: Sequence[Machine], scoring: int, verl: VerlSpec, num_scoring: int) -> bool:
     """Whether the policy fits beside a reward model on the machine with index `scoring`."""
-    left = [
-        (machine.free_gpus - taken, machine.free_cpus - CPUS_PER_GPU * taken)
-        for index, machine in enumerate(machines)
-        for taken in [num_scoring if index == scoring else 0]
-    ]
+    left = [(machine.free_gpus, machine.free_cpus) for machine in machines]
+    gpus, cpus = left[scoring]
+    left[scoring] = gpus - num_scoring, cpus - CPUS_PER_GPU * num_scoring
     num_fitting = sum(gpus >= verl.gpus_per_node and cpus >= CPUS_PER_GPU * verl.gpus_per_node for gpus, cpus in left)
     return min(left[scoring]) >= 0 and num_fitting >= verl.num_nodes

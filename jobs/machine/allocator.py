@@ -7,7 +7,7 @@ _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 
 
 def keep_freed_memory() -> None:
-    """Let this process use freed memory again instead of giving it back: each page would be made anew, full of zeros.
+    """Keep freed memory in this process: the kernel would fill each page that comes back with zeros.
 
     Logits and activations are freed and allocated many times a second. Does nothing where there is no `mallopt`.
     """

@@ -20,7 +20,7 @@ VLLM_ENVIRONMENT = ".venv-verl-vllm"
 VLLM_LOOP = "eval vllm"
 """The loop of an evaluation that vLLM generates for."""
 VERL_LOOPS = frozenset({"verl", "verl sft"})
-"""Loops that only verl's environment can run, as `job_specs.loop_name` names them."""
+"""Loops that only verl's environment can run, as `jobs.specs.any_job.loop_name` names them."""
 VERL_PACKAGES = ("torch", "verl", "ray", "vllm", "transformers", "kernels")
 """Packages whose versions decide whether the verl engine runs; vllm and kernels are for GPUs only."""
 GPU_PINS = "constraints-verl-gpu.txt"
@@ -75,7 +75,7 @@ def _vllm_python() -> str:
 
 
 def has_vllm(python: str) -> bool:
-    """Return whether an interpreter's environment has vLLM; the answer is kept until the environment is made anew.
+    """Return whether an interpreter's environment has vLLM; the answer is kept until the environment is made again.
 
     Raises:
         EngineEnvironmentError: The interpreter does not run.

@@ -91,8 +91,8 @@ def needs_of(python: str) -> GpuNeeds:
     command = [python, "-P", "-m", "jobs.machine.gpu_needs"]
     try:
         program = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_SECONDS, env=environment, check=True)
-        found = json.loads(program.stdout)
-        return GpuNeeds(tuple(found["missing_packages"]), found["has_kernel"])
+        needs = json.loads(program.stdout)
+        return GpuNeeds(tuple(needs["missing_packages"]), needs["has_kernel"])
     except (OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
         raise EngineEnvironmentError(
             f"{python}: does not run ({type(error).__name__}); run `make verl-env GPU=1` again."

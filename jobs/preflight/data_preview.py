@@ -44,7 +44,7 @@ class _Characters:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Conversation:
     """A question's messages before they are put into a template."""
 
     messages: Sequence[Message]
@@ -60,10 +60,11 @@ def preview_data(spec: TrainSpec, num_shown: int = 3, max_rows: int = MAX_ROWS) 
     """
     num_rows = min(spec.data.num_questions or max_rows, max_rows)
     is_task = spec.data.source in TASKS
-    asked = _of_task(TASKS[spec.data.source], spec.data, num_rows) if is_task else _rows(spec.data, num_rows)
-    texts, notice = _prompts(spec, [item.messages for item in asked])
+    questions = _of_task(TASKS[spec.data.source], spec.data, num_rows) if is_task else _rows(spec.data, num_rows)
+    texts, notice = _prompts(spec, [item.messages for item in questions])
     shown = tuple(
-        PromptPreview(text, item.answer, item.graded_as) for text, item in zip(texts[:num_shown], asked, strict=False)
+        PromptPreview(text, item.answer, item.graded_as)
+        for text, item in zip(texts[:num_shown], questions, strict=False)
     )
     lengths = _token_lengths(texts, spec)
     return DataPreview(shown, lengths or tuple(map(len, texts)), lengths is not None, notice)
@@ -101,18 +102,20 @@ def _with_roles(messages: Sequence[Message]) -> str:
     return "\n\n".join(f"{message['role']}: {message['content']}" for message in messages)
 
 
-def _of_task(task: BuiltInTask, data: DataSpec, num_rows: int) -> list[_Asked]:
+def _of_task(task: BuiltInTask, data: DataSpec, num_rows: int) -> list[_Conversation]:
     made = task.make_questions(data, num_rows, _Characters())
-    return [_Asked([{"role": "user", "content": item.prompt_text}], item.answer, task.graded_as) for item in made]
+    return [
+        _Conversation([{"role": "user", "content": item.prompt_text}], item.answer, task.graded_as) for item in made
+    ]
 
 
-def _rows(data: DataSpec, num_rows: int) -> list[_Asked]:
+def _rows(data: DataSpec, num_rows: int) -> list[_Conversation]:
     origin = Path(data.source).name
     rows = islice(iterate_raw_rows(data.source, data.split, streams=True), num_rows)
     checked = [check_row(origin, number, raw, data.answer_kind) for number, raw in rows]
     if not checked:
         raise DataError(f"{origin}: has no rows.")
-    return [_Asked(row.messages, row.answer, row.answer_kind) for row in checked]
+    return [_Conversation(row.messages, row.answer, row.answer_kind) for row in checked]
 
 
 def _token_lengths(texts: Sequence[str], spec: TrainSpec) -> tuple[int, ...] | None:

@@ -21,10 +21,14 @@ def check_fit(spec: EvalSpec, prompts: Sequence[str]) -> None:
     if shape is None or shape.context >= spec.max_response_tokens + max(map(_most_tokens, prompts), default=1):
         return
     longest = max(_token_lengths(spec, prompts), default=1)
-    room = shape.context - longest
-    if room >= spec.max_response_tokens:
+    tokens_left = shape.context - longest
+    if tokens_left >= spec.max_response_tokens:
         return
-    advice = f"set max_response_tokens to {room:,} or less" if room > 0 else "choose a model with a longer context"
+    advice = (
+        f"set max_response_tokens to {tokens_left:,} or less"
+        if tokens_left > 0
+        else "choose a model with a longer context"
+    )
     raise SpecError(
         f"max_response_tokens: the longest prompt ({longest:,} tokens) and an answer of {spec.max_response_tokens:,} "
         f"do not fit into the model's context of {shape.context:,}; {advice}."

@@ -21,7 +21,7 @@ _OFFLOAD = "offload=true"
 
 
 def check_disk(spec: TrainSpec, runs_root: Path) -> None:
-    """Refuse a run whose records and checkpoints need more room than the disk of the runs root has.
+    """Refuse a run whose records and checkpoints need more space than the disk of the runs root has.
 
     Raises:
         SpecError: They do.
@@ -33,7 +33,7 @@ def check_disk(spec: TrainSpec, runs_root: Path) -> None:
     if wanted > free:
         raise SpecError(
             f"num_checkpoints_kept, recording.token_data: the run needs about {_gb(wanted)} of disk and {folder} has "
-            f"{_gb(free)} free; lower them, free room, or start with `exgrpo up --runs-root FOLDER` on another disk."
+            f"{_gb(free)} free; lower them, free some space, or use another disk: `exgrpo up --runs-root FOLDER`."
         )
 
 
@@ -94,7 +94,7 @@ def check_rollout(spec: TrainSpec) -> None:
         return  # another check says so
     if not is_there:
         raise SpecError(
-            f"verl.rollout: vLLM is not installed in the environment of {python}; make it anew with "
+            f"verl.rollout: vLLM is not installed in the environment of {python}; make it again with "
             "`make verl-env GPU=1`, or set verl.rollout to hf for a small model."
         )
 

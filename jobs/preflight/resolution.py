@@ -51,9 +51,9 @@ class Refusal:
 
     sentence: str
     is_local: bool
-    """It is about this machine alone: a missing file, a model with code, too few GPUs, no engine, no room."""
-    is_room: bool = False
-    """It is the room on the disk, by an estimate of all that the run could write; a run on a full disk waits."""
+    """It is about this machine alone: a missing file, a model with code, too few GPUs, no engine, a full disk."""
+    is_disk_space: bool = False
+    """It is the space on the disk, by an estimate of all that the run could write; a run on a full disk waits."""
 
 
 @dataclass(slots=True)
@@ -73,8 +73,10 @@ class Preflight:
     """In the order of the checks."""
     notices: list[str] = field(default_factory=list)
 
-    def raise_refusals(self, *, but_local: bool = False, but_room: bool = False) -> None:
-        """Do nothing if the run can be queued; with `but_local`, if another machine could, or `but_room`, with room.
+    def raise_refusals(self, *, ignores_local: bool = False, ignores_disk_space: bool = False) -> None:
+        """Do nothing if the run can be queued.
+
+        Reasons of this machine alone, or of the space on its disk alone, can be ignored.
 
         Raises:
             RunRefusedError: It cannot.
@@ -82,18 +84,18 @@ class Preflight:
         reasons = tuple(
             refusal.sentence
             for refusal in self.refusals
-            if not (but_local and refusal.is_local) and not (but_room and refusal.is_room)
+            if not (ignores_local and refusal.is_local) and not (ignores_disk_space and refusal.is_disk_space)
         )
         if reasons:
             raise RunRefusedError(self.requested, reasons)
 
     @contextmanager
-    def collecting(self, *, is_local: bool = False, is_room: bool = False) -> Iterator[None]:
+    def collecting(self, *, is_local: bool = False, is_disk_space: bool = False) -> Iterator[None]:
         """Add the errors for users that the block raises as refusals."""
         try:
             yield
         except UserError as error:
-            self.refusals.append(Refusal(str(error), is_local, is_room))
+            self.refusals.append(Refusal(str(error), is_local, is_disk_space))
 
 
 def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Preflight:
@@ -126,7 +128,7 @@ def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Pref
     for check in _machine_checks(preflight.spec):
         with preflight.collecting(is_local=True):
             check()
-    with preflight.collecting(is_local=True, is_room=True):
+    with preflight.collecting(is_local=True, is_disk_space=True):
         check_disk(preflight.spec, runs_root)
     return preflight
 

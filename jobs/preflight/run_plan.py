@@ -60,7 +60,7 @@ def plan_run(spec: TrainSpec, runs_root: Path) -> RunPlan:
         RunRefusedError: It cannot run on any machine.
     """
     preflight = resolve(spec, runs_root)
-    preflight.raise_refusals(but_local=True)
+    preflight.raise_refusals(ignores_local=True)
     spec = preflight.spec
     notices = [*(refusal.sentence for refusal in preflight.refusals), *preflight.notices]
     is_verl = spec.engine == "verl"

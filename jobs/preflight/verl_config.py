@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from jobs.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, check_own_overrides, verl_overrides
+from jobs.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, check_overrides, verl_overrides
 from jobs.engines.verl_ray.sft_overrides import SFT_CONFIG, check_sft_overrides, sft_run_overrides
 from jobs.machine.engine_environments import PROJECT_ROOT, EngineEnvironmentError, engine_python
 from jobs.specs.train import SpecError, TrainSpec
@@ -29,7 +29,7 @@ def check_run_overrides(spec: TrainSpec) -> None:
         SpecError: There is such an override.
     """
     if spec.sft is None:
-        check_own_overrides(spec)
+        check_overrides(spec)
     else:
         check_sft_overrides(spec)
 

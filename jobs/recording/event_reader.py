@@ -31,7 +31,7 @@ _Rows = dict[str, list[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
-class SpoolBatch:
+class EventBatch:
     """Events in order of attempt and sequence, and the position after them.
 
     `has_more` is whether more events exist already; `faults` are sentences on damage, with the files' names.
@@ -43,13 +43,13 @@ class SpoolBatch:
     faults: list[str] = field(default_factory=list)
 
 
-class SpoolReader:
+class EventReader:
     """Reads one run's events while it may be writing; any number of readers may read at once."""
 
     def __init__(self, run: RunDirectory) -> None:
         self._run = run
 
-    def read(self, after: str | None = None, max_steps: int = MAX_STEPS) -> SpoolBatch:
+    def read(self, after: str | None = None, max_steps: int = MAX_STEPS) -> EventBatch:
         """Return the events after a position (None: from the start), at most `max_steps` steps with trajectories.
 
         An incomplete last line, still being written or cut by a kill, is not read. A complete but damaged line is
@@ -61,11 +61,11 @@ class SpoolReader:
             positions[attempt] = reading.read_attempt(attempt, positions.get(attempt, (1, 0, 0)))
             if reading.is_full:
                 break
-        return SpoolBatch(reading.events, _dump_position(positions), reading.is_full, reading.faults)
+        return EventBatch(reading.events, _dump_position(positions), reading.is_full, reading.faults)
 
 
 class _Reading:
-    """One call of `SpoolReader.read`."""
+    """One call of `EventReader.read`."""
 
     def __init__(self, run: RunDirectory, max_steps: int) -> None:
         self.events: list[dict[str, Any]] = []

@@ -14,7 +14,7 @@ from jobs.runs.fencing import exit_if_fenced
 MAX_SEGMENT_BYTES = 8 << 20
 
 
-class SpoolWriter:
+class EventWriter:
     """The one writer of an attempt's events. It only appends; after a failed write it opens a new file."""
 
     def __init__(self, attempt_path: Path, attempt: int, max_segment_bytes: int = MAX_SEGMENT_BYTES) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from exgrpo_core.checksums import file_crc
 from exgrpo_core.step_report import BucketCount, BufferEvent, Selection, StepReport
 from exgrpo_core.types import Question, Trajectory
-from jobs.recording.event_writer import SpoolWriter
+from jobs.recording.event_writer import EventWriter
 from jobs.recording.recorder import EvaluationRecord
 from jobs.recording.trajectory_file import FILE_PREFIX, questions_table, trajectory_table, write_parquet
 from jobs.runs.clock import monotonic_utc_now
@@ -37,7 +37,7 @@ _KEEPS_TOKENS: dict[str, Callable[[Trajectory], bool]] = {
 }
 
 
-class SpoolRecorder:
+class FileRecorder:
     """Writes one attempt into its run directory; a file is on disk before the event that names it.
 
     A thread writes steps while training continues; steps that come fast are written together.
@@ -47,7 +47,7 @@ class SpoolRecorder:
         self._run = run
         self._attempt_path = run.attempt_path(attempt)
         self._keeps_tokens = _KEEPS_TOKENS[retention.token_data]
-        self._writer = SpoolWriter(self._attempt_path, attempt)
+        self._writer = EventWriter(self._attempt_path, attempt)
         self._question_sets: set[str] = set()
         self._steps_with_trajectories: set[int] = set()
         self._thread = ThreadPoolExecutor(1, "recorder")

@@ -184,10 +184,10 @@ class FanOutRecorder:
 
 def open_recorder(run: RunDirectory, attempt: int, spec: JobSpec) -> RunRecorder:
     """Return the recorder of an attempt: the run directory, and the loggers that a training run names."""
-    from jobs.recording.file_recorder import SpoolRecorder
+    from jobs.recording.file_recorder import FileRecorder
 
     if not isinstance(spec, TrainSpec):
-        return SpoolRecorder(run, attempt, RecordingSpec())
-    recorder = SpoolRecorder(run, attempt, spec.recording)
+        return FileRecorder(run, attempt, RecordingSpec())
+    recorder = FileRecorder(run, attempt, spec.recording)
     loggers = open_loggers(run, attempt, spec)
     return FanOutRecorder(recorder, loggers) if loggers else recorder

@@ -35,7 +35,7 @@ OUTCOME_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A worker's heartbeat: its process, state and step at a time, what it does and how long that took of late."""
+    """A worker's heartbeat: its process, state and step at a time, what it does and how long that took recently."""
 
     worker: ProcessIdentity
     status: RunStatus

@@ -12,7 +12,7 @@ from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.specs.any_job import shape_mistakes
 
 UNREADABLE_SPEC = {"kind": "unreadable"}
-"""Stands in for a specification that cannot be read."""
+"""Shown instead of a specification that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -253,7 +253,7 @@ class RunDirectory:
             AttemptClaimedError: The given `attempt` is claimed already.
             OSError: There is no space for the first files of a worker; nothing is claimed.
         """
-        self._try_room()
+        self._try_disk_space()
         number = self.newest_attempt() + 1 if attempt is None else attempt
         while True:
             try:
@@ -266,9 +266,9 @@ class RunDirectory:
                 sync(self.path / "attempts")
                 return number
 
-    def _try_room(self) -> None:
+    def _try_disk_space(self) -> None:
         """Try to write `_STARTUP_BYTES`: a full disk may have space for a folder, but not for the first files."""
-        path = self.path / "room.tmp"
+        path = self.path / "space.tmp"
         try:
             path.write_bytes(b"\xff" * _STARTUP_BYTES)
         finally:

@@ -16,7 +16,7 @@ HEALTH_SENTENCES = {
     "entropy_collapse": "the policy's entropy has collapsed",
     "not_finite": "a step had numbers that are not finite",
     "all_retired": "every question is retired, so none is left to replay",
-    "damaged": "files of the run are damaged; `exgrpo verify` says what can be had back",
+    "damaged": "files of the run are damaged; `exgrpo verify` says what can be recovered",
     "stalled": "nothing was recorded for much longer than a step takes",
 }
 _MAX_POINTS = 1_000_000

@@ -59,7 +59,7 @@ def _read(runs_root: Path) -> dict[str, dict[str, str]]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, AttributeError):
-        raise SpecError(f"{path}: expected saved views as JSON; move the file away to begin anew.") from None
+        raise SpecError(f"{path}: expected saved views as JSON; move the file away to start without views.") from None
 
 
 @contextmanager

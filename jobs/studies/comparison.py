@@ -12,7 +12,7 @@ from jobs.studies.results import CellResult, StudyResults
 
 @dataclass(frozen=True, slots=True)
 class ComparedRow:
-    """One number of the paper, and what a cell that stands for its row gave."""
+    """One number of the paper, and the result of a cell that represents its row."""
 
     table: str
     group: str
@@ -28,7 +28,7 @@ class ComparedRow:
     num_seeds: int
 
     @property
-    def place(self) -> str:
+    def full_row(self) -> str:
         """The row with the heading above it."""
         return f"{self.group}, {self.row}" if self.group else self.row
 
@@ -36,18 +36,18 @@ class ComparedRow:
 def compare(results: StudyResults) -> list[ComparedRow]:
     """Set each row of the paper beside its cells that have runs.
 
-    Where tables name figures of a run, these stand beside their columns; else the figure for a whole run stands beside
-    the main column, a row that the paper prints in two groups once.
+    Where tables name figures of a run, these are set beside their columns. Else the figure for a whole run is set
+    beside the main column, and a row that the paper prints in two groups is listed once.
     """
     tables = results.study.tables
     mapped = [item for item in tables if item.figures]
     if mapped:
         return [line for entry in mapped for line in _mapped_rows(results, entry)]
-    found: dict[tuple[str, ...], ComparedRow] = {}
+    distinct: dict[tuple[str, ...], ComparedRow] = {}
     for table in tables if results.main_figure else ():
         for line in _whole_rows(results, table):
-            found.setdefault((line.table, line.row, line.cell, line.printed), line)
-    return list(found.values())
+            distinct.setdefault((line.table, line.row, line.cell, line.printed), line)
+    return list(distinct.values())
 
 
 def is_by_column(study: Study) -> bool:
@@ -56,12 +56,12 @@ def is_by_column(study: Study) -> bool:
 
 
 def main_column(paper_table: PaperTable) -> str:
-    """Return the column of a table that stands for a row: its first average, else its first column."""
+    """Return the column of a table that represents a row: its first average, else its first column."""
     return [*paper_table.averages, paper_table.columns[0]][0]
 
 
 def differences_sentence(study: Study, results: StudyResults) -> str:
-    """Say which cells differences are to, nothing for a study without a baseline."""
+    """Return one sentence on the cells that differences are to, "" for a study without a baseline."""
     if not study.baseline:
         return ""
     cells = [result.cell for result in results.cells if result.cell.baseline not in {None, result.cell.name}]
@@ -70,26 +70,30 @@ def differences_sentence(study: Study, results: StudyResults) -> str:
 
 
 def reading(results: StudyResults) -> str:
-    """Say which differences the intervals tell from zero, whichever way they point."""
-    differences = {result.cell.name: own for result in results.cells if (own := results.difference(result)) is not None}
-    told = {name: difference for name, difference in differences.items() if not math.isnan(difference.half)}
-    if not told:
-        return "There are too few seeds to tell any cell from the baseline."
-    above = [name for name, value in told.items() if value.mean - value.half > 0]
-    below = [name for name, item in told.items() if item.mean + item.half < 0]
-    rest = [name for name in told if name not in {*above, *below}]
+    """Return in sentences which differences have intervals without zero, and on which side."""
+    differences = {result.cell.name: results.difference(result) for result in results.cells}
+    intervals = {name: value for name, value in differences.items() if value is not None and not math.isnan(value.half)}
+    if not intervals:
+        return "There are too few seeds to distinguish any cell from the baseline."
+    above = [name for name, value in intervals.items() if value.mean - value.half > 0]
+    below = [name for name, value in intervals.items() if value.mean + value.half < 0]
+    rest = [name for name in intervals if name not in {*above, *below}]
     parts = [
         f"{words}: {', '.join(names)}."
-        for words, names in (("Higher than the baseline", above), ("Lower", below), ("Not told apart from it", rest))
+        for words, names in (
+            ("Higher than the baseline", above),
+            ("Lower", below),
+            ("Not distinguishable from it", rest),
+        )
         if names
     ]
-    parts.append(f"{len(told)} comparisons are made without correction, so one in twenty may look real by chance.")
+    parts.append(f"{len(intervals)} comparisons are made without correction, so one in twenty may look real by chance.")
     return " ".join(parts)
 
 
 def _done_cells(results: StudyResults, row: PaperRow) -> list[CellResult]:
-    own = (results.result_of(name) for name in row.cells)
-    return [result for result in own if result is not None and result.seeds]
+    of_row = (results.result_of(name) for name in row.cells)
+    return [result for result in of_row if result is not None and result.seeds]
 
 
 def _mapped_rows(results: StudyResults, paper_table: PaperTable) -> Iterator[ComparedRow]:

@@ -21,7 +21,7 @@ class Configuration:
     by_cell: dict[str, dict[str, str]]
     """For each cell, the fields in which cells differ."""
     unequal: tuple[str, ...]
-    """Sentences on cells whose own runs differ in more than the seed."""
+    """Sentences on cells whose runs differ in more than the seed."""
 
 
 def read_configuration(cells: tuple[CellResult, ...]) -> Configuration:
@@ -48,13 +48,13 @@ def read_configuration(cells: tuple[CellResult, ...]) -> Configuration:
 
 def read_versions() -> dict[str, str]:
     """Return the versions of this machine's Python, of the packages that matter, and its processor."""
-    found = {"Python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
+    versions = {"Python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
     for name in _PACKAGES:
         try:
-            found[name] = importlib.metadata.version(name)
+            versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

@@ -53,7 +53,7 @@ class Cell(Spec):
 
 
 class PaperRow(Spec):
-    """One row of a table of the paper, and the cells that stand for it here."""
+    """One row of a table of the paper, and the cells that represent it here."""
 
     row: str
     values: tuple[PrintedValue, ...]
@@ -70,16 +70,16 @@ class PaperTable(Spec):
     """One table of the paper, or those rows of it that belong to a study."""
 
     name: str
-    place: str | None = None
-    """Text that stands in the table's environment, where the paper gives it no label of this name."""
+    marker_text: str | None = None
+    """Text of the table's environment by which it is found, where the paper gives it no label of this name."""
     columns: tuple[str, ...]
     rows: tuple[PaperRow, ...]
     averages: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """For each column of averages, the columns it is the mean of."""
     figures: dict[str, str] = Field(default_factory=dict)
-    """For columns, the figure of an own run that is the same thing, `{row}` standing for the row's name in lower case.
+    """For columns, the figure of a run here that is the same, `{row}` being the row's name in lower case.
 
-    Without any, the first figure of a run stands beside the first average.
+    Without any, the first figure of a run is set beside the first average.
     """
 
     @model_validator(mode="after")
@@ -188,8 +188,8 @@ def number_of(value: PrintedValue) -> float | None:
     """Return the number in a printed cell, signed and without its unit, None where there is none."""
     if isinstance(value, float):
         return value
-    found = _NUMBER.search(value)
-    return float(found.group().replace(",", "")) if found else None
+    match = _NUMBER.search(value)
+    return float(match.group().replace(",", "")) if match else None
 
 
 def study_names() -> list[str]:

@@ -29,7 +29,7 @@ _TAG = re.compile(r"(study|scale|cell|seed):(.+)")
 
 @dataclass(frozen=True, slots=True)
 class RunKey:
-    """Which run of a study a run is."""
+    """Identifies a run of a study."""
 
     study: str
     scale: Scale
@@ -38,7 +38,7 @@ class RunKey:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The tags by which the run is found again."""
+        """The tags that say so in the run's specification."""
         return (f"study:{self.study}", f"scale:{self.scale}", f"cell:{self.cell}", f"seed:{self.seed}")
 
 
@@ -49,9 +49,9 @@ def study_tag(study: Study) -> str:
 
 def key_from_tags(tags: Sequence[str]) -> RunKey | None:
     """Return which run of a study has these tags, None if none has."""
-    found = {match[1]: match[2] for tag in tags if (match := _TAG.fullmatch(tag))}
+    values = {match[1]: match[2] for tag in tags if (match := _TAG.fullmatch(tag))}
     try:
-        return RunKey(found["study"], Scale(found["scale"]), found["cell"], int(found["seed"]))
+        return RunKey(values["study"], Scale(values["scale"]), values["cell"], int(values["seed"]))
     except (KeyError, ValueError):
         return None
 
@@ -64,7 +64,7 @@ def wanted_keys(study: Study, scale: Scale, cells: Sequence[Cell], num_seeds: in
 
 
 def spec_of(study: Study, key: RunKey) -> TrainSpec:
-    """Return the specification of one run: the cell's preset, the scale's changes, the cell's own, and the seed.
+    """Return the specification of one run: the cell's preset, the changes of scale and cell, and the seed.
 
     Raises:
         SpecError: The cell does not exist, or its settings contradict each other.
@@ -74,12 +74,12 @@ def spec_of(study: Study, key: RunKey) -> TrainSpec:
     if recipe is None:
         raise LookupError(f"{key.cell}: cannot be run at the scale {key.scale}.")
     content = load_preset(recipe.preset).model_dump(mode="json")
-    own = {
+    of_seed = {
         "name": f"{key.study} {key.cell} seed {key.seed}",
         "seed": key.seed,
         "algorithm": {"seed": key.seed},
         "tags": list(key.tags),
     }
-    for changes in (SCALE_CHANGES[key.scale], recipe.changes, own):
+    for changes in (SCALE_CHANGES[key.scale], recipe.changes, of_seed):
         content = merge_settings(content, changes)
     return parse_spec(content, f"study {key.study}, cell {key.cell}")

@@ -1,4 +1,4 @@
-"""What a study reads from a finished run: named numbers, the first of which stands for the run."""
+"""What a study reads from a finished run: named numbers, the first of which represents the run."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""The paper's printed numbers as rows, and where they do not agree with each other, found by computation."""
+"""The paper's printed numbers as rows, and where they do not agree with each other, by computation."""
 
 import math
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _SLACK = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class NumberRow:
-    """One number of the paper; `printed` is how it stands there."""
+    """One number of the paper; `printed` is its text there."""
 
     table: str
     group: str
@@ -43,13 +43,13 @@ class Disagreement:
 
     @property
     def sentence(self) -> str:
-        """The disagreement in words, without its place."""
+        """The disagreement in words, without its location."""
         end = ", which rounding can explain" if self.is_rounding else ""
         return f"the paper prints {self.printed:g}, but {self.reason} {self.expected:.2f}{end}"
 
     @property
-    def place(self) -> str:
-        """Where the number stands."""
+    def location(self) -> str:
+        """Table, group, row and column of the number."""
         return ", ".join(part for part in (self.table, self.group, self.row, self.column) if part)
 
 
@@ -126,8 +126,8 @@ def _wrong_averages(study: Study) -> Iterator[Disagreement]:
                 average, mean = _value(table, row, column), fmean(_value(table, row, part) for part in parts)
                 distance = abs(average - mean) - _SLACK
                 if distance > 0.05:
-                    place = (table.name, row.group, row.row, column)
-                    yield Disagreement(*place, average, mean, "the mean of its cells is", is_rounding=distance <= 0.1)
+                    cell = (table.name, row.group, row.row, column)
+                    yield Disagreement(*cell, average, mean, "the mean of its cells is", is_rounding=distance <= 0.1)
 
 
 def _wrong_claims(study: Study) -> Iterator[Disagreement]:
@@ -135,7 +135,7 @@ def _wrong_claims(study: Study) -> Iterator[Disagreement]:
         value = number_of(claim.value)
         if claim.same_as is None or value is None:
             continue
-        in_table = math.copysign(find_value(claim.same_as), value)  # a drop of 8.7 stands as -8.7 elsewhere
+        in_table = math.copysign(find_value(claim.same_as), value)  # a drop of 8.7 is printed as -8.7 elsewhere
         if abs(value - in_table) > _SLACK:
             reason = f"{claim.same_as.table} has"
             yield Disagreement(TEXT_TABLE, "", claim.row, claim.column, value, in_table, reason)

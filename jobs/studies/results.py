@@ -1,4 +1,4 @@
-"""What has come out of a study so far: its runs found by their tags, their figures over seeds, and what is missing."""
+"""What has come out of a study so far: its runs by their tags, their figures over seeds, and what is missing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ class StudyResults:
 
     @property
     def main_figure(self) -> str | None:
-        """The figure that stands for a run: the first, None while no run has ended."""
+        """The figure that represents a run: the first, None while no run has ended."""
         return next((name for result in self.cells for name in result.figures), None)
 
     def result_of(self, cell_name: str | None) -> CellResult | None:
@@ -87,13 +87,13 @@ class StudyResults:
 
 
 def find_runs(database: Database, study: Study) -> dict[RunKey, RunRow]:
-    """Return the newest run of each place in a study's matrix; archived runs do not count."""
-    found: dict[RunKey, RunRow] = {}
+    """Return the newest run of each scale, cell and seed of a study; archived runs do not count."""
+    newest: dict[RunKey, RunRow] = {}
     for row in list_runs(database, RunFilter(words=study_tag(study)), limit=None):
         key = key_from_tags(row.tags)
         if key is not None and key.study == study.name and row.kind == "train":
-            found.setdefault(key, row)
-    return found
+            newest.setdefault(key, row)
+    return newest
 
 
 def state_of_keys(runs: Mapping[RunKey, RunRow], keys: Sequence[RunKey]) -> list[tuple[RunKey, str]]:
@@ -106,9 +106,11 @@ def read_results(database: Database, study: Study, scale: Scale, wanted: Sequenc
     runs = {key: row for key, row in find_runs(database, study).items() if key.scale is scale}
     cells = []
     for cell in study.cells_at(scale):
-        own = {key.seed: row for key, row in runs.items() if key.cell == cell.name and _is_done(row)}
+        finished = {key.seed: row for key, row in runs.items() if key.cell == cell.name and _is_done(row)}
         cells.append(
-            CellResult(cell, tuple(_read_seed(database, study, scale, own[seed], seed) for seed in sorted(own)))
+            CellResult(
+                cell, tuple(_read_seed(database, study, scale, finished[seed], seed) for seed in sorted(finished))
+            )
         )
     states = state_of_keys(runs, wanted)
     return StudyResults(

@@ -32,9 +32,11 @@ class PendingRun:
 
 def pending_runs(database: Database, study: Study, keys: Sequence[RunKey]) -> list[PendingRun]:
     """Return the wanted runs that have not succeeded, in the order asked for."""
-    found = find_runs(database, study)
+    newest = find_runs(database, study)
     return [
-        PendingRun(key, found.get(key)) for key in keys if key not in found or found[key].status != RunStatus.SUCCEEDED
+        PendingRun(key, newest.get(key))
+        for key in keys
+        if key not in newest or newest[key].status != RunStatus.SUCCEEDED
     ]
 
 

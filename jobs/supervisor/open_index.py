@@ -52,7 +52,7 @@ def ingest_all(runs_root: Path, database_url: str | None) -> bool:
 
 
 def rebuild_index(runs_root: Path, database_url: str | None) -> int:
-    """Drop the database, build it anew from files and return the number of runs.
+    """Drop the database, build it again from files and return the number of runs.
 
     Raises:
         SupervisorRunningError: A supervisor writes to it.

@@ -32,7 +32,7 @@ def find_hold(run: RunDirectory, asked: Mapping[str, int], names: dict[str, str 
         return None
     other = _open(run.path.parent, name)
     if other is None:
-        return Hold(f"It waited for {name}, which is gone; start it anew without waits_for.")
+        return Hold(f"It waited for {name}, which is gone; start it again without waits_for.")
     state = read_state(other, asked.get(name, 0))
     if not state.is_ended:
         return Hold()

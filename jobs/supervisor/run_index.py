@@ -6,7 +6,7 @@ from db.connections.session import Database
 from db.ingest import events
 from db.ingest.faults import record_faults
 from db.ingest.positions import read_position
-from jobs.recording.event_reader import SpoolReader, last_number
+from jobs.recording.event_reader import EventReader, last_number
 from jobs.runs.attempts import read_outcome
 from jobs.runs.description import describe_run
 from jobs.runs.directory import RunDirectory
@@ -19,7 +19,7 @@ class RunIndexing:
 
     def __init__(self, run: RunDirectory) -> None:
         self._run = run
-        self._reader = SpoolReader(run)
+        self._reader = EventReader(run)
         self._state: RunState | None = None
         self.is_registered = False
         self._is_shown = False

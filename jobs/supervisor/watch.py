@@ -31,7 +31,7 @@ class StopPolicy:
     term_seconds: float = 30.0
 
     def grace_of(self, heartbeat: Heartbeat | None) -> float:
-        """Return the seconds from the request to SIGTERM, by what the run does and how long that took of late."""
+        """Return the seconds from the request to SIGTERM, by what the run does and how long that took recently."""
         if heartbeat is None:
             return self.grace_seconds
         return stop_grace(heartbeat.phase, heartbeat.phase_seconds, self.grace_seconds)

@@ -35,7 +35,7 @@ class SftParts:
 class SftLoop:
     """One attempt of one run, from its newest whole checkpoint (or the start) to its last step.
 
-    Demonstrations are shuffled anew each epoch; the order follows from seed and epoch alone.
+    Demonstrations are shuffled again each epoch; the order follows from seed and epoch alone.
     """
 
     def __init__(

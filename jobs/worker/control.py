@@ -48,8 +48,8 @@ class WorkerControl:
 
     def start(self) -> None:
         """Write the first heartbeat, start the thread, and handle SIGTERM and SIGINT as a request to stop."""
-        signal.signal(signal.SIGTERM, self._note_signal)
-        signal.signal(signal.SIGINT, self._note_signal)
+        signal.signal(signal.SIGTERM, self._record_signal)
+        signal.signal(signal.SIGINT, self._record_signal)
         self._beat()
         self._thread.start()
 
@@ -83,7 +83,7 @@ class WorkerControl:
         if self._thread.is_alive():
             self._thread.join()
 
-    def _note_signal(self, _number: int, _frame: FrameType | None) -> None:
+    def _record_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._is_signalled = True
 
     def _beat_until_over(self) -> None:

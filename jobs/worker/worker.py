@@ -114,7 +114,7 @@ LOOP_LOADERS: dict[str, Callable[[], JobLoop]] = {
     "eval vllm": load_evaluation_loop,
     "judge": load_judge_loop,
 }
-"""What loads a job's loop: a training run's by its engine, another job's by its kind (`job_specs.loop_name`)."""
+"""What loads a job's loop, by `jobs.specs.any_job.loop_name`: a training run's engine or another job's kind."""
 
 
 def main(arguments: list[str], loaders: dict[str, Callable[[], JobLoop]] = LOOP_LOADERS) -> int:
@@ -173,7 +173,7 @@ def error_message(error: BaseException) -> str:
     if isinstance(error, UserError):
         return _first_line(error)
     if is_disk_full(error):
-        return "The disk is full; make room and resume the run."
+        return "The disk is full; free some space and resume the run."
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "Memory ran out; choose a smaller batch, model or max_response_tokens."
     return f"{type(error).__name__}: {_first_line(error)} The whole traceback is in log.txt."

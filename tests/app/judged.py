@@ -8,7 +8,7 @@ from db.connections.opening import open_database
 from db.connections.session import Database
 from db.ingest import events
 from db.queries.runs import get_run
-from jobs.recording.event_reader import SpoolReader
+from jobs.recording.event_reader import EventReader
 from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
@@ -53,7 +53,7 @@ def make_run(database: Database, runs_root: Path, run_id: str, status: str, num_
     spec = load_preset("chains-exgrpo").model_copy(update={"num_steps": NUM_STEPS, "name": run_id})
     folder.info_path.write_text(json.dumps({**folder.read_run_info(), "name": run_id}), encoding="utf-8")
     events.register_run(database, folder.read_run_info(), spec.model_dump(mode="json"))
-    batch = SpoolReader(folder).read(max_steps=1_000)
+    batch = EventReader(folder).read(max_steps=1_000)
     events.ingest_events(database, run_id, batch.events, batch.position)
     if status in {"failed", "succeeded"}:
         write_outcome(folder.attempt_path(1), RunStatus(status), "")

@@ -10,7 +10,7 @@ import numpy as np
 from db.connections.opening import open_database
 from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.step_report import StepReport
-from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
@@ -75,7 +75,7 @@ def _record(folder, run, retention, config, change):
     questions = [question(index) for index in range(NUM_QUESTIONS)]
     state = ExGRPOState.create(folder.path / "buffer", questions, config)
     engine = TalkingEngine(list(np.linspace(0.15, 0.97, NUM_QUESTIONS)))
-    recorder = SpoolRecorder(folder, 1, retention)
+    recorder = FileRecorder(folder, 1, retention)
     recorder.status(RunStatus.RUNNING)
     recorder.questions(questions, "training")
     for _ in range(run.num_done):

@@ -12,8 +12,8 @@ from db.connections.session import Database
 from db.ingest import events
 from db.queries.runs import get_run
 from exgrpo_core.step_report import BucketCount, StepReport
-from jobs.recording.event_reader import SpoolReader
-from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.event_reader import EventReader
+from jobs.recording.file_recorder import FileRecorder
 from jobs.recording.recorder import EvaluationRecord
 from jobs.runs.attempts import write_outcome
 from jobs.runs.checkpoints import Checkpoint, save_checkpoint
@@ -83,7 +83,7 @@ def _write_folder(runs_root: Path, run: RecordedRun, spec: TrainSpec) -> RunDire
         Journal(runs_root).append(JournalKind.SUBMITTED, run.run_id, attempt=1)
         return folder
     folder.attempt_path(1).mkdir(parents=True, exist_ok=True)
-    recorder = SpoolRecorder(folder, 1, spec.recording)
+    recorder = FileRecorder(folder, 1, spec.recording)
     recorder.status(RunStatus.RUNNING)
     recorder.questions(make_questions(), "training")
     recorder.evaluation(_evaluation(0))
@@ -101,7 +101,7 @@ def _write_folder(runs_root: Path, run: RecordedRun, spec: TrainSpec) -> RunDire
 
 def ingest_run(database: Database, folder: RunDirectory, run: RecordedRun, spec: TrainSpec) -> None:
     events.register_run(database, folder.read_run_info(), spec.model_dump(mode="json"))
-    reader, position, has_more = SpoolReader(folder), None, True
+    reader, position, has_more = EventReader(folder), None, True
     while has_more:
         batch = reader.read(position)
         events.ingest_events(database, run.run_id, batch.events, batch.position)

@@ -10,7 +10,7 @@ from bench.recording import json_lines_bytes, measure_ingest, new_run, read_unti
 from db.connections.opening import open_database
 from db.queries import metrics
 from db.queries.runs import list_runs
-from jobs.recording.event_reader import SpoolReader
+from jobs.recording.event_reader import EventReader
 from jobs.runs.attempts import write_outcome
 from jobs.runs.status import RunStatus
 from jobs.supervisor.open_index import ingest_all
@@ -40,7 +40,7 @@ def test_recorded_steps_are_read_back(tmp_path, size):
     run, recorder = new_run(tmp_path)
     assert len(record_all(recorder, StepMaker(size).reports(3))) == 3
     recorder.close()
-    events = SpoolReader(run).read().events
+    events = EventReader(run).read().events
     assert [len(event["trajectories"]) for event in events] == [K * size.num_questions] * 3
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, StepReport
 from exgrpo_core.types import Experience, Question, Replay, RolloutGroup, Trajectory
-from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.specs.train import RecordingSpec, TrainSpec
@@ -55,7 +55,7 @@ def record_steps(
         run = RunDirectory.open(runs_root, run_id)
     except ValueError:
         run = RunDirectory.create(runs_root, TrainSpec(name=run_id), run_id=run_id, **parts)
-    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
     recorder.status(RunStatus.RUNNING)
     recorder.questions([question(index) for index in range(4)], "training")
     number = 0

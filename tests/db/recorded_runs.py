@@ -9,8 +9,8 @@ from db.ingest import events
 from db.queries.runs import get_run
 from db.rows.runs import RunRow
 from exgrpo_core.step_report import StepReport
-from jobs.recording.event_reader import SpoolReader
-from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.event_reader import EventReader
+from jobs.recording.file_recorder import FileRecorder
 from jobs.recording.recorder import EvaluationRecord
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
@@ -34,7 +34,7 @@ def record_attempt(
     change: Change | None = None,
 ) -> None:
     """Record one attempt; with `change`, each report is changed before it is recorded."""
-    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
     recorder.status(RunStatus.RUNNING)
     recorder.questions(make_questions(), "training")
     for step in steps:
@@ -73,7 +73,7 @@ def contents_after(
 def ingest_run(database: Database, run: RunDirectory) -> int:
     """Ingest all events and return how many were new."""
     register(database, run)
-    batch = SpoolReader(run).read(max_steps=1_000)
+    batch = EventReader(run).read(max_steps=1_000)
     return events.ingest_events(database, run.run_id, batch.events, batch.position)
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from db.connections.session import Database
 from db.ingest import events as ingest
-from jobs.recording.event_reader import SpoolReader
-from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.event_reader import EventReader
+from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.directory import RunDirectory
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from jobs.specs.train import RecordingSpec
@@ -50,11 +50,11 @@ def record_scores(database: Database, runs_root: Path, *events: dict, times: int
     spec = EvalSpec(model=EvalModelSpec(source="a-model"), benchmarks=(BenchmarkChoice(name="aime24"),))
     run = RunDirectory.create(runs_root, spec, **names)
     for _ in range(times):
-        recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+        recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
         for item in events:
             recorder.record("benchmark", item)
         recorder.close()
     ingest.register_run(database, run.read_run_info(), run.job_spec().model_dump(mode="json"))
-    batch = SpoolReader(run).read()
+    batch = EventReader(run).read()
     ingest.ingest_events(database, run.run_id, batch.events, batch.position)
     return run.run_id

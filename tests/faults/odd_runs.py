@@ -7,7 +7,7 @@ import numpy as np
 
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question
-from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.file_recorder import FileRecorder
 from jobs.recording.recorder import EvaluationRecord
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
@@ -52,7 +52,7 @@ def odd_report(step: int) -> StepReport:
 def record_odd_run(runs_root: Path) -> RunDirectory:
     """Record one attempt of odd steps and evaluations."""
     run = RunDirectory.create(runs_root, TrainSpec(name="odd", num_steps=NUM_STEPS))
-    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
     recorder.status(RunStatus.RUNNING)
     recorder.questions(odd_questions(), "training")
     for step in range(1, NUM_STEPS + 1):

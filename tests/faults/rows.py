@@ -85,7 +85,7 @@ ROWS = {
         Row(
             14,
             "1,000 random cuts and flipped bits in journal, specification, outcome, events, questions and trajectories",
-            "none accepted silently, nothing else lost, what can be had back said",
+            "none accepted silently, nothing else lost, what can be recovered said",
         ),
     )
 }

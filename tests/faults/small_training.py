@@ -16,7 +16,7 @@ from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.types import Experience, Question, RolloutGroup, Trajectory, TrajectoryScores
 from jobs.grading.outcomes import Outcome
 from jobs.grading.reward_function import Response, Verdict
-from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.runs.stop_time import Phase
@@ -136,14 +136,14 @@ def small_parts(engine: EightNumbers) -> RunParts:
     return RunParts(engine, TrueIsCorrect(), questions, questions[:4], {})
 
 
-def small_loop(run: RunDirectory, control: StepControl, recorder: SpoolRecorder) -> TrainingLoop:
+def small_loop(run: RunDirectory, control: StepControl, recorder: FileRecorder) -> TrainingLoop:
     """Return the loop of a run whose specification is in its folder, with an engine that knows nothing yet."""
     return TrainingLoop(run.spec(), run.path, small_parts(EightNumbers()), recorder, control)
 
 
 def train(run: RunDirectory, control: StepControl | None = None) -> RunStatus:
     """Run one attempt in this process, as a worker does, and return how it ended."""
-    recorder = SpoolRecorder(run, run.claim_attempt(), run.spec().recording)
+    recorder = FileRecorder(run, run.claim_attempt(), run.spec().recording)
     try:
         recorder.status(RunStatus.RUNNING)
         status = small_loop(run, control or StepControl(), recorder).run()

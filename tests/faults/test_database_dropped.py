@@ -1,4 +1,4 @@
-"""The database dropped: everything in it comes back from files, however often the building anew is killed."""
+"""The database dropped: everything in it comes back from files, however often the rebuilding is killed."""
 
 import os
 import random

@@ -15,7 +15,7 @@ from db.queries.metrics import metric_series
 from db.queries.runs import get_run, list_attempts
 from jobs.actions import run_actions
 from jobs.actions.archive import ArchiveError, export_run, import_run
-from jobs.recording.event_reader import SpoolReader
+from jobs.recording.event_reader import EventReader
 from jobs.runs import lookup
 from jobs.runs.attempts import write_outcome
 from jobs.runs.checkpoints import find_fault, list_checkpoints
@@ -34,7 +34,7 @@ from tests.jobs.supervisor.toy_bench import Bench, processes_of, toy_spec
 
 pytestmark = pytest.mark.fault_row(4)
 
-DISK_FULL = "The disk is full; make room and resume the run."
+DISK_FULL = "The disk is full; free some space and resume the run."
 
 
 @pytest.fixture
@@ -192,8 +192,8 @@ def test_an_export_without_room_says_so_and_leaves_nothing_behind(disk, tmp_path
     disk.free()
     copy = export_run(run, target, overwrites=True)
     imported = import_run(copy, tmp_path / "others")
-    again = SpoolReader(RunDirectory.open(tmp_path / "others", imported)).read(max_steps=100)
-    assert len(again.events) == len(SpoolReader(run).read(max_steps=100).events)
+    again = EventReader(RunDirectory.open(tmp_path / "others", imported)).read(max_steps=100)
+    assert len(again.events) == len(EventReader(run).read(max_steps=100).events)
     figure(f"export to {name} without room", "said so, nothing left behind, older file kept")
 
 

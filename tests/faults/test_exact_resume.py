@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jobs.recording.event_reader import SpoolReader
+from jobs.recording.event_reader import EventReader
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.specs.train import TrainSpec
@@ -32,7 +32,7 @@ def kept_steps(run: RunDirectory) -> dict[int, dict[str, Any]]:
     """Return what was recorded of each step by the attempt that did it last: losses, draws, trajectories, replays."""
     names = ("metrics", "buckets", "selections", "buffer_events", "trajectories", "replays", "is_started", "notices")
     found = {}
-    for event in SpoolReader(run).read(max_steps=100_000).events:
+    for event in EventReader(run).read(max_steps=100_000).events:
         if event["kind"] == "step":
             metrics = {key: value for key, value in event["metrics"].items() if not key.startswith("seconds/")}
             found[event["step"]] = {name: event[name] for name in names} | {"metrics": metrics}
@@ -40,7 +40,7 @@ def kept_steps(run: RunDirectory) -> dict[int, dict[str, Any]]:
 
 
 def scores(run: RunDirectory) -> dict[tuple[int, str], list[int]]:
-    events = SpoolReader(run).read(max_steps=100_000).events
+    events = EventReader(run).read(max_steps=100_000).events
     found = [event for event in events if event["kind"] == "evaluation"]
     return {(event["step"], event["question_set"]): event["num_correct"] for event in found}
 

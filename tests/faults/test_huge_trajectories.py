@@ -15,7 +15,7 @@ from app import settings
 from app.components.trajectories.trajectory_detail import PARTS
 from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question, RolloutGroup, Trajectory
-from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
@@ -49,7 +49,7 @@ def make_trajectory(number: int, text: str, num_tokens: int = 4) -> Trajectory:
 
 def record(runs_root: Path, run_id: str, steps: list[list[Trajectory]]) -> None:
     run = RunDirectory.create(runs_root, TrainSpec(name=run_id), run_id=run_id)
-    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
     recorder.status(RunStatus.RUNNING)
     recorder.questions([QUESTION], "training")
     for step, members in enumerate(steps, start=1):

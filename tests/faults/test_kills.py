@@ -19,7 +19,7 @@ from db.connections.opening import open_database
 from db.connections.session import SQLITE_FILE
 from db.queries.runs import list_attempts
 from jobs.actions import run_actions
-from jobs.recording.event_reader import SpoolReader
+from jobs.recording.event_reader import EventReader
 from jobs.runs import lookup
 from jobs.runs.checkpoints import PREFIX, find_fault, list_checkpoints
 from jobs.runs.directory import RunDirectory
@@ -186,7 +186,7 @@ def resumed_too_early(workbench: KilledWorkbench) -> list[tuple[str, int]]:
 
 def events_are_once(runs_root: Path, run: RunDirectory) -> int:
     """Check that the database knows each recorded event of a run, and each step of it, once; return how many."""
-    events = SpoolReader(run).read(max_steps=1_000_000).events
+    events = EventReader(run).read(max_steps=1_000_000).events
     written = Counter((event["attempt"], event["seq"]) for event in events)
     steps = Counter((event["attempt"], event["step"]) for event in events if event["kind"] == "step")
     with closing(sqlite3.connect(runs_root / SQLITE_FILE)) as connection:

@@ -18,8 +18,8 @@ from db.connections.session import Database
 from db.queries.metrics import metric_series
 from jobs.cli.main import app as command_line
 from jobs.recording.event_codec import decode_line, list_segments, segment_path
-from jobs.recording.event_reader import SpoolReader
-from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.event_reader import EventReader
+from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.directory import RunDirectory
 from jobs.runs.report import describe_report, report_run
 from jobs.specs.train import RecordingSpec
@@ -43,7 +43,7 @@ def resumed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDirectory, Eve
     record_attempt(run, range(1, 10))
     record_attempt(run, range(5, 8), seed=1)
     record_attempt(run, range(7, 11), seed=2)
-    return run, SpoolReader(run).read(max_steps=1_000).events
+    return run, EventReader(run).read(max_steps=1_000).events
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def _differing(event: dict[str, Any], seq: int) -> dict[str, Any]:
 
 def test_of_a_step_recorded_twice_the_first_record_stays(tmp_path):
     run = new_run(tmp_path)
-    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
     recorder.step(make_report(1))
     recorder.settle()
     first = _events(run)
@@ -107,7 +107,7 @@ def test_of_a_step_recorded_twice_the_first_record_stays(tmp_path):
 
 
 def _events(run: RunDirectory) -> Events:
-    return SpoolReader(run).read(max_steps=1_000).events
+    return EventReader(run).read(max_steps=1_000).events
 
 
 def _steps(found: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jobs.actions.verification import verify_root
-from jobs.recording.event_reader import SpoolReader
+from jobs.recording.event_reader import EventReader
 from jobs.runs.attempts import OUTCOME_FILE, read_outcome, write_outcome
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.journal import COUNT_FILE, JOURNAL_FILE, Journal, JournalKind
@@ -55,7 +55,7 @@ def content_of(root: Path) -> dict[str, Any]:
             "run.json": run.read_run_info,
             "spec.json": run.job_spec,
             OUTCOME_FILE: lambda run=run: read_outcome(run.attempt_path(1)),
-            "events": SpoolReader(run).read(max_steps=1000).events,
+            "events": EventReader(run).read(max_steps=1000).events,
         }
         for name, read in readers.items():
             try:

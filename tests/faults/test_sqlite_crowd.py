@@ -20,7 +20,7 @@ from db.queries import metrics, runs
 from db.queries.trajectory_list import count_facets, list_snippets
 from db.rows.trajectories import TrajectoryFacets
 from jobs.cli import main
-from jobs.recording.event_reader import SpoolReader
+from jobs.recording.event_reader import EventReader
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from tests.db.recorded_runs import new_run, record_attempt
@@ -38,7 +38,7 @@ def work(role: str, runs_root: Path, number: int, seconds: float) -> list[float]
     """Write or read until the time is over; return what each took in seconds."""
     database = open_database(None, runs_root)
     run = RunDirectory.open(runs_root, "recorded")
-    events = SpoolReader(run).read(max_steps=1_000).events
+    events = EventReader(run).read(max_steps=1_000).events
     end_at = time.monotonic() + seconds
     took = write_on(database, run, events, number, end_at) if role == "write" else read_on(database, end_at)
     database.close()

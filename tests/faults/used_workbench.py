@@ -18,7 +18,7 @@ from db.rows.marks import MarkedTrajectory
 from db.rows.trajectories import TrajectoryFacets
 from db.rows.verdicts import JudgedRow
 from jobs.actions import annotations, run_actions
-from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
@@ -64,7 +64,7 @@ def _record_runs(runs_root: Path) -> None:
 def _record_scores(runs_root: Path) -> RunDirectory:
     spec = EvalSpec(model=EvalModelSpec(source="a-model"), benchmarks=(BenchmarkChoice(name="aime24"),))
     run = RunDirectory.create(runs_root, spec, run_id="scored")
-    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
     recorder.status(RunStatus.RUNNING)
     recorder.questions(make_questions(), "training")
     recorder.record("benchmark", event([4, 0, 2], source_run_id="resumed", source_step=8))

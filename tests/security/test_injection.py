@@ -75,11 +75,11 @@ FORMS = (
 def filled(database, tmp_path):
     """A database of each kind with one run in it, and what was said to it."""
     from db.ingest import events
-    from jobs.recording.event_reader import SpoolReader
+    from jobs.recording.event_reader import EventReader
 
     run = record_steps(tmp_path, [Step({0: [Response(text="so nine \\boxed{9}")]})], "run-1")
     events.register_run(database, run.read_run_info(), run.spec().model_dump(mode="json"))
-    batch = SpoolReader(run).read()
+    batch = EventReader(run).read()
     events.ingest_events(database, "run-1", batch.events, batch.position)
     executed = []
     event.listen(database.engine, "before_cursor_execute", lambda *call: executed.append(call[2]))

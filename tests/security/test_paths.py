@@ -18,7 +18,7 @@ from exgrpo_core.experience_management.storage.segments import SegmentExtent
 from jobs.actions import annotations, run_actions
 from jobs.cli.main import app
 from jobs.evaluation.recorded_answers import find_answers
-from jobs.recording.event_reader import SpoolReader
+from jobs.recording.event_reader import EventReader
 from jobs.runs import lookup
 from jobs.runs.checkpoint_names import find_checkpoint
 from jobs.runs.checkpoints import find_fault
@@ -149,12 +149,12 @@ def test_files_that_recorded_content_names_lie_inside_the_run(fenced, tried):
 
 def test_an_event_that_names_a_file_elsewhere_brings_no_rows(fenced):
     run = RunDirectory.open(fenced.root, outside.INSIDE)
-    reading = SpoolReader(run)
+    reading = EventReader(run)
     attempt = run.claim_attempt()
     from jobs.recording.event_codec import segment_path
-    from jobs.recording.event_writer import SpoolWriter
+    from jobs.recording.event_writer import EventWriter
 
-    writer = SpoolWriter(run.attempt_path(attempt), attempt)
+    writer = EventWriter(run.attempt_path(attempt), attempt)
     writer.append("questions", {"question_set": "training", "file": f"../../beyond/{outside.OUTSIDE}/run.json"})
     writer.close()
     assert segment_path(run.attempt_path(attempt), 1).is_file()

@@ -21,7 +21,7 @@ _TITLES = {"ID Avg.": "In distribution", "OOD Avg.": "Out of distribution"}
 
 @dataclass(frozen=True, slots=True)
 class Backbone:
-    """One backbone of the paper: its title, the keys of its three printed lines, and hub names that stand for it."""
+    """One backbone of the paper: its title, the keys of its three printed lines, and the hub names of its models."""
 
     title: str
     lines: tuple[str, str, str]
@@ -55,8 +55,8 @@ BACKBONES = (
 
 def show(measured_lines: Sequence[ScoreLine]) -> None:
     """Show the averages in and out of distribution as two cards."""
-    for column, place in zip(_TITLES, st.columns(2, gap="small"), strict=True):
-        with place:
+    for column, container in zip(_TITLES, st.columns(2, gap="small"), strict=True):
+        with container:
             figures.show_card(
                 _TITLES[column], "average, percent correct; diamonds: your models", figure(column, measured_lines),
                 f"backbones-{column.split()[0].lower()}",

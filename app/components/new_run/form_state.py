@@ -17,7 +17,7 @@ ADDRESS = "set"
 """Changed fields in the address, each as `path=value`, as `--set` takes it."""
 _KEY = "new-run-form"
 TABS_KEY = "new-run-sections"
-"""Key of a widget that is always on the page: without it in the session, the page was opened anew."""
+"""Key of a widget that is always on the page: without it in the session, the page was opened again."""
 
 
 @dataclass

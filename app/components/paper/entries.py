@@ -1,4 +1,4 @@
-"""The paper's figures and tables in its order: what each found, its printed numbers, and where it lives here."""
+"""The paper's figures and tables in its order: the result of each, its printed numbers, and its page here."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -45,7 +45,7 @@ class Entry:
     title: str
     part: str
     finding: str
-    """What the paper found, in one sentence."""
+    """The paper's result, in one sentence."""
     drawing: Drawing
     homes: tuple[Home, ...]
     study: str = ""

@@ -1,4 +1,4 @@
-"""The index: a card for each figure and table, with its picture and what the paper found."""
+"""The index: a card for each figure and table, with its picture and the paper's result."""
 
 from collections.abc import Mapping, Sequence
 

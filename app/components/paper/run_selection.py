@@ -1,4 +1,4 @@
-"""Which runs stand beside the paper: the demo's, those that the reader chooses, a study's, or none."""
+"""Which runs are shown beside the paper: the demo's, those that the reader chooses, a study's, or none."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -20,10 +20,10 @@ def show(steps: Sequence[str], records: Sequence[Record]) -> None:
     answers = [record for record in records if "sample" in record]
     top = max((max(record["entropies"]) for record in answers), default=0.0)
     for column, step in zip(st.columns(len(steps), gap="medium"), steps, strict=True):
-        own = [record for record in answers if record["step"] == step]
+        of_step = [record for record in answers if record["step"] == step]
         with column:
             st.markdown(f"**{name_of(step)}**")
-            for record in own:
+            for record in of_step:
                 _show_answer(record, top)
     for record in records:
         if "prompt" in record:

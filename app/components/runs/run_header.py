@@ -75,7 +75,7 @@ def show_reason(row: RunRow) -> None:
 def show_faults(row: RunRow) -> None:
     """Show what is damaged of the run's files."""
     if row.faults:
-        advice = f"exgrpo verify {row.run_id} checks every file and says what can be had back."
+        advice = f"exgrpo verify {row.run_id} checks every file and says what can be recovered."
         notice.show("warning", "Files of this run are damaged", "\n".join([*row.faults, advice]))
 
 

@@ -37,7 +37,7 @@ def show(study: Study) -> None:
     faults = paper_and_studies.disagreements(study)
     if faults:
         st.subheader("Printed numbers that do not agree with each other", anchor=False)
-        st.text("\n".join(f"{fault.place}: {fault.sentence}." for fault in faults))
+        st.text("\n".join(f"{fault.location}: {fault.sentence}." for fault in faults))
 
 
 def printed_table(table: PaperTable) -> pd.DataFrame:

@@ -48,7 +48,7 @@ def show(results: StudyResults) -> None:
 def beside_table(rows: Sequence[ComparedRow], *, by_column: bool) -> pd.DataFrame:
     """Return one row for each printed number with the cell that reproduces it."""
     frame: dict[str, Sequence[object]] = {
-        "Paper's row": [row.place if by_column else row.row for row in rows],
+        "Paper's row": [row.full_row if by_column else row.row for row in rows],
         "Cell": [row.cell for row in rows],
     }
     if by_column:

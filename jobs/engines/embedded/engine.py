@@ -33,7 +33,7 @@ class EmbeddedEngine:
     def __init__(
         self, policy: PolicyModel, reward: RewardFunction, config: ExGRPOConfig, optim: OptimSettings, seed: int
     ) -> None:
-        """Take hold of `policy`.
+        """Drive `policy`.
 
         Raises:
             EngineError: The model's context is shorter than prompt and response may be.
@@ -106,7 +106,7 @@ class EmbeddedEngine:
         save_engine(directory, self.policy, self._optimizer, self._generator)
 
     def restore(self, directory: Path) -> None:
-        """Go on exactly as the engine that was saved into `directory`.
+        """Continue exactly as the engine that was saved into `directory`.
 
         Raises:
             EngineError: A file is missing or damaged, or belongs to another model.

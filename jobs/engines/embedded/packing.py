@@ -218,17 +218,17 @@ def _split(
 ) -> list[list[int]]:
     """Fill one batch after another in this order."""
     batches: list[list[int]] = []
-    room = 0.0
+    tokens_left = 0.0
     previous = b""
     for i in order:
         needed, prompt = float(sequences[i].num_inputs), sequences[i].prompt_ids.tobytes()
         if prompt == previous:
             needed -= (1.0 - repeated_cost) * sequences[i].prompt_ids.size
-        if not batches or needed > room:
+        if not batches or needed > tokens_left:
             batches.append([])
-            room, needed = float(max_tokens), float(sequences[i].num_inputs)
+            tokens_left, needed = float(max_tokens), float(sequences[i].num_inputs)
         batches[-1].append(i)
-        room -= needed
+        tokens_left -= needed
         previous = prompt
     return batches
 

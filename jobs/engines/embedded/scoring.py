@@ -25,7 +25,7 @@ def score_sequences(policy: PolicyModel, sequences: Sequence[TokenSequence], tem
         ends = np.cumsum([sequences[i].token_ids.size for i in batch])[:-1]
         batch_log_probs = np.split(scores.log_probs.cpu().numpy(), ends)
         batch_entropies = [] if scores.entropies is None else np.split(scores.entropies.cpu().numpy(), ends)
-        for i, own_log_probs, own_entropies in zip(batch, batch_log_probs, batch_entropies, strict=True):
-            log_probs[i] = own_log_probs.copy()
-            entropies[i] = own_entropies.copy()
+        for i, row_log_probs, row_entropies in zip(batch, batch_log_probs, batch_entropies, strict=True):
+            log_probs[i] = row_log_probs.copy()
+            entropies[i] = row_entropies.copy()
     return TrajectoryScores(log_probs, entropies)

@@ -110,7 +110,7 @@ def verl_overrides(spec: TrainSpec, run_path: Path, model_path: str | None = Non
     return [*(f"{key}={render_value(value)}" for key, value in settings.items()), *spec.verl.overrides]
 
 
-def check_own_overrides(spec: TrainSpec) -> None:
+def check_overrides(spec: TrainSpec) -> None:
     """Refuse overrides of settings that a field of the specification decides, or that this engine does not read.
 
     Raises:

@@ -5,7 +5,7 @@ import pytest
 from db.connections.opening import open_database
 from db.queries.runs import get_run
 from exgrpo_core.step_report import StepReport
-from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.file_recorder import FileRecorder
 from jobs.recording.recorder import EvaluationRecord
 from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
@@ -21,7 +21,7 @@ RUN_ID = "tuned"
 def tuned(runs_root):
     run = RunDirectory.create(runs_root, load_preset("chains-sft"), run_id=RUN_ID)
     attempt = run.claim_attempt()
-    recorder = SpoolRecorder(run, attempt, run.spec().recording)
+    recorder = FileRecorder(run, attempt, run.spec().recording)
     recorder.status(RunStatus.RUNNING)
     recorder.questions(make_questions(), "training")
     for step in range(1, 25):

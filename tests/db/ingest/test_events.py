@@ -17,7 +17,7 @@ from db.queries.trajectory_list import list_snippets
 from db.rows.runs import UnknownRunError
 from db.rows.trajectories import TrajectoryFacets
 from db.tables import models
-from jobs.recording.event_reader import SpoolReader
+from jobs.recording.event_reader import EventReader
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from tests.db import recorded_runs
@@ -45,7 +45,7 @@ def resumed(tmp_path_factory):
     record_attempt(run, range(1, 10))
     record_attempt(run, range(5, 8), seed=1, end=RunStatus.STOPPED)
     record_attempt(run, range(7, 11), seed=2, end=RunStatus.SUCCEEDED)
-    batch = SpoolReader(run).read(max_steps=1_000)
+    batch = EventReader(run).read(max_steps=1_000)
     return RecordedRun(run, batch.events, batch.position)
 
 
@@ -109,7 +109,7 @@ def test_an_older_attempt_that_is_read_late_is_superseded_all_the_same(database,
     run = new_run(tmp_path)
     record_attempt(run, range(1, 7))
     record_attempt(run, range(5, 7), seed=1)
-    events = SpoolReader(run).read().events
+    events = EventReader(run).read().events
     register(database, run)
     ingest.ingest_events(database, run.run_id, [event for event in events if event["attempt"] == 2])
     ingest.ingest_events(database, run.run_id, [event for event in events if event["attempt"] == 1])
@@ -165,7 +165,7 @@ def test_a_run_that_was_not_registered_is_refused(database, resumed):
 def test_events_move_the_status_forward_and_never_back(database, tmp_path):
     run = new_run(tmp_path)
     record_attempt(run, range(1, 3), end=RunStatus.FAILED)
-    events = SpoolReader(run).read().events
+    events = EventReader(run).read().events
     register(database, run)
     assert get_run(database, run.run_id).status == "queued"
     ingest.ingest_events(database, run.run_id, events[:3])

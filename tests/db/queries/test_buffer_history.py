@@ -4,7 +4,7 @@ import pytest
 
 from db.queries import buffer_history
 from exgrpo_core.step_report import BufferEvent, BufferEventKind
-from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.status import RunStatus
 from jobs.specs.train import RecordingSpec
 from tests.db.conftest import KINDS
@@ -140,7 +140,7 @@ def test_questions_that_another_run_does_not_have_are_counted(stored_run, tmp_pa
     database, run_id = stored_run
     assert buffer_history.count_other_questions(database, run_id, "child") == 0
     other = new_run(tmp_path, run_id="other")
-    recorder = SpoolRecorder(other, other.claim_attempt(), RecordingSpec())
+    recorder = FileRecorder(other, other.claim_attempt(), RecordingSpec())
     recorder.questions(make_questions()[:3], "training")
     recorder.close()
     ingest_run(database, other)

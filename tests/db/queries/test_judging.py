@@ -14,8 +14,8 @@ from db.queries.verdicts import judged_trajectories
 from db.rows.judging import LabelledVoteRow
 from db.tables import models
 from jobs.judging.votes import VOTES_EVENT
-from jobs.recording.event_reader import SpoolReader
-from jobs.recording.event_writer import SpoolWriter
+from jobs.recording.event_reader import EventReader
+from jobs.recording.event_writer import EventWriter
 from jobs.runs.directory import RunDirectory
 from tests.db.recorded_runs import ingest_run
 from tests.db.table_contents import contents
@@ -26,7 +26,7 @@ KINDS = ["valid", "lucky", "wrong", "code"]
 
 def ingest_job(database, job) -> int:
     events.register_run(database, job.read_run_info(), job.job_spec().model_dump(mode="json"))
-    batch = SpoolReader(job).read(max_steps=1_000)
+    batch = EventReader(job).read(max_steps=1_000)
     return events.ingest_events(database, job.run_id, batch.events, batch.position)
 
 
@@ -40,7 +40,7 @@ def job_of_votes(runs_root, votes, source="trained", run_id="voted") -> RunDirec
     """Record votes given as (item, trajectory, outcome, label), numbered by item."""
     judged = {"file": source} if source.endswith(".jsonl") else {"run_id": source}
     job = RunDirectory.create(runs_root, server_spec("http://127.0.0.1:1/v1", judged), run_id=run_id)
-    writer = SpoolWriter(job.attempt_path(job.claim_attempt()), 1)
+    writer = EventWriter(job.attempt_path(job.claim_attempt()), 1)
     counts = {}
     for item_id, trajectory_id, outcome, label in votes:
         number = counts.setdefault(item_id, 0)

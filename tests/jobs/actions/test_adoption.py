@@ -7,7 +7,7 @@ from db.queries import runs, trajectories, trajectory_list
 from db.rows.trajectories import TrajectoryFacets
 from jobs.actions.adoption import adopt
 from jobs.cli.main import app
-from jobs.recording.event_reader import SpoolReader
+from jobs.recording.event_reader import EventReader
 from jobs.recording.verl_dump import DumpError
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
@@ -53,7 +53,7 @@ def test_adopted_run_has_its_texts_rewards_and_steps_in_the_database(dump, tmp_p
 
 
 def read_steps(run):
-    return [event for event in SpoolReader(run).read().events if event["kind"] == "step"]
+    return [event for event in EventReader(run).read().events if event["kind"] == "step"]
 
 
 def test_rollouts_of_a_question_are_one_group_and_questions_keep_their_number_over_steps(dump, tmp_path):

@@ -16,7 +16,7 @@ from jobs.cli.following import RunFollower
 from jobs.evaluation import loop
 from jobs.evaluation.loop import run_evaluation
 from jobs.grading.schemes import grader_version
-from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.control import TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
@@ -58,7 +58,7 @@ def benchmark_file(tmp_path):
 
 
 def attempt(run, control=None):
-    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
     try:
         return run_evaluation(run.job_spec(), run, recorder, control or Beats())
     finally:

@@ -9,8 +9,8 @@ from exgrpo_core.step_report import StepReport
 from exgrpo_core.types import Question, RolloutGroup, Trajectory
 from jobs.judging.loop import run_judging
 from jobs.judging.votes import VOTES_EVENT, Vote
-from jobs.recording.event_reader import SpoolReader
-from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.event_reader import EventReader
+from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
@@ -71,7 +71,7 @@ def record_chains(
     except ValueError:
         run = RunDirectory.create(runs_root, TrainSpec(name="chains"), run_id=run_id)
     attempt = run.claim_attempt()
-    recorder = SpoolRecorder(run, attempt, RecordingSpec())
+    recorder = FileRecorder(run, attempt, RecordingSpec())
     recorder.status(RunStatus.RUNNING)
     recorder.questions([chain_question()], "training")
     number = 4 * (first_step - 1)
@@ -121,7 +121,7 @@ def new_job(runs_root: Path, spec: JudgeSpec) -> RunDirectory:
 
 def run_job(job: RunDirectory, control: Switch | None = None) -> RunStatus:
     """Run one attempt of a judge's job in this process."""
-    recorder = SpoolRecorder(job, job.claim_attempt(), RecordingSpec())
+    recorder = FileRecorder(job, job.claim_attempt(), RecordingSpec())
     try:
         return run_judging(job.job_spec(), job, recorder, control or Switch())
     finally:
@@ -129,5 +129,5 @@ def run_job(job: RunDirectory, control: Switch | None = None) -> RunStatus:
 
 
 def votes_of(job: RunDirectory) -> list[Vote]:
-    events = SpoolReader(job).read(max_steps=1_000_000).events
+    events = EventReader(job).read(max_steps=1_000_000).events
     return [Vote.from_record(vote) for event in events if event["kind"] == VOTES_EVENT for vote in event["votes"]]

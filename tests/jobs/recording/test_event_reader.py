@@ -6,9 +6,9 @@ import pytest
 
 from exgrpo_core.step_report import StepReport
 from jobs.recording.event_codec import list_segments, segment_path
-from jobs.recording.event_reader import SpoolReader
-from jobs.recording.event_writer import SpoolWriter
-from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.event_reader import EventReader
+from jobs.recording.event_writer import EventWriter
+from jobs.recording.file_recorder import FileRecorder
 from jobs.specs.train import RecordingSpec
 from tests.jobs.recording.test_file_recorder import read_all, record, record_fast, step_file
 from tests.step_reports import make_questions, make_report
@@ -26,11 +26,11 @@ def test_reading_in_parts_gives_each_event_once(run, max_steps, monkeypatch):
 
 def test_reading_goes_on_where_it_ended(run):
     recorder = record(run, range(1, 3))
-    first = SpoolReader(run).read()
-    again = SpoolReader(run).read(first.position)
+    first = EventReader(run).read()
+    again = EventReader(run).read(first.position)
     recorder.step(make_report(3))
     recorder.close()
-    more = SpoolReader(run).read(first.position)
+    more = EventReader(run).read(first.position)
     assert (again.events, again.position) == ([], first.position)
     assert [event["step"] for event in more.events] == [3]
 
@@ -59,11 +59,11 @@ def test_a_torn_last_line_waits_until_it_is_whole(run):
     last = len(whole_lines[-1])
     for cut in (len(content) - last, *range(len(content) - last + 1, len(content), last // 20), len(content) - 1):
         path.write_bytes(content[:cut])
-        batch = SpoolReader(run).read()
+        batch = EventReader(run).read()
         assert [event["seq"] for event in batch.events] == [1, 2, 3, 4]
         assert batch.faults == []
     path.write_bytes(content)
-    assert [event["seq"] for event in SpoolReader(run).read(batch.position).events] == [5]
+    assert [event["seq"] for event in EventReader(run).read(batch.position).events] == [5]
 
 
 def test_a_torn_line_of_an_older_attempt_is_left_behind(run):
@@ -86,7 +86,7 @@ def test_a_damaged_line_is_passed_over_and_named(run):
     lines = path.read_bytes().splitlines(keepends=True)
     lines[3] = lines[3].replace(b'"step":2', b'"step":9')
     path.write_bytes(b"".join(lines))
-    batch = SpoolReader(run).read()
+    batch = EventReader(run).read()
     assert [event["seq"] for event in batch.events] == [1, 2, 3, 5]
     assert len(batch.faults) == 1
     assert "damaged" in batch.faults[0]
@@ -96,7 +96,7 @@ def test_a_missing_trajectory_file_costs_its_rows_only(run):
     record(run, range(1, 3))
     step_file(run, 1).unlink()
     step_file(run, 2).write_bytes(b"PAR1 no")
-    batch = SpoolReader(run).read()
+    batch = EventReader(run).read()
     steps = [event for event in batch.events if event["kind"] == "step"]
     assert [(event["trajectories"], event["replays"]) for event in steps] == [([], []), ([], [])]
     assert len(batch.faults) == 2
@@ -106,25 +106,25 @@ def test_a_missing_trajectory_file_costs_its_rows_only(run):
 def test_a_file_outside_the_run_is_not_read(run, tmp_path):
     record(run, range(1, 2))
     shutil.copy(step_file(run, 1), tmp_path / "other.parquet")
-    writer = SpoolWriter(run.attempt_path(run.claim_attempt()), 2)
+    writer = EventWriter(run.attempt_path(run.claim_attempt()), 2)
     writer.append("questions", {"question_set": "training", "file": "../../other.parquet"})
     writer.close()
-    batch = SpoolReader(run).read()
+    batch = EventReader(run).read()
     assert batch.events[-1]["questions"] == []
     assert "outside" in batch.faults[0]
 
 
 def test_segments_are_closed_at_their_size_and_read_in_order(run):
-    writer = SpoolWriter(run.attempt_path(run.claim_attempt()), 1, max_segment_bytes=300)
+    writer = EventWriter(run.attempt_path(run.claim_attempt()), 1, max_segment_bytes=300)
     for number in range(20):
         writer.append("status", {"status": "running", "reason": f"{number}"})
     writer.close()
     assert len(list_segments(run.attempt_path(1))) > 3
-    assert [event["reason"] for event in SpoolReader(run).read().events] == [str(number) for number in range(20)]
+    assert [event["reason"] for event in EventReader(run).read().events] == [str(number) for number in range(20)]
 
 
 def test_a_failed_write_is_raised_and_the_next_event_goes_to_a_new_file(run, monkeypatch):
-    writer = SpoolWriter(run.attempt_path(run.claim_attempt()), 1)
+    writer = EventWriter(run.attempt_path(run.claim_attempt()), 1)
     writer.append("status", {"status": "running", "reason": "one"})
 
     def fail(_file, _line):
@@ -137,7 +137,7 @@ def test_a_failed_write_is_raised_and_the_next_event_goes_to_a_new_file(run, mon
             writer.append("status", {"status": "running", "reason": "lost"})
     writer.append("status", {"status": "stopped", "reason": "two"})
     writer.close()
-    batch = SpoolReader(run).read()
+    batch = EventReader(run).read()
     assert [(event["seq"], event["reason"]) for event in batch.events] == [(1, "one"), (3, "two")]
     assert batch.faults == []
 
@@ -145,26 +145,26 @@ def test_a_failed_write_is_raised_and_the_next_event_goes_to_a_new_file(run, mon
 def test_an_attempt_has_one_writer(run):
     record(run, range(1, 2))
     with pytest.raises(FileExistsError, match="claim a new attempt"):
-        SpoolWriter(run.attempt_path(1), 1)
+        EventWriter(run.attempt_path(1), 1)
 
 
 def test_a_step_without_trajectories_has_no_file_and_is_read_like_any_other(run):
-    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
     recorder.step(StepReport(1, is_started=False, groups=[], metrics={"reward/mean": 0.5}))
     recorder.close()
-    [event] = SpoolReader(run).read().events
+    [event] = EventReader(run).read().events
     assert not step_file(run, 1).exists()
     assert (event["file"], event["trajectories"], event["replays"]) == (None, [], [])
     assert event["metrics"] == {"reward/mean": 0.5}
 
 
 def test_many_steps_without_trajectories_come_in_one_batch_until_it_is_large(run, monkeypatch):
-    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
     for step in range(1, 101):
         recorder.step(StepReport(step, is_started=False, groups=[], metrics={"reward/mean": 0.5}))
     recorder.close()
-    batch = SpoolReader(run).read()
+    batch = EventReader(run).read()
     assert (len(batch.events), batch.has_more) == (100, False)
     monkeypatch.setattr("jobs.recording.event_reader.MAX_BYTES", 1000)
-    assert SpoolReader(run).read().has_more
+    assert EventReader(run).read().has_more
     assert [event["step"] for event in read_all(run, 16)] == list(range(1, 101))

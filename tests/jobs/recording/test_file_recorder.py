@@ -10,8 +10,8 @@ import pytest
 
 from jobs.recording import file_recorder
 from jobs.recording.event_codec import decode_line, encode_event, segment_path
-from jobs.recording.event_reader import SpoolReader
-from jobs.recording.file_recorder import MAX_WAITING, SpoolRecorder
+from jobs.recording.event_reader import EventReader
+from jobs.recording.file_recorder import MAX_WAITING, FileRecorder
 from jobs.recording.recorder import EvaluationRecord, RunRecorder
 from jobs.recording.trajectory_file import list_steps, read_token_data, write_parquet
 from jobs.runs.directory import RunDirectory
@@ -20,9 +20,9 @@ from jobs.specs.train import RecordingSpec, TrainSpec
 from tests.step_reports import make_questions, make_report
 
 
-def record(run: RunDirectory, steps: range, token_data="successes") -> SpoolRecorder:
+def record(run: RunDirectory, steps: range, token_data="successes") -> FileRecorder:
     """Record one attempt: status, questions, these steps. What the recorder gets after that goes to a second file."""
-    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec(token_data=token_data))
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec(token_data=token_data))
     recorder.status(RunStatus.RUNNING)
     recorder.questions(make_questions(), "training")
     for step in steps:
@@ -35,7 +35,7 @@ def record(run: RunDirectory, steps: range, token_data="successes") -> SpoolReco
 def read_all(run: RunDirectory, max_steps: int) -> list[dict]:
     events, position = [], None
     while True:
-        batch = SpoolReader(run).read(position, max_steps)
+        batch = EventReader(run).read(position, max_steps)
         events += batch.events
         position = batch.position
         if not batch.has_more:
@@ -55,7 +55,7 @@ def test_what_is_recorded_is_read_in_order_and_whole(run):
     recorder.checkpoint(3, checkpoint)
     recorder.status(RunStatus.SUCCEEDED, "done")
     recorder.close()
-    events = SpoolReader(run).read().events
+    events = EventReader(run).read().events
     kinds = ["status", "questions", "step", "step", "step", "evaluation", "checkpoint", "status"]
     assert [event["kind"] for event in events] == kinds
     assert [event["seq"] for event in events] == list(range(1, 9))
@@ -68,7 +68,7 @@ def test_what_is_recorded_is_read_in_order_and_whole(run):
 
 def test_a_step_keeps_its_trajectories_and_replays(run):
     record(run, range(2, 3))
-    event = SpoolReader(run).read().events[-1]
+    event = EventReader(run).read().events[-1]
     groups = make_report(2).groups
     fresh = [(group, slot) for group in groups for slot in range(len(group.trajectories))]
     assert len(event["trajectories"]) == len(fresh)
@@ -133,10 +133,10 @@ def test_odd_trajectories_are_recorded(run):
     second.token_ids, second.log_probs = second.token_ids[:0], second.log_probs[:0]
     second.entropies = second.entropies[:0]
     report.groups[0].advantages = None
-    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec(token_data="all"))
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec(token_data="all"))
     recorder.step(report)
     recorder.close()
-    rows = SpoolReader(run).read().events[-1]["trajectories"]
+    rows = EventReader(run).read().events[-1]["trajectories"]
     assert math.isnan(rows[0]["mean_entropy"])
     assert rows[0]["text"] == "broken ? half"
     assert math.isnan(rows[1]["mean_log_prob"])
@@ -145,17 +145,17 @@ def test_odd_trajectories_are_recorded(run):
 
 
 def test_a_step_is_on_disk_once_it_is_settled(run):
-    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
     for step in (1, 2):
         recorder.step(make_report(step))
         recorder.settle()
-        assert [event["step"] for event in SpoolReader(run).read().events] == [*range(1, step + 1)]
+        assert [event["step"] for event in EventReader(run).read().events] == [*range(1, step + 1)]
     recorder.close()
 
 
 @pytest.mark.parametrize("call", ["settle", "status", "evaluation", "checkpoint", "record", "questions", "close"])
 def test_a_step_that_cannot_be_written_is_raised_by_the_next_call_and_once(run, call):
-    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
     recorder.status(RunStatus.RUNNING)
     (run.attempt_path(1) / "trajectories").write_text("in the way")
     recorder.step(make_report(1))
@@ -173,11 +173,11 @@ def test_a_step_that_cannot_be_written_is_raised_by_the_next_call_and_once(run, 
     recorder.step(make_report(3))
     recorder.status(RunStatus.STOPPED)
     recorder.close()
-    assert [event["kind"] for event in SpoolReader(run).read().events] == ["status", "step", "status"]
+    assert [event["kind"] for event in EventReader(run).read().events] == ["status", "step", "status"]
 
 
 def test_a_step_that_cannot_be_written_is_raised_when_a_later_one_comes(run):
-    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
     (run.attempt_path(1) / "trajectories").write_text("in the way")
     steps = iter(range(1, 1000))
 
@@ -190,7 +190,7 @@ def test_a_step_that_cannot_be_written_is_raised_when_a_later_one_comes(run):
         go_on()
     (run.attempt_path(1) / "trajectories").unlink()
     recorder.close()
-    assert len(SpoolReader(run).read(max_steps=1000).events) < next(steps) - 1
+    assert len(EventReader(run).read(max_steps=1000).events) < next(steps) - 1
 
 
 def replaying(step, replay):
@@ -203,7 +203,7 @@ def replaying(step, replay):
 def record_fast(run, reports, monkeypatch):
     """Record the first report alone and the others together, sixteen at a time."""
     monkeypatch.setattr(file_recorder, "WRITE_EVERY_SECONDS", 3600.0)
-    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec(token_data="all"))
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec(token_data="all"))
     for number, report in enumerate(reports):
         recorder.step(report)
         if number == 0:
@@ -219,13 +219,13 @@ def test_steps_that_come_fast_are_written_together_and_read_as_if_they_were_not(
     ]
     reports = [replaying(step, replays[step]) for step in range(1, 40)]
     reports[7] = dataclasses.replace(reports[7], groups=[])
-    recorder = SpoolRecorder(slow, slow.claim_attempt(), RecordingSpec(token_data="all"))
+    recorder = FileRecorder(slow, slow.claim_attempt(), RecordingSpec(token_data="all"))
     for report in reports:
         recorder.step(report)
         recorder.settle()
     recorder.close()
     record_fast(fast, reports, monkeypatch)
-    slow_events, fast_events = (SpoolReader(run).read(max_steps=1000).events for run in (slow, fast))
+    slow_events, fast_events = (EventReader(run).read(max_steps=1000).events for run in (slow, fast))
     for one, other in zip(slow_events, fast_events, strict=True):
         places = {"at": "", "file": "", "file_crc": 0}
         np.testing.assert_equal({**one, **places}, {**other, **places})
@@ -246,13 +246,13 @@ def test_steps_that_are_written_together_keep_their_own_times(run, monkeypatch):
     clock = iter(times)
     monkeypatch.setattr(file_recorder, "monotonic_utc_now", lambda: next(clock))
     record_fast(run, [make_report(step) for step in range(1, 6)], monkeypatch)
-    assert [datetime.fromisoformat(event["at"]) for event in SpoolReader(run).read().events] == times
+    assert [datetime.fromisoformat(event["at"]) for event in EventReader(run).read().events] == times
 
 
 def test_of_a_step_that_comes_twice_the_first_record_stays_also_among_those_written_together(run, monkeypatch, caplog):
     steps = [1, 2, 3, 2, 1]
     record_fast(run, [make_report(step, seed) for seed, step in enumerate(steps)], monkeypatch)
-    events = SpoolReader(run).read().events
+    events = EventReader(run).read().events
     assert [event["step"] for event in events] == [1, 2, 3]
     assert events[1]["trajectories"][0]["text"] == make_report(2, 1).groups[0].trajectories[0].text
     assert caplog.text.count("recorded already") == 2
@@ -260,13 +260,13 @@ def test_of_a_step_that_comes_twice_the_first_record_stays_also_among_those_writ
 
 def test_a_fast_step_waits_no_longer_than_it_should(run, monkeypatch):
     monkeypatch.setattr(file_recorder, "WRITE_EVERY_SECONDS", 0.3)
-    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
     recorder.step(make_report(1))
     recorder.settle()
     for step in (2, 3):
         recorder.step(make_report(step))
     deadline = time.monotonic() + 20.0
-    while len(SpoolReader(run).read().events) < 3:
+    while len(EventReader(run).read().events) < 3:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     recorder.close()
@@ -282,7 +282,7 @@ def forget_checksums(run):
 def test_a_file_that_differs_from_what_was_written_is_reported_and_the_reading_goes_on(run):
     record(run, range(1, 4))
     write_parquet(pq.read_table(step_file(run, 2)).drop_columns(["advantage"]), step_file(run, 2))
-    batch = SpoolReader(run).read()
+    batch = EventReader(run).read()
     assert [len(event["trajectories"]) > 0 for event in batch.events[2:]] == [True, False, True]
     (fault,) = batch.faults
     assert fault.endswith("step-00000002.parquet: differs from what was written (checksum). Its rows are missing.")
@@ -293,7 +293,7 @@ def test_a_file_without_a_column_is_reported_and_the_reading_goes_on(run):
     path = step_file(run, 2)
     forget_checksums(run)
     write_parquet(pq.read_table(path).drop_columns(["is_valid"]), path)
-    batch = SpoolReader(run).read()
+    batch = EventReader(run).read()
     assert [len(event["trajectories"]) > 0 for event in batch.events[2:]] == [True, False, True]
     (fault,) = batch.faults
     assert "step-00000002.parquet: cannot be read ('is_valid')" in fault
@@ -303,10 +303,10 @@ def test_a_file_of_one_step_that_does_not_name_it_is_read(run):
     record(run, range(2, 3), token_data="all")
     path = step_file(run, 2)
     forget_checksums(run)
-    before = SpoolReader(run).read().events[-1]
+    before = EventReader(run).read().events[-1]
     write_parquet(pq.read_table(path).drop_columns(["step"]), path)
     assert list_steps(path) == [2]
-    np.testing.assert_equal(SpoolReader(run).read().events[-1], before)
+    np.testing.assert_equal(EventReader(run).read().events[-1], before)
     replay = make_report(2).groups[-1].replay
     kept = read_token_data(path, replay.experience.trajectory_id, 2)
     assert kept["log_probs"] == replay.old_log_probs.tolist()

@@ -3,8 +3,8 @@ import sys
 
 import pytest
 
-from jobs.recording.event_reader import SpoolReader
-from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.event_reader import EventReader
+from jobs.recording.file_recorder import FileRecorder
 from jobs.recording.loggers import FanOutRecorder, open_recorder
 from jobs.recording.recorder import EvaluationRecord
 from jobs.runs.status import RunStatus
@@ -33,7 +33,7 @@ class FailingLogger:
 
 def test_without_loggers_only_the_run_directory_is_written(run):
     recorder = open_recorder(run, run.claim_attempt(), spec_with())
-    assert isinstance(recorder, SpoolRecorder)
+    assert isinstance(recorder, FileRecorder)
 
 
 # TensorBoard 2.20 uses calls that NumPy and protobuf have declared old.
@@ -51,7 +51,7 @@ def test_tensorboard_holds_what_was_recorded(run):
     expected = [(step, pytest.approx(make_report(step).metrics["reward/mean"], rel=1e-6)) for step in (1, 2)]
     assert rewards == expected
     assert [(point.step, point.value) for point in written.Scalars("evaluation/held_out_avg_at_n")] == [(2, 0.75)]
-    assert [event["kind"] for event in SpoolReader(run).read().events] == ["status", "step", "step", "evaluation"]
+    assert [event["kind"] for event in EventReader(run).read().events] == ["status", "step", "step", "evaluation"]
 
 
 @pytest.mark.parametrize("name", ["wandb", "mlflow", "tensorboard"])
@@ -64,18 +64,18 @@ def test_a_logger_that_is_not_installed_stops_the_run_with_a_sentence(run, monke
 
 def test_a_logger_that_fails_is_dropped_and_recording_goes_on(run, caplog):
     failing = FailingLogger()
-    recorder = FanOutRecorder(SpoolRecorder(run, run.claim_attempt(), RecordingSpec()), [failing])
+    recorder = FanOutRecorder(FileRecorder(run, run.claim_attempt(), RecordingSpec()), [failing])
     with caplog.at_level(logging.WARNING):
         for step in (1, 2, 3):
             recorder.step(make_report(step))
         recorder.close()
     assert [step for step, _ in failing.logged] == [1]
     assert caplog.text.count("server is away") == 1
-    assert [event["step"] for event in SpoolReader(run).read().events] == [1, 2, 3]
+    assert [event["step"] for event in EventReader(run).read().events] == [1, 2, 3]
 
 
 def test_a_run_directory_that_cannot_be_written_is_an_error_not_a_warning(run):
-    recorder = FanOutRecorder(SpoolRecorder(run, run.claim_attempt(), RecordingSpec()), [FailingLogger()])
+    recorder = FanOutRecorder(FileRecorder(run, run.claim_attempt(), RecordingSpec()), [FailingLogger()])
     run.attempt_path(1).rename(run.path / "away")
     recorder.step(make_report(1))
     with pytest.raises(OSError, match="0001"):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from jobs.actions import run_actions
-from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.file_recorder import FileRecorder
 from jobs.recording.recorder import EvaluationRecord
 from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
@@ -22,7 +22,7 @@ def record_run(
     run_id = run_actions.submit(runs_root, spec_of(study, key))
     run = RunDirectory.open(runs_root, run_id)
     attempt = run.claim_attempt()
-    recorder = SpoolRecorder(run, attempt, run.spec().recording)
+    recorder = FileRecorder(run, attempt, run.spec().recording)
     recorder.status(RunStatus.RUNNING)
     recorder.questions(make_questions(), "training")
     for step, count in ((0, num_correct - 1), (30, num_correct)):

@@ -4,8 +4,8 @@ from db.connections.opening import open_database
 from db.connections.session import Database
 from db.ingest import events
 from exgrpo_core.config import HARD, MEDIUM
-from jobs.recording.event_reader import SpoolReader
-from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.event_reader import EventReader
+from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.directory import RunDirectory
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
 from jobs.specs.train import RecordingSpec
@@ -27,12 +27,12 @@ def take_in_scores(database: Database, tmp_path, *scores: tuple[str, int, int]) 
     """Record an evaluation of run-1: (benchmark, step, right answers of 4)."""
     spec = EvalSpec(model=EvalModelSpec(source="a-model"), benchmarks=(BenchmarkChoice(name="aime24"),))
     run = RunDirectory.create(tmp_path / "runs", spec)
-    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
     for name, step, num_correct in scores:
         recorder.record("benchmark", event([num_correct], benchmark=name, title=name, source_step=step))
     recorder.close()
     events.register_run(database, run.read_run_info(), run.job_spec().model_dump(mode="json"))
-    batch = SpoolReader(run).read()
+    batch = EventReader(run).read()
     events.ingest_events(database, run.run_id, batch.events, batch.position)
 
 

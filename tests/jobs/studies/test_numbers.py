@@ -26,7 +26,7 @@ def source_tables(paper) -> list[SourceTable]:
 
 
 def source_of(table: PaperTable, source_tables: list[SourceTable]) -> SourceTable:
-    place = table.place or rf"\label{{{table.name}}}"
+    place = table.marker_text or rf"\label{{{table.name}}}"
     (found,) = [source for source in source_tables if place in source.environment]
     return found
 

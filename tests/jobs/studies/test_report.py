@@ -111,7 +111,7 @@ def test_a_cell_below_the_baseline_is_said_to_be_lower(tmp_path):
         record_run(tmp_path, study, key("exgrpo", seed), 3 + seed % 2)
         record_run(tmp_path, study, key("rho-25", seed), 7 + seed)
     text = " ".join(Outline(render_report(read(tmp_path), 30)).texts)
-    assert "Lower: exgrpo. Not told apart from it: rho-25." in text
+    assert "Lower: exgrpo. Not distinguishable from it: rho-25." in text
 
 
 def test_a_row_of_the_paper_stands_beside_its_own_figure(tmp_path):

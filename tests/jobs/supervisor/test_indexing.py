@@ -13,8 +13,8 @@ from db.connections.opening import open_database
 from db.connections.session import DatabaseError
 from db.queries import metrics, runs
 from jobs.actions import run_actions
-from jobs.recording.event_writer import SpoolWriter
-from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.event_writer import EventWriter
+from jobs.recording.file_recorder import FileRecorder
 from jobs.runs import lookup
 from jobs.runs.attempts import write_outcome
 from jobs.runs.directory import RunDirectory
@@ -40,7 +40,7 @@ def record(runs_root: Path, *steps: int, run: RunDirectory | None = None, ends: 
     runs_root.mkdir(exist_ok=True)
     run = run or RunDirectory.create(runs_root, TrainSpec(num_steps=50))
     attempt = run.claim_attempt()
-    recorder = SpoolRecorder(run, attempt, RecordingSpec())
+    recorder = FileRecorder(run, attempt, RecordingSpec())
     recorder.status(RunStatus.RUNNING)
     for step in steps:
         recorder.step(make_report(step))
@@ -174,7 +174,7 @@ def test_a_run_whose_data_the_database_refuses_holds_up_no_later_run(database_ur
     runs_root = tmp_path / "runs"
     runs_root.mkdir()
     broken = RunDirectory.create(runs_root, TrainSpec(), run_id="a-broken")
-    writer = SpoolWriter(broken.attempt_path(broken.claim_attempt()), 1)
+    writer = EventWriter(broken.attempt_path(broken.claim_attempt()), 1)
     writer.append("checkpoint", {"step": 2**70, "path": "checkpoints/step"})
     writer.close()
     whole = record(runs_root, 1, 2, run=RunDirectory.create(runs_root, TrainSpec(), run_id="b-whole"))

@@ -8,8 +8,8 @@ import torch
 
 from jobs.engines.embedded.model import load_policy
 from jobs.engines.embedded.optimizer import OptimSettings
-from jobs.recording.event_reader import SpoolReader
-from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.event_reader import EventReader
+from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.checkpoints import list_checkpoints
 from jobs.runs.control import TrainingError
 from jobs.runs.directory import RunDirectory
@@ -193,10 +193,10 @@ def test_settings_that_fine_tuning_cannot_follow_are_refused(changes, sentence):
 
 def test_fine_tuning_is_recorded_on_disk_like_any_run(tmp_path, model):
     run = new_run(tmp_path, model, num_steps=2)
-    recorder = SpoolRecorder(run, run.claim_attempt(), run.spec().recording)
+    recorder = FileRecorder(run, run.claim_attempt(), run.spec().recording)
     assert run_sft(run.spec(), run, recorder, StopAfter()) is RunStatus.SUCCEEDED
     recorder.close()
-    batch = SpoolReader(run).read(max_steps=100)
+    batch = EventReader(run).read(max_steps=100)
     assert batch.faults == []
     steps = [event for event in batch.events if event["kind"] == "step"]
     assert [event["step"] for event in steps] == [1, 2]

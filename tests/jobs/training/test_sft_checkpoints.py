@@ -8,8 +8,8 @@ import pytest
 
 from jobs.engines.verl_ray.overrides_from_spec import VERL_FOLDER
 from jobs.engines.verl_ray.sft_overrides import CHECKPOINTS_FOLDER
-from jobs.recording.event_reader import SpoolReader
-from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.event_reader import EventReader
+from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.checkpoints import find_fault, list_checkpoints
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
@@ -36,7 +36,7 @@ def test_checkpoints_that_come_between_two_looks_are_all_kept(tmp_path, monkeypa
     monkeypatch.setattr(
         SftFollower, "_start", lambda _, words: subprocess.Popen([sys.executable, "-c", WRITE_THREE, *words])
     )
-    recorder = SpoolRecorder(run, run.claim_attempt(), RecordingSpec())
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
     follower = SftFollower(run.spec(), run, recorder, StepControl(), str(tmp_path))
     assert follower.follow([str(folder)], 0) is RunStatus.SUCCEEDED
     assert not folder.exists()
@@ -45,12 +45,12 @@ def test_checkpoints_that_come_between_two_looks_are_all_kept(tmp_path, monkeypa
     assert [path.name for path in reversed(kept)] == [f"step-{step:08d}" for step in expected]
     assert [find_fault(path) for path in kept] == [None] * num_kept
     assert (kept[0] / "policy" / "config.json").read_text() == "6"
-    events = SpoolReader(run).read(max_steps=100).events
+    events = EventReader(run).read(max_steps=100).events
     assert [event["step"] for event in events if event["kind"] == "checkpoint"] == expected
 
 
 def test_no_checkpoint_is_taken_after_a_step_that_cannot_be_recorded(tmp_path, monkeypatch):
-    class FullDisk(SpoolRecorder):
+    class FullDisk(FileRecorder):
         def settle(self):
             super().settle()
             raise OSError(errno.ENOSPC, "No space left on device")

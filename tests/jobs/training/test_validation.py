@@ -11,8 +11,8 @@ from jobs.grading.outcomes import Outcome
 from jobs.grading.pool import AnswerGrader
 from jobs.grading.reward_function import Response
 from jobs.grading.schemes import GradeItem
-from jobs.recording.event_reader import SpoolReader
-from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.event_reader import EventReader
+from jobs.recording.file_recorder import FileRecorder
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import parse_spec
 from jobs.supervisor.open_index import rebuild_index
@@ -63,7 +63,7 @@ def spec(tmp_path):
 
 def validate(spec, run, step):
     questions, held_out = open_data(spec).encode(make_tokenizer())
-    recorder = SpoolRecorder(run, run.claim_attempt(), spec.recording)
+    recorder = FileRecorder(run, run.claim_attempt(), spec.recording)
     with open_reward(spec) as reward:
         parts = RunParts(WrittenAnswers(), reward, questions, held_out, {})
         Validator(spec, parts, recorder, WorkerControl(run, run.attempt_path(1))).evaluate(step)
@@ -95,5 +95,5 @@ def test_validation_waits_for_its_interval(spec, tmp_path):
     run = RunDirectory.create(tmp_path / "runs", spec)
     for step in (1, 2, 3, 4):
         validate(spec, run, step)
-    events = SpoolReader(run).read(max_steps=10).events
+    events = EventReader(run).read(max_steps=10).events
     assert [event["step"] for event in events if event["kind"] == "evaluation"] == [2, 4]

@@ -9,7 +9,7 @@ from jobs.engines.verl_ray.reward import compute_score, describe_question
 from jobs.grading.reward_function import Response
 from jobs.judging.items import JudgedItem
 from jobs.judging.oracle import judge_item, oracle_name
-from jobs.recording.file_recorder import SpoolRecorder
+from jobs.recording.file_recorder import FileRecorder
 from jobs.recording.trajectory_file import read_questions
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
@@ -108,7 +108,7 @@ def test_demonstrations_are_mostly_right_and_the_same_for_a_seed(model):
 def test_a_chat_model_trains_and_its_responses_are_judged_by_the_oracle(tmp_path, model):
     spec = spec_of(model)
     run = RunDirectory.create(tmp_path, spec, run_id="trained")
-    recorder = SpoolRecorder(run, run.claim_attempt(), spec.recording)
+    recorder = FileRecorder(run, run.claim_attempt(), spec.recording)
     recorder.status(RunStatus.RUNNING)
     assert run_training(spec, run, recorder, StopAfter()) is RunStatus.SUCCEEDED
     recorder.close()

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from jobs.machine.model_cache import CACHE_VARIABLE
-from jobs.recording.event_reader import SpoolReader
+from jobs.recording.event_reader import EventReader
 from jobs.runs.attempts import read_outcome
 from jobs.runs.control import TrainingError
 from jobs.runs.directory import RunDirectory
@@ -34,7 +34,7 @@ sys.exit(main(sys.argv[1:], {"embedded": lambda: loop}))
     [
         (TrainingError("data.source: is missing.\nmore"), "data.source: is missing."),
         (SpecError("num_steps: expected at least 1"), "num_steps: expected at least 1."),
-        (OSError(errno.ENOSPC, "No space left on device"), "The disk is full; make room and resume the run."),
+        (OSError(errno.ENOSPC, "No space left on device"), "The disk is full; free some space and resume the run."),
         (MemoryError(), "Memory ran out; choose a smaller batch, model or max_response_tokens."),
         (ValueError("odd"), "ValueError: odd. The whole traceback is in log.txt."),
         (AssertionError(), "AssertionError: no message. The whole traceback is in log.txt."),
@@ -80,6 +80,6 @@ def test_a_run_whose_last_step_cannot_be_written_failed_and_says_so_in_its_recor
     outcome = read_outcome(run.attempt_path(1))
     assert outcome.status is RunStatus.FAILED
     assert "trajectories" in outcome.reason
-    events = SpoolReader(run).read().events
+    events = EventReader(run).read().events
     assert [event["status"] for event in events] == ["starting", "running", "failed"]
     assert events[-1]["reason"] == outcome.reason

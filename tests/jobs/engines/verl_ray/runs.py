@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from jobs.recording.event_reader import SpoolReader
+from jobs.recording.event_reader import EventReader
 from jobs.runs.attempts import read_heartbeat, read_outcome
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import parse_spec
@@ -139,7 +139,7 @@ def _marked(mark: str) -> list[str]:
 
 def steps_of(run: RunDirectory) -> dict[int, dict]:
     """Return the newest event of every step."""
-    batch = SpoolReader(run).read(max_steps=1000)
+    batch = EventReader(run).read(max_steps=1000)
     assert batch.faults == []
     return {event["step"]: event for event in batch.events if event["kind"] == "step"}
 

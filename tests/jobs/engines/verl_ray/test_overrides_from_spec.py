@@ -5,7 +5,7 @@ import pytest
 
 from jobs.engines.verl_ray.overrides_from_spec import (
     FIELD_OF_SETTING,
-    check_own_overrides,
+    check_overrides,
     render_value,
     verl_overrides,
 )
@@ -73,19 +73,19 @@ def test_continuous_rewards_come_from_a_reward_model_on_gpus_of_its_own():
 def test_own_overrides_come_last():
     spec = verl_spec(verl={"overrides": ["trainer.logger=[console,wandb]", "reward.num_workers=7"]})
     assert verl_overrides(spec, RUN)[-2:] == ["trainer.logger=[console,wandb]", "reward.num_workers=7"]
-    check_own_overrides(spec)
+    check_overrides(spec)
 
 
 def test_override_of_what_a_field_decides_names_the_field():
     overrides = ["trainer.save_freq=3", "+actor_rollout_ref.rollout.n=4"]
     with pytest.raises(SpecError, match=r"save_freq: is decided by checkpoint_interval; .*rollouts_per_question"):
-        check_own_overrides(verl_spec(verl={"overrides": overrides}))
+        check_overrides(verl_spec(verl={"overrides": overrides}))
 
 
 @pytest.mark.parametrize("word", ["actor_rollout_ref.rollout={n:4}", "trainer.save_freq.x=3", "trainer={}"])
 def test_override_of_a_section_that_holds_what_a_field_decides_is_refused(word):
     with pytest.raises(SpecError, match=r"is decided by .*(checkpoint_interval|rollouts_per_question)"):
-        check_own_overrides(verl_spec(verl={"overrides": [word]}))
+        check_overrides(verl_spec(verl={"overrides": [word]}))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_override_of_a_section_that_holds_what_a_field_decides_is_refused(word):
 )
 def test_override_without_effect_is_refused_with_what_to_use_instead(word, instead):
     with pytest.raises(SpecError, match=rf"^{re.escape(word.partition('=')[0].lstrip('+'))}: .*{instead}"):
-        check_own_overrides(verl_spec(verl={"overrides": [word]}))
+        check_overrides(verl_spec(verl={"overrides": [word]}))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_override_without_effect_is_refused_with_what_to_use_instead(word, inste
     ],
 )
 def test_override_that_the_engine_reads_is_let_through(word):
-    check_own_overrides(verl_spec(verl={"overrides": [word]}))
+    check_overrides(verl_spec(verl={"overrides": [word]}))
 
 
 def test_every_field_that_decides_a_setting_is_a_field():
@@ -175,4 +175,4 @@ def test_values_are_written_in_hydras_grammar(value, rendered):
 def test_overrides_that_shape_what_is_sampled_are_refused(name):
     word = f"actor_rollout_ref.rollout.{name}=1"
     with pytest.raises(SpecError, match=rf"actor_rollout_ref\.rollout\.{name}: cannot be set, since importance ratios"):
-        check_own_overrides(verl_spec(verl={"overrides": (word,)}))
+        check_overrides(verl_spec(verl={"overrides": (word,)}))

@@ -12,7 +12,7 @@ from db.queries.metrics import list_evaluations, metric_series
 from db.queries.runs import get_run
 from jobs.actions.evaluations import plan_evaluation, submit_evaluation
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
-from jobs.recording.event_reader import SpoolReader
+from jobs.recording.event_reader import EventReader
 from jobs.runs.directory import RunDirectory
 from jobs.supervisor.open_index import rebuild_index
 from tests.jobs.engines.verl_ray.runs import NUM_STEPS, draws_of, new_run, steps_of, work
@@ -87,6 +87,6 @@ def test_evaluation_of_a_checkpoint_merges_its_shards_first(experiential, tmp_pa
     assert (evaluation.path / "shards").is_dir()
     assert work(evaluation) == "succeeded"
     assert (evaluation.path / "model" / "model.safetensors").is_file()
-    [scores] = [event for event in SpoolReader(evaluation).read(max_steps=1).events if event["kind"] == "benchmark"]
+    [scores] = [event for event in EventReader(evaluation).read(max_steps=1).events if event["kind"] == "benchmark"]
     assert {len(counts) for counts in scores["num_correct"].values()} == {4}
     assert spec.model.step == NUM_STEPS

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from jobs.engines.embedded.model import load_policy
-from jobs.recording.event_reader import SpoolReader
+from jobs.recording.event_reader import EventReader
 from jobs.runs.attempts import read_outcome
 from jobs.runs.checkpoints import checkpoint_path, find_fault, list_checkpoints
 from jobs.runs.directory import RunDirectory
@@ -156,6 +156,6 @@ def test_seconds_are_given_for_steps_without_start_or_checkpoint_before_them(tun
 
 
 def test_steps_and_checkpoints_are_recorded_as_of_any_run(tuned):
-    events = SpoolReader(tuned).read(max_steps=100).events
+    events = EventReader(tuned).read(max_steps=100).events
     assert [event["step"] for event in events if event["kind"] == "checkpoint"] == [2, 4, 6]
     assert json.loads((tuned.path / "spec.json").read_text())["sft"] == {"response_column": "target"}
