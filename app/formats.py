@@ -8,6 +8,8 @@ from db.rows.adopted_runs import UNKNOWN
 from db.rows.display_names import escape_control_characters as escape_control_characters
 
 NONE_SHOWN = "\N{EN DASH}"
+VALIDITY = {True: "valid", False: "not valid", None: NONE_SHOWN}
+"""A verdict on a chain of thought, in words."""
 _SECONDS_PER_MINUTE, _SECONDS_PER_HOUR, _SECONDS_PER_DAY = 60, 3600, 86400
 _THOUSAND = 1000
 _LINK_STARTS = re.compile(r"https?(?=://)|www(?=\.)|@", re.IGNORECASE)

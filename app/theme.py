@@ -7,6 +7,8 @@ import streamlit as st
 ACCENT_LIGHT = "#1F5FBF"
 ACCENT_DARK = "#3B7DDD"
 LINK_DARK = "#8BB8FF"
+DASHES = ("solid", "dot", "dash", "dashdot")
+"""Dashes of curves, where colours alone are too few."""
 ROW_HEIGHT = 34
 """Height of a row of most tables, in pixels."""
 

@@ -11,7 +11,6 @@ from app.components.runs import (
     run_columns,
     run_groups,
     run_marks,
-    run_progress,
     run_table,
 )
 from app.components.system import machine_line
@@ -21,11 +20,11 @@ from app.queries.runs import RUNS_PAGE_SIZE, list_runs
 from db.queries import runs
 from db.queries.run_filter import RunFilter
 from db.queries.run_order import RunOrder
-from db.rows.runs import RunRow
+from db.rows.runs import LIVE_STATES, RunRow
 
 STATES: dict[str, tuple[str, ...]] = {
     "All": (),
-    "Active": tuple(sorted(run_progress.LIVE_STATES)),
+    "Active": LIVE_STATES,
     "Finished": ("succeeded",),
     "Failed or lost": ("failed", "lost"),
     "Stopped": ("stopped",),
@@ -105,7 +104,7 @@ def _list() -> None:
     if group is not None and opened_group is None:
         run_groups.show(rows, sum(num_runs.values()), group)
         return
-    num_active = sum(num_runs.get(state, 0) for state in run_progress.LIVE_STATES)
+    num_active = sum(num_runs.get(state, 0) for state in LIVE_STATES)
     _show_table(
         rows if opened_group is None else opened_group,
         f"{len(rows):,} of {sum(num_runs.values()):,} runs, {num_active:,} active"

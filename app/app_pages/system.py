@@ -18,11 +18,11 @@ from app.queries.workbench import (
 from db.queries import runs
 from db.queries.database_facts import database_facts
 from db.queries.run_filter import RunFilter
+from db.rows.runs import LIVE_STATES
 
 REFRESH_SECONDS = 5
 CHECK_SECONDS = 600
 VIEWS = ["Overview", "Machine", "Audit log"]
-_LIVE_STATES = ("queued", "starting", "running", "stopping")
 
 
 def _overview() -> None:
@@ -49,7 +49,7 @@ def _overview() -> None:
     num_runs = ask(runs.count_runs, RunFilter(is_archived=None))
     tiles[3].metric(
         "Queue", f"{num_runs.get('queued', 0):,} queued",
-        f"{sum(num_runs.get(state, 0) for state in _LIVE_STATES[1:]):,} running",
+        f"{sum(num_runs.get(state, 0) for state in LIVE_STATES[1:]):,} running",
         delta_color="off", delta_arrow="off", border=True, height="stretch",
     )  # fmt: skip
     st.text(escape_control_characters(f"Runs root {current_runs_root()}, database {facts.url}"))
@@ -62,7 +62,7 @@ def _overview() -> None:
 
 def _queue() -> None:
     st.subheader("Running and queued", anchor=False)
-    rows = list_runs(RunFilter(statuses=_LIVE_STATES))
+    rows = list_runs(RunFilter(statuses=LIVE_STATES))
     if not rows:
         st.caption("No job is running or queued.")
         return

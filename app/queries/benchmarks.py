@@ -11,14 +11,12 @@ from app.queries.runs import list_runs
 from app.settings import AppSettings
 from db.queries import benchmarks, score_comparison
 from db.queries.run_filter import RunFilter
-from db.rows.runs import RunRow
+from db.rows.runs import BROKEN_STATES, LIVE_STATES, RunRow
 from db.rows.scores import BenchmarkScoreRow, ComparisonRow, ScoredRuns
 
 MAX_SCORES = 5000
 MAX_UNFINISHED = 5
 BROKEN_SHOWN_HOURS = 24
-LIVE_STATES = ("queued", "starting", "running", "stopping")
-BROKEN_STATES = ("failed", "lost", "stopped")
 _KEPT_SECONDS = 600
 
 

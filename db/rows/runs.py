@@ -6,6 +6,11 @@ from typing import NamedTuple
 
 from exgrpo_core.errors import UserError
 
+LIVE_STATES = ("queued", "starting", "running", "stopping")
+"""States of a run that has not ended."""
+BROKEN_STATES = ("failed", "lost", "stopped")
+"""States of a run that ended without success."""
+
 
 class UnknownRunError(UserError, LookupError):
     """The database knows no run of this id."""

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobs.evaluation.model_folder import MODEL_FOLDER
-from jobs.preflight.data_preview import TOKENIZER_FILE
-from jobs.preflight.model_shapes import model_file
+from jobs.preflight.model_shapes import TOKENIZER_FILE, model_file
 from jobs.pretrained.sources import ModelSourceError
 from jobs.runs.checkpoints import list_checkpoints
 from jobs.runs.directory import RunDirectory

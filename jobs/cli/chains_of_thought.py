@@ -15,6 +15,7 @@ from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     AsJson,
     DatabaseUrl,
+    Limit,
     RunName,
     RunsRoot,
     command_group,
@@ -35,7 +36,6 @@ cases_app = command_group("Snowball cases: find, keep in sets, and write as file
 JudgeRun = Annotated[
     str | None, typer.Option("--judge", help="Judge's job whose verdicts count; without it the task's oracle.")
 ]
-Limit = Annotated[int, typer.Option(min=1, help="Print this many.")]
 _SIGNS = {True: "valid", False: "invalid", None: "-"}
 
 

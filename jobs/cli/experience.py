@@ -20,6 +20,7 @@ from jobs.cli.options import (
     DEFAULT_RUNS_ROOT,
     AsJson,
     DatabaseUrl,
+    Limit,
     RunName,
     RunsRoot,
     print_json,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from db.rows.trajectories import LineageRow
 
 Step = Annotated[int | None, typer.Option(min=0, help="After this step; the newest if not given.")]
-Limit = Annotated[int, typer.Option(min=1, help="Print this many.")]
 MAX_POINTS = 1000
 
 

@@ -29,6 +29,7 @@ DatabaseUrl = Annotated[
 RunName = Annotated[
     str, typer.Argument(metavar="RUN", help="Run id, a unique beginning or its end, or the run's name.")
 ]
+Limit = Annotated[int, typer.Option(min=1, help="Print this many.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 DEFAULT_RUNS_ROOT = Path("runs")

@@ -18,7 +18,8 @@ from db import DATABASE_URL_VARIABLE
 from jobs.cli.options import DEFAULT_PORT, DEFAULT_RUNS_ROOT, DatabaseUrl, RunsRoot
 from jobs.cli.workbench_instance import WorkbenchInstance
 from jobs.launchers.end_with_starter import STARTER_VARIABLE
-from jobs.launchers.local import PROJECT_ROOT, start_detached
+from jobs.launchers.local import start_detached
+from jobs.machine.engine_environments import PROJECT_ROOT
 from jobs.runs.directory import WORKBENCH_FOLDER
 from jobs.runs.stop_time import DEFAULT_GRACE_SECONDS
 from jobs.supervisor.instance import read_supervisor

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from exgrpo_core.durable_files import link_or_copy
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
+from jobs.runs.checkpoints import TOKENIZER_FILES
 from jobs.runs.control import TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.specs.evaluation import EvalSpec
@@ -20,7 +21,6 @@ MODEL_FOLDER = "model"
 SHARDS_FOLDER = "shards"
 SHARD_PATTERN = "model_world_size_*_rank_*.pt"
 _NOT_THE_MODEL = frozenset({"optimizer.safetensors", "sampler.safetensors", "engine.json"})
-_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt")
 _LOG_CHARS = 300
 
 
@@ -105,7 +105,7 @@ def merge_shards(shards: Path, target: Path) -> None:
     if done.returncode != 0 or not (unfinished / "config.json").is_file():
         words = " ".join((done.stderr or done.stdout).split())[-_LOG_CHARS:]
         raise TrainingError(f"{shards}: verl's merger failed with exit code {done.returncode} ({words}).")
-    for name in _TOKENIZER_FILES:
+    for name in TOKENIZER_FILES:
         # The merger writes the tokenizer as it loaded it, which for plain ones is not what the checkpoint holds.
         if (shards / "huggingface" / name).is_file():
             shutil.copy2(shards / "huggingface" / name, unfinished / name)

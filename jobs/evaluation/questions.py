@@ -13,10 +13,9 @@ from jobs.evaluation.protocols import Protocol
 from jobs.evaluation.raw_rows import RawRow, has_options, iterate_rows, read_plain_row
 from jobs.specs.evaluation import BenchmarkChoice, EvalSpec
 from jobs.tasks.questions import hash_question
-from jobs.training.data_rows import DataError, check_row
+from jobs.training.data_rows import OPTION_LABEL, DataError, check_row
 from jobs.training.templates import Message
 
-_LABEL = re.compile(r"[A-J1-9]")
 _HASH = re.compile(r"[0-9a-f]{16}")
 _MAX_ROWS = 5
 _MAX_ID_CHARS = 80
@@ -141,7 +140,7 @@ def _from_columns(origin: str, number: int, raw: RawRow, protocol: Protocol, not
         kind = "choice" if has_options(raw) else "math"
     if not text.strip() or not answer:
         raise DataError(f"{row}: expected a question and its gold answer, got {gold!r}.")
-    if kind == "choice" and _LABEL.fullmatch(answer) is None:
+    if kind == "choice" and OPTION_LABEL.fullmatch(answer) is None:
         raise DataError(f"{row}: expected an option's label as gold answer, got {answer[:60]!r}.")
     if odd:
         notices.append(f"{row}: {odd}.")

@@ -10,7 +10,7 @@ import httpx2
 
 from jobs.evaluation.generation import PromptedQuestion, Sample, SampledQuestion, derive_seed
 from jobs.machine.address_policy import AddressRefusedError, check_endpoint
-from jobs.machine.redaction import without_key
+from jobs.machine.model_server import RETRIABLE_STATUSES, without_key
 from jobs.runs.control import TrainingError
 from jobs.specs.evaluation import API_KEY_VARIABLE, EvalSpec, ServerSpec
 
@@ -18,7 +18,6 @@ FIRST_WAIT_SECONDS = 0.5
 """Wait before the second try; each further one is twice as long."""
 QUESTIONS_AHEAD = 8
 """Batches hold so many questions for each request that may be under way."""
-_WORTH_ANOTHER_TRY = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 
 
 class ServerGenerator:
@@ -109,7 +108,7 @@ class ServerGenerator:
                 failure = (
                     f"status {response.status_code}: {without_key(' '.join(response.text.split()), self._key)[:200]}"
                 )
-                if response.status_code not in _WORTH_ANOTHER_TRY:
+                if response.status_code not in RETRIABLE_STATUSES:
                     break
             time.sleep(wait)
             wait *= 2

@@ -15,7 +15,7 @@ import httpx2
 
 from jobs.judging.pacing import RequestPacer, Spending, guess_tokens, wait_before
 from jobs.machine.address_policy import Endpoint
-from jobs.machine.redaction import without_key
+from jobs.machine.model_server import RETRIABLE_STATUSES, without_key
 from jobs.runs.control import TrainingError
 from jobs.specs.judging import API_KEY_VARIABLE, JudgeServerSpec
 
@@ -25,7 +25,6 @@ _CONNECT_SECONDS = 10.0
 _HINT_CHARS = 200
 _POINTLESS = {401: f"check the key in {API_KEY_VARIABLE}", 403: f"check the key in {API_KEY_VARIABLE}",
               404: "check server.address and server.model"}  # fmt: skip
-_RETRIABLE = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +136,7 @@ class JudgeClient:
         hint = without_key(" ".join((content or b"").decode("utf-8", "replace").split()), self._key)[:_HINT_CHARS]
         if status in _POINTLESS:
             raise TrainingError(f"The judge's server answers {status}; {_POINTLESS[status]} ({hint}).")
-        is_retriable = status in _RETRIABLE
+        is_retriable = status in RETRIABLE_STATUSES
         # A refused request costs nothing.
         answer = JudgeAnswer("", f"http_{status}", num_tokens=0, is_failure=is_retriable)
         return _Try(answer, is_retriable, _retry_after(response))

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from exgrpo_core.errors import UserError
-from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
+from jobs.machine.engine_environments import PROJECT_ROOT, EngineEnvironmentError, engine_python
 from jobs.runs.directory import RunDirectory
 from jobs.runs.processes import ATTEMPT_VARIABLE, ProcessIdentity, has_pid, identify
 from jobs.specs.any_job import loop_name
 from jobs.specs.train import SpecError
 
-PROJECT_ROOT = Path(__file__).resolve().parents[2]
 WORKER_MODULE = "jobs.worker"
 _CHILDREN: dict[int, subprocess.Popen[bytes]] = {}
 """Detached processes that this one started, by pid: they outlive the launcher that started them."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
-from jobs.launchers.local import PROJECT_ROOT, WORKER_MODULE, LaunchError
+from jobs.launchers.local import WORKER_MODULE, LaunchError
 from jobs.launchers.ray_jobs_api import RayJob, RayJobsApi, RayJobsError, RayUnreachableError
 from jobs.launchers.ray_jobs_rules import (
     Machine,
@@ -25,7 +25,7 @@ from jobs.launchers.ray_jobs_rules import (
     needs_token,
     plain_command,
 )
-from jobs.machine.engine_environments import Pins, verl_pins
+from jobs.machine.engine_environments import PROJECT_ROOT, Pins, verl_pins
 from jobs.runs.directory import RunDirectory
 from jobs.runs.processes import ATTEMPT_VARIABLE
 from jobs.runs.ray_contact import RayContact

@@ -7,14 +7,13 @@ from pathlib import Path
 
 from jobs.grading.built_in_tasks import TASKS, BuiltInTask
 from jobs.preflight.chat_template import ChatTemplateError, read_chat_template, render_chat_prompts
-from jobs.preflight.model_shapes import CONFIG_FILE, model_file
+from jobs.preflight.model_shapes import CONFIG_FILE, TOKENIZER_FILE, model_file
 from jobs.specs.train import CHAINS_SOURCE, DataSpec, TrainSpec
 from jobs.training.data_rows import DataError, check_row, iterate_raw_rows
 from jobs.training.templates import Message, TemplateName, render_prompt
 
 MAX_ROWS = 1000
 """Most rows that are read; the histogram is of these."""
-TOKENIZER_FILE = "tokenizer.json"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 
-from jobs.preflight.model_shapes import model_file, model_shape
+from jobs.preflight.model_shapes import TOKENIZER_FILE, model_file, model_shape
 from jobs.specs.evaluation import EvalSpec
 from jobs.specs.mistakes import SpecError
-
-TOKENIZER_FILE = "tokenizer.json"
 
 
 def check_fit(spec: EvalSpec, prompts: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import psutil
 
+from jobs.machine.disk import GB
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python, has_vllm
 from jobs.machine.gpu_needs import needs_of
 from jobs.machine.gpus import list_gpus
@@ -15,7 +16,6 @@ from jobs.preflight.verl_memory import estimate_memory
 from jobs.specs.any_job import loop_name
 from jobs.specs.train import SpecError, TrainSpec
 
-GB = 1e9
 _OFFLOAD = "offload=true"
 """An override that moves training state out of a GPU's memory."""
 

@@ -15,6 +15,7 @@ from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_WARM_MODEL, ModelSpec, 
 
 TABLE = Path(__file__).parent / "model_shapes.yaml"
 CONFIG_FILE = "config.json"
+TOKENIZER_FILE = "tokenizer.json"
 _SIZES = (
     "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "vocab_size",
     "max_position_embeddings", "head_dim",

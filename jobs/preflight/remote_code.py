@@ -4,10 +4,8 @@ from pathlib import Path
 
 from exgrpo_core.bounded_json import UnreadableFileError, read_json
 from jobs.preflight.model_shapes import model_file
-from jobs.specs.model_code import named_code
+from jobs.specs.model_code import CONFIG_FILES, named_code
 from jobs.specs.train import SpecError
-
-CONFIG_FILES = ("config.json", "tokenizer_config.json", "processor_config.json", "preprocessor_config.json")
 
 
 def refuse_remote_code(field: str, source: str, revision: str | None = None) -> None:

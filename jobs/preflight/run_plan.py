@@ -9,6 +9,7 @@ import yaml
 
 from jobs.grading.built_in_tasks import TASKS
 from jobs.launchers.local import WORKER_MODULE
+from jobs.machine.disk import GB, GIB
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
 from jobs.machine.gpus import list_gpus
 from jobs.machine.processor import uses_bfloat16
@@ -18,11 +19,9 @@ from jobs.preflight.embedded_memory import estimate_peak
 from jobs.preflight.model_shapes import model_shape
 from jobs.preflight.resolution import resolve
 from jobs.preflight.verl_config import UNNAMED_RUN
-from jobs.preflight.verl_memory import ASSUMED_GPU_BYTES, GIB, MemoryEstimate, estimate_memory
+from jobs.preflight.verl_memory import ASSUMED_GPU_BYTES, MemoryEstimate, estimate_memory
 from jobs.specs.train import TrainSpec
 from jobs.training.data_rows import DataError
-
-GB = 1e9
 
 
 @dataclass(frozen=True, slots=True)

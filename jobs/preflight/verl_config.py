@@ -10,14 +10,13 @@ from jobs.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, check_ov
 from jobs.engines.verl_ray.sft_overrides import SFT_CONFIG, check_sft_overrides, sft_run_overrides
 from jobs.machine.engine_environments import PROJECT_ROOT, EngineEnvironmentError, engine_python
 from jobs.specs.train import SpecError, TrainSpec
+from jobs.specs.verl import CLUSTER_VARIABLE
 
 RL_CONFIG = "ppo_trainer"
 """Name of verl's configuration for reinforcement learning."""
 CHECK_MODULE = "jobs.engines.verl_ray.config_check"
 UNNAMED_RUN = Path("RUN")
 """Placeholder for the run directory of a run that does not exist yet."""
-CLUSTER_VARIABLE = "RAY_ADDRESS"
-"""Ray's variable; if it is set, the run joins that cluster."""
 GPU_FOLDER = Path("/dev")
 _CHECK_SECONDS = 120.0
 

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from jobs.machine.disk import GIB
 from jobs.preflight.model_shapes import ModelShape
 from jobs.specs.train import TrainSpec
 
-GIB = 1024**3
 ASSUMED_GPU_BYTES = round(79.6 * GIB)
 """What a GPU of 80 GB has for programs; vLLM's share is one of it."""
 OVERHEAD_BYTES = 3 * GIB

@@ -13,7 +13,6 @@ from typing import Any
 from exgrpo_core.bounded_json import UnreadableFileError
 from exgrpo_core.checksums import seal, unseal
 
-EVENT_KINDS = ("status", "questions", "step", "evaluation", "checkpoint")
 _SEGMENT = re.compile(r"events-(\d{6,})\.jsonl")
 
 

@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt")
+"""Files of a tokenizer in the folder of a policy."""
 MANIFEST = "manifest.json"
 ADAPTER_CONFIG = "adapter_config.json"
 """File of a policy whose folder holds low-rank adapters instead of weights."""

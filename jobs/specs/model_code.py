@@ -1,5 +1,7 @@
 """Whether a configuration file of a model names code or kernels from a hub, however deep inside."""
 
+CONFIG_FILES = ("config.json", "tokenizer_config.json", "processor_config.json", "preprocessor_config.json")
+"""Files in which transformers and vLLM look for the names of code."""
 _AUTO_MAP = "auto_map"
 _ATTENTION = "attn_implementation"
 

@@ -20,7 +20,7 @@ CHOICE_SOURCES = frozenset(
     {"arc_c", "arc_challenge", "mmlu", "mmlu_pro", "gpqa", "gpqa_diamond", "gpqa_main", "gpqa_extended"}
 )
 
-_LABEL = re.compile(r"[A-J1-9]")
+OPTION_LABEL = re.compile(r"[A-J1-9]")
 
 RawRow = Mapping[str, Any]
 DeclaredKind = Literal["auto", "math", "choice"]
@@ -85,7 +85,7 @@ def check_row(origin: str, number: int, raw: RawRow, declared_kind: DeclaredKind
     messages = _messages(raw.get("prompt"), label)
     answer = _answer(raw.get("reward_model"), label)
     kind = _answer_kind(declared_kind, data_source)
-    if kind == "choice" and _LABEL.fullmatch(answer) is None:
+    if kind == "choice" and OPTION_LABEL.fullmatch(answer) is None:
         raise DataError(
             f"{label}, reward_model.ground_truth: expected an option label A-J or 1-9, got {answer[:60]!r}."
         )

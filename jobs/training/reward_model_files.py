@@ -10,11 +10,8 @@ from huggingface_hub import snapshot_download
 
 from exgrpo_core.bounded_json import UnreadableFileError, read_json
 from jobs.engines.errors import EngineError
-from jobs.specs.model_code import named_code
+from jobs.specs.model_code import CONFIG_FILES, named_code
 from jobs.specs.train import TrainSpec
-
-CONFIG_FILES = ("config.json", "tokenizer_config.json", "processor_config.json", "preprocessor_config.json")
-"""Files in which transformers and vLLM look for the names of code."""
 
 
 def with_checked_reward_model(spec: TrainSpec) -> TrainSpec:

@@ -26,9 +26,16 @@ from jobs.engines.errors import EngineError
 from jobs.engines.verl_ray.overrides_from_spec import VERL_FOLDER
 from jobs.engines.verl_ray.sft_overrides import CHECKPOINTS_FOLDER, DEMONSTRATIONS_FILE, ENTRY_MODULE, sft_run_overrides
 from jobs.launchers.end_with_starter import STARTER_VARIABLE
-from jobs.launchers.local import PROJECT_ROOT
+from jobs.machine.engine_environments import PROJECT_ROOT
 from jobs.recording.recorder import RunRecorder
-from jobs.runs.checkpoints import Checkpoint, DamagedCheckpointError, open_newest, prune_checkpoints, save_checkpoint
+from jobs.runs.checkpoints import (
+    TOKENIZER_FILES,
+    Checkpoint,
+    DamagedCheckpointError,
+    open_newest,
+    prune_checkpoints,
+    save_checkpoint,
+)
 from jobs.runs.control import Control, TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
@@ -47,7 +54,6 @@ TRAINER_FOLDER = "trainer"
 _MODEL_FOLDER = "huggingface"
 _STEP_PREFIX = "global_step_"
 _TRACKER_FILE = "latest_checkpointed_iteration.txt"
-_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt")
 _POLL_SECONDS = 0.3
 _LEAVE_SECONDS = 20.0
 
@@ -213,7 +219,7 @@ class SftFollower:
 
     def _keep_tokenizer(self, policy: Path) -> None:
         """Replace the tokenizer that verl wrote by the model's: verl changes it when loading."""
-        for name in _TOKENIZER_FILES:
+        for name in TOKENIZER_FILES:
             if (self._model_source / name).is_file():
                 (policy / name).unlink(missing_ok=True)
                 shutil.copy2(self._model_source / name, policy / name)

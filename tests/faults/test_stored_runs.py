@@ -1,6 +1,6 @@
 """A run and its database as an older program left them: nothing that users keep has changed its form since.
 
-`stored_runs/schema-0010.tar.gz` is a whole runs root of one small run, made before the packages had their present layout.
+`stored_runs/schema-0010.tar.gz` is a whole runs root of one small run, older than the layout of packages.
 """
 
 import json

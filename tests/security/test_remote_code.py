@@ -14,10 +14,9 @@ from jobs.actions import run_actions
 from jobs.actions.evaluations import plan_evaluation, submit_evaluation
 from jobs.engines.embedded.model import load_policy, load_tokenizer, refuse_remote_code
 from jobs.engines.errors import EngineError
-from jobs.preflight.remote_code import CONFIG_FILES
 from jobs.runs.directory import RunDirectory
 from jobs.specs.any_job import load_any_spec
-from jobs.specs.model_code import named_code
+from jobs.specs.model_code import CONFIG_FILES, named_code
 from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec
 from jobs.specs.verl import RewardModelSpec
 from jobs.training import reward_model_files, verl_composition

@@ -4,6 +4,7 @@ import streamlit as st
 
 from app import commands
 from app.commands import UserError
+from app.components.benchmarks.backbone_bars import STUDIES
 from app.components.benchmarks.score_table import printed_lines
 from app.components.widgets import notice
 from app.formats import escape_control_characters, literal
@@ -12,8 +13,6 @@ from app.queries.runs import training_names
 from db.rows.display_names import distinct_names
 
 GENERATORS = ("embedded", "vllm", "server")
-_WITH_MODELS = ("main-table", "model-extension")
-"""Studies whose printed rows name models of the hub."""
 TEMPLATES = ("paper", "paper_llama_base", "compact", "none", "chat")
 
 
@@ -73,7 +72,7 @@ def _target() -> str | None:
     offered = {
         f"{run_id}@last": f"{escape_control_characters(name)}, newest checkpoint" for run_id, name in names.items()
     }
-    offered |= {line.model: f"{line.model} (paper: {line.name})" for line in printed_lines(_WITH_MODELS) if line.model}
+    offered |= {line.model: f"{line.model} (paper: {line.name})" for line in printed_lines(STUDIES) if line.model}
     wanted = st.query_params.get("target")
     options = list(dict.fromkeys([*([wanted] if wanted else []), *offered]))
     return st.selectbox(

@@ -9,14 +9,13 @@ from app import address, theme
 from app.components.chains_of_thought import thought_statistics
 from app.components.chains_of_thought.thought_statistics import RuleTable
 from app.components.widgets import empty_state, exports, table_selection
-from app.formats import NONE_SHOWN, escape_control_characters, share
+from app.formats import VALIDITY, escape_control_characters, share
 from app.queries.answers import ask
 from db.queries import code_analysis
 from db.rows.analysis import RuleHit
 
 PARSER = "parser"
 _KEY = "rule-table"
-_SIGNS = {True: "valid", False: "not valid", None: NONE_SHOWN}
 
 
 def show(run_id: str) -> None:
@@ -74,7 +73,7 @@ def hit_table(rows: Sequence[RuleHit]) -> pd.DataFrame:
             "Step": [row.step for row in rows],
             "Question": [row.question_index for row in rows],
             "Answer": ["correct" if row.is_correct else "not correct" for row in rows],
-            "Chain": [_SIGNS[row.is_valid] for row in rows],
+            "Chain": [VALIDITY[row.is_valid] for row in rows],
             "Entropy": [row.mean_entropy for row in rows],
             "Text": [escape_control_characters(row.snippet) for row in rows],
         }

@@ -8,7 +8,7 @@ import streamlit as st
 
 from app import address, theme
 from app.components.widgets import empty_state, exports, table_selection
-from app.formats import NONE_SHOWN, escape_control_characters
+from app.formats import NONE_SHOWN, VALIDITY, escape_control_characters
 from app.queries import judging
 from app.queries.answers import ask
 from db.queries import judge_work
@@ -21,7 +21,6 @@ _NAMES = {
     VerdictFilter.UNJUDGED: "Unjudged",
     VerdictFilter.DISPUTED: "Disputed",
 }
-_SIGNS = {True: "valid", False: "not valid", None: NONE_SHOWN}
 
 
 def show(run_id: str, judge_run_id: str | None, opened: int | None) -> None:
@@ -79,10 +78,10 @@ def table(rows: Sequence[JudgedRow]) -> pd.DataFrame:
             "Question": [row.question_index for row in rows],
             "Entropy": [row.mean_entropy for row in rows],
             "Code": [{True: "yes", False: "no", None: NONE_SHOWN}[row.has_code] for row in rows],
-            "Judge": [_SIGNS[row.by_judge] for row in rows],
+            "Judge": [VALIDITY[row.by_judge] for row in rows],
             "Votes": [_votes(row) for row in rows],
-            "Oracle": [_SIGNS[row.oracle] for row in rows],
-            "User": [_SIGNS[row.user] for row in rows],
+            "Oracle": [VALIDITY[row.oracle] for row in rows],
+            "User": [VALIDITY[row.user] for row in rows],
             "Why unjudged": [escape_control_characters(row.reason) or None for row in rows],
         }
     )

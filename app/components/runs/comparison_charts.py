@@ -26,7 +26,6 @@ from exgrpo_core.step_report import METRIC_LABELS, METRICS
 
 HELD_OUT = "held_out"
 """The held-out score among the keys of metrics."""
-_DASHES = ("solid", "dot", "dash", "dashdot")
 _BORDERS = ("solid", "dotted", "dashed", "double")
 HIDDEN = "hide"
 """The parameter of the address with the curves that the legend hides."""
@@ -68,8 +67,8 @@ class Style:
 def style(index: int) -> Style:
     """Return the style of the curve with this index in the list, the same in every chart."""
     wheel = theme.wheel()
-    round_ = index // len(wheel) % len(_DASHES)
-    return Style(wheel[index % len(wheel)], _DASHES[round_], _BORDERS[round_])
+    round_ = index // len(wheel) % len(theme.DASHES)
+    return Style(wheel[index % len(wheel)], theme.DASHES[round_], _BORDERS[round_])
 
 
 def show(drawn: Sequence[Group], view: CurveView, more: Sequence[str], own: Sequence[OwnChart]) -> None:

@@ -7,8 +7,8 @@ import streamlit as st
 from app import commands
 from app.components.widgets import notice, status_badge
 from app.formats import ago, escape_control_characters
-from app.queries.benchmarks import BROKEN_STATES, broken_evaluations, list_scores, live_evaluations
-from db.rows.runs import RunRow
+from app.queries.benchmarks import broken_evaluations, list_scores, live_evaluations
+from db.rows.runs import BROKEN_STATES, RunRow
 
 REFRESH_SECONDS = 3
 UNNAMED = "evaluation"

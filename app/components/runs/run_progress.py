@@ -4,9 +4,7 @@ from datetime import UTC, datetime
 
 from app import commands
 from app.formats import as_utc
-from db.rows.runs import RunRow
-
-LIVE_STATES = frozenset({"queued", "starting", "running", "stopping"})
+from db.rows.runs import LIVE_STATES, RunRow
 
 
 def is_live(row: RunRow) -> bool:

@@ -5,11 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app.paper_and_studies import PendingRun, RunKey, Study
-from db.rows.runs import RunRow
+from db.rows.runs import BROKEN_STATES, RunRow
 
 MISSING, FINISHED = "missing", "succeeded"
 LIVE = ("running", "starting", "stopping", "queued")
-_BROKEN = ("failed", "lost", "stopped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,7 @@ class CellState:
     def state(self) -> str:
         """The state of the cell: that of a live run, else of a broken one, else finished or missing."""
         present = {*self.states}
-        for state in (*LIVE, *_BROKEN):
+        for state in (*LIVE, *BROKEN_STATES):
             if state in present:
                 return state
         return FINISHED if present == {FINISHED} else MISSING
@@ -69,7 +68,7 @@ def pending(cells: Sequence[CellState]) -> list[PendingRun]:
         PendingRun(key, run)
         for cell in cells
         for key, run, state in zip(cell.keys, cell.runs, cell.states, strict=True)
-        if state == MISSING or state in _BROKEN
+        if state == MISSING or state in BROKEN_STATES
     ]
     return sorted(open_runs, key=lambda pending_run: pending_run.key.seed)
 

@@ -16,7 +16,6 @@ from exgrpo_core.step_report import METRIC_LABELS, METRICS
 ADDRESS = "charts"
 MAX_METRICS = 4
 MAX_CHARTS = 8
-_DASHES = ("solid", "dot", "dash", "dashdot")
 _SAME_X = "what all charts are drawn against"
 
 
@@ -99,7 +98,7 @@ def figure_of(chart: OwnChart, members: Sequence[Member], view: CurveView) -> go
                 continue
             lines.append(line)
             is_alone = len(members) == 1
-            colour, dash = (wheel[index], "solid") if is_alone else (member.colour, _DASHES[index])
+            colour, dash = (wheel[index], "solid") if is_alone else (member.colour, theme.DASHES[index])
             name = METRIC_LABELS[metric] if is_alone else member.name
             name = name if is_alone or len(chart.keys) == 1 else f"{name}: {METRIC_LABELS[metric]}"
             figures.add_line(figure, name, line, Look(colour, dash, is_share), plain if chart.over else view)

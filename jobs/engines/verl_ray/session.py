@@ -20,6 +20,7 @@ from jobs.engines.verl_ray.cpu_platform import PLATFORM_NAME
 from jobs.engines.verl_ray.ray_folder import ray_folder
 from jobs.engines.verl_ray.trainer import ExperienceTrainer
 from jobs.machine.gc_tuning import collect_rarely
+from jobs.specs.verl import CLUSTER_VARIABLE
 
 logger = logging.getLogger(__name__)
 
@@ -27,8 +28,6 @@ VERL_VERSION = "0.9.1"
 """The version whose methods `trainer.py` overrides and whose registries the plug-in enters."""
 START_ATTEMPTS = 4
 START_TIMEOUT = "timed out during startup"
-CLUSTER_VARIABLE = "RAY_ADDRESS"
-"""Set by Ray in jobs that were submitted to a cluster."""
 QUIET_VARIABLES = {"PYTHONWARNINGS": "ignore::UserWarning:verl.workers.engine"}
 """Every process of verl warns of each training engine that is not installed."""
 FORWARDED_VARIABLES = (

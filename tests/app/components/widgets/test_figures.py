@@ -8,12 +8,11 @@ from streamlit.testing.v1 import AppTest
 
 from app import failures, theme
 from app.components.replay_buffer import bucket_heatmap, buffer_area
-from app.components.runs import run_progress
 from app.components.widgets import curves, figures
 from app.components.widgets.curve_view import Drawing
 from app.components.widgets.status_badge import HEALTH, STATES
 from app.queries.last_answers import NoAnswerError
-from db.rows.runs import BucketRow, MetricPoint
+from db.rows.runs import LIVE_STATES, BucketRow, MetricPoint
 from exgrpo_core.step_report import METRICS
 from jobs.runs.status import ENDED, RunStatus
 
@@ -80,7 +79,7 @@ def test_long_runs_keep_the_last_step_in_the_heatmap():
 
 def test_every_state_has_a_name_and_live_states_are_those_that_have_not_ended():
     assert set(STATES) == {status.value for status in RunStatus}
-    assert set(RunStatus) - ENDED == run_progress.LIVE_STATES
+    assert set(RunStatus) - ENDED == set(LIVE_STATES)
     of_metrics = {"no_reward", "empty_buffer", "entropy_collapse", "stalled", "not_finite", "all_retired"}
     assert set(HEALTH) == of_metrics | {"damaged"}
 
