@@ -58,7 +58,7 @@ def test_every_study_is_shown_before_anything_ran(open_page):
     assert not page.exception
     states = page.dataframe[0].value
     assert set(states["State"]) == {"missing"}
-    assert has_text(page, "sigma = 1 stands for two readings")
+    assert has_text(page, "sigma = 1 has two readings")
     assert "No run has finished yet" in texts(open_page("studies", study="repo", view="Beside the paper"))
 
 
