@@ -143,7 +143,7 @@ def manage(
 ) -> int:
     """Do one step's experience management and return how many candidates were read."""
     draw = draw_questions(buffer, CONFIG, NUM_REPLAYED, step, rng)
-    buffer.record_draws(draw.question_indices)
+    buffer.record_draws(draw.question_indices, step)
     rows = np.concatenate([buffer.rows_of(question_index) for question_index in draw.question_indices.tolist()])
     num_candidates = len(buffer.experiences(rows))
     buffer.record_entropies(rows, np.zeros(rows.size, dtype=np.float32))

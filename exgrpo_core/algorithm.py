@@ -5,11 +5,13 @@ before: the policy does not change in between, and generators can sleep while th
 after the policy update, since neither reads the other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection
 
 from exgrpo_core.config import ExGRPOConfig
-from exgrpo_core.engine import PolicyEngine, RolloutRequest
-from exgrpo_core.experience_management.question_selection import bucket_counts, draw_questions
+from exgrpo_core.engine import PolicyEngine
+from exgrpo_core.methods.columns import QuestionColumns
+from exgrpo_core.methods.loading import build_sampler
+from exgrpo_core.methods.protocols import Placement, QuestionSampler
 from exgrpo_core.policy_optimization.advantages import assign_advantages
 from exgrpo_core.policy_optimization.batch_check import check_mini_batches
 from exgrpo_core.policy_optimization.gradient_weight import gradient_weight_metrics
@@ -17,9 +19,9 @@ from exgrpo_core.policy_optimization.mixed_batch import build_mini_batches
 from exgrpo_core.policy_optimization.sampler_correction import sampler_metrics
 from exgrpo_core.policy_optimization.variance import variance_metrics
 from exgrpo_core.state import ExGRPOState
-from exgrpo_core.step.generated import keep_generated
 from exgrpo_core.step.metrics import PhaseClock, batch_pass_rate, mini_batch_metrics, step_metrics
 from exgrpo_core.step.rebucketing import collect_experience
+from exgrpo_core.step.rollouts import draw_after_rollouts, draw_replays, place_groups, roll_out, trained_groups
 from exgrpo_core.step.selection import choose_replays, list_candidates, score_candidates
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, StepReport
 
@@ -36,27 +38,27 @@ def exgrpo_step(state: ExGRPOState, engine: PolicyEngine, config: ExGRPOConfig) 
     report = StepReport(step=state.step, is_started=is_started, groups=[])
 
     # Phase 1, experience management: lines 4 to 8 and 16 on the buffer as it is at the start of the step.
-    drawn = _draw_experience(state, config, report)
+    sampler = build_sampler(config)
+    drawn = _draw_experience(state, config, sampler, report)
     fresh = _draw_fresh(state, config, drawn, report)
 
     # Line 23: K rollouts of fresh questions, K-1 where a trajectory will be replayed.
-    requests = [_request(state, config, index, index in state.external) for index in fresh]
-    requests += [_request(state, config, index, has_replay=True) for index in drawn]
     with clock.phase("rollout"):
-        groups = engine.rollout(requests)
-    report.groups = keep_generated(requests, groups, report)
-    num_fresh = sum(bool(group.trajectories) for group in groups[: len(fresh)])
-    state.number_trajectories(report.groups)
+        fresh_groups, drawn_groups = roll_out(state, engine, config, sampler, fresh, drawn, report)
+    state.number_trajectories([*fresh_groups, *drawn_groups])
+    drawn |= draw_after_rollouts(state, config, sampler, fresh_groups, report)
+    report.groups = place_groups(state, sampler, fresh_groups, drawn_groups, drawn)
 
     # Lines 9 to 15: score every candidate under the current policy, choose o*.
-    candidates = list_candidates(state, config, report.groups, num_fresh)
+    candidates = list_candidates(state, config, sampler, report.groups, drawn)
     with clock.phase("score"):
         scores = score_candidates(engine, report.groups, candidates)
-    choose_replays(state, config, report, candidates, scores)
+    choose_replays(state, config, report, candidates, scores, drawn)
 
     # Phase 2, experiential policy optimization: Eq. ExGRPO.
     assign_advantages(report.groups, config)
-    mini_batches = build_mini_batches(report.groups, config, state.rng)
+    trained = trained_groups(config, sampler, report.groups)
+    mini_batches = build_mini_batches(trained, config, state.rng)
     check_mini_batches(mini_batches, config)
     with clock.phase("update"):
         update_metrics = engine.update(mini_batches, config.objective_settings(is_started))
@@ -65,24 +67,24 @@ def exgrpo_step(state: ExGRPOState, engine: PolicyEngine, config: ExGRPOConfig) 
     collect_experience(state, config, report)
     state.delayed_start.observe(batch_pass_rate(report.groups))
     report.metrics |= step_metrics(state, config, report) | mini_batch_metrics(mini_batches)
-    report.metrics |= variance_metrics(report.groups, config) | gradient_weight_metrics(report.groups, config)
+    report.metrics |= variance_metrics(trained, config) | gradient_weight_metrics(trained, config)
     report.metrics |= sampler_metrics(report.groups, config)
     report.metrics |= update_metrics | clock.seconds()
     return report
 
 
-def _draw_experience(state: ExGRPOState, config: ExGRPOConfig, report: StepReport) -> list[int]:
+def _draw_experience(
+    state: ExGRPOState, config: ExGRPOConfig, sampler: QuestionSampler, report: StepReport
+) -> dict[int, float]:
     """Lines 5 to 8: n = min(floor(rho B), |E|) questions; none before the delayed start."""
-    if not (config.is_experiential and report.is_started):
-        return []
-    num_wanted = config.num_experiential_wanted
-    draw = draw_questions(state.replay_buffer, config, num_wanted, state.step, state.rng)
-    report.buckets = bucket_counts(state.replay_buffer, draw)
-    state.replay_buffer.record_draws(draw.question_indices)
-    return [int(index) for index in draw.question_indices]
+    is_drawn_now = sampler.placement in (Placement.REPLACE, Placement.GROUP)
+    if not (config.is_experiential and report.is_started and is_drawn_now):
+        return {}
+    columns = QuestionColumns(state.replay_buffer, state.step)
+    return draw_replays(state, sampler, columns, config.num_experiential_wanted, report)
 
 
-def _draw_fresh(state: ExGRPOState, config: ExGRPOConfig, drawn: Sequence[int], report: StepReport) -> list[int]:
+def _draw_fresh(state: ExGRPOState, config: ExGRPOConfig, drawn: Collection[int], report: StepReport) -> list[int]:
     """Line 17: B - n fresh questions, never one that is replayed in this step; retired ones as configured."""
     num_fresh = config.batch_size - len(drawn)
     reviewed = _draw_review(state, config, num_fresh, report)
@@ -101,7 +103,3 @@ def _draw_review(state: ExGRPOState, config: ExGRPOConfig, num_fresh: int, repor
     reviewed = [int(index) for index in state.rng.choice(retired, num_reviewed, replace=False)]
     report.buffer_events += [BufferEvent(BufferEventKind.REVIEWED, index, None, None, None) for index in reviewed]
     return reviewed
-
-
-def _request(state: ExGRPOState, config: ExGRPOConfig, index: int, has_replay: bool) -> RolloutRequest:
-    return RolloutRequest(state.questions[index], config.rollouts_per_question - int(has_replay))

@@ -9,6 +9,8 @@ LOWEST_ENTROPY = "lowest_entropy"
 """The paper's trajectory selection."""
 POLICY_SHAPING = "policy_shaping"
 """The paper's off-policy correction."""
+CLIP = "clip"
+"""PPO's clipped objective (Eq. CLIP)."""
 
 
 class LossAggregation(StrEnum):
@@ -33,6 +35,8 @@ class ObjectiveSettings:
     entropy_coefficient: float
     kl_coefficient: float
     off_policy_correction: str = POLICY_SHAPING
+    clip_epsilon_high: float | None = None
+    fresh_objective: str = CLIP
     strategy_settings: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -79,6 +83,8 @@ class RetiredRule(StrEnum):
     """Never drawn again as fresh, unless nothing else is left."""
     REDRAW = "redraw"
     """Out of the buffer but still in the fresh stream."""
+    NEVER = "never"
+    """No question retires: solved ones stay in the buffer and in the fresh stream (other methods than the paper's)."""
     ALWAYS = "always"
     """As permanent, in on-policy training too (a control: otherwise an on-policy run draws solved questions again)."""
 
@@ -120,7 +126,7 @@ class ExGRPOConfig:
     """Sampling temperature of rollouts; log-probs are at this temperature. Above 0."""
 
     experience_ratio: float = 0.5
-    """rho: share of experiential groups, in [0, 1); 0 is plain on-policy training."""
+    """rho: share of experiential groups, at most, in [0, 1]; 0 is plain on-policy training."""
     bucket_center: float = 0.5
     """mu: correctness rate at which bucket weights peak, in [0, 1]."""
     bucket_spread: float = 1.0
@@ -133,6 +139,8 @@ class ExGRPOConfig:
     """How much a replayed token counts: an off-policy correction's name, or `module:Class`."""
     strategy_settings: dict[str, float] = field(default_factory=dict)
     """Numbers that only the chosen strategies know; each strategy's file says what they mean."""
+    replays_per_group: int = 1
+    """Stored trajectories that an experiential group replays, at most; 1 in the paper. At least 1."""
     candidate_budget: int | None = None
     """Most candidates of a question scored in a step, at least 2: lowest entropy and new ones; None scores all."""
     recent_steps: int = 10
@@ -164,6 +172,10 @@ class ExGRPOConfig:
     """Where Eq. CLIP applies to fresh trajectories."""
     clip_epsilon: float = 0.2
     """epsilon of Eq. CLIP, in (0, 1)."""
+    clip_epsilon_high: float | None = None
+    """Upper epsilon where it differs from the lower one: clip-higher (DAPO: 0.28). Above 0 or null."""
+    fresh_objective: str = CLIP
+    """Objective of fresh tokens where `clipping` applies: `clip`, or an off-policy correction's name."""
     shapes_policy: bool = True
     """f(w) = w / (w + beta) on replayed tokens; off leaves w unclipped."""
     shaping_beta: float = 0.1
@@ -206,7 +218,8 @@ class ExGRPOConfig:
             (self.max_prompt_tokens >= 1, "max_prompt_tokens", "at least 1 token"),
             (self.max_response_tokens >= 1, "max_response_tokens", "at least 1 token"),
             (0.0 < self.temperature < math.inf, "temperature", "a finite number above 0"),
-            (0.0 <= self.experience_ratio < 1.0, "experience_ratio", "a share in [0, 1)"),
+            (0.0 <= self.experience_ratio <= 1.0, "experience_ratio", "a share in [0, 1]"),
+            (self.replays_per_group >= 1, "replays_per_group", "at least 1 trajectory"),
             (0.0 <= self.bucket_center <= 1.0, "bucket_center", "a correctness rate in [0, 1]"),
             (0.0 < self.bucket_spread < math.inf, "bucket_spread", "a finite number above 0"),
             (self.candidate_budget is None or self.candidate_budget >= 2, "candidate_budget", "at least 2 or null"),
@@ -251,6 +264,11 @@ class ExGRPOConfig:
             (0.0 < self.spread_epsilon < math.inf, "spread_epsilon", "a finite number above 0"),
             (0.0 < self.loss_scale < math.inf, "loss_scale", "a finite number above 0"),
             (0.0 < self.clip_epsilon < 1.0, "clip_epsilon", "a number in (0, 1)"),
+            (
+                self.clip_epsilon_high is None or 0.0 < self.clip_epsilon_high < math.inf,
+                "clip_epsilon_high",
+                "a finite number above 0 or null",
+            ),
             (1.0 < self.sampler_ratio_limit < math.inf, "sampler_ratio_limit", "a finite number above 1"),
             (0.0 < self.shaping_beta < math.inf, "shaping_beta", "a finite number above 0"),
             (0.0 <= self.entropy_coefficient < math.inf, "entropy_coefficient", "a finite number of at least 0"),
@@ -284,5 +302,7 @@ class ExGRPOConfig:
             entropy_coefficient=self.entropy_coefficient,
             kl_coefficient=self.kl_coefficient,
             off_policy_correction=self.off_policy_correction,
+            clip_epsilon_high=self.clip_epsilon_high,
+            fresh_objective=self.fresh_objective,
             strategy_settings=self.strategy_settings,
         )

@@ -28,6 +28,7 @@ METRICS: dict[str, str] = {
     "batch/questions_left": "questions of a mini-batch with a policy gradient, mean over the step's mini-batches: not "
     "masked (masked GRPO), and with rollouts of different reward",
     "batch/questions_left_min": "fewest such questions in one mini-batch of the step",
+    "batch/equal_rewards": "groups whose rewards are all equal, which have no gradient",
     "replay/num_replayed": "replayed trajectories in the batch",
     "replay/share": "share of experiential groups in the batch",
     "replay/num_candidates": "stored trajectories scored this step",
@@ -103,6 +104,7 @@ METRIC_LABELS: dict[str, str] = {
     "buffer/file_bytes": "Buffer files",
     "batch/questions_left": "Questions left in mini-batches",
     "batch/questions_left_min": "Fewest questions left in a mini-batch",
+    "batch/equal_rewards": "Groups of equal rewards",
     "replay/num_replayed": "Replayed trajectories",
     "replay/share": "Experiential share of the batch",
     "replay/num_candidates": "Candidates scored",
@@ -201,6 +203,8 @@ class Selection:
     scores: Float32Array
     chosen: int
     """Position of the chosen candidate in the arrays."""
+    also_chosen: tuple[int, ...] = ()
+    """Positions of those chosen after it, where a method replays several."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,19 +96,30 @@ class Replay:
     old_log_probs: Float32Array
     entropies: Float32Array
     is_external: bool = False
+    weight: float = 1.0
+    """Factor of its advantage, where a question sampler corrects for how it draws."""
 
 
 @dataclass(slots=True)
 class RolloutGroup:
-    """G_q: the fresh rollouts of one question and, in an experiential group, the replayed trajectory (always last).
+    """G_q: the fresh rollouts of one question and, in an experiential group, what is replayed (always last).
 
-    `advantages` (K,) follow the order of `rewards`: fresh rollouts first, then the replayed one.
+    `replay` is the replayed trajectory, `more_replays` are those beyond the first where a method replays several.
+    `advantages` follow the order of `rewards`: fresh rollouts first, then the replayed ones, which are compared among
+    themselves where `has_two_baselines`.
     """
 
     question: Question
     trajectories: list[Trajectory]
     replay: Replay | None = None
     advantages: Float32Array | None = None
+    more_replays: tuple[Replay, ...] = ()
+    has_two_baselines: bool = False
+
+    @property
+    def replays(self) -> tuple[Replay, ...]:
+        """All replayed trajectories."""
+        return () if self.replay is None else (self.replay, *self.more_replays)
 
     @property
     def is_experiential(self) -> bool:
@@ -118,12 +129,11 @@ class RolloutGroup:
     @property
     def num_trajectories(self) -> int:
         """Fresh and replayed trajectories: K once a drawn question has its replay."""
-        return len(self.trajectories) + int(self.is_experiential)
+        return len(self.trajectories) + len(self.replays)
 
     @property
     def rewards(self) -> Float32Array:
-        """Rewards (K,) of the fresh rollouts and then of the replayed trajectory."""
+        """Rewards of the fresh rollouts and then of what is replayed: (K,) in the paper's method."""
         rewards = [trajectory.reward for trajectory in self.trajectories]
-        if self.replay is not None:
-            rewards.append(self.replay.experience.reward)
+        rewards += [replay.experience.reward for replay in self.replays]
         return np.asarray(rewards, dtype=np.float32)

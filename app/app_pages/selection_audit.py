@@ -28,14 +28,14 @@ def _take() -> None:
     address.put({"step": str(st.session_state["audited-step"])})
 
 
-def _show(row: RunRow, estimator: TrajectorySelector | None) -> None:
+def _show(row: RunRow, estimator: TrajectorySelector | None, num_wanted: int) -> None:
     steps = ask(selections.steps_with_selections, row.run_id)
     if not steps:
         empty_state.show("fact_check", "Nothing was replayed yet", "The audit begins with the first step that replays.")
         return
     step = _step(steps)
     with st.spinner("Checking tokens", show_time=False):
-        rows = audit_view.audit(row.run_id, step, estimator)
+        rows = audit_view.audit(row.run_id, step, estimator, num_wanted)
     audit_view.show_verdict(rows, wrong_choices(row.run_id), step)
     wanted = st.query_params.get("question")
     opened = next((row for row in rows if str(row.selection.question_index) == wanted), None)
@@ -54,4 +54,5 @@ if run is not None:
     if not experience_ratio(spec):
         no_replay.show(run)
     else:
-        _show(run, what_if.selector_of(algorithm_settings(spec)))
+        algorithm = algorithm_settings(spec)
+        _show(run, what_if.selector_of(algorithm), algorithm["replays_per_group"])

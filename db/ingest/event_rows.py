@@ -1,8 +1,9 @@
 """From events to rows of tables."""
 
+import itertools
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -113,7 +114,7 @@ class RowCollector:
         rates = _group_rates(event["trajectories"])
         for trajectory in event["trajectories"]:
             self._add_trajectory(trajectory, rates[trajectory["group_position"]], event["file"])
-        for replay in event["replays"]:
+        for replay in _with_positions_of_their_own(event["replays"], event["trajectories"]):
             self._add_replay(replay, event["file"])
 
     def _names_key(self, names: tuple[str, ...]) -> int | None:
@@ -150,6 +151,7 @@ class RowCollector:
     def _add_selection(self, selection: Mapping[str, Any]) -> None:
         question_index, chosen = selection["question_index"], selection["chosen"]
         trajectory_ids = selection["trajectory_ids"]
+        all_chosen = {chosen, *selection.get("also_chosen", ())}
         row = {
             "question_index": question_index,
             "bucket": selection["bucket"],
@@ -166,7 +168,7 @@ class RowCollector:
                 "entropy": float(selection["entropies"][position]),
                 "nll": float(selection["nlls"][position]),
                 "score": float(selection["scores"][position]),
-                "is_chosen": position == chosen,
+                "is_chosen": position in all_chosen,
             }
             self._put(models.candidates, self._step_key | candidate)
 
@@ -216,6 +218,18 @@ class RowCollector:
         at = datetime.fromisoformat(event["at"])
         row = {"at": at, "path": event["path"], "num_bytes": int(event["num_bytes"])}
         self._put(models.checkpoints, self._step_key | row)
+
+
+def _with_positions_of_their_own(
+    replays: Sequence[Mapping[str, Any]], trajectories: Sequence[Mapping[str, Any]]
+) -> Iterator[Mapping[str, Any]]:
+    """Yield replays with one group position each: those beyond the first of a group are numbered after all groups."""
+    numbers = itertools.count(1 + max((row["group_position"] for row in (*replays, *trajectories)), default=-1))
+    taken: set[int] = set()
+    for replay in replays:
+        position = replay["group_position"]
+        yield replay if position not in taken else {**replay, "group_position": next(numbers)}
+        taken.add(position)
 
 
 def _group_rates(trajectories: Sequence[Mapping[str, Any]]) -> dict[int, float]:

@@ -1,5 +1,7 @@
 """What each step selected for replay, for the audit."""
 
+from itertools import starmap
+
 from sqlalchemy import Integer, and_, case, cast, func, or_, select
 
 from db.connections.session import Database
@@ -55,25 +57,31 @@ def list_selections(database: Database, run_id: str, step: int) -> list[Selectio
         .where(models.runs.c.run_id == run_id, chosen.c.step == step, ~chosen.c.is_superseded)
         .order_by(chosen.c.question_index)
     )  # fmt: skip
+    # Where a method replays several trajectories of a question, the first one chosen is the one that is audited.
+    by_question: dict[int, SelectionRow] = {}
     with database.read() as connection:
-        return [SelectionRow(*row) for row in connection.execute(query)]
+        for row in starmap(SelectionRow, connection.execute(query)):
+            if row.chosen_trajectory_id == row.replayed_trajectory_id or row.question_index not in by_question:
+                by_question[row.question_index] = row
+    return list(by_question.values())
 
 
 def wrong_choices(database: Database, run_id: str, step_from: int = 0) -> list[WrongChoiceRow]:
     """Return a run's selections from a step on that contradict their recorded scores, at most `MAX_WRONG`.
 
-    Without scores, as with random choice, only the number of chosen candidates can be wrong.
+    The worst score that was chosen is compared with the best one that was not. Without scores, as with random choice,
+    only a missing choice can be wrong.
     """
     table = models.candidates
     num_chosen = func.sum(cast(case((table.c.is_chosen, 1), else_=0), Integer))
-    lowest = func.min(table.c.score, type_=Number)
-    chosen_score = func.min(case((table.c.is_chosen, table.c.score)), type_=Number)
+    lowest = func.min(case((~table.c.is_chosen, table.c.score)), type_=Number)
+    chosen_score = func.max(case((table.c.is_chosen, table.c.score)), type_=Number)
     query = (
         select(table.c.step, table.c.question_index, num_chosen, chosen_score, lowest)
         .join(models.runs, models.runs.c.run_key == table.c.run_key)
         .where(models.runs.c.run_id == run_id, table.c.step >= step_from, ~table.c.is_superseded)
         .group_by(table.c.step, table.c.attempt, table.c.question_index)
-        .having(or_(num_chosen != 1, chosen_score > lowest))
+        .having(or_(num_chosen == 0, chosen_score > lowest))
         .order_by(table.c.step, table.c.question_index)
         .limit(MAX_WRONG)
     )

@@ -3,6 +3,7 @@
 import numpy as np
 
 from exgrpo_core.config import RewardKind
+from exgrpo_core.methods.protocols import Collected
 from exgrpo_core.types import RolloutGroup, Trajectory
 
 CORRECT_REWARD = 1.0
@@ -11,14 +12,24 @@ CORRECT_REWARD = 1.0
 
 def num_correct(group: RolloutGroup) -> int:
     """Return s of Algorithm 1: the correct trajectories of a group, the replayed one counted."""
-    replay = group.replay
-    num_replayed = int(replay is not None and replay.experience.reward >= CORRECT_REWARD)
+    num_replayed = sum(replay.experience.reward >= CORRECT_REWARD for replay in group.replays)
     return sum(trajectory.reward >= CORRECT_REWARD for trajectory in group.trajectories) + num_replayed
 
 
 def is_solved(group: RolloutGroup) -> bool:
     """Whether every trajectory of the group is correct: its question is retired."""
     return num_correct(group) == group.num_trajectories > 0
+
+
+def has_equal_rewards(group: RolloutGroup) -> bool:
+    """Whether all rewards of a group are equal: its advantages are 0."""
+    rewards = group.rewards
+    return bool((rewards == rewards[0]).all())
+
+
+def to_store(group: RolloutGroup, collected: Collected, reward_kind: RewardKind) -> list[Trajectory]:
+    """Return the fresh trajectories to store of a group that is collected from."""
+    return successes(group, reward_kind) if collected is Collected.SUCCESSES else group.trajectories
 
 
 def successes(group: RolloutGroup, reward_kind: RewardKind) -> list[Trajectory]:

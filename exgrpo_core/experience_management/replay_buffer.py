@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from exgrpo_core.experience_management.storage.bucket_membership import BucketMembership
 from exgrpo_core.experience_management.storage.checksums import CHECKSUMS, DEFAULT_CHECKSUM, LEGACY_CHECKSUM
 from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
+from exgrpo_core.experience_management.storage.question_history import QuestionHistory
 from exgrpo_core.experience_management.storage.row_index import RowIndex
 from exgrpo_core.experience_management.storage.segment_store import SegmentStore
 from exgrpo_core.experience_management.storage.segments import ROW, TOKEN_BYTES, SegmentExtent
@@ -62,7 +63,7 @@ class ReplayBuffer:
         self._store = SegmentStore(directory, segment_bytes, self._checksums)
         self._index = RowIndex(num_questions)
         self._membership = BucketMembership(num_questions, rollouts_per_question + 1)
-        self._draw_counts: Int32Array = np.zeros(num_questions, dtype=np.int32)
+        self.history = QuestionHistory(num_questions)
         self._num_trajectories = 0
         self._num_tokens = 0
 
@@ -94,15 +95,15 @@ class ReplayBuffer:
     @property
     def num_memory_bytes(self) -> int:
         """Bytes of the index in memory."""
-        return self._index.num_bytes + self._membership.num_bytes + self._draw_counts.nbytes
+        return self._index.num_bytes + self._membership.num_bytes + self.history.num_bytes
 
     @property
     def num_file_bytes(self) -> int:
         """Bytes of all stored trajectories in the segments of this state."""
         return self._num_tokens * TOKEN_BYTES + self._index.num_rows * ROW.itemsize
 
-    def insert(self, trajectories: Sequence[Trajectory]) -> list[InsertOutcome]:
-        """Store trajectories, in order; one whose token ids its question has already is not stored again.
+    def insert(self, trajectories: Sequence[Trajectory], keeps_duplicates: bool = False) -> list[InsertOutcome]:
+        """Store trajectories, in order; one whose token ids its question has already is not stored again, unless asked.
 
         Raises:
             ValueError: A trajectory names no question, is empty, or lacks a finite log-prob for a token.
@@ -112,7 +113,11 @@ class ReplayBuffer:
         token_ids, log_probs = self._checked(trajectories)
         questions = np.array([trajectory.question_index for trajectory in trajectories], dtype=np.int64)
         token_checksums = self._checksums(token_ids, repeat(0))
-        rows, new = self._locate(questions, token_ids, token_checksums)
+        if keeps_duplicates:
+            new = list(range(len(trajectories)))
+            rows = [self._index.num_rows + i for i in new]
+        else:
+            rows, new = self._locate(questions, token_ids, token_checksums)
         if new:
             self._store_rows(
                 [trajectories[i] for i in new],
@@ -182,13 +187,21 @@ class ReplayBuffer:
         self._check_rows(rows)
         return self._store.experiences(rows)
 
-    def record_draws(self, question_indices: Int64Array) -> None:
-        """Count one more draw of each of these questions."""
-        np.add.at(self._draw_counts, question_indices, 1)
+    def newest_rows(self, question_indices: Int64Array) -> Int64Array:
+        """Return the newest row of each of these buffered questions."""
+        return self._index.newest_rows[question_indices].astype(np.int64)
+
+    def num_stored(self, question_indices: Int64Array) -> Int64Array:
+        """Return the number of stored trajectories of each question."""
+        return self._index.num_rows_of(question_indices)
+
+    def record_draws(self, question_indices: Int64Array, step: int) -> None:
+        """Count one more draw of each of these questions, in `step`."""
+        self.history.record_draws(question_indices, step)
 
     def draw_counts(self, question_indices: Int64Array) -> Int64Array:
         """Return how often each question was drawn so far."""
-        return self._draw_counts[question_indices].astype(np.int64)
+        return self.history.draw_counts[question_indices].astype(np.int64)
 
     def record_entropies(self, rows: Int64Array, values: Float32Array) -> None:
         """Keep the mean entropy of rows under the policy that just scored them, nats."""
@@ -243,9 +256,9 @@ class ReplayBuffer:
         columns: dict[str, NDArray[Any]] = {
             "bucket_sizes": self._membership.sizes,
             "members": self._membership.dump(),
-            "draw_counts": self._draw_counts,
             "entropies": self._index.entropies,
             "uses": self._index.uses,
+            **self.history.columns(),
         }
         write_snapshot(path, header, columns)
 
@@ -266,7 +279,7 @@ class ReplayBuffer:
         buffer._checksums = CHECKSUMS[buffer._checksum_name]
         buffer._store = SegmentStore.restore(directory, extents, SEGMENT_BYTES, buffer._checksums)
         buffer._membership.load(columns["members"], columns["bucket_sizes"])
-        buffer._draw_counts = columns["draw_counts"].copy()
+        buffer.history.load(columns)
         buffer._num_trajectories = header["num_trajectories"]
         num_tokens, *columns_of_rows = buffer._store.columns(
             "num_tokens", "question_index", "previous_row", "token_checksum", "born_step"

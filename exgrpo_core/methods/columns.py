@@ -17,20 +17,25 @@ if TYPE_CHECKING:
 
 
 class QuestionColumns:
-    """The questions that may be drawn at the start of a step: columns (n,), ascending by index.
+    """The questions that may be drawn in a step: columns (n,), ascending by index.
 
-    A column is computed when it is first read, so a sampler pays for what it uses.
+    They are those of buckets 1..K or, where replays join fresh questions, those of `among` that are in the buffer. A
+    column is computed when it is first read, so a sampler pays for what it uses.
     """
 
-    def __init__(self, buffer: "ReplayBuffer", step: int) -> None:
+    def __init__(self, buffer: "ReplayBuffer", step: int, among: Int64Array | None = None) -> None:
+        self._among = among
         self._buffer = buffer
         self._num_buckets = buffer.rollouts_per_question + 1
         self.step = step
 
     @cached_property
     def indices(self) -> Int64Array:
-        """Questions of buckets 1..K."""
-        return self._buffer.questions()
+        """The questions."""
+        if self._among is None:
+            return self._buffer.questions()
+        among = np.sort(self._among)
+        return among[self._buffer.buckets_of(among) >= 0]
 
     @cached_property
     def num_correct(self) -> Int64Array:
@@ -46,6 +51,33 @@ class QuestionColumns:
     def draws(self) -> Int64Array:
         """How often the question was drawn so far."""
         return self._buffer.draw_counts(self.indices)
+
+    @cached_property
+    def last_draw_steps(self) -> Int64Array:
+        """Step of the last draw, -1 if there was none."""
+        return self._buffer.history.draw_steps[self.indices].astype(np.int64)
+
+    @cached_property
+    def num_stored(self) -> Int64Array:
+        """Stored trajectories."""
+        return self._buffer.num_stored(self.indices)
+
+    @cached_property
+    def newest_uses(self) -> Int64Array:
+        """How often the newest stored trajectory was replayed, and so the group that it is of."""
+        return self._buffer.uses(self._buffer.newest_rows(self.indices))
+
+    @cached_property
+    def reward_stds(self) -> Float64Array:
+        """Standard deviation (of K - 1) of the rewards of the group that was last collected from."""
+        stds: Float64Array = self._buffer.history.reward_spreads[self.indices, 0].astype(np.float64)
+        return stds
+
+    @cached_property
+    def reward_deviations(self) -> Float64Array:
+        """Mean |reward - mean| of that group: the mean size of its advantages."""
+        deviations: Float64Array = self._buffer.history.reward_spreads[self.indices, 1].astype(np.float64)
+        return deviations
 
     def bucket_members(self) -> list[Int64Array]:
         """Return the questions of buckets 1..K, each in the order that belongs to the buffer's state."""
@@ -79,12 +111,14 @@ class QuestionColumns:
 class QuestionDraw:
     """The questions to replay, all different, with what buckets 1..K had: their probability, and their deficit (K,).
 
-    A deficit is the draws that a bucket got beyond its size and that others took.
+    A deficit is the draws that a bucket got beyond its size and that others took. `weights` are factors of the replayed
+    trajectories' advantages, one a question, where the sampler corrects for its draw.
     """
 
     question_indices: Int64Array
     bucket_probabilities: Float64Array
     deficits: Int64Array
+    weights: Float64Array | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,3 +181,12 @@ class TokenRatios:
     advantages: "torch.Tensor"
     mask: "torch.Tensor"
     trajectory_index: "torch.Tensor"
+
+    def sequence_ratios(self) -> "torch.Tensor":
+        """Return exp of the mean log w of each token's trajectory, over the tokens that count."""
+        index, is_counted = self.trajectory_index.reshape(-1), self.mask.reshape(-1).to(self.ratios.dtype)
+        num_trajectories = int(index.max()) + 1 if index.numel() else 0
+        zeros = self.ratios.new_zeros(num_trajectories)
+        logs = zeros.index_add(0, index, self.ratios.log().reshape(-1) * is_counted)
+        counts = zeros.index_add(0, index, is_counted).clamp(min=1.0)
+        return (logs / counts).exp()[index].reshape(self.ratios.shape)

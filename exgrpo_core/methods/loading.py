@@ -23,11 +23,13 @@ ENTRY_POINTS = "exgrpo.strategies"
 ALLOWED_CODE_VARIABLE = "EXGRPO_ALLOWED_CODE"
 """Modules, separated by commas, whose code specifications may name; the owner of the machine sets it."""
 
-QUESTIONS, TRAJECTORIES, CORRECTION = "question_selection", "trajectory_selection", "off_policy_correction"
+QUESTIONS, TRAJECTORIES = "question_selection", "trajectory_selection"
+CORRECTION, FRESH = "off_policy_correction", "fresh_objective"
 KINDS: dict[str, type[Any]] = {
     QUESTIONS: QuestionSampler,
     TRAJECTORIES: TrajectorySelector,
     CORRECTION: OffPolicyCorrection,
+    FRESH: OffPolicyCorrection,
 }
 """The protocol of each setting that names a part."""
 
@@ -58,9 +60,15 @@ def build_selector(settings: Settings) -> TrajectorySelector:
 
 
 def build_correction(settings: Settings) -> OffPolicyCorrection:
-    """Return the off-policy correction of a configuration; see `build_part`."""
+    """Return the off-policy correction of a configuration, that of replayed tokens; see `build_part`."""
     correction: OffPolicyCorrection = build_part(CORRECTION, settings)
     return correction
+
+
+def build_fresh_objective(settings: Settings) -> OffPolicyCorrection:
+    """Return what weighs fresh tokens after the first optimizer step of a batch; see `build_part`."""
+    objective: OffPolicyCorrection = build_part(FRESH, settings)
+    return objective
 
 
 def build_part(setting: str, settings: Settings) -> Any:  # noqa: ANN401 # of the protocol that KINDS has for the setting

@@ -5,6 +5,7 @@ frozen dataclass, are settings: hyperparameters of the same name, or entries of 
 """
 
 from abc import ABC, abstractmethod
+from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -16,11 +17,51 @@ if TYPE_CHECKING:
     import torch
 
 
+class Placement(StrEnum):
+    """Where replayed trajectories go."""
+
+    REPLACE = "replace"
+    """In the place of `replays_per_group` of a drawn question's K rollouts (the paper)."""
+    ADD = "add"
+    """Beside the K rollouts of fresh questions, with a baseline of their own: each part's advantages sum to 0."""
+    GROUP = "group"
+    """A drawn question's newest stored group as a whole, without rollouts."""
+    EQUAL_REWARDS = "equal_rewards"
+    """As `group`, in the place of fresh groups whose rewards are all equal, which have no gradient."""
+
+    @property
+    def is_whole_group(self) -> bool:
+        """Whether a stored group is replayed as it was rolled out."""
+        return self in (Placement.GROUP, Placement.EQUAL_REWARDS)
+
+
+class Collected(StrEnum):
+    """Which fresh trajectories are stored."""
+
+    SUCCESSES = "successes"
+    """Correct ones, of continuous rewards those above their group's mean; equal ones once (the paper)."""
+    VARIED_GROUPS = "varied_groups"
+    """All of each group whose rewards differ."""
+    EVERYTHING = "everything"
+
+
 class QuestionSampler(ABC):
-    """Which questions are replayed in a step."""
+    """Which questions are replayed in a step, and where what is replayed goes."""
 
     name: ClassVar[str]
     """What `question_selection` says."""
+    placement: ClassVar[Placement] = Placement.REPLACE
+    collected: ClassVar[Collected] = Collected.SUCCESSES
+
+    @property
+    def max_candidates(self) -> int | None:
+        """Newest stored trajectories of a question that may be replayed; None for all."""
+        return None
+
+    @property
+    def num_refills(self) -> int:
+        """Rounds of further rollouts, at most, that fill the places of fresh groups whose rewards are all equal."""
+        return 0
 
     @abstractmethod
     def draw(self, questions: QuestionColumns, num_questions: int, rng: np.random.Generator) -> QuestionDraw:

@@ -41,9 +41,24 @@ def is_in_range(correctness_rate: float, mask_range: CorrectnessRange) -> bool:
 
 
 def assign_advantages(groups: Sequence[RolloutGroup], config: ExGRPOConfig) -> None:
-    """Give every group its advantages (K,); zero where masked GRPO leaves the group out."""
+    """Give every group its advantages, (K,) in the paper's method; zero where masked GRPO leaves the group out."""
+    if any(group.has_two_baselines for group in groups):
+        for group in groups:
+            group.advantages = _advantages_by_part(group, config)
+        return
     all_rewards = np.stack([group.rewards for group in groups])
     all_advantages = group_advantages(all_rewards, config.normalize_by_std)
     for group, rewards, advantages in zip(groups, all_rewards, all_advantages, strict=True):
         is_masked = config.mask_range is not None and not is_in_range(float((rewards >= 1.0).mean()), config.mask_range)
         group.advantages = np.zeros_like(advantages) if is_masked else advantages
+
+
+def _advantages_by_part(group: RolloutGroup, config: ExGRPOConfig) -> Float32Array:
+    """Fresh rollouts and replayed trajectories, each against their own mean; a part of one has advantage 0."""
+    num_fresh, rewards = len(group.trajectories), group.rewards
+    if not group.has_two_baselines:
+        return group_advantages(rewards, config.normalize_by_std)
+    parts = [part for part in (rewards[:num_fresh], rewards[num_fresh:]) if part.size]
+    return np.concatenate(
+        [group_advantages(part, config.normalize_by_std) if part.size > 1 else np.zeros_like(part) for part in parts]
+    )

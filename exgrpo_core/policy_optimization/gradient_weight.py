@@ -42,7 +42,7 @@ def gradient_weight_metrics(groups: Sequence[RolloutGroup], config: ExGRPOConfig
 
     Ages split the replayed trajectories at their median step of birth; both halves need at least one trajectory.
     """
-    pairs = [(group.replay, _advantage(group)) for group in groups if group.replay is not None]
+    pairs = [pair for group in groups for pair in _replays_with_advantages(group)]
     if not pairs:
         return {}
     replays = [replay for replay, _ in pairs]
@@ -63,8 +63,10 @@ def gradient_weight_metrics(groups: Sequence[RolloutGroup], config: ExGRPOConfig
     return metrics
 
 
-def _advantage(group: RolloutGroup) -> float:
-    return 0.0 if group.advantages is None else float(group.advantages[-1])
+def _replays_with_advantages(group: RolloutGroup) -> list[tuple[Replay, float]]:
+    replays = group.replays
+    advantages = [0.0] * len(replays) if group.advantages is None else group.advantages[len(group.trajectories) :]
+    return list(zip(replays, map(float, advantages), strict=True))
 
 
 def _weights_of(replay: Replay, advantage: float, config: ExGRPOConfig) -> Float64Array:

@@ -8,7 +8,7 @@ import numpy as np
 
 from exgrpo_core.config import ExGRPOConfig, ObjectiveSettings
 from exgrpo_core.policy_optimization.sampler_correction import sampler_weights
-from exgrpo_core.types import Float32Array, Int32Array, RolloutGroup
+from exgrpo_core.types import Float32Array, Int32Array, Replay, RolloutGroup
 
 
 class TrainingRow(NamedTuple):
@@ -24,7 +24,7 @@ class TrainingRow(NamedTuple):
     advantage: float
     is_replayed: bool
     weights: Float32Array | None = None
-    """Factors (T,) of the advantage at each token, where the sampler is corrected for; None is 1."""
+    """Factors (T,) of the advantage at each token, where the sampler or a draw is corrected for; None is 1."""
 
     @property
     def token_advantages(self) -> Float32Array:
@@ -41,6 +41,8 @@ class MiniBatch:
     num_experiential_groups: int
     num_questions_left: int = 0
     """Groups with an advantage other than 0: neither masked nor of equal rewards throughout."""
+    group_sizes: tuple[int, ...] = ()
+    """Rows of each group; none says that all have K."""
 
     @property
     def num_trajectories(self) -> int:
@@ -61,15 +63,17 @@ def rows_with_gradient(mini_batch: MiniBatch, objective: ObjectiveSettings) -> l
 
 
 def group_rows(group: RolloutGroup, config: ExGRPOConfig) -> list[TrainingRow]:
-    """Return the K rows of a group, the replayed one last.
+    """Return the rows of a group, K in the paper's method, the replayed ones last.
 
     Raises:
         ValueError: The group has no advantages, or not K rows, or a trajectory's arrays differ in length.
     """
     question = group.question
-    if group.advantages is None or group.advantages.shape != (config.rollouts_per_question,):
+    # Replays with a baseline of their own come on top of K rollouts.
+    num_rows = config.rollouts_per_question + (len(group.replays) if group.has_two_baselines else 0)
+    if group.advantages is None or group.advantages.shape != (num_rows,):
         got = None if group.advantages is None else group.advantages.shape
-        raise ValueError(f"group of question {question.index}: expected K advantages, got {got}.")
+        raise ValueError(f"group of question {question.index}: expected {num_rows} advantages, got {got}.")
     advantages = group.advantages.tolist()
     rows = [
         TrainingRow(
@@ -82,14 +86,12 @@ def group_rows(group: RolloutGroup, config: ExGRPOConfig) -> list[TrainingRow]:
         )
         for trajectory, advantage in zip(group.trajectories, advantages, strict=False)
     ]
-    if group.replay is not None:
-        experience = group.replay.experience
-        behavior = experience.behavior_log_probs if config.corrects_importance else group.replay.old_log_probs
-        rows.append(TrainingRow(question.prompt_ids, experience.token_ids, behavior, advantages[-1], True))
-    if len(rows) != config.rollouts_per_question:
-        raise ValueError(
-            f"group of question {question.index}: expected K = {config.rollouts_per_question} rows, got {len(rows)}."
-        )
+    rows += [
+        _replayed_row(question.prompt_ids, replay, advantage, config)
+        for replay, advantage in zip(group.replays, advantages[len(rows) :], strict=False)
+    ]
+    if len(rows) != num_rows:
+        raise ValueError(f"group of question {question.index}: expected {num_rows} rows, got {len(rows)}.")
     for row in rows:
         if row.behavior_log_probs.shape != row.token_ids.shape:
             raise ValueError(
@@ -97,6 +99,13 @@ def group_rows(group: RolloutGroup, config: ExGRPOConfig) -> list[TrainingRow]:
                 f"{row.behavior_log_probs.size} behavior log-probs."
             )
     return rows
+
+
+def _replayed_row(prompt_ids: Int32Array, replay: Replay, advantage: float, config: ExGRPOConfig) -> TrainingRow:
+    experience = replay.experience
+    behavior = experience.behavior_log_probs if config.corrects_importance else replay.old_log_probs
+    weights = None if replay.weight == 1.0 else np.full(experience.token_ids.size, replay.weight, dtype=np.float32)
+    return TrainingRow(prompt_ids, experience.token_ids, behavior, advantage, True, weights)
 
 
 def build_mini_batches(
@@ -121,7 +130,9 @@ def build_mini_batches(
         num_fresh = len(range(i, len(groups), num_batches)) - replayed.size
         members = np.concatenate([fresh[used : used + num_fresh], replayed])
         used += num_fresh
-        rows = [row for j in members for row in group_rows(groups[j], config)]
+        by_group = [group_rows(groups[j], config) for j in members]
+        rows = [row for part in by_group for row in part]
+        sizes = tuple(map(len, by_group))
         num_left = sum(bool(np.any(groups[j].advantages)) for j in members)
-        batches.append(MiniBatch(rows, int(replayed.size), num_left))
+        batches.append(MiniBatch(rows, int(replayed.size), num_left, sizes))
     return batches

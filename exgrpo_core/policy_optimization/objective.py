@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import torch
 
-from exgrpo_core.config import LossAggregation, ObjectiveSettings
+from exgrpo_core.config import CLIP, LossAggregation, ObjectiveSettings
 from exgrpo_core.methods.columns import TokenRatios
-from exgrpo_core.methods.loading import build_correction
+from exgrpo_core.methods.loading import build_correction, build_fresh_objective
 from exgrpo_core.policy_optimization.shaping import MAX_LOG_RATIO, importance_ratios
 
 
@@ -46,9 +46,15 @@ class LossOutputs:
     sums: dict[str, torch.Tensor]
 
 
-def clipped_objective(ratios: torch.Tensor, advantages: torch.Tensor, clip_epsilon: float) -> torch.Tensor:
-    """Return min(w A, clip(w, 1 - eps, 1 + eps) A) per token (Eq. CLIP without its length mean)."""
-    return torch.minimum(ratios * advantages, ratios.clamp(1.0 - clip_epsilon, 1.0 + clip_epsilon) * advantages)
+def clipped_objective(
+    ratios: torch.Tensor, advantages: torch.Tensor, clip_epsilon: float, clip_epsilon_high: float | None = None
+) -> torch.Tensor:
+    """Return min(w A, clip(w, 1 - eps, 1 + eps) A) per token (Eq. CLIP without its length mean).
+
+    The upper eps may differ (clip-higher: Yu et al. 2025, DAPO, Eq. 10).
+    """
+    high = clip_epsilon if clip_epsilon_high is None else clip_epsilon_high
+    return torch.minimum(ratios * advantages, ratios.clamp(1.0 - clip_epsilon, 1.0 + high) * advantages)
 
 
 def exgrpo_loss(inputs: LossInputs, objective: ObjectiveSettings, scale: LossScale) -> LossOutputs:
@@ -67,12 +73,9 @@ def exgrpo_loss(inputs: LossInputs, objective: ObjectiveSettings, scale: LossSca
     log_probs = _at_least_float32(inputs.log_probs).masked_fill(~mask, 0.0)
     behavior = inputs.behavior_log_probs.masked_fill(~mask, 0.0)
     ratios = importance_ratios(log_probs, behavior)
-    fresh = (
-        clipped_objective(ratios, inputs.advantages, objective.clip_epsilon)
-        if objective.clips_fresh
-        else ratios * inputs.advantages
-    )
-    shaped = build_correction(objective).weights(TokenRatios(ratios, inputs.advantages, mask, inputs.trajectory_index))
+    tokens = TokenRatios(ratios, inputs.advantages, mask, inputs.trajectory_index)
+    fresh = _fresh_objective(tokens, objective)
+    shaped = build_correction(objective).weights(tokens)
     token_objective = torch.where(inputs.is_replayed, shaped * inputs.advantages, fresh).masked_fill(~mask, 0.0)
     policy_loss = (
         -objective.loss_scale * _sum_by_trajectory(token_objective, inputs, objective) / scale.num_trajectories
@@ -94,6 +97,15 @@ def exgrpo_loss(inputs: LossInputs, objective: ObjectiveSettings, scale: LossSca
     sums = {name: value.detach() for name, value in parts.items()}
     sums |= _ratio_sums(ratios.detach(), shaped.detach(), inputs, objective)
     return LossOutputs(loss, sums)
+
+
+def _fresh_objective(tokens: TokenRatios, objective: ObjectiveSettings) -> torch.Tensor:
+    if not objective.clips_fresh:
+        return tokens.ratios * tokens.advantages
+    if objective.fresh_objective != CLIP:
+        return build_fresh_objective(objective).weights(tokens) * tokens.advantages
+    low, high = objective.clip_epsilon, objective.clip_epsilon_high
+    return clipped_objective(tokens.ratios, tokens.advantages, low, high)
 
 
 def summarize_sums(all_sums: Iterable[Mapping[str, torch.Tensor]], num_mini_batches: int) -> dict[str, float]:
@@ -159,9 +171,8 @@ def _ratio_sums(
     fresh_mask = inputs.response_mask & ~inputs.is_replayed
     fresh, replayed = ratios[fresh_mask], ratios[replayed_mask]
     advantages = inputs.advantages[fresh_mask]
-    is_clipped = ((advantages > 0) & (fresh > 1.0 + objective.clip_epsilon)) | (
-        (advantages < 0) & (fresh < 1.0 - objective.clip_epsilon)
-    )
+    high = objective.clip_epsilon if objective.clip_epsilon_high is None else objective.clip_epsilon_high
+    is_clipped = ((advantages > 0) & (fresh > 1.0 + high)) | ((advantages < 0) & (fresh < 1.0 - objective.clip_epsilon))
     zero = ratios.new_zeros(())
     return {
         "num_fresh": zero + fresh.numel(),

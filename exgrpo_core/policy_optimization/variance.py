@@ -32,8 +32,9 @@ class VarianceBounds(NamedTuple):
 
 
 def variance_metrics(groups: Sequence[RolloutGroup], config: ExGRPOConfig) -> dict[str, float]:
-    """Return the metrics `variance/*` of groups that have their advantages; none without a replayed trajectory."""
-    mixed = [group for group in groups if group.is_experiential]
+    """Return the metrics `variance/*` of groups of K - 1 rollouts and a replayed trajectory; none without one."""
+    size = config.rollouts_per_question
+    mixed = [group for group in groups if len(group.replays) == 1 and len(group.trajectories) == size - 1]
     if not mixed:
         return {}
     weights = np.array([_trajectory_weight(group, config) for group in mixed])

@@ -23,7 +23,7 @@ def keep_generated(
             )
     kept = [group for group in groups if group.trajectories]
     num_failed = len(groups) - len(kept)
-    report.metrics["rollouts/failed_groups"] = float(num_failed)
+    report.metrics["rollouts/failed_groups"] = report.metrics.get("rollouts/failed_groups", 0.0) + num_failed
     if num_failed:
         report.notices.append(f"{num_failed} of {len(groups)} questions are left out: a rollout of each failed twice.")
     return kept

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from exgrpo_core.config import ExGRPOConfig, RewardKind
-from exgrpo_core.experience_management.collection import CORRECT_REWARD, num_correct
+from exgrpo_core.experience_management.collection import CORRECT_REWARD, has_equal_rewards, num_correct
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import BufferEventKind, StepReport
@@ -67,13 +67,15 @@ def _rollout_metrics(config: ExGRPOConfig, report: StepReport) -> dict[str, floa
         "response/max_tokens": float(lengths.max()),
         "response/truncated_share": sum(trajectory.is_truncated for trajectory in fresh) / len(fresh),
         "tokens/generated": float(lengths.sum()),
-        "replay/num_replayed": float(sum(group.is_experiential for group in report.groups)),
+        "replay/num_replayed": float(sum(len(group.replays) for group in report.groups)),
     }
-    metrics["replay/share"] = metrics["replay/num_replayed"] / len(report.groups)
+    metrics["replay/share"] = sum(group.is_experiential for group in report.groups) / len(report.groups)
+    metrics["batch/equal_rewards"] = float(sum(map(has_equal_rewards, report.groups)))
     if config.reward_kind is RewardKind.BINARY:
         metrics["reward/pass_at_1"] = float((rewards >= CORRECT_REWARD).mean())
         for name, is_experiential in (("fresh", False), ("replayed", True)):
-            part = [group for group in report.groups if group.is_experiential == is_experiential]
+            rolled_out = [group for group in report.groups if group.trajectories]
+            part = [group for group in rolled_out if group.is_experiential == is_experiential]
             if part:
                 metrics[f"reward/pass_at_1_{name}"] = batch_pass_rate(part)
         metrics["reward/pass_at_k"] = sum(num_correct(group) > 0 for group in report.groups) / len(report.groups)
@@ -105,21 +107,27 @@ def _buffer_metrics(state: ExGRPOState, report: StepReport) -> dict[str, float]:
 def _replay_metrics(state: ExGRPOState, config: ExGRPOConfig, report: StepReport) -> dict[str, float]:
     num_wanted = config.num_experiential_wanted if report.is_started else 0
     metrics = {
-        "replay/deficit": float(num_wanted - len(report.selections)),
+        "replay/deficit": float(num_wanted - sum(_is_replayed_from_buffer(group) for group in report.groups)),
         "replay/num_candidates": float(sum(selection.entropies.size for selection in report.selections)),
     }
     if not report.selections:
         return metrics
     drawn = np.array([selection.question_index for selection in report.selections])
-    ages = np.array([report.step - selection.born_steps[selection.chosen] for selection in report.selections])
+    chosen_of = [[selection.chosen, *selection.also_chosen] for selection in report.selections]
+    pairs = list(zip(report.selections, chosen_of, strict=True))
+    ages = np.array([report.step - born for item, chosen in pairs for born in item.born_steps[chosen]])
     metrics["replay/age_mean"] = float(ages.mean())
     metrics["replay/age_max"] = float(ages.max())
     metrics["replay/draws_per_question"] = float(state.replay_buffer.draw_counts(drawn).mean())
-    chosen = np.array([selection.entropies[selection.chosen] for selection in report.selections])
+    chosen = np.concatenate([item.entropies[positions] for item, positions in pairs])
     entropies = np.concatenate([selection.entropies for selection in report.selections])
     metrics["replay/entropy_chosen"] = float(chosen.mean())
-    metrics["replay/nll_chosen"] = float(np.mean([s.nlls[s.chosen] for s in report.selections]))
+    metrics["replay/nll_chosen"] = float(np.mean(np.concatenate([item.nlls[positions] for item, positions in pairs])))
     if entropies.size > chosen.size:
         rejected = entropies.sum(dtype=np.float64) - chosen.sum(dtype=np.float64)
         metrics["replay/entropy_rejected"] = float(rejected) / (entropies.size - chosen.size)
     return metrics
+
+
+def _is_replayed_from_buffer(group: RolloutGroup) -> bool:
+    return group.replay is not None and not group.replay.is_external

@@ -5,9 +5,11 @@ from itertools import islice
 
 import numpy as np
 
-from exgrpo_core.config import ExGRPOConfig, RewardKind, ZeroCorrectRule
-from exgrpo_core.experience_management.collection import is_solved, num_correct, successes
+from exgrpo_core.config import ExGRPOConfig, RetiredRule, RewardKind, ZeroCorrectRule
+from exgrpo_core.experience_management.collection import has_equal_rewards, is_solved, num_correct, to_store
 from exgrpo_core.experience_management.difficulty import correct_bucket, spread_buckets
+from exgrpo_core.methods.loading import build_sampler
+from exgrpo_core.methods.protocols import Collected
 from exgrpo_core.policy_optimization.sampler_correction import stored_log_probs
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.step_report import BufferEvent, BufferEventKind, StepReport
@@ -21,8 +23,10 @@ def collect_experience(state: ExGRPOState, config: ExGRPOConfig, report: StepRep
     """
     stored: list[tuple[RolloutGroup, int]] = []
     collects = config.is_experiential and report.is_started
-    for group, bucket in zip(report.groups, group_buckets(report.groups, config), strict=True):
-        if config.reward_kind is RewardKind.BINARY and is_solved(group):
+    retires = config.reward_kind is RewardKind.BINARY and config.retired is not RetiredRule.NEVER
+    groups = [group for group in report.groups if group.trajectories]
+    for group, bucket in zip(groups, group_buckets(groups, config), strict=True):
+        if retires and is_solved(group):
             _retire(state, report, group.question.index)
         elif collects and group.question.index not in state.retired_set:
             stored.append((group, bucket))
@@ -55,12 +59,18 @@ def _store(
 ) -> None:
     """Insert the groups' fresh successes, all at once, and move the questions into their buckets."""
     buffer = state.replay_buffer
+    collected = build_sampler(config).collected
+    if collected is Collected.VARIED_GROUPS:
+        stored = [(group, bucket) for group, bucket in stored if not has_equal_rewards(group)]
     before = [buffer.bucket_of(group.question.index) for group, _ in stored]
     kept = [
-        [_with_behavior(trajectory, config) for trajectory in successes(group, config.reward_kind)]
+        [_with_behavior(trajectory, config) for trajectory in to_store(group, collected, config.reward_kind)]
         for group, _ in stored
     ]
-    outcomes = iter(buffer.insert([trajectory for trajectories in kept for trajectory in trajectories]))
+    new = [trajectory for trajectories in kept for trajectory in trajectories]
+    outcomes = iter(buffer.insert(new, keeps_duplicates=collected is not Collected.SUCCESSES))
+    latest = [group for group, _ in stored]
+    buffer.history.record_rewards([group.question.index for group in latest], [group.rewards for group in latest])
     for (group, bucket), old, trajectories in zip(stored, before, kept, strict=True):
         if trajectories or old is not None:
             moved_to = _next_bucket(config, bucket, old)

@@ -234,4 +234,5 @@ def _selection_fields(selection: Selection) -> dict[str, Any]:
         "nlls": selection.nlls.tolist(),
         "scores": selection.scores.tolist(),
         "chosen": int(selection.chosen),
+        **({"also_chosen": list(selection.also_chosen)} if selection.also_chosen else {}),
     }

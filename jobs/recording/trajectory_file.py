@@ -54,7 +54,7 @@ class _Rows:
     group_of: Int64Array
     """Index in `groups` of each row, (N + M,)."""
     slot_of: Int64Array
-    """Position of each row within its group, (N + M,); a replayed one comes last."""
+    """Position of each row within its group, (N + M,); replayed ones come last."""
 
     @property
     def stored(self) -> list[Experience]:
@@ -95,13 +95,15 @@ def _collect_rows(groups: list[RolloutGroup]) -> _Rows:
     fresh_groups = np.repeat(np.arange(len(groups)), num_fresh)
     fresh = [trajectory for group in groups for trajectory in group.trajectories]
     fresh_slots = np.arange(len(fresh)) - (np.cumsum(num_fresh) - num_fresh)[fresh_groups]
-    replay_groups = np.array([index for index, group in enumerate(groups) if group.replay is not None], dtype=np.int64)
+    num_replays = np.array([len(group.replays) for group in groups], dtype=np.int64)
+    replay_groups = np.repeat(np.arange(len(groups)), num_replays)
+    replay_places = np.arange(replay_groups.size) - (np.cumsum(num_replays) - num_replays)[replay_groups]
     return _Rows(
         groups,
         fresh,
-        [group.replay for group in groups if group.replay is not None],
+        [replay for group in groups for replay in group.replays],
         np.append(fresh_groups, replay_groups),
-        np.append(fresh_slots, num_fresh[replay_groups]),
+        np.append(fresh_slots, num_fresh[replay_groups] + replay_places),
     )
 
 
@@ -232,7 +234,7 @@ def read_questions(path: Path) -> dict[str, list[dict[str, Any]]]:
 
 def _advantages(groups: Sequence[RolloutGroup]) -> NDArray[np.float32]:
     """Return the advantage of each slot of each group, NaN where there is none."""
-    num_slots = max(len(group.trajectories) + (group.replay is not None) for group in groups)
+    num_slots = max(group.num_trajectories for group in groups)
     advantages = np.full((len(groups), num_slots), np.nan, dtype=np.float32)
     for index, group in enumerate(groups):
         if group.advantages is not None:

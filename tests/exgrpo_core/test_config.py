@@ -20,7 +20,7 @@ def test_defaults_are_the_papers():
         ({"mini_batch_size": 48}, "mini_batch_size"),
         ({"rollouts_per_question": 1}, "rollouts_per_question"),
         ({"temperature": 0.0}, "temperature"),
-        ({"experience_ratio": 1.0}, "experience_ratio"),
+        ({"experience_ratio": 1.1}, "experience_ratio"),
         ({"bucket_spread": 0.0}, "bucket_spread"),
         ({"start_pass_rate": 1.5}, "start_pass_rate"),
         ({"reward_kind": RewardKind.CONTINUOUS}, "start_pass_rate"),

@@ -37,7 +37,7 @@ class Audited:
         return selection_audit.violations(self.checks)
 
 
-def audit(run_id: str, step: int, estimator: TrajectorySelector | None) -> list[Audited]:
+def audit(run_id: str, step: int, estimator: TrajectorySelector | None, num_wanted: int) -> list[Audited]:
     """Check every selection of a step, tokens included."""
     candidates: dict[int, list[CandidateRow]] = {}
     for row in ask(buffer.candidates, run_id, step):
@@ -46,7 +46,7 @@ def audit(run_id: str, step: int, estimator: TrajectorySelector | None) -> list[
     for selection in ask(selections.list_selections, run_id, step):
         scored = candidates.get(selection.question_index, [])
         chosen = next((row for row in scored if row.trajectory_id == selection.chosen_trajectory_id), None)
-        checks = selection_audit.check_choice(selection, scored, estimator)
+        checks = selection_audit.check_choice(selection, scored, estimator, num_wanted)
         question = repr((current_runs_root(), run_id, step, selection, chosen))
         checks += _token_checks(question, run_id, step, selection, chosen)
         audited.append(Audited(selection, tuple(scored), tuple(checks)))

@@ -28,15 +28,19 @@ class Check:
 
 
 def check_choice(
-    selection: SelectionRow, candidates: Sequence[CandidateRow], estimator: TrajectorySelector | None
+    selection: SelectionRow,
+    candidates: Sequence[CandidateRow],
+    estimator: TrajectorySelector | None,
+    num_wanted: int = 1,
 ) -> list[Check]:
-    """Check that one candidate was chosen, that it is the one replayed, and that it is the estimator's argmin.
+    """Check that `num_wanted` candidates were chosen, the first is replayed, and it is the estimator's argmin.
 
     Without an estimator, where the run's is not known here, the lowest recorded score is expected.
     """
     chosen = [row.trajectory_id for row in candidates if row.is_chosen]
+    has_number = len(chosen) == min(num_wanted, len(candidates)) and selection.chosen_trajectory_id in chosen
     return [
-        Check("one choice", chosen == [selection.chosen_trajectory_id], f"chosen: {_listed(chosen)}"),
+        Check("number chosen", has_number, f"chosen: {_listed(chosen)}"),
         Check(
             "replayed is the chosen",
             selection.replayed_trajectory_id == selection.chosen_trajectory_id,

@@ -51,6 +51,15 @@ class RowIndex:
             row = self._previous_rows.item(row)
         return rows
 
+    def num_rows_of(self, question_indices: Int64Array) -> Int64Array:
+        """Return the number of rows of each question; all chains are walked at once."""
+        counts = np.zeros(question_indices.size, dtype=np.int64)
+        rows = self.newest_rows[question_indices]
+        while (is_row := rows != NO_ROW).any():
+            counts += is_row
+            rows = np.where(is_row, self._previous_rows[rows], NO_ROW)
+        return counts
+
     def rows_with(self, question_indices: Int64Array, token_checksums: NDArray[np.uint32]) -> list[tuple[int, int]]:
         """Return (position, row) of every row of the question at a position that has the checksum at this position.
 

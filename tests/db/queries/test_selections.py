@@ -1,6 +1,11 @@
-import pytest
+from dataclasses import replace
 
-from db.queries import selections
+import numpy as np
+import pytest
+from sqlalchemy import select
+
+from db.queries import buffer, selections
+from db.tables import models
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 from tests.step_reports import make_report
 
@@ -48,6 +53,29 @@ def test_choice_that_is_not_the_lowest_score_is_found(database, tmp_path, scores
         assert selections.wrong_choices(database, run_id, wrong[-1].step + 1) == []
         assert (wrong[0].step, wrong[0].num_chosen) == (2, 1)
         assert (wrong[0].chosen_score, wrong[0].lowest_score) == pytest.approx((0.5, 0.4))
+
+
+def replay_twice(report):
+    """Let every question that is drawn replay its other candidate too."""
+    for group in report.groups:
+        if group.replay:
+            other = group.replay.experience._replace(trajectory_id=group.replay.experience.trajectory_id + 1000)
+            group.more_replays = (replace(group.replay, experience=other),)
+            group.advantages = np.append(group.advantages, np.float32(0.0))
+    report.selections = [replace(item, also_chosen=(0,), scores=np.float32([0.7, 0.5])) for item in report.selections]
+
+
+def test_several_replays_of_a_question_are_all_kept_and_its_first_choice_is_audited(database, tmp_path):
+    run_id = recorded(database, tmp_path, replay_twice)
+    rows = selections.list_selections(database, run_id, 4)
+    expected = [replay.experience.trajectory_id for replay in replays_of(4)]
+    assert [row.replayed_trajectory_id for row in rows] == [row.chosen_trajectory_id for row in rows] == expected
+    with database.read() as connection:
+        replayed = connection.execute(select(models.replays.c.trajectory_id).where(models.replays.c.step == 4))
+        assert sorted(replayed.scalars()) == sorted([*expected, *(number + 1000 for number in expected)])
+    candidates = buffer.candidates(database, run_id, 4)
+    assert all(row.is_chosen for row in candidates)
+    assert selections.wrong_choices(database, run_id) == []
 
 
 def test_choice_without_scores_is_not_blamed(database, tmp_path):

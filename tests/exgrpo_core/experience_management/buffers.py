@@ -49,7 +49,7 @@ def go_on(buffer, rng, first_step, num_steps):
                 buffer.set_bucket(trajectory.question_index, int(rng.integers(0, K + 1)))
         buffer.retire(int(rng.integers(NUM_QUESTIONS)))
         drawn = rng.permutation(np.concatenate([buffer.members(bucket) for bucket in range(1, K + 1)]))[:5]
-        buffer.record_draws(drawn)
+        buffer.record_draws(drawn, 1)
         for question in drawn.tolist():
             rows = buffer.rows_of(question)
             seen.append(contents(buffer, rows))

@@ -194,8 +194,8 @@ def test_row_that_does_not_exist_is_refused(buffer, row):
 
 
 def test_draws_are_counted_by_question(buffer):
-    buffer.record_draws(np.array([3, 5]))
-    buffer.record_draws(np.array([5]))
+    buffer.record_draws(np.array([3, 5]), 1)
+    buffer.record_draws(np.array([5]), 2)
     assert buffer.draw_counts(np.array([3, 4, 5])).tolist() == [1, 0, 2]
 
 

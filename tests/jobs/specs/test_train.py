@@ -44,7 +44,14 @@ def test_every_preset_is_valid_says_what_it_is_and_survives_a_file(name, write):
         ("chains-sigma-1.5", {"bucket_spread": 1.5}),
         ("chains-hard-biased", {"bucket_center": 0.25}),
         ("chains-retired-review", {"review_interval": 25, "review_fraction": 0.1}),
-        ("chains-authors-code", {"bucket_spread": 0.125, "zero_correct": "keep_bucket"}),
+        (
+            "chains-authors-code",
+            {
+                "question_selection": "exgrpo_released",
+                "trajectory_selection": "lowest_total_entropy",
+                "zero_correct": "keep_bucket",
+            },
+        ),
     ],
 )
 def test_variant_differs_from_exgrpo_in_its_own_fields_only(name, changes):

@@ -50,9 +50,12 @@ def test_choice_that_is_not_the_estimators_argmin_is_found():
     assert choice(estimator="random") == []
 
 
-def test_two_chosen_and_another_replayed_are_found():
+def test_another_number_chosen_and_another_replayed_are_found():
     both = [dataclasses.replace(row, is_chosen=True) for row in CANDIDATES]
-    assert choice(candidates=both) == ["one choice"]
+    assert choice(candidates=both) == ["number chosen"]
+    rule = what_if.selector_of(algorithm_settings({}))
+    assert broken(selection_audit.check_choice(SELECTION, both, rule, num_wanted=2)) == []
+    assert broken(selection_audit.check_choice(SELECTION, CANDIDATES, rule, num_wanted=2)) == ["number chosen"]
     assert choice(dataclasses.replace(SELECTION, replayed_trajectory_id=10)) == ["replayed is the chosen"]
 
 

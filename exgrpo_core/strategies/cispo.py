@@ -1,0 +1,29 @@
+"""CISPO: the clipped ratio weighs the gradient of log pi, so no token loses it.
+
+Source: MiniMax 2025, "MiniMax-M1" (arXiv 2506.13585, Eqs. 4 and 5): sg(clip(w, 1 - eps, 1 + eps_high)) A log pi. It
+has no lower limit in effect there; here it has `clip_epsilon`, as its Eq. 5 is written.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from exgrpo_core.methods.columns import TokenRatios
+from exgrpo_core.methods.protocols import OffPolicyCorrection
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Cispo(OffPolicyCorrection):
+    """clip(w) in value and in its derivative by log pi."""
+
+    name: ClassVar[str] = "cispo"
+    clip_epsilon: float
+    clip_epsilon_high: float | None
+
+    def weights(self, tokens: TokenRatios) -> "torch.Tensor":
+        """Return clip(w), with the derivative clip(w) by log pi: w / sg(w) is 1 and has w's relative derivative."""
+        high = self.clip_epsilon if self.clip_epsilon_high is None else self.clip_epsilon_high
+        fixed = tokens.ratios.detach()
+        return tokens.ratios / fixed * fixed.clamp(1.0 - self.clip_epsilon, 1.0 + high)

@@ -1,0 +1,33 @@
+"""DAPO's dynamic sampling: groups whose rewards are all equal are filled up by further questions. Nothing is replayed.
+
+Source: Yu et al. 2025, "DAPO" (arXiv 2503.14476, section 3.2, Algorithm 1) and verl's recipe, which generates at most
+10 batches. Assumed: a round asks for as many questions as are missing, not for a whole batch; where questions or
+rounds run out, groups of equal rewards fill the batch, without a gradient, where the recipe ends with an error.
+Clip-higher is `clip_epsilon_high: 0.28`; DAPO's token-level loss and its penalty for overlong responses are not here.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from exgrpo_core.methods.columns import QuestionColumns, QuestionDraw
+from exgrpo_core.methods.protocols import QuestionSampler
+
+
+@dataclass(frozen=True, slots=True)
+class Dapo(QuestionSampler):
+    """Refills in at most `max_refills` rounds; what the buffer holds is left alone."""
+
+    name: ClassVar[str] = "dapo"
+    max_refills: float = 9
+
+    @property
+    def num_refills(self) -> int:
+        """Rounds after the first one."""
+        return int(self.max_refills)
+
+    def draw(self, questions: QuestionColumns, num_questions: int, rng: np.random.Generator) -> QuestionDraw:
+        """Return no question."""
+        del num_questions
+        return questions.draw_evenly(questions.indices[:0], 0, rng)

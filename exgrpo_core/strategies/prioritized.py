@@ -1,0 +1,55 @@
+"""Prioritized experience replay of questions, proportional and by rank.
+
+Source: Schaul et al. 2016, "Prioritized Experience Replay" (arXiv 1511.05952, section 3.3, Algorithm 1): P(i) =
+p_i^alpha / sum p^alpha with p = |error| + epsilon or 1 / rank, and weights (n P(i))^-beta over their largest. Assumed:
+the mean |reward - group mean| of a question's latest group takes the place of the TD error; a draw has no question
+twice, so P is that of its first question; beta stays as set, where the paper lets it rise to 1.
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from exgrpo_core.methods.columns import QuestionColumns, QuestionDraw
+from exgrpo_core.methods.protocols import QuestionSampler
+from exgrpo_core.types import Float64Array
+
+
+@dataclass(frozen=True, slots=True)
+class Proportional(QuestionSampler):
+    """p = mean |advantage| + epsilon; alpha and beta are the paper's."""
+
+    name: ClassVar[str] = "prioritized_proportional"
+    priority_alpha: float = 0.6
+    priority_beta: float = 0.4
+    priority_epsilon: float = 1e-2
+
+    def priorities(self, questions: QuestionColumns) -> Float64Array:
+        """Return p of each question."""
+        return questions.reward_deviations + self.priority_epsilon
+
+    def draw(self, questions: QuestionColumns, num_questions: int, rng: np.random.Generator) -> QuestionDraw:
+        """Return questions in proportion to p^alpha, with their importance weights."""
+        powers = self.priorities(questions) ** self.priority_alpha
+        probabilities = powers / max(powers.sum(), 1e-12)
+        draw = questions.draw(probabilities, num_questions, rng)
+        weights = (powers.size * probabilities) ** -self.priority_beta
+        weights /= weights.max(initial=1e-12)
+        positions = np.searchsorted(questions.indices, draw.question_indices)
+        return replace(draw, weights=weights[positions])
+
+
+@dataclass(frozen=True, slots=True)
+class ByRank(Proportional):
+    """p = 1 / rank, the largest mean |advantage| first and the lower index first among equals."""
+
+    name: ClassVar[str] = "prioritized_rank"
+    priority_alpha: float = 0.7
+    priority_beta: float = 0.5
+
+    def priorities(self, questions: QuestionColumns) -> Float64Array:
+        """Return 1 / rank of each question."""
+        ranks = np.empty(questions.indices.size)
+        ranks[np.argsort(-questions.reward_deviations, kind="stable")] = np.arange(1, ranks.size + 1)
+        return 1.0 / ranks

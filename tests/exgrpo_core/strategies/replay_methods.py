@@ -1,0 +1,36 @@
+"""The replay methods that are shipped, each as the settings that choose it."""
+
+from typing import Any
+
+from exgrpo_core.config import Clipping, RetiredRule, ZeroCorrectRule
+
+GRPO: dict[str, Any] = {
+    "retired": RetiredRule.NEVER,
+    "off_policy_correction": "clip",
+    "clipping": Clipping.ALWAYS,
+    "normalize_by_std": True,
+}
+METHODS: dict[str, dict[str, Any]] = {
+    "exgrpo": {},
+    "exgrpo_released": {
+        "question_selection": "exgrpo_released",
+        "trajectory_selection": "lowest_total_entropy",
+        "zero_correct": ZeroCorrectRule.KEEP_BUCKET,
+    },
+    "repo": GRPO
+    | {
+        "question_selection": "repo",
+        "trajectory_selection": "highest_variance",
+        "replays_per_group": 3,
+        "experience_ratio": 1.0,
+        "strategy_settings": {"min_stored": 4.0, "max_stored": 6.0},
+    },
+    "trl_replay": GRPO | {"question_selection": "trl_replay", "experience_ratio": 1.0},
+    "trinity": GRPO | {"question_selection": "trinity", "strategy_settings": {"decay": 0.5, "cooldown_steps": 2.0}},
+    "prioritized_proportional": {"question_selection": "prioritized_proportional", "trajectory_selection": "random"},
+    "prioritized_rank": {"question_selection": "prioritized_rank", "trajectory_selection": "newest"},
+    "dapo": GRPO | {"question_selection": "dapo", "experience_ratio": 0.0, "clip_epsilon_high": 0.28},
+    "two at a time, masked": {"replays_per_group": 2, "off_policy_correction": "masked"},
+    "cispo": {"fresh_objective": "cispo", "clipping": Clipping.ALWAYS, "off_policy_correction": "truncated"},
+    "gspo": {"fresh_objective": "gspo", "clipping": Clipping.ALWAYS, "off_policy_correction": "gspo"},
+}

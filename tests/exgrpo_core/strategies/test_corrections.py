@@ -1,0 +1,101 @@
+"""Off-policy corrections and objectives with numbers computed by hand: values, and derivatives by log pi."""
+
+import dataclasses
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from exgrpo_core.config import Clipping, ExGRPOConfig
+from exgrpo_core.methods.columns import TokenRatios
+from exgrpo_core.methods.loading import build_correction
+from exgrpo_core.policy_optimization.gradient_weight import differentiated_weights, gradient_weights
+from exgrpo_core.policy_optimization.objective import LossInputs, LossScale, exgrpo_loss
+
+LIMITS = {"clip_epsilon": 0.2, "clip_epsilon_high": 0.28, "shaping_beta": 0.1}
+
+
+def correction_of(name, **settings):
+    return build_correction(SimpleNamespace(off_policy_correction=name, strategy_settings={}, **LIMITS | settings))
+
+
+def weigh(name, ratios, advantages=None, index=None, mask=None, **settings):
+    """Return a correction's weights and their derivatives by log pi."""
+    logs = torch.tensor(ratios, dtype=torch.float64).log().requires_grad_()
+    count = len(ratios)
+    tokens = TokenRatios(
+        logs.exp(),
+        torch.tensor(advantages or [1.0] * count, dtype=torch.float64),
+        torch.tensor(mask or [True] * count),
+        torch.tensor(index or [0] * count),
+    )
+    weights = correction_of(name, **settings).weights(tokens)
+    weights.sum().backward()
+    return weights.detach().tolist(), logs.grad.tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "derivatives"),
+    [
+        ("token", [3.0, 0.4, 1.0], [3.0, 0.4, 1.0]),
+        ("truncated", [2.0, 0.4, 1.0], [2.0, 0.4, 1.0]),
+        ("masked", [0.0, 0.0, 1.0], [0.0, 0.0, 1.0]),
+        ("cispo", [1.28, 0.8, 1.0], [1.28, 0.8, 1.0]),
+        ("policy_shaping", [3 / 3.1, 0.8, 1 / 1.1], [0.3 / 9.61, 0.04 / 0.25, 0.1 / 1.21]),
+    ],
+)
+def test_weights_of_single_tokens(name, expected, derivatives):
+    values, found = weigh(name, [3.0, 0.4, 1.0])
+    assert values == pytest.approx(expected)
+    assert found == pytest.approx(derivatives)
+
+
+def test_clip_stops_where_going_further_would_pay():
+    values, derivatives = weigh("clip", [1.5, 1.5, 0.5, 0.5, 1.1], [1.0, -1.0, 1.0, -1.0, 1.0])
+    assert values == pytest.approx([1.28, 1.5, 0.5, 0.8, 1.1])
+    assert derivatives == pytest.approx([0.0, 1.5, 0.5, 0.0, 1.1])
+    assert weigh("clip", [1.5], clip_epsilon_high=None)[0] == pytest.approx([1.2])
+
+
+def test_gspo_weighs_a_sequence_by_the_geometric_mean_of_its_tokens_that_count():
+    ratios = [math.exp(0.1), math.exp(0.3), math.exp(-0.2), math.exp(5.0)]
+    arguments = {"index": [0, 0, 1, 1], "mask": [True, True, True, False]}
+    values, derivatives = weigh("gspo", ratios, **arguments)
+    assert values == pytest.approx([math.exp(0.2)] * 2 + [math.exp(-0.2)] * 2)
+    # Each token moves its sequence's ratio by half of it, at both of its tokens; the masked one moves nothing.
+    assert derivatives == pytest.approx([math.exp(0.2)] * 2 + [2 * math.exp(-0.2), 0.0])
+    values, derivatives = weigh(
+        "gspo", ratios, [1.0, 1.0, -1.0, -1.0], clip_epsilon=0.1, clip_epsilon_high=0.15, **arguments
+    )
+    assert values == pytest.approx([1.15, 1.15, 0.9, 0.9])
+    assert derivatives == pytest.approx([0.0] * 4)
+
+
+@pytest.mark.parametrize("advantage", [0.75, -0.25])
+def test_gradient_weights_of_any_correction_are_its_derivative(advantage):
+    logs = np.log([0.5, 1.0, 3.0])
+    shaped = differentiated_weights(correction_of("policy_shaping"), logs, advantage)
+    np.testing.assert_allclose(shaped, gradient_weights(logs, 0.1))
+    np.testing.assert_allclose(differentiated_weights(correction_of("masked"), logs, advantage), [0.5, 1.0, 0.0])
+
+
+def test_objectives_of_fresh_tokens_apply_where_clipping_does():
+    base = ExGRPOConfig(max_response_tokens=2, entropy_coefficient=0.0, clipping=Clipping.ALWAYS)
+    log_probs = torch.log(torch.tensor([1.5, 1.5]))
+    inputs = LossInputs(
+        log_probs, torch.zeros(2), torch.tensor([1.0, -1.0]), torch.tensor([False] * 2), torch.tensor([True] * 2),
+        torch.tensor([0, 1]),
+    )  # fmt: skip
+
+    def loss(**changes):
+        objective = dataclasses.replace(base, **changes).objective_settings(is_started=True)
+        return float(exgrpo_loss(inputs, objective, LossScale(1, 2)).loss)
+
+    # Sums of w A over 2: A = 1 is held to the upper limit, A = -1 at w = 1.5 is not.
+    assert loss() == pytest.approx(-(1.2 - 1.5) / 2)
+    assert loss(clip_epsilon_high=0.28) == pytest.approx(-(1.28 - 1.5) / 2)
+    assert loss(fresh_objective="cispo", clip_epsilon_high=0.28) == pytest.approx(0.0)
+    assert loss(fresh_objective="gspo", clip_epsilon_high=0.4) == pytest.approx(-(1.4 - 1.5) / 2)
+    assert loss(fresh_objective="cispo", clipping=Clipping.NEVER) == pytest.approx(0.0)

@@ -1,0 +1,132 @@
+"""Question samplers with numbers computed by hand."""
+
+import math
+from collections import Counter
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from exgrpo_core.methods.columns import QuestionColumns
+from exgrpo_core.methods.loading import build_sampler
+from exgrpo_core.methods.protocols import Placement
+from tests.exgrpo_core.experience_management.buffers import K as BUFFER_K
+from tests.exgrpo_core.experience_management.buffers import empty_buffer, success
+
+K = 4
+RNG = np.random.default_rng(0)
+
+
+def columns_of(step=10, **columns):
+    """Return columns of three questions, 20 to 22, of buckets 1 to 3."""
+    questions = QuestionColumns(SimpleNamespace(rollouts_per_question=K), step)
+    given = {"indices": [20, 21, 22], "num_correct": [1, 2, 3]} | columns
+    vars(questions).update({name: np.array(values) for name, values in given.items()})
+    return questions
+
+
+def sampler_of(name, normalize_by_std=False, **settings):
+    return build_sampler(
+        SimpleNamespace(
+            question_selection=name,
+            strategy_settings=settings,
+            rollouts_per_question=K,
+            normalize_by_std=normalize_by_std,
+        )
+    )
+
+
+def test_released_buckets_have_a_spread_of_one_success(tmp_path):
+    buffer = empty_buffer(tmp_path)
+    for question in range(40):
+        buffer.insert([success(question, [1], born_step=0)])
+        buffer.set_bucket(question, 4 if question < 30 else 3 if question < 38 else 1)
+    sampler = build_sampler(
+        SimpleNamespace(question_selection="exgrpo_released", strategy_settings={}, rollouts_per_question=BUFFER_K)
+    )
+    draw = sampler.draw(QuestionColumns(buffer, 1), 39, RNG)
+    # N(k; 4, 1) of k = 1, 3, 4 in proportion: e^-4.5, e^-.5, 1.
+    total = math.exp(-4.5) + math.exp(-0.5) + 1.0
+    expected = [math.exp(-4.5) / total, 0.0, math.exp(-0.5) / total, 1.0 / total, 0.0, 0.0, 0.0, 0.0]
+    np.testing.assert_allclose(draw.bucket_probabilities, expected)
+    assert len(set(draw.question_indices.tolist())) == 39
+    assert draw.deficits.sum() > 0
+
+
+def test_trl_scores_are_the_sum_of_advantages_times_the_deviation():
+    # Rewards 1000, 1100 and 0000: mean |A| .375, .5, 0; standard deviations (of K-1) .5, sqrt(1/3), 0.
+    columns = {"reward_deviations": [0.375, 0.5, 0.0], "reward_stds": [0.5, math.sqrt(1 / 3), 0.0]}
+    questions = columns_of(newest_steps=[3, 2, 1], **columns)
+    draw = sampler_of("trl_replay").draw(questions, 5, RNG)
+    scores = [4 * 0.375 * 0.5, 4 * 0.5 * math.sqrt(1 / 3)]
+    np.testing.assert_allclose(draw.bucket_probabilities, [scores[0] / sum(scores), scores[1] / sum(scores), 0.0, 0.0])
+    assert sorted(draw.question_indices.tolist()) == [20, 21]
+    # Divided by the deviation, |A| sums to 3 and 2 sqrt(3): scores 1.5 and 2.
+    draw = sampler_of("trl_replay", normalize_by_std=True).draw(questions, 5, RNG)
+    np.testing.assert_allclose(draw.bucket_probabilities[:2], [1.5 / 3.5, 2.0 / 3.5], rtol=1e-5)
+    # Only the highest score is kept.
+    assert sampler_of("trl_replay", capacity=1.0).draw(questions, 5, RNG).question_indices.tolist() == [21]
+
+
+def test_trinity_takes_the_highest_of_version_minus_decay_times_uses_the_oldest_of_equals():
+    columns = {"newest_steps": [5, 9, 7], "newest_uses": [0, 3, 1], "last_draw_steps": [-1, 9, 8]}
+    draw = sampler_of("trinity", decay=2.0).draw(columns_of(**columns), 2, RNG)
+    assert draw.question_indices.tolist() == [20, 22]  # priorities 5, 3, 5
+    draw = sampler_of("trinity", decay=0.5).draw(columns_of(**columns), 3, RNG)
+    assert draw.question_indices.tolist() == [21, 22, 20]  # priorities 5, 7.5, 6.5
+    # At step 10 the group of question 22, of step 7, was used in step 8: it waits until step 11. 21 has a new one.
+    draw = sampler_of("trinity", decay=2.0, cooldown_steps=3.0).draw(columns_of(**columns), 3, RNG)
+    assert draw.question_indices.tolist() == [20, 21]
+
+
+def test_proportional_priorities_and_weights():
+    settings = {"priority_alpha": 1.0, "priority_beta": 0.5, "priority_epsilon": 0.125}
+    draw = sampler_of("prioritized_proportional", **settings).draw(
+        columns_of(reward_deviations=[0.375, 0.5, 0.0]), 3, RNG
+    )
+    # p = .5, .625, .125: P = .4, .5, .1; (3 P)^-.5 over its largest, .3^-.5.
+    np.testing.assert_allclose(draw.bucket_probabilities, [0.4, 0.5, 0.1, 0.0])
+    weights = dict(zip(draw.question_indices.tolist(), draw.weights.tolist(), strict=True))
+    assert weights == pytest.approx({20: math.sqrt(0.3 / 1.2), 21: math.sqrt(0.3 / 1.5), 22: 1.0})
+    draw = sampler_of("prioritized_proportional", **settings | {"priority_alpha": 0.0}).draw(
+        columns_of(reward_deviations=[0.375, 0.5, 0.0]), 3, RNG
+    )
+    assert draw.weights.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_priorities_by_rank():
+    questions = columns_of(reward_deviations=[0.375, 0.5, 0.0])
+    draw = sampler_of("prioritized_rank", priority_alpha=1.0).draw(questions, 3, RNG)
+    # Ranks 2, 1, 3: 1/2, 1, 1/3 over 11/6.
+    np.testing.assert_allclose(draw.bucket_probabilities, [3 / 11, 6 / 11, 2 / 11, 0.0])
+
+
+def test_repo_takes_every_question_of_the_batch_with_enough_stored(tmp_path):
+    buffer = empty_buffer(tmp_path)
+    for question, num_stored in ((1, 2), (2, 3), (5, 4)):
+        buffer.insert([success(question, [i], born_step=i) for i in range(num_stored)])
+    questions = QuestionColumns(buffer, 9, among=np.array([5, 9, 1, 2]))
+    assert questions.indices.tolist() == [1, 2, 5]
+    assert questions.num_stored.tolist() == [2, 3, 4]
+    sampler = sampler_of("repo", min_stored=3.0, max_stored=8.0)
+    assert sorted(sampler.draw(questions, 4, RNG).question_indices.tolist()) == [2, 5]
+    assert sampler.draw(questions, 1, RNG).question_indices.size == 1
+    assert (sampler.max_candidates, sampler.placement) == (8, Placement.ADD)
+
+
+def test_dapo_draws_nothing_and_refills_as_often_as_asked(tmp_path):
+    buffer = empty_buffer(tmp_path)
+    buffer.insert([success(1, [1], born_step=0)])
+    buffer.set_bucket(1, 1)
+    assert sampler_of("dapo").draw(QuestionColumns(buffer, 1), 4, RNG).question_indices.size == 0
+    assert (sampler_of("dapo").num_refills, sampler_of("dapo", max_refills=2.0).num_refills) == (9, 2)
+    assert sampler_of("uniform").num_refills == 0
+
+
+def test_a_draw_follows_its_probabilities():
+    questions, tallies = columns_of(), Counter()
+    rng = np.random.default_rng(1)
+    for _ in range(4000):
+        tallies.update(questions.draw(np.array([0.2, 0.0, 0.8]), 1, rng).question_indices.tolist())
+    assert tallies[21] == 0
+    assert tallies[22] / 4000 == pytest.approx(0.8, abs=0.03)

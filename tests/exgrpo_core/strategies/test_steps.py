@@ -1,0 +1,147 @@
+"""Every replay method in the same step: what it does to groups, and that a saved state goes on bit for bit."""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from exgrpo_core import ExGRPOState, exgrpo_step
+from exgrpo_core.experience_management.collection import has_equal_rewards
+from exgrpo_core.methods.loading import find_mistakes
+from exgrpo_core.step_report import METRICS, BufferEventKind
+from tests.exgrpo_core.builders import question, small_config
+from tests.exgrpo_core.strategies.replay_methods import METHODS
+from tests.exgrpo_core.toy_engine import ToyEngine
+
+NUM_QUESTIONS = 24
+RATES = list(np.linspace(0.0, 0.9, NUM_QUESTIONS))
+K, B = 4, 8
+
+
+def start(folder, name):
+    config = small_config(**METHODS[name])
+    assert list(find_mistakes(config)) == []
+    state = ExGRPOState.create(folder / "buffer", [question(i) for i in range(NUM_QUESTIONS)], config)
+    return config, state, ToyEngine(RATES)
+
+
+def run(folder, name, num_steps=14):
+    config, state, engine = start(folder, name)
+    return config, state, engine, [exgrpo_step(state, engine, config) for _ in range(num_steps)]
+
+
+def digest(report, engine):
+    """Return a hash of all that a step did, rows of the update included."""
+    rows = [
+        (row.token_ids.tolist(), row.behavior_log_probs.tolist(), row.token_advantages.tolist(), row.is_replayed)
+        for mini_batch in engine.mini_batches
+        for row in mini_batch.rows
+    ]
+    engine.mini_batches.clear()
+    timeless = {key: value for key, value in report.metrics.items() if not key.startswith(("seconds/", "buffer/"))}
+    content = repr((rows, report.buffer_events, report.buckets, sorted(timeless.items())))
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_saved_and_restored_state_goes_on_bit_for_bit(tmp_path, name):
+    config, state, engine = start(tmp_path, name)
+    for _ in range(6):
+        exgrpo_step(state, engine, config)
+    state.save(tmp_path / "saved")
+    engine.mini_batches.clear()
+    draws = engine.rng.bit_generator.state
+    uninterrupted = [digest(exgrpo_step(state, engine, config), engine) for _ in range(6)]
+    restored = ExGRPOState.restore(tmp_path / "buffer", tmp_path / "saved", state.questions, config)
+    engine.rng.bit_generator.state = draws
+    assert [digest(exgrpo_step(restored, engine, config), engine) for _ in range(6)] == uninterrupted
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_metrics_are_declared_and_finite_and_uses_are_counted(tmp_path, name):
+    _, state, _, reports = run(tmp_path, name)
+    assert set().union(*(report.metrics for report in reports)) <= METRICS.keys()
+    assert all(np.isfinite(list(report.metrics.values())).all() for report in reports)
+    replayed = [replay for report in reports for group in report.groups for replay in group.replays]
+    rows = np.array(sorted({replay.experience.row for replay in replayed}), dtype=np.int64)
+    assert state.replay_buffer.uses(rows).sum() == len(replayed)
+    assert bool(replayed) is (name != "dapo")
+    events = [event for report in reports for event in report.buffer_events]
+    assert sum(event.kind is BufferEventKind.REPLAYED for event in events) == len(replayed)
+
+
+def test_repo_replays_beside_k_rollouts_and_both_parts_sum_to_zero(tmp_path):
+    _, _, engine, reports = run(tmp_path, "repo")
+    mixed = [group for report in reports for group in report.groups if group.is_experiential]
+    assert {len(group.trajectories) for group in mixed} == {K}
+    assert {len(group.replays) for group in mixed} == {3}
+    for group in mixed:
+        assert abs(group.advantages[:K].sum()) < 1e-4
+        assert abs(group.advantages[K:].sum()) < 1e-4
+    assert {size for mini_batch in engine.mini_batches for size in mini_batch.group_sizes} == {K, K + 3}
+    assert all(len(report.groups) == B for report in reports)
+    assert all(selection.entropies.size <= 6 for report in reports for selection in report.selections)
+    assert all(len(selection.also_chosen) == 2 for report in reports for selection in report.selections)
+
+
+def test_trl_replaces_groups_of_equal_rewards_by_stored_groups_that_vary(tmp_path):
+    _, _, engine, reports = run(tmp_path, "trl_replay")
+    for report in reports:
+        rolled_out = [group for group in report.groups if group.trajectories]
+        replayed = [group for group in report.groups if not group.trajectories]
+        assert len(rolled_out) == B
+        assert len(replayed) <= sum(map(has_equal_rewards, rolled_out))
+        for group in replayed:
+            assert len(group.replays) == K
+            assert not has_equal_rewards(group)
+            assert len({replay.experience.born_step for replay in group.replays}) == 1
+    assert any(len(report.groups) > B for report in reports)
+    assert sum(len(mini_batch.rows) for mini_batch in engine.mini_batches) == len(reports) * B * K
+
+
+def test_trinity_gives_its_share_of_slots_to_stored_groups_without_rollouts(tmp_path):
+    _, _, _, reports = run(tmp_path, "trinity")
+    drawn_in: dict[int, int] = {}
+    for report in reports[1:]:
+        replayed = [group for group in report.groups if not group.trajectories]
+        assert len(report.groups) == B
+        assert len(replayed) == B // 2 - report.metrics["replay/deficit"]
+        for group in replayed:
+            index, born = group.question.index, group.replays[0].experience.born_step
+            assert born >= drawn_in.get(index, 0) or report.step - drawn_in[index] >= 2
+            drawn_in[index] = report.step
+
+
+def test_dapo_fills_up_with_groups_of_different_rewards(tmp_path):
+    _, _, engine, reports = run(tmp_path, "dapo", num_steps=4)
+    assert engine.calls.count("rollout") > len(reports)
+    for report in reports:
+        varied = [group for group in report.groups if not has_equal_rewards(group)]
+        assert len(report.groups) > B
+        assert len(varied) == B
+    trained = [mini_batch.num_questions_left for mini_batch in engine.mini_batches]
+    assert trained == [B // 2] * 2 * len(reports)
+
+
+def test_dapo_stops_where_the_data_set_ends_and_fills_the_batch_with_what_is_left(tmp_path):
+    config = small_config(**METHODS["dapo"])
+    state = ExGRPOState.create(tmp_path, [question(i) for i in range(10)], config)
+    engine = ToyEngine([0.0] * 9 + [0.5], seed=2)
+    report = exgrpo_step(state, engine, config)
+    assert len(report.groups) == 10
+    assert sum(len(mini_batch.group_sizes) for mini_batch in engine.mini_batches) == B
+
+
+def test_prioritized_replay_weighs_replayed_tokens_by_their_draw(tmp_path):
+    _, _, engine, reports = run(tmp_path, "prioritized_proportional")
+    weights = [group.replay.weight for report in reports for group in report.groups if group.replay]
+    assert 0.0 < min(weights) < max(weights) <= 1.0
+    rows = [row for mini_batch in engine.mini_batches for row in mini_batch.rows if row.is_replayed]
+    found = [1.0 if row.weights is None else float(row.weights[0]) for row in rows]
+    assert sorted(found) == pytest.approx(sorted(weights))
+
+
+def test_several_replays_take_the_places_of_as_many_rollouts(tmp_path):
+    _, _, _, reports = run(tmp_path, "two at a time, masked")
+    sizes = {(len(group.trajectories), len(group.replays)) for report in reports for group in report.groups}
+    assert sizes == {(4, 0), (3, 1), (2, 2)}
