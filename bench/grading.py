@@ -120,7 +120,7 @@ def verify_alone(pair: tuple[str, str]) -> bool:
 
 def compare_speed(num_rounds: int) -> dict[str, Figure]:
     """Return seconds for ordinary answers in pools of two: Math-Verify alone, these graders, and all schemes."""
-    alone, ours, side_by_side = [], [], []
+    alone, graded, side_by_side = [], [], []
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         pool.map(verify_alone, ordinary_pairs(256, seed=1), 1)
         for number in range(num_rounds):
@@ -133,15 +133,15 @@ def compare_speed(num_rounds: int) -> dict[str, Figure]:
                 grader.grade([GradeItem(f"x + {item}", WARM_UP.response, "math") for item in range(256)])
                 began_at = time.perf_counter()
                 grader.grade(items)
-                ours.append(time.perf_counter() - began_at)
+                graded.append(time.perf_counter() - began_at)
                 began_at = time.perf_counter()
                 grader.grade_side_by_side(items)
                 side_by_side.append(time.perf_counter() - began_at)
     return {
         "math_verify_alone_s": statistics.median(alone),
-        "ordinary_s": statistics.median(ours),
+        "ordinary_s": statistics.median(graded),
         "all_schemes_s": statistics.median(side_by_side),
-        "speed_ratio": statistics.median(alone) / statistics.median(ours),
+        "speed_ratio": statistics.median(alone) / statistics.median(graded),
     }
 
 

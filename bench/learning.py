@@ -102,7 +102,8 @@ def score(curve: Curve, parts: Any, spec: TrainSpec, step: int, num_fresh: int) 
         parts.held_out, 8, spec.validation.temperature, spec.algorithm.max_response_tokens, 7919
     )
     verdicts = parts.reward.grade(
-        [question for question in parts.held_out for _ in range(8)], [one for many in responses for one in many]
+        [question for question in parts.held_out for _ in range(8)],
+        [response for of_question in responses for response in of_question],
     )
     curve.steps.append(step)
     curve.fresh_rollouts.append(num_fresh)

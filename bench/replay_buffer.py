@@ -314,8 +314,8 @@ def main() -> int:
         return 0
     chosen = loads(arguments.short, arguments.times_ten)
     for load in chosen:
-        what = f"{load.num_trajectories:,} trajectories of {load.num_active:,} questions, {load.num_steps} steps"
-        print(f"{load.name}: {what}")
+        size = f"{load.num_trajectories:,} trajectories of {load.num_active:,} questions, {load.num_steps} steps"
+        print(f"{load.name}: {size}")
     results = {load.name: measure(load, arguments.folder) for load in chosen}
     print_table(results)
     figures = {f"{name}/{key}": value for name, result in results.items() for key, value in result.items()}

@@ -95,24 +95,24 @@ def measure_rollouts(name: str, policy: PolicyModel, length: int) -> dict[str, F
     num_prompts = 2 if name in LONG_CELLS else NUM_PROMPTS
     sizes = rng.integers(PROMPT_TOKENS // 2, PROMPT_TOKENS, num_prompts, endpoint=True)
     prompts = [rng.integers(FIRST_TOKEN, vocabulary, size, dtype=np.int32) for size in sizes]
-    asked = [prompt for prompt in prompts for _ in range(NUM_ROWS)]
+    rows = [prompt for prompt in prompts for _ in range(NUM_ROWS)]
     policy = dataclasses.replace(policy, end_token_ids=ends)
     sampler = Sampler(1.0, torch.Generator().manual_seed(0))
-    ours, others, lengths = [], [], []
+    embedded, transformers_rates, lengths = [], [], []
     for _ in range(num_repeats(name)):
         began_at = time.perf_counter()
-        num_tokens = sum(response.token_ids.size for response in generate(policy, asked, length, sampler))
-        lengths.append(num_tokens / len(asked))
-        ours.append(num_tokens / (time.perf_counter() - began_at))
+        num_tokens = sum(response.token_ids.size for response in generate(policy, rows, length, sampler))
+        lengths.append(num_tokens / len(rows))
+        embedded.append(num_tokens / (time.perf_counter() - began_at))
         began_at = time.perf_counter()
-        made = generate_by_transformers(policy, asked, length, ends.tolist())
+        made = generate_by_transformers(policy, rows, length, ends.tolist())
         seconds = time.perf_counter() - began_at
-        others.append(num_generated(made[:, max(prompt.size for prompt in asked) :], ends) / seconds)
+        transformers_rates.append(num_generated(made[:, max(prompt.size for prompt in rows) :], ends) / seconds)
     figures: dict[str, Figure] = {
         "mean_response_tokens": median(lengths),
-        "rollout_tokens_per_s": median(ours),
-        "transformers_tokens_per_s": median(others),
-        "rollout_speedup": median(ours) / median(others),
+        "rollout_tokens_per_s": median(embedded),
+        "transformers_tokens_per_s": median(transformers_rates),
+        "rollout_speedup": median(embedded) / median(transformers_rates),
     }
     return _printed(name, figures)
 
@@ -149,7 +149,7 @@ def measure_endless(name: str, policy: PolicyModel, length: int) -> dict[str, Fi
         backend.weights_changed()
         return seconds_of(lambda: score_sequences(policy, sequences, 1.0))
 
-    asked: dict[str, Callable[[], float]] = {
+    actions: dict[str, Callable[[], float]] = {
         "transformers": lambda: seconds_of(
             lambda: generate_by_transformers(policy, [prompt] * NUM_ROWS, length, NO_TOKEN)
         ),
@@ -159,26 +159,26 @@ def measure_endless(name: str, policy: PolicyModel, length: int) -> dict[str, Fi
         "score": score,
         "score_floor": lambda: time_products(decoder, num_inputs, NUM_ROWS * length, num_times=1),
     }
-    seconds: dict[str, list[float]] = {what: [] for what in asked}
+    seconds: dict[str, list[float]] = {key: [] for key in actions}
     for _ in range(num_repeats(name)):
-        for what, ask in asked.items():
-            seconds[what].append(ask())
-    ours = {what: 1000 * median(second) for what, second in seconds.items()}
+        for key, ask in actions.items():
+            seconds[key].append(ask())
+    medians = {key: 1000 * median(second) for key, second in seconds.items()}
     return _printed(
         name,
-        {f"{what}_ms": value for what, value in ours.items()}
+        {f"{key}_ms": value for key, value in medians.items()}
         | {
-            "generate_speedup": ours["transformers"] / ours["generate"],
-            "score_over_forward": ours["score"] / ours["forward"],
-            "generate_over_floor": ours["generate"] / ours["generate_floor"],
-            "score_over_floor": ours["score"] / ours["score_floor"],
+            "generate_speedup": medians["transformers"] / medians["generate"],
+            "score_over_forward": medians["score"] / medians["forward"],
+            "generate_over_floor": medians["generate"] / medians["generate_floor"],
+            "score_over_floor": medians["score"] / medians["score_floor"],
         },
     )
 
 
 def _printed(name: str, figures: Mapping[str, Figure]) -> dict[str, Figure]:
-    print(f"{name:<9}", "  ".join(f"{what} {value:,.2f}" for what, value in figures.items()))
-    return {f"{name}/{what}": value for what, value in figures.items()}
+    print(f"{name:<9}", "  ".join(f"{key} {value:,.2f}" for key, value in figures.items()))
+    return {f"{name}/{key}": value for key, value in figures.items()}
 
 
 @torch.inference_mode()

@@ -177,11 +177,11 @@ def main(action: str, name: str, series_file: str, folder: str) -> None:
             tool.write(str(run), keys, value)
         figures = {"write_s": time.perf_counter() - began_at}
     else:
-        asked = tool.open(len(names), values.shape[2])
-        asked[0]()
+        questions = tool.open(len(names), values.shape[2])
+        questions[0]()
         figures = {"open_ms": 1000 * (time.perf_counter() - began_at)}
-        for question, ask in zip(("list_ms", "chart_ms", "all_runs_ms"), asked, strict=True):
-            figures[question] = median(milliseconds(ask) for _ in range(REPEATS))
+        for key, ask in zip(("list_ms", "chart_ms", "all_runs_ms"), questions, strict=True):
+            figures[key] = median(milliseconds(ask) for _ in range(REPEATS))
     print(json.dumps(figures))
 
 

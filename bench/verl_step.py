@@ -136,12 +136,15 @@ def open_steps(spec: TrainSpec) -> Iterator[dict[str, Any]]:
         run = RunDirectory.create(Path(folder) / "runs", spec)
         with open_parts(spec, run) as parts:
             engine: Any = parts.engine
-            ours = [EngineSteps(engine, parts, one, Path(folder) / str(n)) for n, one in enumerate([on_policy, config])]
+            kinds = {
+                ON_POLICY: EngineSteps(engine, parts, on_policy, Path(folder) / "on-policy"),
+                EXGRPO: EngineSteps(engine, parts, config, Path(folder) / "exgrpo"),
+            }
             try:
-                yield {STOCK: StockSteps(engine, parts, config), ON_POLICY: ours[0], EXGRPO: ours[1]}
+                yield {STOCK: StockSteps(engine, parts, config), **kinds}
             finally:
-                for one in ours:
-                    one.state.replay_buffer.close()
+                for steps in kinds.values():
+                    steps.state.replay_buffer.close()
 
 
 def bench_spec(num_steps: int) -> TrainSpec:

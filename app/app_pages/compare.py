@@ -27,10 +27,10 @@ BY_RUN, BY_GROUP = "Runs", "Mean over seeds"
 
 def _choices() -> tuple[CurveView, list[OwnChart], str, Sequence[str]]:
     """Show how the curves are drawn and of what, and return it."""
-    own = own_charts.of_address()
+    charts = own_charts.of_address()
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         view = curve_view.choose()
-        own_charts.choose(own)
+        own_charts.choose(charts)
         view_menu.show()
         curve_view.show_zoom(view)
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
@@ -41,17 +41,17 @@ def _choices() -> tuple[CurveView, list[OwnChart], str, Sequence[str]]:
         )  # fmt: skip
         labels = {key: METRIC_LABELS[key] for key in comparison_charts.MORE}
         more = address_choice.select_several("More metrics", labels, "metrics", (), "More metrics", "collapsed")
-    return view, own, by, more
+    return view, charts, by, more
 
 
 def _show(run_ids: Sequence[str], names: dict[str, str]) -> None:
     rows = {run_id: row for run_id in run_ids if (row := ask(runs.get_run, run_id)) is not None}
     specs = {run_id: ask(runs.run_spec, run_id) for run_id in rows}
-    view, own, by, more = _choices()
+    view, charts, by, more = _choices()
     groups = comparison.groups({run_id: names[run_id] for run_id in rows}, specs)
     is_by_group = by == BY_GROUP
     curves = groups if is_by_group else [Group(names[run_id], (run_id,)) for run_id in rows]
-    comparison_charts.show(curves, view, more, own)
+    comparison_charts.show(curves, view, more, charts)
     comparison_tables.show_results(curves, rows, is_by_group)
     comparison_costs.show(list(rows.values()))
     comparison_tables.show_differences(names, specs)

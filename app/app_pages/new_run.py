@@ -17,7 +17,10 @@ FROM = "from"
 
 def _start() -> tuple[Mapping[str, object], str]:
     """Return the initial values of the form and a key that names them."""
-    for name, load, what in ((FROM, _clone, "an earlier run"), (draft_menu.ADDRESS, commands.load_draft, "a draft")):
+    for name, load, source_name in (
+        (FROM, _clone, "an earlier run"),
+        (draft_menu.ADDRESS, commands.load_draft, "a draft"),
+    ):
         source = st.query_params.get(name)
         if source:
             try:
@@ -25,7 +28,7 @@ def _start() -> tuple[Mapping[str, object], str]:
             except UserError as error:
                 notice.show("error", "Cannot clone that run" if name == FROM else "Cannot open that draft", str(error))
             else:
-                st.caption(f"Starts from the values of {what}. **New run** in the menu starts from a preset.")
+                st.caption(f"Starts from the values of {source_name}. **New run** in the menu starts from a preset.")
                 return values, f"{name}-{source}"
     chosen = address_choice.select(
         "Preset", _presets(), "preset", DEFAULT_PRESET, [form_state.ADDRESS], 520,

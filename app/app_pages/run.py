@@ -85,19 +85,19 @@ def _audit(run_id: str) -> None:
 def _curves(row: RunRow) -> None:
     replays = experience_ratio(ask(runs.run_spec, row.run_id)) > 0.0
     evaluations = ask(metrics.list_evaluations, row.run_id)
-    own = own_charts.of_address()
-    of_own = [key for chart in own for key in (*chart.keys, chart.over) if key]
+    charts = own_charts.of_address()
+    of_own = [key for chart in charts for key in (*chart.keys, chart.over) if key]
     series = metric_series(row.run_id, list(dict.fromkeys([*run_curves.KEYS, *of_own])))
     if not evaluations and not any(series.values()):
         empty_state.show("show_chart", "No steps yet", "The curves begin with the first step.")
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         view = curve_view.choose()
-        own_charts.choose(own)
+        own_charts.choose(charts)
         view_menu.show()
         curve_view.show_zoom(view)
     drawing = Drawing(view, axis_points(row.run_id, view.axis))
-    run_curves.show_own(own, series, drawing)
+    run_curves.show_own(charts, series, drawing)
     ratios = ask(metrics.replay_ratios, row.run_id) if replays else None
     run_curves.show(series, evaluations, ratios, drawing, "curve", is_live=run_progress.is_live(row))
 

@@ -136,7 +136,10 @@ def agreement(database: Database, run_id: str, judge_run_id: str | None = None) 
         rows = []
         for name, other in others:
             pairs = [(True, True), (True, False), (False, True), (False, False)]
-            counts = [func.count().filter(judged.by_judge.is_(mine), other.is_(theirs)) for mine, theirs in pairs]
+            counts = [
+                func.count().filter(judged.by_judge.is_(is_valid), other.is_(is_other_valid))
+                for is_valid, is_other_valid in pairs
+            ]
             query = select(*counts).select_from(judged.source).where(*judged.conditions, other.is_not(None))
             rows.append(AgreementRow(name, *map(int, connection.execute(query).one())))
     return [row for row in rows if row.num_compared]

@@ -62,10 +62,10 @@ def set_verdict(runs_root: Path, run_id: str, attempt: int, trajectory_id: int, 
         Journal(runs_root).append(JournalKind.VERDICT_SET, run.run_id, **target, is_valid=is_valid)
 
 
-def _usable_name(what: str, given: str) -> str:
+def _usable_name(field: str, given: str) -> str:
     name = given.strip()
     if not name or len(name) > MAX_NAME_CHARACTERS or not name.isprintable():
         raise CommandError(
-            f"{what}: expected a name of 1 to {MAX_NAME_CHARACTERS} printable characters, got {name[:80]!r}."
+            f"{field}: expected a name of 1 to {MAX_NAME_CHARACTERS} printable characters, got {name[:80]!r}."
         )
     return name

@@ -153,14 +153,14 @@ def _checkpoints_in_order(folder: Path) -> Iterator[Path]:
     A trainer removes old checkpoints, so every listed one may be gone before it is read.
     """
     yield folder
-    taken: set[Path] = set()
+    listed: set[Path] = set()
     is_one_whole = False
-    while not is_one_whole and (new := [path for path in _folders_in(folder) if path not in taken]):
+    while not is_one_whole and (new := [path for path in _folders_in(folder) if path not in listed]):
         for checkpoint in new:
             paths = list(_paths_below(checkpoint))
             yield from paths
             is_one_whole = is_one_whole or list(_paths_below(checkpoint)) == paths
-        taken.update(new)
+        listed.update(new)
 
 
 def _folders_in(folder: Path) -> list[Path]:

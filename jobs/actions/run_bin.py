@@ -27,13 +27,13 @@ def delete(runs_root: Path, run_id: str) -> None:
         CommandError: No such run, it has not ended, a queued job waits for it, or its folder cannot be moved.
     """
     run = open_run(runs_root, run_id)
-    asked = asked_attempts(Journal(runs_root).entries())
-    state = read_state(run, asked.get(run.run_id, 0))
+    requested = asked_attempts(Journal(runs_root).entries())
+    state = read_state(run, requested.get(run.run_id, 0))
     if not state.is_ended:
         raise CommandError(f"{run_id} cannot be deleted: it is {state.status}; stop it first.")
     for other in list_run_directories(runs_root):
-        is_asked = asked.get(other.run_id, 0) > other.newest_attempt()
-        if is_asked and predecessor_of(other) == run.run_id and _is_queued(other, asked[other.run_id]):
+        is_requested = requested.get(other.run_id, 0) > other.newest_attempt()
+        if is_requested and predecessor_of(other) == run.run_id and _is_queued(other, requested[other.run_id]):
             name = names_of(runs_root, [other])[other.run_id]
             raise CommandError(f"{run_id} cannot be deleted: {name} ({other.run_id}) waits for it; stop that first.")
     _move(run.path, _folder(runs_root) / run.run_id)

@@ -51,8 +51,8 @@ def disk_alert_events(runs_root: Path, now: datetime) -> list[AlertEvent]:
 def _alert_events_of(row: RunRow, now: datetime) -> list[AlertEvent]:
     events = []
     if row.status in ALERTED_STATUSES:
-        what = ALERTED_STATUSES[row.status]
-        events.append(_alert_event(row, f"{row.attempt}/{row.status}", what, row.status_reason))
+        event = ALERTED_STATUSES[row.status]
+        events.append(_alert_event(row, f"{row.attempt}/{row.status}", event, row.status_reason))
     for badge in row.health:
         if badge in ALERTED_BADGES and (badge != "stalled" or _is_long_stalled(row, now)):
             # A run that continues after a stall may stall again, which is another event.
@@ -67,7 +67,7 @@ def _is_long_stalled(row: RunRow, now: datetime) -> bool:
     return row.last_event_at is not None and now - row.last_event_at > timeout
 
 
-def _alert_event(row: RunRow, key: str, what: str, sentence: str) -> AlertEvent:
+def _alert_event(row: RunRow, key: str, event: str, sentence: str) -> AlertEvent:
     steps = f"Step {row.step} of {row.num_steps}, attempt {row.attempt}."
     body = "\n".join(filter(None, [sentence, steps, f"Run {row.run_id}."]))
-    return AlertEvent(f"{row.run_id}/{key}", f"{row.name} {what}", body)
+    return AlertEvent(f"{row.run_id}/{key}", f"{row.name} {event}", body)

@@ -97,18 +97,18 @@ class AlertWatch:
         return list_runs(self._database, RunFilter(is_archived=None, ended_after=now - MAX_AGE), limit=None)
 
     def _send(self, alert_event: AlertEvent, destination: Destination, sent_log: SentLog) -> None:
-        what = (alert_event.key, destination.fingerprint)
-        if sent_log.has(*what) or time.monotonic() < self._retry_at.get(what, 0.0):
+        message = (alert_event.key, destination.fingerprint)
+        if sent_log.has(*message) or time.monotonic() < self._retry_at.get(message, 0.0):
             return
         if destination.send(alert_event.title, alert_event.body):
-            self._retry_at.pop(what, None)
-            sent_log.add(*what)
+            self._retry_at.pop(message, None)
+            sent_log.add(*message)
             return
-        if what not in self._retry_at:
+        if message not in self._retry_at:
             logger.warning(
                 "Alert destination %s did not accept a message; trying again every minute.", destination.name
             )
-        self._retry_at[what] = time.monotonic() + RETRY_SECONDS
+        self._retry_at[message] = time.monotonic() + RETRY_SECONDS
 
     def _close_database(self) -> None:
         if self._database is not None:

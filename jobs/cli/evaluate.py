@@ -71,8 +71,8 @@ def _make_spec(
         fields = {"name": name, "source": source or None, "num_questions": limits[0], "samples_per_question": limits[1]}
         choices.append(fields)
     spec = apply_settings(plan_evaluation(runs_root, target, {"benchmarks": choices}, "eval"), settings)
-    asked = {setting.partition("=")[0].strip() for setting in settings} & {"template", "temperature"}
-    without = tuple(choice.model_copy(update=dict.fromkeys(asked)) for choice in spec.benchmarks)
+    changed = {setting.partition("=")[0].strip() for setting in settings} & {"template", "temperature"}
+    without = tuple(choice.model_copy(update=dict.fromkeys(changed)) for choice in spec.benchmarks)
     return spec.model_copy(update={"benchmarks": without})
 
 

@@ -40,9 +40,9 @@ def print_result(text: str) -> None:
     typer.echo(escape_control_characters(text))
 
 
-def counted(number: int, one: str, many: str) -> str:
+def counted(number: int, singular: str, plural: str) -> str:
     """Return a number with its noun: `1 run`, `3 runs`."""
-    return f"{number:,} {one if number == 1 else many}"
+    return f"{number:,} {singular if number == 1 else plural}"
 
 
 def print_status(text: str) -> None:

@@ -101,9 +101,9 @@ def load_benchmark(choice: BenchmarkChoice, protocol: Protocol) -> LoadedBenchma
     questions = _merge(origin, reading.rows(choice.source), rows_of)
     _check_repetition(origin, rows_of, protocol)
     _check_count(reading, len(questions), choice)
-    asked = questions[: choice.num_questions]
+    chosen = questions[: choice.num_questions]
     num_samples = choice.samples_per_question or protocol.samples_per_question
-    return LoadedBenchmark(protocol, choice, asked, num_samples, reading.notices)
+    return LoadedBenchmark(protocol, choice, chosen, num_samples, reading.notices)
 
 
 def _check_count(reading: _Reading, num_questions: int, choice: BenchmarkChoice) -> None:

@@ -41,8 +41,8 @@ class VllmGenerator:
         """Yield the wanted questions' answers."""
         from vllm import SamplingParams
 
-        asked = [question for question in batch if question.question_id in wanted]
-        seeds = [derive_seed(seed, question.question_id) for question in asked]
+        questions = [question for question in batch if question.question_id in wanted]
+        seeds = [derive_seed(seed, question.question_id) for question in questions]
         settings = [
             SamplingParams(
                 n=num_samples,
@@ -51,18 +51,18 @@ class VllmGenerator:
                 max_tokens=self._spec.max_response_tokens,
                 seed=question_seed,
             )
-            for question, question_seed in zip(asked, seeds, strict=True)
+            for question, question_seed in zip(questions, seeds, strict=True)
         ]
-        if asked and asked[0].prompt_text is None:
-            outputs = self._model.chat([list(question.messages) for question in asked], settings)
+        if questions and questions[0].prompt_text is None:
+            outputs = self._model.chat([list(question.messages) for question in questions], settings)
         else:
-            outputs = self._model.generate([question.prompt_text for question in asked], settings)
-        for question, item, output in zip(asked, seeds, outputs, strict=True):
+            outputs = self._model.generate([question.prompt_text for question in questions], settings)
+        for question, question_seed, output in zip(questions, seeds, outputs, strict=True):
             samples = [
                 Sample(answer.text, len(answer.token_ids), answer.finish_reason == "length")
                 for answer in output.outputs
             ]
-            yield SampledQuestion(question.question_id, item, samples)
+            yield SampledQuestion(question.question_id, question_seed, samples)
 
     def close(self) -> None:
         """Free the model."""

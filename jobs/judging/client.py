@@ -14,6 +14,7 @@ from typing import Any, Self
 import httpx2
 
 from jobs.judging.pacing import RequestPacer, Spending, guess_tokens, wait_before
+from jobs.machine import address_policy
 from jobs.machine.address_policy import Endpoint
 from jobs.machine.model_server import RETRIABLE_STATUSES, without_key
 from jobs.runs.control import TrainingError
@@ -47,6 +48,16 @@ class _Try:
     answer: JudgeAnswer
     is_retriable: bool = False
     wait_seconds: float | None = None
+
+
+async def check_endpoint(address: str, allows_internal: bool) -> Endpoint:
+    """Return the endpoint of chat completions, checked outside the event loop.
+
+    Raises:
+        AddressRefusedError: An address of the name is internal and that is not allowed, or there is none.
+    """
+    endpoint = await asyncio.to_thread(address_policy.check_endpoint, "server", address, allows_internal)
+    return replace(endpoint, url=f"{endpoint.url}/chat/completions")
 
 
 class JudgeClient:

@@ -5,8 +5,7 @@ import logging
 from collections.abc import Iterator
 from itertools import islice
 
-from jobs.judging.addresses import check_endpoint
-from jobs.judging.client import JudgeAnswer, JudgeClient
+from jobs.judging.client import JudgeAnswer, JudgeClient, check_endpoint
 from jobs.judging.items import Items, open_items
 from jobs.judging.oracle import judge_item, oracle_name
 from jobs.judging.pacing import Spending

@@ -61,12 +61,12 @@ def preview_data(spec: TrainSpec, num_shown: int = 3, max_rows: int = MAX_ROWS) 
     is_task = spec.data.source in TASKS
     questions = _of_task(TASKS[spec.data.source], spec.data, num_rows) if is_task else _rows(spec.data, num_rows)
     texts, notice = _prompts(spec, [item.messages for item in questions])
-    shown = tuple(
+    previews = tuple(
         PromptPreview(text, item.answer, item.graded_as)
         for text, item in zip(texts[:num_shown], questions, strict=False)
     )
     lengths = _token_lengths(texts, spec)
-    return DataPreview(shown, lengths or tuple(map(len, texts)), lengths is not None, notice)
+    return DataPreview(previews, lengths or tuple(map(len, texts)), lengths is not None, notice)
 
 
 def _prompts(spec: TrainSpec, conversations: Sequence[Sequence[Message]]) -> tuple[list[str], str]:

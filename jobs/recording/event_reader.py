@@ -164,11 +164,11 @@ class _Reading:
             raise UnreadableFileError("differs from what was written (checksum).")
         self._checked = path
 
-    def _report(self, path: Path, what: str) -> None:
-        logger.warning("%s: %s", path, what)
+    def _report(self, path: Path, damage: str) -> None:
+        logger.warning("%s: %s", path, damage)
         name = path.relative_to(self._run.path)
-        if not any(fault.startswith(f"{name}: ") and fault.endswith(what) for fault in self.faults):
-            self.faults.append(f"{name}: {what}")
+        if not any(fault.startswith(f"{name}: ") and fault.endswith(damage) for fault in self.faults):
+            self.faults.append(f"{name}: {damage}")
 
 
 def last_number(position: str, attempt: int) -> int | None:

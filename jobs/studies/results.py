@@ -77,11 +77,11 @@ class StudyResults:
 
     def paired(self, result: CellResult, baseline: CellResult, name: str) -> MeanInterval | None:
         """Return one cell's figure minus another's, paired by seed, None without a common seed."""
-        theirs = {seed.seed: seed.figures[name] for seed in baseline.seeds if name in seed.figures}
+        baselines = {seed.seed: seed.figures[name] for seed in baseline.seeds if name in seed.figures}
         pairs = [
-            item.figures[name] - theirs[item.seed]
+            item.figures[name] - baselines[item.seed]
             for item in result.seeds
-            if item.seed in theirs and name in item.figures
+            if item.seed in baselines and name in item.figures
         ]
         return mean_interval(pairs) if pairs else None
 

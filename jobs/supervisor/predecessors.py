@@ -17,12 +17,12 @@ class Hold:
     reason: str = ""
 
 
-def find_hold(run: RunDirectory, asked: Mapping[str, int], names: dict[str, str | None]) -> Hold | None:
+def find_hold(run: RunDirectory, requested: Mapping[str, int], names: dict[str, str | None]) -> Hold | None:
     """Return what keeps a queued job from starting, None where nothing does.
 
     Args:
         run: The queued job.
-        asked: The newest attempt that the journal asks for, by job.
+        requested: The newest attempt that the journal asks for, by job.
         names: Which job each job waits for, as far as it was read before; specifications never change.
     """
     if run.run_id not in names:
@@ -33,7 +33,7 @@ def find_hold(run: RunDirectory, asked: Mapping[str, int], names: dict[str, str 
     other = _open(run.path.parent, name)
     if other is None:
         return Hold(f"It waited for {name}, which is gone; start it again without waits_for.")
-    state = read_state(other, asked.get(name, 0))
+    state = read_state(other, requested.get(name, 0))
     if not state.is_ended:
         return Hold()
     if state.status is RunStatus.SUCCEEDED:

@@ -115,11 +115,11 @@ class RunIndexing:
                 fault = f"{name}: events {last + 1} to {outcome.num_events} are missing at the end."
                 record_faults(database, self._run.run_id, [fault])
 
-    def record_failure(self, database: Database, what: str) -> None:
+    def record_failure(self, database: Database, fault: str) -> None:
         """Record why the run cannot be shown completely, and ingest no more of it until its state changes."""
         self.is_caught_up = True
         if self.is_registered:
-            record_faults(database, self._run.run_id, [what])
+            record_faults(database, self._run.run_id, [fault])
 
     def _show_earlier_ends(self, database: Database, newest: int) -> None:
         """Show how earlier attempts ended: if the worker could not write any more, no event has it."""

@@ -18,10 +18,10 @@ def show(row: RunRow, spec: Mapping[str, Any], checkpoints: Sequence[CheckpointR
     if not checkpoints:
         empty_state.show("forum", "No checkpoint yet", "Once there is one, it answers prompts here.")
         return
-    asked = prompt_form.show(row, spec, checkpoints)
+    question = prompt_form.show(row, spec, checkpoints)
     key = f"playground-answers-{row.run_id}"
-    if asked is not None:
-        st.session_state[key] = asked.steps, _ask(row.run_id, asked)
+    if question is not None:
+        st.session_state[key] = question.steps, _ask(row.run_id, question)
     if key in st.session_state:
         answers.show(*st.session_state[key])
 
@@ -32,8 +32,8 @@ def _ask(run_id: str, question: Question) -> list[dict[str, Any]]:
     records: list[dict[str, Any]] = []
     line = st.empty()
     try:
-        with closing(commands.chat(list(by_target), question.prompt, question.options)) as asked:
-            for record in asked:
+        with closing(commands.chat(list(by_target), question.prompt, question.options)) as stream:
+            for record in stream:
                 if record is not None:
                     records.append({**record, "step": by_target[record["model"]]})
                 # Writing to the page is where Streamlit ends a script whose page was left.

@@ -144,14 +144,14 @@ def _probabilities(recorded: RecordedDraw, settings: Settings, sizes: np.ndarray
 
 def _draw(
     members: Mapping[int, np.ndarray],
-    taken: Sequence[int],
+    chosen: Sequence[int],
     weights: Float64Array,
     count: int,
     rng: np.random.Generator,
 ) -> dict[int, int]:
-    """Return `count` questions that are not taken yet, drawn by bucket and then uniformly within it."""
-    free = [np.setdiff1d(questions, taken) for questions in members.values()]
+    """Return `count` questions that are not chosen yet, drawn by bucket and then uniformly within it."""
+    free = [np.setdiff1d(questions, chosen) for questions in members.values()]
     sizes = [questions.size for questions in free]
     counts = sample_buckets(sizes, weights, min(count, sum(sizes)), rng)
-    chosen = sample_members(free, counts, rng)
-    return {int(index): bucket for bucket, drawn in zip(members, chosen, strict=True) for index in drawn}
+    members_drawn = sample_members(free, counts, rng)
+    return {int(index): bucket for bucket, drawn in zip(members, members_drawn, strict=True) for index in drawn}

@@ -61,7 +61,7 @@ def costs(row: RunRow) -> dict[str, Any] | None:
     last, spec = ask(metrics.last_metrics, row.run_id), ask(runs.run_spec, row.run_id)
     settings = algorithm_settings(spec)
     num_fresh = last.get("rollouts/fresh_total")
-    asked = settings["batch_size"] * settings["rollouts_per_question"] * len(seconds)
+    num_on_policy = settings["batch_size"] * settings["rollouts_per_question"] * len(seconds)
     replays = experience_ratio(spec) > 0.0
     return {
         "Run": escape_control_characters(row.name),
@@ -76,7 +76,7 @@ def costs(row: RunRow) -> dict[str, Any] | None:
         "Fresh questions": settings["batch_size"] - fmean(replayed) if replayed else None,
         "Fresh rollouts": num_fresh,
         "Per step": None if num_fresh is None else num_fresh / len(seconds),
-        "Of on-policy": None if num_fresh is None else 100.0 * num_fresh / asked,
+        "Of on-policy": None if num_fresh is None else 100.0 * num_fresh / num_on_policy,
     }
 
 

@@ -97,8 +97,8 @@ class Sampler:
             points = self._points((logits.shape[0], num_ranks), cumulative) * total
             blocks, shares = _find_blocks(cumulative, points)
             columns = blocks[..., None] * _BLOCK + torch.arange(_BLOCK, device=logits.device)
-            found = logits.gather(-1, columns.clamp(max=logits.shape[-1] - 1).flatten(1)).view(columns.shape)
-            weights = (found / temperature - largest[..., None]).exp().where(columns < logits.shape[-1], 0.0)
+            block_logits = logits.gather(-1, columns.clamp(max=logits.shape[-1] - 1).flatten(1)).view(columns.shape)
+            weights = (block_logits / temperature - largest[..., None]).exp().where(columns < logits.shape[-1], 0.0)
             token_ids = blocks * _BLOCK + _find_in_blocks(weights, shares)
         log_probs = logits.gather(-1, token_ids) / temperature - largest - total.log()
         entropies = total.log() - products / total

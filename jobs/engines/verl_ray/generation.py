@@ -87,11 +87,11 @@ def _dispatch(source: RolloutSource, prompts: Sequence[Prompt], shared: Mapping[
     tq.kv_batch_put(keys=uids, partition_id=partition, tags=tags)
     source.agent_loop_manager.generate_sequences(batch)
     try:
-        found, _ = source.replay_buffer.sample(source.global_steps, partition, len(uids))
+        sampled, _ = source.replay_buffer.sample(source.global_steps, partition, len(uids))
     except RuntimeError as error:
         if NO_ROLLOUTS not in str(error):
             raise
         # verl leaves the prompts in its queue, where the next call would take them for its own.
         tq.kv_clear(keys=uids, partition_id=partition)
         return set()
-    return set(found.keys)
+    return set(sampled.keys)

@@ -137,9 +137,9 @@ def setting_path(override: str) -> list[str]:
     return override.partition("=")[0].strip().lstrip("+~").partition("@")[0].split(".")
 
 
-def overlap(one: Sequence[str], other: Sequence[str]) -> bool:
+def overlap(path: Sequence[str], other: Sequence[str]) -> bool:
     """Whether two paths are the same setting, or one is a section with the other."""
-    return all(left == right for left, right in zip(one, other, strict=False))
+    return all(left == right for left, right in zip(path, other, strict=False))
 
 
 def render_value(value: Value) -> str:

@@ -4,7 +4,7 @@ import re
 
 from jobs.tasks.word_problems.expressions import Letters, MalformedError, Reading, evaluate
 from jobs.tasks.word_problems.formulas import parse_formula
-from jobs.tasks.word_problems.ledger import Ledger
+from jobs.tasks.word_problems.known_numbers import KnownNumbers
 from jobs.tasks.word_problems.problem import StoryProblem
 from jobs.tasks.word_problems.quantity import NotComputableError
 from jobs.tasks.word_problems.walk import Fault, FaultKind
@@ -50,7 +50,7 @@ def walk_code(problem: StoryProblem, blocks: list[Block]) -> Fault | None:
 
 
 def _walk_block(problem: StoryProblem, position: int, source: str) -> Fault | None:
-    ledger = Ledger(problem)
+    numbers = KnownNumbers(problem)
     names: Letters = {}
     stray: Fault | None = None
     printed: tuple[Reading, Fault] | None = None
@@ -58,30 +58,30 @@ def _walk_block(problem: StoryProblem, position: int, source: str) -> Fault | No
     if len(lines) > MAX_LINES:
         raise MalformedError
     for line in lines:
-        place = (position, position + len(line))
+        span = (position, position + len(line))
         position += len(line) + 1
         if _SILENT.match(line.strip()):
             continue
-        reading, is_print = _run_line(line.strip(), ledger, names)
+        reading, is_print = _run_line(line.strip(), numbers, names)
         if reading.missing:
-            return Fault(FaultKind.FROM_NOWHERE, *place)
+            return Fault(FaultKind.FROM_NOWHERE, *span)
         is_stray = not reading.fingerprints & problem.meaningful_fingerprints
-        stray = stray or (Fault(FaultKind.OTHER_COMPUTATION, *place) if is_stray else None)
+        stray = stray or (Fault(FaultKind.OTHER_COMPUTATION, *span) if is_stray else None)
         if is_print:
-            printed = (reading, Fault(FaultKind.OTHER_COMPUTATION, *place))
+            printed = (reading, Fault(FaultKind.OTHER_COMPUTATION, *span))
     if printed is None or problem.answer.fingerprint in printed[0].fingerprints:
         return None
     return stray or printed[1]
 
 
-def _run_line(line: str, ledger: Ledger, names: Letters) -> tuple[Reading, bool]:
+def _run_line(line: str, numbers: KnownNumbers, names: Letters) -> tuple[Reading, bool]:
     printing = _PRINT.fullmatch(line)
     if printing is not None:
-        return evaluate(parse_formula(printing[1]), ledger.lookup, names), True
+        return evaluate(parse_formula(printing[1]), numbers.lookup, names), True
     assignment = _ASSIGNMENT.fullmatch(line)
     if assignment is None:
         raise MalformedError
     name, operator, source = assignment.groups()
     formula = f"{name} {operator} ({source})" if operator else source
-    names[name] = evaluate(parse_formula(formula), ledger.lookup, names)
+    names[name] = evaluate(parse_formula(formula), numbers.lookup, names)
     return names[name], False

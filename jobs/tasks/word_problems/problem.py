@@ -92,13 +92,13 @@ class StoryProblem:
     @cached_property
     def meaningful(self) -> dict[Fraction, frozenset[int]]:
         """Everything on some way to the answer or to another quantity: parts of sums and of products, both signs."""
-        found: list[Quantity] = []
+        quantities: list[Quantity] = []
         for source in (self.solution, *self.also):
             for node in _nodes(parse_formula(source)):
                 terms = _expand(node, self.letters)[:MAX_TERMS]
-                found += [*_partial_sums(terms), *_shared_factors(terms)]
-        found += [combine("*", item, unit) for item in found for unit in self._units()]
-        return _by_value([*found, *self._counted(), *self.letters.values()])
+                quantities += [*_partial_sums(terms), *_shared_factors(terms)]
+        quantities += [combine("*", item, unit) for item in quantities for unit in self._units()]
+        return _by_value([*quantities, *self._counted(), *self.letters.values()])
 
     def _units(self) -> list[Quantity]:
         """Return how many small units a large one has, of money and of what else the story measures."""

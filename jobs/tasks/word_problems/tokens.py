@@ -166,13 +166,13 @@ class _Braces:
 
 
 def _number(match: re.Match[str], text: str, is_glued: bool) -> Token:
-    piece, place = match[0], match.span()
+    piece, span = match[0], match.span()
     if len(piece) > _MAX_DIGITS:
-        return Token(Kind.WORD, piece, *place)
+        return Token(Kind.WORD, piece, *span)
     value = Fraction(piece.replace(",", ""))
-    if text.startswith(("%", "\\%", " %", " percent"), place[1]):
-        return Token(Kind.NUMBER, piece, *place, value / 100, is_share=True, is_glued=is_glued)
-    return Token(Kind.NUMBER, piece, *place, value, is_glued=is_glued)
+    if text.startswith(("%", "\\%", " %", " percent"), span[1]):
+        return Token(Kind.NUMBER, piece, *span, value / 100, is_share=True, is_glued=is_glued)
+    return Token(Kind.NUMBER, piece, *span, value, is_glued=is_glued)
 
 
 def _word(match: re.Match[str], is_glued: bool) -> Token:
@@ -183,20 +183,20 @@ def _word(match: re.Match[str], is_glued: bool) -> Token:
 
 
 def _mark(match: re.Match[str], text: str, is_glued: bool) -> Iterator[Token]:
-    piece, place = match[0], match.span()
+    piece, span = match[0], match.span()
     if piece in SIGNS:
-        is_hyphen = piece == "-" and is_glued and text[place[1] : place[1] + 2].isalpha()
+        is_hyphen = piece == "-" and is_glued and text[span[1] : span[1] + 2].isalpha()
         if not is_hyphen:
-            yield Token(Kind.OPERATOR, SIGNS[piece], *place, is_glued=is_glued)
+            yield Token(Kind.OPERATOR, SIGNS[piece], *span, is_glued=is_glued)
     elif piece in _EQUALS:
-        yield Token(Kind.EQUALS, piece, *place)
+        yield Token(Kind.EQUALS, piece, *span)
     elif piece in "([":
-        yield Token(Kind.OPEN, "(", *place, is_glued=is_glued)
+        yield Token(Kind.OPEN, "(", *span, is_glued=is_glued)
     elif piece in ")]":
-        yield Token(Kind.CLOSE, ")", *place)
+        yield Token(Kind.CLOSE, ")", *span)
     elif piece in ".!?":
         # A point within a word such as i.e. ends no sentence.
-        if not text[place[1] : place[1] + 1].isalnum():
-            yield Token(Kind.END, piece, *place)
+        if not text[span[1] : span[1] + 1].isalnum():
+            yield Token(Kind.END, piece, *span)
     elif piece in _SEPARATORS or not piece.startswith(("\\", "%")):
-        yield Token(Kind.BREAK, piece, *place)
+        yield Token(Kind.BREAK, piece, *span)

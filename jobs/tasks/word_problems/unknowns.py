@@ -35,7 +35,7 @@ def assign_unknowns(problem: StoryProblem, sentences: Sequence[Sequence[Statemen
 
 def _equations(sentences: Sequence[Sequence[Statement]]) -> list[tuple[Expression, ...]]:
     """Return the first equations with letters; those that only define a letter by a calculation are left out."""
-    found = []
+    equations = []
     for sentence in sentences:
         for statement in sentence:
             if not isinstance(statement, Equation) or not any(letters_of(side) for side in statement.sides):
@@ -44,8 +44,8 @@ def _equations(sentences: Sequence[Sequence[Statement]]) -> list[tuple[Expressio
             is_numeric = not any(letters_of(side) for side in others)
             is_definition = isinstance(first, Letter) and is_numeric and not any(isinstance(s, Number) for s in others)
             if not is_definition:
-                found.append(statement.sides)
-    return found[:MAX_EQUATIONS]
+                equations.append(statement.sides)
+    return equations[:MAX_EQUATIONS]
 
 
 def _num_true(equations: Sequence[tuple[Expression, ...]], letters: Letters) -> int:

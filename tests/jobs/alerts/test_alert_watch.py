@@ -182,7 +182,7 @@ def test_the_thread_outlives_whatever_a_look_raises(bench, receiver, monkeypatch
     ]
 
 
-def test_a_line_of_the_ledger_that_was_cut_short_spoils_no_other(tmp_path):
+def test_a_line_of_the_log_that_was_cut_short_spoils_no_other(tmp_path):
     SentLog(tmp_path).add("run/1/failed", "0a1b2c3d")
     path = tmp_path / "workbench" / SENT_LOG_FILE
     with path.open("a") as file:

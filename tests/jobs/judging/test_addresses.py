@@ -3,7 +3,7 @@ import ipaddress
 
 import pytest
 
-from jobs.judging.addresses import check_endpoint
+from jobs.judging.client import check_endpoint
 from jobs.machine.address_policy import AddressRefusedError, is_open
 from jobs.specs.judging import parse_judge_spec
 from jobs.specs.train import SpecError

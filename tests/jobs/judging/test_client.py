@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from jobs.judging.addresses import check_endpoint
-from jobs.judging.client import MAX_BODY_BYTES, JudgeAnswer, JudgeClient
+from jobs.judging.client import MAX_BODY_BYTES, JudgeAnswer, JudgeClient, check_endpoint
 from jobs.judging.pacing import SpendCapError, Spending
 from jobs.runs.control import TrainingError
 from jobs.specs.judging import API_KEY_VARIABLE

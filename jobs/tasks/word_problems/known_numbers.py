@@ -12,16 +12,17 @@ MAX_KNOWN = 150
 MAX_KEPT_READINGS = 8
 """Computations that are kept of one number; those on the way to the answer first, then the newest."""
 
-Place = tuple[int, int]
+Span = tuple[int, int]
+"""First character, and the one after the last."""
 _ROUND = (10, 100)
 
 
-class Ledger:
+class KnownNumbers:
     """The known numbers, by value: all computations that each may be."""
 
     def __init__(self, problem: StoryProblem) -> None:
         self.problem = problem
-        self.named: dict[Fraction, Place] = {}
+        self.named: dict[Fraction, Span] = {}
         """Numbers that a sentence named without a computation that leads to them, and where first."""
         self._known: dict[Fraction, list[int]] = {}
         self._parts: dict[Fraction, set[int]] = {}
@@ -61,14 +62,14 @@ class Ledger:
 
     def derive(self, value: Fraction) -> frozenset[int]:
         """Return every computation of `value` by one operation on two known numbers."""
-        found: set[int] = set()
+        derived: set[int] = set()
         for known, fingerprints in self._known.items():
             for operator, other, is_swapped in _partners(value, known):
                 for partner in self._known.get(other, ()):
                     for fingerprint in fingerprints:
                         pair = (partner, fingerprint) if is_swapped else (fingerprint, partner)
-                        found.add(combine_fingerprints(operator, *pair))
-        return frozenset(found)
+                        derived.add(combine_fingerprints(operator, *pair))
+        return frozenset(derived)
 
     def derive_meaningful(self, value: Fraction) -> frozenset[int]:
         """Return the computations of `value` by one operation that lead on some way to the answer."""
