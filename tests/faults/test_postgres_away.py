@@ -84,7 +84,7 @@ def run(tmp_path: Path, empty: Server) -> Iterator[RunDirectory]:
         st.cache_resource.clear()
         gc.collect()
     # A page that something still holds would otherwise leave its connection to whichever test collects it.
-    for connection in [item for item in gc.get_objects() if isinstance(item, LivenessCheckedConnection)]:
+    for connection in [item for item in gc.get_objects() if type(item) is LivenessCheckedConnection]:
         connection.close()
     if not lookup.state_of(tmp_path, run).is_ended:
         run_actions.stop(tmp_path, run_id)
