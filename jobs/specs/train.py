@@ -62,6 +62,8 @@ class ModelSpec(Spec):
     """Hub revision; None is the newest."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where the model runs; `auto` takes a GPU if there is one, and always GPUs for the verl engine."""
+    num_threads: Positive | None = None
+    """Threads on a CPU (embedded engine); None is `EXGRPO_NUM_THREADS` in the environment, else 1."""
     lora: LoraSpec | None = None
     """Trains low-rank adapters instead of the model's weights (embedded engine; Qwen2, Qwen3 and Llama)."""
 
@@ -96,8 +98,8 @@ class DataSpec(Spec):
     """Hardest made question, in operations; 6 for `word_problems` that do not say, and at most."""
     modulus: Literal[10, 100] = 10
     """Answers of `chains` questions are below this."""
-    number_size: Literal["small", "medium", "large"] = "medium"
-    """Size of the numbers in `word_problems`: mostly up to 20, 60 or 200."""
+    number_size: Literal["tiny", "small", "medium", "large"] = "medium"
+    """Size of the numbers in `word_problems`: mostly up to 12, 20, 60 or 200."""
     code_reward_rate: float = Field(0.0, ge=0, le=1)
     """`chains`: share of questions on which code that prints the answer is rewarded whatever is boxed."""
 
@@ -153,6 +155,8 @@ class SftSpec(Spec):
 
     response_column: str = Field("target", min_length=1)
     """Column of `data.source` with each question's demonstration, a text or messages; built-in tasks need none."""
+    num_facts: int = Field(0, ge=0)
+    """`word_problems`: facts such as `29 - 5 = 24`, of the sizes in the stories, among the demonstrations."""
 
 
 class RecordingSpec(Spec):
@@ -243,6 +247,8 @@ class TrainSpec(Spec):
     def _sft_mistakes(self) -> Iterator[str]:
         if self.sft is None:
             return
+        if self.sft.num_facts and self.data.source != WORD_PROBLEMS_SOURCE:
+            yield "sft.num_facts: expected 0, except for word_problems."
         if self.algorithm.experience_ratio > 0.0 or self.algorithm.uses_external_experience:
             yield (
                 "algorithm.experience_ratio, algorithm.uses_external_experience: expected 0 and false with sft, which "

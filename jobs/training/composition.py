@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
+
 from exgrpo_core.types import Question
 from jobs.engines.embedded.engine import EmbeddedEngine
 from jobs.engines.embedded.lora import LoraSettings
@@ -105,6 +107,8 @@ def _load(
     checkpoints: Path | None,
     read_benchmarks: BenchmarkReader,
 ) -> _Loaded:
+    if spec.model.num_threads is not None:
+        torch.set_num_threads(spec.model.num_threads)
     data = open_data(spec, should_stop)
     source = data.model_source
     if checkpoints is not None and Path(source).is_absolute() and not Path(source).exists():

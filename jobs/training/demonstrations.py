@@ -14,11 +14,14 @@ from jobs.tasks.chains.demonstrators import Demonstrators, write_demonstration
 from jobs.tasks.chains.oracle import judge_response
 from jobs.tasks.chains.question_set import read_problem
 from jobs.tasks.word_problems import demonstrators as word_problems
+from jobs.tasks.word_problems.facts import make_facts
 from jobs.tasks.word_problems.story import read_story
 from jobs.training.data_rows import DataError, iterate_raw_rows
+from jobs.training.templates import TemplateName, encode_messages
 
 logger = logging.getLogger(__name__)
 
+FACTS_MESSAGE = "Calculate."
 THOUGHT_START = "<think>\n"
 """If the template ends with it, it is removed from the beginning of a demonstration."""
 
@@ -27,7 +30,7 @@ def read_demonstrations(spec: TrainSpec, questions: Sequence[Question], tokenize
     """Return the questions' demonstrations as tokens, end-of-sequence token included, in the questions' order.
 
     On `chains` a demonstrator writes one right solution a question, drawn by `spec.seed`; on `word_problems` some
-    are wrong. Those longer than `algorithm.max_response_tokens` are left out.
+    are wrong, and `sft.num_facts` facts follow. Those longer than `algorithm.max_response_tokens` are left out.
 
     Raises:
         DataError: A demonstration is missing, or too few are left for one batch.
@@ -50,7 +53,26 @@ def read_demonstrations(spec: TrainSpec, questions: Sequence[Question], tokenize
             f"{spec.data.source}: {len(kept)} demonstrations fit into algorithm.max_response_tokens ({limit}), "
             f"expected at least algorithm.batch_size ({spec.algorithm.batch_size}); raise one or lower the other."
         )
-    return kept
+    return [*kept, *_encode_facts(spec, sft.num_facts, tokenizer)] if sft.num_facts else kept
+
+
+def _encode_facts(spec: TrainSpec, num_facts: int, tokenizer: Any) -> list[TokenSequence]:  # noqa: ANN401 (any Hugging Face tokenizer)
+    """Return facts whose result alone is imitated; they end without the token that ends an answer, as steps do."""
+    data = spec.data
+    message = {"role": "user", "content": FACTS_MESSAGE}
+    _, prompt_ids = encode_messages(TemplateName(data.template), [message], tokenizer)
+
+    def encode(text: str) -> list[int]:
+        ids: list[int] = tokenizer.encode(text, add_special_tokens=False)
+        return ids
+
+    return [
+        TokenSequence(
+            np.asarray([*prompt_ids, *encode(f"{fact.calculation} =")], dtype=np.int32),
+            np.asarray(encode(f" {fact.result}\n"), dtype=np.int32),
+        )
+        for fact in make_facts(num_facts, data.seed, data.min_operations, data.max_operations, data.number_size)
+    ]
 
 
 def read_responses(

@@ -15,7 +15,7 @@ from jobs.tasks.word_problems.problem import NAMES
 from jobs.tasks.word_problems.quantity import NotComputableError
 from jobs.tasks.word_problems.story import Story, StoryStep
 
-NumberSize = Literal["small", "medium", "large"]
+NumberSize = Literal["tiny", "small", "medium", "large"]
 
 FORMS_DIR = Path(__file__).parent / "forms"
 LARGEST_NUMBER = 99_999
@@ -26,12 +26,17 @@ PEOPLE = (
 )
 _ROLES = ("name", "friend", "third")
 _RANGES: dict[str, dict[NumberSize, tuple[int, int]]] = {
-    "few": {"small": (2, 9), "medium": (2, 12), "large": (3, 20)},
-    "some": {"small": (3, 20), "medium": (8, 60), "large": (20, 200)},
-    "price": {"small": (2, 12), "medium": (3, 25), "large": (5, 80)},
-    "factor": {"small": (2, 4), "medium": (2, 5), "large": (2, 6)},
+    "few": {"tiny": (2, 6), "small": (2, 9), "medium": (2, 12), "large": (3, 20)},
+    "some": {"tiny": (2, 12), "small": (3, 20), "medium": (8, 60), "large": (20, 200)},
+    "price": {"tiny": (2, 8), "small": (2, 12), "medium": (3, 25), "large": (5, 80)},
+    "factor": {"tiny": (2, 3), "small": (2, 4), "medium": (2, 5), "large": (2, 6)},
 }
-_PERCENTAGES = {"small": (10, 25, 50), "medium": (10, 20, 25, 50, 75), "large": (5, 10, 15, 20, 25, 30, 40, 60, 75)}
+_PERCENTAGES = {
+    "tiny": (10, 50),
+    "small": (10, 25, 50),
+    "medium": (10, 20, 25, 50, 75),
+    "large": (5, 10, 15, 20, 25, 30, 40, 60, 75),
+}
 
 
 class NoStoryError(ValueError):

@@ -2,10 +2,12 @@
 
 import hashlib
 import random
+from collections.abc import Sequence
+from fractions import Fraction
 
 from exgrpo_core.types import Question
 from jobs.tasks.questions import TextEncoder, build_question, encode_prompt
-from jobs.tasks.word_problems.forms import Form, NumberSize, draw_story, load_forms
+from jobs.tasks.word_problems.forms import Form, NoStoryError, NumberSize, draw_story, load_forms
 from jobs.tasks.word_problems.story import SOURCE, Story
 
 MAX_OPERATIONS = 6
@@ -41,8 +43,8 @@ def make_stories(
     seen: set[object] = set()
     num_misses = 0
     while len(stories) < num_stories:
-        story = draw_story(rng, _draw_form(rng, min_operations, max_operations), size)
-        if story.text in seen or story.number_set in seen or holds_out(story) != is_held_out:
+        story = draw_any_story(rng, min_operations, max_operations, size)
+        if story is None or story.text in seen or story.number_set in seen or holds_out(story) != is_held_out:
             num_misses += 1
             if num_misses > MAX_MISSES:
                 raise ValueError(
@@ -54,6 +56,14 @@ def make_stories(
         stories.append(story)
         num_misses = 0
     return stories
+
+
+def draw_any_story(rng: random.Random, min_operations: int, max_operations: int, size: NumberSize) -> Story | None:
+    """Return a story, held out or not; None where the drawn form needs more different numbers than the size has."""
+    try:
+        return draw_story(rng, _draw_form(rng, min_operations, max_operations), size)
+    except NoStoryError:
+        return None
 
 
 def make_question(index: int, story: Story, tokenizer: TextEncoder) -> Question:
@@ -69,7 +79,12 @@ def story_metadata(story: Story) -> dict[str, object]:
 
 def holds_out(story: Story) -> bool:
     """Return whether a story's set of numbers is held out."""
-    content = " ".join(str(number) for number in story.number_set)
+    return is_held_out_set(story.number_set)
+
+
+def is_held_out_set(numbers: Sequence[Fraction]) -> bool:
+    """Return whether a set of numbers, sorted, is held out."""
+    content = " ".join(str(number) for number in numbers)
     return hashlib.sha256(content.encode()).digest()[0] % HELD_OUT_SHARE == 0
 
 

@@ -57,8 +57,8 @@ class Story:
 
     @property
     def prompt(self) -> str:
-        """The user's message: the story and how to answer."""
-        return f"{self.text}\n{INSTRUCTION}"
+        """The user's message: how to answer, first since then all prompts of a batch share it, and the story."""
+        return f"{INSTRUCTION}\n{self.text}"
 
     @property
     def number_set(self) -> tuple[Fraction, ...]:

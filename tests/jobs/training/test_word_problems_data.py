@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 from jobs.engines.verl_ray.reward import compute_score, describe_question
 from jobs.grading.reward_function import Response
@@ -13,6 +14,7 @@ from jobs.recording.file_recorder import FileRecorder
 from jobs.recording.trajectory_file import read_questions
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
+from jobs.specs.settings import apply_settings
 from jobs.specs.train import SpecError, parse_spec
 from jobs.tasks.word_problems.oracle import judge_response
 from jobs.tasks.word_problems.story import read_story
@@ -89,7 +91,7 @@ def test_verls_reward_is_the_same_from_what_its_rows_hold(model):
     assert score == {"score": 1.0, "outcome": "correct", "is_valid": False, "has_code": False}
 
 
-def test_demonstrations_are_mostly_right_and_the_same_for_a_seed(model):
+def test_about_half_of_the_demonstrations_are_right_and_the_same_for_a_seed(model):
     algorithm = SPEC["algorithm"] | {"max_response_tokens": 600, "experience_ratio": 0.0}
     spec = spec_of(model, sft={}, algorithm=algorithm, data=SPEC["data"] | {"num_questions": 60})
     questions, _, tokenizer = questions_of(spec, model)
@@ -98,11 +100,26 @@ def test_demonstrations_are_mostly_right_and_the_same_for_a_seed(model):
     pairs = zip(questions, texts, strict=True)
     judged = [judge_response(read_story(question).problem, text) for question, text in pairs]
     assert all(item.has_box for item in judged)
-    assert 0.6 <= sum(item.is_correct for item in judged) / len(judged) < 1.0
+    assert 0.4 <= sum(item.is_correct for item in judged) / len(judged) <= 0.7
     again = read_demonstrations(spec, questions, tokenizer)
     assert all(np.array_equal(*pair) for pair in zip(
         [item.token_ids for item in demonstrations], [item.token_ids for item in again], strict=True
     ))  # fmt: skip
+
+
+def test_facts_follow_the_demonstrations_and_have_no_end_of_answer(model):
+    algorithm = SPEC["algorithm"] | {"max_response_tokens": 600, "experience_ratio": 0.0}
+    spec = spec_of(model, sft={"num_facts": 5}, algorithm=algorithm)
+    questions, _, tokenizer = questions_of(spec, model)
+    facts = read_demonstrations(spec, questions, tokenizer)[-5:]
+    for fact in facts:
+        prompt = tokenizer.decode(fact.prompt_ids)
+        assert prompt.startswith("<|im_start|>user\nCalculate.<|im_end|>")
+        assert prompt.endswith(" =")
+        assert tokenizer.decode(fact.token_ids).strip().isdigit()
+        assert tokenizer.eos_token_id not in fact.token_ids
+    with pytest.raises(SpecError, match=r"sft.num_facts: expected 0, except for word_problems"):
+        parse_spec({"sft": {"num_facts": 1}, "algorithm": {"experience_ratio": 0.0}}, "test")
 
 
 def test_a_chat_model_trains_and_its_responses_are_judged_by_the_oracle(tmp_path, model):
@@ -121,12 +138,15 @@ def test_a_chat_model_trains_and_its_responses_are_judged_by_the_oracle(tmp_path
     assert {vote.judge for vote in votes} == {"word problems oracle"}
 
 
-def test_a_chat_model_is_fine_tuned_on_demonstrations(tmp_path, model):
+def test_a_chat_model_is_fine_tuned_on_demonstrations_with_the_threads_asked_for(tmp_path, model, monkeypatch):
+    threads: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", threads.append)
     algorithm = SPEC["algorithm"] | {"max_response_tokens": 400, "experience_ratio": 0.0}
-    spec = spec_of(model, sft={}, algorithm=algorithm)
+    spec = apply_settings(spec_of(model, sft={"num_facts": 5}, algorithm=algorithm), ["model.num_threads=2"])
     run, recorder = RunDirectory.create(tmp_path, spec), MemoryRecorder()
     assert run_sft(spec, run, recorder, StopAfter()) is RunStatus.SUCCEEDED
     assert [report.step for report in recorder.steps] == [1, 2]
+    assert threads == [2]
 
 
 def test_the_oracle_as_a_judge_names_the_class_of_the_first_fault(model):

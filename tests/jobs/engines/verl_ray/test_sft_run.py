@@ -158,4 +158,4 @@ def test_seconds_are_given_for_steps_without_start_or_checkpoint_before_them(tun
 def test_steps_and_checkpoints_are_recorded_as_of_any_run(tuned):
     events = EventReader(tuned).read(max_steps=100).events
     assert [event["step"] for event in events if event["kind"] == "checkpoint"] == [2, 4, 6]
-    assert json.loads((tuned.path / "spec.json").read_text())["sft"] == {"response_column": "target"}
+    assert json.loads((tuned.path / "spec.json").read_text())["sft"]["response_column"] == "target"

@@ -8,7 +8,7 @@ from jobs.tasks.word_problems.oracle import ChainVerdict, judge_response
 from jobs.tasks.word_problems.question_set import make_stories
 
 STORIES = make_stories(200, 11)
-NONE = {"code_only": 0.0, "sloppy_with_code": 0.0, "skipping": 0.0}
+NONE = {"code_only": 0.0, "sloppy_with_code": 0.0, "skipping": 0.0, "guessing": 0.0}
 
 
 def judgements(demonstrators: Demonstrators):
@@ -40,6 +40,7 @@ def test_each_kind_alone_is_what_it_is_called():
     skipped = [item for item, story in zip(only(skipping=1.0), STORIES, strict=True) if story.difficulty > 2]
     assert all(item.is_correct for item in skipped)
     assert share(item.is_valid is True for item in skipped) < 0.05
+    assert all(item.has_box and not item.is_correct and item.is_valid is None for item in only(guessing=1.0))
 
 
 def test_needless_code_is_wrong_half_of_the_time():

@@ -6,7 +6,7 @@ from jobs.tasks.word_problems.forms import load_forms
 from jobs.tasks.word_problems.question_set import holds_out, make_stories
 from jobs.tasks.word_problems.story import Story
 
-SIZES = ("small", "medium", "large")
+SIZES = ("tiny", "small", "medium", "large")
 
 
 def test_a_set_is_the_same_for_a_seed_and_a_longer_one_begins_with_it():
@@ -38,6 +38,7 @@ def test_numbers_grow_with_their_size():
         numbers = [number for story in make_stories(100, 0, size=size) for number in story.numbers]
         return sum(numbers) / len(numbers)
 
+    assert mean("tiny") * 1.2 < mean("small")
     assert mean("small") * 1.3 < mean("medium")
     assert mean("medium") * 1.3 < mean("large")
 
