@@ -82,6 +82,8 @@ class VerlSpec(Spec):
     """Attention of training on GPUs: FlashAttention from the hub, or PyTorch's, slower and without a download."""
     rollout: Literal["vllm", "hf"] = "vllm"
     """Generator; hf is for tests without vLLM."""
+    seeded_requests: bool = False
+    """Give each request to vLLM a seed, so that a resumed run draws the same responses; sampling is slower then."""
     max_tokens_per_gpu: Positive | None = None
     """Most tokens of a micro-batch on one GPU; none is twice the longest prompt with response."""
     gpu_memory_utilization: float = Field(0.6, gt=0, lt=1)
@@ -96,6 +98,11 @@ class VerlSpec(Spec):
     def num_gpus(self) -> int:
         """GPUs of the whole run."""
         return self.num_nodes * self.gpus_per_node
+
+    @property
+    def has_seeded_requests(self) -> bool:
+        """Whether each response is drawn with a seed of its request, which costs `hf` nothing."""
+        return self.seeded_requests or self.rollout == "hf"
 
     @model_validator(mode="after")
     def _check_together(self) -> "VerlSpec":

@@ -109,8 +109,9 @@ def _open(spec: TrainSpec, data: RunData, config: "DictConfig", read_benchmarks:
         log_first_prompt(questions, tokenizer)
         external = read_external(spec, questions, tokenizer)
         end_token_ids = find_end_tokens(data.model_source, tokenizer)
+        seed = spec.seed if spec.verl.has_seeded_requests else None
         share = spec.verl.max_failed_share
-        engine = VerlEngine(trainer, tokenizer, end_token_ids, spec.algorithm, spec.seed, share)
+        engine = VerlEngine(trainer, tokenizer, end_token_ids, spec.algorithm, seed, share)
         yield RunParts(engine, reward, questions, held_out, external, read_benchmarks(spec, tokenizer))
 
 

@@ -1,7 +1,7 @@
 """The agent loop of every rollout: prompt token ids in, response token ids out, with no tokenisation in between.
 
-It reads these columns of a prompt: `prompt_token_ids`; `sampling_key`, from which each rollout's seed follows;
-`sampling_temperature`, `max_new_tokens` and `end_token_ids`; and `is_graded`.
+It reads these columns of a prompt: `prompt_token_ids`; `sampling_key`, from which each rollout's seed follows, or "" for
+none; `sampling_temperature`, `max_new_tokens` and `end_token_ids`; and `is_graded`.
 """
 
 import hashlib
@@ -34,12 +34,13 @@ class PromptTokensLoop(AgentLoopBase):
         prompt_ids = [int(token) for token in prompt["prompt_token_ids"]]
         end_token_ids = [int(token) for token in prompt["end_token_ids"]]
         max_new_tokens = int(prompt["max_new_tokens"])
-        sampling = {
+        sampling: dict[str, Any] = {
             "temperature": float(prompt["sampling_temperature"]),
             "max_tokens": max_new_tokens,
             "stop_token_ids": end_token_ids,
-            "seed": rollout_seed(str(prompt["sampling_key"]), int(prompt["session_id"])),
         }
+        if key := str(prompt["sampling_key"]):
+            sampling["seed"] = rollout_seed(key, int(prompt["session_id"]))
         output = await self.server_manager.generate(
             request_id=uuid4().hex, prompt_ids=prompt_ids, sampling_params={**sampling_params, **sampling}
         )

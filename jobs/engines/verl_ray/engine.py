@@ -39,8 +39,8 @@ class Rollout:
 class VerlEngine:
     """A `PolicyEngine` on verl's agent loop, worker groups and TransferQueue.
 
-    Every rollout has a seed, which follows from `seed`, the number of the call and the position in it: a restored
-    engine draws the same as the saved one would have.
+    With a `seed` every request has one, which follows from it, the number of the call and the position in it: a
+    restored engine draws the same as the saved one would have. Without, requests have none.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class VerlEngine:
         tokenizer: PreTrainedTokenizerBase,
         end_token_ids: Sequence[int],
         config: ExGRPOConfig,
-        seed: int,
+        seed: int | None,
         max_failed_share: float = 0.0,
     ) -> None:
         self.trainer = trainer
@@ -149,7 +149,9 @@ class VerlEngine:
     def generate_for_evaluation(
         self, questions: Sequence[Question], num_samples: int, temperature: float, max_new_tokens: int, seed: int
     ) -> list[list[Response]]:
-        """Return `num_samples` responses a question, drawn with `seed` alone; temperature 0 is greedy.
+        """Return `num_samples` responses a question; temperature 0 is greedy.
+
+        They depend on `seed` alone, unless the engine gives its requests no seeds.
 
         Raises:
             EngineError: A prompt is too long, or rollouts failed.
@@ -165,13 +167,14 @@ class VerlEngine:
 
     def describe_prompts(self, requests: Sequence[RolloutRequest], sampling_key: str) -> list[dict[str, Any]]:
         """Return the columns of each prompt that verl's agent loops and graders read."""
+        has_seeds = self._seed is not None
         batch = next(self._batch_numbers)
         return [
             {
                 "uid": f"{batch}-{position}",
                 "index": request.question.index,
                 "prompt_token_ids": request.question.prompt_ids.tolist(),
-                "sampling_key": f"{sampling_key}/{position}",
+                "sampling_key": f"{sampling_key}/{position}" if has_seeds else "",
                 "data_source": "exgrpo",
                 "reward_model": {"style": "rule", "ground_truth": request.question.answer},
                 "extra_info": describe_question(request.question),

@@ -1,0 +1,59 @@
+"""What the agent loop asks of a generating server."""
+
+import asyncio
+import os
+import warnings
+from typing import Any
+
+import pytest
+
+from jobs.specs.verl import VerlSpec
+from jobs.training.verl_composition import CPU_VARIABLES
+
+pytestmark = pytest.mark.verl
+
+PROMPT = {
+    "prompt_token_ids": [1, 2],
+    "end_token_ids": [0],
+    "max_new_tokens": 4,
+    "sampling_temperature": 1.0,
+    "is_graded": False,
+}
+
+
+@pytest.fixture
+def prompt_tokens_loop():
+    os.environ.update(CPU_VARIABLES)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from jobs.engines.verl_ray.agent_loop import PromptTokensLoop
+    return PromptTokensLoop
+
+
+def asked(prompt_tokens_loop: Any, sampling_key: str, session_id: int) -> dict[str, Any]:
+    """Return the sampling parameters of the request for one rollout."""
+    from verl.workers.rollout.replica import TokenOutput
+
+    requests = []
+
+    class Server:
+        async def generate(self, **request: Any) -> TokenOutput:
+            requests.append(request)
+            return TokenOutput(token_ids=[5, 0])
+
+    loop = prompt_tokens_loop(Server())
+    asyncio.run(loop.run({}, **PROMPT, sampling_key=sampling_key, session_id=session_id))
+    (request,) = requests
+    return request["sampling_params"]
+
+
+def test_a_request_has_a_seed_where_its_prompt_has_a_key(prompt_tokens_loop):
+    seeds = [asked(prompt_tokens_loop, "0/1/2", session)["seed"] for session in (0, 1, 0)]
+    assert seeds[0] == seeds[2] != seeds[1]
+    assert "seed" not in asked(prompt_tokens_loop, "", 0)
+
+
+def test_only_vllm_can_do_without_seeds():
+    assert not VerlSpec().has_seeded_requests
+    assert VerlSpec(seeded_requests=True).has_seeded_requests
+    assert VerlSpec(rollout="hf").has_seeded_requests
