@@ -1,6 +1,6 @@
 """The agent loop of every rollout: prompt token ids in, response token ids out, with no tokenisation in between.
 
-It reads these columns of a prompt: `prompt_token_ids`; `sampling_key`, from which each rollout's seed follows, or "" for
+It reads these columns of a prompt: `prompt_token_ids`; `sampling_key`, from which a rollout's seed follows, or "" for
 none; `sampling_temperature`, `max_new_tokens` and `end_token_ids`; and `is_graded`.
 """
 
