@@ -24,7 +24,7 @@ class PairedDifference:
     p_value: float
 
 
-def paired_bootstrap(benchmarks: Sequence[tuple[Rates, Rates]], seed: int = 0) -> PairedDifference:
+def paired_bootstrap(benchmarks: Sequence[tuple[Rates, Rates]]) -> PairedDifference:
     """Compare correctness rates of the same questions on one benchmark, or by the mean over several.
 
     Questions are drawn with replacement, whole, within their benchmark: the samples of one question are not
@@ -33,7 +33,7 @@ def paired_bootstrap(benchmarks: Sequence[tuple[Rates, Rates]], seed: int = 0) -
     Raises:
         ValueError: A benchmark has no questions, or not as many in both.
     """
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     gaps = [_gaps(first, second) for first, second in benchmarks]
     means = np.mean([_resampled_means(gap, generator) for gap in gaps], axis=0)
     low, high = np.percentile(means, INTERVAL)

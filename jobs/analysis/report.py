@@ -16,7 +16,7 @@ from jobs.analysis.validity import ValidityLine, tabulate_validity
 from jobs.judging.calibration import Calibration, CorrectedRate, calibrate, correct_rate, group_votes
 from jobs.runs.control import TrainingError
 
-DEFAULT_NUM_CASES = 3
+NUM_CASES = 3
 ORACLE = "oracle"
 _ALL_POINTS = 10_000_000
 _COUNTS = ("num_responses", "num_valid", "num_invalid", "num_unjudged", "num_votes", "num_tokens")
@@ -46,9 +46,7 @@ class RunAnalysis:
     corrected: tuple[CorrectedLine, ...]
 
 
-def analyse_run(
-    database: Database, run_id: str, judge_run_id: str | None = None, num_cases: int = DEFAULT_NUM_CASES
-) -> RunAnalysis:
+def analyse_run(database: Database, run_id: str, judge_run_id: str | None = None) -> RunAnalysis:
     """Return all statistics of a run, with the verdicts of a judge's job or, without one, of the task's oracle.
 
     `invalid_shares` are over trajectories with a verdict. A judge's rates are corrected by the newest calibration of
@@ -69,7 +67,7 @@ def analyse_run(
         validity=tuple(tabulate_validity(points)),
         code_shares=tuple(share_timeline(database, run_id, Spreading.CODE)),
         invalid_shares=tuple(share_timeline(database, run_id, Spreading.INVALID, judge_run_id)),
-        cases=tuple(find_cases(database, run_id, judge_run_id, limit=num_cases)),
+        cases=tuple(find_cases(database, run_id, judge_run_id, limit=NUM_CASES)),
         calibration=calibration,
         corrected=() if calibration is None else tuple(_corrected(line, calibration) for line in code),
     )

@@ -28,7 +28,7 @@ _PACK = sa.text(
 def upgrade() -> None:
     connection = op.get_bind()
     if connection.dialect.name == "postgresql":
-        # A program that takes runs in meanwhile would wait for this one, and this one for the rows that it holds.
+        # A program that ingests runs at the same time would wait for this one, and this one for the rows that it holds.
         op.execute("LOCK TABLE runs IN EXCLUSIVE MODE")
     names_table = op.create_table(
         "metric_names",

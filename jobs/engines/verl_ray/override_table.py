@@ -95,7 +95,7 @@ INSTEAD: dict[str, str] = {
         _LORA,
     ),
     f"{ROOT}.actor": _ACTOR_LOSS,
-    **dict.fromkeys([f"{ROOT}.actor.{name}" for name in ("profiler",)], _PROFILE),
+    f"{ROOT}.actor.profiler": _PROFILE,
     **dict.fromkeys(
         [
             f"{ROOT}.actor.{name}"

@@ -113,7 +113,7 @@ def _tokens(text: str) -> Iterator[Token]:
         piece, kind, position = match[0], match.lastgroup, match.end()
         is_glued = match.start() == last_end
         if kind == "space" or piece in _IGNORED:
-            # A currency sign does not part what it stands between.
+            # A currency sign does not split the text around it.
             last_end = position if is_glued and kind != "space" else last_end
             continue
         last_end = position
