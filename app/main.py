@@ -28,6 +28,5 @@ page = st.navigation(
 browser_title.show(page.title)
 address.keep()
 person_line.show()
-banners.show_database()
-banners.show_supervisor()
+banners.show()
 page.run()

@@ -11,8 +11,14 @@ from app.queries.workbench import SUPERVISOR_LOST_SECONDS, supervisor_age_second
 _WAS_UNAVAILABLE = "database-was-unavailable"
 
 
-@st.fragment(run_every=2)
-def show_database() -> None:
+@st.fragment(run_every=5)
+def show() -> None:
+    """Show the warnings that apply: each time that a fragment asks, the browser goes through the whole page."""
+    _show_database()
+    _show_supervisor()
+
+
+def _show_database() -> None:
     """Warn while the database does not answer: pages show its last answers, with their age."""
     reason = unavailable_reason()
     if reason:
@@ -26,8 +32,7 @@ def show_database() -> None:
         st.rerun(scope="app")
 
 
-@st.fragment(run_every=5)
-def show_supervisor() -> None:
+def _show_supervisor() -> None:
     """Warn when no supervisor runs: queued runs do not start, and pages may show old data."""
     age = supervisor_age_seconds()
     if age is None:
