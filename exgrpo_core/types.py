@@ -129,11 +129,12 @@ class RolloutGroup:
     @property
     def num_trajectories(self) -> int:
         """Fresh and replayed trajectories: K once a drawn question has its replay."""
-        return len(self.trajectories) + len(self.replays)
+        return len(self.trajectories) + (0 if self.replay is None else 1 + len(self.more_replays))
 
     @property
     def rewards(self) -> Float32Array:
         """Rewards of the fresh rollouts and then of what is replayed: (K,) in the paper's method."""
         rewards = [trajectory.reward for trajectory in self.trajectories]
-        rewards += [replay.experience.reward for replay in self.replays]
+        if self.replay is not None:
+            rewards += [replay.experience.reward for replay in self.replays]
         return np.asarray(rewards, dtype=np.float32)

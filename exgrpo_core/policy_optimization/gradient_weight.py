@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from exgrpo_core.config import POLICY_SHAPING, ExGRPOConfig
+from exgrpo_core.config import POLICY_SHAPING, ExGRPOConfig, ObjectiveSettings
 from exgrpo_core.methods.columns import TokenRatios
 from exgrpo_core.methods.loading import build_correction
 from exgrpo_core.methods.protocols import OffPolicyCorrection
@@ -42,11 +42,12 @@ def gradient_weight_metrics(groups: Sequence[RolloutGroup], config: ExGRPOConfig
 
     Ages split the replayed trajectories at their median step of birth; both halves need at least one trajectory.
     """
-    pairs = [pair for group in groups for pair in _replays_with_advantages(group)]
+    pairs = [pair for group in groups if group.replay is not None for pair in _replays_with_advantages(group)]
     if not pairs:
         return {}
     replays = [replay for replay, _ in pairs]
-    weights = [_weights_of(replay, advantage, config) for replay, advantage in pairs]
+    objective = config.objective_settings(is_started=True)
+    weights = [_weights_of(replay, advantage, config, objective) for replay, advantage in pairs]
     low, median, high = np.quantile(np.concatenate(weights), (0.1, 0.5, 0.9))
     metrics = {
         "replay/gradient_weight_mean": float(np.concatenate(weights).mean()),
@@ -69,11 +70,10 @@ def _replays_with_advantages(group: RolloutGroup) -> list[tuple[Replay, float]]:
     return list(zip(replays, map(float, advantages), strict=True))
 
 
-def _weights_of(replay: Replay, advantage: float, config: ExGRPOConfig) -> Float64Array:
+def _weights_of(replay: Replay, advantage: float, config: ExGRPOConfig, objective: ObjectiveSettings) -> Float64Array:
     """f'(w) w (T,) of one replayed trajectory; w is 1 where importance correction is off."""
     old = replay.old_log_probs.astype(np.float64)
     behavior = replay.experience.behavior_log_probs if config.corrects_importance else replay.old_log_probs
-    objective = config.objective_settings(is_started=True)
     if objective.off_policy_correction == POLICY_SHAPING:
         return gradient_weights(old - behavior, objective.shaping_beta)
     correction = build_correction(objective)

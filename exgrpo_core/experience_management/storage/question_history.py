@@ -32,12 +32,14 @@ class QuestionHistory:
 
     def record_rewards(self, question_indices: Sequence[int], rewards: Sequence[Float32Array]) -> None:
         """Keep how the rewards of each question's latest group spread, those of at least two trajectories."""
-        spreads: list[tuple[float, float]] = []
-        for values in rewards:
-            exact: Float64Array = values.astype(np.float64)
-            spreads.append((float(exact.std(ddof=1)), float(np.abs(exact - exact.mean()).mean())))
-        if spreads:
-            self.reward_spreads[list(question_indices)] = spreads
+        if not rewards:
+            return
+        sizes = np.array([values.size for values in rewards])
+        starts = np.cumsum(sizes) - sizes
+        exact: Float64Array = np.concatenate(rewards, dtype=np.float64)
+        gaps = exact - np.repeat(np.add.reduceat(exact, starts) / sizes, sizes)
+        spreads = np.sqrt(np.add.reduceat(gaps**2, starts) / (sizes - 1)), np.add.reduceat(np.abs(gaps), starts) / sizes
+        self.reward_spreads[list(question_indices)] = np.stack(spreads, axis=1)
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return what `load` needs, as columns of a snapshot."""

@@ -24,6 +24,8 @@ CONFIG = ExGRPOConfig(
     start_pass_rate=None,
     entropy_coefficient=0.0,
 )
+SMALL = {"batch_size": 4, "mini_batch_size": 2, "max_response_tokens": 8}
+"""Changes of `CONFIG` for tests of many settings."""
 LORA = LoraSettings(4, 16.0, ("q_proj", "k_proj", "o_proj", "up_proj", "down_proj"), base="base")
 
 

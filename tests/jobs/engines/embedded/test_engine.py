@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -8,8 +10,9 @@ from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.types import Question
 from jobs.engines.errors import EngineError
+from tests.exgrpo_core.strategies.replay_methods import METHODS
 from tests.jobs.engines.contract import score, training_rows
-from tests.jobs.engines.embedded.engines import CONFIG, make_engine, make_questions, same_weights
+from tests.jobs.engines.embedded.engines import CONFIG, SMALL, make_engine, make_questions, same_weights
 from tests.jobs.engines.tiny_models import CHARACTERS, END
 
 
@@ -19,6 +22,26 @@ def requests(questions, num_rollouts=3):
 
 def tokens(groups):
     return [trajectory.token_ids.tolist() for group in groups for trajectory in group.trajectories]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_each_replay_method_runs_saved_and_restored_as_if_it_never_stopped(name, tmp_path):
+    changes, questions = SMALL | METHODS[name], make_questions(8)
+    config = dataclasses.replace(CONFIG, **changes)
+    engine, state = make_engine(**changes), ExGRPOState.create(tmp_path / "buffer", questions, config)
+    before = [exgrpo_step(state, engine, config) for _ in range(3)]
+    engine.save(tmp_path / "policy")
+    state.save(tmp_path / "experience")
+    reports = [exgrpo_step(state, engine, config) for _ in range(2)]
+    again = make_engine(**changes)
+    again.restore(tmp_path / "policy")
+    restored = ExGRPOState.restore(tmp_path / "buffer", tmp_path / "experience", questions, config)
+    for report in reports:
+        other = exgrpo_step(restored, again, config)
+        assert tokens(other.groups) == tokens(report.groups)
+        assert other.buffer_events == report.buffer_events
+    assert same_weights(again, engine)
+    assert any(group.is_experiential for report in before + reports for group in report.groups) is (name != "dapo")
 
 
 def test_text_is_the_response_without_special_tokens():

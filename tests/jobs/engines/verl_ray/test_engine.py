@@ -8,18 +8,24 @@ import numpy as np
 import pytest
 import torch
 
+from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.engine import RolloutRequest
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
+from exgrpo_core.state import ExGRPOState
 from jobs.engines.errors import EngineError
 from jobs.machine.gc_tuning import NEW_OBJECTS
+from tests.exgrpo_core.strategies.replay_methods import METHODS
 from tests.jobs.engines.contract import PolicyEngineContract, stored, training_rows
-from tests.jobs.engines.embedded.engines import CONFIG, make_engine, make_questions
+from tests.jobs.engines.embedded.engines import CONFIG, SMALL, make_engine, make_questions
+from tests.jobs.engines.paired_engines import PairedEngines
 from tests.jobs.engines.verl_ray.engines import open_engine
 from tests.jobs.engines.verl_ray.parity import embedded_gradient, make_mini_batch, verl_gradient
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow, pytest.mark.timeout(600)]
 
 TOLERANCE = 1e-5
+STEPS_TOLERANCE = 1e-3
+"""Optimizers amplify the rounding of ten updates."""
 OBJECTIVES = {
     "experiential": CONFIG.objective_settings(is_started=True),
     "clipped, with entropy bonus": dataclasses.replace(
@@ -104,6 +110,19 @@ def test_scores_are_those_of_the_embedded_engine(engine, questions):
     mine, theirs = engine.entropies(*candidates), other.entropies(*candidates)
     for one, two in zip((*mine.log_probs, *mine.entropies), (*theirs.log_probs, *theirs.entropies), strict=True):
         np.testing.assert_allclose(one, two, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("running", [1], indirect=True, ids=["1-rank"])
+@pytest.mark.parametrize("name", METHODS)
+def test_five_steps_of_each_replay_method_are_those_of_the_embedded_engine(engine, name, tmp_path):
+    changes = SMALL | METHODS[name]
+    config = dataclasses.replace(CONFIG, **changes)
+    pair = PairedEngines(make_engine(**changes), engine)
+    state = ExGRPOState.create(tmp_path, make_questions(8), config)
+    reports = [exgrpo_step(state, pair, config) for _ in range(5)]
+    assert any(group.is_experiential for report in reports for group in report.groups) is (name != "dapo")
+    assert pair.log_prob_gap < STEPS_TOLERANCE
+    assert max(pair.metric_gaps.values()) < STEPS_TOLERANCE, pair.metric_gaps
 
 
 @on_two_ranks

@@ -1,0 +1,49 @@
+"""Two engines that learn from the same rollouts, to compare what they score and learn."""
+
+import copy
+from collections.abc import Sequence
+
+import numpy as np
+
+from exgrpo_core.config import ObjectiveSettings
+from exgrpo_core.engine import PolicyEngine, RolloutRequest
+from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
+from exgrpo_core.types import Experience, Question, RolloutGroup, TrajectoryScores
+
+
+class PairedEngines:
+    """A `PolicyEngine` that rolls out with the first of two and scores and updates both.
+
+    `log_prob_gap` is the largest difference of their scores so far, `metric_gaps` those of the updates' metrics,
+    relative where a metric is above 1.
+    """
+
+    def __init__(self, first: PolicyEngine, second: PolicyEngine) -> None:
+        self._first, self._second = first, second
+        self.log_prob_gap = 0.0
+        self.metric_gaps: dict[str, float] = {}
+
+    def rollout(self, requests: Sequence[RolloutRequest]) -> list[RolloutGroup]:
+        groups = self._first.rollout(requests)
+        fresh = [trajectory for group in groups for trajectory in group.trajectories]
+        questions = [group.question for group in groups for _ in group.trajectories]
+        stored = [Experience(0, 0, item.question_index, 0, 0.0, item.token_ids, item.log_probs) for item in fresh]
+        self._compare([item.log_probs for item in fresh], self._second.entropies(questions, stored).log_probs)
+        return groups
+
+    def entropies(self, questions: Sequence[Question], candidates: Sequence[Experience]) -> TrajectoryScores:
+        scores, others = self._first.entropies(questions, candidates), self._second.entropies(questions, candidates)
+        self._compare([*scores.log_probs, *scores.entropies], [*others.log_probs, *others.entropies])
+        return scores
+
+    def update(self, mini_batches: Sequence[MiniBatch], objective: ObjectiveSettings) -> dict[str, float]:
+        others = self._second.update(copy.deepcopy(mini_batches), objective)
+        metrics = self._first.update(mini_batches, objective)
+        for name in metrics.keys() - {"sampler/log_prob_gap", "sampler/log_prob_gap_max"}:
+            gap = abs(metrics[name] - others[name]) / max(1.0, abs(metrics[name]))
+            self.metric_gaps[name] = max(self.metric_gaps.get(name, 0.0), gap)
+        return metrics
+
+    def _compare(self, mine: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> None:
+        gaps = [float(np.abs(one - other).max()) for one, other in zip(mine, theirs, strict=True)]
+        self.log_prob_gap = max(self.log_prob_gap, *gaps)
