@@ -34,8 +34,7 @@ _IS_SEEN = """content => {
   return document.querySelector("[data-testid=stApp][data-test-script-state=notRunning]")
     && document.querySelector(content)
     && all("stSkeleton").length === 0
-    && all("stPlotlyChart").every((chart) => chart.querySelector(".main-svg"))
-    && all("stDataFrame").every((table) => table.querySelector("canvas"))
+    && all("stFullScreenFrame").every((frame) => frame.querySelector(".main-svg, canvas, img"))
     && performance.now();
 }"""
 """The ms from the address until everything in the window is drawn and the page's script has ended; else false."""

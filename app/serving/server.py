@@ -20,6 +20,7 @@ from streamlit.web import bootstrap
 
 from app import failures, settings, theme
 from app.serving import refreshes, shell
+from app.serving.chart_script import ChangedChartScript
 from app.serving.gate import LOOPBACK_NAMES, TOKEN_PARAMETER, Gate, GateSettings
 from app.serving.sign_in import SignIn, read_sign_in
 from db import DATABASE_URL_VARIABLE
@@ -98,7 +99,7 @@ def serve(
     application = streamlit.App(
         MAIN_SCRIPT,
         routes=shell.routes(),
-        middleware=[Middleware(Gate, settings=gate)],
+        middleware=[Middleware(Gate, settings=gate), Middleware(ChangedChartScript)],
         on_script_error=failures.show,
     )
     config = uvicorn.Config(

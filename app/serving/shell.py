@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from app.page_list import PATHS
 from app.queries.runs import names_for_keyboard
+from app.serving import chart_script
 from app.serving.gate import script_hash
 
 TITLE = "ExGRPO Workbench"
@@ -18,7 +19,7 @@ WITH_CHARTS = frozenset({"/run", "/compare", "/replay_buffer"})
 WITH_TABLES = frozenset({"/", "/trajectories", "/benchmarks"})
 """Pages whose first view has charts or tables."""
 _STATIC = Path(streamlit.__file__).parent / "static"
-_SCRIPT_FILES = ("connection.js", "keyboard.js", "row_keys.js", "shared_zoom.js")
+_SCRIPT_FILES = ("connection.js", "keyboard.js", "lazy_charts.js", "row_keys.js", "shared_zoom.js")
 _RUNS_PATH = "/_workbench/runs"
 _MAX_RUNS = 8
 _ADDRESS_SCRIPT = "<script>window.__streamlit = {BACKEND_BASE_URL: window.location.origin}</script>"
@@ -79,7 +80,7 @@ def html(path: str = "/") -> str:
 def _preloads(path: str) -> str:
     """Return the elements that load a page's scripts early, by the names that this version of Streamlit gave them."""
     wanted = [*(["PlotlyChart"] if path in WITH_CHARTS else []), *(["DataFrame"] if path in WITH_TABLES else [])]
-    files = [file for name in wanted for file in sorted((_STATIC / "static" / "js").glob(f"{name}.*.js"))]
+    files = [file for name in wanted for file in sorted(chart_script.FOLDER.glob(f"{name}.*.js"))]
     return "".join(f'<link rel="modulepreload" crossorigin href="./static/js/{file.name}">' for file in files)
 
 

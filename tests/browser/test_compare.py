@@ -27,13 +27,13 @@ def test_two_ticked_runs_are_compared_a_pasted_link_shows_the_same_and_back_lead
     tick(page, 0, 1)
     page.get_by_role("link", name="Compare 2 runs").click()
     page.wait_for_url(re.compile(r"/compare\?.*runs="))
-    page.locator(".js-plotly-plot").nth(7).wait_for()
+    page.locator("[class*=st-key-card-]").nth(7).wait_for()
     page.get_by_role("radio", name="Fresh rollouts").click()
     page.wait_for_url(re.compile("x=Fresh"))
     page.get_by_text("fresh rollouts").first.wait_for()
     pasted = page.url
     again = open_page(pasted[pasted.index("/compare") :])
-    again.page.locator(".js-plotly-plot").nth(7).wait_for()
+    again.page.locator("[class*=st-key-card-]").nth(7).wait_for()
     legends = [view.locator(".st-key-legend").inner_text() for view in (page, again.page)]
     assert legends[0] == legends[1]
     assert legends[0].count("whole") == 2
@@ -48,7 +48,7 @@ def test_two_ticked_runs_are_compared_a_pasted_link_shows_the_same_and_back_lead
 def test_table_and_figure_are_downloaded(open_page):
     watched = open_page("/compare?runs=run-finished,run-on-policy")
     page = watched.page
-    page.locator(".js-plotly-plot").nth(7).wait_for()
+    page.locator("[class*=st-key-card-]").nth(7).wait_for()
     page.get_by_text("Settings that differ").wait_for()
     page.locator(".st-key-export-comparison button").first.click()
     text, name = download(page, "CSV")
@@ -84,7 +84,7 @@ def test_draft_keeps_the_form_and_the_audit_log_keeps_what_was_done(open_page):
 def test_a_zoom_of_one_chart_is_that_of_all_and_in_the_address(open_page):
     page = open_page("/compare?runs=run-finished,run-on-policy").page
     charts = page.locator(".js-plotly-plot")
-    charts.nth(7).wait_for()
+    charts.nth(1).wait_for()
     box = charts.first.bounding_box()
     charts.first.hover()
     page.mouse.move(box["x"] + 0.4 * box["width"], box["y"] + 0.5 * box["height"])

@@ -118,14 +118,13 @@ def parts(values: TokenValues, name: str, numbers: np.ndarray, span: slice, top:
 
 
 def course(numbers: np.ndarray, name: str) -> go.Figure | None:
-    """Return the values against positions; drawn by WebGL where there are many."""
+    """Return the values against positions."""
     if not numbers.size:
         return None
     figure = figures.new_figure(height=150)
     colour = theme.palette().held_out if name == "Ratio" else theme.palette().fresh
-    line = go.Scattergl if numbers.size > MAX_TOKENS else go.Scatter
     figure.add_trace(
-        line(
+        go.Scatter(
             x=np.arange(1, numbers.size + 1, dtype=np.int32),
             y=numbers.astype(np.float32),
             mode="lines",
