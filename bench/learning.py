@@ -27,6 +27,18 @@ METHODS = {
     "on-policy + retire": "chains-on-policy-retire",
     "ExGRPO, redrawn": "chains-redraw",
 }
+OTHER_METHODS = {
+    "ExGRPO, released": "chains-authors-code",
+    "RePO": "chains-repo",
+    "TRL replay": "chains-trl-replay",
+    "Trinity": "chains-trinity",
+    "prioritized": "chains-prioritized",
+    "prioritized, rank": "chains-prioritized-rank",
+    "DAPO sampling": "chains-dapo",
+    "CISPO": "chains-cispo",
+    "GSPO": "chains-gspo",
+}
+"""Methods that run only when they are named."""
 EVALUATION_INTERVAL = 15
 LEARNING_RATES = (1e-4, 2e-4)
 RESULT_FILE = Path(__file__).parent / "results" / "learning.json"
@@ -58,7 +70,7 @@ class Curve:
 
 def spec_of(job: Job) -> TrainSpec:
     """Return the specification of one cell of the matrix."""
-    base = load_preset(METHODS[job.method]).model_dump(mode="json")
+    base = load_preset((METHODS | OTHER_METHODS)[job.method]).model_dump(mode="json")
     changes = {
         "optim": {"learning_rate": job.learning_rate},
         "algorithm": {"seed": job.seed},
@@ -156,13 +168,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--others", nargs="*", choices=OTHER_METHODS, default=[], help="further methods, by name")
     parser.add_argument("--out", type=Path, default=RESULT_FILE)
     options = parser.parse_args()
     jobs = [
         Job(method, rate, seed, options.steps)
         for seed in range(options.seeds)
         for rate in LEARNING_RATES
-        for method in METHODS
+        for method in (*METHODS, *options.others)
     ]
     print(f"{len(jobs)} runs of {options.steps} steps, {options.workers} workers, one torch thread each", flush=True)
     results: list[tuple[Job, Curve]] = []
@@ -183,7 +196,7 @@ def summarize(results: Sequence[tuple[Job, Curve]]) -> dict[str, float]:
     figures: dict[str, float] = {}
     print(f"\n{'method':<19} {'lr':>6} {'Avg@8 end':>18} {'worst':>6} {'mean over curve':>16} {'fresh rollouts':>14}")
     for rate in LEARNING_RATES:
-        for method in METHODS:
+        for method in methods_of(results):
             curves = [curve for job, curve in results if (job.method, job.learning_rate) == (method, rate)]
             ends = [curve.avg_at_8[-1] for curve in curves]
             mean, half = mean_interval(ends)
@@ -211,11 +224,16 @@ def summarize(results: Sequence[tuple[Job, Curve]]) -> dict[str, float]:
     return figures
 
 
+def methods_of(results: Sequence[tuple[Job, Curve]]) -> list[str]:
+    """Return the methods that ran, ExGRPO first."""
+    return [method for method in (*METHODS, *OTHER_METHODS) if any(job.method == method for job, _ in results)]
+
+
 def paired_differences(results: Sequence[tuple[Job, Curve]], rate: float) -> dict[str, float]:
-    """Return ExGRPO minus each on-policy method at the end, paired by seed, with its 95% interval."""
+    """Return ExGRPO minus each other method at the end, paired by seed, with its 95% interval."""
     ends = {(job.method, job.seed): curve.avg_at_8[-1] for job, curve in results if job.learning_rate == rate}
     figures: dict[str, float] = {}
-    for method in list(METHODS)[1:]:
+    for method in methods_of(results)[1:]:
         seeds = sorted({seed for name, seed in ends if name == method})
         mean, half = mean_interval([ends["ExGRPO", seed] - ends[method, seed] for seed in seeds])
         print(f"  ExGRPO - {method}, lr {rate:.0e}, paired over {len(seeds)} seeds: {mean:+.3f} ± {half:.3f}")
