@@ -48,12 +48,13 @@ def read_demonstrations(spec: TrainSpec, questions: Sequence[Question], tokenize
         logger.warning(
             "%s: %d demonstrations longer than %d tokens are left out.", spec.data.source, num_left_out, limit
         )
+    kept += _encode_facts(spec, sft.num_facts, tokenizer) if sft.num_facts else []
     if len(kept) < spec.algorithm.batch_size:
         raise DataError(
             f"{spec.data.source}: {len(kept)} demonstrations fit into algorithm.max_response_tokens ({limit}), "
             f"expected at least algorithm.batch_size ({spec.algorithm.batch_size}); raise one or lower the other."
         )
-    return [*kept, *_encode_facts(spec, sft.num_facts, tokenizer)] if sft.num_facts else kept
+    return kept
 
 
 def _encode_facts(spec: TrainSpec, num_facts: int, tokenizer: Any) -> list[TokenSequence]:  # noqa: ANN401 (any Hugging Face tokenizer)
