@@ -34,6 +34,8 @@ def test_two_ticked_runs_are_compared_a_pasted_link_shows_the_same_and_back_lead
     pasted = page.url
     again = open_page(pasted[pasted.index("/compare") :])
     again.page.locator("[class*=st-key-card-]").nth(7).wait_for()
+    for view in (page, again.page):
+        view.locator(".st-key-legend").get_by_text("exgrpo whole").first.wait_for()
     legends = [view.locator(".st-key-legend").inner_text() for view in (page, again.page)]
     assert legends[0] == legends[1]
     assert legends[0].count("whole") == 2

@@ -49,6 +49,16 @@ BACK_SECONDS = 30.0
 def server() -> Iterator[Server]:
     with controlled_server() as server:
         yield server
+        close_connections()
+
+
+def close_connections() -> None:
+    """Close what pages and lost servers left open, which would otherwise fail the test that collects it."""
+    with warnings.catch_warnings(action="ignore", category=ResourceWarning):
+        st.cache_resource.clear()
+        gc.collect()
+    for connection in [item for item in gc.get_objects() if type(item) is LivenessCheckedConnection]:
+        connection.close()
 
 
 @pytest.fixture
@@ -80,12 +90,7 @@ def run(tmp_path: Path, empty: Server) -> Iterator[RunDirectory]:
     run = RunDirectory.open(tmp_path, run_id)
     wait_until(lambda: step_of(run) > 5, "the run's steps")
     yield run
-    with warnings.catch_warnings(action="ignore", category=ResourceWarning):
-        st.cache_resource.clear()
-        gc.collect()
-    # A page that something still holds would otherwise leave its connection to whichever test collects it.
-    for connection in [item for item in gc.get_objects() if type(item) is LivenessCheckedConnection]:
-        connection.close()
+    close_connections()
     if not lookup.state_of(tmp_path, run).is_ended:
         run_actions.stop(tmp_path, run_id)
     supervisor.terminate()
