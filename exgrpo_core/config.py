@@ -13,6 +13,11 @@ CLIP = "clip"
 """PPO's clipped objective (Eq. CLIP)."""
 
 
+def clip_limits(epsilon: float, epsilon_high: float | None) -> tuple[float, float]:
+    """Return the lowest and the highest ratio of Eq. CLIP; the upper epsilon may differ (clip-higher: DAPO, Eq. 10)."""
+    return 1.0 - epsilon, 1.0 + (epsilon if epsilon_high is None else epsilon_high)
+
+
 class LossAggregation(StrEnum):
     """How token terms of one trajectory add up."""
 

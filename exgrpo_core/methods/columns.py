@@ -152,6 +152,11 @@ class CandidateColumns:
         """Means of -log pi under the policies that wrote them."""
         return self._of_stored([-item.behavior_log_probs.mean(dtype=np.float64) for item in self.experiences or ()])
 
+    @property
+    def no_scores(self) -> Float32Array:
+        """NaN for each: the scores of a rule that compares no numbers."""
+        return np.full(self.num_tokens.size, np.nan, dtype=np.float32)
+
     def of_question(self, part: slice) -> "CandidateColumns":
         """Return the candidates of one question, which are next to each other."""
         return CandidateColumns(

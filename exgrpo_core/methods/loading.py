@@ -99,10 +99,10 @@ def find_part(setting: str, name: str) -> type[Any]:
     built_in, kind = _built_in(setting), KINDS[setting]
     if name in built_in:
         return built_in[name]
-    found = _load(_location(name, built_in))
-    if not (inspect.isclass(found) and issubclass(found, kind) and not inspect.isabstract(found)):
+    part = _load(_location(name, built_in))
+    if not (inspect.isclass(part) and issubclass(part, kind) and not inspect.isabstract(part)):
         raise InputError(f"expected a {kind.__name__} with all of its methods, which {name} is not.")
-    return found
+    return part
 
 
 def find_mistakes(settings: Settings) -> Iterator[str]:
@@ -138,8 +138,7 @@ def _built_in(setting: str) -> dict[str, type[Any]]:
 
 def _location(name: str, built_in: Mapping[str, object]) -> str:
     """Return `module:Class` of a name that is not built in, if its code is allowed here."""
-    found = [entry.value for entry in entry_points(group=ENTRY_POINTS, name=name)]
-    location = found[0] if found else name
+    location = next((entry.value for entry in entry_points(group=ENTRY_POINTS, name=name)), name)
     module, separator, _ = location.partition(":")
     if not separator:
         nearest = difflib.get_close_matches(name, built_in, n=1)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from exgrpo_core.config import POLICY_SHAPING, ExGRPOConfig, ObjectiveSettings
+from exgrpo_core.config import POLICY_SHAPING, ExGRPOConfig
 from exgrpo_core.methods.columns import TokenRatios
 from exgrpo_core.methods.loading import build_correction
 from exgrpo_core.methods.protocols import OffPolicyCorrection
@@ -47,7 +47,14 @@ def gradient_weight_metrics(groups: Sequence[RolloutGroup], config: ExGRPOConfig
         return {}
     replays = [replay for replay, _ in pairs]
     objective = config.objective_settings(is_started=True)
-    weights = [_weights_of(replay, advantage, config, objective) for replay, advantage in pairs]
+    is_shaped = objective.off_policy_correction == POLICY_SHAPING
+    correction = None if is_shaped else build_correction(objective)
+    weights = [
+        gradient_weights(_log_ratios(replay, config), objective.shaping_beta)
+        if correction is None
+        else differentiated_weights(correction, _log_ratios(replay, config), advantage)
+        for replay, advantage in pairs
+    ]
     low, median, high = np.quantile(np.concatenate(weights), (0.1, 0.5, 0.9))
     metrics = {
         "replay/gradient_weight_mean": float(np.concatenate(weights).mean()),
@@ -70,11 +77,9 @@ def _replays_with_advantages(group: RolloutGroup) -> list[tuple[Replay, float]]:
     return list(zip(replays, map(float, advantages), strict=True))
 
 
-def _weights_of(replay: Replay, advantage: float, config: ExGRPOConfig, objective: ObjectiveSettings) -> Float64Array:
-    """f'(w) w (T,) of one replayed trajectory; w is 1 where importance correction is off."""
+def _log_ratios(replay: Replay, config: ExGRPOConfig) -> Float64Array:
+    """Return log w (T,) of one replayed trajectory; 0 where importance correction is off."""
     old = replay.old_log_probs.astype(np.float64)
     behavior = replay.experience.behavior_log_probs if config.corrects_importance else replay.old_log_probs
-    if objective.off_policy_correction == POLICY_SHAPING:
-        return gradient_weights(old - behavior, objective.shaping_beta)
-    correction = build_correction(objective)
-    return differentiated_weights(correction, old - behavior, advantage)
+    log_ratios: Float64Array = old - behavior
+    return log_ratios

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from exgrpo_core.config import CLIP, LossAggregation, ObjectiveSettings
+from exgrpo_core.config import CLIP, LossAggregation, ObjectiveSettings, clip_limits
 from exgrpo_core.methods.columns import TokenRatios
 from exgrpo_core.methods.loading import build_correction, build_fresh_objective
 from exgrpo_core.policy_optimization.shaping import MAX_LOG_RATIO, importance_ratios
@@ -49,12 +49,8 @@ class LossOutputs:
 def clipped_objective(
     ratios: torch.Tensor, advantages: torch.Tensor, clip_epsilon: float, clip_epsilon_high: float | None = None
 ) -> torch.Tensor:
-    """Return min(w A, clip(w, 1 - eps, 1 + eps) A) per token (Eq. CLIP without its length mean).
-
-    The upper eps may differ (clip-higher: Yu et al. 2025, DAPO, Eq. 10).
-    """
-    high = clip_epsilon if clip_epsilon_high is None else clip_epsilon_high
-    return torch.minimum(ratios * advantages, ratios.clamp(1.0 - clip_epsilon, 1.0 + high) * advantages)
+    """Return min(w A, clip(w, 1 - eps, 1 + eps) A) per token (Eq. CLIP without its length mean)."""
+    return torch.minimum(ratios * advantages, ratios.clamp(*clip_limits(clip_epsilon, clip_epsilon_high)) * advantages)
 
 
 def exgrpo_loss(inputs: LossInputs, objective: ObjectiveSettings, scale: LossScale) -> LossOutputs:
@@ -104,8 +100,7 @@ def _fresh_objective(tokens: TokenRatios, objective: ObjectiveSettings) -> torch
         return tokens.ratios * tokens.advantages
     if objective.fresh_objective != CLIP:
         return build_fresh_objective(objective).weights(tokens) * tokens.advantages
-    low, high = objective.clip_epsilon, objective.clip_epsilon_high
-    return clipped_objective(tokens.ratios, tokens.advantages, low, high)
+    return clipped_objective(tokens.ratios, tokens.advantages, objective.clip_epsilon, objective.clip_epsilon_high)
 
 
 def summarize_sums(all_sums: Iterable[Mapping[str, torch.Tensor]], num_mini_batches: int) -> dict[str, float]:
@@ -171,8 +166,8 @@ def _ratio_sums(
     fresh_mask = inputs.response_mask & ~inputs.is_replayed
     fresh, replayed = ratios[fresh_mask], ratios[replayed_mask]
     advantages = inputs.advantages[fresh_mask]
-    high = objective.clip_epsilon if objective.clip_epsilon_high is None else objective.clip_epsilon_high
-    is_clipped = ((advantages > 0) & (fresh > 1.0 + high)) | ((advantages < 0) & (fresh < 1.0 - objective.clip_epsilon))
+    low, high = clip_limits(objective.clip_epsilon, objective.clip_epsilon_high)
+    is_clipped = ((advantages > 0) & (fresh > high)) | ((advantages < 0) & (fresh < low))
     zero = ratios.new_zeros(())
     return {
         "num_fresh": zero + fresh.numel(),

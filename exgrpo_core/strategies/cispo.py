@@ -7,23 +7,21 @@ has no lower limit in effect there; here it has `clip_epsilon`, as its Eq. 5 is 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from exgrpo_core.config import clip_limits
 from exgrpo_core.methods.columns import TokenRatios
-from exgrpo_core.methods.protocols import OffPolicyCorrection
+from exgrpo_core.strategies.clip import Clip
 
 if TYPE_CHECKING:
     import torch
 
 
 @dataclass(frozen=True, slots=True)
-class Cispo(OffPolicyCorrection):
+class Cispo(Clip):
     """clip(w) in value and in its derivative by log pi."""
 
     name: ClassVar[str] = "cispo"
-    clip_epsilon: float
-    clip_epsilon_high: float | None
 
     def weights(self, tokens: TokenRatios) -> "torch.Tensor":
         """Return clip(w), with the derivative clip(w) by log pi: w / sg(w) is 1 and has w's relative derivative."""
-        high = self.clip_epsilon if self.clip_epsilon_high is None else self.clip_epsilon_high
         fixed = tokens.ratios.detach()
-        return tokens.ratios / fixed * fixed.clamp(1.0 - self.clip_epsilon, 1.0 + high)
+        return tokens.ratios / fixed * fixed.clamp(*clip_limits(self.clip_epsilon, self.clip_epsilon_high))

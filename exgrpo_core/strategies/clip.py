@@ -7,6 +7,7 @@ min(w A, clip(w) A) is A times min(w, 1 + eps_high) where A is positive, max(w, 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from exgrpo_core.config import clip_limits
 from exgrpo_core.methods.columns import TokenRatios
 from exgrpo_core.methods.protocols import OffPolicyCorrection
 
@@ -24,6 +25,9 @@ class Clip(OffPolicyCorrection):
 
     def weights(self, tokens: TokenRatios) -> "torch.Tensor":
         """Return the clipped ratio of each token."""
-        high = self.clip_epsilon if self.clip_epsilon_high is None else self.clip_epsilon_high
-        from_above = tokens.ratios.clamp(max=1.0 + high)
-        return from_above.where(tokens.advantages >= 0, tokens.ratios.clamp(min=1.0 - self.clip_epsilon))
+        return self.clipped(tokens.ratios, tokens.advantages)
+
+    def clipped(self, ratios: "torch.Tensor", advantages: "torch.Tensor") -> "torch.Tensor":
+        """Return ratios within the limit that their advantage's sign has."""
+        low, high = clip_limits(self.clip_epsilon, self.clip_epsilon_high)
+        return ratios.clamp(max=high).where(advantages >= 0, ratios.clamp(min=low))

@@ -1,4 +1,4 @@
-"""ExGRPO as the paper has it: medium difficulty first, the surest success, a shaped importance ratio.
+"""ExGRPO as the paper has it: medium difficulty first, the success of lowest entropy, a shaped importance ratio.
 
 Source: the paper's Algorithm 1, lines 5 to 15, Algorithm 2 and section 4.2.
 """
@@ -36,7 +36,7 @@ class Gaussian(QuestionSampler):
 
 
 class LowestEntropy(TrajectorySelector):
-    """The success whose tokens the current policy is surest of (lines 9 to 15)."""
+    """The success of the lowest mean entropy under the current policy (lines 9 to 15)."""
 
     name = "lowest_entropy"
 

@@ -8,22 +8,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from exgrpo_core.methods.columns import TokenRatios
-from exgrpo_core.methods.protocols import OffPolicyCorrection
+from exgrpo_core.strategies.clip import Clip
 
 if TYPE_CHECKING:
     import torch
 
 
 @dataclass(frozen=True, slots=True)
-class Gspo(OffPolicyCorrection):
+class Gspo(Clip):
     """The clipped ratio of the whole sequence at each of its tokens."""
 
     name: ClassVar[str] = "gspo"
-    clip_epsilon: float
-    clip_epsilon_high: float | None
 
     def weights(self, tokens: TokenRatios) -> "torch.Tensor":
         """Return the clipped sequence ratio of each token."""
-        high = self.clip_epsilon if self.clip_epsilon_high is None else self.clip_epsilon_high
-        ratios = tokens.sequence_ratios()
-        return ratios.clamp(max=1.0 + high).where(tokens.advantages >= 0, ratios.clamp(min=1.0 - self.clip_epsilon))
+        return self.clipped(tokens.sequence_ratios(), tokens.advantages)

@@ -14,7 +14,7 @@ class RandomTrajectory(TrajectorySelector):
 
     def score(self, candidates: CandidateColumns) -> Float32Array:
         """Return no numbers: nothing is compared."""
-        return np.full(candidates.num_tokens.size, np.nan, dtype=np.float32)
+        return candidates.no_scores
 
     def choose(
         self, candidates: CandidateColumns, num_wanted: int, rng: np.random.Generator

@@ -41,7 +41,7 @@ class HighestVariance(TrajectorySelector):
 
     def score(self, candidates: CandidateColumns) -> Float32Array:
         """Return no numbers: a subset is compared as a whole."""
-        return np.full(candidates.num_tokens.size, np.nan, dtype=np.float32)
+        return candidates.no_scores
 
     def choose(
         self, candidates: CandidateColumns, num_wanted: int, rng: np.random.Generator

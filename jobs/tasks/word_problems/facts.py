@@ -14,7 +14,7 @@ _NUMBER = re.compile(r"\d+")
 def make_facts(
     num_facts: int, seed: int, min_operations: int, max_operations: int, size: NumberSize
 ) -> list[WrittenStep]:
-    """Return steps of stories that are drawn anew, none with a set of numbers that is held out."""
+    """Return steps of further stories, none with a set of numbers that is held out."""
     rng = random.Random(f"{seed} facts")
     facts: list[WrittenStep] = []
     while len(facts) < num_facts:

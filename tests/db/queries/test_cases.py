@@ -14,7 +14,7 @@ AT = datetime(2026, 11, 21, tzinfo=UTC)
 WRONG = Response(0.9, is_correct=False)
 
 
-def test_the_surest_and_the_least_sure_correct_response_of_a_step_are_set_side_by_side(database, tmp_path):
+def test_the_correct_responses_of_lowest_and_highest_entropy_of_a_step_are_set_side_by_side(database, tmp_path):
     group = [
         Response(0.2), Response(0.1, is_valid=True), WRONG, Response(0.5, is_valid=False, has_code=True),
     ]  # fmt: skip

@@ -140,5 +140,5 @@ def test_choice_equals_brute_force_on_ragged_lengths(lengths, seed):
         ([], 2, []),
     ],
 )
-def test_the_budget_goes_to_the_surest_then_to_those_never_scored(last_entropies, budget, expected):
+def test_the_budget_goes_to_the_lowest_entropy_then_to_those_never_scored(last_entropies, budget, expected):
     assert within_budget(np.float32(last_entropies), budget).tolist() == expected
