@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+GAUSSIAN = "gaussian"
+"""The paper's question selection: Algorithm 2 with Gaussian bucket weights."""
 LOWEST_ENTROPY = "lowest_entropy"
 """The paper's trajectory selection."""
 POLICY_SHAPING = "policy_shaping"
@@ -136,7 +138,7 @@ class ExGRPOConfig:
     """mu: correctness rate at which bucket weights peak, in [0, 1]."""
     bucket_spread: float = 1.0
     """sigma: standard deviation of the bucket weights in units of correctness rate. Above 0 (authors' code: 1/8)."""
-    question_selection: str = "gaussian"
+    question_selection: str = GAUSSIAN
     """Which questions are replayed: a question sampler's name, or `module:Class` where this machine allows it."""
     trajectory_selection: str = LOWEST_ENTROPY
     """Which stored trajectory is replayed: a trajectory selector's name, or `module:Class`."""

@@ -14,6 +14,7 @@ from app.components.replay_buffer import bucket_weights
 from app.components.runs import spec_diff
 from app.components.widgets.spec_text import Difference, as_yaml, differences, shell_command
 from app.formats import byte_size, escape_control_characters
+from exgrpo_core.config import GAUSSIAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def show(check: FormCheck, state: FormState) -> tuple[TrainSpec | None, DeltaGen
             st.caption(resources(spec))
     if spec is None:
         return None, refused
-    if spec.algorithm.is_experiential:
+    if spec.algorithm.is_experiential and spec.algorithm.question_selection == GAUSSIAN:
         with st.container(border=True, key="bucket-weights-card"):
             algorithm = spec.algorithm
             bucket_weights.show(algorithm.rollouts_per_question, algorithm.bucket_center, algorithm.bucket_spread)

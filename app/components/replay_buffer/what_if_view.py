@@ -15,6 +15,7 @@ from app.formats import NONE_SHOWN, number
 from app.queries.answers import ask
 from db.queries import buffer, buffer_history
 from db.rows.runs import BucketRow, CandidateRow
+from exgrpo_core.config import GAUSSIAN
 from exgrpo_core.methods.protocols import TrajectorySelector
 
 
@@ -33,7 +34,7 @@ def show(run_id: str, step: int, buckets: list[BucketRow], algorithm: dict[str, 
     if not rows:
         empty_state.show("science_off", "Nothing was replayed in this step", "Choose a step that drew from the buffer.")
         return
-    if algorithm["question_selection"] != "gaussian":
+    if algorithm["question_selection"] != GAUSSIAN:
         sentence = (
             f"This run draws questions by the rule {algorithm['question_selection']}, which does not use mu and sigma."
         )

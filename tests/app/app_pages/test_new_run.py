@@ -58,10 +58,13 @@ def test_optional_number_can_be_cleared(open_page):
     assert not page.button(key="launch").disabled
 
 
-def test_on_policy_preset_has_no_bucket_chart(open_page):
-    page = open_page("new_run", preset="chains-on-policy")
-    assert page.selectbox(key="choose-preset").value == "chains-on-policy"
-    assert not page.get("plotly_chart")
+@pytest.mark.parametrize(
+    ("preset", "num_charts"), [("chains-exgrpo", 1), ("chains-on-policy", 0), ("chains-trinity", 0)]
+)
+def test_only_draws_by_bucket_weights_have_their_chart(open_page, preset, num_charts):
+    page = open_page("new_run", preset=preset)
+    assert page.selectbox(key="choose-preset").value == preset
+    assert len(page.get("plotly_chart")) == num_charts
 
 
 @pytest.mark.parametrize("preset", ["paper-exgrpo", "chains-masked-medium", "chains-vanilla-replay"])
