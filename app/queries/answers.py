@@ -71,11 +71,10 @@ def _read(current: AppSettings, query: Callable[[Database], Answer]) -> Answer:
         return query(database)
     except UNAVAILABLE_ERRORS:
         _database.clear()  # a broken connection may not recover by itself
-        database.close()
         raise
 
 
-@st.cache_resource(show_spinner=False)
+@st.cache_resource(show_spinner=False, on_release=Database.close)
 def _database(
     settings_text: str,  # noqa: ARG001 - the cache's key
     _settings: AppSettings,

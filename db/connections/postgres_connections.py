@@ -32,6 +32,8 @@ class LivenessCheckedConnection(psycopg.Connection[Any]):
     """
 
     last_timeout = _LastTimeout()
+    _pool = None
+    """Says to psycopg that a pool, SQLAlchemy's, may hold it until the garbage collector closes it."""
 
     def wait(self, gen: Generator[Any, Any, Any], *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - psycopg's
         """Wait for the server as psycopg does, and check regularly that it is alive.

@@ -1,6 +1,5 @@
 """PostgreSQL stopped, frozen, and killed after COMMIT was sent: nothing is lost, training never notices."""
 
-import gc
 import os
 import random
 import signal
@@ -8,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,6 @@ from streamlit.testing.v1 import AppTest
 import app
 from app import settings
 from db.connections.opening import open_database
-from db.connections.postgres_connections import LivenessCheckedConnection
 from jobs.actions import run_actions
 from jobs.runs import lookup
 from jobs.runs.directory import RunDirectory
@@ -49,16 +46,6 @@ BACK_SECONDS = 30.0
 def server() -> Iterator[Server]:
     with controlled_server() as server:
         yield server
-        close_connections()
-
-
-def close_connections() -> None:
-    """Close what pages and lost servers left open, which would otherwise fail the test that collects it."""
-    with warnings.catch_warnings(action="ignore", category=ResourceWarning):
-        st.cache_resource.clear()
-        gc.collect()
-    for connection in [item for item in gc.get_objects() if type(item) is LivenessCheckedConnection]:
-        connection.close()
 
 
 @pytest.fixture
@@ -90,7 +77,7 @@ def run(tmp_path: Path, empty: Server) -> Iterator[RunDirectory]:
     run = RunDirectory.open(tmp_path, run_id)
     wait_until(lambda: step_of(run) > 5, "the run's steps")
     yield run
-    close_connections()
+    st.cache_resource.clear()
     if not lookup.state_of(tmp_path, run).is_ended:
         run_actions.stop(tmp_path, run_id)
     supervisor.terminate()

@@ -139,9 +139,10 @@ def test_a_killed_process_is_a_crash_and_the_next_answer_is_graded():
         assert own.worker_ids[0] != first
 
 
-def test_an_answer_that_exhausts_memory_crashes_alone(grader):
+def test_an_answer_that_exhausts_memory_crashes_alone():
     started = time.perf_counter()
-    found = grader.grade([GradeItem("9/2", FACTORIAL, "math"), GradeItem("9/2", r"\boxed{9 \div 2}", "math")])
+    with AnswerGrader() as own:
+        found = own.grade([GradeItem("9/2", FACTORIAL, "math"), GradeItem("9/2", r"\boxed{9 \div 2}", "math")])
     assert found[0] in POISONED
     assert found[1] is Outcome.CORRECT
     assert time.perf_counter() - started < 20.0
