@@ -7,7 +7,7 @@ import numpy as np
 
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import PolicyEngine
-from exgrpo_core.experience_management.trajectory_selection import mean_scores, within_budget
+from exgrpo_core.experience_management.candidate_scores import mean_scores, within_budget
 from exgrpo_core.methods.columns import CandidateColumns
 from exgrpo_core.methods.loading import build_selector
 from exgrpo_core.methods.protocols import QuestionSampler

@@ -22,7 +22,7 @@ from jobs.cli.options import (
     print_status,
 )
 from jobs.cli.progress import RunProgress
-from jobs.preflight.run_plan import describe_plan, plan_run
+from jobs.preflight.dry_run import describe_plan, plan_run
 from jobs.runs import lookup
 from jobs.runs.report import describe_report, report_run
 from jobs.runs.status import ENDED, RunStatus

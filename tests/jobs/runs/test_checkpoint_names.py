@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from jobs.actions import run_actions
-from jobs.preflight.run_plan import plan_run
+from jobs.preflight.dry_run import plan_run
 from jobs.runs.checkpoint_names import find_checkpoint, starting_checkpoint
 from jobs.runs.checkpoints import checkpoint_path, prune_checkpoints, save_checkpoint
 from jobs.runs.directory import RunDirectory

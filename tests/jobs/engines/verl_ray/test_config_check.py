@@ -9,7 +9,7 @@ import pytest
 from jobs.engines.verl_ray.override_table import INSTEAD, READ, find_unread
 from jobs.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, FIELD_OF_SETTING, overlap, verl_overrides
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
-from jobs.preflight.run_plan import plan_run
+from jobs.preflight.dry_run import plan_run
 from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec, preset_names
 
 config_check = pytest.importorskip("jobs.engines.verl_ray.config_check", reason="needs the verl environment")

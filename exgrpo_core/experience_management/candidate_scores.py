@@ -1,4 +1,4 @@
-"""Trajectory selection: which stored trajectory of a drawn question is replayed (Algorithm 1, lines 9 to 15)."""
+"""Columns of candidates: token means of their scores, and which of them a budget scores (Algorithm 1, line 9)."""
 
 from collections.abc import Sequence
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from exgrpo_core.experience_management.trajectory_selection import mean_scores, within_budget
+from exgrpo_core.experience_management.candidate_scores import mean_scores, within_budget
 from exgrpo_core.methods.columns import CandidateColumns
 from exgrpo_core.methods.loading import build_selector
 from exgrpo_core.types import TrajectoryScores

@@ -3,9 +3,9 @@ import pytest
 from jobs.actions import run_actions
 from jobs.engines.verl_ray.sft_overrides import check_sft_overrides
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE, EngineEnvironmentError
-from jobs.preflight import run_plan
+from jobs.preflight import dry_run
+from jobs.preflight.dry_run import describe_plan, plan_run
 from jobs.preflight.resolution import resolve
-from jobs.preflight.run_plan import describe_plan, plan_run
 from jobs.preflight.verl_config import check_machine, checked_config
 from jobs.runs.lookup import CommandError
 from jobs.specs.settings import apply_settings
@@ -169,8 +169,8 @@ def test_more_than_one_machine_needs_a_cluster(monkeypatch):
 def test_a_plan_of_the_embedded_engine_says_in_which_numbers_the_model_is_computed(
     has_units, words, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(run_plan, "uses_bfloat16", lambda _: has_units)
-    monkeypatch.setattr(run_plan, "list_gpus", list)
+    monkeypatch.setattr(dry_run, "uses_bfloat16", lambda _: has_units)
+    monkeypatch.setattr(dry_run, "list_gpus", list)
     spec = load_preset("qwen-0.5b").model_copy(update={"engine": "embedded"})
     assert words in describe_plan(plan_run(spec, tmp_path))
 
