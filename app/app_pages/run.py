@@ -32,7 +32,7 @@ from app.queries.selections import wrong_choices
 from app.queries.workbench import has_folder, read_log_tail
 from db.queries import benchmarks, buffer, judging, metrics, runs
 from db.queries.run_filter import RunFilter
-from db.rows.algorithm_of_spec import algorithm_settings, experience_ratio
+from db.rows.algorithm_of_spec import algorithm_settings, benchmark_titles, experience_ratio
 from db.rows.runs import RunRow
 
 REFRESH_SECONDS = 2
@@ -83,7 +83,8 @@ def _audit(run_id: str) -> None:
 
 
 def _curves(row: RunRow) -> None:
-    replays = experience_ratio(ask(runs.run_spec, row.run_id)) > 0.0
+    spec = ask(runs.run_spec, row.run_id)
+    replays = experience_ratio(spec) > 0.0
     evaluations = ask(metrics.list_evaluations, row.run_id)
     charts = own_charts.of_address()
     of_own = [key for chart in charts for key in (*chart.keys, chart.over) if key]
@@ -99,7 +100,8 @@ def _curves(row: RunRow) -> None:
     drawing = Drawing(view, axis_points(row.run_id, view.axis))
     run_curves.show_own(charts, series, drawing)
     ratios = ask(metrics.replay_ratios, row.run_id) if replays else None
-    run_curves.show(series, evaluations, ratios, drawing, "curve", is_live=run_progress.is_live(row))
+    titles = benchmark_titles(spec)
+    run_curves.show(series, evaluations, ratios, drawing, "curve", is_live=run_progress.is_live(row), titles=titles)
 
 
 def _buffer(row: RunRow) -> None:

@@ -61,7 +61,7 @@ def find_protocol(name: str) -> Protocol:
     return protocols[name]
 
 
-def protocol_of(choice: BenchmarkChoice) -> Protocol:
+def protocol_of(choice: BenchmarkChoice, where: str = "benchmarks") -> Protocol:
     """Return the protocol by which a benchmark is scored: the paper's, or for another name what the choice says.
 
     Raises:
@@ -71,7 +71,7 @@ def protocol_of(choice: BenchmarkChoice) -> Protocol:
         for field in ("title", "answer_kind"):
             if getattr(choice, field) is not None:
                 raise SpecError(
-                    f"benchmarks.{choice.name}.{field}: expected none, since {choice.name} is the paper's; choose "
+                    f"{where}.{choice.name}.{field}: expected none, since {choice.name} is the paper's; choose "
                     "another name for a benchmark of your own."
                 )
         return find_protocol(choice.name)

@@ -17,8 +17,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jobs.evaluation.protocols import load_protocols
+from jobs.evaluation.protocols import load_protocols, protocol_of
 from jobs.runs.directory import WORKBENCH_FOLDER
+from jobs.specs.benchmark import ValidationBenchmark
 from jobs.specs.evaluation import BENCHMARK_NAME, BenchmarkChoice
 from jobs.specs.mistakes import SpecError, checked
 from jobs.specs.train import TrainSpec, read_mapping
@@ -91,23 +92,23 @@ def choose_benchmark(
     return wanted
 
 
-def with_declared_sources(spec: TrainSpec, runs_root: Path) -> TrainSpec:
-    """Return `spec` with the data that the user declared for a benchmark which `validation.benchmarks` only names.
+def with_declared_benchmarks(spec: TrainSpec, runs_root: Path) -> TrainSpec:
+    """Return `spec` with what the user declared for a benchmark that `validation.benchmarks` names.
 
     Raises:
-        SpecError: One is neither the paper's nor declared.
+        SpecError: One is neither the paper's nor declared, or the paper's with a title or grading of one's own.
     """
     given = spec.validation.benchmarks
-    if all(source or name in load_protocols() for name, source in given.items()):
+    if not given:
         return spec
     declared = load_user_benchmarks(runs_root)
-    sources = {
-        name: choose_benchmark({"name": name, "source": source or None}, declared, "validation.benchmarks").get(
-            "source"
-        )
-        for name, source in given.items()
-    }
-    return spec.model_copy(update={"validation": spec.validation.model_copy(update={"benchmarks": sources})})
+    chosen: dict[str, object] = {}
+    for name, benchmark in given.items():
+        fields = choose_benchmark({"name": name, **dict(benchmark)}, declared, "validation.benchmarks")
+        choice = checked(BenchmarkChoice, fields, "validation.benchmarks")
+        protocol_of(choice, "validation.benchmarks")
+        chosen[name] = ValidationBenchmark(**choice.model_dump(exclude={"name"}))
+    return spec.model_copy(update={"validation": spec.validation.model_copy(update={"benchmarks": chosen})})
 
 
 def _entries(path: Path) -> Iterator[BenchmarkChoice | SpecError]:

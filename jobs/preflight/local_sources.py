@@ -3,14 +3,17 @@
 import os
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from jobs.grading.built_in_tasks import TASKS
 from jobs.preflight.remote_code import refuse_remote_code
 from jobs.pretrained.sources import GGUF_SUFFIX, find_package
+from jobs.specs.benchmark import BenchmarkFields
 from jobs.specs.evaluation import EvalSpec
 from jobs.specs.train import ANSWER_FORMAT_MODEL, CHAINS_WARM_MODEL, SpecError, TrainSpec
 from jobs.training.data_rows import DataError, check_row, iterate_raw_rows
 
+AnyBenchmark = TypeVar("AnyBenchmark", bound=BenchmarkFields)
 _MADE_HERE = frozenset({*TASKS, CHAINS_WARM_MODEL, ANSWER_FORMAT_MODEL})
 """Sources that are made here, not read from files."""
 _NUM_FIRST_ROWS = 20
@@ -34,11 +37,11 @@ def with_absolute_sources(spec: TrainSpec) -> TrainSpec:
         source = resolve_source("reward_model.source", spec.reward_model.source)
         changes["reward_model"] = spec.reward_model.model_copy(update={"source": source})
     if spec.validation.benchmarks:
-        sources = {
-            name: source and resolve_source(f"validation.benchmarks.{name}", source)
-            for name, source in spec.validation.benchmarks.items()
+        benchmarks = {
+            name: _with_absolute_source(benchmark, f"validation.benchmarks.{name}")
+            for name, benchmark in spec.validation.benchmarks.items()
         }
-        changes["validation"] = spec.validation.model_copy(update={"benchmarks": sources})
+        changes["validation"] = spec.validation.model_copy(update={"benchmarks": benchmarks})
     if spec.external_experience is not None:
         changes["external_experience"] = _resolve_file("external_experience", str(spec.external_experience))
     return spec.model_copy(update=changes)
@@ -72,13 +75,14 @@ def with_absolute_benchmarks(spec: EvalSpec) -> EvalSpec:
         SpecError: A file does not exist, or the model comes with code; the sentence names benchmark or field.
     """
     refuse_remote_code("model.source", spec.model.source, spec.model.revision)
-    choices = tuple(
-        choice
-        if choice.source is None
-        else choice.model_copy(update={"source": resolve_source(f"benchmarks.{choice.name}.source", choice.source)})
-        for choice in spec.benchmarks
-    )
+    choices = tuple(_with_absolute_source(choice, f"benchmarks.{choice.name}") for choice in spec.benchmarks)
     return spec.model_copy(update={"benchmarks": choices})
+
+
+def _with_absolute_source(benchmark: AnyBenchmark, field: str) -> AnyBenchmark:
+    if benchmark.source is None:
+        return benchmark
+    return benchmark.model_copy(update={"source": resolve_source(f"{field}.source", benchmark.source)})
 
 
 def resolve_source(field: str, source: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from exgrpo_core.errors import UserError
-from jobs.evaluation.user_benchmarks import with_declared_sources
+from jobs.evaluation.user_benchmarks import with_declared_benchmarks
 from jobs.machine.engine_environments import EngineEnvironmentError, engine_python
 from jobs.preflight.local_sources import check_first_rows, with_absolute_sources, with_model_source
 from jobs.preflight.machine_fit import (
@@ -117,7 +117,7 @@ def resolve(spec: TrainSpec, runs_root: Path, *, is_quick: bool = False) -> Pref
             _refuse_adapters(spec, preflight.start)
         preflight.spec = with_model_source(spec, str(preflight.start.policy))
     with preflight.collecting():
-        preflight.spec = with_declared_sources(preflight.spec, runs_root)
+        preflight.spec = with_declared_benchmarks(preflight.spec, runs_root)
     with preflight.collecting(is_local=True):
         preflight.spec = with_absolute_sources(preflight.spec)
     with preflight.collecting():

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from jobs.specs.base import Positive, ServerAddress, Spec
+from jobs.specs.benchmark import BenchmarkFields, TemplateChoice
 from jobs.specs.mistakes import checked
 from jobs.specs.train import RunName
 
@@ -39,28 +40,11 @@ class EvalModelSpec(Spec):
     """The checkpoint's step in that run."""
 
 
-TemplateChoice = Literal["paper", "paper_llama_base", "compact", "none", "chat"]
-
-
-class BenchmarkChoice(Spec):
+class BenchmarkChoice(BenchmarkFields):
     """One benchmark to run, and the source of its questions: the paper's, or a user's file."""
 
     name: BenchmarkName
     """One of `jobs/evaluation/benchmarks.yaml`, or any other name for data of one's own."""
-    source: str | None = None
-    """Parquet or JSON-lines file, or a Hugging Face data set name; None uses the data set of the paper's protocol."""
-    num_questions: Positive | None = None
-    """Only the first questions; None takes all, and of the paper's benchmarks checks their number."""
-    samples_per_question: Positive | None = None
-    """n of Avg@n; None takes the paper's, 1 for data of one's own."""
-    title: str | None = Field(None, min_length=1, max_length=80)
-    """Shown name of data of one's own; None takes `name`."""
-    template: TemplateChoice | None = None
-    """Prompt template; None takes the evaluation's."""
-    temperature: float | None = Field(None, ge=0)
-    """Sampling temperature; None takes the evaluation's."""
-    answer_kind: Literal["auto", "math", "choice"] | None = None
-    """How data of one's own is graded; None and `auto` take choice where rows have options, else math."""
 
 
 class ServerSpec(Spec):

@@ -14,6 +14,7 @@ from exgrpo_core.bounded_json import UnreadableFileError, read_plain
 from exgrpo_core.config import ExGRPOConfig, RewardKind
 from exgrpo_core.methods.loading import find_mistakes
 from jobs.specs.base import Positive, Spec
+from jobs.specs.benchmark import ValidationBenchmark
 from jobs.specs.lora import LoraSpec
 from jobs.specs.mistakes import SpecError as SpecError
 from jobs.specs.mistakes import checked
@@ -139,9 +140,9 @@ class ValidationSpec(Spec):
     """Sampling temperature; 0 is greedy."""
     num_training_questions: int = Field(64, ge=0)
     """Training questions scored before and after training, the first ones."""
-    benchmarks: dict[BenchmarkSet, str | None] = Field(default_factory=dict)
-    """Benchmarks scored too, each with its file or data set, as the paper does: `aime24: FILE`; null takes the paper's
-    data set, or what you declared under this name."""
+    benchmarks: dict[BenchmarkSet, ValidationBenchmark] = Field(default_factory=dict)
+    """Benchmarks scored too, each with its file or data set, as the paper does: `aime24: FILE`, or with more fields:
+    `mine: {source: FILE, temperature: 0}`; null takes the paper's data set, or what you declared under this name."""
     num_benchmark_questions: Positive | None = None
     """Questions drawn from all of these benchmarks together (the paper: 2.2k); None takes all."""
 

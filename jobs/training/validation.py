@@ -12,6 +12,7 @@ from jobs.grading.outcomes import Outcome
 from jobs.recording.recorder import EvaluationRecord, RunRecorder
 from jobs.runs.control import Control
 from jobs.runs.stop_time import Phase
+from jobs.specs.benchmark import ValidationBenchmark
 from jobs.specs.train import TrainSpec
 from jobs.training.parts import RunParts
 
@@ -47,11 +48,13 @@ class Validator:
         if not questions:
             return
         validation, began_at = self._spec.validation, time.perf_counter()
-        num_samples = validation.samples_per_question
+        benchmark = validation.benchmarks.get(question_set, ValidationBenchmark())
+        num_samples = benchmark.samples_per_question or validation.samples_per_question
+        temperature = validation.temperature if benchmark.temperature is None else benchmark.temperature
         responses = self._parts.engine.generate_for_evaluation(
             questions,
             num_samples,
-            validation.temperature,
+            temperature,
             self._spec.algorithm.max_response_tokens,
             EVALUATION_SEED,
         )
@@ -67,7 +70,7 @@ class Validator:
             question_ids=[question.question_id for question in questions],
             num_correct=num_correct,
             samples_per_question=num_samples,
-            temperature=validation.temperature,
+            temperature=temperature,
             seconds=time.perf_counter() - began_at,
         )
         self._recorder.evaluation(record)

@@ -1,8 +1,10 @@
 """One field of a form: its name, symbol, explanation and mistake on the left, its widget on the right."""
 
+import json
 from collections.abc import Callable, Sequence
 
 import streamlit as st
+import yaml
 
 from app.components.new_run.field_shapes import FieldShape, InputKind, part_defaults
 from app.components.widgets.spec_text import option_text
@@ -67,7 +69,8 @@ def _options_of(shape: FieldShape, value: object) -> list[str]:
 
 def _lines_of(shape: FieldShape, value: object) -> str:
     if shape.kind is InputKind.MAPPING:
-        return "\n".join(f"{name}={text}" for name, text in value.items()) if isinstance(value, dict) else ""
+        items = value.items() if isinstance(value, dict) else ()
+        return "\n".join(f"{name}={_item_text(item)}" for name, item in items)
     return (", " if shape.kind is InputKind.WORDS else "\n").join(_words_of(value))
 
 
@@ -96,9 +99,24 @@ def _words_from(shape: FieldShape, raw: object) -> list[str]:
     return [word.strip() for word in words if word.strip()]
 
 
-def _mapping_from(_shape: FieldShape, raw: object) -> dict[str, str]:
+def _mapping_from(_shape: FieldShape, raw: object) -> dict[str, object]:
     lines = (line.partition("=") for line in str(raw).splitlines() if line.strip())
-    return {name.strip(): text.strip() for name, _, text in lines}
+    return {name.strip(): _item_from(text.strip()) for name, _, text in lines}
+
+
+def _item_text(item: object) -> str:
+    """Return one line for an item of a mapping: fields as JSON, nothing for none."""
+    return json.dumps(item, ensure_ascii=False) if isinstance(item, dict) else "" if item is None else str(item)
+
+
+def _item_from(text: str) -> object:
+    """Return the fields that a line of YAML or JSON has in braces, else the text."""
+    if not text.startswith("{"):
+        return text
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return text
 
 
 def _range_from(_shape: FieldShape, raw: object) -> object:

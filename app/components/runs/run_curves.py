@@ -25,13 +25,15 @@ def show(
     key: str,
     *,
     is_live: bool,
+    titles: Mapping[str, str],
 ) -> None:
     """Show the scores across the page, then each group two charts a row; an ended run's without empty charts.
 
-    `ratios` are those of replayed trajectories by step, None for a run that does not replay.
+    `ratios` are those of replayed trajectories by step, None for a run that does not replay; `titles` are those of
+    benchmarks that have another than their name.
     """
     drawing = drawing.spanning([*series.values(), [MetricPoint(row.step, row.avg_at_n) for row in evaluations]])
-    curves.card(curves.PASS_RATES, curves.pass_rates(series, evaluations, drawing), key)
+    curves.card(curves.PASS_RATES, curves.pass_rates(series, evaluations, drawing, titles), key)
     for title, charts in curves.GROUPS.items():
         if ratios is None and title in curves.REPLAY_GROUPS:
             continue

@@ -1,8 +1,9 @@
 """A run's curves, grouped as in the paper."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import plotly.graph_objects as go
 
@@ -293,9 +294,15 @@ def figure_of(chart: Chart, series: Series, drawing: Drawing | None = None) -> g
 
 
 def pass_rates(
-    series: Series, evaluations: Sequence[EvaluationRow], drawing: Drawing | None = None
+    series: Series,
+    evaluations: Sequence[EvaluationRow],
+    drawing: Drawing | None = None,
+    titles: Mapping[str, str] = MappingProxyType({}),
 ) -> go.Figure | None:
-    """Return the scores of training batches, of held-out questions and of benchmarks, these with their intervals."""
+    """Return the scores of training batches, of held-out questions and of benchmarks, these with their intervals.
+
+    `titles` are those of benchmarks that have another than their name.
+    """
     drawing = drawing or Drawing()
     figure = figure_of(PASS_RATES, series, drawing)
     colours = theme.palette()
@@ -314,7 +321,7 @@ def pass_rates(
                 x=drawing.line([MetricPoint(row.step, row.avg_at_n) for row in rows]).x,
                 y=[row.avg_at_n for row in rows],
                 error_y={"array": [half_interval_95(row.standard_error) for row in rows], "thickness": 1, "width": 3},
-                name=score if is_held_out else f"{name} Avg@{rows[-1].samples_per_question}",
+                name=score if is_held_out else f"{titles.get(name, name)} Avg@{rows[-1].samples_per_question}",
                 mode="lines+markers",
                 line={"color": colour, "width": 1.5},
                 marker={"color": colour, "size": 7, "symbol": "diamond"},

@@ -7,7 +7,7 @@ from jobs.evaluation.user_benchmarks import (
     benchmarks_folder,
     choose_benchmark,
     load_user_benchmarks,
-    with_declared_sources,
+    with_declared_benchmarks,
 )
 from jobs.specs.evaluation import BenchmarkChoice
 from jobs.specs.mistakes import SpecError
@@ -81,19 +81,35 @@ def test_a_source_that_is_no_file_name_is_taken_as_it_is(folder, tmp_path, sourc
     assert load_user_benchmarks(tmp_path).choices["sums"].source == source.replace("\\0", "\0")
 
 
-def test_validation_takes_the_data_of_a_benchmark_by_its_name(folder, tmp_path):
+def test_validation_takes_a_whole_declared_benchmark_by_its_name(folder, tmp_path):
     (folder / "sums.jsonl").touch()
+    (folder / "hard.yaml").write_text("hard: {source: sums.jsonl, title: Hard sums, temperature: 0, template: chat}")
+    (folder / "sums.yaml").write_text("sums: {source: sums.jsonl}")
     spec = TrainSpec(
         data=DataSpec(source="hub/data"),
-        validation=ValidationSpec(benchmarks={"sums": None, "aime24": None, "other": "hub/other"}),
+        validation=ValidationSpec(
+            benchmarks={"sums": None, "hard": {"samples_per_question": 2}, "aime24": None, "other": "hub/other"}
+        ),
     )
-    assert with_declared_sources(spec, tmp_path).validation.benchmarks == {
-        "sums": str(folder / "sums.jsonl"), "aime24": None, "other": "hub/other",
+    assert with_declared_benchmarks(spec, tmp_path).validation.model_dump()["benchmarks"] == {
+        "sums": str(folder / "sums.jsonl"),
+        "hard": {
+            "source": str(folder / "sums.jsonl"), "samples_per_question": 2, "title": "Hard sums", "template": "chat",
+            "temperature": 0.0,
+        },
+        "aime24": None,
+        "other": "hub/other",
     }  # fmt: skip
     (folder / "a.yaml").write_text("- mine")
     spec = TrainSpec(data=DataSpec(source="hub/data"), validation=ValidationSpec(benchmarks={"mine": None}))
     with pytest.raises(SpecError, match=r"^validation.benchmarks: expected some of .*, sums, got 'mine'.*a.yaml: exp"):
-        with_declared_sources(spec, tmp_path)
+        with_declared_benchmarks(spec, tmp_path)
+
+
+def test_title_of_a_benchmark_of_the_papers_is_refused_before_a_run_is_queued(tmp_path):
+    spec = TrainSpec(data=DataSpec(source="hub/data"), validation=ValidationSpec(benchmarks={"amc": {"title": "AMC"}}))
+    with pytest.raises(SpecError, match=r"^validation.benchmarks.amc.title: expected none, since amc is the paper's"):
+        with_declared_benchmarks(spec, tmp_path)
 
 
 def test_what_is_given_counts_before_what_was_declared():

@@ -38,6 +38,39 @@ def test_questions_are_asked_in_the_template_of_the_training_data(tmp_path):
     assert (first.index, second.index) == (FIRST_INDEX, FIRST_INDEX + 1)
 
 
+def test_a_benchmark_has_its_own_template_grading_and_number_of_questions(tmp_path):
+    mine = {"source": own_file(tmp_path, ["3 + 4?", "9 - 2?"]), "template": "none", "num_questions": 1}
+    questions = read_validation_questions(spec_of({"mine": {**mine, "answer_kind": "choice"}}), Characters())
+    assert [(item.prompt_text, item.metadata["answer_kind"]) for item in questions["mine"]] == [("3 + 4?", "choice")]
+
+
+def test_a_template_that_the_model_lacks_is_named(tmp_path):
+    spec = spec_of({"mine": {"source": own_file(tmp_path, ["3 + 4?"]), "template": "chat"}})
+    with pytest.raises(DataError, match=r"^validation.benchmarks.mine.template: the tokenizer's chat template cannot"):
+        read_validation_questions(spec, Characters())
+
+
+@pytest.mark.parametrize(
+    ("written", "read_back"),
+    [
+        (None, None),
+        ("", None),
+        ("mine.jsonl", "mine.jsonl"),
+        ({"source": "mine.jsonl"}, "mine.jsonl"),
+        ({"source": "mine.jsonl", "temperature": 0.0}, {"source": "mine.jsonl", "temperature": 0.0}),
+    ],
+)
+def test_a_benchmark_is_written_as_its_source_where_that_says_all(written, read_back):
+    spec = spec_of({"mine": written})
+    assert spec.model_dump(mode="json")["validation"]["benchmarks"] == {"mine": read_back}
+    assert parse_spec(spec.model_dump(mode="json"), "test") == spec
+
+
+def test_a_wrong_field_of_a_benchmark_is_named():
+    with pytest.raises(SpecError, match=r"validation.benchmarks.mine.sauce: there is no such field"):
+        spec_of({"mine": {"sauce": "mine.jsonl"}})
+
+
 def test_prompts_that_are_too_long_are_left_out(tmp_path):
     spec = spec_of({"mine": own_file(tmp_path, ["3 + 4?", "9" * 500])}, max_prompt_tokens=300)
     assert len(read_validation_questions(spec, Characters())["mine"]) == 1

@@ -8,6 +8,7 @@ from jobs.actions import run_actions
 from jobs.cli.main import app
 from jobs.preflight.resolution import RunRefusedError, resolve
 from jobs.runs.lookup import CommandError
+from jobs.specs.benchmark import ValidationBenchmark
 from jobs.specs.train import TrainSpec
 
 BAD_SPECS = {
@@ -61,9 +62,12 @@ def test_a_benchmark_of_the_users_own_is_validated_on_by_its_name(runs_root):
     folder = runs_root / "workbench" / "benchmarks"
     folder.mkdir(parents=True)
     (folder / "sums.jsonl").write_text('{"problem": "1 + 1", "answer": "2"}\n')
+    (folder / "sums.yaml").write_text("sums: {source: sums.jsonl, samples_per_question: 4}")
     content = {"data": {"source": "word_problems", "template": "chat"}, "validation": {"benchmarks": {"sums": None}}}
     preflight = resolve(TrainSpec.model_validate(content), runs_root, is_quick=True)
-    assert preflight.spec.validation.benchmarks == {"sums": str(folder / "sums.jsonl")}
+    assert preflight.spec.validation.benchmarks == {
+        "sums": ValidationBenchmark(source=str(folder / "sums.jsonl"), samples_per_question=4)
+    }
     content["validation"]["benchmarks"] = {"sum": None}
     preflight = resolve(TrainSpec.model_validate(content), runs_root, is_quick=True)
     assert any("validation.benchmarks: expected some of" in refusal.sentence for refusal in preflight.refusals)

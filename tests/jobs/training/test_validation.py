@@ -34,11 +34,14 @@ NUM_SAMPLES = 3
 class WrittenAnswers:
     """An engine that gives the answers above to the questions it is asked."""
 
+    def __init__(self):
+        self.temperatures = []
+
     def generate_for_evaluation(self, questions, num_samples, temperature, max_new_tokens, seed):  # noqa: ARG002 - the protocol's
-        assert num_samples == NUM_SAMPLES
+        self.temperatures.append(temperature)
         written = dict(ANSWERS)
         return [
-            [Response(text, question.prompt_ids, is_truncated=False) for text in written[question.answer]]
+            [Response(text, question.prompt_ids, is_truncated=False) for text in written[question.answer][:num_samples]]
             for question in questions
         ]
 
@@ -61,13 +64,16 @@ def spec(tmp_path):
     return parse_spec({"data": data, "validation": validation}, "test")
 
 
-def validate(spec, run, step):
+def validate(spec, run, step, benchmarks=()):
+    """Evaluate the held-out questions, and those of `benchmarks` too; return the temperatures."""
     questions, held_out = open_data(spec).encode(make_tokenizer())
     recorder = FileRecorder(run, run.claim_attempt(), spec.recording)
     with open_reward(spec) as reward:
-        parts = RunParts(WrittenAnswers(), reward, questions, held_out, {})
+        engine = WrittenAnswers()
+        parts = RunParts(engine, reward, questions, held_out, {}, dict.fromkeys(benchmarks, held_out))
         Validator(spec, parts, recorder, WorkerControl(run, run.attempt_path(1))).evaluate(step)
     recorder.close()
+    return engine.temperatures
 
 
 def test_validation_counts_what_the_benchmarks_training_scheme_calls_correct_and_is_no_score(spec, tmp_path):
@@ -97,3 +103,15 @@ def test_validation_waits_for_its_interval(spec, tmp_path):
         validate(spec, run, step)
     events = EventReader(run).read(max_steps=10).events
     assert [event["step"] for event in events if event["kind"] == "evaluation"] == [2, 4]
+
+
+def test_a_benchmark_is_sampled_as_its_entry_says(spec, tmp_path):
+    own = {"mine": {"source": "mine.jsonl", "samples_per_question": 2, "temperature": 0.0}, "other": "other.jsonl"}
+    validation = spec.validation.model_dump() | {"benchmarks": own}
+    spec = parse_spec(spec.model_dump() | {"validation": validation}, "test")
+    run = RunDirectory.create(tmp_path / "runs", spec)
+    assert validate(spec, run, 2, benchmarks=own) == [0.6, 0.0, 0.6]
+    evaluations = [event for event in EventReader(run).read(max_steps=10).events if event["kind"] == "evaluation"]
+    assert [(event["question_set"], event["samples_per_question"], event["temperature"]) for event in evaluations] == [
+        ("held_out", NUM_SAMPLES, 0.6), ("mine", 2, 0.0), ("other", NUM_SAMPLES, 0.6),
+    ]  # fmt: skip

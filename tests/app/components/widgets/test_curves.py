@@ -12,3 +12,9 @@ def test_benchmarks_scored_during_training_have_a_curve_each_beside_held_out_que
     assert curves == {name: [0.25, 0.35] for name in ("Held-out Avg@8", "aime24 Avg@8", "amc Avg@8")}
     colours = {trace.line.color for trace in pass_rates({}, rows).data}
     assert len(colours) == 3
+
+
+def test_a_benchmark_with_a_title_is_named_by_it():
+    assert [trace.name for trace in pass_rates({}, [score(0, "mine")], titles={"mine": "My sums"}).data] == [
+        "My sums Avg@8"
+    ]
