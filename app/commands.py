@@ -15,6 +15,7 @@ from jobs.actions import annotations, judgements, progress, run_actions, run_bin
 from jobs.actions.evaluations import plan_evaluation, submit_evaluation
 from jobs.actions.probe_process import ProbeProcess
 from jobs.actions.token_texts import token_texts
+from jobs.analysis.score_curves import MEASURES, ScoreCurve, read_score_curves
 from jobs.evaluation.recorded_answers import RecordedQuestion, find_answers
 from jobs.evaluation.user_benchmarks import benchmarks_folder as user_benchmarks_folder
 from jobs.evaluation.user_benchmarks import load_user_benchmarks
@@ -44,15 +45,16 @@ from jobs.training.data_rows import DataError
 from jobs.training.probe_report import ProbeReport
 
 __all__ = [
-    "ENDED", "RAY_TOKEN_VARIABLE", "RESUMABLE", "CommandError", "DataError", "DataPreview", "Finding", "Gpu",
-    "JournalEntry", "Machine", "ProbeProcess", "ProbeReport", "RecordedQuestion", "RunRefusedError", "RunStatus",
-    "SpecError", "TrainSpec", "UserError", "archive", "benchmarks_folder", "branch", "chat", "check", "clone", "delete",
-    "delete_draft", "delete_view", "describe_stop", "empty_bin", "estimate_resources", "evaluate", "evaluation_answers",
-    "examine_machine", "fields_of", "job_progress", "journal_entries", "list_deleted", "list_drafts", "list_gpus",
-    "list_views", "load_draft", "load_preset", "mark_case", "mark_trajectory", "missing_vllm", "note",
-    "package_versions", "preset_names", "preview_data", "read_machine", "rename", "restore", "resume", "save_draft",
-    "save_view", "set_verdict", "start_probe", "start_study_run", "status_by_files", "stop", "stop_study", "submit",
-    "submit_judge", "tag", "token_data", "user_benchmarks",
+    "ENDED", "MEASURES", "RAY_TOKEN_VARIABLE", "RESUMABLE", "CommandError", "DataError", "DataPreview", "Finding",
+    "Gpu", "JournalEntry", "Machine", "ProbeProcess", "ProbeReport", "RecordedQuestion", "RunRefusedError",
+    "RunStatus", "ScoreCurve", "SpecError", "TrainSpec", "UserError", "archive", "benchmarks_folder", "branch",
+    "chat", "check", "clone", "delete", "delete_draft", "delete_view", "describe_stop", "empty_bin",
+    "estimate_resources", "evaluate", "evaluation_answers", "examine_machine", "fields_of", "job_progress",
+    "journal_entries", "list_deleted", "list_drafts", "list_gpus", "list_views", "load_draft", "load_preset",
+    "mark_case", "mark_trajectory", "missing_vllm", "note", "package_versions", "preset_names", "preview_data",
+    "read_machine", "rename", "restore", "resume", "save_draft", "save_view", "score_curves", "set_verdict",
+    "start_probe", "start_study_run", "status_by_files", "stop", "stop_study", "submit", "submit_judge", "tag",
+    "token_data", "user_benchmarks",
 ]  # fmt: skip
 
 Arguments = ParamSpec("Arguments")
@@ -221,6 +223,14 @@ def evaluation_answers(run_id: str, benchmark: str, question_id: str) -> Recorde
         return find_answers(RunDirectory.open(_runs_root(), run_id).path, benchmark, question_id)
     except (RunDirectoryError, OSError, KeyError, ValueError):
         return None
+
+
+def score_curves(run_id: str, benchmark: str, scheme: str) -> list[ScoreCurve]:
+    """Return an evaluation's scores over the number of answers; none if its folder is gone."""
+    try:
+        return read_score_curves(RunDirectory.open(_runs_root(), run_id).path, benchmark, scheme)
+    except (RunDirectoryError, OSError, KeyError, ValueError):
+        return []
 
 
 def missing_vllm() -> str:

@@ -7,6 +7,7 @@ from app.components.benchmarks import (
     disputed_answers,
     evaluation_form,
     score_comparison,
+    score_curves,
     score_table,
     score_table_view,
 )
@@ -72,6 +73,8 @@ def _scores(scheme: str, tables: list[str], words: str) -> None:
         st.subheader("Compare two", anchor=False)
         score_comparison.show(measured_lines, scheme)
     if measured_lines:
+        st.subheader("Over the number of answers", anchor=False)
+        score_curves.show(measured_lines, scheme)
         st.subheader("Where the schemes differ", anchor=False)
         disputed_answers.show(measured_lines)
 

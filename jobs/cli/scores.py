@@ -1,4 +1,4 @@
-"""The command that prints scores of benchmarks, and compares two scored models question by question."""
+"""The command that prints scores of benchmarks, those of one over k answers, and two compared by questions."""
 
 import math
 from dataclasses import asdict
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from db.connections.session import Database
     from db.rows.scores import ScoredRuns
+    from jobs.analysis.score_curves import ScoreCurve
 
 SCHEMES = ("paper", "training", "corrected")
 
@@ -26,23 +27,28 @@ SCHEMES = ("paper", "training", "corrected")
 def scores(
     evaluations: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FIRST SECOND]", help="Two evaluations to compare, second minus first."),
+        typer.Argument(
+            metavar="[FIRST [SECOND]]", help="One evaluation for its scores over k answers; two to compare them."
+        ),
     ] = None,
     scheme: Annotated[str, typer.Option(help="paper, training or corrected.")] = "paper",
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """List scores of benchmarks, newest first, or compare two evaluations on their common questions."""
+    """List scores, newest first; of one evaluation over k answers; or compare two, second minus first."""
     if scheme not in SCHEMES:
         raise SpecError(f"--scheme: expected one of {', '.join(SCHEMES)}, got {scheme!r}.")
-    if len(evaluations or []) not in {0, 2}:
-        raise SpecError("FIRST SECOND: expected two evaluations to compare, or none to list all scores.")
     with open_fresh_index(runs_root, database_url) as database:
-        if evaluations:
-            _compare(database, runs_root, (evaluations[0], evaluations[1]), scheme, as_json)
-        else:
-            _list(database, scheme, as_json)
+        match evaluations or []:
+            case []:
+                _list(database, scheme, as_json)
+            case [evaluation]:
+                _print_curves(database, runs_root, evaluation, scheme, as_json)
+            case [first, second]:
+                _compare(database, runs_root, (first, second), scheme, as_json)
+            case _:
+                raise SpecError("FIRST SECOND: expected at most two evaluations.")
 
 
 def _list(database: "Database", scheme: str, as_json: bool) -> None:
@@ -61,6 +67,30 @@ def _list(database: "Database", scheme: str, as_json: bool) -> None:
 def _finite(value: float) -> float | None:
     """Return None for NaN, which JSON lacks: a single question has no standard error."""
     return value if math.isfinite(value) else None
+
+
+def _print_curves(database: "Database", runs_root: "Path", evaluation: str, scheme: str, as_json: bool) -> None:
+    from jobs.analysis.score_curves import read_score_curves
+
+    scored = _scored_runs(database, runs_root, evaluation, scheme)
+    curves = {name: read_score_curves(runs_root / run_id, name, scheme) for name, run_id in scored}
+    if as_json:
+        print_json({name: [asdict(curve) for curve in of_benchmark] for name, of_benchmark in curves.items()})
+        return
+    for name, of_benchmark in curves.items():
+        for curve in of_benchmark:
+            print_result(f"{name:<16} {curve.measure:<16} {_curve_text(curve)}")
+
+
+def _curve_text(curve: "ScoreCurve") -> str:
+    """Return the values for k = 1, 2, 4 and so on, and for all answers."""
+    num_samples = len(curve.values)
+    shown = sorted({*(1 << power for power in range(num_samples.bit_length())), num_samples} - {0})
+    values = [
+        f"{k}: {100 * curve.values[k - 1]:.1f} [{100 * curve.low[k - 1]:.1f}, {100 * curve.high[k - 1]:.1f}]"
+        for k in shown
+    ]
+    return "  ".join(values) or "not recorded"
 
 
 def _compare(database: "Database", runs_root: "Path", evaluations: tuple[str, str], scheme: str, as_json: bool) -> None:

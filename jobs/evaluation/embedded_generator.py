@@ -40,7 +40,8 @@ class EmbeddedGenerator:
             [entry.token_ids.tolist() for entry in generated], skip_special_tokens=True
         )
         samples = [
-            Sample(text, item.token_ids.size, item.is_truncated) for text, item in zip(texts, generated, strict=True)
+            Sample(text, item.token_ids.size, item.is_truncated, float(item.log_probs.sum()))
+            for text, item in zip(texts, generated, strict=True)
         ]
         for index, question in enumerate(batch):
             if question.question_id in wanted:

@@ -26,6 +26,8 @@ class Sample:
     text: str
     num_tokens: int
     is_truncated: bool
+    log_prob: float | None = None
+    """Sum over its tokens at the sampling temperature, in nats; None where the generator gives none."""
 
 
 @dataclass(frozen=True, slots=True)

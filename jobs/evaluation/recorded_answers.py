@@ -1,4 +1,4 @@
-"""An evaluation's folder read back: what a model answered to one question."""
+"""An evaluation's folder read back: what a model answered."""
 
 import json
 import re
@@ -24,6 +24,8 @@ class RecordedAnswer:
     num_tokens: int
     is_truncated: bool
     outcomes: dict[str, str]
+    log_prob: float | None
+    """Sum over its tokens, in nats; None in logs without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,28 +40,31 @@ class RecordedQuestion:
 def find_answers(run_path: Path, benchmark: str, question_id: str) -> RecordedQuestion | None:
     """Return the answers to a question, None where it was not finished; of several attempts the newest counts."""
     newest = None
-    if _BENCHMARK.fullmatch(benchmark) is None:
-        return None
-    for path in sorted((run_path / FOLDER).glob(f"{benchmark}-*.jsonl")):
-        for record in _records_of(path, question_id):
-            answers = tuple(_answer(*item) for item in zip(record["samples"], record["outcomes"], strict=True))
-            newest = RecordedQuestion(record.get("question", ""), record.get("gold", ""), answers)
+    for name, question in iterate_answers(run_path, benchmark, json.dumps(question_id).encode()):
+        newest = question if name == question_id else newest
     return newest
 
 
-def _records_of(path: Path, question_id: str) -> Iterator[dict[str, Any]]:
-    """Yield the lines about a question; others, of which there may be many thousand, are not parsed."""
-    marker = json.dumps(question_id).encode()
-    with open_plain(path) as file:
-        for line in file:
-            if marker in line and line.endswith(b"}\n"):
-                record = parse_json(line)
-                if record["question_id"] == question_id:
-                    yield record
+def iterate_answers(run_path: Path, benchmark: str, marker: bytes = b"") -> Iterator[tuple[str, RecordedQuestion]]:
+    """Yield finished questions with their ids, those of newer attempts later; lines without `marker` are not parsed."""
+    if _BENCHMARK.fullmatch(benchmark) is None:
+        return
+    for path in sorted((run_path / FOLDER).glob(f"{benchmark}-*.jsonl")):
+        with open_plain(path) as file:
+            for line in file:
+                if marker in line and line.endswith(b"}\n"):
+                    record = parse_json(line)
+                    answers = tuple(_answer(*item) for item in zip(record["samples"], record["outcomes"], strict=True))
+                    question = RecordedQuestion(record.get("question", ""), record.get("gold", ""), answers)
+                    yield record["question_id"], question
 
 
 def _answer(sample: dict[str, Any], outcomes: list[str]) -> RecordedAnswer:
     names = ("paper", "training", "corrected")
     return RecordedAnswer(
-        sample["text"], sample["num_tokens"], sample["is_truncated"], dict(zip(names, outcomes, strict=True))
+        sample["text"],
+        sample["num_tokens"],
+        sample["is_truncated"],
+        dict(zip(names, outcomes, strict=True)),
+        sample.get("log_prob"),
     )

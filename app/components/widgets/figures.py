@@ -60,6 +60,8 @@ class Look:
     colour: str
     dash: str = "solid"
     is_share: bool = False
+    bounds: tuple[str, str] = ("least", "largest")
+    """What the ends of its band are, where it has one."""
 
     @property
     def hover(self) -> str:
@@ -77,9 +79,9 @@ def add_line(figure: go.Figure, name: str, line: Line, look: Look, view: CurveVi
     mode = "lines" if line.x.size > 1 else "markers"
     if drawn.low is not None and drawn.high is not None:
         edge = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
-        figure.add_trace(go.Scatter(x=drawn.x, y=drawn.low, name=f"{name}, least", **edge))
+        figure.add_trace(go.Scatter(x=drawn.x, y=drawn.low, name=f"{name}, {look.bounds[0]}", **edge))
         filled = {"fill": "tonexty", "fillcolor": faded(look.colour, 0.16)}
-        figure.add_trace(go.Scatter(x=drawn.x, y=drawn.high, name=f"{name}, largest", **edge, **filled))
+        figure.add_trace(go.Scatter(x=drawn.x, y=drawn.high, name=f"{name}, {look.bounds[1]}", **edge, **filled))
     elif view is not None and view.smoothing:
         raw = curve_view.window_of(line, view)
         figure.add_trace(

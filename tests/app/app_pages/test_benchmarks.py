@@ -1,3 +1,4 @@
+import json
 import re
 
 import pytest
@@ -232,3 +233,17 @@ def test_generator_vllm_says_that_no_environment_has_it_and_what_makes_one(runs_
     page = send(page, target="owner/model", questions=5)
     assert [text for text in texts(page) if text.startswith(f"generator: {sentence}")]
     assert not list_run_directories(runs_root)
+
+
+@pytest.mark.usefixtures("scored_runs")
+def test_scores_over_the_number_of_answers_are_drawn_for_the_models_of_the_address(open_page):
+    page = open_page("benchmarks", curves="true", of="math500", over="eval-early,eval-late")
+    assert not page.exception
+    charts = [json.loads(chart.proto.spec) for chart in page.get("plotly_chart")]
+    over_k = [chart for chart in charts if chart["layout"]["xaxis"]["title"]["text"] == "k"]
+    names = [[trace["name"] for trace in chart["data"] if trace.get("showlegend", True)] for chart in over_k]
+    assert [len(models) for models in names] == [2, 2, 2]
+    assert has_text(page, "not another training run")
+    assert has_text(page, "Log-probs of answers are not recorded: ExGRPO")
+    page = open_page("benchmarks", curves="true", of="aime24", over="eval-slice")
+    assert has_text(page, "The answers are not in the evaluation's folder")

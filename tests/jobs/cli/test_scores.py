@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 from db.connections.opening import open_database
 from jobs.cli.main import app
 from tests.db.recorded_scores import PARTS, event, record_scores
+from tests.jobs.analysis.recorded_samples import append
 
 CLI = CliRunner(env={"EXGRPO_RUNS_ROOT": "", "NO_COLOR": "1", "COLUMNS": "200"})
 
@@ -44,7 +45,7 @@ def test_two_evaluations_are_compared_with_a_warning_where_they_are_not_alike(ru
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("eval-first",), "FIRST SECOND: expected two evaluations to compare"),
+        (("eval-first", "eval-second", "eval-first"), "FIRST SECOND: expected at most two evaluations."),
         (("--scheme", "best"), "--scheme: expected one of paper, training, corrected, got 'best'."),
         (("eval-first", "nobody"), "no run in"),
     ],
@@ -53,6 +54,17 @@ def test_what_cannot_be_compared_is_refused_in_one_sentence(runs_root, words, se
     result = call(runs_root, *words)
     assert result.exit_code == 2
     assert sentence in result.stderr
+
+
+def test_one_evaluation_is_scored_over_the_number_of_answers(runs_root):
+    for number, boxes in enumerate(("44", "54", "55")):
+        append(runs_root / "eval-second", f"q{number}", [(box, None) for box in boxes], benchmark="amc")
+    curves = json.loads(call(runs_root, "eval-second", "--json").stdout)
+    assert curves["amc"][0]["values"] == [0.5, pytest.approx(2 / 3)]
+    assert curves["aime24"] == []
+    printed = call(runs_root, "eval-second").stdout
+    assert "amc              pass@k           1: 50.0 [0.0, 100.0]  2: 66.7 [0.0, 100.0]" in printed
+    assert "best by log-prob not recorded" in printed
 
 
 def test_nothing_scored_yet_says_what_to_do(tmp_path):

@@ -171,6 +171,7 @@ def test_embedded_answers_are_the_same_after_a_resume(tmp_path, benchmark_file):
     assert answer_lines(interrupted) == answer_lines(whole)
     samples = [tuple(sample["text"] for sample in line["samples"]) for line in answer_lines(whole)]
     assert all(len(set(item)) == 2 for item in samples)  # n samples are n draws
+    assert all(sample["log_prob"] < 0 for line in answer_lines(whole) for sample in line["samples"])
     assert len({line["seed"] for line in answer_lines(whole)}) == 3  # one a batch
 
 

@@ -1,0 +1,78 @@
+"""Scores over the number of answers k, a card for each way to choose one of them, a curve for each model."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+import numpy as np
+import plotly.graph_objects as go
+import streamlit as st
+
+from app import commands, settings, theme
+from app.commands import ScoreCurve
+from app.components.benchmarks.score_table import ScoreLine, column_of
+from app.components.widgets import address_choice, figures
+from app.components.widgets.curve_lines import Line
+from app.components.widgets.figures import Look
+from app.formats import escape_control_characters
+from app.settings import AppSettings
+
+MAX_MODELS = 4
+WORDS = (
+    "Means over all draws of k of the recorded answers. Bands are 95 % intervals by bootstrap over questions: they "
+    "cover other questions and other samples of this checkpoint, not another training run."
+)
+_KEPT_SECONDS = 600
+
+
+def show(lines: Sequence[ScoreLine], scheme: str) -> None:
+    """Show the choice of benchmark and models and their curves; answers are read when the toggle is on."""
+    if not st.toggle("Read the recorded answers", key="curves", bind="query-params"):
+        return
+    benchmarks = {name: column_of(name) for line in lines for name, _ in line.scored}
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        benchmark = address_choice.select("Benchmark", benchmarks, "of", next(iter(benchmarks)), width=240)
+        names = {line.key: f"{line.name} ({line.group})" for line in lines if benchmark in dict(line.scored)}
+        chosen = address_choice.select_several("Models", names, "over", [next(iter(names))], "None")[:MAX_MODELS]
+    runs = {names[line.key]: dict(line.scored)[benchmark] for line in lines if line.key in chosen}
+    curves = {name: _curves(settings.current(), run_id, benchmark, scheme) for name, run_id in runs.items()}
+    columns = [column for _ in range(2) for column in st.columns(2, gap="small")]
+    for (measure, meaning), column in zip(commands.MEASURES.items(), columns, strict=True):
+        of_measure = {name: curve for name, found in curves.items() for curve in found if curve.measure == measure}
+        with column:
+            figures.show_card(
+                measure, "share of questions, for k answers", figure(of_measure), f"curve-{measure}",
+                f"{measure} over k by model", f"The share of questions for which {meaning}.",
+            )  # fmt: skip
+    st.caption(WORDS)
+    without = [name for name, found in curves.items() if any(not curve.values for curve in found)]
+    if without:
+        st.text(escape_control_characters(f"Log-probs of answers are not recorded: {', '.join(without)}"))
+    gone = [name for name, found in curves.items() if not found]
+    if gone:
+        st.text(escape_control_characters(f"The answers are not in the evaluation's folder: {', '.join(gone)}"))
+
+
+def figure(curves: Mapping[str, ScoreCurve]) -> go.Figure | None:
+    """Return one curve a model with its band, None where no model has recorded values."""
+    recorded = {name: curve for name, curve in curves.items() if curve.values}
+    if not recorded:
+        return None
+    drawn = figures.new_figure()
+    for (name, curve), colour in zip(recorded.items(), theme.wheel(), strict=False):
+        bounds = [np.array(values, dtype=np.float32) for values in (curve.values, curve.low, curve.high)]
+        line = Line(np.arange(1, len(curve.values) + 1, dtype=np.float32), *bounds)
+        label = escape(escape_control_characters(name))
+        figures.add_line(drawn, label, line, Look(colour, is_share=True, bounds=("95 % from", "to")))
+    figures.show_shares(drawn)
+    drawn.update_xaxes(title={"text": "k"})
+    return drawn
+
+
+@st.cache_data(ttl=_KEPT_SECONDS, show_spinner="Reading answers", max_entries=100)
+def _curves(
+    current: AppSettings,  # noqa: ARG001 - part of the cache key
+    run_id: str,
+    benchmark: str,
+    scheme: str,
+) -> list[ScoreCurve]:
+    return commands.score_curves(run_id, benchmark, scheme)

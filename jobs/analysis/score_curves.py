@@ -1,0 +1,84 @@
+"""Scores over the number of answers k: what several answers to a question are worth, however one of them is chosen."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from jobs.analysis.best_of_k import Curve, best_of_k, majority_at_k, pass_at_k
+from jobs.evaluation.recorded_answers import RecordedAnswer, RecordedQuestion, iterate_answers
+from jobs.grading.boxes import last_boxed
+from jobs.grading.outcomes import Outcome
+
+NUM_RESAMPLES = 2000
+INTERVAL = (2.5, 97.5)
+"""Percentiles of a 95% interval."""
+MEASURES = {
+    "pass@k": "any of k answers is correct",
+    "maj@k": "the most frequent answer of k is correct",
+    "best by log-prob": "the answer of k with the highest mean log-prob of its tokens is correct",
+    "best by reward": "the answer of k with the highest reward of training is correct",
+}
+"""What each measure is the share of."""
+_majority_at_k = lru_cache(maxsize=20_000)(majority_at_k)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreCurve:
+    """One measure for k = 1 to n in [0, 1], the mean over questions; empty where log-probs are not recorded.
+
+    The ends of the 95% intervals are by bootstrap over questions, drawn whole: they cover the choice of questions and
+    the sampling of answers, not another training run.
+    """
+
+    measure: str
+    values: tuple[float, ...] = ()
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+
+
+def read_score_curves(run_path: Path, benchmark: str, scheme: str) -> list[ScoreCurve]:
+    """Return the curves of a benchmark from an evaluation's recorded answers; none without answers.
+
+    Only questions with as many samples as the evaluation was last asked for count.
+    """
+    questions = {name: _curves(entry, scheme) for name, entry in iterate_answers(run_path, benchmark) if entry.answers}
+    num_samples = max((curves[0].size for curves in questions.values()), default=0)
+    kept = [curves for curves in questions.values() if curves[0].size == num_samples]
+    return [_mean(*item) for item in zip(MEASURES, zip(*kept, strict=True), strict=True)] if kept else []
+
+
+def _curves(question: RecordedQuestion, scheme: str) -> list[Curve]:
+    """Return the curve of each measure for one question; an empty one where log-probs are not recorded."""
+    answers = question.answers
+    are_correct = [answer.outcomes[scheme] == Outcome.CORRECT for answer in answers]
+    votes = Counter(_vote(answer) for answer, correct in zip(answers, are_correct, strict=True) if not correct)
+    votes.pop("", None)
+    num_correct = sum(are_correct)
+    rewards = [float(answer.outcomes["training"] == Outcome.CORRECT) for answer in answers]
+    log_probs = [answer.log_prob / answer.num_tokens for answer in answers if answer.log_prob is not None]
+    return [
+        pass_at_k(num_correct, len(answers)),
+        _majority_at_k(num_correct, tuple(sorted(votes.values())), len(answers)),
+        best_of_k(log_probs, are_correct) if len(log_probs) == len(answers) else np.zeros(0),
+        best_of_k(rewards, are_correct),
+    ]
+
+
+def _vote(answer: RecordedAnswer) -> str:
+    """Return the content of the last box without spaces, "" where there is none."""
+    return "".join((last_boxed(answer.text) or "").split())
+
+
+def _mean(measure: str, curves: Sequence[Curve]) -> ScoreCurve:
+    if not all(curve.size for curve in curves):
+        return ScoreCurve(measure)
+    values = np.array(curves)
+    num_questions = len(curves)
+    equal = np.full(num_questions, 1 / num_questions)
+    counts = np.random.default_rng(0).multinomial(num_questions, equal, NUM_RESAMPLES)
+    low, high = np.percentile(counts @ values / num_questions, INTERVAL, axis=0)
+    return ScoreCurve(measure, tuple(values.mean(axis=0).tolist()), tuple(low.tolist()), tuple(high.tolist()))
