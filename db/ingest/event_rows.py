@@ -19,8 +19,8 @@ from exgrpo_core.bounded_json import parse_json
 
 Row = dict[str, Any]
 
-EVENTS_WITHOUT_ROWS = frozenset({"status", "judging", "asked"})
-"""A status changes an attempt's row; a judge's plan and cost are read by its resume only."""
+EVENTS_WITHOUT_ROWS = frozenset({"status", "start_model", "judging", "asked"})
+"""Status and start model change an attempt's row; a judge's plan and cost are read by its resume only."""
 
 _TRAJECTORY_BITS, _ATTEMPT_BITS, _RUN_BITS = 32, 12, 19
 

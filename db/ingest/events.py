@@ -143,6 +143,7 @@ def _ingest(connection: Connection, run_id: str, events: Sequence[Event], positi
         for table, rows in collector.rows.items():
             insert_new(connection, table, rows)
         _note_statuses(connection, run_key, new)
+        _note_start_models(connection, run_key, new)
         refresh_summary(connection, run_key)
         seen = [{"run_key": run_key, "attempt": event["attempt"], "seq": event["seq"]} for event in new]
         insert_new(connection, models.ingested_events, seen)
@@ -239,6 +240,15 @@ def _note_statuses(connection: Connection, run_key: int, events: Sequence[Event]
         is_it = (attempts.c.run_key == run_key) & (attempts.c.attempt == attempt)
         connection.execute(update(attempts).where(is_it).values(values))
     _follow_newest_attempt(connection, run_key, moved)
+
+
+def _note_start_models(connection: Connection, run_key: int, events: Sequence[Event]) -> None:
+    attempts = models.attempts
+    for event in events:
+        if event["kind"] == "start_model":
+            is_it = (attempts.c.run_key == run_key) & (attempts.c.attempt == event["attempt"])
+            text = storable_text(event["text"])
+            connection.execute(update(attempts).where(is_it).values(start_model=text))
 
 
 def _follow_newest_attempt(connection: Connection, run_key: int, moved: Set[int]) -> None:

@@ -25,7 +25,6 @@ from jobs.supervisor.indexing import DatabaseIndex
 from jobs.supervisor.loop import LOOP_SECONDS, Supervisor, SupervisorSettings
 from jobs.supervisor.open_index import open_fresh_index
 from jobs.training.probe import probe
-from jobs.training.run_data import warm_chains_model
 
 PRESETS = ("chains-exgrpo", "chains-on-policy")
 REAL_PRESETS = ("smollm2-word-problems", "smollm2-word-problems-on-policy")
@@ -58,11 +57,6 @@ def run_demo(runs_root: Path, is_headless: bool, is_real: bool = False) -> int:
 
 
 def _submit_toy(runs_root: Path) -> list[str]:
-    print_status(
-        "Warm start: a 0.1 M-parameter model learns the task's format from noisy demonstrations. This takes some "
-        "minutes the first time; later runs use the same model."
-    )
-    warm_chains_model(load_preset(PRESETS[0]).data)
     return [submit(runs_root, load_preset(name)) for name in PRESETS]
 
 

@@ -123,7 +123,7 @@ class FileRecorder:
         self._writer.append("checkpoint", {"step": step, "path": self._relative(path), "num_bytes": num_bytes})
 
     def record(self, kind: str, fields: Mapping[str, Any]) -> None:
-        """Record an event that only jobs of another kind than training have."""
+        """Record an event of another kind than those above."""
         self.settle()
         self._writer.append(kind, dict(fields))
 

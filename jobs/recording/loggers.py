@@ -160,7 +160,7 @@ class FanOutRecorder:
         self._recorder.checkpoint(step, path)
 
     def record(self, kind: str, fields: Mapping[str, Any]) -> None:
-        """Record an event that only jobs of another kind than training have."""
+        """Record an event of another kind than those above."""
         self._recorder.record(kind, fields)
 
     def close(self) -> None:

@@ -63,7 +63,7 @@ class RunRecorder(Protocol):
         ...
 
     def record(self, kind: str, fields: Mapping[str, Any]) -> None:
-        """Record an event that only jobs of another kind than training have."""
+        """Record an event of another kind than those above."""
         ...
 
     def close(self) -> None:

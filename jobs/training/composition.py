@@ -29,6 +29,7 @@ from jobs.training.off_policy_trajectories import read_external
 from jobs.training.parts import BenchmarkReader, RunParts, no_benchmarks
 from jobs.training.run_data import log_first_prompt, open_data, open_reward
 from jobs.training.sft_loop import SftLoop, SftParts
+from jobs.training.warm_start import describe_start
 
 
 def run_training(
@@ -99,6 +100,7 @@ class _Loaded:
     questions: list[Question]
     held_out: list[Question]
     benchmarks: dict[str, list[Question]]
+    start_model: str
 
 
 def _load(
@@ -118,7 +120,7 @@ def _load(
         train_adapters(policy, _lora_settings(spec.model.lora, source, spec.model.revision), spec.seed)
     questions, held_out = data.encode(policy.tokenizer)
     log_first_prompt(questions, policy.tokenizer)
-    return _Loaded(policy, questions, held_out, read_benchmarks(spec, policy.tokenizer))
+    return _Loaded(policy, questions, held_out, read_benchmarks(spec, policy.tokenizer), describe_start(source))
 
 
 def _checkpointed_model(spec: TrainSpec, checkpoints: Path) -> str | None:
@@ -135,13 +137,13 @@ def _checkpointed_model(spec: TrainSpec, checkpoints: Path) -> str | None:
 def _parts(spec: TrainSpec, reward: RewardFunction, loaded: _Loaded) -> RunParts:
     engine = _engine(spec, reward, loaded, optim_settings(spec.optim))
     external = read_external(spec, loaded.questions, loaded.policy.tokenizer)
-    return RunParts(engine, reward, loaded.questions, loaded.held_out, external, loaded.benchmarks)
+    return RunParts(engine, reward, loaded.questions, loaded.held_out, external, loaded.benchmarks, loaded.start_model)
 
 
 def _sft_parts(spec: TrainSpec, reward: RewardFunction, loaded: _Loaded) -> SftParts:
     demonstrations = read_demonstrations(spec, loaded.questions, loaded.policy.tokenizer)
     engine = _engine(spec, reward, loaded, replace(optim_settings(spec.optim), decay_steps=spec.num_steps))
-    parts = RunParts(engine, reward, loaded.questions, loaded.held_out, {}, loaded.benchmarks)
+    parts = RunParts(engine, reward, loaded.questions, loaded.held_out, {}, loaded.benchmarks, loaded.start_model)
     return SftParts(parts, engine.imitate, demonstrations)
 
 

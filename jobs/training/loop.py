@@ -36,8 +36,7 @@ class TrainingLoop:
 
     def run(self) -> RunStatus:
         """Train until the last step or until a stop is requested; return `succeeded` or `stopped`."""
-        self.recorder.questions(self.parts.questions, "training")
-        self.recorder.questions(self.parts.held_out, "held_out")
+        self.parts.record_start(self.recorder)
         state, is_new = self._open_state()
         self.control.heartbeat(state.step)
         if is_new:

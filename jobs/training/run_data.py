@@ -56,7 +56,7 @@ def open_data(spec: TrainSpec, should_stop: Callable[[], bool] | None = None) ->
     task = TASKS.get(spec.data.source)
     if task is not None:
         is_warm = spec.model.source == CHAINS_WARM_MODEL
-        model = str(warm_chains_model(spec.data, should_stop)) if is_warm else prepare_model(spec.model.source)
+        model = str(_warm_chains_model(spec.data, should_stop)) if is_warm else prepare_model(spec.model.source)
         return TaskData(task, spec.data, model)
     source = _data_source(spec.data)
     rows = read_rows(source)
@@ -123,7 +123,7 @@ def open_reward(spec: TrainSpec) -> Iterator[RewardFunction]:
         yield MathReward(grader)
 
 
-def warm_chains_model(data: DataSpec, should_stop: Callable[[], bool] | None = None) -> Path:
+def _warm_chains_model(data: DataSpec, should_stop: Callable[[], bool] | None = None) -> Path:
     """Return the folder of the warm model for chains like these, making it if it is not in the cache."""
     settings = WarmStartSettings(modulus=data.modulus, max_operations=max(10, data.max_operations))
     return warm_model(settings, cache_directory(), _warm_start_progress(should_stop))

@@ -51,8 +51,7 @@ class SftLoop:
 
     def run(self) -> RunStatus:
         """Train until the last step or until a stop is requested; return `succeeded` or `stopped`."""
-        self.recorder.questions(self.sft.parts.questions, "training")
-        self.recorder.questions(self.sft.parts.held_out, "held_out")
+        self.sft.parts.record_start(self.recorder)
         step = saved_step = self._restore()
         self.control.heartbeat(step)
         if step == 0:

@@ -22,6 +22,7 @@ from jobs.training.off_policy_trajectories import read_external
 from jobs.training.parts import BenchmarkReader, RunParts, no_benchmarks
 from jobs.training.reward_model_files import with_checked_reward_model
 from jobs.training.run_data import RunData, log_first_prompt, open_data, open_reward
+from jobs.training.warm_start import describe_start
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -112,7 +113,8 @@ def _open(spec: TrainSpec, data: RunData, config: "DictConfig", read_benchmarks:
         seed = spec.seed if spec.verl.has_seeded_requests else None
         share = spec.verl.max_failed_share
         engine = VerlEngine(trainer, tokenizer, end_token_ids, spec.algorithm, seed, share)
-        yield RunParts(engine, reward, questions, held_out, external, read_benchmarks(spec, tokenizer))
+        benchmarks, start_model = read_benchmarks(spec, tokenizer), describe_start(data.model_source)
+        yield RunParts(engine, reward, questions, held_out, external, benchmarks, start_model)
 
 
 def find_end_tokens(source: str, tokenizer: PreTrainedTokenizerBase) -> list[int]:

@@ -1,4 +1,4 @@
-"""Warm start: small models made on this machine, taught by imitation before reinforcement begins.
+"""Warm start: small models taught by imitation before reinforcement begins, shipped or made on this machine.
 
 Models are cached in folders named by a hash of their settings and of the code that makes them, so a change of either
 makes a new one.
@@ -31,7 +31,7 @@ from jobs.tasks.chains import demonstrators, problem, tokenizer
 from jobs.tasks.chains.demonstrators import Demonstrators, write_demonstration
 from jobs.tasks.chains.oracle import judge_response
 from jobs.tasks.chains.problem import draw_problem
-from jobs.training import answer_format, imitation
+from jobs.training import answer_format, imitation, shipped_weights
 from jobs.training.answer_format import AnswerFormatSettings, HeldAnswers, make_format_tokenizer
 from jobs.training.imitation import ImitationSettings, make_demonstration, make_small_policy, train_by_imitation
 
@@ -43,7 +43,9 @@ FULL_NOISE_FROM = 0.55
 EARLY_ERROR_SCALE = 0.3
 MAX_TRIES = 4
 ACCURACY_SEED = 64
+NUM_ASKED = 64
 MAX_ANSWER_TOKENS = 112
+CHOICE_FILE = "choice.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,28 +70,70 @@ class WarmStartSettings:
     seed: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class WarmStartChoice:
+    """The model that was kept, and where it was made."""
+
+    seed: int
+    processor: str
+    """Instructions that torch used, such as AVX512."""
+    accuracy: float | None = None
+    """Share of chains that the likeliest response solves; None if nothing was asked."""
+    is_shipped: bool = False
+
+    def describe(self) -> str:
+        """Return the choice as a sentence."""
+        made = "shipped with the program" if self.is_shipped else "made on this machine"
+        solved = "" if self.accuracy is None else f", solves {self.accuracy:.1%} of {NUM_ASKED} chains at temperature 0"
+        return f"Warm start {made}: seed {self.seed}, trained with {self.processor}{solved}."
+
+
+def describe_start(model_source: str) -> str:
+    """Return how the warm model in this folder was chosen, nothing of other models."""
+    path = Path(model_source) / CHOICE_FILE
+    return WarmStartChoice(**json.loads(path.read_text(encoding="utf-8"))).describe() if path.is_file() else ""
+
+
 def warm_model(settings: WarmStartSettings, cache_dir: Path, progress: Progress | None = None) -> Path:
     """Return the Hugging Face folder of the warm model for register chains, making it if it is not in the cache.
 
+    That of the default settings is shipped; others are trained here, the same on machines of one kind alone.
     `progress` is called with steps done and steps in all. Processes may call this at once: each returns a whole folder.
     """
 
-    def build(folder: Path) -> None:
-        tries = (_teach_chains(replace(settings, seed=settings.seed + i), progress) for i in range(MAX_TRIES))
-        best_accuracy = -1.0
-        for policy in tries:
-            accuracy = greedy_accuracy(policy, settings)
-            if accuracy > best_accuracy:
-                best_accuracy = accuracy
-                _save(policy, folder)
-            if accuracy >= settings.required_accuracy:
-                return
+    def build(folder: Path) -> WarmStartChoice:
+        policy, choice = _shipped_model() if settings == WarmStartSettings() else teach_chains(settings, progress)
+        _save(policy, folder)
+        return choice
 
-    makers = (problem, demonstrators, tokenizer, imitation)
+    makers = (problem, demonstrators, tokenizer, imitation, shipped_weights)
     return _cached(cache_dir, "chains-warm", settings, makers, [], build)
 
 
-def _teach_chains(settings: WarmStartSettings, progress: Progress | None) -> PolicyModel:
+def _shipped_model() -> tuple[PolicyModel, WarmStartChoice]:
+    weights, made = shipped_weights.read_shipped()
+    policy = _fresh_policy(tokenizer.make_tokenizer(), WarmStartSettings())
+    policy.model.load_state_dict(weights)
+    return policy, WarmStartChoice(int(made["seed"]), made["processor"], float(made["accuracy"]), is_shipped=True)
+
+
+def teach_chains(settings: WarmStartSettings, progress: Progress | None = None) -> tuple[PolicyModel, WarmStartChoice]:
+    """Return the model of the first seed that knows its tables, else the best one that was tried."""
+    tried: list[tuple[PolicyModel, WarmStartChoice]] = []
+    for seed in range(settings.seed, settings.seed + MAX_TRIES):
+        policy = _teach_seed(replace(settings, seed=seed), progress)
+        accuracy = greedy_accuracy(policy, settings)
+        tried.append((policy, WarmStartChoice(seed, _processor(), accuracy)))
+        if accuracy >= settings.required_accuracy:
+            break
+    return max(tried, key=lambda item: item[1].accuracy or 0.0)
+
+
+def _processor() -> str:
+    return torch.backends.cpu.get_cpu_capability()
+
+
+def _teach_seed(settings: WarmStartSettings, progress: Progress | None) -> PolicyModel:
     chain_tokenizer = tokenizer.make_tokenizer()
     rng = random.Random(settings.seed)
 
@@ -102,7 +146,7 @@ def _teach_chains(settings: WarmStartSettings, progress: Progress | None) -> Pol
 def greedy_accuracy(policy: PolicyModel, settings: WarmStartSettings) -> float:
     """Return the share of 64 chains that the policy's likeliest response solves: whether it knows its tables."""
     rng = random.Random(ACCURACY_SEED)
-    problems = [draw_problem(rng, rng.randint(1, settings.max_operations), settings.modulus) for _ in range(64)]
+    problems = [draw_problem(rng, rng.randint(1, settings.max_operations), settings.modulus) for _ in range(NUM_ASKED)]
     prompts = [np.asarray(policy.tokenizer.encode(problem.text), dtype=np.int32) for problem in problems]
     with torch.no_grad():
         responses = generate(policy, prompts, MAX_ANSWER_TOKENS, Sampler(0.0, torch.Generator()))
@@ -119,7 +163,7 @@ def warm_answer_format(
     it earns rewards by chance. Its tokenizer is trained on `texts` and encodes any other text too.
     """
 
-    def build(folder: Path) -> None:
+    def build(folder: Path) -> WarmStartChoice:
         format_tokenizer = make_format_tokenizer(texts, settings.vocabulary_size)
         prompts = [(text, format_tokenizer.encode(text, add_special_tokens=False)) for text in texts]
         rng = random.Random(settings.seed)
@@ -131,6 +175,7 @@ def warm_answer_format(
             return [make_demonstration(ids, _response_ids(format_tokenizer, answer)) for ids, answer in drawn]
 
         _save(_imitate(format_tokenizer, settings, draw_batch, progress), folder)
+        return WarmStartChoice(settings.seed, _processor())
 
     return _cached(cache_dir, "answer-format-warm", settings, (answer_format, imitation), texts, build)
 
@@ -141,11 +186,17 @@ def _imitate(
     draw_batch: Callable[[float], list[TokenSequence]],
     progress: Progress | None,
 ) -> PolicyModel:
-    policy = make_small_policy(
-        model_tokenizer, settings.num_layers, settings.width, settings.num_heads, seed=settings.seed
-    )
+    policy = _fresh_policy(model_tokenizer, settings)
     train_by_imitation(policy, draw_batch, ImitationSettings(settings.num_steps, settings.learning_rate), progress)
     return policy
+
+
+def _fresh_policy(
+    model_tokenizer: PreTrainedTokenizerFast, settings: WarmStartSettings | AnswerFormatSettings
+) -> PolicyModel:
+    return make_small_policy(
+        model_tokenizer, settings.num_layers, settings.width, settings.num_heads, seed=settings.seed
+    )
 
 
 def _save(policy: PolicyModel, folder: Path) -> None:
@@ -176,7 +227,7 @@ def _cached(
     settings: WarmStartSettings | AnswerFormatSettings,
     makers: Sequence[ModuleType],
     texts: Sequence[str],
-    build: Callable[[Path], None],
+    build: Callable[[Path], WarmStartChoice],
 ) -> Path:
     """Return the folder for this content; build it beside and rename it, so it is whole or absent."""
     content: dict[str, Any] = {"settings": asdict(settings), "texts": list(texts)}
@@ -188,7 +239,8 @@ def _cached(
     cache_dir.mkdir(parents=True, exist_ok=True)
     hidden = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=cache_dir))
     try:
-        build(hidden)
+        choice = build(hidden)
+        (hidden / CHOICE_FILE).write_text(json.dumps(asdict(choice)) + "\n", encoding="utf-8")
         (hidden / "settings.json").write_text(json.dumps(asdict(settings), indent=2) + "\n", encoding="utf-8")
         _publish(hidden, target)
     finally:

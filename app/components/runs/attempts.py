@@ -44,6 +44,7 @@ def attempt_table(attempts: Sequence[AttemptRow]) -> pd.DataFrame:
             "Started": [exact(row.started_at) for row in newest_first],
             "Ended": [exact(row.ended_at) for row in newest_first],
             "Reason": [escape_control_characters(row.status_reason) for row in newest_first],
+            "Start model": [escape_control_characters(row.start_model) for row in newest_first],
         }
     )
 

@@ -14,6 +14,7 @@ from db.connections.schema import NewerSchemaError, current_revision, newest_rev
 from db.queries.trajectory_list import list_snippets
 from db.rows.trajectories import TrajectoryFacets
 from db.tables import models
+from jobs.training.shipped_weights import SHIPPED_WEIGHTS
 from tests.db.recorded_runs import ingest_run, new_run, record_attempt
 from tests.db.table_contents import contents
 
@@ -71,7 +72,7 @@ def test_a_reset_drops_everything_and_taking_in_again_gives_it_back(database, tm
 
 
 @pytest.mark.slow
-def test_the_revisions_are_part_of_an_installed_wheel(tmp_path):
+def test_revisions_and_shipped_weights_are_part_of_an_installed_wheel(tmp_path):
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(REPOSITORY / name, tmp_path)
     for package in ("app", "jobs", "db", "exgrpo_core"):
@@ -94,6 +95,7 @@ def test_the_revisions_are_part_of_an_installed_wheel(tmp_path):
         timeout=120,
     )
     assert (tmp_path / "workbench" / "workbench.db").is_file()
+    assert (installed / "jobs" / "training" / SHIPPED_WEIGHTS.name).is_file()
 
 
 def test_revisions_take_nothing_from_the_program_which_changes_after_them():

@@ -17,6 +17,7 @@ from jobs.tasks.chains.question_set import make_questions
 from jobs.tasks.chains.tokenizer import make_tokenizer
 from jobs.training.composition import run_training
 from jobs.training.imitation import make_small_policy
+from jobs.training.warm_start import CHOICE_FILE
 
 
 class MemoryRecorder:
@@ -27,6 +28,7 @@ class MemoryRecorder:
         self.steps = []
         self.evaluations: list[EvaluationRecord] = []
         self.checkpoints: list[int] = []
+        self.others: list[tuple[str, dict[str, str]]] = []
 
     def status(self, status, reason=""):
         pass
@@ -46,6 +48,9 @@ class MemoryRecorder:
     def checkpoint(self, step, path: Path):
         assert path.is_dir()
         self.checkpoints.append(step)
+
+    def record(self, kind, fields):
+        self.others.append((kind, fields))
 
     def close(self):
         pass
@@ -126,6 +131,17 @@ def test_run_records_questions_steps_evaluations_and_checkpoints(tmp_path, model
         (0, "training", 3), (0, "held_out", 4), (2, "held_out", 4), (4, "training", 3), (4, "held_out", 4)
     ]  # fmt: skip
     assert recorder.checkpoints == [2, 4]
+
+
+def test_run_records_how_its_warm_model_was_chosen(tmp_path, model):
+    warm = shutil.copytree(model, tmp_path / "warm")
+    (warm / CHOICE_FILE).write_text(json.dumps({"seed": 2, "processor": "AVX512", "accuracy": 0.75}))
+    _, recorder = train(new_run(tmp_path / "runs", warm))
+    sentence = (
+        "Warm start made on this machine: seed 2, trained with AVX512, solves 75.0% of 64 chains at temperature 0."
+    )
+    assert recorder.others == [("start_model", {"text": sentence})]
+    assert train(new_run(tmp_path / "runs", model))[1].others == []
 
 
 def test_stopped_run_writes_a_checkpoint_and_goes_on_where_it_was(tmp_path, model):

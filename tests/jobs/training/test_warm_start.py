@@ -5,7 +5,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from jobs.engines.embedded.model import load_policy
 from jobs.tasks.chains.tokenizer import make_tokenizer
+from jobs.training import warm_start
 from jobs.training.answer_format import (
     AnswerFormatSettings,
     HeldAnswers,
@@ -13,8 +15,16 @@ from jobs.training.answer_format import (
     option_labels,
     write_answer,
 )
+from jobs.training.data_rows import DataError
 from jobs.training.imitation import ImitationSettings, make_demonstration, make_small_policy, train_by_imitation
-from jobs.training.warm_start import WarmStartSettings, warm_answer_format, warm_model
+from jobs.training.shipped_weights import SHIPPED_WEIGHTS, read_shipped
+from jobs.training.warm_start import (
+    WarmStartSettings,
+    describe_start,
+    greedy_accuracy,
+    warm_answer_format,
+    warm_model,
+)
 
 TINY = WarmStartSettings(num_layers=1, width=16, num_heads=2, num_steps=3, batch_size=4, required_accuracy=0.0)
 CHOICES = [
@@ -40,11 +50,41 @@ def test_the_warm_model_is_a_whole_folder_made_once(tmp_path):
     assert seen == []
 
 
-def test_model_that_knows_too_little_is_tried_again_with_the_next_seeds_and_the_best_one_kept(tmp_path):
+def test_model_that_knows_too_little_is_tried_again_with_the_next_seeds_and_the_best_one_kept(tmp_path, monkeypatch):
+    accuracies = iter([0.125, 0.5, 0.25, 0.5])
+    monkeypatch.setattr(warm_start, "greedy_accuracy", lambda _policy, _settings: next(accuracies))
     seen = []
     folder = warm_model(replace(TINY, required_accuracy=0.9), tmp_path, lambda done, _: seen.append(done))
     assert seen == [1, 2, 3] * 4
-    assert (folder / "model.safetensors").is_file()
+    choice = (
+        f"seed 1, trained with {torch.backends.cpu.get_cpu_capability()}, solves 50.0% of 64 chains at temperature 0."
+    )
+    assert describe_start(str(folder)) == f"Warm start made on this machine: {choice}"
+
+
+def test_the_warm_model_of_the_default_chains_is_shipped(tmp_path):
+    folder = warm_model(WarmStartSettings(), tmp_path, lambda *_: pytest.fail("it is trained"))
+    shipped, made = read_shipped()
+    loaded = weights(folder)
+    assert loaded.keys() == shipped.keys()
+    assert all(torch.equal(loaded[name], shipped[name]) for name in shipped)
+    policy = load_policy(str(folder), torch.device("cpu"))
+    assert greedy_accuracy(policy, WarmStartSettings()) == pytest.approx(float(made["accuracy"]), abs=2 / 64)
+    assert describe_start(str(folder)).startswith(
+        "Warm start shipped with the program: seed 0, trained with AVX2, solves"
+    )
+
+
+def test_damaged_shipped_weights_are_refused(tmp_path):
+    damaged = tmp_path / "weights.safetensors"
+    damaged.write_bytes(SHIPPED_WEIGHTS.read_bytes()[:-1] + b"!")
+    for path in (damaged, tmp_path / "missing"):
+        with pytest.raises(DataError, match=r"missing or damaged; install the program again"):
+            read_shipped(path)
+
+
+def test_other_models_were_not_chosen_here(tmp_path):
+    assert describe_start(str(tmp_path)) == describe_start("a/hub-name") == ""
 
 
 def test_other_settings_make_another_model(tmp_path):

@@ -35,6 +35,6 @@ def test_run_with_vllm_rollouts_fills_the_buffer_replays_and_samples_as_the_trai
 
 
 def test_model_whose_heads_vllm_does_not_know_on_the_cpu_is_refused_before_the_first_step(tmp_path):
-    model = warm_model(WarmStartSettings(required_accuracy=0.0), cache_directory())
+    model = warm_model(WarmStartSettings(), cache_directory())
     run = new_run(tmp_path, model={"source": str(model), "device": "cpu"}, verl={"gpus_per_node": 1, "rollout": "vllm"})
     assert work(run).startswith("failed: model.source: has attention heads of 16 numbers, vLLM on the CPU expects")
