@@ -20,7 +20,9 @@ OWN_FILE = Path("tests/house/test_source_files.py")
 
 def text_files() -> list[Path]:
     return [
-        path for path in tracked_files() if path != OWN_FILE and path.suffix not in {".png", ".parquet", ".db", ".gz"}
+        path
+        for path in tracked_files()
+        if path != OWN_FILE and path.suffix not in {".png", ".parquet", ".db", ".gz", ".safetensors"}
     ]
 
 
