@@ -1,6 +1,6 @@
 """All runs: their state, progress and scores."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
@@ -22,6 +22,10 @@ from db.queries.run_filter import RunFilter
 from db.queries.run_order import RunOrder
 from db.rows.runs import LIVE_STATES, RunRow
 
+REFRESH_SECONDS = 2
+CHECK_SECONDS = 5
+"""How often the list is read again while no run is queued or running."""
+_EVERY_RUN = RunFilter(is_archived=None)
 STATES: dict[str, tuple[str, ...]] = {
     "All": (),
     "Active": LIVE_STATES,
@@ -75,9 +79,15 @@ def _show_older(where: RunFilter) -> None:
     _pages()[where] = _pages().get(where, 1) + 1
 
 
-@st.fragment(run_every=2)
-def _list() -> None:
-    if not sum(ask(runs.count_runs, RunFilter(is_archived=None)).values()):
+def _has_live(counts: Mapping[str, int]) -> bool:
+    return any(counts.get(state) for state in LIVE_STATES)
+
+
+def _list(was_live: bool) -> None:
+    counts = ask(runs.count_runs, _EVERY_RUN)
+    if _has_live(counts) != was_live:
+        st.rerun(scope="app")
+    if not sum(counts.values()):
         empty_state.show(
             "replay",
             "No runs yet",
@@ -85,7 +95,7 @@ def _list() -> None:
             "exgrpo demo",
         )
         return
-    machine_line.show(ask(runs.count_runs, RunFilter(is_archived=None)))
+    machine_line.show(counts)
     columns = run_columns.of_address()
     where, group, is_bin = _chosen(columns)
     bin_view.show_last()
@@ -138,4 +148,5 @@ with st.container(horizontal=True, vertical_alignment="center", horizontal_align
     st.title("Runs", anchor=False, width="content")
     if st.button("New run", icon=":material/add:", type="primary", key="to-new-run"):
         st.switch_page("app_pages/new_run.py")
-_list()
+is_live = _has_live(ask(runs.count_runs, _EVERY_RUN))
+st.fragment(_list, run_every=REFRESH_SECONDS if is_live else CHECK_SECONDS)(is_live)

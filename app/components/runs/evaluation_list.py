@@ -11,15 +11,21 @@ from app.queries.benchmarks import broken_evaluations, list_scores, live_evaluat
 from db.rows.runs import BROKEN_STATES, RunRow
 
 REFRESH_SECONDS = 3
+CHECK_SECONDS = 5
+"""How often the list is read again while no evaluation is queued or running."""
 UNNAMED = "evaluation"
 
 
-@st.fragment(run_every=REFRESH_SECONDS)
 def show(num_scores: int, scheme: str) -> None:
     """Show the evaluations; the page reruns when there are new scores."""
-    if len(list_scores(scheme)) != num_scores:
-        st.rerun(scope="app")
+    is_live = bool(live_evaluations())
+    st.fragment(_show, run_every=REFRESH_SECONDS if is_live else CHECK_SECONDS)(num_scores, scheme, is_live)
+
+
+def _show(num_scores: int, scheme: str, was_live: bool) -> None:
     live, broken = live_evaluations(), broken_evaluations()
+    if len(list_scores(scheme)) != num_scores or bool(live) != was_live:
+        st.rerun(scope="app")
     if not live and not broken:
         return
     with st.container(border=True, gap="xsmall", key="evaluations"):
