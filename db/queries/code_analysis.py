@@ -7,10 +7,12 @@ from sqlalchemy import func, select
 from db.connections.session import Database
 from db.queries.verdicts import difficulty_column, judged_trajectories
 from db.rows.analysis import ALL, CodeLine, Difficulty, EntropyPoint, EntropyPoints, RuleCount, RuleHit
+from db.rows.snippets import SNIPPET_CHARACTERS, shorten
 from db.tables import models
 
 MAX_POINTS = 20_000
-SNIPPET_CHARACTERS = 200
+_READ_CHARACTERS = 20 * SNIPPET_CHARACTERS
+"""More than a snippet has, since spaces and line breaks count as one."""
 _Sums = tuple[float, ...]
 
 
@@ -98,7 +100,7 @@ def list_rule_hits(database: Database, run_id: str, rule_bit: int | None, *, lim
                 (trajectories.c.reward >= 1.0).label("is_correct"),
                 judged.verdict.label("is_valid"),
                 trajectories.c.mean_entropy,
-                func.substr(texts.c.text, 1, SNIPPET_CHARACTERS).label("text"),
+                func.substr(texts.c.text, 1, _READ_CHARACTERS).label("text"),
             )
             .select_from(judged.source.join(texts, texts.c.trajectory_key == trajectories.c.trajectory_key))
             .where(*judged.conditions, fits)
@@ -107,7 +109,7 @@ def list_rule_hits(database: Database, run_id: str, rule_bit: int | None, *, lim
         )
         rows = connection.execute(query).mappings().all()
     names = [name for name in RuleHit.__dataclass_fields__ if name != "snippet"]
-    return [RuleHit(**{name: row[name] for name in names}, snippet=" ".join(row["text"].split())) for row in rows]
+    return [RuleHit(**{name: row[name] for name in names}, snippet=shorten(row["text"])) for row in rows]
 
 
 def entropy_points(

@@ -12,6 +12,7 @@ from app.formats import NONE_SHOWN, escape_control_characters, literal
 from app.queries.answers import ask
 from db.queries import buffer_history
 from db.rows.buffer import BufferedQuestionRow, BufferState
+from db.rows.snippets import shorten
 
 ADDRESS = "mark"
 """The parameter of the address that names the bar."""
@@ -173,6 +174,6 @@ def _table(view: View, rows: Sequence[BufferedQuestionRow]) -> pd.DataFrame:
             "Stored": [row.num_stored for row in rows],
             "Replays": [row.num_replays for row in rows],
             "Last replayed": [row.last_replayed_step for row in rows],
-            "Prompt": [escape_control_characters(" ".join(row.prompt_text.split())[:200]) for row in rows],
+            "Prompt": [escape_control_characters(shorten(row.prompt_text)) for row in rows],
         }
     )

@@ -85,6 +85,7 @@ def _card(member: GroupMemberRow, reference: GroupMemberRow) -> None:
                 if is_reference
                 else compare(long_text.beginning(member.text), reference.text or member.text)
             )
+            long_text.show_bound(member.text)
 
 
 def _open(trajectory_id: int) -> None:

@@ -12,6 +12,7 @@ from app.queries.answers import ask
 from db.queries import trajectory_marks
 from db.rows.marks import MarkedRow, MarkedTrajectory
 from db.rows.runs import TrajectoryRow
+from db.rows.snippets import shorten
 
 REFRESH_SECONDS = 3
 _ADDRESS = "marked"
@@ -121,7 +122,7 @@ def _table(rows: Sequence[MarkedRow]) -> pd.DataFrame:
             "Reward": [row.reward for row in rows],
             "Entropy": [round(row.mean_entropy, 4) for row in rows],
             "Tokens": [row.num_tokens or None for row in rows],
-            "Prompt": [escape_control_characters(" ".join(row.prompt_text.split())[:200]) for row in rows],
+            "Prompt": [escape_control_characters(shorten(row.prompt_text)) for row in rows],
         }
     )
 

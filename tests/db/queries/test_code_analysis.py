@@ -92,10 +92,11 @@ def test_rules_and_parser_are_counted_by_what_texts_hold(database, tmp_path):
 
 
 def test_the_trajectories_of_a_rule_and_of_the_parser_are_listed_newest_first(database, tmp_path):
-    group = [Response(has_code=True), Response(), Response(has_code=None, text="print(3)", is_valid=True)]
+    group = [Response(has_code=True), Response(), Response(has_code=None, text="print(3) " * 50, is_valid=True)]
     ingest_run(database, record_steps(tmp_path, [Step({0: group})]))
     hits = list_rule_hits(database, "trained", rules_to_bits(["R7"]))
     assert [(row.trajectory_id, row.is_valid) for row in hits] == [(2, True), (0, None)]
+    assert hits[0].snippet == ("print(3) " * 50)[:200] + "…"
     assert hits[1].snippet == "```python print(9) ``` \\boxed{9}"
     assert list_rule_hits(database, "trained", rules_to_bits(["R7"]), limit=1) == hits[:1]
     assert [row.trajectory_id for row in list_rule_hits(database, "trained", None)] == [0]
