@@ -52,6 +52,15 @@ def test_question_of_the_address_is_shown_in_full(open_page):
     assert "Not drawn in this step" in texts(other)
 
 
+@pytest.mark.usefixtures("played_runs")
+def test_drawn_questions_are_compared_with_undrawn_ones(open_page):
+    page = open_page("selection_audit", run="play-finished", view="Drawn against undrawn")
+    assert not page.exception
+    frame = page.dataframe[0].value
+    assert frame["Questions"][0] == "all"
+    assert frame["Drawn"][0] == frame["Drawn"][frame["Questions"].str.startswith("bucket")].sum() > 0
+
+
 def choose_the_worst(report):
     for index, selection in enumerate(report.selections):
         if selection.scores.size > 1 and selection.scores.min() < selection.scores.max():

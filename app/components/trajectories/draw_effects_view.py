@@ -1,0 +1,101 @@
+"""What a replay changed: questions that a step drew against those of the same bucket that it did not."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import streamlit as st
+
+from app import theme
+from app.components.widgets import empty_state, exports, figures
+from app.formats import NONE_SHOWN
+from db.rows.draw_effects import Difference, DrawEffect
+from db.rows.score_intervals import half_interval_95
+from exgrpo_core.strategies.exgrpo import Gaussian
+from exgrpo_core.strategies.exgrpo_released import ReleasedBuckets
+from exgrpo_core.strategies.question_ablations import Uniform
+
+EVEN_WITHIN_BUCKETS = frozenset({Gaussian.name, ReleasedBuckets.name, Uniform.name})
+"""Question samplers that choose by chance among the questions of a bucket."""
+EXPLANATION = (
+    "Within a bucket, chance decides which questions a step replays. **Drawn** questions were trained on once more, "
+    "with a replay; **undrawn** ones of the same step and bucket were not trained on in that step. Changes are from "
+    "the bucket k/K to the correct share at the next attempt. Questions that their draw's step retired have no next "
+    "attempt: the last column counts them as solved, the one before leaves them out, and the truth is in between. "
+    "Intervals are 95%, clustered by question; of 20 rows without an effect one excludes 0. The halves by the replay's "
+    "entropy differ in their questions too, which chance did not choose."
+)
+
+
+def show(effects: Sequence[DrawEffect]) -> None:
+    """Show the differences as points with intervals, and every number behind them."""
+    if not effects:
+        empty_state.show("balance", "Nothing to compare yet", "The comparison begins with the first replayed question.")
+        return
+    figures.show_card(
+        "Drawn against undrawn", "percent points of correctness at the next attempt, with 95% intervals",
+        chart(effects), "draw-effects", "Points with intervals: difference of drawn and undrawn questions by group",
+    )  # fmt: skip
+    frame = table(effects)
+    with st.container(border=True, gap="xxsmall", key="draw-effects-table"):
+        exports.show_heading("In numbers", frame, "drawn-against-undrawn")
+        st.dataframe(
+            frame, hide_index=True, placeholder=NONE_SHOWN, row_height=theme.ROW_HEIGHT,
+            height=theme.ROW_HEIGHT * (len(frame) + 1) + 2,
+            column_config={
+                name: st.column_config.NumberColumn(format="%+.1f" if "change" in name else "%.1f")
+                for name in frame.columns if "%" in name or "Steps" in name
+            },
+            alt="Drawn and undrawn questions by group, their changes, and the difference with its interval",
+        )  # fmt: skip
+        st.caption(EXPLANATION)
+
+
+def table(effects: Sequence[DrawEffect]) -> pd.DataFrame:
+    """Return one row per group; changes are in percent points."""
+    return pd.DataFrame(
+        {
+            "Questions": [row.group for row in effects],
+            "Drawn": [row.num_drawn for row in effects],
+            "Undrawn": [row.num_undrawn for row in effects],
+            "Retired at once": [row.num_retired for row in effects],
+            "% change, drawn": [100 * row.change_drawn for row in effects],
+            "% change, undrawn": [100 * row.change_undrawn for row in effects],
+            "Steps until then, drawn": [row.wait_drawn for row in effects],
+            "Steps until then, undrawn": [row.wait_undrawn for row in effects],
+            "Difference": [_text(row.difference) for row in effects],
+            "Retired counted as solved": [_text(row.difference_with_retired) for row in effects],
+        }
+    )
+
+
+def chart(effects: Sequence[DrawEffect]) -> go.Figure:
+    """Return both differences of each group with their intervals."""
+    colours = theme.palette()
+    figure = figures.new_figure(height=70 + 34 * len(effects))
+    groups = [row.group for row in effects]
+    for name, differences, colour in (
+        ("next attempts only", [row.difference for row in effects], colours.replay),
+        ("retired counted as solved", [row.difference_with_retired for row in effects], colours.retired),
+    ):
+        errors = np.array([100 * half_interval_95(item.standard_error) for item in differences], dtype=np.float32)
+        figure.add_trace(
+            go.Scatter(
+                x=np.array([100 * item.value for item in differences], dtype=np.float32), y=groups, name=name,
+                mode="markers", marker={"color": colour, "size": 8}, hovertemplate="%{x:+.2f}",
+                error_x={"type": "data", "array": errors, "color": colour},
+            )
+        )  # fmt: skip
+    figure.add_vline(0, line={"color": colours.muted, "width": 1})
+    figure.update_layout(hovermode="closest", showlegend=True, scattermode="group")
+    figure.update_xaxes(title={"text": "points, drawn minus undrawn"}, showgrid=True)
+    figure.update_yaxes(autorange="reversed", type="category")
+    return figure
+
+
+def _text(difference: Difference) -> str:
+    if math.isnan(difference.value):
+        return NONE_SHOWN
+    return f"{100 * difference.value:+.1f} ± {100 * half_interval_95(difference.standard_error):.1f}"
