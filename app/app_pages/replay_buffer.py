@@ -5,7 +5,14 @@ from typing import Any
 import streamlit as st
 
 from app import address
-from app.components.replay_buffer import bucket_heatmap, buffer_area, buffer_charts, chosen_bar, what_if_view
+from app.components.replay_buffer import (
+    bucket_heatmap,
+    buffer_area,
+    buffer_charts,
+    chosen_bar,
+    concentration,
+    what_if_view,
+)
 from app.components.replay_buffer.chosen_bar import View
 from app.components.runs import run_progress
 from app.components.widgets import (
@@ -23,12 +30,12 @@ from app.components.widgets.curves import Chart, MetricCurve, figure_of
 from app.formats import literal
 from app.queries.answers import ask
 from app.queries.runs import metric_series, training_names
-from db.queries import buffer, buffer_history, runs
+from db.queries import buffer, buffer_history, replay_concentration, runs
 from db.rows.algorithm_of_spec import algorithm_settings, experience_ratio
 from db.rows.display_names import distinct_names
 from db.rows.runs import BucketRow, RunRow
 
-VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "What if"]
+VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "What if"]
 ENTROPY_STEPS = 10
 REFRESH_SECONDS = 3
 DEFICITS = Chart(
@@ -168,6 +175,14 @@ def _over_time(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) ->
         )  # fmt: skip
 
 
+def _concentration(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
+    left, right = st.columns(2, gap="small")
+    with left:
+        concentration.show_replays(ask(replay_concentration.replay_concentration, view.run_id))
+    with right:
+        concentration.show_answers(ask(replay_concentration.answer_diversity, view.run_id))
+
+
 def _what_if(view: View, algorithm: dict[str, Any], rows: list[BucketRow]) -> None:
     what_if_view.show(view.run_id, view.step, rows, algorithm)
 
@@ -182,7 +197,7 @@ def _show(row: RunRow, algorithm: dict[str, Any]) -> None:
     if num_other:
         notice.show("warning", "Other questions", f"{num_other:,} questions of this run are not those of {other.name}.")
     rows = ask(buffer_history.buckets_at, row.run_id, step)
-    views = dict(zip(VIEWS, (_buckets, _flow, _ages, _over_time, _what_if), strict=True))
+    views = dict(zip(VIEWS, (_buckets, _flow, _ages, _over_time, _concentration, _what_if), strict=True))
     name, tab = view_tabs.show(VIEWS)
     with tab:
         views[name](view, algorithm, rows)

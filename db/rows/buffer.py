@@ -45,3 +45,27 @@ class StoredRow:
     num_tokens: int
     entropy: float
     nll: float
+
+
+@dataclass(frozen=True, slots=True)
+class ConcentrationPoint:
+    """How the replays up to a step are spread over the questions that were ever stored."""
+
+    step: int
+    num_replays: int
+    num_questions: int
+    top_share: float
+    """Share of the replays that the tenth of the questions with most replays has."""
+    even_share: float
+    """The same where every question was drawn with the same probability, simulated."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiversityPoint:
+    """Different final answers among the rollouts of a question in a step, mean over questions; NaN without any."""
+
+    step: int
+    fresh: float
+    """Of fresh questions, among K."""
+    replayed: float
+    """Of replayed questions, among K-1."""

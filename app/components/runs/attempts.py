@@ -17,6 +17,8 @@ def show(row: RunRow, attempts: Sequence[AttemptRow], checkpoints: Sequence[Chec
         empty_state.show("history", "No attempt yet", "The run waits in the queue.")
     if row.kind != "train":
         return
+    if attempts and attempts[-1].start_model:
+        st.caption(escape_control_characters(attempts[-1].start_model))
     _section("Checkpoints", checkpoint_table(checkpoints))
     if not checkpoints:
         empty_state.show("save", "No checkpoint yet", "The first one is written at the checkpoint interval.")
@@ -44,7 +46,6 @@ def attempt_table(attempts: Sequence[AttemptRow]) -> pd.DataFrame:
             "Started": [exact(row.started_at) for row in newest_first],
             "Ended": [exact(row.ended_at) for row in newest_first],
             "Reason": [escape_control_characters(row.status_reason) for row in newest_first],
-            "Start model": [escape_control_characters(row.start_model) for row in newest_first],
         }
     )
 

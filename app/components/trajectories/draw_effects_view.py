@@ -63,10 +63,10 @@ def table(effects: Sequence[DrawEffect]) -> pd.DataFrame:
             "Retired at once": [row.num_retired for row in effects],
             "% change, drawn": [100 * row.change_drawn for row in effects],
             "% change, undrawn": [100 * row.change_undrawn for row in effects],
-            "Steps until then, drawn": [row.wait_drawn for row in effects],
-            "Steps until then, undrawn": [row.wait_undrawn for row in effects],
+            "Steps, drawn": [row.wait_drawn for row in effects],
+            "Steps, undrawn": [row.wait_undrawn for row in effects],
             "Difference": [_text(row.difference) for row in effects],
-            "Retired counted as solved": [_text(row.difference_with_retired) for row in effects],
+            "With retired": [_text(row.difference_with_retired) for row in effects],
         }
     )
 

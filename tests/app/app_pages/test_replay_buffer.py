@@ -5,7 +5,7 @@ import pytest
 from tests.app import played
 from tests.app.page_texts import has_text, texts
 
-VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "What if"]
+VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "What if"]
 
 
 def test_page_without_runs_says_how_to_begin(open_page):

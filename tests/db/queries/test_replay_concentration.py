@@ -1,0 +1,52 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from db.queries.replay_concentration import answer_diversity, replay_concentration
+from exgrpo_core.step_report import BufferEvent, BufferEventKind
+from tests.db.recorded_runs import ingest_run, new_run, record_attempt
+from tests.step_reports import make_report
+
+
+def store_all(report):
+    """Let step 1 store all 16 questions, and the fresh rollouts of a step answer 0, 1, 2, those beside a replay 7."""
+    if report.step == 1:
+        report.buffer_events = [BufferEvent(BufferEventKind.INSERTED, item, item, 1, 1) for item in range(16)]
+    for group in report.groups:
+        for number, trajectory in enumerate(group.trajectories):
+            trajectory.text = "x" * 300 + rf"\boxed{{\frac{{1}}{{{7 if group.replay else number}}}}}."
+
+
+@pytest.fixture
+def run_id(database, tmp_path):
+    run = new_run(tmp_path)
+    record_attempt(run, range(1, 9), change=store_all)
+    ingest_run(database, run)
+    return run.run_id
+
+
+def test_the_top_tenth_has_the_replays_of_the_most_replayed_questions(database, run_id):
+    points = replay_concentration(database, run_id)
+    assert [point.step for point in points] == list(range(2, 9))
+    counts = Counter()
+    for point in points:
+        counts.update(group.question.index for group in make_report(point.step).groups if group.replay)
+        most = sum(count for _, count in counts.most_common(2))  # a tenth of 16, rounded up
+        assert (point.num_replays, point.num_questions) == (2 * (point.step - 1), 16)
+        assert point.top_share == pytest.approx(most / point.num_replays)
+    # Two even draws of 16: both in the top two.
+    assert points[0].even_share == 1.0
+    assert points[-1].top_share <= points[-1].even_share < 1.0
+
+
+def test_different_answers_are_counted_by_question(database, run_id):
+    points = answer_diversity(database, run_id)
+    assert [point.step for point in points] == list(range(1, 9))
+    assert all(point.fresh == 3.0 for point in points)
+    assert np.isnan(points[0].replayed)
+    assert all(point.replayed == 1.0 for point in points[1:])
+
+
+def test_unknown_runs_have_no_points(database):
+    assert replay_concentration(database, "none") == answer_diversity(database, "none") == []
