@@ -1,25 +1,32 @@
 """Two scored models on the same questions: paired differences with intervals, and the questions won and lost."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import RowMapping, select
 
 from db.connections.session import Database
-from db.queries.paired_bootstrap import PairedDifference, paired_bootstrap
+from db.queries.hierarchical_bootstrap import hierarchical_bootstrap
+from db.queries.multiple_comparisons import holm
 from db.rows.scores import ComparisonRow, ItemRow, ScoredRuns
 from db.tables import models
 
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """One benchmark of two models: correctness rates of common questions, and the parts of the keys that differ."""
+    """One benchmark of two models: correctness rates of common questions, and the parts of the keys that differ.
+
+    Rates are (seeds, questions); `seeds` are the trained runs, or models, of both.
+    """
 
     benchmark: str
     question_ids: list[str]
-    first: list[float]
-    second: list[float]
+    first: NDArray[np.float64]
+    second: NDArray[np.float64]
+    seeds: tuple[tuple[str, ...], tuple[str, ...]]
     differing: tuple[str, ...]
 
 
@@ -32,14 +39,20 @@ def compare_scores(
 ) -> list[ComparisonRow]:
     """Return one row per benchmark that both models have, then one per average whose benchmarks both have.
 
-    An average weighs its benchmarks equally, however many questions each has.
+    An average weighs its benchmarks equally, however many questions each has; each seed must have all of them.
     """
     pairs = {pair.benchmark: pair for pair in _pairs(database, first, second, scheme)}
-    whole = [(name, parts) for name, parts in averages if pairs.keys() >= {*parts}]
-    return [
+    whole = [
+        (name, parts)
+        for name, parts in averages
+        if pairs.keys() >= {*parts} and len({pairs[part].seeds for part in parts}) == 1
+    ]
+    rows = [
         *(_compare(pair.benchmark, [pair]) for pair in pairs.values()),
         *(_compare(name, [pairs[part] for part in parts]) for name, parts in whole),
     ]
+    corrected = holm([row.p_value for row in rows])
+    return [replace(row, p_value=p_value) for row, p_value in zip(rows, corrected, strict=True)]
 
 
 def list_items(database: Database, first: ScoredRuns, second: ScoredRuns, scheme: str, benchmark: str) -> list[ItemRow]:
@@ -48,7 +61,7 @@ def list_items(database: Database, first: ScoredRuns, second: ScoredRuns, scheme
     items = [
         ItemRow(pair.benchmark, *values)
         for pair in _pairs(database, wanted[0], wanted[1], scheme)
-        for values in zip(pair.question_ids, pair.first, pair.second, strict=True)
+        for values in zip(pair.question_ids, _means(pair.first), _means(pair.second), strict=True)
     ]
     return sorted((item for item in items if item.difference), key=lambda item: -item.difference)
 
@@ -59,36 +72,60 @@ def differing_parts(first: Mapping[str, Any], second: Mapping[str, Any]) -> tupl
 
 
 def _compare(name: str, pairs: list[_Pair]) -> ComparisonRow:
-    gap: PairedDifference = paired_bootstrap([(pair.first, pair.second) for pair in pairs])
-    gaps = [after - before for pair in pairs for before, after in zip(pair.first, pair.second, strict=True)]
+    gap = hierarchical_bootstrap([(pair.first, pair.second) for pair in pairs])
+    gaps = [
+        after - before for pair in pairs for before, after in zip(_means(pair.first), _means(pair.second), strict=True)
+    ]
     return ComparisonRow(
         benchmark=name,
         num_questions=len(gaps),
-        first=sum(sum(pair.first) / len(pair.first) for pair in pairs) / len(pairs),
-        second=sum(sum(pair.second) / len(pair.second) for pair in pairs) / len(pairs),
+        first=float(np.mean([pair.first.mean() for pair in pairs])),
+        second=float(np.mean([pair.second.mean() for pair in pairs])),
         difference=gap.difference,
         low=gap.low,
         high=gap.high,
         p_value=gap.p_value,
         num_won=sum(value > 0 for value in gaps),
         num_lost=sum(value < 0 for value in gaps),
+        num_seeds=(len(pairs[0].first), len(pairs[0].second)),
         differing=tuple(sorted({part for pair in pairs for part in pair.differing})),
     )
 
 
+def _means(rates: NDArray[np.float64]) -> list[float]:
+    """Return each question's mean over seeds."""
+    means: list[float] = rates.mean(axis=0).tolist()
+    return means
+
+
 def _pairs(database: Database, first: ScoredRuns, second: ScoredRuns, scheme: str) -> list[_Pair]:
-    others = dict(second)
     rows = _scored(database, {*first, *second}, scheme)
-    keys = [(name, (run_id, name), (others[name], name)) for name, run_id in first if name in others]
-    pairs = [_pair(name, rows[left], rows[right]) for name, left, right in keys if left in rows and right in rows]
+    pairs = []
+    for benchmark in dict(first):
+        sides = [
+            [rows[run_id, name] for name, run_id in runs if name == benchmark and (run_id, name) in rows]
+            for runs in (first, second)
+        ]
+        if all(sides):
+            pairs.append(_pair(benchmark, *sides))
     return [pair for pair in pairs if pair.question_ids]
 
 
-def _pair(name: str, first: RowMapping, second: RowMapping) -> _Pair:
-    left, right = _rates(first), _rates(second)
-    common = [question_id for question_id in left if question_id in right]
-    rates = [left[item] for item in common], [right[entry] for entry in common]
-    return _Pair(name, common, *rates, differing_parts(first["comparability"], second["comparability"]))
+def _pair(name: str, first: Sequence[RowMapping], second: Sequence[RowMapping]) -> _Pair:
+    sides = [sorted(side, key=_seed) for side in (first, second)]
+    rates = [[_rates(row) for row in side] for side in sides]
+    every = [entry for side in rates for entry in side]
+    common = [question_id for question_id in every[0] if all(question_id in entry for entry in every)]
+    left, right = (np.array([[entry[item] for item in common] for entry in side]) for side in rates)
+    differing = {
+        part for row in (*first, *second) for part in differing_parts(first[0]["comparability"], row["comparability"])
+    }
+    seeds = tuple(map(_seed, sides[0])), tuple(map(_seed, sides[1]))
+    return _Pair(name, common, left, right, seeds, tuple(sorted(differing)))
+
+
+def _seed(row: RowMapping) -> str:
+    return str(row["source_run_id"] or row["model"])
 
 
 def _rates(row: RowMapping) -> dict[str, float]:

@@ -5,7 +5,10 @@ from datetime import datetime
 from typing import Any
 
 ScoredRuns = tuple[tuple[str, str], ...]
-"""(benchmark, id of the evaluation whose score counts) of each benchmark that a model was scored on."""
+"""(benchmark, id of the evaluation whose score counts) of each benchmark that a model was scored on.
+
+Several evaluations of one benchmark are those of models that were trained alike with other seeds.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +72,14 @@ class ComparisonRow:
     difference: float
     low: float
     high: float
-    """Ends of a 95% interval by paired bootstrap over questions."""
+    """Ends of a 95% interval over questions, samples, and training seeds where there are several."""
     p_value: float
+    """Two-sided, by Holm's correction for all rows of a comparison."""
     num_won: int
     """Questions that the second model answers correctly more often."""
     num_lost: int
+    num_seeds: tuple[int, int] = (1, 1)
+    """Training seeds of the first and of the second."""
     differing: tuple[str, ...] = ()
     """The differing parts of the comparability keys; a page must show a warning if there are any."""
 

@@ -28,7 +28,8 @@ def scores(
     evaluations: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[FIRST [SECOND]]", help="One evaluation for its scores over k answers; two to compare them."
+            metavar="[FIRST [SECOND]]",
+            help="One evaluation for its scores over k answers, two to compare them; a comma joins training seeds.",
         ),
     ] = None,
     scheme: Annotated[str, typer.Option(help="paper, training or corrected.")] = "paper",
@@ -94,7 +95,10 @@ def _curve_text(curve: "ScoreCurve") -> str:
 
 
 def _compare(database: "Database", runs_root: "Path", evaluations: tuple[str, str], scheme: str, as_json: bool) -> None:
-    first, second = (_scored_runs(database, runs_root, evaluation, scheme) for evaluation in evaluations)
+    first, second = (
+        tuple(scored for name in names.split(",") for scored in _scored_runs(database, runs_root, name, scheme))
+        for names in evaluations
+    )
     rows = compare_scores(database, first, second, scheme, tuple(AVERAGES.items()))
     if not rows:
         raise CommandError(f"{evaluations[0]}, {evaluations[1]}: expected a benchmark with common questions, has none.")
@@ -102,7 +106,7 @@ def _compare(database: "Database", runs_root: "Path", evaluations: tuple[str, st
         print_json(rows)
         return
     for row in rows:
-        interval = f"{100 * row.difference:+.1f} [{100 * row.low:+.1f}, {100 * row.high:+.1f}]"
+        interval = f"{100 * row.difference:+.1f} [{100 * row.low:+.1f}, {100 * row.high:+.1f}], p {row.p_value:.3f}"
         warning = f"  NOT COMPARABLE: {', '.join(row.differing)}" if row.differing else ""
         counts = f"won {row.num_won}, lost {row.num_lost} of {row.num_questions} questions"
         print_result(

@@ -4,8 +4,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from db.queries.multiple_comparisons import holm
 from jobs.studies.definition import PaperRow, PaperTable, Study, number_of
-from jobs.studies.intervals import MeanInterval
+from jobs.studies.intervals import CONFIDENCE, MeanInterval
 from jobs.studies.numbers import printed
 from jobs.studies.results import CellResult, StudyResults
 
@@ -70,13 +71,15 @@ def differences_sentence(study: Study, results: StudyResults) -> str:
 
 
 def reading(results: StudyResults) -> str:
-    """Return in sentences which differences have intervals without zero, and on which side."""
+    """Return in sentences which differences are not chance by Holm's correction at 5%, and on which side."""
     differences = {result.cell.name: results.difference(result) for result in results.cells}
     intervals = {name: value for name, value in differences.items() if value is not None and not math.isnan(value.half)}
     if not intervals:
         return "There are too few seeds to distinguish any cell from the baseline."
-    above = [name for name, value in intervals.items() if value.mean - value.half > 0]
-    below = [name for name, value in intervals.items() if value.mean + value.half < 0]
+    corrected = zip(intervals.items(), holm([value.p_value for value in intervals.values()]), strict=True)
+    real = {name: value.mean for (name, value), p_value in corrected if p_value < 1 - CONFIDENCE}
+    above = [name for name, mean in real.items() if mean > 0]
+    below = [name for name, mean in real.items() if mean < 0]
     rest = [name for name in intervals if name not in {*above, *below}]
     parts = [
         f"{words}: {', '.join(names)}."
@@ -87,7 +90,9 @@ def reading(results: StudyResults) -> str:
         )
         if names
     ]
-    parts.append(f"{len(intervals)} comparisons are made without correction, so one in twenty may look real by chance.")
+    parts.append(
+        f"By Student's t over seeds at 5%, with Holm's correction for {len(intervals)} comparisons, unlike intervals."
+    )
     return " ".join(parts)
 
 

@@ -25,6 +25,16 @@ class MeanInterval:
         """The lowest value."""
         return min(self.values)
 
+    @property
+    def p_value(self) -> float:
+        """Two-sided, of the hypothesis that the mean is 0, by Student's t; NaN for a single seed."""
+        if not self.half:
+            return 1.0 if self.mean == 0.0 else 0.0
+        degrees = len(self.values) - 1
+        return (
+            1.0 - _inner_probability(abs(self.mean) / self.half * t_quantile(degrees), degrees) if degrees else math.nan
+        )
+
 
 def mean_interval(values: Sequence[float]) -> MeanInterval:
     """Return the mean of at least one value with its 95% t interval."""

@@ -94,8 +94,8 @@ def _progress(results: StudyResults, num_wanted: int) -> str:
         return "No run has finished yet."
     return (
         f"Finished runs: {sum(counts)}, {min(counts)} to {max(counts)} seeds a cell; of the matrix of {num_wanted}, "
-        f"{len(results.unfinished)} have not finished. Intervals are 95% intervals of Student's t over seeds; "
-        f"differences to the baseline are paired by seed."
+        f"{len(results.unfinished)} have not finished. Intervals are 95% intervals of Student's t over seeds: of other "
+        f"seeds and samples, not other questions. Differences to the baseline are paired by seed."
     )
 
 

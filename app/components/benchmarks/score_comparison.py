@@ -1,6 +1,7 @@
 """Two scored models question by question: differences with intervals, items won and lost, and both answers."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -28,7 +29,7 @@ def show(lines: Sequence[ScoreLine], scheme: str) -> None:
     """Show the choice of two models and how the second differs from the first."""
     left, right = st.columns(2, gap="medium")
     with left:
-        first = _choose("From", FIRST, lines, len(lines) - 1)
+        first = _choose("From (of several with other training seeds, their mean)", FIRST, lines, len(lines) - 1)
     with right:
         second = _choose("to", SECOND, lines, 0)
     if first.key == second.key:
@@ -43,9 +44,7 @@ def show(lines: Sequence[ScoreLine], scheme: str) -> None:
     with left:
         frame = table(rows)
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-            st.caption(
-                "Second minus first, in points; 95 % intervals by paired bootstrap over questions", width="content"
-            )
+            st.caption(f"Second minus first, in points; {covered(rows[0].num_seeds)}", width="content")
             exports.show(frame, "score-differences")
         st.dataframe(
             frame, hide_index=True, key="differences", placeholder=NONE_SHOWN, column_config=_columns(),
@@ -57,6 +56,15 @@ def show(lines: Sequence[ScoreLine], scheme: str) -> None:
             "Differences with their 95% intervals by benchmark",
         )  # fmt: skip
     _items(first, second, scheme, [row.benchmark for row in rows if row.benchmark not in AVERAGES])
+
+
+def covered(num_seeds: tuple[int, int]) -> str:
+    """Return in words what the 95% intervals cover."""
+    what = "95 % intervals cover other questions and other samples"
+    if min(num_seeds) > 1:
+        return f"{what}, and other training seeds ({num_seeds[0]} and {num_seeds[1]} were run)"
+    sides = [side for side, count in zip(("first", "second"), num_seeds, strict=True) if count == 1]
+    return f"{what}, not another training run of the {' or the '.join(sides)}"
 
 
 def table(rows: Sequence[ComparisonRow]) -> pd.DataFrame:
@@ -111,14 +119,24 @@ def chart(rows: Sequence[ComparisonRow]) -> go.Figure:
 
 
 def _choose(label: str, parameter: str, lines: Sequence[ScoreLine], default: int) -> ScoreLine:
-    """Show the choice of a model; the address names it by one of its evaluations."""
-    wanted = st.query_params.get(parameter)
-    line = next((line for line in lines if wanted in line.evaluations), None)
-    if line is not None:
-        st.query_params[parameter] = line.key  # an older evaluation of the same model may be named
+    """Show the choice of models and return their mean; the address names each by one of its evaluations."""
+    by_evaluation = {run_id: line.key for line in lines for run_id in line.evaluations}
+    wanted = ",".join(st.query_params.get_all(parameter)).split(",")
+    keys = list(dict.fromkeys(by_evaluation[run_id] for run_id in wanted if run_id in by_evaluation))
+    if keys:
+        st.query_params[parameter] = ",".join(keys)  # an older evaluation of the same model may be named
     names = {line.key: f"{line.name} ({line.group})" for line in lines}
-    chosen = address_choice.select(label, names, parameter, lines[default].key, drops=[answer_pair.PARAMETER])
-    return next(line for line in lines if line.key == chosen)
+    usual = lines[default]
+    drops = [answer_pair.PARAMETER]
+    chosen = address_choice.select_several(label, names, parameter, [usual.key], "Choose a model", drops=drops)
+    return _together([line for line in lines if line.key in chosen] or [usual])
+
+
+def _together(lines: Sequence[ScoreLine]) -> ScoreLine:
+    """Return models that were trained alike with other seeds as one line."""
+    name = lines[0].name if len(lines) == 1 else f"Mean of {len(lines)}, such as {lines[0].name}"
+    scored = tuple(run for line in lines for run in line.scored)
+    return replace(lines[0], key=",".join(line.key for line in lines), name=name, scored=scored)
 
 
 def _warn(rows: Sequence[ComparisonRow]) -> None:
@@ -197,7 +215,7 @@ def _columns() -> dict[str, ColumnConfig]:
         "Difference": points,
         "From": number("95 % from", format="%+.1f"),
         "To": number("to", format="%+.1f"),
-        "p": st.column_config.TextColumn(help="Two-sided, by the same resamples"),
+        "p": st.column_config.TextColumn(help="Two-sided, by the same resamples, with Holm's correction for all rows"),
         "Won": number(help="Questions that the second answers correctly more often"),
         "Lost": number(help="Questions that the second answers correctly less often"),
         "Differs in": st.column_config.TextColumn(help="Settings in which the two scores differ"),

@@ -51,8 +51,9 @@ def select_several(
     default: Sequence[str],
     placeholder: str,
     label_visibility: Literal["visible", "collapsed"] = "visible",
+    drops: Sequence[str] = (),
 ) -> list[str]:
-    """Show a choice of any of `names` and return those chosen, in the order of `names`."""
+    """Show a choice of any of `names` and return those chosen, in the order of `names`; `drops` as for `select`."""
     key = f"choose-{parameter}"
     wanted = st.query_params.get_all(parameter)
     chosen = _SEPARATOR.join(wanted).split(_SEPARATOR) if wanted else default
@@ -63,7 +64,7 @@ def select_several(
         format_func=lambda name: escape_control_characters(names[name]),
         key=key,
         on_change=_take,
-        args=(parameter, key),
+        args=(parameter, key, drops),
         placeholder=placeholder,
         select_all=False,
         label_visibility=label_visibility,

@@ -3,6 +3,7 @@ import re
 
 import pytest
 
+from app.components.benchmarks.score_comparison import covered
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
 from jobs.runs.directory import list_run_directories
 from jobs.runs.journal import Journal, JournalKind
@@ -76,6 +77,20 @@ def test_two_models_are_compared_with_intervals_and_items(open_page):
 
 
 @pytest.mark.usefixtures("scored_runs")
+def test_several_models_of_a_side_are_training_seeds_and_the_page_says_what_intervals_cover(open_page):
+    page = open_page("benchmarks", first="eval-early", second="eval-late", on="math500")
+    assert has_text(
+        page, "95 % intervals cover other questions and other samples, not another training run of the first"
+    )
+    page = open_page("benchmarks", first="eval-early,eval-late", second="eval-late", on="math500")
+    assert not page.exception
+    assert has_text(page, "not another training run of the second")
+    rows = {row["Benchmark"]: row for row in page.dataframe[0].value.to_dict("records")}
+    assert (rows["MATH-500"]["First"], rows["MATH-500"]["Difference"]) == (pytest.approx(40.0), pytest.approx(20.0))
+    assert "and other training seeds (2 and 3 were run)" in covered((2, 3))
+
+
+@pytest.mark.usefixtures("scored_runs")
 def test_item_of_the_address_shows_both_answers_as_they_are(open_page):
     page = open_page("benchmarks", first="eval-early", second="eval-late", on="math500", item="q100")
     assert not page.exception
@@ -99,7 +114,7 @@ def test_scores_that_were_not_made_alike_are_compared_with_a_warning(open_page):
 @pytest.mark.usefixtures("scored_runs")
 def test_choosing_a_model_puts_it_into_the_address_and_closes_the_item(open_page):
     page = open_page("benchmarks", first="eval-early", second="eval-late", on="math500", item="q100")
-    page.selectbox(key="choose-first").set_value("eval-slice").run()
+    page.multiselect(key="choose-first").set_value(["eval-slice"]).run()
     assert page.query_params["first"] == ["eval-slice"] or page.query_params["first"] == "eval-slice"
     assert "item" not in page.query_params
 

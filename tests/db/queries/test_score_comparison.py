@@ -2,7 +2,6 @@ from functools import partial
 
 import pytest
 
-from db.queries.paired_bootstrap import paired_bootstrap
 from db.queries.score_comparison import compare_scores, differing_parts, list_items
 from tests.db.recorded_scores import PARTS, event, record_scores
 
@@ -37,11 +36,56 @@ def test_average_weighs_benchmarks_equally_and_needs_all_of_them(database, recor
     assert (rows["both"].num_won, rows["both"].num_questions) == (2, 5)
 
 
+def test_p_values_are_corrected_for_all_benchmarks_of_a_comparison(database, record):
+    names = ("aime24", "amc", "math500")
+    run_ids = [
+        record(*(event(counts * 5, benchmark=name) for name in names)) for counts in ([1] * 6, [2, 0, 1, 2, 1, 1])
+    ]
+    first, second = (tuple((name, run_id) for name in names) for run_id in run_ids)
+    (alone,) = compare_scores(database, first[:1], second[:1], "paper")
+    assert 0.1 < alone.p_value < 1 / 3
+    assert [row.p_value for row in compare_scores(database, first, second, "paper")] == [3 * alone.p_value] * 3
+
+
 def test_benchmarks_may_come_from_several_evaluations(database, record):
     first = ("aime24", record(event([0]))), ("amc", record(event([2], benchmark="amc")))
     second = record(event([1]), event([4], benchmark="amc"))
     rows = compare_scores(database, first, (("aime24", second), ("amc", second)), "paper")
     assert [(row.benchmark, row.difference) for row in rows] == [("aime24", 0.25), ("amc", 0.5)]
+
+
+def test_training_seeds_of_each_side_are_counted_and_make_intervals_wider(database, record):
+    sides = {
+        side: [record(event(counts, source_run_id=f"{side}-{seed}")) for seed, counts in enumerate(all_counts)]
+        for side, all_counts in (("a", ([0, 1, 2, 3], [0, 0, 1, 2], [1, 1, 2, 4])), ("b", ([4, 3, 3, 4], [2, 1, 2, 3])))
+    }
+    scored = [tuple(("aime24", run_id) for run_id in runs) for runs in sides.values()]
+    (row,) = compare_scores(database, *scored, "paper")
+    assert row.num_seeds == (3, 2)
+    assert (row.first, row.second) == (pytest.approx(17 / 48), pytest.approx(22 / 32))
+    assert row.difference == pytest.approx(22 / 32 - 17 / 48)
+    (alone,) = compare_scores(database, scored[0][:1], scored[1][:1], "paper")
+    assert row.high - row.low > alone.high - alone.low
+    items = {item.question_id: item.first for item in list_items(database, *scored, "paper", "aime24")}
+    assert items["q3"] == pytest.approx(9 / 12)
+
+
+def test_average_is_left_out_where_benchmarks_have_different_seeds(database, record):
+    def scored(*names):
+        return tuple(
+            (name, record(event([1, 2], benchmark=name, source_run_id=seed)))
+            for seed in ("seed-1", "seed-2")
+            for name in names
+        )
+
+    averages = (("both", ("aime24", "amc")),)
+    whole = scored("aime24", "amc")
+    rows = compare_scores(database, whole, whole, "paper", averages)
+    assert [(row.benchmark, row.num_seeds) for row in rows] == [("aime24", (2, 2)), ("amc", (2, 2)), ("both", (2, 2))]
+    assert [row.benchmark for row in compare_scores(database, whole, whole[:-1], "paper", averages)] == [
+        "aime24",
+        "amc",
+    ]
 
 
 def test_items_are_those_that_differ_won_first(database, record):
@@ -56,38 +100,6 @@ def test_evaluations_without_a_common_benchmark_or_question_have_no_rows(databas
     assert compare_scores(database, (("aime24", first),), (("aime24", other),), "paper") == []
     assert compare_scores(database, (("aime24", first),), (("amc", first),), "paper") == []
     assert compare_scores(database, (("aime24", first),), (("aime24", "nothing-here"),), "paper") == []
-
-
-def test_interval_covers_no_difference_where_there_is_none_and_not_where_there_is():
-    same = paired_bootstrap([([0.0, 1.0] * 50, [1.0, 0.0] * 50)])
-    assert same.low < 0.0 < same.high
-    assert same.p_value > 0.5
-    better = paired_bootstrap([([0.0] * 50, [1.0] * 40 + [0.0] * 10)])
-    assert better.low > 0.6
-    assert better.p_value < 0.001
-
-
-def test_interval_is_as_wide_as_the_spread_of_questions_says():
-    # Differences of 0 and 1, half of each: standard error 0.5 / sqrt(100), half interval 1.96 times that.
-    difference = paired_bootstrap([([0.0] * 100, [0.0, 1.0] * 50)])
-    assert (difference.low, difference.high) == (pytest.approx(0.402, abs=0.02), pytest.approx(0.598, abs=0.02))
-
-
-def test_interval_of_an_average_of_two_is_narrower_by_the_root_of_two():
-    one, two = ([0.0] * 100, [0.0, 1.0] * 50), ([0.0] * 100, [1.0, 0.0] * 50)
-    difference = paired_bootstrap([one, two])
-    assert difference.high - difference.low == pytest.approx(2 * 1.96 * 0.05 / 2**0.5, abs=0.02)
-
-
-def test_pairing_matters_more_than_the_spread_between_questions():
-    hard_and_easy = [0.0, 1.0] * 50
-    difference = paired_bootstrap([(hard_and_easy, [rate * 0.9 for rate in hard_and_easy])])
-    assert difference.high < 0.0
-
-
-def test_different_numbers_of_questions_are_refused():
-    with pytest.raises(ValueError, match="expected the same ones twice, got 1 and 2"):
-        paired_bootstrap([([1.0], [1.0, 0.0])])
 
 
 def test_parts_that_differ_are_named():

@@ -56,6 +56,11 @@ def test_what_cannot_be_compared_is_refused_in_one_sentence(runs_root, words, se
     assert sentence in result.stderr
 
 
+def test_evaluations_joined_by_a_comma_are_training_seeds(runs_root):
+    row, _ = json.loads(call(runs_root, "eval-first,eval-second", "eval-second", "--json").stdout)
+    assert (row["num_seeds"], row["first"], row["second"]) == ([2, 1], 0.625, 0.75)
+
+
 def test_one_evaluation_is_scored_over_the_number_of_answers(runs_root):
     for number, boxes in enumerate(("44", "54", "55")):
         append(runs_root / "eval-second", f"q{number}", [(box, None) for box in boxes], benchmark="amc")

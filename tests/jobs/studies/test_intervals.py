@@ -1,7 +1,7 @@
 import math
 
 import pytest
-from scipy.stats import t
+from scipy.stats import t, ttest_1samp
 
 from jobs.studies.intervals import mean_interval, t_quantile
 
@@ -21,3 +21,13 @@ def test_interval_of_two_seeds_by_hand():
 
 def test_a_single_seed_has_no_interval():
     assert math.isnan(mean_interval([0.5]).half)
+    assert math.isnan(mean_interval([0.5]).p_value)
+
+
+@pytest.mark.parametrize("values", [[1.0, 3.0], [-0.2, 0.1, 0.4, 0.3], [2.0, -2.0]])
+def test_p_values_are_those_of_scipy(values):
+    assert mean_interval(values).p_value == pytest.approx(ttest_1samp(values, 0.0).pvalue)
+
+
+def test_equal_seeds_differ_from_zero_without_doubt():
+    assert (mean_interval([2.0, 2.0]).p_value, mean_interval([0.0, 0.0]).p_value) == (0.0, 1.0)

@@ -114,6 +114,22 @@ def test_a_cell_below_the_baseline_is_said_to_be_lower(tmp_path):
     assert "Lower: exgrpo. Not distinguishable from it: rho-25." in text
 
 
+def test_a_difference_that_chance_explains_among_several_is_not_said_to_be_real(tmp_path):
+    study = load_study("ablations")
+    for seed, (exgrpo, others) in enumerate([(6, 5), (7, 4), (7, 5), (8, 6)]):
+        record_run(tmp_path, study, key("on-policy", seed), 5)
+        record_run(tmp_path, study, key("exgrpo", seed), exgrpo)
+        for cell in ("without-shaping", "rho-25", "rho-75"):
+            record_run(tmp_path, study, key(cell, seed), others)
+    results = read(tmp_path)
+    difference = results.difference(results.cells[1])
+    assert difference.mean - difference.half > 0
+    assert 0.05 / 4 < difference.p_value < 0.05
+    text = " ".join(Outline(render_report(results, 30)).texts)
+    assert "Higher" not in text
+    assert "with Holm's correction for 4 comparisons" in text
+
+
 def test_a_row_of_the_paper_stands_beside_its_own_figure(tmp_path):
     folder = record_chains(tmp_path, [["valid", "lucky", "wrong", "code"], ["lucky", "wrong", "wrong", "wrong"]])
     study = load_study("code-analysis")
