@@ -4,6 +4,7 @@ import streamlit as st
 
 from app.components.chains_of_thought import (
     entropy_over_tokens,
+    failure_table,
     judge_choice,
     judge_form,
     judge_jobs,
@@ -18,10 +19,10 @@ from app.components.chains_of_thought import (
 from app.components.runs import run_progress
 from app.components.widgets import empty_state, figures, run_choice, view_tabs
 from app.queries.answers import ask
-from db.queries import code_analysis, judge_work, judging
+from db.queries import code_analysis, failures, judge_work, judging
 from db.rows.runs import RunRow
 
-VIEWS = ["Entropy and validity", "Policy entropy", "Verdicts", "Judges"]
+VIEWS = ["Entropy and validity", "Failures", "Policy entropy", "Verdicts", "Judges"]
 REFRESH_SECONDS = 4
 
 
@@ -58,6 +59,12 @@ def _entropy(row: RunRow, judge: str | None) -> None:
         with columns[index % 2]:
             figures.show_card(title, subtitle, figure, key, alt)
     validity_table.show(lines)
+
+
+def _failures(row: RunRow, judge: str | None) -> None:
+    failure_table.show_cells(ask(failures.outcome_cells, row.run_id, judge))
+    if judge is None:
+        failure_table.show_near_misses(thought_statistics.read_wrong_answers(ask(failures.wrong_answers, row.run_id)))
 
 
 def _policy_entropy(row: RunRow, _judge: str | None) -> None:
@@ -110,7 +117,7 @@ def _issues(judge: str) -> None:
 
 def _show(row: RunRow, judge: str | None) -> None:
     refresh = REFRESH_SECONDS if run_progress.is_live(row) else None
-    views = dict(zip(VIEWS, (_entropy, _policy_entropy, _verdicts, _judges), strict=True))
+    views = dict(zip(VIEWS, (_entropy, _failures, _policy_entropy, _verdicts, _judges), strict=True))
     name, tab = view_tabs.show(VIEWS)
     with tab:
         if name in VIEWS[:1]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from db.rows.judging import LabelledVoteRow
 from jobs.analysis.case_text import cases_as_json, cases_as_markdown
 from jobs.analysis.code_detection import RuleTable, tabulate_counts
+from jobs.analysis.near_misses import ReadAnswer, read_wrong_answers
 from jobs.analysis.validity import ValidityLine, tabulate_validity
 from jobs.grading.code.marks import rules_to_bits
 from jobs.judging import calibration
@@ -22,6 +23,7 @@ __all__ = [
     "JudgePrompt",
     "PaperCodeLine",
     "Rate",
+    "ReadAnswer",
     "RuleTable",
     "ValidityLine",
     "calibrate",
@@ -31,6 +33,7 @@ __all__ = [
     "correct_rate",
     "load_judge_prompt",
     "paper_code_lines",
+    "read_wrong_answers",
     "rules_to_bits",
     "tabulate_counts",
     "tabulate_validity",

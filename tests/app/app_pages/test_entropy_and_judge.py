@@ -10,7 +10,7 @@ from jobs.supervisor.open_index import ingest_all, rebuild_index
 from tests.app import judged
 from tests.app.page_texts import has_text, texts
 
-VIEWS = ["Entropy and validity", "Policy entropy", "Verdicts", "Judges"]
+VIEWS = ["Entropy and validity", "Failures", "Policy entropy", "Verdicts", "Judges"]
 STATES = ["thoughts-running", "thoughts-finished", "thoughts-failed"]
 
 

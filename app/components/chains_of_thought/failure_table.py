@@ -1,0 +1,92 @@
+"""Failures that may be worth replaying: answers against reasoning with entropy, and near misses."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import pandas as pd
+import streamlit as st
+
+from app.components.chains_of_thought.thought_statistics import ReadAnswer
+from app.components.widgets import exports
+from app.formats import NONE_SHOWN, escape_control_characters
+from db.rows.failures import OutcomeCell
+
+MAX_SHOWN = 50
+_VERDICTS = {True: "valid", False: "not valid", None: "no verdict"}
+_SHOWN_CHARACTERS = 200
+
+
+def show_cells(cells: Sequence[OutcomeCell]) -> None:
+    """Show one row for each answer and verdict."""
+    frame = cell_table(cells)
+    entropy = st.column_config.NumberColumn(format="%.4f", help="Mean over trajectories, nats per token")
+    with st.container(border=True, gap="xxsmall", key="outcome-cells"):
+        exports.show_heading("Answers against reasoning", frame, "answers-against-reasoning")
+        st.dataframe(
+            frame, hide_index=True, placeholder=NONE_SHOWN,
+            column_config={"Entropy": entropy, "Deviation": entropy, "%": st.column_config.NumberColumn(format="%.1f")},
+            alt="Trajectories and their entropy by answer and verdict on the reasoning",
+        )  # fmt: skip
+        st.caption(
+            "The oracles of the built-in tasks call reasoning valid only where the answer is right too: their failures "
+            "are below, by the steps before the first fault. Deviations are between trajectories."
+        )
+
+
+def show_near_misses(read: Sequence[ReadAnswer]) -> None:
+    """Show how far wrong answers were right, and the nearest misses."""
+    if not read:
+        return
+    counts = Counter(item.num_missing for item in read)
+    frame = near_miss_table(read[:MAX_SHOWN])
+    with st.container(border=True, gap="xxsmall", key="near-misses"):
+        exports.show_heading("Near misses", frame, "near-misses")
+        st.markdown(
+            f"Of the newest **{len(read):,}** wrong answers that the oracle reads, **{counts[0]:,}** have every step "
+            f"right and only the answer wrong, **{counts[1]:,}** go wrong at the last step."
+        )
+        st.dataframe(
+            frame, hide_index=True, placeholder=NONE_SHOWN,
+            column_config={"Entropy": st.column_config.NumberColumn(format="%.4f")},
+            alt="Wrong answers with the most right steps first",
+        )  # fmt: skip
+
+
+def cell_table(cells: Sequence[OutcomeCell]) -> pd.DataFrame:
+    """Return one row per cell."""
+    total = sum(cell.num_trajectories for cell in cells)
+    return pd.DataFrame(
+        {
+            "Answer": ["right" if cell.is_correct else "wrong" for cell in cells],
+            "Reasoning": [_VERDICTS[cell.is_valid] for cell in cells],
+            "Trajectories": [cell.num_trajectories for cell in cells],
+            "%": [100 * cell.num_trajectories / total for cell in cells],
+            "Entropy": [_known(cell.mean_entropy) for cell in cells],
+            "Deviation": [_known(cell.entropy_deviation) for cell in cells],
+        }
+    )
+
+
+def near_miss_table(read: Sequence[ReadAnswer]) -> pd.DataFrame:
+    """Return one row per wrong answer."""
+    answers = [item.answer for item in read]
+    return pd.DataFrame(
+        {
+            "Right steps": [f"{item.num_good_steps} of {item.num_steps}" for item in read],
+            "Entropy": [answer.mean_entropy for answer in answers],
+            "Correct beside it": [_share(answer.correctness_rate) for answer in answers],
+            "Step": [answer.step for answer in answers],
+            "Question": [answer.question_index for answer in answers],
+            "Trajectory": [answer.trajectory_id for answer in answers],
+            "Response": [escape_control_characters(answer.text[-_SHOWN_CHARACTERS:]) for answer in answers],
+        }
+    )
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _share(rate: float | None) -> str:
+    return NONE_SHOWN if rate is None else f"{rate:.0%}"
