@@ -1,9 +1,9 @@
-"""Steps at the size of a real language model: SmolLM2-135M's shape, 64 rollouts of 96 tokens, float32, one thread each.
+"""Steps at the size of a real language model: SmolLM2-135M's shape, 64 rollouts of 96 tokens, one thread each.
 
 The embedded engine (on-policy, and ExGRPO with a full replay buffer) beside TRL's GRPOTrainer, each in a process of its
 own that takes one step after the other's; rollouts beside `transformers.generate`, which gives no log-probs and
-entropies. Weights are random, so that every response has the same length for all. Times are processor time, which
-depends less on the machine's load.
+entropies. All in float32, and in bfloat16 where the processor has units for it. Weights are random, so that every
+response has the same length for all. Times are processor time, which depends less on the machine's load.
 
 The floor of a time is its matrix products alone: those of a decoding step of 64 rows for each token, and those of the
 distinct tokens of an update, forward and backward. `unshared` is the on-policy step with every token of every row
@@ -13,6 +13,7 @@ Run `python -m bench.real_model`; `--short` has 16 rollouts of 32 tokens, and on
 """
 
 import argparse
+import copy
 import dataclasses
 import gc
 import json
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from statistics import median
 
@@ -29,21 +30,31 @@ from torch.nn import functional
 
 from bench.real_model_contender import PROMPT_TOKENS, RESULT, ROLLOUTS, make_questions, open_policy
 from bench.report import Figure, report
-from bench.shapes import NO_TOKEN, generate_by_transformers, time_products
-from jobs.engines.embedded.decoder import Decoder
+from bench.shapes import NO_TOKEN, generate_by_transformers
 from jobs.engines.embedded.generation import generate
+from jobs.engines.embedded.matrix_products import linear, pack_matrix
 from jobs.engines.embedded.model import PolicyModel
 from jobs.engines.embedded.sampling import Sampler
 from jobs.machine.allocator import keep_freed_memory
+from jobs.machine.processor import MIN_BFLOAT16_PARAMETERS, uses_bfloat16
 
 TARGETS = {
-    "speedup_over_trl": ">= 3.0",
-    "rollout_speedup": ">= 4.0",
-    "rollout_over_floor": "<= 1.5",
-    "update_over_floor": "<= 1.35",
-    "exgrpo_over_on_policy": "<= 1.05",
-    "manage_share": "<= 0.002",
-    "memory_over_trl": "<= 0.5",
+    "float32/speedup_over_trl": ">= 3.0",
+    "float32/rollout_speedup": ">= 4.0",
+    "float32/rollout_over_floor": "<= 1.5",
+    "float32/update_over_floor": "<= 1.35",
+    "float32/exgrpo_over_on_policy": "<= 1.05",
+    "float32/manage_share": "<= 0.002",
+    "float32/memory_over_trl": "<= 0.5",
+    "bfloat16/speedup_over_trl": ">= 3.5",
+    "bfloat16/speedup_over_trl_in_float32": ">= 4.5",
+    "bfloat16/rollout_speedup": ">= 4.0",
+    "bfloat16/rollout_over_floor": "<= 2.0",
+    "bfloat16/update_over_floor": "<= 1.6",
+    "bfloat16/exgrpo_over_on_policy": "<= 1.05",
+    "bfloat16/manage_share": "<= 0.002",
+    "bfloat16/memory_over_trl": "<= 0.5",
+    "bfloat16/on_policy_log_prob_gap": "<= 0.01",
 }
 
 
@@ -68,9 +79,10 @@ class Contender:
 
 
 @contextmanager
-def open_contender(name: str, num_questions: int, num_tokens: int) -> Iterator[Contender]:
+def open_contender(name: str, dtype: str, num_questions: int, num_tokens: int) -> Iterator[Contender]:
     """Start a contender, and end it."""
-    command = [sys.executable, "-m", "bench.real_model_contender", name, str(num_questions), str(num_tokens)]
+    sizes = [str(num_questions), str(num_tokens)]
+    command = [sys.executable, "-m", "bench.real_model_contender", name, dtype, *sizes]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield Contender(process, name)
@@ -84,16 +96,32 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=3, help="timed steps of each")
     parser.add_argument("--short", action="store_true", help="16 rollouts of 32 tokens, one step each")
     parser.add_argument("--without-trl", action="store_true", help="leave out the longest steps")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], help="only in this one")
     options = parser.parse_args()
     num_questions, num_tokens, num_steps = (2, 32, 1) if options.short else (8, 96, options.steps)
     torch.set_num_threads(1)
     keep_freed_memory()
-    figures = measure_rollouts(num_questions, num_tokens, num_steps)
-    gc.collect()
+    has_units = uses_bfloat16(MIN_BFLOAT16_PARAMETERS)
+    dtypes = [options.dtype] if options.dtype else ["float32", *(["bfloat16"] if has_units else [])]
     others = [] if options.without_trl else ["trl"] if options.short else ["trl", "trl_kept"]
-    names = [*others, "embedded"]
-    figures |= measure_steps(names, num_questions, num_tokens, num_steps)
-    figures |= {
+    reported: dict[str, Figure] = {"num_rollouts": num_questions * ROLLOUTS, "num_tokens": num_tokens}
+    for dtype in dtypes:
+        figures = measure_rollouts(dtype, num_questions, num_tokens, num_steps)
+        gc.collect()
+        figures |= measure_steps([*others, "embedded"], dtype, num_questions, num_tokens, num_steps)
+        reported |= {f"{dtype}/{name}": value for name, value in (figures | ratios(figures, others)).items()}
+    if others and len(dtypes) == 2:
+        reported["bfloat16/speedup_over_trl_in_float32"] = (
+            reported["float32/trl_step_s"] / reported["bfloat16/on_policy_step_s"]
+        )
+    for name, value in reported.items():
+        print(f"  {name:<40}{value:12.4f}")
+    report("real_model", reported, {name: target for name, target in TARGETS.items() if name in reported})
+
+
+def ratios(figures: Mapping[str, float], others: Sequence[str]) -> dict[str, float]:
+    """Return what the figures of one dtype are beside floors, contenders and an on-policy step."""
+    found = {
         "rollout_over_floor": figures["rollout_s"] / figures["rollout_floor_s"],
         "update_over_floor": figures["on_policy_update_s"] / figures["update_floor_s"],
         "rollout_speedup": figures["transformers_s"] / figures["rollout_s"],
@@ -102,48 +130,46 @@ def main() -> None:
         "gain_of_shared_prefixes": figures["unshared_step_s"] / figures["on_policy_step_s"],
     }
     for name in others:
-        figures[f"speedup_over_{name}"] = figures[f"{name}_step_s"] / figures["on_policy_step_s"]
-    if others:
-        figures["memory_over_trl"] = figures["on_policy_peak_gib"] / figures["trl_peak_gib"]
-    for name, value in figures.items():
-        print(f"  {name:<32}{value:12.4f}")
-    reported: dict[str, Figure] = {"num_rollouts": num_questions * ROLLOUTS, "num_tokens": num_tokens, **figures}
-    report("real_model", reported, {name: target for name, target in TARGETS.items() if name in reported})
+        found[f"speedup_over_{name}"] = figures[f"{name}_step_s"] / figures["on_policy_step_s"]
+        found[f"memory_over_{name}"] = figures["on_policy_peak_gib"] / figures[f"{name}_peak_gib"]
+    return found
 
 
-def measure_steps(names: Sequence[str], num_questions: int, num_tokens: int, num_steps: int) -> dict[str, float]:
+def measure_steps(
+    names: Sequence[str], dtype: str, num_questions: int, num_tokens: int, num_steps: int
+) -> dict[str, float]:
     """Return medians of the contenders' steps, measured one after the other."""
     measured: dict[str, list[float]] = defaultdict(list)
     with ExitStack() as stack:
         pieces = []
         for name in names:
-            contender = stack.enter_context(open_contender(name, num_questions, num_tokens))
+            contender = stack.enter_context(open_contender(name, dtype, num_questions, num_tokens))
             pieces += [
                 (work, contender) for work in (["on_policy", "exgrpo", "unshared"] if name == "embedded" else [name])
             ]
         for _ in range(num_steps):
             for work, contender in pieces:
                 done = contender.do(work)
-                print(f"{work:<10}", "  ".join(f"{key} {value:.4g}" for key, value in done.items()), flush=True)
+                print(f"{dtype} {work:<10}", "  ".join(f"{key} {value:.4g}" for key, value in done.items()), flush=True)
                 for key, value in done.items():
                     measured[f"{work}_{key}"].append(value)
     return {name: median(values) for name, values in measured.items()}
 
 
-def measure_rollouts(num_questions: int, num_tokens: int, num_rounds: int) -> dict[str, float]:
+def measure_rollouts(dtype: str, num_questions: int, num_tokens: int, num_rounds: int) -> dict[str, float]:
     """Return medians of seconds of our rollouts, of transformers' generation and of the floors, in turn."""
-    policy = open_policy()
+    policy = open_policy(dtype)
     policy = dataclasses.replace(policy, end_token_ids=torch.tensor([NO_TOKEN]))
-    decoder = Decoder(policy.model, torch.float32)
+    plain = dataclasses.replace(policy, model=copy.deepcopy(policy.model).to(policy.compute_dtype))
     prompts = [question.prompt_ids for question in make_questions(policy)[:num_questions]]
     rows = [prompt for prompt in prompts for _ in range(ROLLOUTS)]
     sampler = Sampler(1.0, torch.Generator().manual_seed(0))
     num_inputs = PROMPT_TOKENS + ROLLOUTS * (num_tokens - 1)
     work: dict[str, Callable[[], object]] = {
         "rollout": lambda: generate(policy, rows, num_tokens, sampler),
-        "transformers": lambda: generate_by_transformers(policy, rows, num_tokens, NO_TOKEN),
-        "rollout_floor": lambda: time_products(decoder, len(rows), len(rows), num_tokens),
-        "update_floor": lambda: train_products(policy, num_inputs, ROLLOUTS * num_tokens, num_questions),
+        "transformers": lambda: generate_by_transformers(plain, rows, num_tokens, NO_TOKEN),
+        "rollout_floor": lambda: decode_products(plain, len(rows), num_tokens),
+        "update_floor": lambda: train_products(plain, num_inputs, ROLLOUTS * num_tokens, num_questions),
     }
     seconds: dict[str, list[float]] = defaultdict(list)
     for _ in range(num_rounds):
@@ -151,21 +177,35 @@ def measure_rollouts(num_questions: int, num_tokens: int, num_rounds: int) -> di
             began_at = time.process_time()
             action()
             seconds[f"{name}_s"].append(time.process_time() - began_at)
-            print(f"{name:<14}{seconds[f'{name}_s'][-1]:8.1f} s", flush=True)
+            print(f"{dtype} {name:<14}{seconds[f'{name}_s'][-1]:8.1f} s", flush=True)
     return {name: median(values) for name, values in seconds.items()}
+
+
+@torch.inference_mode()
+def decode_products(policy: PolicyModel, num_rows: int, num_times: int) -> None:
+    """Do the matrix products of decoding so many rows, so often, with those of the logits."""
+    for weight in [pack_matrix(weight) for weight in matrices(policy)]:
+        inputs = torch.ones(num_rows, weight.shape[1], dtype=policy.compute_dtype)
+        for _ in range(num_times):
+            linear(inputs, weight)
 
 
 def train_products(policy: PolicyModel, num_tokens: int, num_predicted: int, num_times: int) -> None:
     """Do the matrix products of so many tokens' forward and backward pass, so often, with those of the logits."""
-    layers, embedding = policy.model.model.layers, policy.model.get_input_embeddings().weight
-    weights = [(num_tokens, weight.detach()) for weight in layers.parameters() if weight.ndim == 2]
-    weights.append((num_predicted, embedding.detach()))
+    *layers, embedding = matrices(policy)
     for _ in range(num_times):
-        for size, weight in weights:
-            inputs, gradient = torch.ones(size, weight.shape[1]), torch.ones(size, weight.shape[0])
+        for size, weight in [*((num_tokens, weight) for weight in layers), (num_predicted, embedding)]:
+            inputs = torch.ones(size, weight.shape[1], dtype=weight.dtype)
+            gradient = torch.ones(size, weight.shape[0], dtype=weight.dtype)
             functional.linear(inputs, weight)
             gradient @ weight
             gradient.t() @ inputs
+
+
+def matrices(policy: PolicyModel) -> list[torch.Tensor]:
+    """Return the weights of the layers' products, and the output embedding."""
+    layers = [weight.detach() for weight in policy.model.model.layers.parameters() if weight.ndim == 2]
+    return [*layers, policy.model.get_input_embeddings().weight.detach()]
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """One contender of `bench.real_model` in a process of its own: it does one piece of work a line that it reads.
 
-`python -m bench.real_model_contender NAME QUESTIONS TOKENS` prints one line of JSON a piece of work: seconds of
-processor time (`step_s`, `rollout_s`), and the most memory of the process in the step (`peak_gib`). `embedded`
-keeps freed memory, as a job's worker does, and so does `trl_kept`; `trl` is TRL as its users start it.
+`python -m bench.real_model_contender NAME DTYPE QUESTIONS TOKENS` prints one line of JSON a piece of work: seconds of
+processor time (`step_s`, `rollout_s`), and the most memory of the process in the step (`peak_gib`). DTYPE is what the
+model is computed in, `float32` or `bfloat16`; weights are float32. `embedded` keeps freed memory, as a job's worker
+does, and so does `trl_kept`; `trl` is TRL as its users start it, in bfloat16 with its autocast.
 """
 
 import dataclasses
@@ -28,7 +29,7 @@ from exgrpo_core.config import ExGRPOConfig, ObjectiveSettings
 from exgrpo_core.engine import PolicyEngine, RolloutRequest
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.types import Experience, Int32Array, Question, RolloutGroup, Trajectory, TrajectoryScores
-from jobs.engines.embedded import backend, packing, prefill
+from jobs.engines.embedded import backend, model, packing, prefill
 from jobs.engines.embedded.engine import EmbeddedEngine
 from jobs.engines.embedded.model import PolicyModel
 from jobs.engines.embedded.optimizer import OptimSettings
@@ -48,9 +49,10 @@ LEARNING_RATE = 1e-6
 RESULT = "RESULT "
 
 
-def open_policy() -> PolicyModel:
-    """Return the model with random weights, whose responses end at the limit."""
-    return make_policy(SHAPE, torch.device("cpu"), SHAPE.context)
+def open_policy(dtype: str) -> PolicyModel:
+    """Return the model with random weights, computed in `dtype`."""
+    with mock.patch.object(model, "choose_dtype", return_value=getattr(torch, dtype)):
+        return make_policy(SHAPE, torch.device("cpu"), SHAPE.context)
 
 
 def make_questions(policy: PolicyModel) -> list[Question]:
@@ -169,8 +171,8 @@ def sharing_nothing() -> Iterator[None]:
 class Embedded:
     """The embedded engine: on-policy steps, and ExGRPO's with a full replay buffer."""
 
-    def __init__(self, num_questions: int, num_tokens: int, folder: Path) -> None:
-        policy = open_policy()
+    def __init__(self, dtype: str, num_questions: int, num_tokens: int, folder: Path) -> None:
+        policy = open_policy(dtype)
         questions = make_questions(policy)
         self._configs = {
             name: make_config(num_questions, num_tokens, ratio) for name, ratio in (("on_policy", 0.0), ("exgrpo", 0.5))
@@ -206,8 +208,8 @@ class Embedded:
 class Trl:
     """TRL's GRPOTrainer as its users run it on a CPU; it reads lines itself, between its steps."""
 
-    def __init__(self, num_questions: int, num_tokens: int, folder: Path) -> None:
-        policy = open_policy()
+    def __init__(self, dtype: str, num_questions: int, num_tokens: int, folder: Path) -> None:
+        policy = open_policy("float32")
         questions = make_questions(policy)
         self._began_at = 0.0
         self._num_tokens = 0
@@ -227,6 +229,7 @@ class Trl:
             learning_rate=LEARNING_RATE,
             max_steps=10**6,
             beta=0.0,
+            bf16=dtype == "bfloat16",
         )
 
     def train(self) -> None:
@@ -269,7 +272,7 @@ def answer(figures: dict[str, float]) -> None:
     sys.stdout.flush()
 
 
-def main(name: str, num_questions: int, num_tokens: int) -> None:
+def main(name: str, dtype: str, num_questions: int, num_tokens: int) -> None:
     """Do what the lines of the input say."""
     torch.set_num_threads(1)
     logging.disable(logging.WARNING)
@@ -277,13 +280,13 @@ def main(name: str, num_questions: int, num_tokens: int) -> None:
         if name != "trl":
             keep_freed_memory()
         if name.startswith("trl"):
-            Trl(num_questions, num_tokens, Path(folder)).train()
+            Trl(dtype, num_questions, num_tokens, Path(folder)).train()
             return
-        contender = Embedded(num_questions, num_tokens, Path(folder))
+        contender = Embedded(dtype, num_questions, num_tokens, Path(folder))
         for line in sys.stdin:
             reset_peak_memory()
             answer(contender.do(line.strip()))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

@@ -40,7 +40,7 @@ def make_trainer(
             model=model,
             processing_class=tokenizer,
             reward_funcs=reward,
-            args=GRPOConfig(**_DR_GRPO_ON_A_CPU, **settings),
+            args=GRPOConfig(**_DR_GRPO_ON_A_CPU | settings),
             train_dataset=Dataset.from_dict(rows),
             callbacks=[callback],
         )

@@ -13,7 +13,7 @@ TINY = ModelShape(32, 64, 2, 4, 2, vocabulary=512, is_tied=True, context=256)
 @pytest.mark.parametrize("work", ["on_policy", "exgrpo", "unshared"])
 def test_the_embedded_contender_takes_a_step_and_tells_its_parts(work, tmp_path, monkeypatch):
     monkeypatch.setattr(real_model_contender, "SHAPE", TINY)
-    done = Embedded(2, 8, tmp_path).do(work)
+    done = Embedded("float32", 2, 8, tmp_path).do(work)
     assert done["step_s"] > done["rollout_s"] > 0
     assert done["tokens"] >= 14 * 6
     assert done["log_prob_gap"] < 1e-4

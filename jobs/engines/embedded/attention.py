@@ -14,22 +14,24 @@ class PackedAttention:
         device = packed.slots.device
         self._packed = packed
         self._shape = shape
+        # A CPU's gradient of attention takes twice the time in bfloat16, in which it is no product of matrices.
+        self._dtype = torch.float32 if device.type == "cpu" and dtype == torch.bfloat16 else dtype
         self._num_queries = [block.num_rows * (block.end - block.first) for block in packed.blocks]
         self._num_keys = [block.num_rows * block.end for block in packed.blocks]
         # As numbers: torch would convert booleans again for each layer, and keep all copies.
-        self._biases = [_causal_bias(block, dtype, device) for block in packed.blocks]
+        self._biases = [_causal_bias(block, self._dtype, device) for block in packed.blocks]
         self.repeats_heads = device.type != "cpu" and shape.num_heads != shape.num_kv_heads
         """Whether keys and values are repeated for each query head: no fast CUDA kernel has a bias and shared ones."""
 
     def __call__(self, layer: int, heads: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - every layer attends alike
         """Return attention outputs (N, H * D)."""
         packed, shape = self._packed, self._shape
-        query_heads, key_heads = torch.split(heads, [shape.num_heads, 2 * shape.num_kv_heads], dim=1)
+        query_heads, key_heads = torch.split(heads.to(self._dtype), [shape.num_heads, 2 * shape.num_kv_heads], dim=1)
         # Lookups, since their gradient adds up the copies of a token faster than that of an index does.
         queries = torch.split(F.embedding(packed.queries, query_heads.flatten(1)), self._num_queries)
         keys_values = torch.split(F.embedding(packed.keys, key_heads.flatten(1)), self._num_keys)
         parts = zip(packed.blocks, queries, keys_values, self._biases, strict=True)
-        return torch.cat([self._attend_side_by_side(*part) for part in parts])[packed.slots]
+        return torch.cat([self._attend_side_by_side(*part) for part in parts])[packed.slots].to(heads.dtype)
 
     def _attend_side_by_side(
         self, block: QueryBlock, queries: torch.Tensor, keys_values: torch.Tensor, bias: torch.Tensor

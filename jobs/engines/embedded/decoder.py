@@ -87,7 +87,7 @@ class Decoder:
         """Return float32 logits (N, V) of normed hidden states (N, d)."""
         weight = self._output_embedding
         if torch.is_grad_enabled():
-            return linear(normed, weight.to(normed.dtype)).float()
+            return linear(normed, weight.to(normed.dtype), gradient_dtype=self.compute_dtype).float()
         if self._head is None:
             self._head = pack_matrix(weight.detach().to(normed.dtype))
         return linear(normed, self._head).float()
