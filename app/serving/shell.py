@@ -19,7 +19,7 @@ WITH_CHARTS = frozenset({"/run", "/compare", "/replay_buffer"})
 WITH_TABLES = frozenset({"/", "/trajectories", "/benchmarks"})
 """Pages whose first view has charts or tables."""
 _STATIC = Path(streamlit.__file__).parent / "static"
-_SCRIPT_FILES = ("connection.js", "keyboard.js", "lazy_charts.js", "row_keys.js", "shared_zoom.js")
+_SCRIPT_FILES = ("busy_buttons.js", "connection.js", "keyboard.js", "lazy_charts.js", "row_keys.js", "shared_zoom.js")
 _RUNS_PATH = "/_workbench/runs"
 _MAX_RUNS = 8
 _ADDRESS_SCRIPT = "<script>window.__streamlit = {BACKEND_BASE_URL: window.location.origin}</script>"
