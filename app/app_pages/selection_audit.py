@@ -6,15 +6,16 @@ import streamlit as st
 
 from app import address
 from app.components.replay_buffer import what_if
-from app.components.trajectories import audit_view, draw_effects_view
-from app.components.widgets import empty_state, no_replay, run_choice, view_tabs
+from app.components.trajectories import audit_view, draw_effects_view, weight_table
+from app.components.widgets import curves, empty_state, no_replay, run_choice, view_tabs
 from app.queries.answers import ask
+from app.queries.runs import metric_series
 from app.queries.selections import wrong_choices
-from db.queries import draw_effects, runs, selections
+from db.queries import draw_effects, runs, selections, trajectory_weights
 from db.rows.algorithm_of_spec import algorithm_settings, experience_ratio
 from db.rows.runs import RunRow
 
-VIEWS = ["Checks of a step", "Drawn against undrawn"]
+VIEWS = ["Checks of a step", "Drawn against undrawn", "Weights and variance"]
 
 
 def _step(steps: list[int]) -> int:
@@ -65,6 +66,15 @@ def _effects(row: RunRow, algorithm: dict[str, Any]) -> None:
     draw_effects_view.show(effects)
 
 
+def _weights(row: RunRow, algorithm: dict[str, Any]) -> None:
+    charts = (curves.VARIANCE_BOUNDS, curves.TRAJECTORY_WEIGHTS)
+    series = metric_series(row.run_id, [curve.key for chart in charts for curve in chart.curves])
+    for chart, column in zip(charts, st.columns(2, gap="small"), strict=True):
+        with column:
+            curves.card(chart, curves.figure_of(chart, series), "audit")
+    weight_table.show(ask(trajectory_weights.trajectory_weights, row.run_id, algorithm["shaping_beta"]))
+
+
 run, _ = run_choice.show_header("Selection audit")
 if run is not None:
     spec = ask(runs.run_spec, run.run_id)
@@ -73,4 +83,4 @@ if run is not None:
     else:
         name, tab = view_tabs.show(VIEWS)
         with tab:
-            (_checks if name == VIEWS[0] else _effects)(run, algorithm_settings(spec))
+            dict(zip(VIEWS, (_checks, _effects, _weights), strict=True))[name](run, algorithm_settings(spec))

@@ -32,3 +32,23 @@ class WrongChoiceRow:
     num_chosen: int
     chosen_score: float
     lowest_score: float
+
+
+@dataclass(frozen=True, slots=True)
+class WeightLine:
+    """Importance weights W of whole trajectories of one group, under the policy that scored them."""
+
+    group: str
+    num_trajectories: int
+    token_ratio: float
+    """Geometric mean of the ratio of a token, mean over trajectories."""
+    mean: float
+    """E[W]."""
+    shaped_mean: float
+    """E[f(W)], f(W) = W / (W + beta)."""
+    square_mean: float
+    """E[W^2], which the variance bounds A and B weigh squared gradients by."""
+    largest: float
+    """M."""
+    effective_share: float
+    """Effective sample size over the number of trajectories."""

@@ -61,6 +61,17 @@ def test_drawn_questions_are_compared_with_undrawn_ones(open_page):
     assert frame["Drawn"][0] == frame["Drawn"][frame["Questions"].str.startswith("bucket")].sum() > 0
 
 
+@pytest.mark.usefixtures("played_runs")
+def test_weights_are_listed_by_age_and_entropy_below_the_theorys_curves(open_page):
+    page = open_page("selection_audit", run="play-finished", view="Weights and variance")
+    assert not page.exception
+    frame = page.dataframe[0].value
+    assert list(frame["Trajectories"][:1]) == ["replayed"]
+    is_part = frame["Trajectories"].str.startswith("replayed, age")
+    assert frame["Number"][is_part].sum() == frame["Number"][0] > 0
+    assert len(page.get("plotly_chart")) == 2
+
+
 def choose_the_worst(report):
     for index, selection in enumerate(report.selections):
         if selection.scores.size > 1 and selection.scores.min() < selection.scores.max():
