@@ -36,7 +36,11 @@ COMMANDS = {
     ),
     "scores": (
         "scores:scores",
-        "List scores of benchmarks, newest first, or compare two evaluations on their common questions.",
+        "List scores, newest first; of one evaluation over k answers; or compare two, second minus first.",
+    ),
+    "regrade": (
+        "regrade:regrade",
+        "Grade recorded answers again, by another scheme or a newer grader; both results are kept.",
     ),
     "judge": (
         "judge:judge",

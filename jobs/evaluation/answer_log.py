@@ -56,6 +56,7 @@ class AnswerLog:
             "question_id": answered.question_id,
             "question": question.text,
             "gold": question.answer,
+            "answer_kind": question.answer_kind,
             "seed": answered.seed,
             "grader_version": answered.grader_version,
             "samples": [asdict(sample) for sample in answered.samples],

@@ -35,6 +35,9 @@ class RecordedQuestion:
     text: str
     gold: str
     answers: tuple[RecordedAnswer, ...]
+    seed: int
+    answer_kind: str | None
+    """Math or choice, None in logs without it."""
 
 
 def find_answers(run_path: Path, benchmark: str, question_id: str) -> RecordedQuestion | None:
@@ -55,8 +58,11 @@ def iterate_answers(run_path: Path, benchmark: str, marker: bytes = b"") -> Iter
                 if marker in line and line.endswith(b"}\n"):
                     record = parse_json(line)
                     answers = tuple(_answer(*item) for item in zip(record["samples"], record["outcomes"], strict=True))
-                    question = RecordedQuestion(record.get("question", ""), record.get("gold", ""), answers)
-                    yield record["question_id"], question
+                    texts = record.get("question", ""), record.get("gold", "")
+                    yield (
+                        record["question_id"],
+                        RecordedQuestion(*texts, answers, record["seed"], record.get("answer_kind")),
+                    )
 
 
 def _answer(sample: dict[str, Any], outcomes: list[str]) -> RecordedAnswer:

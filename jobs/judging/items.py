@@ -50,7 +50,7 @@ class RunItems:
 
     def __init__(self, run: RunDirectory, chosen: JudgedSpec) -> None:
         self.source = run.run_id
-        self._questions = _read_questions(run)
+        self._questions = read_training_questions(run)
         files = counted_step_files(run)
         steps = [step for step in sorted(files) if _is_in(step, chosen)]
         locations = [
@@ -125,7 +125,12 @@ def counted_step_files(run: RunDirectory) -> dict[int, Path]:
     return counted
 
 
-def _read_questions(run: RunDirectory) -> dict[int, dict[str, Any]]:
+def read_training_questions(run: RunDirectory) -> dict[int, dict[str, Any]]:
+    """Return the recorded training questions of a run by index.
+
+    Raises:
+        TrainingError: It has recorded none.
+    """
     paths = (run.attempt_path(attempt) / _QUESTIONS_FILE for attempt in run.attempts())
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
