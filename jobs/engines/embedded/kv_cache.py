@@ -60,15 +60,17 @@ class KvCache:
         queries = heads[:, : shape.num_heads].reshape(keys.shape[0], -1, shape.head_dim)
         new = heads[:, shape.num_heads :].view(self.num_rows, 2, shape.num_kv_heads, shape.head_dim)
         in_use[:, :, :, self.length] = new.transpose(0, 1)
-        scores = torch.baddbmm(
-            self._bias_in_use[..., :end],
-            queries,
-            keys[:, :end].transpose(1, 2),
-            beta=int(self._has_gaps),
-            alpha=shape.head_dim**-0.5,
-        )
-        weights = scores.float().softmax(-1).to(values.dtype)
+        weights = self._scores(queries, keys[:, :end]).float().softmax(-1).to(values.dtype)
         return torch.bmm(weights, values[:, :end]).view(self.num_rows, -1)
+
+    def _scores(self, queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+        """Return scaled scores (B G, H / G, columns) of queries (B G, H / G, D) and keys (B G, columns, D)."""
+        bias = self._bias_in_use[..., : keys.shape[1]]
+        scale = {"beta": int(self._has_gaps), "alpha": self._shape.head_dim**-0.5}
+        if keys.device.type == "cpu" and keys.dtype == torch.bfloat16:
+            # A product with transposed keys would copy them all first.
+            return torch.baddbmm(bias.mT, keys, queries.mT, **scale).mT
+        return torch.baddbmm(bias, queries, keys.mT, **scale)
 
     def advance(self) -> None:
         """Move to the next column, once every layer has stored its token."""
