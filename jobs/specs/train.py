@@ -127,6 +127,8 @@ class OptimSpec(Spec):
     """Gradients with a larger norm are scaled down to it."""
     warmup_steps: int = Field(0, ge=0)
     """Optimizer steps over which the learning rate rises from 0 to its value."""
+    non_finite: Literal["stop", "skip"] = "stop"
+    """What a loss or gradient that is not finite does: `skip` leaves its mini-batch out and counts it."""
 
 
 class ValidationSpec(Spec):

@@ -167,4 +167,5 @@ def optim_settings(spec: OptimSpec) -> OptimSettings:
         betas=(spec.beta1, spec.beta2),
         max_gradient_norm=spec.max_gradient_norm,
         warmup_steps=spec.warmup_steps,
+        skips_non_finite=spec.non_finite == "skip",
     )

@@ -113,6 +113,7 @@ def _open(spec: TrainSpec, data: RunData, config: "DictConfig", read_benchmarks:
         seed = spec.seed if spec.verl.has_seeded_requests else None
         share = spec.verl.max_failed_share
         engine = VerlEngine(trainer, tokenizer, end_token_ids, spec.algorithm, seed, share)
+        engine.skips_non_finite = spec.optim.non_finite == "skip"
         benchmarks, start_model = read_benchmarks(spec, tokenizer), describe_start(data.model_source)
         yield RunParts(engine, reward, questions, held_out, external, benchmarks, start_model)
 

@@ -241,6 +241,11 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
             is_share=True,
         ),
         Chart(
+            "Skipped mini-batches",
+            "loss or gradient not finite, per step",
+            (MetricCurve("optim/num_skipped", "skipped", lambda p: p.warning),),
+        ),
+        Chart(
             "Updated tokens",
             "response tokens in the backward pass, per step",
             (MetricCurve("optim/num_updated_tokens", "updated", lambda p: p.fresh),),

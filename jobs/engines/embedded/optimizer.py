@@ -25,6 +25,8 @@ class OptimSettings:
     """Optimizer steps over which the learning rate rises linearly to its value."""
     decay_steps: int = 0
     """Optimizer steps at whose end the learning rate, falling along a cosine after warm-up, is 0; 0: it stays."""
+    skips_non_finite: bool = False
+    """Leave out mini-batches whose loss or gradient is not finite, and count them, instead of raising."""
 
     def learning_rate_at(self, num_done: int) -> float:
         """Return the learning rate of the optimizer step that follows `num_done` others."""

@@ -23,6 +23,8 @@ _AS_WRITTEN = Scoring(temperature=1.0, has_entropies=False)
 class UpdateTally:
     """What one call of `PolicyUpdater.update` adds up."""
 
+    skips_non_finite: bool
+    num_skipped: int = 0
     sums: list[dict[str, torch.Tensor]] = field(default_factory=list)
     gradient_norms: list[float] = field(default_factory=list)
     log_prob_gaps: list[torch.Tensor] = field(default_factory=list)
@@ -30,7 +32,10 @@ class UpdateTally:
 
     def metrics(self) -> dict[str, float]:
         """Return metrics named as in `step_report.METRICS`."""
-        metrics = summarize_sums(self.sums, len(self.gradient_norms))
+        skipped = {"optim/num_skipped": float(self.num_skipped)} if self.skips_non_finite else {}
+        if not self.gradient_norms:
+            return skipped
+        metrics = skipped | summarize_sums(self.sums, len(self.gradient_norms))
         metrics["optim/gradient_norm"] = sum(self.gradient_norms) / len(self.gradient_norms)
         metrics["optim/num_updated_tokens"] = float(self.num_tokens)
         gaps = torch.cat(self.log_prob_gaps) if self.log_prob_gaps else torch.empty(0)
@@ -68,16 +73,20 @@ class PolicyUpdater:
         """Take the steps in order and return their metrics.
 
         Raises:
-            EngineError: A loss or gradient is not finite; that mini-batch was not applied.
+            EngineError: A loss or gradient is not finite and is not skipped; that mini-batch was not applied.
         """
-        tally = UpdateTally()
+        tally = UpdateTally(self._optimizer.settings.skips_non_finite)
         for number, mini_batch in enumerate(mini_batches):
             try:
                 self._step(mini_batch, objective, tally, is_first=number == 0)
             except EngineError as error:
+                if tally.skips_non_finite:
+                    tally.num_skipped += 1
+                    continue
                 raise EngineError(
                     f"optimizer step {self._optimizer.num_steps + 1} (mini-batch {number + 1} of {len(mini_batches)}): "
-                    f"{error}, so it was not applied; resume from a checkpoint with a lower learning rate."
+                    f"{error}, so it was not applied; resume from a checkpoint with a lower learning rate, or set "
+                    "optim.non_finite: skip."
                 ) from None
             finally:
                 self._optimizer.clear_gradients()
@@ -121,19 +130,22 @@ class PolicyUpdater:
         self._policy.backend.weights_changed()
         self._optimizer.clear_gradients()
         batches = self._policy.backend.batches(sequences, self._max_tokens)
+        all_sums, gaps = [], []
         for batch in batches:
             inputs = self._loss_inputs([rows[i] for i in batch], [sequences[i] for i in batch], objective)
             outputs = exgrpo_loss(inputs, objective, scale)
             _check_finite(outputs)
             torch.autograd.backward(outputs.loss)
-            tally.sums.append(outputs.sums)
-            tally.num_tokens += inputs.log_probs.numel()
+            all_sums.append(outputs.sums)
             if is_first:
-                gaps = (inputs.log_probs.detach() - inputs.behavior_log_probs).abs()
-                tally.log_prob_gaps.append(gaps[~inputs.is_replayed])
+                gap = (inputs.log_probs.detach() - inputs.behavior_log_probs).abs()
+                gaps.append(gap[~inputs.is_replayed])
         if not batches:
-            tally.sums.append(exgrpo_loss(_no_tokens(self._policy.device), objective, scale).sums)
+            all_sums.append(exgrpo_loss(_no_tokens(self._policy.device), objective, scale).sums)
         tally.gradient_norms.append(self._optimizer.step())
+        tally.sums += all_sums
+        tally.log_prob_gaps += gaps
+        tally.num_tokens += sum(row.token_ids.size for row in rows)
 
     def _loss_inputs(
         self, rows: Sequence[TrainingRow], sequences: Sequence[TokenSequence], objective: ObjectiveSettings

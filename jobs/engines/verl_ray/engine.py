@@ -58,6 +58,8 @@ class VerlEngine:
         self._config = config
         self._seed = seed
         self._max_failed_share = max_failed_share
+        self.skips_non_finite = False
+        """Leave out mini-batches whose loss or gradient is not finite, as verl's workers do, instead of raising."""
         self._num_rollout_calls = 0
         self._batch_numbers = count()
         self._log_prob_gaps = np.empty(0, dtype=np.float32)
@@ -127,9 +129,9 @@ class VerlEngine:
         """Take one optimizer step a mini-batch and return `loss/*`, `ratio/*`, `optim/*` and `sampler/*` metrics.
 
         Raises:
-            EngineError: A loss or gradient is not finite, or the workers' losses saw other values than were sent.
+            EngineError: A loss or gradient is not finite and not skipped, or losses saw other values than were sent.
         """
-        tally = UpdateTally()
+        tally = UpdateTally(self.skips_non_finite)
         for number, mini_batch in enumerate(mini_batches):
             rows = update_rows(mini_batch, objective)
             if objective.kl_coefficient > 0.0:

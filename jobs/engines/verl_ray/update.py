@@ -15,6 +15,7 @@ from jobs.engines.verl_ray.loss import BEHAVIOR_SUM
 from jobs.engines.verl_ray.rows import TokenRow
 
 RELATIVE_TOLERANCE = 1e-4
+SKIPPED = "optim/num_skipped"
 SUM_NAMES = (
     "policy", "entropy_bonus", "kl", "total", "num_fresh", "fresh", "max_fresh", "clipped", "num_replayed", "replayed",
     "replayed_squared", "max_replayed", "shaped",
@@ -41,6 +42,8 @@ def _token_row(row: TrainingRow) -> TokenRow:
 class UpdateTally:
     """What the mini-batches of one update add up."""
 
+    skips_non_finite: bool = False
+    num_skipped: int = 0
     sums: list[dict[str, torch.Tensor]] = field(default_factory=list)
     gradient_norms: list[float] = field(default_factory=list)
     num_tokens: int = 0
@@ -49,22 +52,28 @@ class UpdateTally:
         """Add what the workers returned for `rows`.
 
         Raises:
-            EngineError: Loss or gradient is not finite, or the workers saw other tokens than were sent.
+            EngineError: Loss or gradient is not finite and not skipped, or the workers saw other tokens than were sent.
         """
         _check_arrival(what, rows, returned)
-        for name in ("total", "grad_norm"):
-            if not math.isfinite(returned[name]):
-                raise EngineError(
-                    f"{what}: {name} is {returned[name]}, so the update is not to be trusted; resume from a checkpoint "
-                    "with a lower learning rate."
-                )
+        faulty = [name for name in ("total", "grad_norm") if not math.isfinite(returned[name])]
+        if faulty and self.skips_non_finite:
+            self.num_skipped += 1
+            return
+        if faulty:
+            raise EngineError(
+                f"{what}: {faulty[0]} is {returned[faulty[0]]}, so the update is not to be trusted; resume from a "
+                "checkpoint with a lower learning rate, or set optim.non_finite: skip."
+            )
         self.sums.append({name: torch.tensor(float(returned[name])) for name in SUM_NAMES})
         self.gradient_norms.append(float(returned["grad_norm"]))
         self.num_tokens += int(returned["num_fresh"] + returned["num_replayed"])
 
     def metrics(self) -> dict[str, float]:
         """Return metrics named as in `step_report.METRICS`."""
-        metrics = summarize_sums(self.sums, len(self.gradient_norms))
+        skipped = {SKIPPED: float(self.num_skipped)} if self.skips_non_finite else {}
+        if not self.gradient_norms:
+            return skipped
+        metrics = skipped | summarize_sums(self.sums, len(self.gradient_norms))
         metrics["optim/gradient_norm"] = sum(self.gradient_norms) / len(self.gradient_norms)
         metrics["optim/num_updated_tokens"] = float(self.num_tokens)
         return metrics

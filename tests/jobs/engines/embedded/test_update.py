@@ -55,6 +55,9 @@ def nearby_reference(policy):
     return wrap_model(model, policy.tokenizer, policy.device)
 
 
+SKIPPING = OptimSettings(1e-3, skips_non_finite=True)
+
+
 def updater(policy, optim=None, reference=None, max_tokens=None):
     optimizer = PolicyOptimizer(policy.model, optim or OptimSettings(1e-3))
     return PolicyUpdater(policy, optimizer, TEMPERATURE, reference, max_tokens)
@@ -242,6 +245,19 @@ def test_a_loss_that_is_not_finite_is_refused_and_names_the_step():
         assert torch.equal(value, before[name])
     with pytest.raises(EngineError, match=r"optimizer step 2 \(mini-batch 2 of 2\)"):
         update.update([good, bad], BASE.objective_settings(is_started=True))
+
+
+def test_a_mini_batch_that_is_not_finite_is_left_out_and_counted_where_the_settings_say_so():
+    policy, alone = build_policy(), build_policy()
+    good, bad = mini_batch(), mini_batch(1, advantages=[1.0, float("nan"), *[0.5] * 6])
+    objective = BASE.objective_settings(is_started=True)
+    metrics = updater(policy, SKIPPING).update([bad, good, bad], objective)
+    expected = updater(alone, SKIPPING).update([good], objective)
+    assert (metrics.pop("optim/num_skipped"), expected.pop("optim/num_skipped")) == (2.0, 0.0)
+    assert metrics == {name: value for name, value in expected.items() if not name.startswith("sampler/")}
+    for name, value in policy.model.state_dict().items():
+        assert torch.equal(value, alone.model.state_dict()[name])
+    assert updater(policy, SKIPPING).update([bad], objective) == {"optim/num_skipped": 1.0}
 
 
 def test_a_gradient_that_is_not_finite_is_refused_and_leaves_the_moments():
