@@ -26,6 +26,8 @@ from jobs.machine.machine_report import Finding, Machine, package_versions, read
 from jobs.playground.process import ask_models
 from jobs.preflight import data_preview
 from jobs.preflight.data_preview import DataPreview
+from jobs.preflight.dry_run import describe_plan, plan_run
+from jobs.preflight.launch_scripts import LaunchScript, ScriptKind, write_script
 from jobs.preflight.resolution import RunRefusedError, resolve
 from jobs.preflight.resource_estimate import estimate_resources
 from jobs.recording.trajectory_file import read_token_data
@@ -46,15 +48,15 @@ from jobs.training.probe_report import ProbeReport
 
 __all__ = [
     "ENDED", "MEASURES", "RAY_TOKEN_VARIABLE", "RESUMABLE", "CommandError", "DataError", "DataPreview", "Finding",
-    "Gpu", "JournalEntry", "Machine", "ProbeProcess", "ProbeReport", "RecordedQuestion", "RunRefusedError",
-    "RunStatus", "ScoreCurve", "SpecError", "TrainSpec", "UserError", "archive", "benchmarks_folder", "branch",
-    "chat", "check", "clone", "delete", "delete_draft", "delete_view", "describe_stop", "empty_bin",
+    "Gpu", "JournalEntry", "Machine", "ProbeProcess", "ProbeReport", "RecordedQuestion", "RunRefusedError", "RunStatus",
+    "ScoreCurve", "ScriptKind", "SpecError", "TrainSpec", "UserError", "archive", "benchmarks_folder", "branch", "chat",
+    "check", "clone", "delete", "delete_draft", "delete_view", "describe_stop", "dry_run_text", "empty_bin",
     "estimate_resources", "evaluate", "evaluation_answers", "examine_machine", "fields_of", "job_progress",
-    "journal_entries", "list_deleted", "list_drafts", "list_gpus", "list_views", "load_draft", "load_preset",
-    "mark_case", "mark_trajectory", "missing_vllm", "note", "package_versions", "preset_names", "preview_data",
-    "read_machine", "rename", "restore", "resume", "save_draft", "save_view", "score_curves", "set_verdict",
-    "start_probe", "start_study_run", "status_by_files", "stop", "stop_study", "submit", "submit_judge", "tag",
-    "token_data", "user_benchmarks",
+    "journal_entries", "launch_script", "list_deleted", "list_drafts", "list_gpus", "list_views", "load_draft",
+    "load_preset", "mark_case", "mark_trajectory", "missing_vllm", "note", "package_versions", "preset_names",
+    "preview_data", "read_machine", "rename", "restore", "resume", "save_draft", "save_view", "score_curves",
+    "set_verdict", "start_probe", "start_study_run", "status_by_files", "stop", "stop_study", "submit", "submit_judge",
+    "tag", "token_data", "user_benchmarks",
 ]  # fmt: skip
 
 Arguments = ParamSpec("Arguments")
@@ -106,6 +108,21 @@ def check(content: dict[str, object]) -> TrainSpec:
 def submit(spec: TrainSpec, parent_run_id: str | None = None) -> str:
     """Queue a run, a copy of another where `parent_run_id` names that, and return its id."""
     return run_actions.submit(_runs_root(), spec, parent_run_id=parent_run_id)
+
+
+@_needs(Role.OPERATOR)
+def launch_script(spec: TrainSpec, kind: ScriptKind) -> LaunchScript:
+    """Return what starts a run on other machines."""
+    return write_script(spec, _runs_root(), kind)
+
+
+@_needs(Role.OPERATOR)
+def dry_run_text(spec: TrainSpec) -> str:
+    """Return the text of a dry run, which may take seconds, or why there is none."""
+    try:
+        return describe_plan(plan_run(spec, _runs_root()))
+    except UserError as error:
+        return str(error)
 
 
 @_needs(Role.OPERATOR)

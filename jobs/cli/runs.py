@@ -17,6 +17,7 @@ from jobs.actions import run_actions
 from jobs.actions.progress import describe_stop
 from jobs.actions.resubmission import read_job_spec, submit_job
 from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, DatabaseUrl, RunName, RunsRoot, print_json, print_result
+from jobs.cli.train import exit_as, follow
 from jobs.runs import lookup
 from jobs.runs.lookup import find_run_id, open_run, state_of
 from jobs.runs.report import summarize_run
@@ -97,10 +98,18 @@ def stop(run: RunName, runs_root: RunsRoot = DEFAULT_RUNS_ROOT) -> None:
     print_result(f"{run_id} was queued and does not start." if is_queued else f"{run_id} stops at its next step.")
 
 
-def resume(run: RunName, runs_root: RunsRoot = DEFAULT_RUNS_ROOT) -> None:
+def resume(
+    run: RunName,
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+    follows: Annotated[bool, typer.Option("--follow", help="Continue until the run ends, as `exgrpo train`.")] = False,
+) -> None:
     """Queue a run again; it continues from its newest complete checkpoint."""
     run_id = find_run_id(runs_root, run)
     run_actions.resume(runs_root, run_id)
+    if follows:
+        exit_as(follow(runs_root, database_url, run_id))
+        return
     _print_queued(runs_root, run_id)
 
 

@@ -23,6 +23,7 @@ from jobs.cli.options import (
 )
 from jobs.cli.progress import RunProgress
 from jobs.preflight.dry_run import describe_plan, plan_run
+from jobs.preflight.launch_scripts import ScriptKind, write_script
 from jobs.runs import lookup
 from jobs.runs.report import describe_report, report_run
 from jobs.runs.status import ENDED, RunStatus
@@ -55,6 +56,9 @@ def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print settings, command, memory and disk; start nothing.")
     ] = False,
+    script: Annotated[
+        ScriptKind | None, typer.Option(help="Print what starts the run on machines with GPUs; start nothing.")
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
@@ -62,6 +66,9 @@ def train(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its 
 ) -> None:
     """Train a model; Ctrl-C stops the run at its next step with a checkpoint, a second one leaves it running."""
     chosen = _with_overrides(_read_spec(preset, spec, engine, settings or []), overrides or [])
+    if script is not None:
+        typer.echo(write_script(chosen, runs_root, script).text, nl=False)
+        return
     if dry_run:
         _print_plan(chosen, runs_root, as_json)
         return

@@ -8,7 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from app import commands
 from app.commands import RunRefusedError, SpecError, TrainSpec
-from app.components.new_run import draft_menu, form_state, spec_form
+from app.components.new_run import draft_menu, elsewhere, form_state, spec_form
 from app.components.new_run.form_state import FormState
 from app.components.replay_buffer import bucket_weights
 from app.components.runs import spec_diff
@@ -55,6 +55,8 @@ def show(check: FormCheck, state: FormState) -> tuple[TrainSpec | None, DeltaGen
     with st.container(border=True, key="spec-diff"):
         spec_diff.show(spec, base, f"preset {preset}" if preset else "paper defaults")
     _as_text(spec, preset, changes)
+    if spec.engine == "verl":
+        elsewhere.show(spec)
     return spec if is_launched else None, refused
 
 

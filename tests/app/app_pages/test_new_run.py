@@ -266,3 +266,20 @@ def test_draft_that_is_not_there_is_one_sentence(open_page):
     page = open_page("new_run", draft="../../etc")
     assert not page.exception
     assert any("Cannot open that draft" in text for text in texts(page))
+
+
+def test_run_that_this_machine_cannot_hold_is_taken_along(open_page, monkeypatch, tmp_path):
+    monkeypatch.setenv(VERL_PYTHON_VARIABLE, str(tmp_path / "gone"))
+    page = open_page("new_run", preset="paper-exgrpo")
+    assert not page.exception
+    assert page.button(key="launch").disabled
+    labels = [element.proto.label for element in page.get("download_button")]
+    assert labels == ["Download run.yaml", "Shell script", "Slurm script", "Dry run"]
+    assert page.code[-1].value.startswith("ray job submit --address http://HEAD:8265")
+    text = commands.dry_run_text(commands.load_preset("paper-exgrpo"))
+    assert "Memory of each of 8 GPUs" in text
+    assert "this machine has 0" in text
+
+
+def test_only_runs_of_verl_are_taken_along(open_page):
+    assert len(open_page("new_run").get("download_button")) == 1

@@ -67,3 +67,9 @@ def test_embedded_runs_can_be_looked_at_too(dry_run):
     text = dry_run("--preset", "chains-exgrpo").stdout
     assert "jobs.worker" in text
     assert "trajectories on disk" in text
+
+
+def test_script_to_take_along_is_printed_alone(dry_run):
+    report = dry_run("--preset", "paper-exgrpo", "--set", "verl.num_nodes=2", "--script", "slurm")
+    assert report.exit_code == 0, report.output
+    assert report.stdout.startswith("#!/bin/bash\n#SBATCH --job-name=paper-ExGRPO\n#SBATCH --nodes=2\n")

@@ -16,6 +16,7 @@ import pytest
 
 from jobs.runs import lookup
 from jobs.runs.status import RunStatus
+from jobs.specs.train import TrainSpec
 from jobs.supervisor.instance import read_supervisor
 from tests.jobs.supervisor.toy_bench import Bench, processes_of, wait_until
 
@@ -68,6 +69,14 @@ def test_interrupted_training_stops_with_a_checkpoint(bench: Bench):
     assert process.returncode == 3, errors
     assert lookup.state_of(bench.runs_root, bench.run_of(run_id)).status is RunStatus.STOPPED
     assert any(bench.run_of(run_id).checkpoints_path.glob("step-*"))
+
+
+def test_followed_resume_continues_until_the_run_ends(bench: Bench):
+    run_id = bench.submit(TrainSpec(num_steps=3))
+    assert run(bench.runs_root, "stop", run_id).returncode == 0
+    result = run(bench.runs_root, "resume", "--follow", run_id)
+    assert result.returncode == 0, result.stderr
+    assert lookup.state_of(bench.runs_root, bench.run_of(run_id)).status is RunStatus.SUCCEEDED
 
 
 def test_killed_training_command_leaves_its_run_going(bench: Bench):

@@ -1,0 +1,111 @@
+import subprocess
+
+import pytest
+import yaml
+
+from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
+from jobs.preflight.launch_scripts import ScriptKind, write_script
+from jobs.runs.directory import RunDirectory
+from jobs.specs.train import SpecError, TrainSpec, load_preset, parse_spec
+
+
+def preset(name: str = "paper-exgrpo", **verl: object) -> TrainSpec:
+    content = load_preset(name).model_dump(mode="json")
+    content["verl"] |= verl
+    return parse_spec(content, "test")
+
+
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    """Return a function that writes a script on a machine without GPUs and without an environment for verl."""
+    monkeypatch.setenv(VERL_PYTHON_VARIABLE, str(tmp_path / "gone"))
+    return lambda spec, kind: write_script(spec, tmp_path / "runs", kind).text
+
+
+def headers(text: str) -> dict[str, str]:
+    lines = (line.removeprefix("#SBATCH --") for line in text.splitlines() if line.startswith("#SBATCH --"))
+    return dict(line.split("=", 1) for line in lines)
+
+
+@pytest.mark.parametrize("num_nodes", [1, 4])
+@pytest.mark.parametrize("kind", list(ScriptKind))
+def test_scripts_are_valid_bash(script, kind, num_nodes):
+    text = script(preset(num_nodes=num_nodes), kind)
+    checked = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("kind", [ScriptKind.SHELL, ScriptKind.SLURM])
+def test_script_holds_the_whole_specification_without_the_address_of_a_cluster(script, kind):
+    spec = preset(num_nodes=2, ray={"address": "http://127.0.0.1:8265"})
+    text = script(spec, kind)
+    inside = text.split("<<'END_OF_SPECIFICATION'\n")[1].split("END_OF_SPECIFICATION\n")[0]
+    read = parse_spec(yaml.safe_load(inside), "script")
+    assert read == preset(num_nodes=2)
+
+
+def test_slurm_gives_every_machine_its_gpus_ray_and_time_to_stop(script):
+    text = script(preset(num_nodes=4), ScriptKind.SLURM)
+    found = headers(text)
+    assert found["nodes"] == "4"
+    assert (found["ntasks-per-node"], found["gpus-per-node"], found["cpus-per-task"]) == ("1", "8", "36")
+    assert (found["time"], found["signal"]) == ("1-00:00:00", "B:INT@900")
+    assert "--num-cpus=36 --num-gpus=8" in text
+    assert 'srun --nodes=1 --nodelist="$head"' in text
+    assert 'srun --nodes=3 --exclude="$head"' in text
+    assert "RAY_AUTH_MODE=token" in text
+
+
+def test_one_machine_needs_no_cluster_under_slurm(script):
+    text = script(preset(), ScriptKind.SLURM)
+    assert headers(text)["nodes"] == "1"
+    assert "ray start" not in text
+
+
+def test_machines_of_a_reward_model_have_its_gpus_too(script):
+    text = script(load_preset("paper-wildchat-if"), ScriptKind.SLURM)
+    assert headers(text)["gpus-per-node"] == "8"
+
+
+def test_shell_script_of_several_machines_asks_for_their_cluster(script):
+    text = script(preset(num_nodes=2), ScriptKind.SHELL)
+    checked = subprocess.run(["bash"], input=text, capture_output=True, text=True, check=False, env={})
+    assert checked.returncode != 0
+    assert "RAY_ADDRESS: Start Ray on 2 machines" in checked.stderr
+
+
+def test_script_says_where_it_expects_the_project(script, tmp_path):
+    text = script(preset(), ScriptKind.SHELL)
+    variables = {"EXGRPO_FOLDER": str(tmp_path)}
+    checked = subprocess.run(["bash"], input=text, capture_output=True, text=True, check=False, env=variables)
+    assert checked.returncode == 2
+    assert checked.stderr.startswith(f"{tmp_path}: expected a checkout with .venv")
+
+
+def test_line_for_ray_names_the_cluster_and_the_shell_script(script):
+    line = script(preset(ray={"address": "http://10.0.0.5:8265"}), ScriptKind.RAY)
+    assert line.startswith("ray job submit --address http://10.0.0.5:8265 ")
+    assert line.endswith(" -- bash paper-ExGRPO.sh\n")
+    assert "--address http://HEAD:8265" in script(preset(), ScriptKind.RAY)
+
+
+def test_embedded_engine_is_no_job_for_ray(script):
+    with pytest.raises(SpecError, match="expected verl"):
+        script(load_preset("chains-exgrpo"), ScriptKind.RAY)
+    assert headers(script(load_preset("chains-exgrpo"), ScriptKind.SLURM))["nodes"] == "1"
+
+
+def test_what_no_machine_can_run_has_no_script(script):
+    content = preset().model_dump(mode="json")
+    content["model"]["source"] = "Qwen/Qwen2.5-Math-7B"
+    with pytest.raises(SpecError, match="of 4,096"):
+        script(parse_spec(content, "test"), ScriptKind.SHELL)
+
+
+def test_checkpoint_of_this_runs_root_is_exported_first(script, tmp_path):
+    run = RunDirectory.create(tmp_path / "runs", load_preset("chains-exgrpo"))
+    content = preset().model_dump(mode="json") | {"waits_for": run.run_id}
+    assert "waits_for: null" in script(parse_spec(content, "test"), ScriptKind.SHELL)
+    content["model"]["source"] = f"{run.run_id}@last"
+    with pytest.raises(SpecError, match=f"exgrpo export-model {run.run_id}@last FOLDER"):
+        script(parse_spec(content, "test"), ScriptKind.SHELL)
