@@ -1,7 +1,7 @@
 """The weights of the warm model for the default chains, shipped so that runs on all machines begin alike.
 
 1,200 steps at a high rate amplify the last digit of a sum, which depends on the processor's instructions, so the same
-seed knows its tables on one machine and not on another. `python -m bench.warm_start --write` made the file.
+seed knows its tables on one machine and not on another. `jobs.training.ship_weights` made the file.
 """
 
 import hashlib
