@@ -18,6 +18,7 @@ from jobs.specs.benchmark import ValidationBenchmark
 from jobs.specs.lora import LoraSpec
 from jobs.specs.mistakes import SpecError as SpecError
 from jobs.specs.mistakes import checked
+from jobs.specs.reward_parts import ANSWER_ALONE, find_reward_mistakes
 from jobs.specs.verl import RewardModelSpec, VerlSpec
 
 PRESETS_DIR = Path(__file__).parents[1] / "presets"
@@ -103,6 +104,8 @@ class DataSpec(Spec):
     """Size of the numbers in `word_problems`: mostly up to 12, 20, 60 or 200."""
     code_reward_rate: float = Field(0.0, ge=0, le=1)
     """`chains`: share of questions on which code that prints the answer is rewarded whatever is boxed."""
+    rewards: dict[str, float] = ANSWER_ALONE
+    """The parts of the training reward with their weights: `answer`, and as controls `format` and `random`."""
 
     @model_validator(mode="before")
     @classmethod
@@ -246,6 +249,7 @@ class TrainSpec(Spec):
             yield "validation.benchmarks: expected none for chains, whose model reads nothing but chains."
         if self.data.code_reward_rate and (self.data.source != CHAINS_SOURCE or self.engine != "embedded"):
             yield "data.code_reward_rate: expected 0, except for chains on the embedded engine."
+        yield from find_reward_mistakes(self.data.rewards, self.algorithm.reward_kind, self.engine)
 
     def _sft_mistakes(self) -> Iterator[str]:
         if self.sft is None:
@@ -274,10 +278,11 @@ class TrainSpec(Spec):
 
     def _engine_mistakes(self) -> Iterator[str]:
         is_continuous = self.algorithm.reward_kind is RewardKind.CONTINUOUS
-        if is_continuous and self.engine == "embedded" and self.data.source != CHAINS_SOURCE:
+        has_parts = self.data.source == CHAINS_SOURCE or self.data.rewards != ANSWER_ALONE
+        if is_continuous and self.engine == "embedded" and not has_parts:
             yield (
                 "algorithm.reward_kind: expected binary, since the embedded engine serves no reward model and only "
-                "chains have partly right answers; use engine: verl."
+                "chains have partly right answers; use engine: verl, or several data.rewards."
             )
         needs_model = is_continuous and self.engine == "verl"
         if needs_model != (self.reward_model is not None):

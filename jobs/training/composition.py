@@ -21,12 +21,14 @@ from jobs.runs.control import Control, TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
 from jobs.specs.lora import LoraSpec
+from jobs.specs.reward_parts import ANSWER_ALONE
 from jobs.specs.train import OptimSpec, TrainSpec
 from jobs.training.data_rows import DataError
 from jobs.training.demonstrations import read_demonstrations
 from jobs.training.loop import TrainingLoop
 from jobs.training.off_policy_trajectories import read_external
 from jobs.training.parts import BenchmarkReader, RunParts, no_benchmarks
+from jobs.training.reward_parts import RewardParts
 from jobs.training.run_data import log_first_prompt, open_data, open_reward
 from jobs.training.sft_loop import SftLoop, SftParts
 from jobs.training.warm_start import describe_start
@@ -135,9 +137,19 @@ def _checkpointed_model(spec: TrainSpec, checkpoints: Path) -> str | None:
 
 
 def _parts(spec: TrainSpec, reward: RewardFunction, loaded: _Loaded) -> RunParts:
-    engine = _engine(spec, reward, loaded, optim_settings(spec.optim))
+    parts = None if spec.data.rewards == ANSWER_ALONE else RewardParts(reward, spec.data.rewards)
+    engine = _engine(spec, parts or reward, loaded, optim_settings(spec.optim))
     external = read_external(spec, loaded.questions, loaded.policy.tokenizer)
-    return RunParts(engine, reward, loaded.questions, loaded.held_out, external, loaded.benchmarks, loaded.start_model)
+    return RunParts(
+        engine,
+        reward,
+        loaded.questions,
+        loaded.held_out,
+        external,
+        loaded.benchmarks,
+        loaded.start_model,
+        parts.take_metrics if parts else dict,
+    )
 
 
 def _sft_parts(spec: TrainSpec, reward: RewardFunction, loaded: _Loaded) -> SftParts:

@@ -49,6 +49,7 @@ class TrainingLoop:
                 return RunStatus.STOPPED
             with self.control.phase(Phase.STEP):
                 report = exgrpo_step(state, self.parts.engine, self.spec.algorithm)
+                report.metrics.update(self.parts.take_reward_metrics())
                 self.recorder.step(report)
             for notice in report.notices:
                 logger.warning("step %d: %s", report.step, notice)

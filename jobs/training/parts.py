@@ -58,6 +58,8 @@ class RunParts:
     """Questions of benchmarks that are scored during training, by the benchmark's name."""
     start_model: str = ""
     """How the warm model was chosen; empty for other models."""
+    take_reward_metrics: Callable[[], dict[str, float]] = dict
+    """Returns the means of the parts of the reward since the last call; none where it is the answer's alone."""
 
     def record_start(self, recorder: RunRecorder) -> None:
         """Record what the run begins with: its questions, and how its warm model was chosen."""

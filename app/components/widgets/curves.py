@@ -42,6 +42,8 @@ class Chart:
     is_share: bool = False
     explanation: str = ""
     """What the curves mean, where their names cannot say it."""
+    is_of_few_runs: bool = False
+    """Whether most runs never have its values, so that it is shown only with some."""
 
 
 BOUNDS = {
@@ -140,6 +142,16 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
                 MetricCurve("response/max_tokens", "longest", lambda p: p.warning, "dot"),
                 MetricCurve("response/mean_tokens", "mean of fresh rollouts", lambda p: p.fresh),
             ),
+        ),
+        Chart(
+            "Parts of the reward",
+            "mean of fresh rollouts, before the weights",
+            (
+                MetricCurve("reward/answer", "answer", lambda p: p.fresh),
+                MetricCurve("reward/format", "format", lambda p: p.replay),
+                MetricCurve("reward/random", "random", lambda p: p.muted),
+            ),
+            is_of_few_runs=True,
         ),
     ),
     BUFFER_GROUP: (

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import yaml
 
 MAX_OPTIONS_IN_COMMAND = 12
-WHOLE_VALUES = frozenset({"mask_range", "reward_model", "sft", "environment", "benchmarks", "strategy_settings"})
+WHOLE_VALUES = frozenset(
+    {"mask_range", "reward_model", "sft", "environment", "benchmarks", "strategy_settings", "rewards"}
+)
 """Mappings that are one value."""
 
 

@@ -133,6 +133,28 @@ def test_run_records_questions_steps_evaluations_and_checkpoints(tmp_path, model
     assert recorder.checkpoints == [2, 4]
 
 
+def test_control_with_random_rewards_trains_and_is_scored_by_answers(tmp_path, model):
+    run = new_run(tmp_path, model, data={"num_questions": 12, "num_held_out": 4, "rewards": {"random": 1.0}})
+    status, recorder = train(run)
+    assert status is RunStatus.SUCCEEDED
+    steps = [report.metrics for report in recorder.steps]
+    assert all(metrics["reward/random"] == pytest.approx(metrics["reward/mean"]) for metrics in steps)
+    assert 0 < sum(metrics["reward/random"] for metrics in steps) < 4
+    assert max(metrics["optim/gradient_norm"] for metrics in steps) > 0
+    assert all(sum(record.num_correct) == 0 for record in recorder.evaluations)
+
+
+def test_parts_of_a_continuous_reward_are_curves_of_their_own(tmp_path, model):
+    content = new_run(tmp_path / "plain", model).spec().model_dump(mode="json")
+    content["data"]["rewards"] = {"random": 1.0, "format": 0.5}
+    content["algorithm"] |= {"reward_kind": "continuous", "start_pass_rate": None}
+    run = RunDirectory.create(tmp_path / "parts", parse_spec(content, "test"))
+    metrics = [report.metrics for report in train(run)[1].steps]
+    assert [item["reward/random"] + 0.5 * item["reward/format"] for item in metrics] == pytest.approx(
+        [item["reward/mean"] for item in metrics]
+    )
+
+
 def test_run_records_how_its_warm_model_was_chosen(tmp_path, model):
     warm = shutil.copytree(model, tmp_path / "warm")
     (warm / CHOICE_FILE).write_text(json.dumps({"seed": 2, "processor": "AVX512", "accuracy": 0.75}))
