@@ -11,6 +11,7 @@ from app.components.replay_buffer import (
     buffer_charts,
     chosen_bar,
     concentration,
+    retirement,
     what_if_view,
 )
 from app.components.replay_buffer.chosen_bar import View
@@ -31,11 +32,12 @@ from app.formats import literal
 from app.queries.answers import ask
 from app.queries.runs import metric_series, training_names
 from db.queries import buffer, buffer_history, replay_concentration, runs
+from db.queries import retirement as retirement_queries
 from db.rows.algorithm_of_spec import algorithm_settings, experience_ratio
 from db.rows.display_names import distinct_names
 from db.rows.runs import BucketRow, RunRow
 
-VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "What if"]
+VIEWS = ["Buckets", "Flow", "Ages and replays", "Over time", "Concentration", "Retired", "What if"]
 ENTROPY_STEPS = 10
 REFRESH_SECONDS = 3
 DEFICITS = Chart(
@@ -183,6 +185,11 @@ def _concentration(view: View, _algorithm: dict[str, Any], _rows: list[BucketRow
         concentration.show_answers(ask(replay_concentration.answer_diversity, view.run_id))
 
 
+def _retired(view: View, algorithm: dict[str, Any], _rows: list[BucketRow]) -> None:
+    lines = ask(retirement_queries.retirement_lines, view.run_id, algorithm["rollouts_per_question"])
+    retirement.show(lines, view.run_id)
+
+
 def _what_if(view: View, algorithm: dict[str, Any], rows: list[BucketRow]) -> None:
     what_if_view.show(view.run_id, view.step, rows, algorithm)
 
@@ -197,7 +204,7 @@ def _show(row: RunRow, algorithm: dict[str, Any]) -> None:
     if num_other:
         notice.show("warning", "Other questions", f"{num_other:,} questions of this run are not those of {other.name}.")
     rows = ask(buffer_history.buckets_at, row.run_id, step)
-    views = dict(zip(VIEWS, (_buckets, _flow, _ages, _over_time, _concentration, _what_if), strict=True))
+    views = dict(zip(VIEWS, (_buckets, _flow, _ages, _over_time, _concentration, _retired, _what_if), strict=True))
     name, tab = view_tabs.show(VIEWS)
     with tab:
         views[name](view, algorithm, rows)

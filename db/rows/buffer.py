@@ -69,3 +69,23 @@ class DiversityPoint:
     """Of fresh questions, among K."""
     replayed: float
     """Of replayed questions, among K-1."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetirementLine:
+    """Attempts at questions of one bucket, how many retired them, and later attempts at the retired ones.
+
+    Shares are NaN without any.
+    """
+
+    bucket: int | None
+    """The bucket at the attempt; None: the question was in no bucket."""
+    num_attempts: int
+    num_retired: int
+    num_expected: float
+    """Retired ones if p = k/K held: the sum of p^n over attempts of n fresh rollouts. NaN without a bucket."""
+    num_retests: int
+    retest_rate: float
+    """Share of correct rollouts in later attempts."""
+    retest_solved: float
+    """Share of later attempts with every rollout correct."""

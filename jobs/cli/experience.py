@@ -1,7 +1,9 @@
 """Commands that print a run's experience: the buffer at a step, selections, trajectories, curves."""
 
 import difflib
+import json
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +12,7 @@ from db.queries.buffer import candidates
 from db.queries.buffer_history import births, buckets_at, replay_counts, state_at
 from db.queries.lineage import get_question, lineage
 from db.queries.metrics import last_metrics, list_evaluations, metric_series
+from db.queries.retirement import retired_questions
 from db.queries.runs import get_run
 from db.queries.selections import list_selections, steps_with_selections, wrong_choices
 from db.queries.trajectories import get_trajectory
@@ -90,6 +93,26 @@ def audit(
         return
     print_result(f"{run_id}, step {at}: {len(selected)} questions drawn, {len(scored)} candidates")
     print_result(f"{len(steps)} steps replayed; {len(wrong)} choices contradict their scores")
+
+
+def retired(
+    run: RunName,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A JSON-lines file to write.", dir_okay=False)],
+    runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Write a run's retired questions as a benchmark: `exgrpo eval RUN@STEP -b retired=FILE` tries them again."""
+    run_id = find_run_id(runs_root, run)
+    with open_fresh_index(runs_root, database_url) as database:
+        pairs = retired_questions(database, run_id)
+    if not pairs:
+        raise CommandError(f"{run_id}: no question is retired.")
+    lines = [json.dumps({"problem": problem, "answer": answer}) + "\n" for problem, answer in pairs]
+    try:
+        file.write_text("".join(lines), encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{file}: cannot be written ({error}).") from None
+    print_result(f"{len(pairs)} retired questions of {run_id} are in {file}")
 
 
 def trajectories(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arguments

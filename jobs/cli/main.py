@@ -68,6 +68,10 @@ COMMANDS = {
         "experience:audit",
         "Print a step's selections for replay with all candidates, and the run's choices that contradict scores.",
     ),
+    "retired": (
+        "experience:retired",
+        "Write a run's retired questions as a benchmark: `exgrpo eval RUN@STEP -b retired=FILE` tries them again.",
+    ),
     "trajectories": ("experience:trajectories", "List a run's trajectories, newest first."),
     "trajectory": (
         "experience:trajectory",

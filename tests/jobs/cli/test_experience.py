@@ -4,6 +4,9 @@ import pytest
 from typer.testing import CliRunner
 
 from jobs.cli.main import app
+from jobs.evaluation.protocols import protocol_of
+from jobs.evaluation.questions import load_benchmark
+from jobs.specs.evaluation import BenchmarkChoice
 from tests.app import played
 from tests.jobs.cli.invoked import exgrpo, printed_json
 
@@ -26,6 +29,18 @@ def test_buffer_is_printed_after_the_asked_step_or_the_newest(runs_root):
     assert f"{len(late['buckets'])} questions, {len(late['retired'])} retired" in exgrpo(
         runs_root, "buffer", "play-finished"
     )
+
+
+def test_retired_questions_become_a_benchmark(runs_root, tmp_path):
+    file = tmp_path / "retired.jsonl"
+    retired = printed_json(runs_root, "buffer", "play-finished")["retired"]
+    assert f"{len(retired)} retired questions" in exgrpo(runs_root, "retired", "play-finished", str(file))
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert len(rows) == len(retired) > 0
+    choice = BenchmarkChoice(name="retired", source=str(file))
+    assert len(load_benchmark(choice, protocol_of(choice)).questions) == len(rows)
+    sentence = "cannot be written"
+    assert sentence in exgrpo(runs_root, "retired", "play-finished", str(tmp_path / "no" / "file"), code=2)
 
 
 def test_step_that_a_run_does_not_have_is_refused(runs_root):

@@ -1,0 +1,125 @@
+"""Which questions were retired by luck, and which are forgotten: attempts by bucket, and attempts after retirement."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import Connection, select
+
+from db.connections.session import Database
+from db.queries.remembered_columns import columns_of_run
+from db.rows.buffer import RetirementLine
+from db.tables import models
+from db.tables.run_lookup import require_run_key
+
+BUILT_IN_TASKS = frozenset({"chains", "word_problems"})
+"""Their prompts are whole questions."""
+_NO_BUCKET, _NEVER = -1, -2
+Whole = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.float64]
+
+
+class Attempts(NamedTuple):
+    """Attempts at questions, one entry each: fresh rollouts, correct ones, and the bucket before."""
+
+    num_rollouts: Whole
+    num_correct: Whole
+    buckets: Whole
+    """-1: in no bucket."""
+    retires: npt.NDArray[np.bool_]
+    retired_from: Whole
+    """The bucket at an earlier retirement, -2 where there was none."""
+
+
+def retirement_lines(database: Database, run_id: str, rollouts_per_question: int) -> list[RetirementLine]:
+    """Return attempts and later attempts by bucket, those in no bucket first; a branch's parent does not count.
+
+    Raises:
+        UnknownRunError: There is no such run.
+    """
+    with database.read() as connection:
+        attempts = _attempts(connection, run_id, require_run_key(connection, run_id))
+    buckets = sorted({*attempts.buckets.tolist(), *attempts.retired_from.tolist()} - {_NEVER})
+    return [retirement_line(attempts, bucket, rollouts_per_question) for bucket in buckets]
+
+
+def retirement_line(attempts: Attempts, bucket: int, rollouts_per_question: int) -> RetirementLine:
+    """Return the line of a bucket, `-1` for none."""
+    is_first = (attempts.buckets == bucket) & (attempts.retired_from == _NEVER)
+    is_later = attempts.retired_from == bucket
+    rate = bucket / rollouts_per_question
+    rollouts, correct = attempts.num_rollouts[is_later], attempts.num_correct[is_later]
+    return RetirementLine(
+        bucket=None if bucket == _NO_BUCKET else bucket,
+        num_attempts=int(is_first.sum()),
+        num_retired=int((is_first & attempts.retires).sum()),
+        num_expected=float("nan") if bucket < 0 else float(np.power(rate, attempts.num_rollouts[is_first]).sum()),
+        num_retests=int(is_later.sum()),
+        retest_rate=float(correct.sum() / rollouts.sum()) if rollouts.size else float("nan"),
+        retest_solved=float((correct == rollouts).mean()) if rollouts.size else float("nan"),
+    )
+
+
+def retired_questions(database: Database, run_id: str) -> list[tuple[str, str]]:
+    """Return question and answer of every retired question, by index.
+
+    Questions of built-in tasks are their prompts; of others it is the question without its template where recorded.
+
+    Raises:
+        UnknownRunError: There is no such run.
+    """
+    changes, questions = models.buffer_changes, models.questions
+    with database.read() as connection:
+        run_key = require_run_key(connection, run_id)
+        is_retirement = (changes.c.run_key == run_key) & (changes.c.kind == "retired") & ~changes.c.is_superseded
+        query = (
+            select(questions.c.prompt_text, questions.c.answer, questions.c.details)
+            .where(questions.c.run_key == run_key, questions.c.question_set == "training")
+            .where(questions.c.question_index.in_(select(changes.c.question_index).where(is_retirement)))
+            .order_by(questions.c.question_index)
+        )
+        rows = connection.execute(query).all()
+    return [(_question_text(row.prompt_text, row.details), row.answer) for row in rows]
+
+
+def _question_text(prompt_text: str, details: Mapping[str, Any]) -> str:
+    if details.get("data_source") in BUILT_IN_TASKS:
+        return prompt_text
+    return str(details.get("question") or prompt_text)
+
+
+def _attempts(connection: Connection, run_id: str, run_key: int) -> Attempts:
+    columns = columns_of_run(connection, run_id, run_key).columns
+    changes = models.buffer_changes
+    query = (
+        select(changes.c.question_index, changes.c.step, changes.c.kind, changes.c.bucket_from, changes.c.bucket_to)
+        .where(changes.c.run_key == run_key, changes.c.kind.in_(("moved", "retired")), ~changes.c.is_superseded)
+        .order_by(changes.c.question_index, changes.c.step, changes.c.position)
+    )
+    rows = connection.execute(query).all()
+    span = 1 + max(int(columns["step"].max(initial=0)), max((row.step for row in rows), default=0))
+    keys, inverse = np.unique(columns["question_index"].astype(np.int64) * span + columns["step"], return_inverse=True)
+    moves = [(row.question_index * span + row.step, row.bucket_to) for row in rows if row.kind == "moved"]
+    retirements = [
+        (row.question_index * span + row.step, _NO_BUCKET if row.bucket_from is None else row.bucket_from)
+        for row in rows
+        if row.kind == "retired"
+    ]
+    return Attempts(
+        num_rollouts=np.bincount(inverse.reshape(-1), minlength=keys.size),
+        num_correct=np.bincount(inverse.reshape(-1), columns["is_correct"], keys.size).astype(np.int64),
+        buckets=_value_before(keys, moves, span, _NO_BUCKET),
+        retires=np.isin(keys, [key for key, _ in retirements]),
+        retired_from=_value_before(keys, retirements, span, _NEVER),
+    )
+
+
+def _value_before(keys: Whole, changes: Sequence[tuple[int, int]], span: int, default: int) -> Whole:
+    """Return for each attempt the value of its question's last change in an earlier step."""
+    if not changes:
+        return np.full(keys.size, default, dtype=np.int64)
+    change_keys, values = np.array(changes, dtype=np.int64).T
+    positions = np.searchsorted(change_keys, keys, side="left") - 1
+    is_same = (positions >= 0) & (change_keys[positions] // span == keys // span)
+    return np.where(is_same, values[positions], default)

@@ -1,0 +1,50 @@
+import numpy as np
+import pytest
+
+from db.queries.retirement import retired_questions, retirement_lines
+from db.rows.runs import UnknownRunError
+from exgrpo_core.step_report import BufferEvent, BufferEventKind
+from tests.db.recorded_runs import ingest_run, new_run, record_attempt
+
+MOVED, RETIRED = BufferEventKind.MOVED, BufferEventKind.RETIRED
+# Step s tries questions 4s to 4s + 3, modulo 16: fresh ones with 3 rollouts, the last two beside a replay with 2.
+EVENTS = {
+    1: [(MOVED, 4, None, 2), (MOVED, 6, None, 2), (RETIRED, 7, None, None)],
+    5: [(RETIRED, 4, 2, None), (MOVED, 6, 2, 1)],
+}
+
+
+def tell(report):
+    report.buffer_events = [
+        BufferEvent(kind, index, None, was, now) for kind, index, was, now in EVENTS.get(report.step, [])
+    ]
+    for group in report.groups:
+        for number, trajectory in enumerate(group.trajectories):
+            trajectory.reward = float(group.question.index == 4 or number == 0)
+
+
+def test_luck_is_counted_by_bucket_and_later_attempts_by_the_bucket_before_retirement(database, tmp_path):
+    run = new_run(tmp_path)
+    record_attempt(run, range(1, 10), change=tell)
+    ingest_run(database, run)
+    none, one, two = retirement_lines(database, run.run_id, 4)
+    # In no bucket: all 36 attempts but those at 4 (steps 5, 9), 6 (5, 9) and 7 after its retirement (5, 9).
+    assert (none.bucket, none.num_attempts, none.num_retired) == (None, 30, 1)
+    assert np.isnan(none.num_expected)
+    # Question 7 is tried beside a replay in steps 5 and 9: one of 2 correct each time.
+    assert (none.num_retests, none.retest_rate, none.retest_solved) == (2, 0.5, 0.0)
+    # Bucket 2 of 4 in step 5: question 4 fresh, 6 beside a replay.
+    assert (two.bucket, two.num_attempts, two.num_retired) == (2, 2, 1)
+    assert two.num_expected == pytest.approx(0.5**3 + 0.5**2)
+    assert (two.num_retests, two.retest_rate, two.retest_solved) == (1, 1.0, 1.0)
+    assert (one.bucket, one.num_attempts, one.num_retired, one.num_retests) == (1, 1, 0, 0)
+    assert one.num_expected == pytest.approx(0.25**2)
+    assert np.isnan(one.retest_rate)
+    assert retired_questions(database, run.run_id) == [("Q4: 1+4=?", "5"), ("Q7: 1+7=?", "8")]
+
+
+def test_unknown_runs_are_refused(database):
+    with pytest.raises(UnknownRunError):
+        retirement_lines(database, "none", 4)
+    with pytest.raises(UnknownRunError):
+        retired_questions(database, "none")
