@@ -66,13 +66,14 @@ def _score_query() -> Select[Any]:
     runs, table, source = models.runs, models.benchmark_scores, models.runs.alias("source")
     of_source = [source.c.name.label("source_name"), source.c.spec.label("source_spec")]
     columns = [table.c[name] for name in BenchmarkScoreRow.__dataclass_fields__ if name in table.c]
-    of_run = [runs.c.run_id, runs.c.name.label("run_name")]
+    of_run = [runs.c.run_id, runs.c.name.label("run_name"), runs.c.spec]
     return select(*of_run, *columns, *of_source).join(runs).outerjoin(source, source.c.run_id == table.c.source_run_id)
 
 
 def _score_row(row: RowMapping, backbone: str | None) -> BenchmarkScoreRow:
     spec = row["source_spec"]
     fields = {name: row[name] for name in BenchmarkScoreRow.__dataclass_fields__ if name in row}
+    fields["chosen_as"] = row["spec"].get("model", {}).get("chosen_as") or ""
     if backbone is None:
         return BenchmarkScoreRow(**fields, method="", backbone=row["model"])
     return BenchmarkScoreRow(**fields, method=method_name(spec), backbone=backbone)

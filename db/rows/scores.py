@@ -40,6 +40,13 @@ class BenchmarkScoreRow:
     mean_tokens: float
     truncated_share: float
     at: datetime
+    chosen_as: str = ""
+    """`last` or `best` where the checkpoint was asked for so before it was scored; empty for one by its step."""
+
+    @property
+    def choice(self) -> str:
+        """How the checkpoint was chosen, in words that follow its step."""
+        return {"last": ", the last", "best": ", best on held-out questions"}.get(self.chosen_as, "")
 
     @property
     def metric(self) -> str:

@@ -17,10 +17,12 @@ from jobs.preflight.evaluation_fit import check_fit
 from jobs.preflight.hub_names import refuse_unknown
 from jobs.preflight.local_sources import resolve_source, with_absolute_benchmarks
 from jobs.preflight.resolution import check_predecessor
-from jobs.runs.checkpoint_names import find_checkpoint
+from jobs.recording.event_reader import iterate_events
+from jobs.runs.checkpoint_names import NEWEST, find_checkpoint
+from jobs.runs.checkpoints import list_checkpoints
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
-from jobs.runs.lookup import CommandError, open_run
+from jobs.runs.lookup import CommandError, find_run_id, open_run
 from jobs.specs.any_job import loop_name
 from jobs.specs.evaluation import EvalModelSpec, EvalSpec, parse_eval_spec
 from jobs.specs.train import CHAINS_SOURCE, TrainSpec
@@ -28,20 +30,42 @@ from jobs.training.templates import TemplateName, render_prompt
 
 _SHARED = frozenset({"template", "temperature"})
 """Fields of an evaluation that a benchmark's declaration gives too; one that is asked for counts for all."""
+BEST = "best"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9 ._+@-]+")
 
 
 def resolve_target(runs_root: Path, target: str) -> EvalModelSpec:
-    """Return the model that `RUN@STEP`, `RUN@last`, a model's folder or a hub name means.
+    """Return the model that `RUN@STEP`, `RUN@last`, `RUN@best`, a model's folder or a hub name means.
+
+    `best` is the checkpoint of the highest held-out score, of equal ones the first.
 
     Raises:
-        CommandError: There is no such run or checkpoint, or it is damaged.
+        CommandError: There is no such run or checkpoint, it is damaged, or none has a held-out score.
         SpecError: A folder does not exist.
     """
-    checkpoint = find_checkpoint(runs_root, target)
+    run_text, _, step_text = target.rpartition("@")
+    is_best = bool(run_text) and step_text == BEST
+    checkpoint = find_checkpoint(runs_root, _best_step(runs_root, run_text) if is_best else target)
     if checkpoint is None:
         return EvalModelSpec(source=resolve_source("model", target))
-    return EvalModelSpec(source=str(checkpoint.policy), run_id=checkpoint.run_id, step=checkpoint.step)
+    chosen_as = BEST if is_best else NEWEST if step_text == NEWEST else None
+    return EvalModelSpec(
+        source=str(checkpoint.policy), run_id=checkpoint.run_id, step=checkpoint.step, chosen_as=chosen_as
+    )
+
+
+def _best_step(runs_root: Path, run_text: str) -> str:
+    """Return RUN@STEP of the checkpoint with the highest held-out score."""
+    run = open_run(runs_root, find_run_id(runs_root, run_text))
+    scores: dict[int, float] = {}
+    for event in iterate_events(run, "evaluation"):
+        if event["question_set"] == "held_out":
+            scores[event["step"]] = sum(event["num_correct"]) / event["samples_per_question"]
+    steps = [int(path.name.rpartition("-")[2]) for path in list_checkpoints(run.checkpoints_path)]
+    scored = [step for step in sorted(steps) if step in scores]
+    if not scored:
+        raise CommandError(f"{run_text}@{BEST}: no checkpoint of {run.run_id} has a held-out score; name a step.")
+    return f"{run.run_id}@{max(scored, key=scores.__getitem__)}"
 
 
 def plan_evaluation(runs_root: Path, target: str, content: Mapping[str, object], origin: str) -> EvalSpec:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from jobs.grading.pool import AnswerGrader
 from jobs.grading.reward_function import Response
 from jobs.grading.schemes import AnswerKind, GradeItem, Scheme, grader_version
 from jobs.judging.items import counted_step_files, read_training_questions
-from jobs.recording.event_reader import EventReader
+from jobs.recording.event_reader import iterate_events
 from jobs.recording.file_recorder import FileRecorder
 from jobs.recording.trajectory_file import read_trajectories, select_step
 from jobs.runs.attempts import write_outcome
@@ -58,7 +57,7 @@ def regrade(runs_root: Path, run_id: str, scheme: Scheme) -> Regrading:
 
 
 def _regrade_evaluation(runs_root: Path, source: RunDirectory, spec: EvalSpec) -> Regrading:
-    finished = {event["benchmark"]: event for event in _events(source) if event["kind"] == "benchmark"}
+    finished = {event["benchmark"]: event for event in iterate_events(source, "benchmark")}
     if not finished:
         raise CommandError(f"{source.run_id}: expected a finished benchmark, has none; `exgrpo resume` continues it.")
     if all(event["comparability"]["grader_version"] == grader_version() for event in finished.values()):
@@ -138,11 +137,3 @@ def _open_grade(spec: TrainSpec, scheme: Scheme) -> Iterator[Grade]:
 
 def _kind(question: Question) -> AnswerKind:
     return "choice" if question.metadata.get("answer_kind") == "choice" else "math"
-
-
-def _events(run: RunDirectory) -> Iterator[dict[str, Any]]:
-    reader, position, has_more = EventReader(run), None, True
-    while has_more:
-        batch = reader.read(position)
-        yield from batch.events
-        position, has_more = batch.position, batch.has_more

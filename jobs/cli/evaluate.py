@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def evaluate(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its signature
-    target: Annotated[str, typer.Argument(metavar="RUN@STEP", help="Checkpoint (RUN@last too), folder or hub name.")],
+    target: Annotated[
+        str, typer.Argument(metavar="RUN@STEP", help="Checkpoint (RUN@last, RUN@best too), folder or hub name.")
+    ],
     benchmarks: Annotated[
         list[str],
         typer.Option(

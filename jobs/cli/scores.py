@@ -58,7 +58,7 @@ def _list(database: "Database", scheme: str, as_json: bool) -> None:
         print_json([asdict(row) | {"standard_error": _finite(row.standard_error)} for row in rows])
         return
     for row in rows:
-        model = f"{row.source_name}@{row.source_step}" if row.source_name else row.model
+        model = f"{row.source_name}@{row.source_step}{row.choice}" if row.source_name else row.model
         score = f"{100 * row.score:5.1f} ± {100 * row.standard_error:.1f}"
         print_result(f"{row.run_id}  {model}  {row.title:<14} {row.metric:<7} {score}  {row.num_questions} questions")
     if not rows:

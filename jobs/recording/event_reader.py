@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -62,6 +62,17 @@ class EventReader:
             if reading.is_full:
                 break
         return EventBatch(reading.events, _dump_position(positions), reading.is_full, reading.faults)
+
+
+def iterate_events(run: RunDirectory, kind: str) -> Iterator[dict[str, Any]]:
+    """Yield a run's whole events of one kind, those of later attempts later, without what trajectory files hold."""
+    for attempt in run.attempts():
+        for number in list_segments(run.attempt_path(attempt)):
+            with open_plain(segment_path(run.attempt_path(attempt), number)) as file:
+                for line in file:
+                    event = decode_line(line[:-1])
+                    if event is not None and event["kind"] == kind:
+                        yield event
 
 
 class _Reading:

@@ -38,6 +38,8 @@ class EvalModelSpec(Spec):
     """The run whose checkpoint this is."""
     step: int | None = Field(None, ge=0)
     """The checkpoint's step in that run."""
+    chosen_as: Literal["last", "best"] | None = None
+    """Whether the checkpoint was asked for as the last, or as that of the best held-out score; None by its step."""
 
 
 class BenchmarkChoice(BenchmarkFields):

@@ -45,9 +45,12 @@ def event(num_correct, **changes):
     return fields | changes
 
 
-def record_scores(database: Database, runs_root: Path, *events: dict, times: int = 1, **names) -> str:
+def record_scores(
+    database: Database, runs_root: Path, *events: dict, times: int = 1, chosen_as: str | None = None, **names
+) -> str:
     """Record an evaluation of these benchmarks' events and return its id; `names` are those of its folder."""
-    spec = EvalSpec(model=EvalModelSpec(source="a-model"), benchmarks=(BenchmarkChoice(name="aime24"),))
+    model = EvalModelSpec(source="a-model", chosen_as=chosen_as)
+    spec = EvalSpec(model=model, benchmarks=(BenchmarkChoice(name="aime24"),))
     run = RunDirectory.create(runs_root, spec, **names)
     for _ in range(times):
         recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())

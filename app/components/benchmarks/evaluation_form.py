@@ -79,7 +79,8 @@ def _target() -> str | None:
         "Model", options, index=0 if wanted else None,
         format_func=lambda source: offered.get(source, escape_control_characters(source)),
         accept_new_options=True, placeholder="A run, RUN@STEP, a folder, or a hub name", key="evaluate-target",
-        help="Choose a run for its newest checkpoint, or write RUN@STEP, a model's folder or its hub name",
+        help="Choose a run for its newest checkpoint, or write RUN@best (highest held-out score), RUN@STEP, a model's "
+        "folder or its hub name",
     )  # fmt: skip
 
 

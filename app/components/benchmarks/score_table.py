@@ -263,7 +263,9 @@ def _name(row: BenchmarkScoreRow) -> str:
     if row.source_run_id is None:
         path = PurePosixPath(row.model)
         return path.name if path.is_absolute() else row.model
-    return f"{row.method}: {row.source_name or row.source_run_id}, step {row.source_step or 0:,}".lstrip(": ")
+    return f"{row.method}: {row.source_name or row.source_run_id}, step {row.source_step or 0:,}{row.choice}".lstrip(
+        ": "
+    )
 
 
 def _columns_of(table: PaperTable) -> dict[str, str]:

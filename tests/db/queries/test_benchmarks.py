@@ -40,6 +40,12 @@ def test_scores_are_found_by_the_run_that_they_are_of(database, record):
     assert len(list_scores(database, scheme="paper")) == 2
 
 
+def test_score_says_how_its_checkpoint_was_chosen(database, record):
+    for chosen_as, words in (("last", ", the last"), ("best", ", best on held-out questions"), (None, "")):
+        (row,) = list_scores(database, run_id=record(event([1]), chosen_as=chosen_as), scheme="paper")
+        assert row.choice == words
+
+
 def test_disputed_answers_are_plain_rows(database, record):
     (row,) = list_disputed(database, record(event([1])), "aime24")
     assert (row.question_id, row.sample, row.gold, row.answer) == ("q0", 1, "42", "6*7\N{REPLACEMENT CHARACTER}")

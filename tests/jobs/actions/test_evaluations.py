@@ -8,12 +8,14 @@ from jobs.actions import run_actions
 from jobs.actions.evaluations import plan_evaluation, resolve_target, submit_evaluation
 from jobs.evaluation.model_folder import model_source
 from jobs.evaluation.user_benchmarks import benchmarks_folder
+from jobs.recording.file_recorder import FileRecorder
+from jobs.recording.recorder import EvaluationRecord
 from jobs.runs.checkpoints import checkpoint_path, save_checkpoint
 from jobs.runs.control import TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.runs.lookup import CommandError
 from jobs.specs.evaluation import BenchmarkChoice, EvalModelSpec, EvalSpec
-from jobs.specs.train import SpecError, TrainSpec
+from jobs.specs.train import RecordingSpec, SpecError, TrainSpec
 from jobs.training.data_rows import DataError
 from tests.jobs.evaluation.tiny_evaluations import save_tiny_model, tiny_evaluation
 
@@ -48,6 +50,21 @@ def test_checkpoint_is_found_by_run_and_step(run, target, step):
     model = resolve_target(run.path.parent, target)
     assert (model.run_id, model.step) == (run.run_id, step)
     assert Path(model.source) == checkpoint_path(run.checkpoints_path, step) / "policy"
+
+
+def test_best_checkpoint_is_that_of_the_highest_held_out_score_and_the_choice_is_recorded(run):
+    with pytest.raises(CommandError, match=r"mine@best: no checkpoint of .* has a held-out score"):
+        resolve_target(run.path.parent, "mine@best")
+    recorder = FileRecorder(run, run.claim_attempt(), RecordingSpec())
+    for step, question_set, num_correct in (
+        (0, "held_out", 4), (5, "held_out", 2), (10, "held_out", 1), (10, "aime24", 4), (12, "held_out", 3)
+    ):  # fmt: skip
+        recorder.evaluation(EvaluationRecord(step, question_set, ["a"], [num_correct], 4, 1.0, 0.0))
+    recorder.close()
+    best, last, by_step = (resolve_target(run.path.parent, f"mine@{text}") for text in ("best", "last", "5"))
+    assert (best.step, best.chosen_as) == (5, "best")
+    assert (last.step, last.chosen_as) == (10, "last")
+    assert (by_step.step, by_step.chosen_as) == (5, None)
 
 
 @pytest.mark.parametrize("target", ["mine@7", "mine@first"])
