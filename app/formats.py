@@ -106,6 +106,16 @@ def literal(text: str) -> str:
     return _LIST_STARTS.sub(r"\1\\\2", escaped)
 
 
+def with_code(text: str) -> str:
+    """Return text escaped for Markdown, but for what is between backticks, which is displayed as code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return literal(text)
+    return "".join(
+        f"`{escape_control_characters(part)}`" if number % 2 else literal(part) for number, part in enumerate(parts)
+    )
+
+
 def badge_label(text: str) -> str:
     """Return text for a badge, which escapes square brackets itself, so that it is displayed unchanged."""
     return literal(text).replace(r"\[", "[").replace(r"\]", "]")

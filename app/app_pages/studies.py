@@ -8,6 +8,7 @@ from app import paper_and_studies
 from app.components.runs import comparison, runs_choice
 from app.components.studies import study_launch, study_matrix, study_paper, study_results, study_state
 from app.components.widgets import address_choice, empty_state, view_tabs
+from app.formats import with_code
 from app.paper_and_studies import RunKey, Scale, Study
 from app.queries.studies import read_study_results, study_runs
 
@@ -89,5 +90,5 @@ chosen, at, num_seeds = _choices()
 st.markdown(f"{chosen.question} :gray[{SCALES[at]}.]")
 if chosen.notes:
     with st.expander("What to know", icon=":material/info:", key="notes"):
-        st.text("\n".join(f"• {note}" for note in chosen.notes))
+        st.markdown("\n".join(f"- {with_code(note)}" for note in chosen.notes))
 _show(chosen, at, paper_and_studies.wanted_keys(chosen, at, chosen.cells, num_seeds))

@@ -93,7 +93,7 @@ def _machine() -> None:
     machine_view.show_findings(_findings(current_runs_root()))
     st.subheader("GPUs", anchor=False)
     machine_view.show_gpus(commands.list_gpus())
-    st.subheader("Versions", anchor=False)
+    st.subheader("Versions in the workbench's environment", anchor=False)
     machine_view.show_versions(commands.package_versions())
 
 

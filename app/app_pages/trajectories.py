@@ -47,7 +47,9 @@ def _count(where: TrajectoryFacets, num_listed: int, newest: int | None) -> None
     """Show how many trajectories match, and a button for newer ones, so that the list never moves by itself."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         total = ask(trajectory_list.count_trajectories, where)
-        st.caption(f"{num_listed:,} of {trajectory_filter.count(total)} trajectories, newest first", width="content")
+        st.caption(
+            f"{num_listed:,} of {trajectory_filter.count(total, where)} trajectories, newest first", width="content"
+        )
         first = _list_snippets(where)[:1]
         if (
             first

@@ -16,7 +16,7 @@ from db.tables import models
 from db.tables.run_lookup import find_run_key
 
 MAX_COUNT = 10_000
-"""Counts are exact up to here; one more means "more than that"."""
+"""Counts of trajectories with words are exact up to here; one more means "more than that"."""
 NO_RUN = 0
 """The key of no run; they count from 1."""
 NUM_NEWEST = 2000
@@ -55,7 +55,7 @@ def list_snippets(
 
 
 def count_trajectories(database: Database, facets: TrajectoryFacets) -> int:
-    """Return how many trajectories match, at most `MAX_COUNT` + 1."""
+    """Return how many trajectories match, with words `MAX_COUNT` + 1 for any number above."""
     with database.read() as connection:
         if facets.words.strip():
             # For a common word a part is enough to know that there are many.
@@ -64,8 +64,8 @@ def count_trajectories(database: Database, facets: TrajectoryFacets) -> int:
             columns = _read(connection, facets)
             count = int(np.count_nonzero(columns.fitting(facets) & columns.holding(some)))
             if count > MAX_COUNT or len(some) < most:
-                return _bounded(count)
-        return _bounded(int(np.count_nonzero(_read_matching(connection, facets).fitting(facets))))
+                return min(count, MAX_COUNT + 1)
+        return int(np.count_nonzero(_read_matching(connection, facets).fitting(facets)))
 
 
 def count_facets(database: Database, facets: TrajectoryFacets) -> FacetCounts:
@@ -77,7 +77,7 @@ def count_facets(database: Database, facets: TrajectoryFacets) -> FacetCounts:
         fits = whole if getattr(facets, name) is None else columns.fitting(facets, without=name)
         # The first element counts unknown values.
         by_code = np.bincount(columns.columns[name][fits].astype(np.int64) + 1, minlength=len(VERDICTS) + 1)
-        counts[name] = {value: _bounded(int(by_code[int(code_of(name, value)) + 1])) for value in values}
+        counts[name] = {value: int(by_code[int(code_of(name, value)) + 1]) for value in values}
     return counts
 
 
@@ -89,10 +89,6 @@ def snippet_of(text: str, words: str) -> str:
     start = max(0, min(positions) - SNIPPET_CHARACTERS // 4) if positions else 0
     end = start + SNIPPET_CHARACTERS
     return f"{'…' if start else ''}{line[start:end]}{'…' if end < len(line) else ''}"
-
-
-def _bounded(count: int) -> int:
-    return min(count, MAX_COUNT + 1)
 
 
 def _page_keys(connection: Connection, facets: TrajectoryFacets, before: int | None, limit: int) -> list[int]:

@@ -69,3 +69,15 @@ def test_literal_text_keeps_addresses_from_becoming_links():
 
 def test_a_badges_label_leaves_square_brackets_to_the_badge():
     assert formats.badge_label("[a](b) **c** \\[") == "[a](b) \\*\\*c\\*\\* \\\\["
+
+
+@pytest.mark.parametrize(
+    ("text", "markdown"),
+    [
+        ("run `make *all*` or *wait*", r"run `make *all*` or \*wait\*"),
+        ("an odd ` one", r"an odd \` one"),
+        ("", ""),
+    ],
+)
+def test_code_is_what_is_between_backticks(text, markdown):
+    assert formats.with_code(text) == markdown

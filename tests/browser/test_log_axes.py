@@ -1,5 +1,6 @@
 """Ticks of logarithmic axes, drawn by plotly itself."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.browser
 PLOTLY = (Path(plotly.__file__).parent / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("ends", [(0.21, 0.24), (0.2, 0.6), (45.0, 55.0), (3.0, 8_000.0), (1e-6, 1.0)])
+@pytest.mark.parametrize("ends", [(0.21, 0.24), (0.2, 0.6), (45.0, 55.0), (0.8, 16.0), (3.0, 8_000.0), (1e-6, 1.0)])
 def test_a_log_axis_has_ticks_to_read_over_any_range(browser, ends):
     series = {"policy/entropy": [MetricPoint(step, value) for step, value in enumerate(ends, start=1)]}
     figure = curves.figure_of(curves.CHARTS[0], series, Drawing(CurveView(has_log_axis=True)))
@@ -25,6 +26,9 @@ def test_a_log_axis_has_ticks_to_read_over_any_range(browser, ends):
     page.add_script_tag(content=PLOTLY)
     drawn = json.loads(figure.to_json())
     page.evaluate("({data, layout}) => Plotly.newPlot('chart', data, layout)", drawn)
-    labels = page.locator(".ytick text").all_text_contents()
+    ticks = page.locator(".ytick text")
+    labels = ticks.all_text_contents()
+    boxes = sorted((tick.bounding_box() for tick in ticks.all() if tick.text_content()), key=lambda box: box["y"])
     page.close()
     assert len(set(labels) - {""}) > 1
+    assert all(upper["y"] + upper["height"] <= lower["y"] + 1 for upper, lower in itertools.pairwise(boxes))

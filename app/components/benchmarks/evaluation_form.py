@@ -7,7 +7,7 @@ from app.commands import UserError
 from app.components.benchmarks.backbone_bars import STUDIES
 from app.components.benchmarks.score_table import printed_lines
 from app.components.widgets import notice
-from app.formats import escape_control_characters, literal
+from app.formats import escape_control_characters, with_code
 from app.paper_and_studies import load_protocols
 from app.queries.runs import training_names
 from db.rows.display_names import distinct_names
@@ -31,7 +31,7 @@ def show() -> None:
         limits, fields = _fields()
         missing = commands.missing_vllm()
         if missing:
-            st.caption(f":material/info: vllm: {literal(missing.partition(': ')[2])}")
+            st.caption(f":material/info: vllm: {with_code(missing.partition(': ')[2])}")
         with st.expander("Server", icon=":material/dns:", key="evaluate-server"):
             address = st.text_input("Address", key="evaluate-address", placeholder="http://HOST:8000/v1")
             model = st.text_input("Name of the model there", key="evaluate-model")

@@ -8,7 +8,7 @@ import yaml
 
 from app.components.new_run.field_shapes import FieldShape, InputKind, part_defaults
 from app.components.widgets.spec_text import option_text
-from app.formats import literal
+from app.formats import literal, with_code
 
 NOT_SET = "not set"
 RANGES: dict[str, dict[str, object] | None] = {
@@ -29,7 +29,7 @@ def show(shape: FieldShape, value: object, start: object, key: str, mistakes: Se
     with left, st.container(gap="xxsmall"):
         _label(shape, start, is_changed=value != start)
         for mistake in mistakes:
-            st.markdown(f":small[:red[:material/error: {literal(mistake)}]]")
+            st.markdown(f":small[:red[:material/error: {with_code(mistake)}]]")
     with right:
         # A step that follows the value would make the widget another one with each change.
         _WIDGETS[shape.kind](shape, value if shape.kind is InputKind.CORRECTNESS_RANGE else start, key)

@@ -111,7 +111,12 @@ def _about(mistakes: Sequence[str], path: str) -> list[str]:
     """Return what the mistakes say of a field, without the fields' names in front."""
     shape = _shapes((path,))[0]
     about = (mistake for mistake in mistakes if any(is_about(name, shape) for name in fields_of(mistake)))
-    return [sentence[:1].upper() + sentence[1:] for _, _, sentence in (mistake.partition(": ") for mistake in about)]
+    return [_capitalized(sentence) for _, _, sentence in (mistake.partition(": ") for mistake in about)]
+
+
+def _capitalized(sentence: str) -> str:
+    """Return the sentence with a capital first, but for names such as vLLM."""
+    return sentence[:1].upper() + sentence[1:] if sentence.partition(" ")[0].islower() else sentence
 
 
 def _shapes(paths: Sequence[str]) -> list[FieldShape]:

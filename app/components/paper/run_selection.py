@@ -17,7 +17,7 @@ from db.rows.runs import RunRow
 PRINTED, DEMO, CHOSEN, STUDY = "Printed numbers", "Demo", "Chosen runs", "The study's runs"
 _HELP = {
     PRINTED: "What the paper prints, alone",
-    DEMO: "The newest ExGRPO and on-policy runs of the presets that `make demo` trains",
+    DEMO: "The newest ExGRPO and on-policy runs of the presets that `make demo` trains, finished ones first",
     CHOSEN: "Runs of your choice, kept in the address",
     STUDY: "One finished run of each cell of the study that this figure belongs to",
 }
@@ -62,11 +62,13 @@ def show(entry: Entry | None) -> RunSelection:
 
 
 def demo_rows() -> list[RunRow]:
-    """Return the newest run of each of the demo's presets that has done a step."""
+    """Return the newest finished run of each of the demo's presets, else the newest that has done a step."""
     rows = [
         row for row in list_runs(TRAINING_RUNS) if row.step and not any(tag.startswith("study:") for tag in row.tags)
     ]
-    by_preset = {row.preset: row for row in reversed(rows)}
+    by_preset: dict[str | None, RunRow] = {}
+    for row in sorted(rows, key=lambda row: row.status != FINISHED):
+        by_preset.setdefault(row.preset, row)
     return [by_preset[preset] for preset in _DEMO_PRESETS if preset in by_preset]
 
 

@@ -26,7 +26,7 @@ def show_replays(points: Sequence[ConcentrationPoint]) -> None:
 def show_answers(points: Sequence[DiversityPoint]) -> None:
     """Show how many different answers questions get."""
     figures.show_card(
-        "Different answers", "last boxes per question and step: of K fresh rollouts, of K-1 beside a replay",
+        "Different answers", "per question: among K fresh rollouts, or K-1 beside a replay",
         answers(points), "answer-diversity", "Curves: different answers per question, fresh and replayed",
     )  # fmt: skip
 

@@ -60,7 +60,7 @@ def show(run_id: str, step: int, buckets: list[BucketRow], algorithm: dict[str, 
         )  # fmt: skip
         exports.show(frame, f"what-if-step-{step}", "what-if")
     st.caption(
-        "Nothing is written. Questions: one possible draw that keeps as many recorded ones as the new probabilities "
+        "Nothing is changed. Questions: one possible draw that keeps as many recorded ones as the new probabilities "
         "allow. Questions that were not drawn have their newest scores from before this step, with the age in steps "
         "beside them."
     )

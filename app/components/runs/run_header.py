@@ -111,18 +111,14 @@ def show_figures(row: RunRow, last: Mapping[str, float], evaluations: Sequence[E
             delta_arrow="off",
             border=True,
             height="stretch",
-            help="Questions in the buffer, and the trajectories stored for them",
+            help="Questions in the buffer; below, the trajectories stored for them and those replayed in the last step",
         )
         tiles[4].metric(
             "Retired",
             UNKNOWN if row.is_adopted else _count(last, "buffer/num_retired"),
-            f"{number(last['replay/num_replayed'])} replayed" if "replay/num_replayed" in last else None,
-            delta_color="off",
-            delta_arrow="off",
             border=True,
             height="stretch",
-            help="Questions that were solved in all K rollouts, which an on-policy run counts and keeps drawing; "
-            "below, trajectories replayed in the last step",
+            help="Questions that were solved in all K rollouts, which an on-policy run counts and keeps drawing",
         )
 
 
@@ -184,5 +180,5 @@ def _count(last: Mapping[str, float], key: str) -> str:
 
 
 def _trajectories(last: Mapping[str, float]) -> str | None:
-    stored = last.get("buffer/num_trajectories")
-    return None if stored is None else f"{number(stored)} stored"
+    parts = {"stored": last.get("buffer/num_trajectories"), "replayed": last.get("replay/num_replayed")}
+    return ", ".join(f"{number(count)} {word}" for word, count in parts.items() if count is not None) or None

@@ -29,12 +29,10 @@ def show_findings(findings: Sequence[Finding]) -> None:
         key="findings",
         height="content",
         column_config={
-            "Checked": st.column_config.TextColumn(width="small"),
-            "Result": st.column_config.MultiselectColumn(
-                width="small", options=list(_RESULTS.values()), color=_COLOURS
-            ),
-            "Found": st.column_config.TextColumn(width="medium"),
-            "What to do": st.column_config.TextColumn(width="medium"),
+            "Checked": st.column_config.TextColumn(width=100),
+            "Result": st.column_config.MultiselectColumn(width=100, options=list(_RESULTS.values()), color=_COLOURS),
+            "Found": st.column_config.TextColumn(width="large"),
+            "What to do": st.column_config.TextColumn(width="large"),
         },
         alt="Findings of exgrpo doctor",
     )

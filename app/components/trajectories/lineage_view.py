@@ -122,7 +122,7 @@ def table(row: TrajectoryRow, rows: Sequence[LineageRow]) -> pd.DataFrame:
         {
             "Step": [entry.step for entry in entries],
             "Age": [entry.step - row.step for entry in entries],
-            "Event": [LINEAGE_EVENTS.get(entry.kind, "rolled out") for entry in entries],
+            "Event": [LINEAGE_EVENTS.get(entry.kind, "generated") for entry in entries],
             "Bucket": [_bucket_text(entry) for entry in entries],
             "Entropy": [_text(entry.entropy) for entry in entries],
             "NLL": [_text(entry.nll) for entry in entries],

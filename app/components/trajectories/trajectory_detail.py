@@ -23,7 +23,7 @@ def show(row: TrajectoryRow) -> None:
         st.subheader(f"Trajectory {row.trajectory_id}", anchor=False)
         st.button("Close", icon=":material/close:", key="close-trajectory", on_click=_close, type="tertiary")
     st.caption(
-        f"Question {row.question_index:,} · rolled out in step {row.step:,}"
+        f"Question {row.question_index:,} · generated in step {row.step:,}"
         + (" · superseded by a later attempt" if row.is_superseded else "")
         + (" · cut at the length limit" if row.is_truncated else "")
     )

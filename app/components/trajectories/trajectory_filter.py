@@ -55,9 +55,9 @@ def show(run_id: str, searched: str, rollouts_per_question: int) -> TrajectoryFa
     return where
 
 
-def count(value: int) -> str:
-    """Return a count, exact up to 10,000."""
-    return f"{value:,}" if value <= MAX_COUNT else f"{MAX_COUNT:,}+"
+def count(value: int, where: TrajectoryFacets) -> str:
+    """Return a count of trajectories, exact up to 10,000 where words are searched."""
+    return f"{MAX_COUNT:,}+" if where.words.strip() and value > MAX_COUNT else f"{value:,}"
 
 
 _RANGES = ("step_from", "step_to", "entropy_from", "entropy_to", "tokens_from", "tokens_to")
@@ -100,8 +100,8 @@ def _counts(where: TrajectoryFacets) -> None:
     for label, field, names in _FLAGS.values():
         known = counts[field]
         if sum(known.values()):
-            sentences.append(f"{label}: {names[0]} {count(known[True])}, {names[1]} {count(known[False])}")
-    verdicts = [f"{name} {count(counts['verdict'][name])}" for name in _VERDICTS if counts["verdict"][name]]
+            sentences.append(f"{label}: {names[0]} {known[True]:,}, {names[1]} {known[False]:,}")
+    verdicts = [f"{name} {counts['verdict'][name]:,}" for name in _VERDICTS if counts["verdict"][name]]
     if verdicts:
         sentences.append(f"Verdict: {', '.join(verdicts)}")
     st.caption(" · ".join(sentences) or "No trajectory matches; clear a filter.")

@@ -118,7 +118,16 @@ def dress(figure: go.Figure, view: CurveView, span: tuple[float, float] | None) 
         hovermode="x unified" if view.axis is Axis.STEPS else "closest",
     )
     figure.update_xaxes(title={"text": TITLES[view.axis]}, range=window)
-    figure.update_yaxes(fixedrange=True, **(LOG_AXIS if view.has_log_axis else {}))
+    figure.update_yaxes(fixedrange=True, **(LOG_AXIS | _log_ticks(figure) if view.has_log_axis else {}))
+
+
+def _log_ticks(figure: go.Figure) -> dict[str, str]:
+    """Return ticks at 1, 2 and 5 for curves over one or two powers of ten, where plotly's would overlap."""
+    values = np.concatenate([np.asarray(trace.y, dtype=np.float64) for trace in figure.data] or [np.empty(0)])
+    positive = values[(values > 0) & np.isfinite(values)]
+    if not positive.size:
+        return {}
+    return {"dtick": "D2"} if 0.9 < np.log10(positive.max() / positive.min()) < 2.0 else {}
 
 
 def window_of(line: Line, view: CurveView) -> Line:

@@ -16,12 +16,12 @@ from exgrpo_core.step_report import METRIC_LABELS, METRICS
 ADDRESS = "charts"
 MAX_METRICS = 4
 MAX_CHARTS = 8
-_SAME_X = "what all charts are drawn against"
+_SAME_X = "the axis of all charts"
 
 
 @dataclass(frozen=True, slots=True)
 class OwnChart:
-    """Metrics by key, drawn over the metric `over`, None for what all charts are drawn against."""
+    """Metrics by key, drawn over the metric `over`, None for the axis of all charts."""
 
     keys: tuple[str, ...]
     over: str | None = None

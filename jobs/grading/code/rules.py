@@ -86,7 +86,7 @@ CODE_RULES: tuple[CodeRule, ...] = (
         2,
         "structural",
         "unlabelled fence that begins with a Python keyword",
-        "first non-empty line behind the fence",
+        "first non-empty line after the fence",
         r"\s*+(?:def|class|import|from|if|for|while|try|with)\b",
         begins_fence=True,
     ),

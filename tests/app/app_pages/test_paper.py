@@ -66,9 +66,14 @@ def test_mean_of_questions_left_is_the_tables_number(open_page):
     assert list(counts["# Avg. Mini-Batch"]) == [5.5]
 
 
-def test_demo_runs_are_the_newest_of_each_preset_and_none_of_a_study(runs_root):
-    recorded.record(runs_root, recorded.FINISHED, recorded.RUNNING, recorded.ON_POLICY, recorded.QUEUED)
+def test_demo_runs_are_the_newest_finished_of_each_preset(runs_root):
+    recorded.record(runs_root, recorded.RUNNING, recorded.FINISHED, recorded.QUEUED, recorded.ON_POLICY)
     assert [row.run_id for row in demo_rows()] == ["run-finished", "run-on-policy"]
+
+
+def test_a_run_that_has_not_finished_serves_as_the_demo_where_no_other_has(runs_root):
+    recorded.record(runs_root, recorded.QUEUED, recorded.RUNNING, recorded.FAILED)
+    assert [row.run_id for row in demo_rows()] == ["run-running"]
 
 
 def test_a_study_stands_beside_its_figure_with_one_finished_run_of_each_cell(runs_root, open_page):

@@ -40,6 +40,8 @@ def test_running_run_shows_progress_pace_and_a_stop_button(open_page):
     assert metric(page, "Time left").delta == "250 ms per step"
     assert metric(page, "Replay buffer").value == "72"
     assert metric(page, "Retired").value == "9"
+    assert metric(page, "Replay buffer").delta.endswith("stored, 8 replayed")
+    assert not metric(page, "Retired").delta
     assert {"Stop", "Clone"} <= set(labels(page.button))
     assert "Resume" not in labels(page.button)
 

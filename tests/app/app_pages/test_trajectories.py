@@ -3,6 +3,7 @@ import pytest
 
 from app.components.trajectories import group_view, token_heatmap, trajectory_filter
 from app.components.widgets import marked_text
+from db.rows.trajectories import TrajectoryFacets
 from tests.app import recorded
 from tests.app.page_texts import has_text, texts
 from tests.step_reports import make_report
@@ -157,4 +158,6 @@ def test_colour_grows_with_the_value_and_ratios_have_two_sides():
 
 
 def test_counts_are_exact_up_to_ten_thousand():
-    assert [trajectory_filter.count(value) for value in (12, 10_000, 10_001)] == ["12", "10,000", "10,000+"]
+    every, some = TrajectoryFacets(), TrajectoryFacets(words="therefore")
+    assert [trajectory_filter.count(value, some) for value in (12, 10_000, 10_001)] == ["12", "10,000", "10,000+"]
+    assert trajectory_filter.count(18_184, every) == "18,184"
