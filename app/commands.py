@@ -16,7 +16,7 @@ from jobs.actions.evaluations import plan_evaluation, submit_evaluation
 from jobs.actions.probe_process import ProbeProcess
 from jobs.actions.token_texts import token_texts
 from jobs.analysis.score_curves import MEASURES, ScoreCurve, read_score_curves
-from jobs.evaluation.recorded_answers import RecordedQuestion, find_answers
+from jobs.evaluation.recorded_answers import RecordedQuestion, find_answer_damage, find_answers
 from jobs.evaluation.user_benchmarks import benchmarks_folder as user_benchmarks_folder
 from jobs.evaluation.user_benchmarks import load_user_benchmarks
 from jobs.machine import machine_report
@@ -49,9 +49,9 @@ from jobs.training.probe_report import ProbeReport
 __all__ = [
     "ENDED", "MEASURES", "RAY_TOKEN_VARIABLE", "RESUMABLE", "CommandError", "DataError", "DataPreview", "Finding",
     "Gpu", "JournalEntry", "Machine", "ProbeProcess", "ProbeReport", "RecordedQuestion", "RunRefusedError", "RunStatus",
-    "ScoreCurve", "ScriptKind", "SpecError", "TrainSpec", "UserError", "archive", "benchmarks_folder", "branch", "chat",
-    "check", "clone", "delete", "delete_draft", "delete_view", "describe_stop", "dry_run_text", "empty_bin",
-    "estimate_resources", "evaluate", "evaluation_answers", "examine_machine", "fields_of", "job_progress",
+    "ScoreCurve", "ScriptKind", "SpecError", "TrainSpec", "UserError", "answer_damage", "archive", "benchmarks_folder",
+    "branch", "chat", "check", "clone", "delete", "delete_draft", "delete_view", "describe_stop", "dry_run_text",
+    "empty_bin", "estimate_resources", "evaluate", "evaluation_answers", "examine_machine", "fields_of", "job_progress",
     "journal_entries", "launch_script", "list_deleted", "list_drafts", "list_gpus", "list_views", "load_draft",
     "load_preset", "mark_case", "mark_trajectory", "missing_vllm", "note", "package_versions", "preset_names",
     "preview_data", "read_machine", "rename", "restore", "resume", "save_draft", "save_view", "score_curves",
@@ -240,6 +240,14 @@ def evaluation_answers(run_id: str, benchmark: str, question_id: str) -> Recorde
         return find_answers(RunDirectory.open(_runs_root(), run_id).path, benchmark, question_id)
     except (RunDirectoryError, OSError, KeyError, ValueError):
         return None
+
+
+def answer_damage(run_id: str, benchmark: str) -> list[str]:
+    """Return a sentence on each damage of what an evaluation recorded of a benchmark."""
+    try:
+        return find_answer_damage(RunDirectory.open(_runs_root(), run_id).path, benchmark)
+    except RunDirectoryError:
+        return []
 
 
 def score_curves(run_id: str, benchmark: str, scheme: str) -> list[ScoreCurve]:

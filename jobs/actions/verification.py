@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from jobs.evaluation.recorded_answers import find_answer_damage
 from jobs.recording.event_reader import EventReader, last_number
 from jobs.runs.attempts import read_outcome
 from jobs.runs.checkpoints import find_fault, list_checkpoints
@@ -11,6 +12,9 @@ from jobs.runs.directory import RunDirectory, list_run_directories
 from jobs.runs.journal import Journal
 
 _MAX_STEPS = 16
+_REMEDY_OF_ANSWERS = (
+    "Scores and other answers are kept; a resume asks lost questions again, else score the model again."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +34,13 @@ def verify_root(runs_root: Path) -> list[Damage]:
 
 
 def verify_run(run: RunDirectory) -> list[Damage]:
-    """Return all damage of a run: its description, ends, events, questions, trajectories and checkpoints."""
+    """Return all damage of a run: its description, ends, events, questions, trajectories, answers and checkpoints."""
     damaged = [(fault, _remedy_of_description(fault)) for fault in describe_run(run).faults]
     try:
         damaged += _damaged_ends(run) + _damaged_events(run)
     except Exception as error:  # noqa: BLE001 - whatever the files of a run hold, the others are checked too
         damaged.append((f"events: cannot be read ({type(error).__name__}: {error}).", "Checkpoints may be whole."))
+    damaged += [(fault, _REMEDY_OF_ANSWERS) for fault in find_answer_damage(run.path)]
     damaged += [
         (f"{Path(fault.split(' ')[0]).relative_to(run.path)} {fault.partition(' ')[2]}.", _remedy_by_checkpoint(run))
         for path in list_checkpoints(run.checkpoints_path)

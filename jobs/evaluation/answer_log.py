@@ -4,15 +4,14 @@ Each attempt writes files of its own, so that nothing that an earlier one wrote 
 short is skipped and its question asked again.
 """
 
-import json
+import contextlib
 import logging
 import os
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from exgrpo_core.bounded_json import open_plain, parse_json
+from jobs.evaluation.answer_lines import encode_line, find_damage, last_number, list_files, read_lines, write_count
 from jobs.evaluation.generation import Sample
 from jobs.evaluation.questions import BenchmarkQuestion
 from jobs.evaluation.recorded_answers import FOLDER
@@ -41,13 +40,21 @@ class AnswerLog:
         self._benchmark = benchmark
         self._path = self._folder / f"{benchmark}-{attempt:04d}.jsonl"
         self._file: IO[bytes] | None = None
+        self._num_lines = 0
 
     def read(self) -> dict[str, AnsweredQuestion]:
         """Return all finished questions by id, whichever attempt finished them; the newest line counts."""
         answers: dict[str, AnsweredQuestion] = {}
-        for path in sorted(self._folder.glob(f"{self._benchmark}-*.jsonl")):
-            for answered in _read_lines(path):
-                answers[answered.question_id] = answered
+        for path in list_files(self._folder, self._benchmark):
+            for fault in find_damage(path):
+                logger.warning("%s Questions without answers are asked again.", fault)
+            for record in read_lines(path):
+                try:
+                    answered = _answered(record)
+                except (ValueError, KeyError, TypeError, OverflowError):
+                    logger.warning("%s: holds a line without answers; its question is asked again.", path)
+                else:
+                    answers[answered.question_id] = answered
         return answers
 
     def append(self, answered: AnsweredQuestion, question: BenchmarkQuestion) -> None:
@@ -64,8 +71,12 @@ class AnswerLog:
         }
         if self._file is None:
             self._folder.mkdir(exist_ok=True)
+            self._num_lines = last_number(self._path)
             self._file = self._path.open("ab", buffering=0)
-        self._file.write(json.dumps(record).encode() + b"\n")
+        self._file.write(encode_line(self._num_lines + 1, record))
+        self._num_lines += 1
+        with contextlib.suppress(OSError):  # the line itself is whole without its count
+            write_count(self._path, self._num_lines)
 
     def sync(self) -> None:
         """Put what was appended on disk."""
@@ -80,17 +91,11 @@ class AnswerLog:
             self._file = None
 
 
-def _read_lines(path: Path) -> Iterator[AnsweredQuestion]:
-    with open_plain(path) as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                record = parse_json(line)
-                yield AnsweredQuestion(
-                    question_id=str(record["question_id"]),
-                    seed=int(record["seed"]),
-                    samples=[Sample(**sample) for sample in record["samples"]],
-                    outcomes=[SideBySide(*(Outcome(name) for name in names)) for names in record["outcomes"]],
-                    grader_version=str(record["grader_version"]),
-                )
-            except (ValueError, KeyError, TypeError, OverflowError):
-                logger.warning("%s: line %d is cut short; its question is asked again.", path, number)
+def _answered(record: dict[str, Any]) -> AnsweredQuestion:
+    return AnsweredQuestion(
+        question_id=str(record["question_id"]),
+        seed=int(record["seed"]),
+        samples=[Sample(**sample) for sample in record["samples"]],
+        outcomes=[SideBySide(*(Outcome(name) for name in names)) for names in record["outcomes"]],
+        grader_version=str(record["grader_version"]),
+    )

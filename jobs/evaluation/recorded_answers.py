@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from exgrpo_core.bounded_json import open_plain, parse_json
+from jobs.evaluation.answer_lines import find_damage, list_files, read_lines
 
 FOLDER = "evaluation"
 """Folder of the answers in an evaluation's run directory."""
@@ -52,17 +52,16 @@ def iterate_answers(run_path: Path, benchmark: str, marker: bytes = b"") -> Iter
     """Yield finished questions with their ids, those of newer attempts later; lines without `marker` are not parsed."""
     if _BENCHMARK.fullmatch(benchmark) is None:
         return
-    for path in sorted((run_path / FOLDER).glob(f"{benchmark}-*.jsonl")):
-        with open_plain(path) as file:
-            for line in file:
-                if marker in line and line.endswith(b"}\n"):
-                    record = parse_json(line)
-                    answers = tuple(_answer(*item) for item in zip(record["samples"], record["outcomes"], strict=True))
-                    texts = record.get("question", ""), record.get("gold", "")
-                    yield (
-                        record["question_id"],
-                        RecordedQuestion(*texts, answers, record["seed"], record.get("answer_kind")),
-                    )
+    for path in list_files(run_path / FOLDER, benchmark):
+        for record in read_lines(path, marker):
+            answers = tuple(_answer(*item) for item in zip(record["samples"], record["outcomes"], strict=True))
+            texts = record.get("question", ""), record.get("gold", "")
+            yield record["question_id"], RecordedQuestion(*texts, answers, record["seed"], record.get("answer_kind"))
+
+
+def find_answer_damage(run_path: Path, benchmark: str = "*") -> list[str]:
+    """Return a sentence on each damage of the recorded answers to a benchmark, or to all, that begins with the file."""
+    return [f"{FOLDER}/{fault}" for path in list_files(run_path / FOLDER, benchmark) for fault in find_damage(path)]
 
 
 def _answer(sample: dict[str, Any], outcomes: list[str]) -> RecordedAnswer:

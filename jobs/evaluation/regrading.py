@@ -1,5 +1,6 @@
 """An evaluation's recorded answers graded again, from its folder alone: nothing is sampled, and no data is read."""
 
+import logging
 import time
 from collections.abc import Mapping
 from contextlib import closing
@@ -10,7 +11,7 @@ from jobs.evaluation.answer_log import AnsweredQuestion, AnswerLog
 from jobs.evaluation.generation import Sample
 from jobs.evaluation.protocols import protocol_of
 from jobs.evaluation.questions import BenchmarkQuestion, LoadedBenchmark
-from jobs.evaluation.recorded_answers import RecordedQuestion, iterate_answers
+from jobs.evaluation.recorded_answers import RecordedQuestion, find_answer_damage, iterate_answers
 from jobs.evaluation.results import benchmark_event
 from jobs.grading.pool import AnswerGrader
 from jobs.grading.schemes import GradeItem, Scheme, grader_version
@@ -18,6 +19,8 @@ from jobs.recording.recorder import RunRecorder
 from jobs.runs.control import TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.specs.evaluation import BenchmarkChoice, EvalSpec
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,8 @@ def regrade_benchmark(
     run, attempt, recorder = target
     name = event["benchmark"]
     choice = next(choice for choice in spec.benchmarks if choice.name == name)
+    for fault in find_answer_damage(source.path, name):
+        logger.warning("%s: %s", source.run_id, fault)
     recorded = dict(iterate_answers(source.path, name))
     benchmark = _benchmark(source, choice, event, recorded)
     answers, changes = {}, []

@@ -6,6 +6,7 @@ from db.connections.session import Database
 from db.ingest import events
 from db.ingest.faults import record_faults
 from db.ingest.positions import read_position
+from jobs.evaluation.recorded_answers import find_answer_damage
 from jobs.recording.event_reader import EventReader, last_number
 from jobs.runs.attempts import read_outcome
 from jobs.runs.description import describe_run
@@ -62,6 +63,8 @@ class RunIndexing:
         if not self._is_shown:
             self._show(database)
             self._record_damaged_ends(database)
+            if self.is_over:
+                record_faults(database, self._run.run_id, find_answer_damage(self._run.path))
         self.is_caught_up = True
 
     @property

@@ -4,6 +4,7 @@ import streamlit as st
 
 from app import address, commands
 from app.commands import RecordedQuestion
+from app.components.widgets import notice
 from app.formats import escape_control_characters, share
 from db.rows.scores import ItemRow
 
@@ -30,6 +31,9 @@ def show(item: ItemRow, run_ids: tuple[str, str], names: tuple[str, str]) -> Non
                 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
                     st.text(escape_control_characters(f"{name}: {share(rate)} correct"))
                     st.page_link("app_pages/run.py", label="Evaluation", query_params={"run": run_id})
+                damage = commands.answer_damage(run_id, item.benchmark)
+                if damage:
+                    notice.show("warning", "Recorded answers are damaged", "\n".join(damage))
                 _answers(question, f"{run_id}-{item.question_id}")
 
 

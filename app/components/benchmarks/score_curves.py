@@ -10,7 +10,7 @@ import streamlit as st
 from app import commands, settings, theme
 from app.commands import ScoreCurve
 from app.components.benchmarks.score_table import ScoreLine, column_of
-from app.components.widgets import address_choice, figures
+from app.components.widgets import address_choice, figures, notice
 from app.components.widgets.curve_lines import Line
 from app.components.widgets.figures import Look
 from app.formats import escape_control_characters
@@ -47,6 +47,9 @@ def show(lines: Sequence[ScoreLine], scheme: str) -> None:
     without = [name for name, found in curves.items() if any(not curve.values for curve in found)]
     if without:
         st.text(escape_control_characters(f"Log-probs of answers are not recorded: {', '.join(without)}"))
+    damage = [fault for run_id in runs.values() for fault in commands.answer_damage(run_id, benchmark)]
+    if damage:
+        notice.show("warning", "Recorded answers are damaged", "\n".join(damage))
     gone = [name for name, found in curves.items() if not found]
     if gone:
         st.text(escape_control_characters(f"The answers are not in the evaluation's folder: {', '.join(gone)}"))

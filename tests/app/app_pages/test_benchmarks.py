@@ -262,3 +262,19 @@ def test_scores_over_the_number_of_answers_are_drawn_for_the_models_of_the_addre
     assert has_text(page, "Log-probs of answers are not recorded: ExGRPO")
     page = open_page("benchmarks", curves="true", of="aime24", over="eval-slice")
     assert has_text(page, "The answers are not in the evaluation's folder")
+
+
+@pytest.mark.usefixtures("scored_runs")
+@pytest.mark.parametrize(
+    "shown",
+    [
+        {"first": "eval-early", "second": "eval-late", "on": "math500", "item": "q100"},
+        {"curves": "true", "of": "math500", "over": "eval-early,eval-late"},
+    ],
+)
+def test_damaged_answers_are_named_where_answers_are_shown(open_page, runs_root, shown):
+    path = runs_root / "eval-late" / "evaluation" / "math500-0001.jsonl"
+    path.write_text(path.read_text().replace('"seed"', '"seee"'))
+    page = open_page("benchmarks", **shown)
+    assert has_text(page, "Recorded answers are damaged")
+    assert has_text(page, "evaluation/math500-0001.jsonl: line 1 is damaged and was skipped.")

@@ -4,6 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from db.queries.benchmarks import list_scores
+from exgrpo_core.checksums import seal, unseal
 from jobs.actions.adoption import adopt
 from jobs.actions.regrading import regrade
 from jobs.cli.main import app
@@ -73,7 +74,9 @@ def test_evaluation_graded_again_is_a_second_one_and_both_scores_are_kept(evalua
 
 def test_answers_whose_questions_are_not_as_they_were_asked_are_refused(evaluation):
     (path,) = evaluation.path.glob("evaluation/sums-*.jsonl")
-    path.write_text(path.read_text().replace("1+1?", "1+2?"))
+    records = [unseal(line) for line in path.read_bytes().splitlines()]
+    changed = [record | {"question": record["question"].replace("1+1?", "1+2?")} for record in records]
+    path.write_bytes(b"".join(seal(json.dumps(record).encode()) + b"\n" for record in changed))
     with pytest.raises(TrainingError, match="are not recorded as they were asked"):
         regrade(evaluation.path.parent, evaluation.run_id, Scheme.TRAINING)
     assert [entry.name for entry in evaluation.path.parent.iterdir() if entry.name.startswith(".regrading")] == []
