@@ -83,6 +83,17 @@ class ZeroCorrectRule(StrEnum):
     """It keeps its bucket (the authors' code)."""
 
 
+class LogProbRefresh(StrEnum):
+    """When the stored log-probs pi_past of a trajectory are replaced by newer ones."""
+
+    NEVER = "never"
+    """They stay those of the policy that wrote it first (the paper)."""
+    ON_DUPLICATE = "on_duplicate"
+    """When the same tokens are generated again."""
+    ON_REPLAY = "on_replay"
+    """When it is replayed, by those of the policy before that update."""
+
+
 class RetiredRule(StrEnum):
     """What happens to retired questions."""
 
@@ -156,6 +167,8 @@ class ExGRPOConfig:
     """Delayed start: Pass@1 of one batch that opens collection and replay, in [0, 1]; None starts at once."""
     zero_correct: ZeroCorrectRule = ZeroCorrectRule.BUCKET_ZERO
     """Where a buffered question goes when it is solved 0 of K times."""
+    refresh: LogProbRefresh = LogProbRefresh.NEVER
+    """When stored log-probs, the denominators of replay's ratios, are replaced by newer ones."""
     retired: RetiredRule = RetiredRule.PERMANENT
     """Whether solved questions may come back as fresh ones."""
     review_interval: int | None = None

@@ -14,6 +14,7 @@ from app.queries.selections import wrong_choices
 from db.queries import draw_effects, runs, selections, trajectory_weights
 from db.rows.algorithm_of_spec import algorithm_settings, experience_ratio
 from db.rows.runs import RunRow
+from exgrpo_core.config import LogProbRefresh
 
 VIEWS = ["Checks of a step", "Drawn against undrawn", "Weights and variance"]
 
@@ -40,7 +41,8 @@ def _checks(row: RunRow, algorithm: dict[str, Any]) -> None:
     step = _step(steps)
     with st.spinner("Checking tokens", show_time=False):
         estimator = what_if.selector_of(algorithm)
-        rows = audit_view.audit(row.run_id, step, estimator, algorithm["replays_per_group"])
+        has_new_log_probs = algorithm["refresh"] != LogProbRefresh.NEVER
+        rows = audit_view.audit(row.run_id, step, estimator, algorithm["replays_per_group"], has_new_log_probs)
     audit_view.show_verdict(rows, wrong_choices(row.run_id), step)
     wanted = st.query_params.get("question")
     opened = next((row for row in rows if str(row.selection.question_index) == wanted), None)

@@ -1,6 +1,7 @@
 """Importance weights of candidates, replayed or not: does choosing low entropy keep them small?
 
 W = prod_t pi_now / pi_past follows from the mean log-probs of a trajectory when it was generated and when scored.
+Candidates whose log-probs were refreshed are left out.
 """
 
 import numpy as np
@@ -27,6 +28,7 @@ def trajectory_weights(database: Database, run_id: str, shaping_beta: float) -> 
     is_birth = and_(
         births.c.run_key == scored.c.run_key,
         births.c.trajectory_id == scored.c.trajectory_id,
+        births.c.step == scored.c.born_step,  # else its log-probs were refreshed
         ~births.c.is_superseded,
     )
     query = (

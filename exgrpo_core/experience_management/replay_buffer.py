@@ -136,6 +136,24 @@ class ReplayBuffer:
             ids[i] = stored_id
         return list(map(InsertOutcome, rows, ids, is_duplicate))
 
+    def refresh(self, rows: Sequence[int], log_probs: Sequence[Float32Array], step: int) -> int:
+        """Store trajectories again with the log-probs of `step`, their born step from now on, and return how many.
+
+        The rows before are candidates no more. Of equal rows the last counts; rows of `step` itself stay as they are.
+        """
+        newest = dict(zip(rows, log_probs, strict=True))
+        stored = [item for item in self.experiences(np.array([*newest], dtype=np.int64)) if item.born_step != step]
+        again = [
+            Trajectory(
+                item.question_index, item.token_ids, newest[item.row], item.reward,
+                trajectory_id=item.trajectory_id, born_step=step,
+            ) for item in stored
+        ]  # fmt: skip
+        new_rows = [outcome.row for outcome in self.insert(again, keeps_duplicates=True)]
+        self._index.replace([item.row for item in stored], new_rows)
+        self._num_trajectories -= len(stored)
+        return len(stored)
+
     def set_bucket(self, question_index: int, bucket: int) -> None:
         """Move a buffered question into a bucket 0..K, its latest number of correct trajectories.
 
@@ -258,6 +276,7 @@ class ReplayBuffer:
             "members": self._membership.dump(),
             "entropies": self._index.entropies,
             "uses": self._index.uses,
+            "is_replaced": self._index.is_replaced.astype(np.uint8),
             **self.history.columns(),
         }
         write_snapshot(path, header, columns)
@@ -286,9 +305,10 @@ class ReplayBuffer:
         )
         buffer._num_tokens = int(num_tokens.sum(dtype=np.int64))
         entropies = columns["entropies"].copy()
-        # Older snapshots do not hold uses.
+        # Older snapshots hold neither uses nor replaced rows.
         uses = columns["uses"].copy() if "uses" in columns else np.zeros(entropies.size, dtype=np.int32)
-        buffer._index.load(columns_of_rows, buffer._membership.is_member, entropies, uses)
+        is_replaced = np.array(columns.get("is_replaced", np.zeros(entropies.size)), dtype=np.bool_)
+        buffer._index.load(columns_of_rows, buffer._membership.is_member, entropies, uses, is_replaced)
         return buffer
 
     def _checked(self, trajectories: Sequence[Trajectory]) -> tuple[list[Int32Array], list[Float32Array]]:

@@ -116,6 +116,9 @@ def find_mistakes(settings: Settings) -> Iterator[str]:
             yield f"{setting}: {error}"
             return
         known |= {field.name for field in fields if not hasattr(settings, field.name)}
+    placement = build_sampler(settings).placement
+    if placement.is_whole_group and getattr(settings, "refresh", "never") != "never":
+        yield f"refresh: expected never, since {getattr(settings, QUESTIONS)} replays groups of one step."
     for name in settings.strategy_settings.keys() - known:
         choice = f"expected one of {', '.join(sorted(known))}" if known else "remove it"
         yield f"strategy_settings: the chosen strategies have no setting {name}; {choice}."

@@ -5,7 +5,7 @@ from itertools import islice
 
 import numpy as np
 
-from exgrpo_core.config import ExGRPOConfig, RetiredRule, RewardKind, ZeroCorrectRule
+from exgrpo_core.config import ExGRPOConfig, LogProbRefresh, RetiredRule, RewardKind, ZeroCorrectRule
 from exgrpo_core.experience_management.collection import has_equal_rewards, is_solved, num_correct, to_store
 from exgrpo_core.experience_management.difficulty import correct_bucket, spread_buckets
 from exgrpo_core.methods.loading import build_sampler
@@ -31,7 +31,11 @@ def collect_experience(state: ExGRPOState, config: ExGRPOConfig, report: StepRep
         elif collects and group.question.index not in state.retired_set:
             stored.append((group, bucket))
     if collects:
-        _store(state, config, report, stored)
+        num_refreshed = _store(state, config, report, stored)
+        if config.refresh is LogProbRefresh.ON_REPLAY:
+            num_refreshed = _refresh_replayed(state, report)
+        if config.refresh is not LogProbRefresh.NEVER:
+            report.metrics["experience/num_refreshed"] = float(num_refreshed)
         state.replay_buffer.sync()
 
 
@@ -54,10 +58,11 @@ def _retire(state: ExGRPOState, report: StepReport, index: int) -> None:
     report.buffer_events.append(BufferEvent(BufferEventKind.RETIRED, index, None, bucket, None))
 
 
-def _store(
-    state: ExGRPOState, config: ExGRPOConfig, report: StepReport, stored: list[tuple[RolloutGroup, int]]
-) -> None:
-    """Insert the groups' fresh successes, all at once, and move the questions into their buckets."""
+def _store(state: ExGRPOState, config: ExGRPOConfig, report: StepReport, stored: list[tuple[RolloutGroup, int]]) -> int:
+    """Insert the groups' fresh successes, all at once, and move the questions into their buckets.
+
+    Return how many stored trajectories got the log-probs of an equal one.
+    """
     buffer = state.replay_buffer
     collected = build_sampler(config).collected
     if collected is Collected.VARIED_GROUPS:
@@ -68,7 +73,8 @@ def _store(
         for group, _ in stored
     ]
     new = [trajectory for trajectories in kept for trajectory in trajectories]
-    outcomes = iter(buffer.insert(new, keeps_duplicates=collected is not Collected.SUCCESSES))
+    inserted = buffer.insert(new, keeps_duplicates=collected is not Collected.SUCCESSES)
+    outcomes = iter(inserted)
     latest = [group for group, _ in stored]
     buffer.history.record_rewards([group.question.index for group in latest], [group.rewards for group in latest])
     for (group, bucket), old, trajectories in zip(stored, before, kept, strict=True):
@@ -79,6 +85,19 @@ def _store(
                 kind = BufferEventKind.DUPLICATE if outcome.is_duplicate else BufferEventKind.INSERTED
                 event = BufferEvent(kind, group.question.index, outcome.trajectory_id, moved_to, moved_to)
                 report.buffer_events.append(event)
+    if config.refresh is not LogProbRefresh.ON_DUPLICATE:
+        return 0
+    equal = [(outcome.row, item.log_probs) for outcome, item in zip(inserted, new, strict=True) if outcome.is_duplicate]
+    return buffer.refresh([row for row, _ in equal], [log_probs for _, log_probs in equal], report.step)
+
+
+def _refresh_replayed(state: ExGRPOState, report: StepReport) -> int:
+    """Give replayed trajectories of questions that are still buffered the log-probs before the update."""
+    buffer = state.replay_buffer
+    replays = [replay for group in report.groups for replay in group.replays if not replay.is_external]
+    kept = [replay for replay in replays if buffer.bucket_of(replay.experience.question_index) is not None]
+    rows = [replay.experience.row for replay in kept]
+    return buffer.refresh(rows, [replay.old_log_probs for replay in kept], report.step)
 
 
 def _with_behavior(trajectory: Trajectory, config: ExGRPOConfig) -> Trajectory:

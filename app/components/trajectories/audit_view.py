@@ -37,8 +37,10 @@ class Audited:
         return selection_audit.violations(self.checks)
 
 
-def audit(run_id: str, step: int, estimator: TrajectorySelector | None, num_wanted: int) -> list[Audited]:
-    """Check every selection of a step, tokens included."""
+def audit(
+    run_id: str, step: int, estimator: TrajectorySelector | None, num_wanted: int, has_new_log_probs: bool = False
+) -> list[Audited]:
+    """Check every selection of a step, tokens included; see `selection_audit.check_tokens`."""
     candidates: dict[int, list[CandidateRow]] = {}
     for row in ask(buffer.candidates, run_id, step):
         candidates.setdefault(row.question_index, []).append(row)
@@ -48,7 +50,7 @@ def audit(run_id: str, step: int, estimator: TrajectorySelector | None, num_want
         chosen = next((row for row in scored if row.trajectory_id == selection.chosen_trajectory_id), None)
         checks = selection_audit.check_choice(selection, scored, estimator, num_wanted)
         question = repr((current_runs_root(), run_id, step, selection, chosen))
-        checks += _token_checks(question, run_id, step, selection, chosen)
+        checks += _token_checks(question, run_id, step, selection, chosen, has_new_log_probs)
         audited.append(Audited(selection, tuple(scored), tuple(checks)))
     return audited
 
@@ -177,10 +179,11 @@ def _token_checks(
     _step: int,
     _selection: SelectionRow,
     _chosen: CandidateRow | None,
+    _has_new_log_probs: bool,
 ) -> list[Check]:
     replayed = _tokens(_run_id, _selection.file, _selection.chosen_trajectory_id, replayed_in=_step)
     born = _tokens(_run_id, _selection.birth_file, _selection.chosen_trajectory_id, replayed_in=None)
-    return selection_audit.check_tokens(_selection, _chosen, replayed, born)
+    return selection_audit.check_tokens(_selection, _chosen, replayed, born, _has_new_log_probs)
 
 
 def _tokens(

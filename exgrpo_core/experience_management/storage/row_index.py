@@ -14,7 +14,8 @@ NO_ROW = -1
 class RowIndex:
     """Rows of a question as a chain from its newest row back, with each row's token checksum, last entropy and uses.
 
-    16 bytes a row and 8 a question.
+    A replaced row stays in its chain and is passed over: a newer row has the same tokens. 17 bytes a row and 8 a
+    question.
     """
 
     def __init__(self, num_questions: int) -> None:
@@ -25,6 +26,7 @@ class RowIndex:
         self._token_checksums: NDArray[np.uint32] = np.empty(0, dtype=np.uint32)
         self._entropies: Float32Array = np.empty(0, dtype=np.float32)
         self._uses: Int32Array = np.empty(0, dtype=np.int32)
+        self._is_replaced: BoolArray = np.empty(0, dtype=np.bool_)
 
     @property
     def entropies(self) -> Float32Array:
@@ -37,6 +39,11 @@ class RowIndex:
         return self._uses[: self.num_rows]
 
     @property
+    def is_replaced(self) -> BoolArray:
+        """Which rows a newer row with the same tokens replaces."""
+        return self._is_replaced[: self.num_rows]
+
+    @property
     def num_bytes(self) -> int:
         """Bytes of the index in memory, without the room reserved for more rows."""
         by_row = sum(column.itemsize for column in self._columns())
@@ -47,7 +54,8 @@ class RowIndex:
         rows = []
         row = self.newest_rows.item(question_index)
         while row != NO_ROW:
-            rows.append(row)
+            if not self._is_replaced.item(row):
+                rows.append(row)
             row = self._previous_rows.item(row)
         return rows
 
@@ -56,7 +64,7 @@ class RowIndex:
         counts = np.zeros(question_indices.size, dtype=np.int64)
         rows = self.newest_rows[question_indices]
         while (is_row := rows != NO_ROW).any():
-            counts += is_row
+            counts += is_row & ~self._is_replaced[rows]
             rows = np.where(is_row, self._previous_rows[rows], NO_ROW)
         return counts
 
@@ -73,7 +81,7 @@ class RowIndex:
             positions, rows = positions[is_row], rows[is_row]
             if not rows.size:
                 return matches
-            is_equal = self._token_checksums[rows] == token_checksums[positions]
+            is_equal = (self._token_checksums[rows] == token_checksums[positions]) & ~self._is_replaced[rows]
             if is_equal.any():
                 matches += zip(positions[is_equal].tolist(), rows[is_equal].tolist(), strict=True)
             rows = self._previous_rows[rows]
@@ -94,10 +102,18 @@ class RowIndex:
         self._token_checksums[start:stop] = token_checksums
         self._entropies[start:stop] = np.nan
         self._uses[start:stop] = 0
+        self._is_replaced[start:stop] = False
         self.newest_rows[list(newest)] = list(newest.values())
         self.newest_steps[question_indices] = born_steps  # the last of equal indices remains
         self.num_rows = stop
         return self._previous_rows[start:stop]
+
+    def replace(self, old_rows: Sequence[int], new_rows: Sequence[int]) -> None:
+        """Pass over old rows from now on; the new ones take over their last entropies and uses."""
+        old, new = np.array(old_rows, dtype=np.int64), np.array(new_rows, dtype=np.int64)
+        self._is_replaced[old] = True
+        self._entropies[new] = self._entropies[old]
+        self._uses[new], self._uses[old] = self._uses[old], 0
 
     def drop(self, question_index: int) -> int:
         """Unchain the rows of a question and return their number."""
@@ -107,22 +123,27 @@ class RowIndex:
         return num_rows
 
     def load(
-        self, columns: Sequence[NDArray[Any]], is_buffered: BoolArray, entropies: Float32Array, uses: Int32Array
+        self,
+        columns: Sequence[NDArray[Any]],
+        is_buffered: BoolArray,
+        entropies: Float32Array,
+        uses: Int32Array,
+        is_replaced: BoolArray,
     ) -> None:
         """Fill an empty index from the records' questions, chains, checksums and steps, for buffered questions."""
         questions, previous_rows, token_checksums, born_steps = columns
         self.num_rows = questions.size
         self._previous_rows, self._token_checksums = previous_rows, token_checksums
-        self._entropies, self._uses = entropies, uses
+        self._entropies, self._uses, self._is_replaced = entropies, uses, is_replaced
         np.maximum.at(self.newest_rows, questions, np.arange(self.num_rows, dtype=np.int32))
         self.newest_rows[~is_buffered] = NO_ROW
         self.newest_steps[is_buffered] = born_steps[self.newest_rows[is_buffered]]
 
     def _columns(self) -> tuple[NDArray[Any], ...]:
-        return self._previous_rows, self._token_checksums, self._entropies, self._uses
+        return self._previous_rows, self._token_checksums, self._entropies, self._uses, self._is_replaced
 
     def _reserve(self, capacity: int) -> None:
-        for name in ("_previous_rows", "_token_checksums", "_entropies", "_uses"):
+        for name in ("_previous_rows", "_token_checksums", "_entropies", "_uses", "_is_replaced"):
             old = getattr(self, name)
             new = np.empty(capacity, dtype=old.dtype)
             new[: old.size] = old

@@ -48,6 +48,10 @@ def go_on(buffer, rng, first_step, num_steps):
             if buffer.bucket_of(trajectory.question_index) is not None:
                 buffer.set_bucket(trajectory.question_index, int(rng.integers(0, K + 1)))
         buffer.retire(int(rng.integers(NUM_QUESTIONS)))
+        buffered = [item for item in inserted if buffer.bucket_of(item.question_index) is not None][:3]
+        oldest = [int(buffer.rows_of(item.question_index)[0]) for item in buffered]
+        sizes = [item.token_ids.size for item in buffer.experiences(np.array(oldest, dtype=np.int64))]
+        seen.append(buffer.refresh(oldest, [-rng.random(size).astype(np.float32) for size in sizes], step))
         drawn = rng.permutation(np.concatenate([buffer.members(bucket) for bucket in range(1, K + 1)]))[:5]
         buffer.record_draws(drawn, 1)
         for question in drawn.tolist():

@@ -69,6 +69,28 @@ def test_same_tokens_of_a_question_are_stored_once(buffer):
     np.testing.assert_allclose(buffer.experiences(np.array([0]))[0].behavior_log_probs, [-0.05, -0.06], rtol=1e-6)
 
 
+def test_refreshed_trajectory_has_the_newer_log_probs_and_keeps_its_number_uses_and_entropy(buffer):
+    buffer.insert([success(7, [5, 6], trajectory_id=40), success(7, [8], trajectory_id=41)])
+    buffer.record_uses(np.array([0, 0, 1]))
+    buffer.record_entropies(np.array([0, 1]), np.float32([0.25, 0.5]))
+    newer = [np.float32([-9, -9]), np.float32([-1, -2])]
+    assert buffer.refresh([0, 0], newer, step=5) == 1
+    rows = buffer.rows_of(7)
+    assert rows.tolist() == [1, 2]
+    kept, refreshed = buffer.experiences(rows)
+    assert (kept.trajectory_id, kept.born_step) == (41, 1)
+    assert (refreshed.trajectory_id, refreshed.born_step, refreshed.token_ids.tolist()) == (40, 5, [5, 6])
+    assert refreshed.behavior_log_probs.tolist() == [-1, -2]
+    assert buffer.uses(rows).tolist() == [1, 2]
+    assert buffer.last_entropies(rows).tolist() == [0.5, 0.25]
+    assert (buffer.num_trajectories, buffer.num_stored(np.array([7])).tolist()) == (2, [2])
+    assert buffer.newest_step(np.array([7])).tolist() == [5]
+    assert buffer.insert([success(7, [5, 6], 50)]) == [InsertOutcome(2, 40, is_duplicate=True)]
+    assert buffer.refresh([2], newer[:1], step=5) == buffer.refresh([], [], step=6) == 0
+    buffer.retire(7)
+    assert buffer.num_trajectories == 0
+
+
 def test_twins_inside_one_call_are_found(buffer):
     buffer.insert([success(7, [4], 9)])
     inserted = [

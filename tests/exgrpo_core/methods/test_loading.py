@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import exgrpo_core.strategies
-from exgrpo_core.config import ExGRPOConfig
+from exgrpo_core.config import ExGRPOConfig, LogProbRefresh
 from exgrpo_core.errors import InputError
 from exgrpo_core.methods import loading
 from exgrpo_core.methods.columns import CandidateColumns
@@ -62,6 +62,10 @@ def test_a_part_gets_its_settings_by_their_names():
         ({"trajectory_selection": "zzz"}, "trajectory_selection: there is no 'zzz'; expected one of "),
         ({"strategy_settings": {"decay": 1.0}}, "the chosen strategies have no setting decay; remove it."),
         ({"strategy_settings": {"bucket_center": 1.0}}, "have no setting bucket_center; remove it."),
+        (
+            {"question_selection": "trl_replay", "refresh": LogProbRefresh.ON_REPLAY},
+            "refresh: expected never, since trl_replay replays groups of one step.",
+        ),
         ({"trajectory_selection": SHORTEST}, "is code from outside the workbench, which this machine does not run;"),
         ({"off_policy_correction": "os:system"}, "its owner allows it with EXGRPO_ALLOWED_CODE=os."),
     ],

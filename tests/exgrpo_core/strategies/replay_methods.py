@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from exgrpo_core.config import Clipping, RetiredRule, ZeroCorrectRule
+from exgrpo_core.config import Clipping, LogProbRefresh, RetiredRule, ZeroCorrectRule
 
 GRPO: dict[str, Any] = {
     "retired": RetiredRule.NEVER,
@@ -30,6 +30,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "prioritized_proportional": {"question_selection": "prioritized_proportional", "trajectory_selection": "random"},
     "prioritized_rank": {"question_selection": "prioritized_rank", "trajectory_selection": "newest"},
     "dapo": GRPO | {"question_selection": "dapo", "experience_ratio": 0.0, "clip_epsilon_high": 0.28},
+    "refreshed on replay": {"refresh": LogProbRefresh.ON_REPLAY},
+    "refreshed on duplicates": {"refresh": LogProbRefresh.ON_DUPLICATE},
     "two at a time, masked": {"replays_per_group": 2, "off_policy_correction": "masked"},
     "cispo": {"fresh_objective": "cispo", "clipping": Clipping.ALWAYS, "off_policy_correction": "truncated"},
     "gspo": {"fresh_objective": "gspo", "clipping": Clipping.ALWAYS, "off_policy_correction": "gspo"},

@@ -82,6 +82,13 @@ def test_missing_tokens_are_a_violation_and_missing_births_are_not():
     assert [check.is_good for check in checks if check.name == "same as at rollout"] == [None]
 
 
+def test_refreshed_log_probs_need_not_be_those_of_the_rollout():
+    other = BORN | {"log_probs": [-5.0] * len(BORN["log_probs"])}
+    assert tokens(born=other) == ["same log-probs as at rollout"]
+    checks = selection_audit.check_tokens(SELECTION, CANDIDATES[1], REPLAYED, other, has_new_log_probs=True)
+    assert not selection_audit.violations(checks)
+
+
 def test_half_precision_of_stored_entropies_is_no_violation():
     halved = np.array([0.1234567, 0.3456789, 0.5678901])
     recorded = dataclasses.replace(SELECTION, mean_entropy=float(halved.mean()))
