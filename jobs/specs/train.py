@@ -169,7 +169,7 @@ class RecordingSpec(Spec):
     """What is recorded of a run."""
 
     token_data: Literal["all", "successes", "sampled", "none"] = "successes"
-    """Token ids, entropies, log-probs a token: of all fresh trajectories, of correct ones, of 1 in 16, or of none."""
+    """Token ids, entropies and log-probs per token: of all fresh trajectories, correct ones, 1 in 16, or none."""
     loggers: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
     """Loggers besides the run directory."""
 
@@ -204,9 +204,9 @@ class TrainSpec(Spec):
     external_experience: Path | None = None
     """JSON lines of off-policy trajectories (LUFFY-style) for `algorithm.uses_external_experience`."""
     external_column: str | None = Field(None, min_length=1)
-    """Column of `data.source` with such a trajectory of each question, a text or messages, in place of a file.
+    """Column of `data.source` with an off-policy trajectory for each question, as text or messages, instead of a file.
 
-    On `chains` a demonstrator writes them, whatever the name.
+    On `chains` a demonstrator writes them, and any name will do.
     """
     sft: SftSpec | None = None
     """Makes the run one of supervised fine-tuning; a later run starts from it with `model.source: RUN@STEP`."""

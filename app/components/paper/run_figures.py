@@ -189,7 +189,7 @@ def _first(selection: RunSelection) -> RunRow:
     if row is None:
         raise LookupError("a selection of runs is empty")
     if len(selection.rows) > 1:
-        st.caption(f"Of the run {literal(selection.names[row.run_id])}.")
+        st.caption(f"From the run {literal(selection.names[row.run_id])}.")
     return row
 
 

@@ -165,7 +165,11 @@ def _sheet(num_tokens: int, key: str) -> int:
 
 def _legend(name: str, unit: str, numbers: np.ndarray) -> str:
     mean, top = float(np.nanmean(numbers)), float(np.nanmax(np.abs(numbers)))
-    sides = "Blue: less likely now, orange: more likely now; " if name == "Ratio" else "The stronger, the larger; "
+    sides = (
+        "Blue: less likely now, orange: more likely now; "
+        if name == "Ratio"
+        else "The stronger the colour, the larger the value; "
+    )
     return f"{sides}mean {number(mean)}, largest {number(top)} ({unit}), {numbers.size:,} tokens"
 
 

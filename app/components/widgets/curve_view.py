@@ -29,8 +29,8 @@ TITLES = {
 _IN_MINUTES = frozenset({Axis.TIME, Axis.CLOCK})
 _SECONDS_A_MINUTE = 60.0
 _MARGIN = 0.015
-LOG_AXIS = {"type": "log", "rangemode": "normal", "tickformat": ".3~g"}
-"""A logarithmic axis whose ticks show whole values, between powers of ten too."""
+_TINY = 1e-4
+"""Values below have ticks with powers of ten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +118,22 @@ def dress(figure: go.Figure, view: CurveView, span: tuple[float, float] | None) 
         hovermode="x unified" if view.axis is Axis.STEPS else "closest",
     )
     figure.update_xaxes(title={"text": TITLES[view.axis]}, range=window)
-    figure.update_yaxes(fixedrange=True, **(LOG_AXIS | _log_ticks(figure) if view.has_log_axis else {}))
+    figure.update_yaxes(fixedrange=True, **(_log_axis(figure) if view.has_log_axis else {}))
 
 
-def _log_ticks(figure: go.Figure) -> dict[str, str]:
-    """Return ticks at 1, 2 and 5 for curves over one or two powers of ten, where plotly's would overlap."""
-    values = np.concatenate([np.asarray(trace.y, dtype=np.float64) for trace in figure.data] or [np.empty(0)])
+def _log_axis(figure: go.Figure) -> dict[str, str]:
+    """Return a logarithmic axis whose ticks show whole values, between powers of ten too.
+
+    For curves over one or two powers of ten they are at 1, 2 and 5, since plotly's would overlap.
+    """
+    drawn = [np.asarray(trace.y, dtype=np.float64) for trace in figure.data if trace.y is not None]
+    values = np.concatenate([np.empty(0), *drawn])
     positive = values[(values > 0) & np.isfinite(values)]
-    if not positive.size:
-        return {}
-    return {"dtick": "D2"} if 0.9 < np.log10(positive.max() / positive.min()) < 2.0 else {}
+    least, greatest = (positive.min(), positive.max()) if positive.size else (1.0, 1.0)
+    axis = {"type": "log", "rangemode": "normal"}
+    if not figure.layout.yaxis.tickformat:
+        axis["tickformat"] = ".2~e" if least < _TINY else ",.3~r"
+    return axis | ({"dtick": "D2"} if 0.9 < np.log10(greatest / least) < 2.0 else {})
 
 
 def window_of(line: Line, view: CurveView) -> Line:
