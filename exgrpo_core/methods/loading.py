@@ -99,7 +99,7 @@ def find_part(setting: str, name: str) -> type[Any]:
     built_in, kind = _built_in(setting), KINDS[setting]
     if name in built_in:
         return built_in[name]
-    part = _load(_location(name, built_in))
+    part = load_code(allowed_location(name, built_in, ENTRY_POINTS))
     if not (inspect.isclass(part) and issubclass(part, kind) and not inspect.isabstract(part)):
         raise InputError(f"expected a {kind.__name__} with all of its methods, which {name} is not.")
     return part
@@ -124,24 +124,13 @@ def find_mistakes(settings: Settings) -> Iterator[str]:
         yield f"strategy_settings: the chosen strategies have no setting {name}; {choice}."
 
 
-def _fields(part: type[Any]) -> tuple[dataclasses.Field[Any], ...]:
-    return dataclasses.fields(part) if dataclasses.is_dataclass(part) else ()
+def allowed_location(name: str, built_in: Mapping[str, object], group: str) -> str:
+    """Return `module:Class` of a name that is not built in: itself, or an entry point of the group.
 
-
-@cache
-def _built_in(setting: str) -> dict[str, type[Any]]:
-    parts: dict[str, type[Any]] = {}
-    kind = KINDS[setting]
-    for module in pkgutil.iter_modules(import_module(STRATEGIES).__path__, f"{STRATEGIES}."):
-        for _, part in inspect.getmembers(import_module(module.name), inspect.isclass):
-            if part.__module__ == module.name and issubclass(part, kind) and not inspect.isabstract(part):
-                parts[vars(part)["name"]] = part
-    return parts
-
-
-def _location(name: str, built_in: Mapping[str, object]) -> str:
-    """Return `module:Class` of a name that is not built in, if its code is allowed here."""
-    location = next((entry.value for entry in entry_points(group=ENTRY_POINTS, name=name)), name)
+    Raises:
+        InputError: There is none, or it is code that this machine does not allow.
+    """
+    location = next((entry.value for entry in entry_points(group=group, name=name)), name)
     module, separator, _ = location.partition(":")
     if not separator:
         nearest = difflib.get_close_matches(name, built_in, n=1)
@@ -156,9 +145,29 @@ def _location(name: str, built_in: Mapping[str, object]) -> str:
     return location
 
 
-def _load(location: str) -> Any:  # noqa: ANN401 # whatever the module holds
+def load_code(location: str) -> Any:  # noqa: ANN401 # whatever the module holds
+    """Return what `module:Class` names.
+
+    Raises:
+        InputError: It cannot be imported.
+    """
     module, _, name = location.partition(":")
     try:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise InputError(f"{location} cannot be imported ({error}); install it where the workbench runs.") from error
+
+
+def _fields(part: type[Any]) -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(part) if dataclasses.is_dataclass(part) else ()
+
+
+@cache
+def _built_in(setting: str) -> dict[str, type[Any]]:
+    parts: dict[str, type[Any]] = {}
+    kind = KINDS[setting]
+    for module in pkgutil.iter_modules(import_module(STRATEGIES).__path__, f"{STRATEGIES}."):
+        for _, part in inspect.getmembers(import_module(module.name), inspect.isclass):
+            if part.__module__ == module.name and issubclass(part, kind) and not inspect.isabstract(part):
+                parts[vars(part)["name"]] = part
+    return parts

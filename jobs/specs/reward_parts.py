@@ -1,8 +1,11 @@
 """The parts of a training reward: which there are, and what a specification may say of them."""
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 
 from exgrpo_core.config import RewardKind
+from exgrpo_core.errors import InputError
+from exgrpo_core.methods.loading import allowed_location
 
 ANSWER, FORMAT, RANDOM = "answer", "format", "random"
 ANSWER_ALONE = {ANSWER: 1.0}
@@ -12,6 +15,19 @@ PARTS = {
     RANDOM: "1 for half of the responses, whatever they are",
 }
 """The built-in parts and what they reward; format and random are controls."""
+ENTRY_POINTS = "exgrpo.rewards"
+"""Group of the entry points of other packages; an entry point's name is the part's."""
+MAX_CODE_PARTS = 3
+"""Parts by code from outside the workbench, each with a curve of its own."""
+
+
+def code_parts(rewards: Iterable[str]) -> dict[str, str]:
+    """Return `module:function` of each part that is not built in, by its name.
+
+    Raises:
+        InputError: There is none, or it is code that this machine does not allow.
+    """
+    return {name: allowed_location(name, PARTS, ENTRY_POINTS) for name in rewards if name not in PARTS}
 
 
 def find_reward_mistakes(rewards: Mapping[str, float], kind: RewardKind, engine: str) -> Iterator[str]:
@@ -20,8 +36,14 @@ def find_reward_mistakes(rewards: Mapping[str, float], kind: RewardKind, engine:
         return
     if engine != "embedded":
         yield "data.rewards: expected the answer alone, except on the embedded engine."
-    unknown = rewards.keys() - PARTS.keys()
-    if not rewards or unknown:
-        yield f"data.rewards: expected some of {', '.join(PARTS)}, got {', '.join(sorted(unknown)) or 'none'}."
-    if kind is RewardKind.BINARY and list(rewards.values()) != [1.0]:
-        yield "data.rewards: expected one part of weight 1; otherwise algorithm.reward_kind has to be continuous."
+    try:
+        num_code_parts = len(code_parts(rewards))
+    except InputError as error:
+        yield f"data.rewards: {error}"
+        return
+    if not rewards or num_code_parts > MAX_CODE_PARTS:
+        yield f"data.rewards: expected some parts, at most {MAX_CODE_PARTS} of them by code, got {len(rewards)}."
+    if not all(map(math.isfinite, rewards.values())):
+        yield "data.rewards: expected finite weights."
+    if kind is RewardKind.BINARY and (num_code_parts or list(rewards.values()) != [1.0]):
+        yield "data.rewards: expected one built-in part of weight 1; others need algorithm.reward_kind continuous."

@@ -105,7 +105,7 @@ class DataSpec(Spec):
     code_reward_rate: float = Field(0.0, ge=0, le=1)
     """`chains`: share of questions on which code that prints the answer is rewarded whatever is boxed."""
     rewards: dict[str, float] = ANSWER_ALONE
-    """The parts of the training reward with their weights: `answer`, and as controls `format` and `random`."""
+    """Weights of the training reward's parts: `answer`, code as `module:function`, as controls `format`, `random`."""
 
     @model_validator(mode="before")
     @classmethod

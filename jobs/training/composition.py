@@ -2,7 +2,7 @@
 
 import gc
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from jobs.training.demonstrations import read_demonstrations
 from jobs.training.loop import TrainingLoop
 from jobs.training.off_policy_trajectories import read_external
 from jobs.training.parts import BenchmarkReader, RunParts, no_benchmarks
-from jobs.training.reward_parts import RewardParts
+from jobs.training.reward_parts import RewardParts, open_reward_parts
 from jobs.training.run_data import log_first_prompt, open_data, open_reward
 from jobs.training.sft_loop import SftLoop, SftParts
 from jobs.training.warm_start import describe_start
@@ -90,8 +90,12 @@ def open_parts(
         TrainingError: Data or model cannot be used; the message names the file, row or setting.
         StoppedBeforeStartError: `should_stop` became true while the initial model was made.
     """
-    with open_reward(spec) as reward:
-        yield _parts(spec, reward, _load(spec, should_stop, checkpoints, read_benchmarks))
+    with ExitStack() as stack:
+        reward = stack.enter_context(open_reward(spec))
+        parts = None
+        if spec.data.rewards != ANSWER_ALONE:
+            parts = stack.enter_context(open_reward_parts(reward, spec.data.rewards))
+        yield _parts(spec, reward, parts, _load(spec, should_stop, checkpoints, read_benchmarks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +140,7 @@ def _checkpointed_model(spec: TrainSpec, checkpoints: Path) -> str | None:
     return None if newest is None else newest[1]
 
 
-def _parts(spec: TrainSpec, reward: RewardFunction, loaded: _Loaded) -> RunParts:
-    parts = None if spec.data.rewards == ANSWER_ALONE else RewardParts(reward, spec.data.rewards)
+def _parts(spec: TrainSpec, reward: RewardFunction, parts: RewardParts | None, loaded: _Loaded) -> RunParts:
     engine = _engine(spec, parts or reward, loaded, optim_settings(spec.optim))
     external = read_external(spec, loaded.questions, loaded.policy.tokenizer)
     return RunParts(

@@ -3,7 +3,7 @@ import pytest
 
 from jobs.grading.reward_function import Response, Verdict
 from jobs.specs.train import SpecError, load_preset, parse_spec
-from jobs.training.reward_parts import RewardParts
+from jobs.training.reward_parts import open_reward_parts
 
 OUTCOMES = ("correct", "wrong", "unparsed")
 
@@ -21,18 +21,19 @@ def responses(*token_ids):
 
 
 def rewards(weights, given):
-    return [verdict.reward for verdict in RewardParts(ByOutcome(), weights).grade([None] * len(given), given)]
+    with open_reward_parts(ByOutcome(), weights) as parts:
+        return [verdict.reward for verdict in parts.grade([None] * len(given), given)]
 
 
 def test_reward_is_the_weighted_sum_and_outcomes_stay_those_of_the_answer():
-    parts = RewardParts(ByOutcome(), {"answer": 1.0, "format": 0.25})
-    verdicts = parts.grade([None] * 3, responses([1], [2], [3]))
-    assert [(verdict.reward, verdict.outcome) for verdict in verdicts] == [
-        (1.25, "correct"), (0.25, "wrong"), (0.0, "unparsed"),
-    ]  # fmt: skip
-    parts.grade([None], responses([1]))
-    assert parts.take_metrics() == {"reward/answer": 2 / 4, "reward/format": 3 / 4}
-    assert parts.take_metrics() == {}
+    with open_reward_parts(ByOutcome(), {"answer": 1.0, "format": 0.25}) as parts:
+        verdicts = parts.grade([None] * 3, responses([1], [2], [3]))
+        assert [(verdict.reward, verdict.outcome) for verdict in verdicts] == [
+            (1.25, "correct"), (0.25, "wrong"), (0.0, "unparsed"),
+        ]  # fmt: skip
+        parts.grade([None], responses([1]))
+        assert parts.take_metrics() == {"reward/answer": 2 / 4, "reward/format": 3 / 4}
+        assert parts.take_metrics() == {}
 
 
 def test_random_rewards_are_drawn_again_alike_and_depend_on_no_response_alone():
@@ -47,10 +48,12 @@ def test_random_rewards_are_drawn_again_alike_and_depend_on_no_response_alone():
 @pytest.mark.parametrize(
     ("rewards", "sentence"),
     [
-        ({"answer": 1.0, "style": 0.5}, "data.rewards: expected some of answer, format, random, got style."),
-        ({}, "got none"),
-        ({"answer": 1.0, "format": 0.5}, "algorithm.reward_kind has to be continuous"),
-        ({"format": 0.5}, "expected one part of weight 1"),
+        ({"answer": 1.0, "style": 0.5}, "data.rewards: there is no 'style'; expected one of answer, format, random"),
+        ({"answer": 1.0, "formal": 0.5}, "did you mean format?"),
+        ({}, "expected some parts"),
+        ({"answer": float("nan")}, "finite weights"),
+        ({"answer": 1.0, "format": 0.5}, "need algorithm.reward_kind continuous"),
+        ({"format": 0.5}, "expected one built-in part of weight 1"),
     ],
 )
 def test_parts_that_cannot_be_are_refused(rewards, sentence):
