@@ -26,15 +26,14 @@ from jobs.machine.machine_report import Finding, Machine, package_versions, read
 from jobs.playground.process import ask_models
 from jobs.preflight import data_preview
 from jobs.preflight.data_preview import DataPreview
-from jobs.preflight.dry_run import describe_plan, plan_run
-from jobs.preflight.launch_scripts import LaunchScript, ScriptKind, write_script
 from jobs.preflight.resolution import RunRefusedError, resolve
 from jobs.preflight.resource_estimate import estimate_resources
 from jobs.recording.trajectory_file import read_token_data
-from jobs.runs import drafts, lookup, saved_views
+from jobs.runs import drafts, lookup
 from jobs.runs.directory import RunDirectory, RunDirectoryError, inside
 from jobs.runs.journal import Journal, JournalEntry, acting_as
 from jobs.runs.lookup import CommandError
+from jobs.runs.named_entries import SAVED_VIEWS
 from jobs.runs.status import ENDED, RESUMABLE, RunStatus
 from jobs.specs.judging import parse_judge_spec
 from jobs.specs.mistakes import fields_of
@@ -49,14 +48,14 @@ from jobs.training.probe_report import ProbeReport
 __all__ = [
     "ENDED", "MEASURES", "RAY_TOKEN_VARIABLE", "RESUMABLE", "CommandError", "DataError", "DataPreview", "Finding",
     "Gpu", "JournalEntry", "Machine", "ProbeProcess", "ProbeReport", "RecordedQuestion", "RunRefusedError", "RunStatus",
-    "ScoreCurve", "ScriptKind", "SpecError", "TrainSpec", "UserError", "answer_damage", "archive", "benchmarks_folder",
-    "branch", "chat", "check", "clone", "delete", "delete_draft", "delete_view", "describe_stop", "dry_run_text",
-    "empty_bin", "estimate_resources", "evaluate", "evaluation_answers", "examine_machine", "fields_of", "job_progress",
-    "journal_entries", "launch_script", "list_deleted", "list_drafts", "list_gpus", "list_views", "load_draft",
-    "load_preset", "mark_case", "mark_trajectory", "missing_vllm", "note", "package_versions", "preset_names",
-    "preview_data", "read_machine", "rename", "restore", "resume", "save_draft", "save_view", "score_curves",
-    "set_verdict", "start_probe", "start_study_run", "status_by_files", "stop", "stop_study", "submit", "submit_judge",
-    "tag", "token_data", "user_benchmarks",
+    "ScoreCurve", "SpecError", "TrainSpec", "UserError", "answer_damage", "archive", "benchmarks_folder", "branch",
+    "chat", "check", "clone", "delete", "delete_draft", "delete_view", "describe_stop", "empty_bin",
+    "estimate_resources", "evaluate", "evaluation_answers", "examine_machine", "fields_of", "job_progress",
+    "journal_entries", "list_deleted", "list_drafts", "list_gpus", "list_views", "load_draft", "load_preset",
+    "mark_case", "mark_trajectory", "missing_vllm", "needs", "note", "package_versions", "preset_names", "preview_data",
+    "read_machine", "rename", "restore", "resume", "save_draft", "save_view", "score_curves", "set_verdict",
+    "start_probe", "start_study_run", "status_by_files", "stop", "stop_study", "submit", "submit_judge", "tag",
+    "token_data", "user_benchmarks",
 ]  # fmt: skip
 
 Arguments = ParamSpec("Arguments")
@@ -71,7 +70,7 @@ def _runs_root() -> Path:
     return settings.current().runs_root
 
 
-def _needs(role: Role) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
+def needs(role: Role) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
     """Return a decorator: the command refuses users below a role, and the journal records who asked for it."""
 
     def checked(command: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
@@ -91,7 +90,7 @@ def _needs(role: Role) -> Callable[[Callable[Arguments, Result]], Callable[Argum
     return checked
 
 
-@_needs(Role.OPERATOR)
+@needs(Role.OPERATOR)
 def check(content: dict[str, object]) -> TrainSpec:
     """Return the specification that a form holds.
 
@@ -104,34 +103,19 @@ def check(content: dict[str, object]) -> TrainSpec:
     return spec
 
 
-@_needs(Role.OPERATOR)
+@needs(Role.OPERATOR)
 def submit(spec: TrainSpec, parent_run_id: str | None = None) -> str:
     """Queue a run, a copy of another where `parent_run_id` names that, and return its id."""
     return run_actions.submit(_runs_root(), spec, parent_run_id=parent_run_id)
 
 
-@_needs(Role.OPERATOR)
-def launch_script(spec: TrainSpec, kind: ScriptKind) -> LaunchScript:
-    """Return what starts a run on other machines."""
-    return write_script(spec, _runs_root(), kind)
-
-
-@_needs(Role.OPERATOR)
-def dry_run_text(spec: TrainSpec) -> str:
-    """Return the text of a dry run, which may take seconds, or why there is none."""
-    try:
-        return describe_plan(plan_run(spec, _runs_root()))
-    except UserError as error:
-        return str(error)
-
-
-@_needs(Role.OPERATOR)
+@needs(Role.OPERATOR)
 def stop(run_id: str) -> None:
     """Ask a run to stop at its next step."""
     run_actions.stop(_runs_root(), run_id)
 
 
-@_needs(Role.OPERATOR)
+@needs(Role.OPERATOR)
 def resume(run_id: str) -> None:
     """Queue a new attempt from the newest complete checkpoint."""
     run_actions.resume(_runs_root(), run_id)
@@ -143,31 +127,31 @@ def clone(run_id: str) -> TrainSpec:
     return spec.model_copy(update={"name": run_actions.name_of_copy(_runs_root(), spec.name)})
 
 
-@_needs(Role.OPERATOR)
+@needs(Role.OPERATOR)
 def branch(run_id: str, step: int, num_steps: int) -> str:
     """Queue a new run from a checkpoint of another, which trains up to step `num_steps`, and return its id."""
     return run_actions.branch(_runs_root(), run_id, step, num_steps)
 
 
-@_needs(Role.ADMIN)
+@needs(Role.ADMIN)
 def archive(run_id: str, is_archived: bool) -> None:
     """Hide a run from the list, or show it again."""
     run_actions.archive(_runs_root(), run_id, is_archived)
 
 
-@_needs(Role.OPERATOR)
+@needs(Role.OPERATOR)
 def rename(run_id: str, name: str) -> None:
     """Give a run another name."""
     run_actions.rename(_runs_root(), run_id, name)
 
 
-@_needs(Role.ADMIN)
+@needs(Role.ADMIN)
 def delete(run_id: str) -> None:
     """Move a run that has ended into the bin."""
     run_bin.delete(_runs_root(), run_id)
 
 
-@_needs(Role.ADMIN)
+@needs(Role.ADMIN)
 def restore(run_id: str) -> None:
     """Take a run out of the bin again."""
     run_bin.restore(_runs_root(), run_id)
@@ -178,19 +162,19 @@ def list_deleted() -> dict[str, str]:
     return run_bin.list_deleted(_runs_root())
 
 
-@_needs(Role.ADMIN)
+@needs(Role.ADMIN)
 def empty_bin() -> int:
     """Remove everything in the bin for good and return how many runs that were."""
     return run_bin.empty(_runs_root())
 
 
-@_needs(Role.OPERATOR)
+@needs(Role.OPERATOR)
 def tag(run_id: str, name: str, is_set: bool = True) -> None:
     """Add a tag to a run, or remove it."""
     run_actions.tag(_runs_root(), run_id, name, is_set)
 
 
-@_needs(Role.OPERATOR)
+@needs(Role.OPERATOR)
 def note(run_id: str, text: str) -> None:
     """Add a note to a run."""
     run_actions.note(_runs_root(), run_id, text)
@@ -216,7 +200,7 @@ def describe_stop(run_id: str) -> str | None:
     return progress.describe_stop(RunDirectory(_runs_root() / run_id), grace)
 
 
-@_needs(Role.OPERATOR)
+@needs(Role.OPERATOR)
 def evaluate(target: str, fields: dict[str, object]) -> str:
     """Queue the evaluation of `RUN@STEP`, a model's folder or hub name, and return its id."""
     runs_root = _runs_root()
@@ -267,25 +251,25 @@ def missing_vllm() -> str:
     return ""
 
 
-@_needs(Role.OPERATOR)
+@needs(Role.OPERATOR)
 def chat(targets: Sequence[str], prompt: str, options: Sequence[str]) -> Generator[dict[str, Any] | None]:
     """Return what models answer, as in `ask_models`; close it to end the process that answers."""
     return ask_models(_runs_root(), targets, prompt, options)
 
 
-@_needs(Role.OPERATOR)
+@needs(Role.OPERATOR)
 def start_study_run(pending: PendingRun, settings: Sequence[str] = ()) -> str:
     """Queue a run of a study, or a new attempt of a stopped one, and return its id; a running one is left alone."""
     return start(_runs_root(), load_study(pending.key.study), pending, settings)
 
 
-@_needs(Role.OPERATOR)
+@needs(Role.OPERATOR)
 def stop_study(name: str, scale: str) -> int:
     """Ask every run and evaluation of a study at a scale to stop and return how many there are."""
     return stop_all(_runs_root(), load_study(name), Scale(scale))
 
 
-@_needs(Role.OPERATOR)
+@needs(Role.OPERATOR)
 def submit_judge(content: dict[str, object]) -> str:
     """Queue a judge's job as a form describes it and return its id.
 
@@ -299,37 +283,37 @@ def submit_judge(content: dict[str, object]) -> str:
         raise CommandError(str(error)) from None
 
 
-@_needs(Role.OPERATOR)
+@needs(Role.OPERATOR)
 def mark_case(case_set: str, case: SavedCase, is_kept: bool = True) -> None:
     """Add a case to a named set, or remove it."""
     annotations.mark_case(_runs_root(), case_set, case, is_kept)
 
 
-@_needs(Role.OPERATOR)
+@needs(Role.OPERATOR)
 def mark_trajectory(mark: MarkedTrajectory, is_kept: bool = True) -> None:
     """Mark a trajectory with a comment, or remove the mark."""
     annotations.mark_trajectory(_runs_root(), mark, is_kept)
 
 
-@_needs(Role.OPERATOR)
+@needs(Role.OPERATOR)
 def set_verdict(run_id: str, attempt: int, trajectory_id: int, is_valid: bool | None) -> None:
     """Set the user's verdict on a chain of thought, which counts before any judge's; None removes it."""
     annotations.set_verdict(_runs_root(), run_id, attempt, trajectory_id, is_valid)
 
 
-@_needs(Role.OPERATOR)
+@needs(Role.OPERATOR)
 def preview_data(spec: TrainSpec) -> DataPreview:
     """Return the first questions of a specification and how long they are."""
     return data_preview.preview_data(spec)
 
 
-@_needs(Role.OPERATOR)
+@needs(Role.OPERATOR)
 def start_probe(spec: TrainSpec) -> ProbeProcess:
     """Start to sample answers of a specification's model, without a run."""
     return ProbeProcess(spec, _runs_root())
 
 
-@_needs(Role.OPERATOR)
+@needs(Role.OPERATOR)
 def save_draft(name: str, content: Mapping[str, object]) -> None:
     """Save the content of a form under a name."""
     drafts.save_draft(_runs_root(), name, content)
@@ -345,7 +329,7 @@ def list_drafts() -> list[str]:
     return drafts.list_drafts(_runs_root())
 
 
-@_needs(Role.OPERATOR)
+@needs(Role.OPERATOR)
 def delete_draft(name: str) -> None:
     """Remove a draft."""
     drafts.delete_draft(_runs_root(), name)
@@ -353,19 +337,19 @@ def delete_draft(name: str) -> None:
 
 def list_views() -> dict[str, dict[str, str]]:
     """Return the parameters of every saved view by its name."""
-    return saved_views.list_views(_runs_root())
+    return SAVED_VIEWS.list(_runs_root())
 
 
-@_needs(Role.OPERATOR)
+@needs(Role.OPERATOR)
 def save_view(name: str, parameters: Mapping[str, str]) -> None:
     """Keep how curves are drawn under a name."""
-    saved_views.save_view(_runs_root(), name, parameters)
+    SAVED_VIEWS.save(_runs_root(), name, parameters)
 
 
-@_needs(Role.OPERATOR)
+@needs(Role.OPERATOR)
 def delete_view(name: str) -> None:
     """Remove a saved view."""
-    saved_views.delete_view(_runs_root(), name)
+    SAVED_VIEWS.delete(_runs_root(), name)
 
 
 def journal_entries() -> list[JournalEntry]:

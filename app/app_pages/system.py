@@ -1,10 +1,10 @@
-"""The workbench itself: supervisor, queue, machine, database, versions, and the audit log."""
+"""The workbench itself: supervisor, queue, machine, database, versions, Ray clusters, and the audit log."""
 
 import pandas as pd
 import streamlit as st
 
 from app import commands
-from app.components.system import audit_log, machine_view
+from app.components.system import audit_log, cluster_view, machine_view
 from app.components.widgets import exports, person_line, status_badge, view_tabs
 from app.formats import ago, byte_size, duration, escape_control_characters, exact
 from app.queries.answers import ask
@@ -22,7 +22,7 @@ from db.rows.runs import LIVE_STATES
 
 REFRESH_SECONDS = 5
 CHECK_SECONDS = 600
-VIEWS = ["Overview", "Machine", "Audit log"]
+VIEWS = ["Overview", "Machine", "Ray clusters", "Audit log"]
 
 
 def _overview() -> None:
@@ -107,6 +107,6 @@ with st.container(horizontal=True, vertical_alignment="center"):
 name, tab = view_tabs.show(VIEWS)
 with tab:
     st.fragment(
-        {"Overview": _overview, "Machine": _machine, "Audit log": _audit_log}[name],
+        {"Overview": _overview, "Machine": _machine, "Ray clusters": cluster_view.show, "Audit log": _audit_log}[name],
         run_every=REFRESH_SECONDS if name == "Overview" else None,
     )()

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 import httpx2
@@ -55,6 +56,15 @@ class RayJob:
         return self.status not in (RayJobStatus.PENDING, RayJobStatus.RUNNING)
 
 
+@dataclass(frozen=True, slots=True)
+class RayMachine:
+    """One machine of a cluster."""
+
+    name: str
+    num_gpus: int
+    num_used_gpus: int
+
+
 def is_loopback(address: str) -> bool:
     """Whether an http address is this machine's loopback."""
     host = urlsplit(address).hostname or ""
@@ -83,6 +93,27 @@ class RayJobsApi:
     def ray_version(self) -> str:
         """Return the version of Ray that the cluster runs."""
         return str(self._ask("GET", "/api/version").json().get("ray_version", "unknown"))
+
+    def machines(self) -> list[RayMachine]:
+        """Return the cluster's machines that are alive, with Ray's count of their GPUs."""
+        nodes = self._ask("GET", "/api/v0/nodes").json()["data"]["result"]["result"]
+        report = self._ask("GET", "/api/cluster_status").json()["data"]["clusterStatus"]["loadMetricsReport"]
+        used = {node: resources.get("GPU", [0, 0])[0] for node, resources in report["usageByNode"].items()}
+        return [
+            RayMachine(
+                str(node["node_name"]),
+                int(node["resources_total"].get("GPU", 0)),
+                int(used.get(node["node_id"], 0)),
+            )
+            for node in nodes
+            if node["state"] == "ALIVE"
+        ]
+
+    def running_jobs(self) -> list[str]:
+        """Return the ids of jobs that run or wait, oldest first; drivers outside of jobs have Ray's number."""
+        listed = self._ask("GET", "/api/jobs/").json()
+        running = [job for job in listed if job["status"] in (RayJobStatus.PENDING, RayJobStatus.RUNNING)]
+        return [str(job["submission_id"] or job["job_id"]) for job in sorted(running, key=_start_time)]
 
     def asks_for_token(self) -> bool:
         """Whether the cluster refuses requests without a token."""
@@ -160,6 +191,10 @@ class RayJobsApi:
         return RayUnreachableError(
             f"{self.address}: no Ray cluster can be reached ({reason}); start it, or correct verl.ray.address."
         )
+
+
+def _start_time(job: Mapping[str, Any]) -> int:
+    return int(job["start_time"] or 0)
 
 
 def _path(submission_id: str) -> str:

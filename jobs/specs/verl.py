@@ -37,6 +37,8 @@ def _check_variable(name: str) -> str:
 def _check_address(address: str) -> str:
     if _HTTP_ADDRESS.fullmatch(address) is None or not _has_port(address):
         raise ValueError("expected an address that begins with http:// or https://, such as http://127.0.0.1:8265")
+    if "@" in urlsplit(address).netloc:
+        raise ValueError("expected no user or password, since files of the workbench keep it")
     return address
 
 

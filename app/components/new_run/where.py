@@ -1,10 +1,11 @@
 """The first question of a new run: where does it run, and what that needs."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 import streamlit as st
 
-from app import commands
+from app import commands, elsewhere_commands
 from app.components.new_run.form_state import FormState
 from app.formats import byte_size
 
@@ -50,13 +51,36 @@ def show(state: FormState) -> Where:
     )
     where = where_of(state)
     st.caption(_needs(where))
+    if where is Where.CLUSTER:
+        _offer_clusters(state)
     return where
+
+
+def _offer_clusters(state: FormState) -> None:
+    """Offer the clusters of the System page; a choice is written into the address."""
+    clusters = elsewhere_commands.list_clusters()
+    if not clusters:
+        st.caption("The page System, Ray clusters, keeps addresses.")
+        return
+    key = f"{state.origin}-cluster"
+    chosen = next((name for name, address in clusters.items() if address == state.value(_ADDRESS)), None)
+    st.session_state[key] = chosen
+    st.selectbox(
+        "Cluster", list(clusters), index=None, key=key, placeholder="Another address", on_change=_take_cluster,
+        args=(state, key, clusters), width=420,
+    )  # fmt: skip
+
+
+def _take_cluster(state: FormState, key: str, clusters: Mapping[str, str]) -> None:
+    state.put(_ADDRESS, clusters.get(st.session_state[key] or "", ""))
+    st.session_state.pop(state.key(_ADDRESS), None)
 
 
 def _take(state: FormState, key: str) -> None:
     where = Where(st.session_state[key])
     state.put(_ENGINE, "embedded" if where is Where.MACHINE else "verl")
-    state.put(_ADDRESS, "" if where is Where.CLUSTER else None)
+    first = next(iter(elsewhere_commands.list_clusters().values()), "")
+    state.put(_ADDRESS, first if where is Where.CLUSTER else None)
     st.session_state.pop(state.key(_ADDRESS), None)
 
 

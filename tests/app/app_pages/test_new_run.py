@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from app import commands
+from app import commands, elsewhere_commands
 from app.components.new_run.where import Where
 from app.roles import Person, Role
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
@@ -98,6 +98,21 @@ def test_a_ray_cluster_needs_its_address_and_takes_overrides(open_page):
     assert "--set verl.ray.address=http://127.0.0.1:8265" in page.code[0].value
     page.radio(key=f"{PRESET_FORM}-where").set_value(Where.MACHINE.value).run()
     assert any(text.startswith("verl.overrides: expected none") for text in mistakes(page))
+
+
+def test_known_clusters_are_offered_and_the_run_is_queued_for_the_chosen_one(runs_root, open_page):
+    addresses = {"first": "http://127.0.0.1:8265", "second": "http://127.0.0.1:8266"}
+    for name, address in addresses.items():
+        elsewhere_commands.save_cluster(name, address)
+    page = open_page("new_run", section="verl engine")
+    page.radio(key=f"{PRESET_FORM}-where").set_value(Where.CLUSTER.value).run()
+    assert page.selectbox(key=f"{PRESET_FORM}-cluster").value == "first"
+    page.selectbox(key=f"{PRESET_FORM}-cluster").set_value("second").run()
+    assert page.text_input(key=f"{PRESET_FORM}-verl-ray-address").value == addresses["second"]
+    page.button(key="launch").click().run()
+    assert not page.exception
+    spec = json.loads((runs_root / page.query_params["run"] / "spec.json").read_text())
+    assert (spec["engine"], spec["verl"]["ray"]["address"]) == ("verl", addresses["second"])
 
 
 def test_gpus_that_this_machine_lacks_are_named_beside_the_launch_button(open_page, monkeypatch, tmp_path):
@@ -276,7 +291,7 @@ def test_run_that_this_machine_cannot_hold_is_taken_along(open_page, monkeypatch
     labels = [element.proto.label for element in page.get("download_button")]
     assert labels == ["Download run.yaml", "Shell script", "Slurm script", "Dry run"]
     assert page.code[-1].value.startswith("ray job submit --address http://HEAD:8265")
-    text = commands.dry_run_text(commands.load_preset("paper-exgrpo"))
+    text = elsewhere_commands.dry_run_text(commands.load_preset("paper-exgrpo"))
     assert "Memory of each of 8 GPUs" in text
     assert "this machine has 0" in text
 

@@ -2,13 +2,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app import commands
+from app import commands, elsewhere_commands
 from app.components.system import audit_log
+from app.elsewhere_commands import RayClusterState
+from app.roles import Person, Role
+from jobs.launchers.ray_jobs_api import RayMachine
 from jobs.machine.gpus import Gpu
 from jobs.machine.machine_report import Finding, examine_machine, package_versions
 from jobs.runs.journal import Journal, JournalKind
 from tests.app import recorded
 from tests.app.page_texts import texts
+from tests.tools import free_port
 
 FINDINGS = [Finding("Python", "ok", "3.11.2", ""), Finding("GPU", "warning", "none", "Small models need none.")]
 
@@ -102,3 +106,48 @@ def test_empty_log_says_what_will_stand_there(open_page):
 
 def test_every_kind_of_entry_has_words():
     assert set(audit_log.WORDS) == {kind.value for kind in JournalKind}
+
+
+def test_ray_clusters_are_added_tested_and_removed(open_page, runs_root):
+    page = open_page("system", view="Ray clusters")
+    assert any("No clusters yet" in text for text in texts(page))
+    address = f"http://127.0.0.1:{free_port()}"
+    page.text_input(key="cluster-name").set_value("ours")
+    page.text_input(key="cluster-address").set_value("ftp://here")
+    page.button[0].click().run()
+    assert any("address: expected an address that begins with http" in text.value for text in page.text)
+    page.text_input(key="cluster-address").set_value(address)
+    page.button[0].click().run()
+    assert not page.exception
+    assert address in (runs_root / "workbench" / "clusters.json").read_text()
+    page.button(key="test-ours").click().run()
+    assert any("no Ray cluster can be reached" in text.value for text in page.text)
+    page.button(key="remove-ours").click().run()
+    assert any("No clusters yet" in text for text in texts(page))
+
+
+def test_tested_cluster_shows_gpus_jobs_and_what_is_wrong(open_page, monkeypatch):
+    elsewhere_commands.save_cluster("ours", "http://127.0.0.1:8265")
+    state = RayClusterState("2.60.0", (RayMachine("a", 8, 3), RayMachine("b", 8, 0)), ("run-0001",), ("It is open.",))
+    monkeypatch.setattr(elsewhere_commands, "ask_cluster", lambda _name: state)
+    page = open_page("system", view="Ray clusters")
+    assert not page.dataframe
+    page.button(key="test-ours").click().run()
+    assert not page.exception
+    assert any("2 machines, 13 of 16 GPUs free" in text for text in texts(page))
+    assert list(page.dataframe[0].value["In use"]) == [3, 0]
+    assert any("run-0001" in text.value for text in page.text)
+    assert any("It is open." in text.value for text in page.text)
+
+
+def test_operators_may_not_add_test_or_remove_clusters(monkeypatch):
+    elsewhere_commands.save_cluster("ours", "http://127.0.0.1:8265")
+    monkeypatch.setattr(commands, "current_person", lambda: Person("someone", Role.OPERATOR))
+    for call in (
+        lambda: elsewhere_commands.save_cluster("theirs", "http://127.0.0.1:8265"),
+        lambda: elsewhere_commands.ask_cluster("ours"),
+        lambda: elsewhere_commands.delete_cluster("ours"),
+    ):
+        with pytest.raises(commands.UserError, match="needs the role admin"):
+            call()
+    assert list(elsewhere_commands.list_clusters()) == ["ours"]

@@ -3,19 +3,19 @@ from functools import partial
 
 import pytest
 
-from jobs.runs import saved_views
+from jobs.runs.named_entries import SAVED_VIEWS
 from jobs.specs.mistakes import SpecError
 
 
 def save_some(root, first):
     for number in range(first, first + 10):
-        saved_views.save_view(root, f"view {number}", {"axis": "step"})
+        SAVED_VIEWS.save(root, f"view {number}", {"axis": "step"})
 
 
 def test_writers_at_the_same_time_lose_no_view(tmp_path):
     with ProcessPoolExecutor(2) as pool:
         list(pool.map(partial(save_some, tmp_path), (0, 10)))
-    assert set(saved_views.list_views(tmp_path)) == {f"view {number}" for number in range(20)}
+    assert set(SAVED_VIEWS.list(tmp_path)) == {f"view {number}" for number in range(20)}
 
 
 @pytest.mark.parametrize("content", ["{", "[1]", '{"a": 3}'])
@@ -23,21 +23,21 @@ def test_a_file_that_cannot_be_read_is_kept(tmp_path, content):
     path = tmp_path / "workbench" / "views.json"
     path.parent.mkdir()
     path.write_text(content)
-    assert saved_views.list_views(tmp_path) == {}
+    assert SAVED_VIEWS.list(tmp_path) == {}
     with pytest.raises(SpecError, match=r"views.json: expected saved views as JSON; move the file away"):
-        saved_views.save_view(tmp_path, "mine", {})
+        SAVED_VIEWS.save(tmp_path, "mine", {})
     with pytest.raises(SpecError, match=r"views.json: expected saved views"):
-        saved_views.delete_view(tmp_path, "mine")
+        SAVED_VIEWS.delete(tmp_path, "mine")
     assert path.read_text() == content
 
 
 def test_views_are_kept_replaced_and_deleted(tmp_path):
-    saved_views.save_view(tmp_path, "b", {"axis": "step"})
-    saved_views.save_view(tmp_path, "a", {"axis": "step"})
-    saved_views.save_view(tmp_path, "b", {"axis": "tokens"})
-    assert list(saved_views.list_views(tmp_path).items()) == [("a", {"axis": "step"}), ("b", {"axis": "tokens"})]
-    saved_views.delete_view(tmp_path, "a")
-    saved_views.delete_view(tmp_path, "not there")
-    assert list(saved_views.list_views(tmp_path)) == ["b"]
+    SAVED_VIEWS.save(tmp_path, "b", {"axis": "step"})
+    SAVED_VIEWS.save(tmp_path, "a", {"axis": "step"})
+    SAVED_VIEWS.save(tmp_path, "b", {"axis": "tokens"})
+    assert list(SAVED_VIEWS.list(tmp_path).items()) == [("a", {"axis": "step"}), ("b", {"axis": "tokens"})]
+    SAVED_VIEWS.delete(tmp_path, "a")
+    SAVED_VIEWS.delete(tmp_path, "not there")
+    assert list(SAVED_VIEWS.list(tmp_path)) == ["b"]
     with pytest.raises(SpecError, match="name: expected letters"):
-        saved_views.save_view(tmp_path, "<b>", {})
+        SAVED_VIEWS.save(tmp_path, "<b>", {})

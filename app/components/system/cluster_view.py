@@ -1,0 +1,90 @@
+"""The known Ray clusters: add, test and remove one; GPUs and jobs of those that were tested."""
+
+from collections.abc import Callable
+
+import pandas as pd
+import streamlit as st
+
+from app import elsewhere_commands
+from app.components.widgets import empty_state, notice
+from app.elsewhere_commands import RayClusterState, UserError
+from app.formats import escape_control_characters, literal
+
+_ANSWERS = "cluster-answers"
+"""The newest answer, or why there is none, of each cluster that was tested in this session, by name and address."""
+
+
+def show() -> None:
+    """Show the clusters and the form that adds one; a cluster is asked only when Test is pressed."""
+    clusters = elsewhere_commands.list_clusters()
+    st.caption(
+        "New run offers these clusters. Addresses are of Ray's Jobs API; the token is read from "
+        "`EXGRPO_RAY_TOKEN` of the workbench. Nothing is sent to a cluster before you press Test or start a run there."
+    )
+    if not clusters:
+        empty_state.show("hub", "No clusters yet", "Add the address that `ray start --head` prints for its dashboard.")
+    for name, address in clusters.items():
+        _show_cluster(name, address)
+    with st.form("add-cluster", clear_on_submit=False), st.container(horizontal=True, vertical_alignment="bottom"):
+        name = st.text_input("Name", key="cluster-name", max_chars=80)
+        address = st.text_input("Address", key="cluster-address", placeholder="http://127.0.0.1:8265")
+        is_added = st.form_submit_button("Add cluster", icon=":material/add:")
+    if is_added and _do(lambda: elsewhere_commands.save_cluster(name, address)):
+        st.rerun()
+
+
+def _show_cluster(name: str, address: str) -> None:
+    answers = st.session_state.setdefault(_ANSWERS, {})
+    with st.container(border=True, key=f"cluster-{name}"):
+        with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+            st.markdown(f"**{literal(name)}** &nbsp; :gray[{literal(address)}]", width="stretch")
+            if st.button("Test", icon=":material/network_check:", key=f"test-{name}"):
+                with st.spinner("Asking the cluster"):
+                    answers[name, address] = _ask(name)
+            if st.button("Remove", icon=":material/delete:", type="tertiary", key=f"remove-{name}") and _do(
+                lambda: elsewhere_commands.delete_cluster(name)
+            ):
+                st.rerun()
+        answer = answers.get((name, address))
+        if isinstance(answer, str):
+            notice.show("error", "No answer", answer)
+        elif answer is not None:
+            _show_state(answer)
+
+
+def _ask(name: str) -> RayClusterState | str:
+    try:
+        return elsewhere_commands.ask_cluster(name)
+    except UserError as error:
+        return str(error)
+
+
+def _show_state(state: RayClusterState) -> None:
+    num_gpus = sum(machine.num_gpus for machine in state.machines)
+    num_used = sum(machine.num_used_gpus for machine in state.machines)
+    st.markdown(
+        f":green[:material/check_circle:] Ray {literal(state.ray_version)}, {len(state.machines)} "
+        f"machine{'' if len(state.machines) == 1 else 's'}, {num_gpus - num_used} of {num_gpus} GPUs free"
+    )
+    for problem in state.problems:
+        notice.show("warning", "Before a run", problem)
+    machines = pd.DataFrame(
+        {
+            "Machine": [escape_control_characters(machine.name) for machine in state.machines],
+            "GPUs": [machine.num_gpus for machine in state.machines],
+            "In use": [machine.num_used_gpus for machine in state.machines],
+        }
+    )
+    st.dataframe(machines, hide_index=True, alt="Machines of the cluster")
+    jobs = ", ".join(state.running_jobs) or "none"
+    st.text(escape_control_characters(f"Jobs that run or wait: {jobs}"))
+
+
+def _do(action: Callable[[], object]) -> bool:
+    """Carry out an action and return whether it was done; a refusal is shown."""
+    try:
+        action()
+    except UserError as error:
+        notice.show("error", "Refused", str(error))
+        return False
+    return True

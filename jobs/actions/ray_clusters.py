@@ -1,0 +1,44 @@
+"""The Ray clusters that users added: a name and the address of its Jobs API each, never a token."""
+
+from pathlib import Path
+
+from jobs.launchers.ray_cluster_state import RayClusterState, read_cluster
+from jobs.runs.named_entries import RAY_CLUSTERS
+from jobs.specs.mistakes import SpecError, checked
+from jobs.specs.verl import RaySpec
+
+_ADDRESS = "address"
+
+
+def list_clusters(runs_root: Path) -> dict[str, str]:
+    """Return the addresses of all clusters by name."""
+    return {name: entry[_ADDRESS] for name, entry in RAY_CLUSTERS.list(runs_root).items() if entry.get(_ADDRESS)}
+
+
+def save_cluster(runs_root: Path, name: str, address: str) -> None:
+    """Keep a cluster, in place of an older one of its name; nothing is sent to it.
+
+    Raises:
+        SpecError: Name or address is wrong, or the file cannot be written.
+    """
+    spec = checked(RaySpec, {_ADDRESS: address.strip().rstrip("/")}, "form")
+    RAY_CLUSTERS.save(runs_root, name.strip(), {_ADDRESS: str(spec.address)})
+
+
+def delete_cluster(runs_root: Path, name: str) -> None:
+    """Forget a cluster; runs that were sent to it keep its address."""
+    RAY_CLUSTERS.delete(runs_root, name)
+
+
+def ask_cluster(runs_root: Path, name: str) -> RayClusterState:
+    """Ask a cluster what it has and runs.
+
+    Raises:
+        SpecError: There is none of this name.
+        LaunchError: It may not be asked, cannot be reached, refuses the token, or is no Ray cluster.
+    """
+    try:
+        address = list_clusters(runs_root)[name]
+    except KeyError:
+        raise SpecError(f"{name!r}: there is no such cluster; add it on the System page.") from None
+    return read_cluster(address)
