@@ -22,7 +22,8 @@ RESULT_learning := $(VENV)/learning.txt
 NOT_IN_BENCH := document embedded_gpu engine_curves real_model_contender tool_process
 BENCHMARKS := $(filter-out $(NOT_IN_BENCH),$(notdir $(basename $(shell grep -l __main__ bench/*.py))))
 # Files in the order of tests/conftest.py, the longest first.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST_OPTIONS := -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_OPTIONS)
 PINS := pyproject.toml requirements/constraints.txt
 VERL_VENV := .venv-verl
 VERL_BIN := $(VERL_VENV)/bin
@@ -47,7 +48,8 @@ export PYTHONDONTWRITEBYTECODE :=
 export HF_HUB_DISABLE_TELEMETRY := 1
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS := false
 
-.PHONY: help demo real test test-quick test-verl test-verl-vllm test-faults test-faults-verl check bench bench-gpu format
+.PHONY: help demo real test test-quick test-repeat test-verl test-verl-vllm test-faults test-faults-verl check bench
+.PHONY: bench-gpu format
 .PHONY: install install-dev verl-env vllm-env lock audit lint-images licences tools state-folders clean
 
 help:  ## Show this list
@@ -75,6 +77,11 @@ QUICK := not slow and not browser and not postgres and not verl and not verl_vll
 
 test-quick: $(VENV)/.installed-dev  ## Run what a change is checked with before each commit, in two minutes
 	@$(PYTEST) -m '$(QUICK)' --ignore=tests/faults --ignore=tests/app/app_pages $(ARGS)
+
+N ?= 10
+
+test-repeat: $(VENV)/.installed-dev tools  ## Run the tests N=10 times under changing load and print how often each failed
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.repeat $(N) $(PYTEST_OPTIONS) -m 'not verl and not verl_vllm' $(ARGS)
 
 test-verl: $(VERL_VENV)/.installed-dev  ## Run verl for real on the CPU: part of `make test`, about ten minutes
 	@OMP_NUM_THREADS=1 $(VERL_BIN)/python -m pytest -q -n $(VERL_WORKERS) --dist loadfile --no-loadscope-reorder \
