@@ -126,6 +126,18 @@ def test_gpus_that_this_machine_lacks_are_named_beside_the_launch_button(open_pa
     assert any("Not ready" in text for text in texts(page))
 
 
+def test_a_mistake_beside_its_field_keeps_names_and_commands_as_they_are_written(open_page, monkeypatch, tmp_path):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho '{\"vllm\": null}'\n")
+    python.chmod(0o755)
+    monkeypatch.setenv(VERL_PYTHON_VARIABLE, str(python))
+    page = open_page("new_run", preset="paper-exgrpo")
+    beside = [element.value for element in page.markdown if "vllm is not installed" in element.value.lower()]
+    assert len(beside) == 1
+    assert "vLLM is not installed" in beside[0]
+    assert "`make verl-env GPU=1`" in beside[0]
+
+
 def test_embedded_run_that_memory_cannot_hold_is_not_ready(open_page):
     page = open_page("new_run", preset="paper-exgrpo")
     page.radio(key="preset-paper-exgrpo-where").set_value(Where.MACHINE.value).run()

@@ -240,3 +240,10 @@ def test_running_seed_is_shown_and_not_launched_again(study_runs, open_page):
     assert rows["exgrpo-re"]["State"] == "running, 1/2 seeds"
     assert page.get("progress")[0].proto.text == "3 of 4 runs finished · 1 running"
     assert page.button(key="launch").label == "Nothing is missing"
+
+
+def test_notes_of_a_study_show_commands_as_code(open_page):
+    page = open_page("studies", study="main-table")
+    assert not page.exception
+    [notes] = [element.value for element in page.markdown if "RePO-Zero" in element.value]
+    assert "`exgrpo eval`" in notes
