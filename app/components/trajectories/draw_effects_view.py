@@ -85,7 +85,7 @@ def chart(effects: Sequence[DrawEffect]) -> go.Figure:
             go.Scatter(
                 x=np.array([100 * item.value for item in differences], dtype=np.float32), y=groups, name=name,
                 mode="markers", marker={"color": colour, "size": 8}, hovertemplate="%{x:+.2f}",
-                error_x={"type": "data", "array": errors, "color": colour},
+                error_x={"type": "data", "array": errors, "color": colour}, orientation="h", offsetgroup=name,
             )
         )  # fmt: skip
     figure.add_vline(0, line={"color": colours.muted, "width": 1})
