@@ -13,6 +13,7 @@ _PHASE_NAMES = {
     Phase.STEP: "the running step, then for a checkpoint",
     Phase.EVALUATION: "the running evaluation, then for a checkpoint",
     Phase.CHECKPOINT: "the checkpoint that is being written",
+    Phase.ANSWERS: "the answers that were asked for",
     None: "the worker to end",
 }
 _MINUTES_FROM_SECONDS = 120

@@ -20,6 +20,7 @@ from jobs.recording.recorder import RunRecorder
 from jobs.runs.control import Control, TrainingError
 from jobs.runs.directory import RunDirectory
 from jobs.runs.status import RunStatus
+from jobs.runs.stop_time import Phase
 from jobs.specs.evaluation import EvalSpec
 from jobs.training.data_rows import DataError
 from jobs.training.templates import TemplateName, render_prompt
@@ -101,14 +102,15 @@ class EvaluationLoop:
                 return False
             seed = derive_seed(self.spec.seed, name, str(start))
             prompted = [self._prompted(benchmark, question) for question in batch]
-            for sampled in self.generator.generate(prompted, frozenset(missing), num_samples, seed):
-                answered = self._grade(missing[sampled.question_id], sampled)
-                log.append(answered, missing[sampled.question_id])
-                answers[answered.question_id] = answered
-                self._num_done += 1
-                self._num_asked += 1
-                self._beat(name)
-            log.sync()
+            with self.control.phase(Phase.ANSWERS):
+                for sampled in self.generator.generate(prompted, frozenset(missing), num_samples, seed):
+                    answered = self._grade(missing[sampled.question_id], sampled)
+                    log.append(answered, missing[sampled.question_id])
+                    answers[answered.question_id] = answered
+                    self._num_done += 1
+                    self._num_asked += 1
+                    self._beat(name)
+                log.sync()
         event = benchmark_event(self.spec, benchmark, answers, time.monotonic() - began_at)
         self.recorder.record("benchmark", event)
         self._log_score(benchmark, event["num_correct"])

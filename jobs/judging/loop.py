@@ -19,6 +19,7 @@ from jobs.recording.recorder import RunRecorder
 from jobs.runs.control import Control, TrainingError
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.runs.status import RunStatus
+from jobs.runs.stop_time import Phase
 from jobs.specs.judging import JudgeServerSpec, JudgeSpec
 
 logger = logging.getLogger(__name__)
@@ -65,7 +66,8 @@ def _ask_oracle(
     while batch := list(islice(tasks, ORACLE_BATCH)):
         if control.stop_requested():
             return RunStatus.STOPPED
-        records.add_all([records.make(task.item, task.vote, judge_item(task.item), _NO_COST) for task in batch])
+        with control.phase(Phase.ANSWERS):
+            records.add_all([records.make(task.item, task.vote, judge_item(task.item), _NO_COST) for task in batch])
     return RunStatus.SUCCEEDED
 
 
@@ -88,7 +90,8 @@ async def _ask_server(
     records.start(len(recorded.votes), spending)
     async with JudgeClient(server, endpoint, spending) as client:
         poll = Poll(client, server, prompt, records, job_id)
-        is_done = await poll.run(_tasks(spec, items, recorded), control)
+        with control.phase(Phase.ANSWERS):
+            is_done = await poll.run(_tasks(spec, items, recorded), control)
     return RunStatus.SUCCEEDED if is_done else RunStatus.STOPPED
 
 

@@ -12,11 +12,13 @@ _UNMEASURED = 10.0
 
 
 class Phase(StrEnum):
-    """What a training run does, and what a stop waits for."""
+    """What a job does, and what a stop waits for; in training a checkpoint follows."""
 
     STEP = "step"
     EVALUATION = "evaluation"
     CHECKPOINT = "checkpoint"
+    ANSWERS = "answers"
+    """The answers of an evaluation or a judge that were asked for."""
 
 
 def expected_stop_seconds(phase_seconds: Mapping[Phase, float]) -> float:
@@ -27,11 +29,12 @@ def expected_stop_seconds(phase_seconds: Mapping[Phase, float]) -> float:
 def stop_grace(phase: Phase | None, phase_seconds: Mapping[Phase, float], shortest_seconds: float) -> float:
     """Return the seconds from a stop's request until the run may be ended by force, at least `shortest_seconds`.
 
-    `phase_seconds` holds the longest recent time of each phase that has ended once. Without a phase and without times,
-    as of a job that trains nothing, it is `shortest_seconds`.
+    `phase_seconds` holds the longest recent time of each phase that has ended once. Without a phase and without times
+    it is `shortest_seconds`.
     """
     if phase is None and not phase_seconds:
         return shortest_seconds
-    num_unmeasured = len({phase or Phase.CHECKPOINT, Phase.CHECKPOINT} - phase_seconds.keys())
+    last = Phase.ANSWERS if Phase.ANSWERS in {phase, *phase_seconds} else Phase.CHECKPOINT
+    num_unmeasured = len({phase or last, last} - phase_seconds.keys())
     needed = _FACTOR * expected_stop_seconds(phase_seconds) + num_unmeasured * _UNMEASURED * shortest_seconds
     return max(shortest_seconds, needed)

@@ -1,11 +1,12 @@
 """From a specification to overrides of verl 0.9.1's configuration, in Hydra's KEY=VALUE form."""
 
+import difflib
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from exgrpo_core.config import ExGRPOConfig, LossAggregation
-from jobs.engines.verl_ray.override_table import find_unread
+from jobs.engines.verl_ray.override_table import INSTEAD, READ, find_unread
 from jobs.specs.train import SpecError, TrainSpec
 
 VERL_FOLDER = "verl"
@@ -32,7 +33,7 @@ FIELD_OF_SETTING = {
     "actor_rollout_ref.actor.ppo_max_token_len_per_gpu": "verl.max_tokens_per_gpu",
     "actor_rollout_ref.actor.clip_ratio": "algorithm.clip_epsilon",
     "actor_rollout_ref.actor.clip_ratio_low": "algorithm.clip_epsilon",
-    "actor_rollout_ref.actor.clip_ratio_high": "algorithm.clip_epsilon",
+    "actor_rollout_ref.actor.clip_ratio_high": "algorithm.clip_epsilon_high",
     "actor_rollout_ref.actor.loss_agg_mode": "algorithm.loss_aggregation",
     "actor_rollout_ref.actor.loss_scale_factor": "algorithm.loss_scale",
     "actor_rollout_ref.actor.entropy_coeff": "algorithm.entropy_coefficient",
@@ -127,9 +128,20 @@ def check_overrides(spec: TrainSpec) -> None:
                 f"{key}: cannot be set, since importance ratios need rollouts that temperature alone shapes."
             )
         elif instead := find_unread(path):
-            problems.append(f"{key}: has no effect here: {instead}.")
+            problems.append(f"{key}: has no effect here: {instead}.{_hint(path)}")
     if problems:
         raise SpecError(" ".join(problems))
+
+
+def _hint(path: Sequence[str]) -> str:
+    """Return a known setting that is spelt nearly as `path`, as a question, "" if there is none."""
+    known = [name.split(".") for name in (*READ, *FIELD_OF_SETTING, *INSTEAD)]
+    for depth, name in enumerate(path):
+        beside = {other[depth] for other in known if len(other) > depth and other[:depth] == list(path[:depth])}
+        if name not in beside:
+            nearest = difflib.get_close_matches(name, beside, n=1, cutoff=0.85)
+            return f" Did you mean {'.'.join([*path[:depth], *nearest, *path[depth + 1 :]])}?" if nearest else ""
+    return ""
 
 
 def setting_path(override: str) -> list[str]:
@@ -191,7 +203,7 @@ def attention_name(spec: TrainSpec) -> str:
 
 
 def _actor_settings(spec: TrainSpec) -> dict[str, Value]:
-    config = spec.algorithm
+    config, high = spec.algorithm, spec.algorithm.clip_epsilon_high
     return {
         f"{_ACTOR}.strategy": spec.verl.strategy,
         f"{_ACTOR}.grad_clip": spec.optim.max_gradient_norm,
@@ -202,7 +214,7 @@ def _actor_settings(spec: TrainSpec) -> dict[str, Value]:
         f"{_ACTOR}.ppo_max_token_len_per_gpu": spec.tokens_per_gpu,
         f"{_ACTOR}.clip_ratio": config.clip_epsilon,
         f"{_ACTOR}.clip_ratio_low": config.clip_epsilon,
-        f"{_ACTOR}.clip_ratio_high": config.clip_epsilon,
+        f"{_ACTOR}.clip_ratio_high": config.clip_epsilon if high is None else high,
         f"{_ACTOR}.loss_agg_mode": _AGGREGATIONS[config.loss_aggregation],
         f"{_ACTOR}.loss_scale_factor": _loss_divisor(config),
         f"{_ACTOR}.entropy_coeff": config.entropy_coefficient,

@@ -35,6 +35,7 @@ class Beats:
     def __init__(self, num_beats: int | None = None) -> None:
         self.num_beats = num_beats
         self.beats: list[int] = []
+        self.phases: list[Phase] = []
 
     def stop_requested(self) -> bool:
         return self.num_beats is not None and len(self.beats) > self.num_beats
@@ -42,7 +43,8 @@ class Beats:
     def heartbeat(self, step: int) -> None:
         self.beats.append(step)
 
-    def phase(self, _phase: Phase) -> contextlib.AbstractContextManager[None]:
+    def phase(self, phase: Phase) -> contextlib.AbstractContextManager[None]:
+        self.phases.append(phase)
         return contextlib.nullcontext()
 
 
@@ -166,7 +168,9 @@ def test_embedded_answers_are_the_same_after_a_resume(tmp_path, benchmark_file):
     choice = BenchmarkChoice(name="aime24", source=str(benchmark_file), num_questions=6, samples_per_question=2)
     spec = tiny_evaluation(model, (choice,))
     whole, interrupted = (RunDirectory.create(tmp_path / "runs", spec) for _ in range(2))
-    attempt(whole)
+    control = Beats()
+    attempt(whole, control)
+    assert control.phases == [Phase.ANSWERS] * 3  # a stop waits for the batch
     assert attempt(interrupted, Beats(3)) is RunStatus.STOPPED
     assert 0 < len(answer_lines(interrupted)) < 6
     attempt(interrupted)

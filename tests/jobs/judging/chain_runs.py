@@ -92,6 +92,7 @@ class Switch:
     def __init__(self, stop_after: int | None = None) -> None:
         self.stop_after = stop_after
         self.num_done = 0
+        self.phases: list[Phase] = []
 
     def stop_requested(self) -> bool:
         return self.stop_after is not None and self.num_done >= self.stop_after
@@ -99,7 +100,8 @@ class Switch:
     def heartbeat(self, step: int) -> None:
         self.num_done = step
 
-    def phase(self, _phase: Phase) -> contextlib.AbstractContextManager[None]:
+    def phase(self, phase: Phase) -> contextlib.AbstractContextManager[None]:
+        self.phases.append(phase)
         return contextlib.nullcontext()
 
 

@@ -18,6 +18,7 @@ from jobs.recording import file_recorder
 from jobs.runs.attempts import read_outcome
 from jobs.runs.control import TrainingError
 from jobs.runs.status import RunStatus
+from jobs.runs.stop_time import Phase
 from jobs.specs.any_job import loop_name, parse_any_spec
 from jobs.specs.judging import API_KEY_VARIABLE
 from jobs.worker.worker import LOOP_LOADERS
@@ -43,7 +44,9 @@ def outcomes(job):
 def test_the_oracle_judges_every_correct_response_and_names_the_first_fault(tmp_path):
     record_chains(tmp_path, [KINDS, ["wrong", "wrong", "valid", "lucky"]])
     job = new_job(tmp_path, oracle_spec())
-    assert run_job(job) is RunStatus.SUCCEEDED
+    control = Switch()
+    assert run_job(job, control) is RunStatus.SUCCEEDED
+    assert control.phases == [Phase.ANSWERS]
     assert [(vote.trajectory_id, vote.outcome, vote.issues) for vote in votes_of(job)] == [
         (0, "valid", ()),
         (1, "invalid", ("calculation",)),
@@ -174,7 +177,9 @@ def test_a_stopped_judge_goes_on_without_asking_again(tmp_path):
             return slow(body)
 
         server.behaviour = slowly
-        assert run_job(job, Switch(stop_after=2)) is RunStatus.STOPPED
+        control = Switch(stop_after=2)
+        assert run_job(job, control) is RunStatus.STOPPED
+        assert control.phases == [Phase.ANSWERS]
         assert 2 <= len(votes_of(job)) < 12
         server.behaviour = judge_as_oracle
         assert run_job(job) is RunStatus.SUCCEEDED

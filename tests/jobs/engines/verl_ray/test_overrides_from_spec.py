@@ -109,6 +109,35 @@ def test_override_without_effect_is_refused_with_what_to_use_instead(word, inste
 
 
 @pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("trainer.loger=[console]", "trainer.logger"),
+        ("actor_rollout_ref.rollout.enforce_eagre=True", "actor_rollout_ref.rollout.enforce_eager"),
+        ("actor_rollout_ref.actor.fsdp_confg.dtype=float32", "actor_rollout_ref.actor.fsdp_config.dtype"),
+        ("actor_rollout_ref.actor.clip_ratio_hgh=0.3", "actor_rollout_ref.actor.clip_ratio_high"),
+    ],
+)
+def test_misspelt_override_in_a_section_without_effect_names_what_was_meant(word, meant):
+    with pytest.raises(SpecError, match=rf"Did you mean {re.escape(meant)}\?$"):
+        check_overrides(verl_spec(verl={"overrides": [word]}))
+
+
+def test_another_setting_in_such_a_section_is_not_taken_for_a_misspelt_one():
+    with pytest.raises(SpecError) as error:
+        check_overrides(verl_spec(verl={"overrides": ["trainer.balance_batch=False"]}))
+    assert "Did you mean" not in str(error.value)
+
+
+def test_upper_clip_limit_reaches_verl_and_only_its_field_sets_it():
+    assert settings(verl_spec())["actor_rollout_ref.actor.clip_ratio_high"] == "0.2"
+    higher = verl_spec(algorithm={"fresh_objective": "clip", "clip_epsilon_high": 0.28})
+    assert settings(higher)["actor_rollout_ref.actor.clip_ratio_high"] == "0.28"
+    assert settings(higher)["actor_rollout_ref.actor.clip_ratio_low"] == "0.2"
+    with pytest.raises(SpecError, match=r"clip_ratio_high: is decided by algorithm.clip_epsilon_high; set that field"):
+        check_overrides(verl_spec(verl={"overrides": ["actor_rollout_ref.actor.clip_ratio_high=0.3"]}))
+
+
+@pytest.mark.parametrize(
     "word",
     [
         "actor_rollout_ref.actor.fsdp_config.optimizer_offload=True",
