@@ -19,7 +19,7 @@ from db.rows.draw_effects import Difference, DrawEffect
 from db.tables import models
 from db.tables.run_lookup import require_run_key
 
-MAX_OBSERVATIONS = 2_000_000
+MAX_OBSERVATIONS = 500_000
 """Of a longer run one in so many steps is used."""
 _OUTSIDE = -1
 _FAR_STEP = 2**31 - 1
@@ -104,8 +104,8 @@ def _within(part: Observations, values: Numbers, is_used: Mask) -> tuple[float, 
     A step and bucket with n1 drawn and n0 undrawn questions weighs n1 n0 / (n1 + n0).
     """
     values, is_drawn = values[is_used], part["is_drawn"][is_used].astype(np.float64)
-    pairs = np.column_stack([part["step"][is_used], part["bucket"][is_used]])
-    _, strata = np.unique(pairs, axis=0, return_inverse=True)
+    span = 1 + part["bucket"].max(initial=0)
+    _, strata = np.unique(part["step"][is_used] * span + part["bucket"][is_used], return_inverse=True)
     strata = strata.reshape(-1)
     sizes, num_drawn = np.bincount(strata), np.bincount(strata, weights=is_drawn)
     weights = num_drawn * (sizes - num_drawn) / np.maximum(sizes, 1)
