@@ -1,8 +1,10 @@
 """Scripts to take along, really run: in a shell, on two machines of a made-up Slurm, and as a job of a Ray cluster."""
 
+import json
 import os
 import shlex
 import subprocess
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,12 +12,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from jobs.launchers.ray_jobs_api import RayJobsApi
 from jobs.machine.engine_environments import PROJECT_ROOT
 from jobs.preflight.launch_scripts import ScriptKind, write_script
-from jobs.runs.attempts import read_outcome
+from jobs.runs.attempts import read_heartbeat, read_outcome
 from jobs.runs.directory import RunDirectory
 from jobs.specs.train import parse_spec
-from tests.jobs.engines.verl_ray.runs import MARK, RUN_SECONDS, run_content
+from tests.jobs.engines.verl_ray.runs import MARK, RUN_SECONDS, run_content, steps_of
 from tests.jobs.launchers.ray_cluster import TOKEN, RayCluster, find_ray
 from tests.tools import free_port, report_missing
 
@@ -56,25 +59,29 @@ def play(tmp_path: Path) -> Iterator[Play]:
             continue
 
 
-def keep(folder: Path, kind: ScriptKind, **verl: object) -> str:
+def keep(folder: Path, kind: ScriptKind, num_steps: int = 2, **verl: object) -> str:
     """Write a script of a tiny run into a folder, and return the file's name."""
-    content = run_content(num_steps=2, name="tiny verl")
+    content = run_content(num_steps=num_steps, name="tiny verl")
     content["verl"] |= verl
     script = write_script(parse_spec(content, "test"), folder / "elsewhere", kind)
     (folder / script.file_name).write_text(script.text)
     return script.file_name
 
 
-def has_trained(runs_root: Path) -> bool:
-    """Return whether the only run of a root has succeeded."""
+def only_run(runs_root: Path) -> RunDirectory:
     (path,) = (path for path in runs_root.iterdir() if path.name != "workbench")
-    outcome = read_outcome(RunDirectory(path).attempt_path(1))
-    return outcome is not None and outcome.status == "succeeded"
+    return RunDirectory(path)
+
+
+def status_of(runs_root: Path) -> str | None:
+    """Return how the only run of a root has ended."""
+    outcome = read_outcome(only_run(runs_root).attempt_path(1))
+    return None if outcome is None else str(outcome.status)
 
 
 def test_shell_script_trains_where_it_is_run(tmp_path: Path, play: Play):
     assert "2 steps" in play("bash", keep(tmp_path, ScriptKind.SHELL))
-    assert has_trained(tmp_path / "runs")
+    assert status_of(tmp_path / "runs") == "succeeded"
 
 
 def test_slurm_script_starts_ray_on_both_machines_and_trains_over_them(tmp_path: Path, play: Play):
@@ -90,18 +97,47 @@ def test_slurm_script_starts_ray_on_both_machines_and_trains_over_them(tmp_path:
         SLURMD_NODENAME="this-machine",
     )
     assert output.count("Ray runtime started") == 2
-    assert has_trained(tmp_path / "runs")
+    assert status_of(tmp_path / "runs") == "succeeded"
+
+
+def submitted(folder: Path, cluster: RayCluster, num_steps: int) -> list[str]:
+    """Return the words of the line for Ray; the runs root comes with the job, where a user sets it on the cluster."""
+    keep(folder, ScriptKind.SHELL, num_steps)
+    script = keep(folder, ScriptKind.RAY, num_steps, ray={"address": cluster.address})
+    words = shlex.split((folder / script).read_text())
+    position = words.index("--runtime-env-json") + 1
+    environment = json.loads(words[position])
+    environment["env_vars"]["EXGRPO_RUNS_ROOT"] = str(folder / "runs")
+    words[position] = json.dumps(environment)
+    return [str(find_ray()), *words[1:]]
 
 
 def test_line_for_ray_runs_the_shell_script_as_a_job_of_the_cluster(tmp_path: Path, play: Play, cluster: RayCluster):
-    keep(tmp_path, ScriptKind.SHELL)
-    script = keep(tmp_path, ScriptKind.RAY, ray={"address": cluster.address})
-    words = shlex.split((tmp_path / script).read_text())
-    ray = find_ray()
-    assert ray is not None
-    # The cluster's machines have their own variables: the runs root comes with the job.
-    environment = f'{{"env_vars": {{"EXGRPO_RUNS_ROOT": "{tmp_path / "runs"}", "RAY_JOB_STOP_WAIT_TIME_S": "900"}}}}'
-    words[words.index("--runtime-env-json") + 1] = environment
-    output = play(str(ray), *words[1:], RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=TOKEN)
+    output = play(*submitted(tmp_path, cluster, num_steps=2), RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=TOKEN)
     assert "succeeded" in output
-    assert has_trained(tmp_path / "runs")
+    assert status_of(tmp_path / "runs") == "succeeded"
+
+
+def test_job_that_is_stopped_from_ray_ends_with_a_checkpoint(tmp_path: Path, play: Play, cluster: RayCluster):
+    words = submitted(tmp_path, cluster, num_steps=1000)
+    words.insert(words.index("--"), "--no-wait")
+    play(*words, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=TOKEN)
+    give_up_at = time.monotonic() + RUN_SECONDS
+    while not list((tmp_path / "runs").glob("2*/attempts/0001/events-*.jsonl")) or last_step(tmp_path / "runs") < 2:
+        assert time.monotonic() < give_up_at
+        time.sleep(0.5)
+    api = RayJobsApi(cluster.address, TOKEN)
+    (job_id,) = api.running_jobs()
+    api.stop(job_id)
+    while status_of(tmp_path / "runs") is None:
+        assert time.monotonic() < give_up_at
+        time.sleep(0.5)
+    api.close()
+    assert status_of(tmp_path / "runs") == "stopped"
+    run = only_run(tmp_path / "runs")
+    assert (run.checkpoints_path / f"step-{max(steps_of(run)):08d}" / "manifest.json").is_file()
+
+
+def last_step(runs_root: Path) -> int:
+    heartbeat = read_heartbeat(only_run(runs_root).attempt_path(1))
+    return 0 if heartbeat is None else heartbeat.step
