@@ -210,10 +210,12 @@ run_id = _run_id()
 row = ask(runs.get_run, run_id) if run_id else None
 if row is not None:
     _show(row)
-elif run_id is None:
-    empty_state.show("replay", "No runs yet", "Set up your first one under **New run**.", "exgrpo demo")
-elif has_folder(run_id):
-    empty_state.show("hourglass_empty", "Queued", "The run starts shortly.")
-    _wait_for(run_id)
 else:
-    empty_state.show_no_such_run()
+    st.title("Run", anchor=False)
+    if run_id is None:
+        empty_state.show("replay", "No runs yet", "Set up your first one under **New run**.", "exgrpo demo")
+    elif has_folder(run_id):
+        empty_state.show("hourglass_empty", "Queued", "The run starts shortly.")
+        _wait_for(run_id)
+    else:
+        empty_state.show_no_such_run()

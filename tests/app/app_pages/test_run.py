@@ -94,6 +94,14 @@ def test_page_without_runs_says_how_to_begin(open_page):
     assert "No runs yet" in texts(open_page("run"))
 
 
+def test_page_of_a_run_that_the_database_does_not_know_yet_has_its_heading(runs_root, open_page):
+    folder = RunDirectory.create(runs_root, load_preset("chains-exgrpo"))
+    page = open_page("run", run=folder.run_id)
+    assert not page.exception
+    assert [title.value for title in page.title] == ["Run"]
+    assert "The run starts shortly." in texts(page)
+
+
 @pytest.mark.usefixtures("recorded_runs")
 def test_address_without_a_run_opens_the_newest_and_names_it(open_page):
     page = open_page("run")
