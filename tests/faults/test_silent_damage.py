@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 
 from jobs.actions.verification import verify_root
+from jobs.evaluation.recorded_answers import iterate_answers
 from jobs.recording.event_reader import EventReader
 from jobs.runs.attempts import OUTCOME_FILE, read_outcome, write_outcome
 from jobs.runs.directory import RunDirectory, RunDirectoryError
-from jobs.runs.journal import COUNT_FILE, JOURNAL_FILE, Journal, JournalKind
+from jobs.runs.journal import JOURNAL_FILE, Journal, JournalKind
 from jobs.runs.status import RunStatus
 from jobs.specs.train import SpecError
 from tests.faults.small_training import small_spec, train
+from tests.jobs.analysis.recorded_samples import append as append_answers
 
 pytestmark = [pytest.mark.fault_row(14), pytest.mark.timeout(2400)]
 
@@ -34,16 +36,19 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert train(run) is RunStatus.SUCCEEDED
         write_outcome(run.attempt_path(1), RunStatus.SUCCEEDED, "")
         journal.append(JournalKind.TAGGED, run.run_id, tag="whole")
+        for answer in ("4", "5", ""):
+            append_answers(run.path, f"q{answer}", [(answer, -0.5), ("4", None)])
     assert verify_root(root) == []
     return root
 
 
 def files_of_truth(root: Path) -> list[Path]:
-    """Return the files of one run, and the journal, by their paths below the root."""
+    """Return the files of one run without its replay buffer (row 3), and the journal, by their paths in the root."""
     run = min(path.parent for path in root.glob("*/run.json"))
-    names = ("spec.json", "run.json", OUTCOME_FILE, JOURNAL_FILE, COUNT_FILE)
-    found = [path for path in run.rglob("*") if path.suffix in {".jsonl", ".parquet"} or path.name in names]
-    return sorted(path.relative_to(root) for path in [*found, *(root / "workbench").glob("journal*.json*")])
+    about_processes = {"lock", "heartbeat.json"}
+    files = [path for path in run.rglob("*") if path.is_file() and path.name not in about_processes]
+    kept = [path for path in files if path.parent.name != "buffer"]
+    return sorted(path.relative_to(root) for path in [*kept, *(root / "workbench").glob("journal*.json*")])
 
 
 def content_of(root: Path) -> dict[str, Any]:
@@ -56,6 +61,7 @@ def content_of(root: Path) -> dict[str, Any]:
             "spec.json": run.job_spec,
             OUTCOME_FILE: lambda run=run: read_outcome(run.attempt_path(1)),
             "events": EventReader(run).read(max_steps=1000).events,
+            "answers": dict(iterate_answers(run.path, "sums")),
         }
         for name, read in readers.items():
             try:
@@ -95,6 +101,8 @@ def test_damage_of_any_file_is_noticed_and_nothing_else_is_lost(whole, is_long, 
         assert all(damage.remedy for damage in found), label
         if lost and found:
             assert {damage.run_id for damage in found} == {name.parts[0] if name.parts[0] != "workbench" else ""}, label
+        if name.parts[1] in {"checkpoints", "evaluation"}:
+            assert found, label
         num_damaged[name.name.partition("-")[0]] += 1
     figure("damaged files", ", ".join(f"{count} {kind}" for kind, count in sorted(num_damaged.items())))
     figure("accepted silently", 0)
