@@ -84,7 +84,7 @@ ROWS = {
         ),
         Row(
             14,
-            "1,000 random cuts and flipped bits in journal, specification, outcome, events, questions and trajectories",
+            "1,000 random cuts and flipped bits in all files of a runs root but the replay buffer (row 3)",
             "none accepted silently, nothing else lost, what can be recovered said",
         ),
     )
