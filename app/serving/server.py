@@ -21,6 +21,7 @@ from streamlit.web import bootstrap
 from app import failures, settings, theme
 from app.serving import refreshes, shell
 from app.serving.chart_script import ChangedChartScript
+from app.serving.connections import TimedConnection
 from app.serving.gate import LOOPBACK_NAMES, TOKEN_PARAMETER, Gate, GateSettings
 from app.serving.sign_in import SignIn, read_sign_in
 from db import DATABASE_URL_VARIABLE
@@ -107,6 +108,7 @@ def serve(
         log_level="warning",
         access_log=False,
         server_header=False,
+        http=TimedConnection,
         ws="websockets-sansio",
         ws_ping_timeout=PING_PATIENCE_SECONDS,
         timeout_graceful_shutdown=2,

@@ -1,12 +1,15 @@
 """Reading tar files that anybody may have made: every header is checked as it is read, before anything is written."""
 
+import io
+import os
 import shutil
 import tarfile
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Self
+from typing import BinaryIO, Self
 
 from exgrpo_core.bounded_json import UnreadableFileError, open_plain
 from exgrpo_core.errors import InputError
@@ -14,6 +17,10 @@ from exgrpo_core.errors import InputError
 MAX_MEMBERS = 250_000
 MAX_HEADER_BYTES = 1 << 16
 """More than the longest name takes; a larger extended header costs `tarfile` two hundred times its size in memory."""
+BASE_SECONDS = 600.0
+"""How long any archive may take, from its opening until it is unpacked."""
+BYTES_A_SECOND = 2 << 20
+"""A larger archive may take as long as this rate needs, which disks exceed and a bomb does not."""
 _GZIP_MAGIC = b"\x1f\x8b"
 _EXTENDED = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 _PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE, tarfile.LNKTYPE)
@@ -46,9 +53,35 @@ class _CheckedMember(tarfile.TarInfo):
         return member
 
 
+class _TimedFile(io.RawIOBase):
+    """A file that is read for a limited time."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._seconds = BASE_SECONDS + os.fstat(file.fileno()).st_size / BYTES_A_SECOND
+        self._began_at = time.monotonic()
+
+    def readinto(self, buffer: "memoryview[int]") -> int:  # type: ignore[override]
+        if time.monotonic() - self._began_at > self._seconds:
+            raise _BadMemberError(f"takes longer than {self._seconds:.0f} s to read")
+        return self._file.readinto(buffer)  # type: ignore[attr-defined,no-any-return]
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+
 @contextmanager
 def open_archive(source: Path) -> Iterator[tarfile.TarFile]:
-    """Open a tar file, plain or by gzip; whatever is wrong with it when it is read becomes one sentence.
+    """Open a tar file, plain or by gzip; read for a limited time; whatever is wrong with it becomes one sentence.
 
     Raises:
         ArchiveError: It cannot be read, or is no whole tar file.
@@ -58,7 +91,7 @@ def open_archive(source: Path) -> Iterator[tarfile.TarFile]:
             is_gzip = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
             file.seek(0)
             mode = "r:gz" if is_gzip else "r:"
-            with tarfile.open(fileobj=file, mode=mode, tarinfo=_CheckedMember) as archive:  # type: ignore[call-overload]
+            with tarfile.open(fileobj=_TimedFile(file), mode=mode, tarinfo=_CheckedMember) as archive:  # type: ignore[call-overload]
                 yield archive
     except _BadMemberError as error:
         raise ArchiveError(f"{source}: {error}; nothing is written.") from None

@@ -10,6 +10,7 @@ import tracemalloc
 
 import pytest
 
+from jobs.actions import archive_members
 from jobs.actions.archive import ArchiveError, export_run, import_run
 from jobs.actions.backup import back_up, restore
 from jobs.actions.staging import staging_folder
@@ -272,3 +273,13 @@ def test_what_a_killed_import_left_is_removed_and_what_a_living_one_writes_is_ke
         assert living.is_dir()
         assert not killed.exists()
     assert [*tmp_path.iterdir()] == []
+
+
+def test_an_archive_that_takes_too_long_is_refused_and_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(archive_members, "BASE_SECONDS", 0.01)
+    monkeypatch.setattr(archive_members, "BYTES_A_SECOND", 1 << 40)
+    source = write(tmp_path / "bomb.tar.gz", [*WHOLE, ("run-1/zeros", bytes(64 << 20))])
+    assert source.stat().st_size < 1 << 20
+    with pytest.raises(ArchiveError, match=r"bomb\.tar\.gz: takes longer than 0 s to read; nothing is written\."):
+        import_run(source, tmp_path / "runs")
+    assert list((tmp_path / "runs").iterdir()) == []
