@@ -32,37 +32,48 @@ class VllmGenerator:
             raise TrainingError(
                 f"generator: vLLM is not installed ({error}); use embedded, or a server that `vllm serve` runs."
             ) from error
-        self._model: Any = LLM(model=source, revision=spec.model.revision, seed=spec.seed, trust_remote_code=False)
+        # Log-probs at the sampling temperature, as the embedded engine gives them.
+        self._model: Any = LLM(
+            model=source, revision=spec.model.revision, seed=spec.seed, trust_remote_code=False,
+            logprobs_mode="processed_logprobs",
+        )  # fmt: skip
         self._spec = spec
 
     def generate(
         self, batch: Sequence[PromptedQuestion], wanted: frozenset[str], num_samples: int, seed: int
     ) -> Iterator[SampledQuestion]:
         """Yield the wanted questions' answers."""
-        from vllm import SamplingParams
-
         questions = [question for question in batch if question.question_id in wanted]
         seeds = [derive_seed(seed, question.question_id) for question in questions]
-        settings = [
-            SamplingParams(
-                n=num_samples,
-                temperature=question.temperature,
-                top_p=self._spec.top_p,
-                max_tokens=self._spec.max_response_tokens,
-                seed=question_seed,
-            )
-            for question, question_seed in zip(questions, seeds, strict=True)
-        ]
+        settings = self.sampling_settings(questions, seeds, num_samples)
         if questions and questions[0].prompt_text is None:
             outputs = self._model.chat([list(question.messages) for question in questions], settings)
         else:
             outputs = self._model.generate([question.prompt_text for question in questions], settings)
         for question, question_seed, output in zip(questions, seeds, outputs, strict=True):
             samples = [
-                Sample(answer.text, len(answer.token_ids), answer.finish_reason == "length")
+                Sample(answer.text, len(answer.token_ids), answer.finish_reason == "length", answer.cumulative_logprob)
                 for answer in output.outputs
             ]
             yield SampledQuestion(question.question_id, question_seed, samples)
+
+    def sampling_settings(
+        self, questions: Sequence[PromptedQuestion], seeds: Sequence[int], num_samples: int
+    ) -> list[Any]:
+        """Return vLLM's settings of each question, with the log-prob of each sampled token asked for."""
+        from vllm import SamplingParams
+
+        return [
+            SamplingParams(
+                n=num_samples,
+                temperature=question.temperature,
+                top_p=self._spec.top_p,
+                max_tokens=self._spec.max_response_tokens,
+                seed=seed,
+                logprobs=0,
+            )
+            for question, seed in zip(questions, seeds, strict=True)
+        ]
 
     def close(self) -> None:
         """Free the model."""
