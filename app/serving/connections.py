@@ -3,7 +3,7 @@
 import asyncio
 from typing import ClassVar
 
-from uvicorn.protocols.http.h11_impl import H11Protocol, h11
+from uvicorn.protocols.http.h11_impl import H11Protocol, h11  # type: ignore[attr-defined]
 
 REQUEST_SECONDS = 10.0
 """How long the head of a request may take from its connection or the last answer on; a browser's is one packet."""

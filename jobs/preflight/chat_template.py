@@ -1,24 +1,15 @@
-"""The chat template of a model on this machine, and prompts in it without loading the tokenizer.
-
-A template is a program of the model's authors, so it runs in a process with little time and memory.
-"""
+"""The chat template of a model on this machine, and prompts in it without loading the tokenizer."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
 
 from jobs.preflight.model_shapes import model_file
+from jobs.training.chat_templates import TemplateProcess
 from jobs.training.templates import Message
 
 TEMPLATE_FILE = "chat_template.jinja"
 SETTINGS_FILE = "tokenizer_config.json"
-MAX_SECONDS = 10.0
 _TOKENS = ("bos_token", "eos_token", "pad_token", "unk_token")
-
-
-class ChatTemplateError(ValueError):
-    """A chat template that cannot be used; the message says why."""
 
 
 def read_chat_template(source: str, revision: str | None = None) -> str | None:
@@ -40,17 +31,8 @@ def render_chat_prompts(
     """
     settings = _read_settings(source, revision)
     tokens = {name: _token_text(settings.get(name)) for name in _TOKENS}
-    task = {"template": template, "tokens": tokens, "conversations": [list(item) for item in conversations]}
-    command = [sys.executable, "-P", "-m", "jobs.preflight.chat_template_process"]
-    try:
-        done = subprocess.run(command, input=json.dumps(task).encode(), capture_output=True, timeout=MAX_SECONDS)
-    except subprocess.TimeoutExpired:
-        raise ChatTemplateError(f"it takes more than {MAX_SECONDS:.0f} seconds") from None
-    if done.returncode:
-        reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        raise ChatTemplateError(reason or f"it ended with code {done.returncode}")
-    prompts: list[str] = json.loads(done.stdout)
-    return prompts
+    with TemplateProcess(template, tokens) as process:
+        return [process.render(messages) for messages in conversations]
 
 
 def _read_settings(source: str, revision: str | None) -> dict[str, object]:

@@ -9,6 +9,7 @@ from typing import Protocol
 import yaml
 
 from jobs.tasks.questions import TextEncoder, encode_prompt
+from jobs.training.chat_templates import render_in_process
 
 TEMPLATES_FILE = Path(__file__).parent / "prompt_templates.yaml"
 QUESTION_MARK = "{Question}"
@@ -42,10 +43,13 @@ class TemplateName(StrEnum):
 class ChatTokenizer(Protocol):
     """The chat template of a tokenizer, which may have none."""
 
-    def apply_chat_template(
-        self, conversation: list[Message], *, tokenize: bool, add_generation_prompt: bool
-    ) -> object:
-        """Return the messages as one text, ready for the assistant's answer."""
+    @property
+    def special_tokens_map(self) -> dict[str, str]:
+        """The texts of special tokens, which templates use, by their names."""
+        ...
+
+    def get_chat_template(self) -> str:
+        """Return the template for messages alone."""
         ...
 
 
@@ -90,10 +94,9 @@ def render_chat_prompt(messages: Sequence[Message], tokenizer: ChatTokenizer) ->
     """Return the messages in the tokenizer's chat template, with the beginning of the assistant's turn.
 
     Raises:
-        ValueError: The tokenizer has no chat template or refuses the messages.
+        ValueError: The tokenizer has no chat template, or it refuses the messages or takes too much time or memory.
     """
     try:
-        # Templates are programs of the model's authors, which may raise any error.
-        return str(tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True))
-    except Exception as error:
+        return render_in_process(tokenizer.get_chat_template(), tokenizer.special_tokens_map, messages)
+    except ValueError as error:
         raise ValueError(f"template: the tokenizer's chat template cannot be used ({error}).") from error

@@ -14,7 +14,6 @@ from jobs.specs.settings import apply_settings
 from jobs.specs.train import load_preset
 from jobs.tasks.chains.tokenizer import make_tokenizer
 from jobs.training.data_rows import DataError, iterate_raw_rows
-from jobs.training.templates import render_chat_prompt
 
 CONFIG = {
     "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100,
@@ -97,7 +96,9 @@ def test_prompts_are_in_the_models_chat_template_as_the_tokenizer_renders_them(t
         (chat_model / "tokenizer_config.json").write_text(json.dumps(settings | {"chat_template": TEMPLATE}))
     preview = preview_data(spec_of(tmp_path, [row("2 + 2 ")], "auto", chat_model))
     tokenizer = PreTrainedTokenizerFast.from_pretrained(chat_model)
-    assert preview.questions[0].prompt == render_chat_prompt([{"role": "user", "content": "2 + 2 "}], tokenizer)
+    assert preview.questions[0].prompt == tokenizer.apply_chat_template(
+        [{"role": "user", "content": "2 + 2 "}], tokenize=False, add_generation_prompt=True
+    )
     assert preview.notice == ""
 
 
@@ -110,10 +111,10 @@ def test_raw_text_to_a_chat_model_is_said(tmp_path, chat_model):
 @pytest.mark.parametrize(
     ("template", "reason"),
     [
-        ("{% for", "TemplateSyntaxError"),
+        ("{% for", "end of template"),
         ("{{ raise_exception('only tools') }}", "only tools"),
-        ("{{ 'x' * 10 ** 10 }}", "MemoryError"),
-        ("{{ messages.__class__.__mro__ }}", "SecurityError"),
+        ("{{ 'x' * 10 ** 10 }}", "of memory"),
+        ("{{ messages.__class__.__mro__ }}", "unsafe"),
     ],
 )
 def test_template_that_cannot_be_used_is_one_sentence(tmp_path, chat_model, template, reason):

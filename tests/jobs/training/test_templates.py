@@ -69,3 +69,29 @@ def test_auto_is_the_tokenizers_template_where_it_has_one_else_the_question_alon
     text, ids = encode_messages(TemplateName.AUTO, question, tokenizer)
     assert (text, ids) == (plain_text + "?", tokenizer.encode(plain_text + "?", add_special_tokens=False))
     assert encode_messages(TemplateName.NONE, question, tokenizer)[0] == plain_text
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "more than 8 seconds"),
+        ("{{ 'x' * 10 ** 10 }}", "bytes of memory"),
+        ("{{ 'x' * 10 ** 8 }}", "characters"),
+        ("{{ messages.__class__.__mro__ }}", "unsafe"),
+    ],
+)
+def test_a_template_that_takes_too_much_is_refused_wherever_messages_are_encoded(template, reason):
+    tokenizer = make_tokenizer()
+    tokenizer.chat_template = template
+    with pytest.raises(ValueError, match=rf"template: the tokenizer's chat template cannot be used \(.*{reason}"):
+        encode_messages(TemplateName.CHAT, MESSAGES, tokenizer)
+
+
+def test_a_template_renders_as_the_tokenizer_renders_it():
+    tokenizer = make_tokenizer()
+    tokenizer.chat_template = (
+        "{{ bos_token }}{% for m in messages %}{% if loop.last %}{% generation %}{{ m | tojson }}{% endgeneration %}"
+        "{% continue %}{% endif %}{{ m.content }}{% endfor %}"
+    )
+    expected = tokenizer.apply_chat_template(MESSAGES, tokenize=False, add_generation_prompt=True)
+    assert [render_chat_prompt(MESSAGES, tokenizer) for _ in range(2)] == [expected] * 2
