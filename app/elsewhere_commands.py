@@ -1,4 +1,4 @@
-"""Runs on other machines: scripts to take along, and the known Ray clusters.
+"""Runs on other machines: scripts that start them, and the known Ray clusters.
 
 Nothing is sent to a cluster unless an administrator asks for it.
 """

@@ -26,6 +26,11 @@ def in_percent(value: float | None) -> float | None:
     return None if value is None else 100.0 * value
 
 
+def known(value: float) -> float | None:
+    """Return a number for a table's column, None instead of NaN."""
+    return None if math.isnan(value) else value
+
+
 def number(value: float | None) -> str:
     """Return a number with three significant digits, or as an integer with separators."""
     if value is None or not math.isfinite(value):

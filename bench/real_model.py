@@ -121,7 +121,7 @@ def main() -> None:
 
 def ratios(figures: Mapping[str, float], others: Sequence[str]) -> dict[str, float]:
     """Return what the figures of one dtype are beside floors, contenders and an on-policy step."""
-    found = {
+    compared = {
         "rollout_over_floor": figures["rollout_s"] / figures["rollout_floor_s"],
         "update_over_floor": figures["on_policy_update_s"] / figures["update_floor_s"],
         "rollout_speedup": figures["transformers_s"] / figures["rollout_s"],
@@ -130,9 +130,9 @@ def ratios(figures: Mapping[str, float], others: Sequence[str]) -> dict[str, flo
         "gain_of_shared_prefixes": figures["unshared_step_s"] / figures["on_policy_step_s"],
     }
     for name in others:
-        found[f"speedup_over_{name}"] = figures[f"{name}_step_s"] / figures["on_policy_step_s"]
-        found[f"memory_over_{name}"] = figures["on_policy_peak_gib"] / figures[f"{name}_peak_gib"]
-    return found
+        compared[f"speedup_over_{name}"] = figures[f"{name}_step_s"] / figures["on_policy_step_s"]
+        compared[f"memory_over_{name}"] = figures["on_policy_peak_gib"] / figures[f"{name}_peak_gib"]
+    return compared
 
 
 def measure_steps(

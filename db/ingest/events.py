@@ -142,8 +142,8 @@ def _ingest(connection: Connection, run_id: str, events: Sequence[Event], positi
                 raise IngestError(f"{name}: cannot be ingested ({type(error).__name__}: {error}).") from error
         for table, rows in collector.rows.items():
             insert_new(connection, table, rows)
-        _note_statuses(connection, run_key, new)
-        _note_start_models(connection, run_key, new)
+        _record_statuses(connection, run_key, new)
+        _record_start_models(connection, run_key, new)
         refresh_summary(connection, run_key)
         seen = [{"run_key": run_key, "attempt": event["attempt"], "seq": event["seq"]} for event in new]
         insert_new(connection, models.ingested_events, seen)
@@ -222,7 +222,7 @@ def _ensure_attempts(connection: Connection, run_key: int, events: Sequence[Even
     connection.execute(update(runs).where(is_run, is_earlier).values(last_event_at=last))
 
 
-def _note_statuses(connection: Connection, run_key: int, events: Sequence[Event]) -> None:
+def _record_statuses(connection: Connection, run_key: int, events: Sequence[Event]) -> None:
     """Move attempts forward by status events, never back, and the run with its newest attempt."""
     attempts = models.attempts
     known = select(attempts.c.attempt, attempts.c.status).where(attempts.c.run_key == run_key)
@@ -242,13 +242,13 @@ def _note_statuses(connection: Connection, run_key: int, events: Sequence[Event]
     _follow_newest_attempt(connection, run_key, moved)
 
 
-def _note_start_models(connection: Connection, run_key: int, events: Sequence[Event]) -> None:
+def _record_start_models(connection: Connection, run_key: int, events: Sequence[Event]) -> None:
     attempts = models.attempts
     for event in events:
         if event["kind"] == "start_model":
-            is_it = (attempts.c.run_key == run_key) & (attempts.c.attempt == event["attempt"])
+            is_attempt = (attempts.c.run_key == run_key) & (attempts.c.attempt == event["attempt"])
             text = storable_text(event["text"])
-            connection.execute(update(attempts).where(is_it).values(start_model=text))
+            connection.execute(update(attempts).where(is_attempt).values(start_model=text))
 
 
 def _follow_newest_attempt(connection: Connection, run_key: int, moved: Set[int]) -> None:

@@ -10,6 +10,8 @@ from db.tables import models
 from db.tables.run_lookup import find_run_key
 
 MAX_GRID_STEPS = 1000
+FAR_STEP = 2**31 - 1
+"""After the last step of any run."""
 _MAX_ANCESTORS = 50
 
 
@@ -64,7 +66,7 @@ def candidates(database: Database, run_id: str, step: int) -> list[CandidateRow]
     return [CandidateRow(**{name: row[name] for name in names}) for row in rows]
 
 
-def ancestry(connection: Connection, run_id: str, step: int) -> list[tuple[int, int]]:
+def ancestry(connection: Connection, run_id: str, step: int = FAR_STEP) -> list[tuple[int, int]]:
     """Return (run, last step that counts) of the run and of the runs that it branched from."""
     runs = models.runs
     lineage: list[tuple[int, int]] = []

@@ -22,10 +22,9 @@ from db.tables.run_lookup import require_run_key
 MAX_OBSERVATIONS = 500_000
 """Of a longer run one in so many steps is used."""
 _OUTSIDE = -1
-_FAR_STEP = 2**31 - 1
 
 Numbers = npt.NDArray[np.float64]
-Whole = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
@@ -135,7 +134,7 @@ def _observations(connection: Connection, run_id: str) -> Observations:
 
 
 def _of_step(
-    step: int, buckets: Whole, retired: set[int], drawn: dict[int, dict[int, float]], attempts: "_Attempts"
+    step: int, buckets: Integers, retired: set[int], drawn: dict[int, dict[int, float]], attempts: "_Attempts"
 ) -> Observations:
     questions = np.flatnonzero(buckets > 0)
     seen = np.empty(questions.size, dtype=OBSERVATION)
@@ -150,13 +149,13 @@ def _of_step(
 def _drawn(connection: Connection, run_key: int) -> dict[int, dict[int, float]]:
     """Return the entropy of the replay of each question that each step drew."""
     chosen, scored = models.selections, models.candidates
-    is_it = and_(
+    is_chosen = and_(
         *(scored.c[column.name] == column for column in chosen.primary_key),
         scored.c.trajectory_id == chosen.c.chosen_trajectory_id,
     )
     query = (
         select(chosen.c.step, chosen.c.question_index, scored.c.entropy)
-        .join_from(chosen, scored, is_it, isouter=True)
+        .join_from(chosen, scored, is_chosen, isouter=True)
         .where(chosen.c.run_key == run_key, ~chosen.c.is_superseded)
     )
     drawn: dict[int, dict[int, float]] = {}
@@ -167,7 +166,7 @@ def _drawn(connection: Connection, run_key: int) -> dict[int, dict[int, float]]:
 
 def _states(
     connection: Connection, run_id: str, run_key: int, steps: list[int]
-) -> Iterator[tuple[int, Whole, set[int]]]:
+) -> Iterator[tuple[int, Integers, set[int]]]:
     """Yield steps with the bucket of every question before them, and the questions that they retired."""
     if not steps:
         return
@@ -177,7 +176,7 @@ def _states(
         .where(table.c.run_key == run_key, table.c.kind.in_(("moved", "retired")), ~table.c.is_superseded)
         .order_by(table.c.step, table.c.position)
     )
-    older = reversed(ancestry(connection, run_id, _FAR_STEP)[1:])
+    older = reversed(ancestry(connection, run_id)[1:])
     known = [change for key, until in older for change in last_changes(connection, key, until)]
     changes = connection.execute(query).all()
     size = 1 + max([row.question_index for row in changes] + [question for question, _ in known], default=0)
@@ -209,8 +208,8 @@ class _Attempts:
         num_correct = np.bincount(inverse.reshape(-1), weights=columns["is_correct"], minlength=self._keys.size)
         self._rates = num_correct / np.maximum(1, np.bincount(inverse.reshape(-1), minlength=self._keys.size))
 
-    def around(self, questions: Whole, step: int) -> tuple[Numbers, Numbers, Numbers, Mask]:
-        """Return steps to the next attempt and its rate, steps since the last one, and who is tried in this step."""
+    def around(self, questions: Integers, step: int) -> tuple[Numbers, Numbers, Numbers, Mask]:
+        """Return steps to the next attempt and its rate, steps since the last one, and which are tried in this step."""
         here = questions * self._span + step
         after, before = np.searchsorted(self._keys, here, "right"), np.searchsorted(self._keys, here) - 1
         is_tried = after - before == 2
@@ -218,7 +217,7 @@ class _Attempts:
         rates = np.where(np.isnan(next_keys), np.nan, self._rates[np.minimum(after, self._rates.size - 1)])
         return next_keys - here, rates, here - last_keys, is_tried
 
-    def _keys_at(self, positions: Whole, questions: Whole) -> Numbers:
+    def _keys_at(self, positions: Integers, questions: Integers) -> Numbers:
         """Return keys at positions, NaN where they are of another question."""
         keys = self._keys[np.clip(positions, 0, self._keys.size - 1)]
         is_same = (positions >= 0) & (positions < self._keys.size) & (keys // self._span == questions)

@@ -15,7 +15,6 @@ from db.tables.run_lookup import find_run_key
 MAX_POINTS = 60
 MAX_TEXTS = 4_000
 TOP = 0.1
-_FAR_STEP = 2**31 - 1
 _NUM_SIMULATED = 20
 _END_CHARACTERS = 200
 _BOX = "\\boxed{"
@@ -26,7 +25,7 @@ def replay_concentration(database: Database, run_id: str) -> list[ConcentrationP
     replays_by_step: dict[int, Counter[int]] = defaultdict(Counter)
     first_stored: dict[int, int] = {}
     with database.read() as connection:
-        for run_key, until in reversed(ancestry(connection, run_id, _FAR_STEP)):
+        for run_key, until in reversed(ancestry(connection, run_id)):
             _add_run(connection, run_key, until, replays_by_step, first_stored)
     steps = sorted(replays_by_step)
     shown = {*steps[:: max(1, -(-len(steps) // MAX_POINTS))], *steps[-1:]}

@@ -16,19 +16,19 @@ from db.tables.run_lookup import require_run_key
 BUILT_IN_TASKS = frozenset({"chains", "word_problems"})
 """Their prompts are whole questions."""
 _NO_BUCKET, _NEVER = -1, -2
-Whole = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.float64]
 
 
 class Attempts(NamedTuple):
     """Attempts at questions, one entry each: fresh rollouts, correct ones, and the bucket before."""
 
-    num_rollouts: Whole
-    num_correct: Whole
-    buckets: Whole
+    num_rollouts: Integers
+    num_correct: Integers
+    buckets: Integers
     """-1: in no bucket."""
     retires: npt.NDArray[np.bool_]
-    retired_from: Whole
+    retired_from: Integers
     """The bucket at an earlier retirement, -2 where there was none."""
 
 
@@ -115,7 +115,7 @@ def _attempts(connection: Connection, run_id: str, run_key: int) -> Attempts:
     )
 
 
-def _value_before(keys: Whole, changes: Sequence[tuple[int, int]], span: int, default: int) -> Whole:
+def _value_before(keys: Integers, changes: Sequence[tuple[int, int]], span: int, default: int) -> Integers:
     """Return for each attempt the value of its question's last change in an earlier step."""
     if not changes:
         return np.full(keys.size, default, dtype=np.int64)

@@ -12,7 +12,6 @@ from db.queries.verdicts import JudgedTrajectories, judged_by_oracle, judged_tra
 from db.rows.analysis import ShareLine
 from db.tables import models
 
-_FAR_STEP = 2**31 - 1
 _Lineage = Sequence[tuple[int, int]]
 """(run, last step that counts): the run itself and those that it branched from."""
 
@@ -65,7 +64,7 @@ def share_timeline(
     rollouts, successes, replays, changes = _Counts(), _Counts(), _Counts(), _Counts()
     with database.read() as connection:
         judged = judged_trajectories(connection, run_id, judge_run_id)
-        lineage = ancestry(connection, run_id, _FAR_STEP)
+        lineage = ancestry(connection, run_id)
         _add_fresh(connection, _with_property(judged, spreading), rollouts, successes)
         for index, (run_key, until) in enumerate(lineage):
             if index and spreading is Spreading.INVALID and judge_run_id is not None:

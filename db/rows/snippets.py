@@ -3,7 +3,7 @@
 SNIPPET_CHARACTERS = 200
 
 
-def shorten(text: str, most: int = SNIPPET_CHARACTERS) -> str:
-    """Return the text on one line, with an ellipsis where more than `most` characters are cut."""
+def shorten(text: str) -> str:
+    """Return the text on one line, with an ellipsis where more than `SNIPPET_CHARACTERS` are cut."""
     line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[:most]}…"
+    return line if len(line) <= SNIPPET_CHARACTERS else f"{line[:SNIPPET_CHARACTERS]}…"

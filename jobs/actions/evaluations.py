@@ -19,7 +19,7 @@ from jobs.preflight.local_sources import resolve_source, with_absolute_benchmark
 from jobs.preflight.resolution import check_predecessor
 from jobs.recording.event_reader import iterate_events
 from jobs.runs.checkpoint_names import NEWEST, find_checkpoint
-from jobs.runs.checkpoints import list_checkpoints
+from jobs.runs.checkpoints import list_steps
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.lookup import CommandError, find_run_id, open_run
@@ -44,7 +44,7 @@ def resolve_target(runs_root: Path, target: str) -> EvalModelSpec:
         SpecError: A folder does not exist.
     """
     run_text, _, step_text = target.rpartition("@")
-    is_best = bool(run_text) and step_text == BEST
+    is_best = bool(run_text) and step_text == BEST and not Path(target).exists()
     checkpoint = find_checkpoint(runs_root, _best_step(runs_root, run_text) if is_best else target)
     if checkpoint is None:
         return EvalModelSpec(source=resolve_source("model", target))
@@ -61,8 +61,7 @@ def _best_step(runs_root: Path, run_text: str) -> str:
     for event in iterate_events(run, "evaluation"):
         if event["question_set"] == "held_out":
             scores[event["step"]] = sum(event["num_correct"]) / event["samples_per_question"]
-    steps = [int(path.name.rpartition("-")[2]) for path in list_checkpoints(run.checkpoints_path)]
-    scored = [step for step in sorted(steps) if step in scores]
+    scored = [step for step in list_steps(run.checkpoints_path) if step in scores]
     if not scored:
         raise CommandError(f"{run_text}@{BEST}: no checkpoint of {run.run_id} has a held-out score; name a step.")
     return f"{run.run_id}@{max(scored, key=scores.__getitem__)}"

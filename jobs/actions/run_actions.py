@@ -12,7 +12,7 @@ from jobs.preflight.local_sources import with_absolute_benchmarks, with_model_so
 from jobs.preflight.resolution import resolve
 from jobs.runs.branching import link_checkpoint
 from jobs.runs.checkpoint_names import NamedCheckpoint
-from jobs.runs.checkpoints import checkpoint_path, find_fault, list_checkpoints
+from jobs.runs.checkpoints import checkpoint_path, find_fault, list_steps
 from jobs.runs.directory import RunDirectory, RunDirectoryError, make_run_id
 from jobs.runs.journal import Journal, JournalKind
 from jobs.runs.lookup import CommandError, open_run, run_names, state_of
@@ -158,7 +158,7 @@ def branch(runs_root: Path, run_id: str, step: int, num_steps: int | None = None
     spec = spec.model_copy(update={"num_steps": last_step, "name": name})
     checkpoint = checkpoint_path(parent.checkpoints_path, step)
     if not checkpoint.is_dir():
-        steps = ", ".join(path.name.rpartition("-")[2].lstrip("0") for path in list_checkpoints(checkpoint.parent))
+        steps = ", ".join(map(str, list_steps(checkpoint.parent)))
         raise CommandError(f"{run_id} has no checkpoint at step {step}; there are: {steps or 'none'}.")
     fault = find_fault(checkpoint)
     if fault is not None:

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs.runs.checkpoints import checkpoint_path, find_fault, list_checkpoints
+from jobs.runs.checkpoints import checkpoint_path, find_fault, list_steps
 from jobs.runs.lookup import CommandError, find_run_id, open_run
 
 NEWEST = "last"
@@ -32,7 +32,7 @@ def find_checkpoint(runs_root: Path, target: str, *, reads_files: bool = True) -
     if not at or os.path.exists(target):
         return None
     run = open_run(runs_root, find_run_id(runs_root, run_text))
-    steps = sorted(int(path.name.rpartition("-")[2]) for path in list_checkpoints(run.checkpoints_path))
+    steps = list_steps(run.checkpoints_path)
     wanted = steps[-1] if step_text == NEWEST and steps else int(step_text) if step_text.isdecimal() else None
     if wanted not in steps:
         available = ", ".join(map(str, steps)) or "none"

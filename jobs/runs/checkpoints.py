@@ -83,6 +83,11 @@ def list_checkpoints(checkpoints: Path) -> list[Path]:
     return sorted((path for path in checkpoints.glob(f"{PREFIX}*") if _NAME.fullmatch(path.name)), reverse=True)
 
 
+def list_steps(checkpoints: Path) -> list[int]:
+    """Return the steps of all checkpoint folders, oldest first, of damaged ones too."""
+    return sorted(int(path.name.removeprefix(PREFIX)) for path in list_checkpoints(checkpoints))
+
+
 def find_fault(path: Path) -> str | None:
     """Return what is wrong with a checkpoint, naming the file, or None if it is whole."""
     try:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from jobs.evaluation.model_folder import MODEL_FOLDER, SHARDS_FOLDER, find_shards, keep_model, link_model, merge_shards
 from jobs.preflight.local_sources import with_model_source
-from jobs.runs.checkpoints import checkpoint_path, find_fault, list_checkpoints
+from jobs.runs.checkpoints import checkpoint_path, find_fault, list_steps
 from jobs.runs.control import TrainingError
 from jobs.runs.directory import RunDirectory, RunDirectoryError
 from jobs.specs.any_job import JobSpec
@@ -40,7 +40,7 @@ def _find_checkpoint(runs_root: Path, run_id: str, step: str) -> Path:
         checkpoints = RunDirectory.open(runs_root, run_id).checkpoints_path
     except RunDirectoryError as error:
         raise TrainingError(f"model.source: {error}") from None
-    steps = sorted(int(path.name.rpartition("-")[2]) for path in list_checkpoints(checkpoints))
+    steps = list_steps(checkpoints)
     wanted = int(step) if step.isdecimal() else max(steps, default=0)
     path = checkpoint_path(checkpoints, wanted)
     fault = "it is not there" if wanted not in steps else find_fault(path)

@@ -29,7 +29,7 @@ def show(lines: Sequence[ScoreLine], scheme: str) -> None:
     """Show the choice of two models and how the second differs from the first."""
     left, right = st.columns(2, gap="medium")
     with left:
-        first = _choose("From (of several with other training seeds, their mean)", FIRST, lines, len(lines) - 1)
+        first = _choose("From (one model, or the mean of several training seeds)", FIRST, lines, len(lines) - 1)
     with right:
         second = _choose("to", SECOND, lines, 0)
     if first.key == second.key:
@@ -44,7 +44,7 @@ def show(lines: Sequence[ScoreLine], scheme: str) -> None:
     with left:
         frame = table(rows)
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-            st.caption(f"Second minus first, in points; {covered(rows[0].num_seeds)}", width="content")
+            st.caption(f"Second minus first, in points; {describe_intervals(rows[0].num_seeds)}", width="content")
             exports.show(frame, "score-differences")
         st.dataframe(
             frame, hide_index=True, key="differences", placeholder=NONE_SHOWN, column_config=_columns(),
@@ -58,7 +58,7 @@ def show(lines: Sequence[ScoreLine], scheme: str) -> None:
     _items(first, second, scheme, [row.benchmark for row in rows if row.benchmark not in AVERAGES])
 
 
-def covered(num_seeds: tuple[int, int]) -> str:
+def describe_intervals(num_seeds: tuple[int, int]) -> str:
     """Return in words what the 95% intervals cover."""
     what = "95 % intervals cover other questions and other samples"
     if min(num_seeds) > 1:
@@ -129,10 +129,10 @@ def _choose(label: str, parameter: str, lines: Sequence[ScoreLine], default: int
     usual = lines[default]
     drops = [answer_pair.PARAMETER]
     chosen = address_choice.select_several(label, names, parameter, [usual.key], "Choose a model", drops=drops)
-    return _together([line for line in lines if line.key in chosen] or [usual])
+    return _mean_of([line for line in lines if line.key in chosen] or [usual])
 
 
-def _together(lines: Sequence[ScoreLine]) -> ScoreLine:
+def _mean_of(lines: Sequence[ScoreLine]) -> ScoreLine:
     """Return models that were trained alike with other seeds as one line."""
     name = lines[0].name if len(lines) == 1 else f"Mean of {len(lines)}, such as {lines[0].name}"
     scored = tuple(run for line in lines for run in line.scored)

@@ -37,20 +37,22 @@ def show(lines: Sequence[ScoreLine], scheme: str) -> None:
     curves = {name: _curves(settings.current(), run_id, benchmark, scheme) for name, run_id in runs.items()}
     columns = [column for _ in range(2) for column in st.columns(2, gap="small")]
     for (measure, meaning), column in zip(commands.MEASURES.items(), columns, strict=True):
-        of_measure = {name: curve for name, found in curves.items() for curve in found if curve.measure == measure}
+        of_measure = {
+            name: curve for name, of_model in curves.items() for curve in of_model if curve.measure == measure
+        }
         with column:
             figures.show_card(
                 measure, "share of questions, for k answers", figure(of_measure), f"curve-{measure}",
                 f"{measure} over k by model", f"The share of questions for which {meaning}.",
             )  # fmt: skip
     st.caption(WORDS)
-    without = [name for name, found in curves.items() if any(not curve.values for curve in found)]
+    without = [name for name, of_model in curves.items() if any(not curve.values for curve in of_model)]
     if without:
         st.text(escape_control_characters(f"Log-probs of answers are not recorded: {', '.join(without)}"))
     damage = [fault for run_id in runs.values() for fault in commands.answer_damage(run_id, benchmark)]
     if damage:
         notice.show("warning", "Recorded answers are damaged", "\n".join(damage))
-    gone = [name for name, found in curves.items() if not found]
+    gone = [name for name, of_model in curves.items() if not of_model]
     if gone:
         st.text(escape_control_characters(f"The answers are not in the evaluation's folder: {', '.join(gone)}"))
 

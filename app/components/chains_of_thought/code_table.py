@@ -1,6 +1,5 @@
 """The paper's code table for a run, beside the numbers that the paper prints."""
 
-import math
 from collections.abc import Sequence
 
 import pandas as pd
@@ -10,7 +9,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 from app.components.chains_of_thought import thought_statistics
 from app.components.chains_of_thought.thought_statistics import Calibration, PaperCodeLine
 from app.components.widgets import exports
-from app.formats import NONE_SHOWN, share
+from app.formats import NONE_SHOWN, known, share
 from db.rows.analysis import CodeLine
 
 _PERCENT = 100.0
@@ -55,11 +54,11 @@ def _run_row(group: str, off: CodeLine, on: CodeLine) -> dict[str, object]:
     return {
         "Questions": group,
         "Source": "this run",
-        "Entropy, no code": _number(off.mean_entropy),
-        "Entropy, code": _number(on.mean_entropy),
-        "CoT %, no code": _number(_PERCENT * off.cot_correctness),
-        "CoT %, code": _number(_PERCENT * on.cot_correctness),
-        "Difference": _number(_PERCENT * (on.cot_correctness - off.cot_correctness)),
+        "Entropy, no code": known(off.mean_entropy),
+        "Entropy, code": known(on.mean_entropy),
+        "CoT %, no code": known(_PERCENT * off.cot_correctness),
+        "CoT %, code": known(_PERCENT * on.cot_correctness),
+        "Difference": known(_PERCENT * (on.cot_correctness - off.cot_correctness)),
         "Interval, no code": _interval(thought_statistics.wilson(round(_valid(off)), off.num_judged)),
         "Interval, code": _interval(thought_statistics.wilson(round(_valid(on)), on.num_judged)),
         "Answers, no code": off.num_trajectories,
@@ -75,9 +74,9 @@ def _corrected_row(group: str, off: CodeLine, on: CodeLine, calibration: Calibra
     return {
         "Questions": group,
         "Source": "corrected",
-        "CoT %, no code": _number(values[0]),
-        "CoT %, code": _number(values[1]),
-        "Difference": _number(values[1] - values[0]),
+        "CoT %, no code": known(values[0]),
+        "CoT %, code": known(values[1]),
+        "Difference": known(values[1] - values[0]),
         "Interval, no code": _interval(rates[0]),
         "Interval, code": _interval(rates[1]),
     }
@@ -128,10 +127,6 @@ def _note(lines: Sequence[CodeLine], calibration: Calibration | None) -> str:
 
 def _valid(line: CodeLine) -> float:
     return line.num_judged * line.cot_correctness if line.num_judged else 0.0
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 def _interval(rate: thought_statistics.Rate | thought_statistics.CorrectedRate) -> str | None:

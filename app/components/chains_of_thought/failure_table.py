@@ -1,6 +1,5 @@
 """Failures that may be worth replaying: answers against reasoning with entropy, and near misses."""
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -9,7 +8,7 @@ import streamlit as st
 
 from app.components.chains_of_thought.thought_statistics import ReadAnswer
 from app.components.widgets import exports
-from app.formats import NONE_SHOWN, escape_control_characters
+from app.formats import NONE_SHOWN, escape_control_characters, known, share
 from db.rows.failures import OutcomeCell
 
 MAX_SHOWN = 50
@@ -62,8 +61,8 @@ def cell_table(cells: Sequence[OutcomeCell]) -> pd.DataFrame:
             "Reasoning": [_VERDICTS[cell.is_valid] for cell in cells],
             "Trajectories": [cell.num_trajectories for cell in cells],
             "%": [100 * cell.num_trajectories / total for cell in cells],
-            "Entropy": [_known(cell.mean_entropy) for cell in cells],
-            "Deviation": [_known(cell.entropy_deviation) for cell in cells],
+            "Entropy": [known(cell.mean_entropy) for cell in cells],
+            "Deviation": [known(cell.entropy_deviation) for cell in cells],
         }
     )
 
@@ -75,18 +74,10 @@ def near_miss_table(read: Sequence[ReadAnswer]) -> pd.DataFrame:
         {
             "Right steps": [f"{item.num_good_steps} of {item.num_steps}" for item in read],
             "Entropy": [answer.mean_entropy for answer in answers],
-            "Correct beside it": [_share(answer.correctness_rate) for answer in answers],
+            "Correct beside it": [share(answer.correctness_rate) for answer in answers],
             "Step": [answer.step for answer in answers],
             "Question": [answer.question_index for answer in answers],
             "Trajectory": [answer.trajectory_id for answer in answers],
             "Response": [escape_control_characters(answer.text[-_SHOWN_CHARACTERS:]) for answer in answers],
         }
     )
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
-def _share(rate: float | None) -> str:
-    return NONE_SHOWN if rate is None else f"{rate:.0%}"

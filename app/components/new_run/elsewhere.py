@@ -1,4 +1,4 @@
-"""A run of verl to take along to machines with GPUs: its plan, scripts for a shell and for Slurm, a line for Ray."""
+"""Files that start a run of verl on other machines: its dry run, scripts for a shell and for Slurm, a line for Ray."""
 
 from functools import partial
 

@@ -115,7 +115,7 @@ def _about(mistakes: Sequence[str], path: str) -> list[str]:
 
 
 def _capitalized(sentence: str) -> str:
-    """Return the sentence with a capital first, but for names such as vLLM."""
+    """Return the sentence with a capital letter first, unless it begins with a name such as vLLM."""
     return sentence[:1].upper() + sentence[1:] if sentence.partition(" ")[0].islower() else sentence
 
 

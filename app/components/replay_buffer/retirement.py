@@ -1,13 +1,12 @@
 """Retired questions: how many luck alone would retire, and how they fare when they are tried again."""
 
-import math
 from collections.abc import Sequence
 
 import pandas as pd
 import streamlit as st
 
 from app.components.widgets import empty_state, exports
-from app.formats import NONE_SHOWN
+from app.formats import NONE_SHOWN, known
 from db.rows.buffer import RetirementLine
 
 EXPLANATION = (
@@ -45,13 +44,9 @@ def table(lines: Sequence[RetirementLine]) -> pd.DataFrame:
             "Bucket before": ["none" if line.bucket is None else str(line.bucket) for line in lines],
             "Attempts": [line.num_attempts for line in lines],
             "Retired": [line.num_retired for line in lines],
-            "By luck": [_known(line.num_expected) for line in lines],
+            "By luck": [known(line.num_expected) for line in lines],
             "Tried again": [line.num_retests for line in lines],
-            "% correct again": [_known(100 * line.retest_rate) for line in lines],
-            "% all correct again": [_known(100 * line.retest_solved) for line in lines],
+            "% correct again": [known(100 * line.retest_rate) for line in lines],
+            "% all correct again": [known(100 * line.retest_solved) for line in lines],
         }
     )
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value

@@ -40,7 +40,7 @@ def show(
         cards: list[Callable[[], None]] = [
             partial(_card, chart, series, drawing, key)
             for chart in charts
-            if (is_live and not chart.is_of_few_runs) or any(series.get(curve.key) for curve in chart.curves)
+            if (is_live and not chart.is_hidden_if_empty) or any(series.get(curve.key) for curve in chart.curves)
         ]
         if title == curves.BUFFER_GROUP:
             cards.insert(0, lambda: buffer_area.show(series, f"{key}-buffer-area", drawing))

@@ -42,8 +42,8 @@ class Chart:
     is_share: bool = False
     explanation: str = ""
     """What the curves mean, where their names cannot say it."""
-    is_of_few_runs: bool = False
-    """Whether most runs never have its values, so that it is shown only with some."""
+    is_hidden_if_empty: bool = False
+    """Whether a live run hides it until it has values, since most runs never have any."""
 
 
 BOUNDS = {
@@ -155,7 +155,7 @@ GROUPS: dict[str, tuple[Chart, ...]] = {
                 MetricCurve("reward/code_3", "third code", lambda p: p.with_code),
                 MetricCurve("reward/failed", "failed calls of code, a share", lambda p: p.warning, "dot"),
             ),
-            is_of_few_runs=True,
+            is_hidden_if_empty=True,
         ),
     ),
     BUFFER_GROUP: (

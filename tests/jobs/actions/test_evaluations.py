@@ -67,6 +67,12 @@ def test_best_checkpoint_is_that_of_the_highest_held_out_score_and_the_choice_is
     assert (by_step.step, by_step.chosen_as) == (5, None)
 
 
+def test_folder_whose_name_ends_like_a_choice_is_a_model(run, tmp_path):
+    folder = tmp_path / "model@best"
+    folder.mkdir()
+    assert resolve_target(run.path.parent, str(folder)).source == str(folder)
+
+
 @pytest.mark.parametrize("target", ["mine@7", "mine@first"])
 def test_checkpoint_that_is_not_there_is_refused_with_those_that_are(run, target):
     with pytest.raises(CommandError, match=r"no checkpoint at step .*; there are: 5, 10"):

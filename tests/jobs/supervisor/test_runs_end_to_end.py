@@ -173,5 +173,5 @@ def test_branch_at_a_step_without_a_checkpoint_names_those_there_are(bench: Benc
     run_id = bench.submit(toy_spec(12, checkpoint_interval=5))
     bench.start()
     bench.look_until(run_id, RunStatus.SUCCEEDED)
-    with pytest.raises(CommandError, match="no checkpoint at step 7; there are: 10, 5"):
+    with pytest.raises(CommandError, match="no checkpoint at step 7; there are: 5, 10"):
         run_actions.branch(bench.runs_root, run_id, 7)
