@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 
 from jobs.preflight.model_shapes import model_file
-from jobs.training.chat_templates import TemplateProcess
+from jobs.pretrained.chat_templates import TemplateProcess
 from jobs.training.templates import Message
 
 TEMPLATE_FILE = "chat_template.jinja"

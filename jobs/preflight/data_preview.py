@@ -8,8 +8,8 @@ from pathlib import Path
 from jobs.grading.built_in_tasks import TASKS, BuiltInTask
 from jobs.preflight.chat_template import read_chat_template, render_chat_prompts
 from jobs.preflight.model_shapes import CONFIG_FILE, TOKENIZER_FILE, model_file
+from jobs.pretrained.chat_templates import ChatTemplateError
 from jobs.specs.train import CHAINS_SOURCE, DataSpec, TrainSpec
-from jobs.training.chat_templates import ChatTemplateError
 from jobs.training.data_rows import DataError, check_row, iterate_raw_rows
 from jobs.training.templates import Message, TemplateName, render_prompt
 

@@ -1,1 +1,1 @@
-"""Models that are converted on this machine: GGUF files, alone or in a wheel of a package index."""
+"""Models that are converted on this machine: GGUF files, alone or in a wheel; and chat templates."""

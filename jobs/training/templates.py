@@ -8,8 +8,8 @@ from typing import Protocol
 
 import yaml
 
+from jobs.pretrained.chat_templates import ChatTokenizer, render_in_process
 from jobs.tasks.questions import TextEncoder, encode_prompt
-from jobs.training.chat_templates import render_in_process
 
 TEMPLATES_FILE = Path(__file__).parent / "prompt_templates.yaml"
 QUESTION_MARK = "{Question}"
@@ -38,19 +38,6 @@ class TemplateName(StrEnum):
         if self is not TemplateName.AUTO:
             return self
         return TemplateName.CHAT if has_chat_template else TemplateName.NONE
-
-
-class ChatTokenizer(Protocol):
-    """The chat template of a tokenizer, which may have none."""
-
-    @property
-    def special_tokens_map(self) -> dict[str, str]:
-        """The texts of special tokens, which templates use, by their names."""
-        ...
-
-    def get_chat_template(self) -> str:
-        """Return the template for messages alone."""
-        ...
 
 
 @cache

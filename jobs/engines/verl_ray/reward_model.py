@@ -10,20 +10,15 @@ import urllib.request
 from typing import Any, Protocol
 
 from jobs.engines.errors import EngineError
+from jobs.pretrained.chat_templates import ChatTokenizer, render_in_process
 
 ANSWER_SECONDS = 600.0
 
 
-class ChatTokenizer(Protocol):
+class RewardTokenizer(ChatTokenizer, Protocol):
     """The part of the reward model's tokenizer that is used."""
 
     bos_token: str | None
-
-    def apply_chat_template(
-        self, conversation: list[dict[str, str]], *, tokenize: bool, add_generation_prompt: bool
-    ) -> str:
-        """Return the conversation as one text."""
-        ...
 
 
 def compute_score(
@@ -33,7 +28,7 @@ def compute_score(
     extra_info: dict[str, Any],
     model: str,
     reward_router_address: str,
-    reward_model_tokenizer: ChatTokenizer,
+    reward_model_tokenizer: RewardTokenizer,
 ) -> dict[str, Any]:
     """Return the reward model's score of the question with this response as `score`; there is no verdict.
 
@@ -46,10 +41,11 @@ def compute_score(
     return {"score": _score_of(answer), "outcome": "", "is_valid": None, "has_code": None}
 
 
-def conversation_text(question: str, response: str, tokenizer: ChatTokenizer) -> str:
+def conversation_text(question: str, response: str, tokenizer: RewardTokenizer) -> str:
     """Return question and response in the reward model's chat template, without the start token the server adds."""
     messages = [{"role": "user", "content": question}, {"role": "assistant", "content": response}]
-    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=False)
+    template = tokenizer.get_chat_template()
+    text = render_in_process(template, tokenizer.special_tokens_map, messages, adds_turn=False)
     return text.removeprefix(tokenizer.bos_token or "")
 
 

@@ -15,10 +15,15 @@ class Tokenizer:
 
     bos_token = "<s>"
 
-    def apply_chat_template(self, conversation, *, tokenize, add_generation_prompt):
-        assert not tokenize
-        assert not add_generation_prompt
-        return "<s>" + "|".join(f"{message['role']}:{message['content']}" for message in conversation)
+    @property
+    def special_tokens_map(self):
+        return {"bos_token": "<s>"}
+
+    def get_chat_template(self):
+        return (
+            "{{ bos_token }}{% for m in messages %}{{ m.role }}:{{ m.content }}{% if not loop.last %}|{% endif %}"
+            "{% endfor %}{% if add_generation_prompt %}unwanted{% endif %}"
+        )
 
 
 @pytest.fixture
@@ -79,3 +84,12 @@ def test_a_template_without_a_start_token_stays_whole():
     tokenizer = Tokenizer()
     tokenizer.bos_token = None
     assert conversation_text("q", "r", tokenizer).startswith("<s>")
+
+
+def test_a_template_that_writes_too_much_is_refused():
+    class Endless(Tokenizer):
+        def get_chat_template(self):
+            return "{{ 'x' * 10 ** 8 }}"
+
+    with pytest.raises(ValueError, match="characters"):
+        conversation_text("Why?", "Because.", Endless())

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from threading import Lock
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
-from jobs.training.chat_template_process import MAX_CPU_SECONDS
+from jobs.pretrained.chat_template_process import MAX_CPU_SECONDS
 
 MAX_PROCESSES = 2
 """That are kept: a training run has one template, the playground compares models."""
@@ -25,23 +25,36 @@ class ChatTemplateError(ValueError):
     """A chat template that cannot be used; the message says why."""
 
 
+class ChatTokenizer(Protocol):
+    """The chat template of a tokenizer, which may have none."""
+
+    @property
+    def special_tokens_map(self) -> dict[str, str]:
+        """The texts of special tokens, which templates use, by their names."""
+        ...
+
+    def get_chat_template(self) -> str:
+        """Return the template for messages alone."""
+        ...
+
+
 class TemplateProcess:
     """One template in a process that ends with this one."""
 
     def __init__(self, template: str, tokens: Mapping[str, str | None]) -> None:
-        command = [sys.executable, "-P", "-m", "jobs.training.chat_template_process"]
+        command = [sys.executable, "-P", "-m", "jobs.pretrained.chat_template_process"]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
         self._write({"template": template, "tokens": dict(tokens)})
 
-    def render(self, messages: Sequence[Mapping[str, str]]) -> str:
-        """Return the messages in the template, with the beginning of the assistant's turn.
+    def render(self, messages: Sequence[Mapping[str, str]], *, adds_turn: bool = True) -> str:
+        """Return the messages in the template, by default with the beginning of the assistant's turn.
 
         Raises:
             ChatTemplateError: The template is none, refuses the messages, or takes too much time or memory.
         """
-        self._write([dict(message) for message in messages])
+        self._write([[dict(message) for message in messages], adds_turn])
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
@@ -74,7 +87,13 @@ class TemplateProcess:
         self.close()
 
 
-def render_in_process(template: str, tokens: Mapping[str, str | None], messages: Sequence[Mapping[str, str]]) -> str:
+def render_in_process(
+    template: str,
+    tokens: Mapping[str, str | None],
+    messages: Sequence[Mapping[str, str]],
+    *,
+    adds_turn: bool = True,
+) -> str:
     """Return the messages in a template; its process is kept for the next ones.
 
     Raises:
@@ -87,7 +106,7 @@ def render_in_process(template: str, tokens: Mapping[str, str | None], messages:
                 _processes.pop(next(iter(_processes))).close()
             _processes[key] = TemplateProcess(template, tokens)
         try:
-            return _processes[key].render(messages)
+            return _processes[key].render(messages, adds_turn=adds_turn)
         except ChatTemplateError:
             _processes.pop(key).close()
             raise

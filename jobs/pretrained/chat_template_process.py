@@ -32,8 +32,8 @@ class _GenerationBlocks(Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
-def compile_template(template: str, tokens: dict[str, str | None]) -> Callable[[Any], str]:
-    """Return what renders one conversation, with the beginning of the assistant's turn.
+def compile_template(template: str, tokens: dict[str, str | None]) -> Callable[[Any, bool], str]:
+    """Return what renders one conversation, with the beginning of the assistant's turn where that is asked for.
 
     Source: transformers, `utils/chat_template_utils.py`, which imports torch.
     """
@@ -45,8 +45,8 @@ def compile_template(template: str, tokens: dict[str, str | None]) -> Callable[[
     environment.globals["strftime_now"] = lambda form: datetime.now().astimezone().strftime(form)
     compiled = environment.from_string(template)
     given = {name: text for name, text in tokens.items() if text is not None}
-    return lambda messages: compiled.render(
-        messages=messages, add_generation_prompt=True, tools=None, documents=None, **given
+    return lambda messages, adds_turn: compiled.render(
+        messages=messages, add_generation_prompt=adds_turn, tools=None, documents=None, **given
     )
 
 
@@ -54,12 +54,12 @@ def main() -> None:
     """Answer each line of the input: `{"text": ...}`, or `{"error": ...}` with why there is none."""
     resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))
     task = json.loads(sys.stdin.readline())
-    render: Callable[[Any], str] | None = None
+    render: Callable[[Any, bool], str] | None = None
     for line in sys.stdin:
         _limit_time()
         try:
             render = render or compile_template(task["template"], task["tokens"])
-            text = render(json.loads(line))
+            text = render(*json.loads(line))
             is_long = len(text) > MAX_CHARACTERS
             answer = {"error": f"it writes more than {MAX_CHARACTERS:,} characters"} if is_long else {"text": text}
         except MemoryError:
