@@ -8,36 +8,27 @@ import torch
 
 from exgrpo_core.config import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow, rows_with_gradient
-from exgrpo_core.policy_optimization.objective import LossInputs, LossOutputs, LossScale, exgrpo_loss, summarize_sums
+from exgrpo_core.policy_optimization.objective import LossInputs, LossOutputs, LossScale, exgrpo_loss
 from jobs.engines.embedded.model import PolicyModel
 from jobs.engines.embedded.optimizer import PolicyOptimizer
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.embedded.vocabulary import Scoring
 from jobs.engines.errors import EngineError
+from jobs.engines.update_metrics import UpdateSums
 
 _AS_WRITTEN = Scoring(temperature=1.0, has_entropies=False)
 """Demonstrations are imitated at temperature 1: nobody sampled them."""
 
 
-@dataclass(slots=True)
-class UpdateTally:
+@dataclass
+class UpdateTally(UpdateSums):
     """What one call of `PolicyUpdater.update` adds up."""
 
-    skips_non_finite: bool
-    num_skipped: int = 0
-    sums: list[dict[str, torch.Tensor]] = field(default_factory=list)
-    gradient_norms: list[float] = field(default_factory=list)
     log_prob_gaps: list[torch.Tensor] = field(default_factory=list)
-    num_tokens: int = 0
 
     def metrics(self) -> dict[str, float]:
-        """Return metrics named as in `step_report.METRICS`."""
-        skipped = {"optim/num_skipped": float(self.num_skipped)} if self.skips_non_finite else {}
-        if not self.gradient_norms:
-            return skipped
-        metrics = skipped | summarize_sums(self.sums, len(self.gradient_norms))
-        metrics["optim/gradient_norm"] = sum(self.gradient_norms) / len(self.gradient_norms)
-        metrics["optim/num_updated_tokens"] = float(self.num_tokens)
+        """Return metrics named as in `step_report.METRICS`, with the gap between sampler and trainer."""
+        metrics = super().metrics()
         gaps = torch.cat(self.log_prob_gaps) if self.log_prob_gaps else torch.empty(0)
         if gaps.numel():
             metrics["sampler/log_prob_gap"] = float(gaps.mean())

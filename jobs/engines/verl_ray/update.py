@@ -2,20 +2,18 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 
 from exgrpo_core.config import ObjectiveSettings
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow, rows_with_gradient
-from exgrpo_core.policy_optimization.objective import summarize_sums
 from jobs.engines.errors import EngineError
+from jobs.engines.update_metrics import UpdateSums
 from jobs.engines.verl_ray.loss import BEHAVIOR_SUM
 from jobs.engines.verl_ray.rows import TokenRow
 
 RELATIVE_TOLERANCE = 1e-4
-SKIPPED = "optim/num_skipped"
 SUM_NAMES = (
     "policy", "entropy_bonus", "kl", "total", "num_fresh", "fresh", "max_fresh", "clipped", "num_replayed", "replayed",
     "replayed_squared", "max_replayed", "shaped",
@@ -38,15 +36,8 @@ def _token_row(row: TrainingRow) -> TokenRow:
     return TokenRow(row.prompt_ids, row.token_ids, columns)
 
 
-@dataclass(slots=True)
-class UpdateTally:
+class UpdateTally(UpdateSums):
     """What the mini-batches of one update add up."""
-
-    skips_non_finite: bool = False
-    num_skipped: int = 0
-    sums: list[dict[str, torch.Tensor]] = field(default_factory=list)
-    gradient_norms: list[float] = field(default_factory=list)
-    num_tokens: int = 0
 
     def add(self, what: str, rows: Sequence[TokenRow], returned: Mapping[str, float]) -> None:
         """Add what the workers returned for `rows`.
@@ -67,16 +58,6 @@ class UpdateTally:
         self.sums.append({name: torch.tensor(float(returned[name])) for name in SUM_NAMES})
         self.gradient_norms.append(float(returned["grad_norm"]))
         self.num_tokens += int(returned["num_fresh"] + returned["num_replayed"])
-
-    def metrics(self) -> dict[str, float]:
-        """Return metrics named as in `step_report.METRICS`."""
-        skipped = {SKIPPED: float(self.num_skipped)} if self.skips_non_finite else {}
-        if not self.gradient_norms:
-            return skipped
-        metrics = skipped | summarize_sums(self.sums, len(self.gradient_norms))
-        metrics["optim/gradient_norm"] = sum(self.gradient_norms) / len(self.gradient_norms)
-        metrics["optim/num_updated_tokens"] = float(self.num_tokens)
-        return metrics
 
 
 def _check_arrival(what: str, rows: Sequence[TokenRow], returned: Mapping[str, float]) -> None:
