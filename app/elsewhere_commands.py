@@ -45,7 +45,7 @@ def save_cluster(name: str, address: str) -> None:
 
 @needs(Role.ADMIN)
 def delete_cluster(name: str) -> None:
-    """Forget a cluster."""
+    """Remove a cluster from the list."""
     ray_clusters.delete_cluster(settings.current().runs_root, name)
 
 

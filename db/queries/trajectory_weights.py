@@ -4,6 +4,8 @@ W = prod_t pi_now / pi_past follows from the mean log-probs of a trajectory when
 Candidates whose log-probs were refreshed are left out.
 """
 
+import itertools
+
 import numpy as np
 import numpy.typing as npt
 from sqlalchemy import and_, select
@@ -15,7 +17,6 @@ from db.tables.run_lookup import find_run_key
 from exgrpo_core.policy_optimization.variance import MAX_LOG_WEIGHT
 
 MAX_CANDIDATES = 200_000
-NUM_PARTS = 4
 Numbers = npt.NDArray[np.float64]
 
 
@@ -51,23 +52,26 @@ def trajectory_weights(database: Database, run_id: str, shaping_beta: float) -> 
     ages, entropies, is_chosen, lengths, ratios = np.array([tuple(row) for row in rows], dtype=np.float64).T
     replayed = is_chosen == 1.0
     groups = {"replayed": replayed, "candidates not replayed": ~replayed}
-    groups |= {f"replayed, age {name}": replayed & part for name, part in _parts(ages, replayed, ".0f")}
-    groups |= {f"replayed, entropy {name}": replayed & part for name, part in _parts(entropies, replayed, ".3f")}
+    groups |= {f"replayed, age {name}": replayed & part for name, part in _quarters(ages, replayed, ".0f")}
+    groups |= {f"replayed, entropy {name}": replayed & part for name, part in _quarters(entropies, replayed, ".3f")}
     lines = [(name, part) for name, part in groups.items() if part.any()]
     return [_line(name, ratios[part], lengths[part], shaping_beta) for name, part in lines]
 
 
-def _parts(values: Numbers, replayed: npt.NDArray[np.bool_], form: str) -> list[tuple[str, npt.NDArray[np.bool_]]]:
+def _quarters(values: Numbers, replayed: npt.NDArray[np.bool_], form: str) -> list[tuple[str, npt.NDArray[np.bool_]]]:
     """Return the quarters of the replayed ones with their ends; values that are equal stay together."""
     known = values[replayed & ~np.isnan(values)]
     if not known.size:
         return []
-    ends = np.unique(np.quantile(known, np.linspace(0, 1, NUM_PARTS + 1)[1:], method="inverted_cdf"))
-    lows = [float(known.min()), *ends[:-1].tolist()]
-    names = [f"over {low:{form}} to {end:{form}}" for low, end in zip(lows, ends, strict=True)]
-    names[0] = f"up to {ends[0]:{form}}"
-    bounds = [-np.inf, *ends[:-1].tolist()]
-    return [(name, (values > low) & (values <= end)) for name, low, end in zip(names, bounds, ends, strict=True)]
+    ends = np.unique(np.quantile(known, (0.25, 0.5, 0.75, 1.0), method="inverted_cdf")).tolist()
+    lowest = (f"up to {ends[0]:{form}}", values <= ends[0])
+    return [
+        lowest,
+        *(
+            (f"over {low:{form}} to {end:{form}}", (values > low) & (values <= end))
+            for low, end in itertools.pairwise(ends)
+        ),
+    ]
 
 
 def _line(group: str, ratios: Numbers, lengths: Numbers, shaping_beta: float) -> WeightLine:

@@ -17,7 +17,7 @@ from app.formats import escape_control_characters
 from app.settings import AppSettings
 
 MAX_MODELS = 4
-WORDS = (
+EXPLANATION = (
     "Means over all draws of k of the recorded answers. Bands are 95 % intervals by bootstrap over questions: they "
     "cover other questions and other samples of this checkpoint, not another training run."
 )
@@ -45,7 +45,7 @@ def show(lines: Sequence[ScoreLine], scheme: str) -> None:
                 measure, "share of questions, for k answers", figure(of_measure), f"curve-{measure}",
                 f"{measure} over k by model", f"The share of questions for which {meaning}.",
             )  # fmt: skip
-    st.caption(WORDS)
+    st.caption(EXPLANATION)
     without = [name for name, of_model in curves.items() if any(not curve.values for curve in of_model)]
     if without:
         st.text(escape_control_characters(f"Log-probs of answers are not recorded: {', '.join(without)}"))
