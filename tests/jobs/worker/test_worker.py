@@ -65,7 +65,9 @@ def test_a_worker_may_open_as_many_files_as_its_user():
 def test_a_stop_is_heard_while_the_model_to_start_from_is_made(tmp_path, monkeypatch):
     cache = tmp_path / "cache"
     monkeypatch.setenv(CACHE_VARIABLE, str(cache))
-    run = RunDirectory.create(tmp_path / "runs", load_preset("chains-exgrpo"))
+    spec = load_preset("chains-exgrpo")
+    no_shipped_model = spec.data.model_copy(update={"max_operations": 11})
+    run = RunDirectory.create(tmp_path / "runs", spec.model_copy(update={"data": no_shipped_model}))
     run.request_stop()
     command = [sys.executable, "-m", "jobs.worker", str(run.path), str(run.claim_attempt())]
     assert subprocess.run(command, stderr=subprocess.DEVNULL, timeout=120, check=False).returncode == 0
