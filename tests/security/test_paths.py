@@ -180,7 +180,9 @@ def test_a_snapshot_that_names_a_segment_elsewhere_is_damaged():
 def test_answers_are_looked_for_in_the_evaluation_alone(fenced):
     folder = fenced.beyond / "evaluation"
     folder.mkdir()
-    (folder / "x-0001.jsonl").write_text('{"question_id": "q", "samples": [], "outcomes": []}\n')
+    (folder / "x-0001.jsonl").write_text(
+        '{"question_id": "q", "seed": 0, "grader_version": "1", "samples": [], "outcomes": []}\n'
+    )
     run = fenced.root / outside.INSIDE
     (run / "evaluation").mkdir()
     assert find_answers(fenced.beyond, "x", "q") is not None

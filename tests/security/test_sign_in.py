@@ -82,7 +82,7 @@ READS = {
     "clone", "evaluation_answers", "examine_machine", "job_progress", "journal_entries", "list_drafts", "list_gpus",
     "load_draft", "load_preset", "package_versions", "preset_names", "token_data", "estimate_resources",
     "benchmarks_folder", "describe_stop", "fields_of", "list_deleted", "list_views", "missing_vllm", "read_machine",
-    "status_by_files", "user_benchmarks",
+    "status_by_files", "user_benchmarks", "answer_damage", "score_curves",
 }  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def sign_in_as(monkeypatch, person):
 
 def test_every_command_of_pages_is_checked_or_reads_only():
     functions = {name for name in commands.__all__ if callable(getattr(commands, name)) and name.islower()}
-    assert functions == set(CHANGES) | READS
+    assert functions - {commands.needs.__name__} == set(CHANGES) | READS
 
 
 @pytest.mark.parametrize("name", CHANGES)

@@ -84,7 +84,10 @@ def test_cookies_without_proof_cost_no_more_than_their_length(cookies, monkeypat
 
 
 def test_headers_that_no_browser_sends_are_refused(workbench):
-    assert get(workbench, Cookie="a" * 70_000).status_code in {400, 431}
+    try:
+        assert get(workbench, Cookie="a" * 70_000).status_code in {400, 431}
+    except httpx2.ReadError:  # closed before all of them were read
+        assert get(workbench, "/_stcore/health").text == "ok"
 
 
 def test_a_cookie_beside_one_with_backslashes_still_counts(workbench, cookie):

@@ -11,6 +11,9 @@ class Characters:
     def encode(self, text, **_):
         return list(range(len(text)))
 
+    def get_chat_template(self):
+        raise ValueError("there is none")
+
 
 def spec_of(benchmarks, max_prompt_tokens=20_000, **validation):
     return parse_spec(
