@@ -26,7 +26,6 @@ from contextlib import ExitStack, contextmanager
 from statistics import median
 
 import torch
-from torch.nn import functional
 
 from bench.real_model_contender import PROMPT_TOKENS, RESULT, ROLLOUTS, make_questions, open_policy
 from bench.report import Figure, report
@@ -195,11 +194,9 @@ def train_products(policy: PolicyModel, num_tokens: int, num_predicted: int, num
     *layers, embedding = matrices(policy)
     for _ in range(num_times):
         for size, weight in [*((num_tokens, weight) for weight in layers), (num_predicted, embedding)]:
-            inputs = torch.ones(size, weight.shape[1], dtype=weight.dtype)
-            gradient = torch.ones(size, weight.shape[0], dtype=weight.dtype)
-            functional.linear(inputs, weight)
-            gradient @ weight
-            gradient.t() @ inputs
+            inputs = torch.ones(size, weight.shape[1], dtype=weight.dtype, requires_grad=True)
+            linear(inputs, weight.requires_grad_()).backward(torch.ones(size, weight.shape[0], dtype=weight.dtype))
+            weight.grad = None
 
 
 def matrices(policy: PolicyModel) -> list[torch.Tensor]:
