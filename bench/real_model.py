@@ -93,11 +93,12 @@ def main() -> None:
     """Take steps in turn and print the figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--steps", type=int, default=3, help="timed steps of each")
+    parser.add_argument("--questions", type=int, default=8, help="of 8 rollouts each; TRL takes 17 GB for 8")
     parser.add_argument("--short", action="store_true", help="16 rollouts of 32 tokens, one step each")
     parser.add_argument("--without-trl", action="store_true", help="leave out the longest steps")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], help="only in this one")
     options = parser.parse_args()
-    num_questions, num_tokens, num_steps = (2, 32, 1) if options.short else (8, 96, options.steps)
+    num_questions, num_tokens, num_steps = (2, 32, 1) if options.short else (options.questions, 96, options.steps)
     torch.set_num_threads(1)
     keep_freed_memory()
     has_units = uses_bfloat16(MIN_BFLOAT16_PARAMETERS)
