@@ -1,7 +1,7 @@
 """Steps at the size of a real language model: SmolLM2-135M's shape, 64 rollouts of 96 tokens, one thread each.
 
 The embedded engine (on-policy, and ExGRPO with a full replay buffer) beside TRL's GRPOTrainer, each in a process of its
-own that takes one step after the other's; rollouts beside `transformers.generate`, which gives no log-probs and
+own, one after the other; rollouts beside `transformers.generate`, which gives no log-probs and
 entropies. All in float32, and in bfloat16 where the processor has units for it. Weights are random, so that every
 response has the same length for all. Times are processor time, which depends less on the machine's load.
 
@@ -22,7 +22,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from statistics import median
 
 import torch
@@ -138,17 +138,12 @@ def ratios(figures: Mapping[str, float], others: Sequence[str]) -> dict[str, flo
 def measure_steps(
     names: Sequence[str], dtype: str, num_questions: int, num_tokens: int, num_steps: int
 ) -> dict[str, float]:
-    """Return medians of the contenders' steps, measured one after the other."""
+    """Return medians of the contenders' steps; one contender at a time is in memory."""
     measured: dict[str, list[float]] = defaultdict(list)
-    with ExitStack() as stack:
-        pieces = []
-        for name in names:
-            contender = stack.enter_context(open_contender(name, dtype, num_questions, num_tokens))
-            pieces += [
-                (work, contender) for work in (["on_policy", "exgrpo", "unshared"] if name == "embedded" else [name])
-            ]
-        for _ in range(num_steps):
-            for work, contender in pieces:
+    for name in names:
+        pieces = ["on_policy", "exgrpo", "unshared"] if name == "embedded" else [name]
+        with open_contender(name, dtype, num_questions, num_tokens) as contender:
+            for work in pieces * num_steps:
                 done = contender.do(work)
                 print(f"{dtype} {work:<10}", "  ".join(f"{key} {value:.4g}" for key, value in done.items()), flush=True)
                 for key, value in done.items():
