@@ -1,7 +1,7 @@
 """Steps at the size of a real language model: SmolLM2-135M's shape, 64 rollouts of 96 tokens, one thread each.
 
 The embedded engine (on-policy, and ExGRPO with a full replay buffer) beside TRL's GRPOTrainer, each in a process of its
-own that takes one step after the other's; rollouts beside `transformers.generate`, which gives no log-probs and
+own, one after the other; rollouts beside `transformers.generate`, which gives no log-probs and
 entropies. All in float32, and in bfloat16 where the processor has units for it. Weights are random, so that every
 response has the same length for all. Times are processor time, which depends less on the machine's load.
 
@@ -22,11 +22,10 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from statistics import median
 
 import torch
-from torch.nn import functional
 
 from bench.real_model_contender import PROMPT_TOKENS, RESULT, ROLLOUTS, make_questions, open_policy
 from bench.report import Figure, report
@@ -94,11 +93,12 @@ def main() -> None:
     """Take steps in turn and print the figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--steps", type=int, default=3, help="timed steps of each")
+    parser.add_argument("--questions", type=int, default=8, help="of 8 rollouts each; TRL takes 17 GB for 8")
     parser.add_argument("--short", action="store_true", help="16 rollouts of 32 tokens, one step each")
     parser.add_argument("--without-trl", action="store_true", help="leave out the longest steps")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], help="only in this one")
     options = parser.parse_args()
-    num_questions, num_tokens, num_steps = (2, 32, 1) if options.short else (8, 96, options.steps)
+    num_questions, num_tokens, num_steps = (2, 32, 1) if options.short else (options.questions, 96, options.steps)
     torch.set_num_threads(1)
     keep_freed_memory()
     has_units = uses_bfloat16(MIN_BFLOAT16_PARAMETERS)
@@ -138,17 +138,12 @@ def ratios(figures: Mapping[str, float], others: Sequence[str]) -> dict[str, flo
 def measure_steps(
     names: Sequence[str], dtype: str, num_questions: int, num_tokens: int, num_steps: int
 ) -> dict[str, float]:
-    """Return medians of the contenders' steps, measured one after the other."""
+    """Return medians of the contenders' steps; one contender at a time is in memory."""
     measured: dict[str, list[float]] = defaultdict(list)
-    with ExitStack() as stack:
-        pieces = []
-        for name in names:
-            contender = stack.enter_context(open_contender(name, dtype, num_questions, num_tokens))
-            pieces += [
-                (work, contender) for work in (["on_policy", "exgrpo", "unshared"] if name == "embedded" else [name])
-            ]
-        for _ in range(num_steps):
-            for work, contender in pieces:
+    for name in names:
+        pieces = ["on_policy", "exgrpo", "unshared"] if name == "embedded" else [name]
+        with open_contender(name, dtype, num_questions, num_tokens) as contender:
+            for work in pieces * num_steps:
                 done = contender.do(work)
                 print(f"{dtype} {work:<10}", "  ".join(f"{key} {value:.4g}" for key, value in done.items()), flush=True)
                 for key, value in done.items():
@@ -195,11 +190,9 @@ def train_products(policy: PolicyModel, num_tokens: int, num_predicted: int, num
     *layers, embedding = matrices(policy)
     for _ in range(num_times):
         for size, weight in [*((num_tokens, weight) for weight in layers), (num_predicted, embedding)]:
-            inputs = torch.ones(size, weight.shape[1], dtype=weight.dtype)
-            gradient = torch.ones(size, weight.shape[0], dtype=weight.dtype)
-            functional.linear(inputs, weight)
-            gradient @ weight
-            gradient.t() @ inputs
+            inputs = torch.ones(size, weight.shape[1], dtype=weight.dtype, requires_grad=True)
+            linear(inputs, weight.requires_grad_()).backward(torch.ones(size, weight.shape[0], dtype=weight.dtype))
+            weight.grad = None
 
 
 def matrices(policy: PolicyModel) -> list[torch.Tensor]:
