@@ -36,7 +36,7 @@ _CACHE_LOG = "streamlit.runtime.caching.cache_data_api"
 _MAX_MEMORY_POOLS = 2
 _M_ARENA_MAX = -8
 DEFAULT_PORT = 8501
-PING_PATIENCE_SECONDS = 120.0
+PING_TIMEOUT_SECONDS = 120.0
 """A browser that is busy for so long without an answer counts as gone; the default of 20 s cuts busy ones off."""
 TOKEN_VARIABLE = "EXGRPO_TOKEN"
 MIN_TOKEN_LENGTH = 16
@@ -110,7 +110,7 @@ def serve(
         server_header=False,
         http=TimedConnection,
         ws="websockets-sansio",
-        ws_ping_timeout=PING_PATIENCE_SECONDS,
+        ws_ping_timeout=PING_TIMEOUT_SECONDS,
         timeout_graceful_shutdown=2,
     )
     url_host = f"[{host}]" if ":" in host else host

@@ -6,12 +6,14 @@ Files of older versions have neither; of them only what is no longer a line of a
 import contextlib
 import json
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from exgrpo_core.bounded_json import UnreadableFileError, open_plain, read_plain
 from exgrpo_core.checksums import seal, unseal
 from exgrpo_core.durable_files import write_whole
+from jobs.runs.numbered_lines import find_gaps
 
 _OLDEST_FIELDS = frozenset({"question_id", "seed", "grader_version", "samples", "outcomes"})
 _OLDER_FIELDS = _OLDEST_FIELDS | {"question", "gold"}
@@ -33,7 +35,7 @@ def write_count(path: Path, number: int) -> None:
 def read_lines(path: Path, marker: bytes = b"") -> Iterator[dict[str, Any]]:
     """Yield the content of whole lines, none without the file; lines without `marker` are not parsed."""
     with contextlib.suppress(FileNotFoundError), open_plain(path) as file:
-        for _, line in _lines(file):
+        for line in _lines(file):
             record = _decode(line) if marker in line else None
             if record is not None:
                 yield record
@@ -44,7 +46,8 @@ def find_damage(path: Path) -> list[str]:
     try:
         counted = _counted(path)
         with open_plain(path) as file:
-            faults, last = _check(path.name, file)
+            whole = takewhile(lambda line: line.endswith(b"\n"), _lines(file))
+            faults, last = find_gaps(path.name, map(_decode, whole), "lines")
     except FileNotFoundError:
         return [f"{path.name}: is missing."]
     except (OSError, UnreadableFileError) as error:
@@ -65,23 +68,8 @@ def last_number(path: Path) -> int:
     return max((record.get("seq", 0) for record in read_lines(path)), default=0)
 
 
-def _check(name: str, file: BinaryIO) -> tuple[list[str], int]:
-    faults, last = [], 0
-    for number, line in _lines(file):
-        if not line.endswith(b"\n"):
-            break
-        record = _decode(line)
-        if record is None:
-            faults.append(f"{name}: line {number} is damaged and was skipped.")
-        new = last + 1 if record is None else record.get("seq", last)
-        if new > last + 1:
-            faults.append(f"{name}: lines {last + 1} to {new - 1} are missing.")
-        last = max(last, new)
-    return faults, last
-
-
-def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    return enumerate(iter(lambda: file.readline(_MAX_LINE_BYTES), b""), start=1)
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    return iter(lambda: file.readline(_MAX_LINE_BYTES), b"")
 
 
 def _decode(line: bytes) -> dict[str, Any] | None:

@@ -18,6 +18,7 @@ from exgrpo_core.bounded_json import UnreadableFileError, open_plain, read_plain
 from exgrpo_core.checksums import seal, unseal
 from exgrpo_core.durable_files import appending, write_whole
 from jobs.runs.directory import WORKBENCH_FOLDER
+from jobs.runs.numbered_lines import find_gaps
 
 logger = logging.getLogger(__name__)
 
@@ -128,16 +129,8 @@ class Journal:
 
     def find_damage(self) -> list[str]:
         """Return a sentence for each part of the journal that is damaged or missing."""
-        content = self._content()
-        faults, last = [], 0
-        for number, line in enumerate(content.split(b"\n")[:-1], start=1):
-            record = _unsealed(line)
-            if record is None:
-                faults.append(f"{JOURNAL_FILE}: line {number} is damaged and was skipped.")
-            new = last + 1 if record is None else record.get("seq", last)
-            if new > last + 1:
-                faults.append(f"{JOURNAL_FILE}: entries {last + 1} to {new - 1} are missing.")
-            last = max(last, new)
+        records = (_unsealed(line) for line in self._content().split(b"\n")[:-1])
+        faults, last = find_gaps(JOURNAL_FILE, records, "entries")
         try:
             counted = self._counted()
         except UnreadableFileError as error:

@@ -110,7 +110,7 @@ def test_the_tree_keeps_every_contract(cache):
         ("jobs/training/__init__.py", "import db.connections.session", "Training knows no database"),
         ("app/components/__init__.py", "import db.connections.opening", "Reads: in the UI only app.queries"),
         ("app/app_pages/runs.py", "import db.connections.session", "Reads: in the UI only app.queries"),
-        ("app/commands.py", "import db.queries.runs", "Queries: in the UI only pages"),
+        ("app/commands/__init__.py", "import db.queries.runs", "Queries: in the UI only pages"),
         ("app/components/__init__.py", "import db.ingest.events", "Writes to the database"),
         ("app/components/__init__.py", "import jobs.runs.status", "Pages reach jobs through app.commands"),
         ("app/queries/runs.py", "import jobs.studies.definition", "Pages reach jobs through app.commands"),

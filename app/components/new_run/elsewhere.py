@@ -4,8 +4,8 @@ from functools import partial
 
 import streamlit as st
 
-from app import elsewhere_commands
-from app.elsewhere_commands import RunRefusedError, ScriptKind, SpecError, TrainSpec
+from app.commands import elsewhere
+from app.commands.elsewhere import RunRefusedError, ScriptKind, SpecError, TrainSpec
 from app.formats import escape_control_characters, literal
 
 _ICON = ":material/download:"
@@ -14,7 +14,7 @@ _ICON = ":material/download:"
 def show(spec: TrainSpec) -> None:
     """Show what starts the run on other machines; this machine needs no GPU for it."""
     try:
-        scripts = {kind: elsewhere_commands.launch_script(spec, kind) for kind in ScriptKind}
+        scripts = {kind: elsewhere.launch_script(spec, kind) for kind in ScriptKind}
     except SpecError as error:
         if not isinstance(error, RunRefusedError):  # those are beside the button already
             st.caption(literal(f"To run it elsewhere: {error}"))
@@ -29,7 +29,7 @@ def show(spec: TrainSpec) -> None:
                     on_click="ignore", key=f"elsewhere-{kind}",
                 )  # fmt: skip
             st.download_button(
-                "Dry run", partial(elsewhere_commands.dry_run_text, spec), file_name="dry-run.txt", mime="text/plain",
+                "Dry run", partial(elsewhere.dry_run_text, spec), file_name="dry-run.txt", mime="text/plain",
                 icon=_ICON, on_click="ignore", key="elsewhere-dry-run",
                 help="Settings of verl, memory of each GPU, disk",
             )  # fmt: skip

@@ -5,7 +5,8 @@ from enum import StrEnum
 
 import streamlit as st
 
-from app import commands, elsewhere_commands
+from app import commands
+from app.commands import elsewhere
 from app.components.new_run.form_state import FormState
 from app.formats import byte_size
 
@@ -58,7 +59,7 @@ def show(state: FormState) -> Where:
 
 def _offer_clusters(state: FormState) -> None:
     """Offer the clusters of the System page; a choice is written into the address."""
-    clusters = elsewhere_commands.list_clusters()
+    clusters = elsewhere.list_clusters()
     if not clusters:
         st.caption("The page System, Ray clusters, keeps addresses.")
         return
@@ -79,7 +80,7 @@ def _take_cluster(state: FormState, key: str, clusters: Mapping[str, str]) -> No
 def _take(state: FormState, key: str) -> None:
     where = Where(st.session_state[key])
     state.put(_ENGINE, "embedded" if where is Where.MACHINE else "verl")
-    first = next(iter(elsewhere_commands.list_clusters().values()), "")
+    first = next(iter(elsewhere.list_clusters().values()), "")
     state.put(_ADDRESS, first if where is Where.CLUSTER else None)
     st.session_state.pop(state.key(_ADDRESS), None)
 

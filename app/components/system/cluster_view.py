@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pandas as pd
 import streamlit as st
 
-from app import elsewhere_commands
+from app.commands import elsewhere
+from app.commands.elsewhere import RayClusterState, UserError
 from app.components.widgets import empty_state, notice
-from app.elsewhere_commands import RayClusterState, UserError
 from app.formats import escape_control_characters, literal
 
 _ANSWERS = "cluster-answers"
@@ -16,7 +16,7 @@ _ANSWERS = "cluster-answers"
 
 def show() -> None:
     """Show the clusters and the form that adds one; a cluster is asked only when Test is pressed."""
-    clusters = elsewhere_commands.list_clusters()
+    clusters = elsewhere.list_clusters()
     st.caption(
         "New run offers these clusters. Addresses are of Ray's Jobs API; the token is read from "
         "`EXGRPO_RAY_TOKEN` of the workbench. Nothing is sent to a cluster before you press Test or start a run there."
@@ -29,7 +29,7 @@ def show() -> None:
         name = st.text_input("Name", key="cluster-name", max_chars=80)
         address = st.text_input("Address", key="cluster-address", placeholder="http://127.0.0.1:8265")
         is_added = st.form_submit_button("Add cluster", icon=":material/add:")
-    if is_added and _do(lambda: elsewhere_commands.save_cluster(name, address)):
+    if is_added and _do(lambda: elsewhere.save_cluster(name, address)):
         st.rerun()
 
 
@@ -42,7 +42,7 @@ def _show_cluster(name: str, address: str) -> None:
                 with st.spinner("Asking the cluster"):
                     answers[name, address] = _ask(name)
             if st.button("Remove", icon=":material/delete:", type="tertiary", key=f"remove-{name}") and _do(
-                lambda: elsewhere_commands.delete_cluster(name)
+                lambda: elsewhere.delete_cluster(name)
             ):
                 st.rerun()
         answer = answers.get((name, address))
@@ -54,7 +54,7 @@ def _show_cluster(name: str, address: str) -> None:
 
 def _ask(name: str) -> RayClusterState | str:
     try:
-        return elsewhere_commands.ask_cluster(name)
+        return elsewhere.ask_cluster(name)
     except UserError as error:
         return str(error)
 

@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from app import commands, elsewhere_commands
+from app import commands
+from app.commands import elsewhere
 from app.components.new_run.where import Where
 from app.roles import Person, Role
 from jobs.machine.engine_environments import VERL_PYTHON_VARIABLE
@@ -103,7 +104,7 @@ def test_a_ray_cluster_needs_its_address_and_takes_overrides(open_page):
 def test_known_clusters_are_offered_and_the_run_is_queued_for_the_chosen_one(runs_root, open_page):
     addresses = {"first": "http://127.0.0.1:8265", "second": "http://127.0.0.1:8266"}
     for name, address in addresses.items():
-        elsewhere_commands.save_cluster(name, address)
+        elsewhere.save_cluster(name, address)
     page = open_page("new_run", section="verl engine")
     page.radio(key=f"{PRESET_FORM}-where").set_value(Where.CLUSTER.value).run()
     assert page.selectbox(key=f"{PRESET_FORM}-cluster").value == "first"
@@ -303,7 +304,7 @@ def test_run_that_this_machine_cannot_hold_is_taken_along(open_page, monkeypatch
     labels = [element.proto.label for element in page.get("download_button")]
     assert labels == ["Download run.yaml", "Shell script", "Slurm script", "Dry run"]
     assert page.code[-1].value.startswith("ray job submit --address http://HEAD:8265")
-    text = elsewhere_commands.dry_run_text(commands.load_preset("paper-exgrpo"))
+    text = elsewhere.dry_run_text(commands.load_preset("paper-exgrpo"))
     assert "Memory of each of 8 GPUs" in text
     assert "this machine has 0" in text
 

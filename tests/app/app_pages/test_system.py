@@ -2,9 +2,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app import commands, elsewhere_commands
+from app import commands
+from app.commands import elsewhere
+from app.commands.elsewhere import RayClusterState
 from app.components.system import audit_log
-from app.elsewhere_commands import RayClusterState
 from app.roles import Person, Role
 from jobs.launchers.ray_jobs_api import RayMachine
 from jobs.machine.gpus import Gpu
@@ -127,9 +128,9 @@ def test_ray_clusters_are_added_tested_and_removed(open_page, runs_root):
 
 
 def test_tested_cluster_shows_gpus_jobs_and_what_is_wrong(open_page, monkeypatch):
-    elsewhere_commands.save_cluster("ours", "http://127.0.0.1:8265")
+    elsewhere.save_cluster("ours", "http://127.0.0.1:8265")
     state = RayClusterState("2.60.0", (RayMachine("a", 8, 3), RayMachine("b", 8, 0)), ("run-0001",), ("It is open.",))
-    monkeypatch.setattr(elsewhere_commands, "ask_cluster", lambda _name: state)
+    monkeypatch.setattr(elsewhere, "ask_cluster", lambda _name: state)
     page = open_page("system", view="Ray clusters")
     assert not page.dataframe
     page.button(key="test-ours").click().run()
@@ -141,13 +142,13 @@ def test_tested_cluster_shows_gpus_jobs_and_what_is_wrong(open_page, monkeypatch
 
 
 def test_operators_may_not_add_test_or_remove_clusters(monkeypatch):
-    elsewhere_commands.save_cluster("ours", "http://127.0.0.1:8265")
+    elsewhere.save_cluster("ours", "http://127.0.0.1:8265")
     monkeypatch.setattr(commands, "current_person", lambda: Person("someone", Role.OPERATOR))
     for call in (
-        lambda: elsewhere_commands.save_cluster("theirs", "http://127.0.0.1:8265"),
-        lambda: elsewhere_commands.ask_cluster("ours"),
-        lambda: elsewhere_commands.delete_cluster("ours"),
+        lambda: elsewhere.save_cluster("theirs", "http://127.0.0.1:8265"),
+        lambda: elsewhere.ask_cluster("ours"),
+        lambda: elsewhere.delete_cluster("ours"),
     ):
         with pytest.raises(commands.UserError, match="needs the role admin"):
             call()
-    assert list(elsewhere_commands.list_clusters()) == ["ours"]
+    assert list(elsewhere.list_clusters()) == ["ours"]

@@ -14,7 +14,7 @@ from app.serving.connections import TimedConnection
 from tests.app import web_server
 
 HEAD = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: " + b"x" * 200 + b"\r\n\r\n"
-PATIENCE_SECONDS = 20.0
+TIMEOUT_SECONDS = 20.0
 
 
 async def application(_scope, _receive, send):
@@ -36,8 +36,8 @@ def served() -> Iterator[tuple[str, int]]:
             thread.join()
 
 
-def is_ended(sock: socket.socket, patience: float) -> bool:
-    sock.settimeout(patience)
+def is_ended(sock: socket.socket, timeout: float) -> bool:
+    sock.settimeout(timeout)
     try:
         while sock.recv(100):
             pass
@@ -60,7 +60,7 @@ def test_request_that_comes_a_byte_at_a_time_is_ended_before_it_is_whole(monkeyp
                     pass
                 assert answer.read(2) == b"ok"
         for number in range(len(HEAD) - 1):
-            if is_ended(sock, patience=0.02):
+            if is_ended(sock, timeout=0.02):
                 break
             sock.send(HEAD[number : number + 1])
         else:
@@ -71,14 +71,14 @@ def test_body_of_an_answered_request_is_not_awaited(monkeypatch):
     monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.2)
     with served() as address, socket.create_connection(address) as sock:
         sock.sendall(b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000\r\n\r\nbeginning")
-        assert is_ended(sock, PATIENCE_SECONDS)
+        assert is_ended(sock, TIMEOUT_SECONDS)
 
 
 def test_of_too_many_silent_connections_the_oldest_is_ended_and_requests_are_served(monkeypatch):
     monkeypatch.setattr(connections, "MAX_WAITING", 3)
     with served() as address:
         silent = [socket.create_connection(address) for _ in range(5)]
-        assert is_ended(silent[0], PATIENCE_SECONDS)
+        assert is_ended(silent[0], TIMEOUT_SECONDS)
         with socket.create_connection(address) as asking:
             asking.sendall(HEAD)
             assert b"200 OK" in asking.recv(1000)
@@ -92,6 +92,6 @@ def test_workbench_ends_a_half_open_connection(tmp_path):
     try:
         with socket.create_connection((host, int(port))) as sock:
             sock.sendall(HEAD[:20])
-            assert is_ended(sock, connections.REQUEST_SECONDS + PATIENCE_SECONDS)
+            assert is_ended(sock, connections.REQUEST_SECONDS + TIMEOUT_SECONDS)
     finally:
         workbench.stop()
