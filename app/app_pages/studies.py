@@ -15,6 +15,7 @@ from app.queries.studies import read_study_results, study_runs
 VIEWS = ["Runs", "Beside the paper", "What the paper prints"]
 SCALES = {
     Scale.CHAINS: "The built-in task with the embedded engine: a toy that tests the parts, on one core",
+    Scale.REAL: "A small pretrained language model on English word problems with the embedded engine, on two cores",
     Scale.PAPER: "The paper's models and data with the verl engine, on GPUs",
 }
 REFRESH_SECONDS = 4
@@ -26,11 +27,12 @@ def _choices() -> tuple[Study, Scale, int]:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         titles = {name: paper_and_studies.load_study(name).title for name in paper_and_studies.study_names()}
         name = address_choice.select("Study", titles, "study", DEFAULT_STUDY, ["cells"], 380)
+        study = paper_and_studies.load_study(name)
+        scales = [scale.value for scale in study.scales]
         scale = st.segmented_control(
-            "Scale", [scale.value for scale in Scale], default=Scale.CHAINS.value, required=True, key="scale",
+            "Scale", scales, default=scales[0], required=True, key="scale",
             bind="query-params", help=" \n\n".join(f"**{scale}**: {text}" for scale, text in SCALES.items()),
         )  # fmt: skip
-        study = paper_and_studies.load_study(name)
         return study, Scale(scale), study_launch.seeds(study, Scale(scale))
 
 

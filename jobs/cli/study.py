@@ -42,7 +42,12 @@ study_app = command_group("The paper's tables: their runs and their numbers.")
 
 StudyName = Annotated[str, typer.Argument(metavar="NAME", help="A study of `exgrpo study list`.")]
 ScaleName = Annotated[
-    str, typer.Option("--scale", help="chains (built-in task, embedded engine) or paper (its models and data, verl).")
+    str | None,
+    typer.Option(
+        "--scale",
+        help="chains (built-in task), real (small language model, word problems) or paper (its models, verl); the "
+        "study's first if not given.",
+    ),
 ]
 NumSeeds = Annotated[int | None, typer.Option("--seeds", min=1, help="Seeds of each cell; the study's if not given.")]
 CellNames = Annotated[list[str] | None, typer.Option("--cells", help="Only these, comma-separated; all if not given.")]
@@ -74,7 +79,7 @@ def numbers(name: StudyName, as_json: AsJson = False) -> None:
 @study_app.command("run")
 def run(  # noqa: PLR0913, PLR0917 - typer reads a command's options from its arguments
     name: StudyName,
-    scale: ScaleName = "chains",
+    scale: ScaleName = None,
     num_seeds: NumSeeds = None,
     cells: CellNames = None,
     settings: Annotated[
@@ -134,7 +139,7 @@ def _queue(runs_root: Path, study: "Study", pending: "list[PendingRun]", setting
 @study_app.command("status")
 def status(
     name: StudyName,
-    scale: ScaleName = "chains",
+    scale: ScaleName = None,
     num_seeds: NumSeeds = None,
     cells: CellNames = None,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
@@ -151,7 +156,7 @@ def status(
             {"cell": key.cell, "seed": key.seed, "state": state, "run_id": runs[key].run_id if key in runs else None}
             for key, state in states
         ]
-        print_json({"study": study.name, "scale": scale, "runs": lines})
+        print_json({"study": study.name, "scale": keys[0].scale, "runs": lines})
         return
     for cell in dict.fromkeys(key.cell for key in keys):
         labels = ", ".join(f"{key.seed} {status_label(state)}" for key, state in states if key.cell == cell)
@@ -161,13 +166,13 @@ def status(
 @study_app.command("results")
 def results(
     name: StudyName,
-    scale: ScaleName = "chains",
+    scale: ScaleName = None,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """Print results of finished runs beside the paper's numbers: means over seeds with 95% intervals."""
-    study, study_scale = load_study(name), _scale(scale)
+    study, study_scale = _study_at(name, scale)
     with open_fresh_index(runs_root, database_url) as database:
         measured = read_results(database, study, study_scale, [])
     rows = compare(measured)
@@ -177,7 +182,7 @@ def results(
             for cell in measured.cells
         }
         lines = [asdict(row) | {"own": _interval(row.own), "difference": _interval(row.difference)} for row in rows]
-        print_json({"study": study.name, "scale": scale, "figures": figures, "beside_paper": lines})
+        print_json({"study": study.name, "scale": study_scale, "figures": figures, "beside_paper": lines})
         return
     for row in rows:
         difference = f", difference {interval_text(row.difference, is_difference=True)}" if row.difference else ""
@@ -189,7 +194,7 @@ def results(
 @study_app.command("report")
 def report(
     name: StudyName,
-    scale: ScaleName = "chains",
+    scale: ScaleName = None,
     num_seeds: NumSeeds = None,
     out: Annotated[Path | None, typer.Option("--out", help="File to write; NAME-SCALE.html if not given.")] = None,
     runs_root: RunsRoot = DEFAULT_RUNS_ROOT,
@@ -198,32 +203,37 @@ def report(
     """Write a study's page: one HTML file with the paper's numbers beside those of the runs that are done."""
     from jobs.studies.report import render_report  # loads Plotly, which no other command needs
 
-    study, study_scale = load_study(name), _scale(scale)
+    study, study_scale = _study_at(name, scale)
     keys = wanted_keys(study, study_scale, study.cells, num_seeds)
     with open_fresh_index(runs_root, database_url) as database:
         results = read_results(database, study, study_scale, keys)
-    path = out or Path(f"{name}-{scale}.html")
+    path = out or Path(f"{name}-{study_scale}.html")
     path.write_text(render_report(results, len(keys)), encoding="utf-8")
     print_result(str(path))
 
 
-def _wanted(name: str, scale: str, num_seeds: int | None, cells: list[str] | None) -> "tuple[Study, list[RunKey]]":
-    study, study_scale = load_study(name), _scale(scale)
+def _wanted(
+    name: str, scale: str | None, num_seeds: int | None, cells: list[str] | None
+) -> "tuple[Study, list[RunKey]]":
+    study, study_scale = _study_at(name, scale)
     names = [name.strip() for names in cells or [] for name in names.split(",")]
     chosen = [study.cell(item) for item in names] or study.cells
     keys = wanted_keys(study, study_scale, chosen, num_seeds)
     if not keys and not study.cells_at(study_scale):
-        raise SpecError(f"--scale: {name} cannot be run at the scale {scale}. {' '.join(study.notes)}")
+        raise SpecError(f"--scale: {name} cannot be run at the scale {study_scale}. {' '.join(study.notes)}")
     if not keys:
         names_at_scale = [cell.name for cell in study.cells_at(study_scale)]
-        raise SpecError(f"--cells: expected some of {', '.join(names_at_scale)} at {scale}.")
+        raise SpecError(f"--cells: expected some of {', '.join(names_at_scale)} at {study_scale}.")
     return study, keys
 
 
-def _scale(text: str) -> "Scale":
-    if text not in {*Scale}:
-        raise SpecError(f"--scale: expected one of {', '.join(Scale)}, got {text!r}.")
-    return Scale(text)
+def _study_at(name: str, scale: str | None) -> "tuple[Study, Scale]":
+    study = load_study(name)
+    if scale is None:
+        return study, study.scales[0]
+    if scale not in {*Scale}:
+        raise SpecError(f"--scale: expected one of {', '.join(Scale)}, got {scale!r}.")
+    return study, Scale(scale)
 
 
 def _interval(interval: "MeanInterval | None") -> dict[str, Any] | None:

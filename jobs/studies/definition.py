@@ -25,6 +25,8 @@ class Scale(StrEnum):
 
     CHAINS = "chains"
     """The built-in task with the embedded engine, on one core."""
+    REAL = "real"
+    """A pretrained language model on English word problems with the embedded engine, on two cores."""
     PAPER = "paper"
     """The paper's models and data with the verl engine, on GPUs."""
 
@@ -41,6 +43,7 @@ class Cell(Spec):
 
     name: str = Field(pattern=NAME_PATTERN)
     chains: Recipe | None = None
+    real: Recipe | None = None
     paper: Recipe | None = None
     baseline: str | None = None
     """The cell to compare with, where it is not the study's; a cell that names itself is compared with none."""
@@ -49,7 +52,7 @@ class Cell(Spec):
 
     def recipe(self, scale: Scale) -> Recipe | None:
         """Return how the cell is run at a scale, None where it cannot be."""
-        return self.chains if scale is Scale.CHAINS else self.paper
+        return {Scale.CHAINS: self.chains, Scale.REAL: self.real, Scale.PAPER: self.paper}[scale]
 
 
 class PaperRow(Spec):
@@ -139,7 +142,7 @@ class Study(Spec):
     baseline: str | None = None
     """The cell that others are compared with, seed by seed."""
     num_seeds: Positive = 8
-    """Seeds of each cell on `chains`."""
+    """Seeds of each cell, but at the paper's scale: one."""
     cells: tuple[Cell, ...]
     tables: tuple[PaperTable, ...] = ()
     claims: tuple[Claim, ...] = ()
@@ -178,6 +181,11 @@ class Study(Spec):
         """Return the name of the cell that a cell is compared with, None for a baseline itself."""
         name = cell.baseline or self.baseline
         return None if name == cell.name else name
+
+    @property
+    def scales(self) -> list[Scale]:
+        """The scales at which any cell can be run."""
+        return [scale for scale in Scale if self.cells_at(scale)]
 
     def cells_at(self, scale: Scale) -> list[Cell]:
         """Return the cells that can be run at a scale."""

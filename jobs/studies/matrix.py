@@ -17,6 +17,7 @@ SCALE_CHANGES: dict[Scale, dict[str, Any]] = {
         "num_checkpoints_kept": 1,
         "recording": {"token_data": "none"},
     },
+    Scale.REAL: {},
     Scale.PAPER: {},
 }
 """What all studies change at a scale. On `chains` few steps, so that a matrix ends within hours on one core, at twice
@@ -58,7 +59,7 @@ def key_from_tags(tags: Sequence[str]) -> RunKey | None:
 
 def wanted_keys(study: Study, scale: Scale, cells: Sequence[Cell], num_seeds: int | None) -> list[RunKey]:
     """Return the runs of a study, seed by seed, so that a matrix cut short has the same seeds in every cell."""
-    seeds = num_seeds or (study.num_seeds if scale is Scale.CHAINS else PAPER_SEEDS)
+    seeds = num_seeds or (PAPER_SEEDS if scale is Scale.PAPER else study.num_seeds)
     names = [cell.name for cell in cells if cell.recipe(scale) is not None]
     return [RunKey(study.name, scale, name, seed) for seed in range(seeds) for name in names]
 

@@ -24,6 +24,7 @@ _FOLDER = Path(__file__).parent
 _SCALE_TEXTS = {
     Scale.CHAINS: "the built-in task chains with the embedded engine: a toy, whose scores are not those of the paper's "
     "benchmarks and say nothing about real models",
+    Scale.REAL: "a small pretrained language model on English word problems with the embedded engine",
     Scale.PAPER: "the paper's models and data with the verl engine",
 }
 
@@ -151,8 +152,12 @@ def _not_run(results: StudyResults) -> list[str]:
         lines.append(f"Not possible at this scale: {', '.join(absent)}.")
     states = Counter((key.cell, state) for key, state in results.unfinished)
     lines += [f"{cell}: {count} {'run' if count == 1 else 'runs'} {state}." for (cell, state), count in states.items()]
-    other = Scale.PAPER if results.scale is Scale.CHAINS else Scale.CHAINS
-    return [*lines, f"This page holds no run at the scale {other}; `exgrpo study report` makes one of each."]
+    others = [scale.value for scale in study.scales if scale is not results.scale]
+    if others:
+        lines.append(
+            f"Runs at the scale {' and '.join(others)} are on pages of their own: `exgrpo study report --scale`."
+        )
+    return lines
 
 
 def _written(results: StudyResults) -> str:

@@ -17,7 +17,7 @@ _LAUNCHED = "study-launched"
 
 def seeds(study: Study, scale: Scale) -> int:
     """Show the number of seeds per cell and return it."""
-    default = study.num_seeds if scale is Scale.CHAINS else 1
+    default = 1 if scale is Scale.PAPER else study.num_seeds
     return int(st.number_input("Seeds per cell", 1, 64, default, key=f"seeds-{scale}", bind="query-params", width=130))
 
 

@@ -29,7 +29,7 @@ def call(*words: object) -> str:
 def test_list_names_every_study():
     studies = json.loads(call("study", "list", "--json"))
     assert [study["name"] for study in studies] == study_names()
-    assert len(studies) == 13
+    assert len(studies) == 14
     assert all(name in call("study", "list") for name in study_names())
 
 
@@ -77,11 +77,18 @@ def test_report_writes_the_page(tmp_path: Path):
     assert "Finished runs: 1, " in page.read_text(encoding="utf-8")
 
 
+def test_without_a_scale_a_study_is_read_at_the_first_that_it_has(tmp_path: Path):
+    answer = json.loads(call("study", "status", "real-model", "--json", "--runs-root", tmp_path))
+    assert answer["scale"] == "real"
+    assert [run["cell"] for run in answer["runs"][:3]] == ["warm", "on-policy", "exgrpo"]
+    assert {run["seed"] for run in answer["runs"]} == {0, 1, 2}
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (("report", "ablation"), "NAME: expected one of ablations,"),
-        (("status", "repo", "--scale", "moon"), "--scale: expected one of chains, paper, got 'moon'."),
+        (("status", "repo", "--scale", "moon"), "--scale: expected one of chains, real, paper, got 'moon'."),
         (("status", "repo", "--cells", "x"), "--cells: expected some of exgrpo-re, repo, got 'x'."),
         (("run", "main-table", "--cells", "luffy-exgrpo"), "--cells: expected some of on-policy, exgrpo"),
         (("run", "repo", "--set", "num_stepz=3"), "--set num_stepz: there is no such field; did you mean num_steps"),
