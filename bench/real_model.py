@@ -17,6 +17,7 @@ import copy
 import dataclasses
 import gc
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -57,6 +58,10 @@ TARGETS = {
 }
 
 
+class DoesNotFitError(Exception):
+    """The system killed a contender, as it does when memory runs out."""
+
+
 class Contender:
     """A process that does pieces of work when asked."""
 
@@ -74,6 +79,8 @@ class Contender:
             if line.startswith(RESULT):
                 figures: dict[str, float] = json.loads(line.removeprefix(RESULT))
                 return figures
+        if self._process.wait() == -signal.SIGKILL:
+            raise DoesNotFitError
         sys.exit(f"{self._name} ended before it had done its work; what it printed is above.")
 
 
@@ -110,7 +117,7 @@ def main() -> None:
         gc.collect()
         figures |= measure_steps([*others, "embedded"], dtype, num_questions, num_tokens, num_steps)
         reported |= {f"{dtype}/{name}": value for name, value in (figures | ratios(figures, others)).items()}
-    if others and len(dtypes) == 2:
+    if "float32/trl_step_s" in reported and len(dtypes) == 2:
         reported["bfloat16/speedup_over_trl_in_float32"] = (
             reported["float32/trl_step_s"] / reported["bfloat16/on_policy_step_s"]
         )
@@ -130,6 +137,8 @@ def ratios(figures: Mapping[str, float], others: Sequence[str]) -> dict[str, flo
         "gain_of_shared_prefixes": figures["unshared_step_s"] / figures["on_policy_step_s"],
     }
     for name in others:
+        if f"{name}_step_s" not in figures:
+            continue
         compared[f"speedup_over_{name}"] = figures[f"{name}_step_s"] / figures["on_policy_step_s"]
         compared[f"memory_over_{name}"] = figures["on_policy_peak_gib"] / figures[f"{name}_peak_gib"]
     return compared
@@ -142,12 +151,16 @@ def measure_steps(
     measured: dict[str, list[float]] = defaultdict(list)
     for name in names:
         pieces = ["on_policy", "exgrpo", "unshared"] if name == "embedded" else [name]
-        with open_contender(name, dtype, num_questions, num_tokens) as contender:
-            for work in pieces * num_steps:
-                done = contender.do(work)
-                print(f"{dtype} {work:<10}", "  ".join(f"{key} {value:.4g}" for key, value in done.items()), flush=True)
-                for key, value in done.items():
-                    measured[f"{work}_{key}"].append(value)
+        try:
+            with open_contender(name, dtype, num_questions, num_tokens) as contender:
+                for work in pieces * num_steps:
+                    done = contender.do(work)
+                    values = "  ".join(f"{key} {value:.4g}" for key, value in done.items())
+                    print(f"{dtype} {work:<10}", values, flush=True)
+                    for key, value in done.items():
+                        measured[f"{work}_{key}"].append(value)
+        except DoesNotFitError:
+            print(f"{dtype} {name} was killed, most likely since memory ran out, and is left out", flush=True)
     return {name: median(values) for name, values in measured.items()}
 
 
