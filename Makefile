@@ -32,7 +32,7 @@ HAS_GPU := $(filter-out 0,$(GPU))
 VERL_PINS := requirements/constraints-verl-$(if $(HAS_GPU),gpu,cpu).txt
 # Each file has Ray clusters that keep a core busy.
 VERL_WORKERS ?= 2
-VERL_TESTS := $(addprefix tests/jobs/,launchers engines/verl_ray evaluation grading)
+VERL_TESTS := tests/exgrpo_core/verl_plugin $(addprefix tests/jobs/,launchers engines/verl_ray evaluation grading)
 VLLM_VENV := .venv-verl-vllm
 OTHERS_VENV := .venv-others
 OTHERS_PINS := requirements/other-tools.txt
@@ -66,7 +66,7 @@ real: $(VENV)/.installed  ## The same with SmolLM2-135M on English word problems
 test: $(VENV)/.installed-dev tools  ## Run all tests; those of exgrpo_core must cover 95% of it (ARGS="..." goes to pytest)
 	@failed=0; trap 'kill $$(jobs -p) 2>/dev/null' INT TERM; \
 	$(if $(ARGS),,$(MAKE) $(VERL_VENV)/.installed-dev >/dev/null 2>&1 & ) \
-	$(if $(ARGS),true,$(PYTEST) tests/exgrpo_core --cov=exgrpo_core --cov-report=term:skip-covered --cov-fail-under=95) \
+	$(if $(ARGS),true,$(PYTEST) -m 'not verl' tests/exgrpo_core --cov=exgrpo_core --cov-report=term:skip-covered --cov-fail-under=95) \
 		|| failed=1; \
 	$(PYTEST) -m 'not verl and not verl_vllm' $(or $(ARGS),--ignore=tests/exgrpo_core) || failed=1; \
 	wait; \

@@ -21,12 +21,12 @@ from bench.report import report
 from exgrpo_core import ExGRPOState, exgrpo_step
 from exgrpo_core.config import ExGRPOConfig
 from exgrpo_core.engine import RolloutRequest
+from exgrpo_core.errors import EngineError
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow
 from exgrpo_core.types import Question
 from jobs.engines.embedded.engine import EmbeddedEngine
 from jobs.engines.embedded.model import PolicyModel, resolve_device, wrap_model
 from jobs.engines.embedded.optimizer import OptimSettings
-from jobs.engines.errors import EngineError
 from jobs.grading.reward_function import Response, Verdict
 from jobs.preflight.model_shapes import ModelShape, model_shape
 from jobs.tasks.chains.tokenizer import make_tokenizer

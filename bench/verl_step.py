@@ -30,8 +30,8 @@ from jobs.training.parts import RunParts
 from jobs.training.verl_composition import CPU_VARIABLES, open_parts
 
 if TYPE_CHECKING:
-    from jobs.engines.verl_ray.engine import VerlEngine
-    from jobs.engines.verl_ray.trainer import ExperienceTrainer
+    from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
+    from jobs.engines.verl_ray.engine import WorkbenchVerlEngine
 
 BLOCK = 4
 """Steps of one kind before the next kind's."""
@@ -49,7 +49,7 @@ Seconds = dict[str, float]
 class StockSteps:
     """Steps of stock verl on the engine's trainer, with the prompts that this project's agent loop takes."""
 
-    def __init__(self, engine: "VerlEngine", parts: RunParts, config: ExGRPOConfig) -> None:
+    def __init__(self, engine: "WorkbenchVerlEngine", parts: RunParts, config: ExGRPOConfig) -> None:
         from verl.utils.config import omega_conf_to_dataclass
         from verl.workers.utils.losses import ppo_loss
 
@@ -105,7 +105,7 @@ class StockSteps:
 class EngineSteps:
     """Steps of Algorithm 1 on the engine."""
 
-    def __init__(self, engine: "VerlEngine", parts: RunParts, config: ExGRPOConfig, folder: Path) -> None:
+    def __init__(self, engine: "WorkbenchVerlEngine", parts: RunParts, config: ExGRPOConfig, folder: Path) -> None:
         self._engine = engine
         self._config = config
         self.state = ExGRPOState.create(folder, parts.questions, config)

@@ -7,3 +7,7 @@ class UserError(Exception):
 
 class InputError(UserError):
     """What the user gave is not usable; the sentence names the field or file and what was expected."""
+
+
+class EngineError(RuntimeError):
+    """A model, prompt or update that an engine refuses; one sentence says what is wrong and what to do."""

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from exgrpo_core.errors import EngineError
 from jobs.cli.options import DEFAULT_RUNS_ROOT, AsJson, RunsRoot, print_json, print_result
-from jobs.engines.errors import EngineError
 from jobs.preflight.resolution import resolve
 from jobs.specs.settings import apply_settings
 from jobs.specs.train import SpecError, TrainSpec, load_preset, load_spec, merge_settings, parse_spec

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from exgrpo_core.durable_files import write_whole
-from jobs.engines.errors import EngineError
+from exgrpo_core.errors import EngineError
 from jobs.evaluation.answer_log import AnsweredQuestion, AnswerLog
 from jobs.evaluation.composition import open_generator
 from jobs.evaluation.generation import AnswerGenerator, PromptedQuestion, SampledQuestion, derive_seed

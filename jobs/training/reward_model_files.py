@@ -9,7 +9,7 @@ from pathlib import Path
 from huggingface_hub import snapshot_download
 
 from exgrpo_core.bounded_json import UnreadableFileError, read_json
-from jobs.engines.errors import EngineError
+from exgrpo_core.errors import EngineError
 from jobs.specs.model_code import CONFIG_FILES, named_code
 from jobs.specs.train import TrainSpec
 

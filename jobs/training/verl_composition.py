@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
 
+from exgrpo_core.errors import EngineError
 from jobs.engines.embedded.model import load_tokenizer, refuse_remote_code
-from jobs.engines.errors import EngineError
 from jobs.recording.loggers import FanOutRecorder
 from jobs.recording.recorder import RunRecorder
 from jobs.runs.control import Control, TrainingError
@@ -99,7 +99,7 @@ def _compose(spec: TrainSpec, run: RunDirectory, data: RunData) -> "DictConfig":
 
 @contextlib.contextmanager
 def _open(spec: TrainSpec, data: RunData, config: "DictConfig", read_benchmarks: BenchmarkReader) -> Iterator[RunParts]:
-    from jobs.engines.verl_ray.engine import VerlEngine
+    from jobs.engines.verl_ray.engine import WorkbenchVerlEngine
     from jobs.engines.verl_ray.session import open_trainer
 
     refuse_remote_code(data.model_source)
@@ -112,7 +112,7 @@ def _open(spec: TrainSpec, data: RunData, config: "DictConfig", read_benchmarks:
         end_token_ids = find_end_tokens(data.model_source, tokenizer)
         seed = spec.seed if spec.verl.has_seeded_requests else None
         share = spec.verl.max_failed_share
-        engine = VerlEngine(trainer, tokenizer, end_token_ids, spec.algorithm, seed, share)
+        engine = WorkbenchVerlEngine(trainer, tokenizer, end_token_ids, spec.algorithm, seed, share)
         engine.skips_non_finite = spec.optim.non_finite == "skip"
         benchmarks, start_model = read_benchmarks(spec, tokenizer), describe_start(data.model_source)
         yield RunParts(engine, reward, questions, held_out, external, benchmarks, start_model)

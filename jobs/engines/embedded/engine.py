@@ -8,6 +8,7 @@ import torch
 
 from exgrpo_core.config import ExGRPOConfig, ObjectiveSettings
 from exgrpo_core.engine import RolloutRequest
+from exgrpo_core.errors import EngineError
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.types import Experience, Question, RolloutGroup, Trajectory, TrajectoryScores
 from jobs.engines.embedded.generation import GeneratedResponse, generate
@@ -18,7 +19,6 @@ from jobs.engines.embedded.sampling import Sampler
 from jobs.engines.embedded.scoring import score_sequences
 from jobs.engines.embedded.state_files import restore_engine, save_engine
 from jobs.engines.embedded.update import PolicyUpdater
-from jobs.engines.errors import EngineError
 from jobs.grading.reward_function import Response, RewardFunction, Verdict
 
 

@@ -19,6 +19,7 @@ from transformers import (
 from transformers.models.auto.tokenization_auto import get_tokenizer_config
 from transformers.utils import logging as transformers_logging
 
+from exgrpo_core.errors import EngineError
 from jobs.engines.embedded.backend import Backend, PackedBackend
 from jobs.engines.embedded.decoder import Decoder, is_supported
 from jobs.engines.embedded.decoder_weights import WeightOf
@@ -32,7 +33,6 @@ from jobs.engines.embedded.lora import (
     read_base,
 )
 from jobs.engines.embedded.padded import PaddedBackend
-from jobs.engines.errors import EngineError
 from jobs.machine.processor import uses_bfloat16
 from jobs.runs.checkpoints import ADAPTER_CONFIG
 from jobs.specs.model_code import named_code

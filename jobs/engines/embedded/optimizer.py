@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from jobs.engines.errors import EngineError
+from exgrpo_core.errors import EngineError
 
 
 @dataclass(frozen=True, slots=True)

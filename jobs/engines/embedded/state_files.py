@@ -6,10 +6,10 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
+from exgrpo_core.errors import EngineError
 from jobs.engines.embedded.lora import has_adapters, restore_adapters, save_adapters
 from jobs.engines.embedded.model import PolicyModel
 from jobs.engines.embedded.optimizer import PolicyOptimizer
-from jobs.engines.errors import EngineError
 
 OPTIMIZER_FILE = "optimizer.safetensors"
 SAMPLER_FILE = "sampler.safetensors"

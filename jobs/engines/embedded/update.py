@@ -7,14 +7,14 @@ import numpy as np
 import torch
 
 from exgrpo_core.config import ObjectiveSettings
+from exgrpo_core.errors import EngineError
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow, rows_with_gradient
 from exgrpo_core.policy_optimization.objective import LossInputs, LossOutputs, LossScale, exgrpo_loss
+from exgrpo_core.policy_optimization.update_metrics import UpdateSums
 from jobs.engines.embedded.model import PolicyModel
 from jobs.engines.embedded.optimizer import PolicyOptimizer
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.embedded.vocabulary import Scoring
-from jobs.engines.errors import EngineError
-from jobs.engines.update_metrics import UpdateSums
 
 _AS_WRITTEN = Scoring(temperature=1.0, has_entropies=False)
 """Demonstrations are imitated at temperature 1: nobody sampled them."""

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from exgrpo_core.config import ExGRPOConfig, LossAggregation
+from exgrpo_core.verl_plugin.settings import AGENT_NAME
 from jobs.engines.verl_ray.override_table import INSTEAD, READ, find_unread
 from jobs.specs.train import SpecError, TrainSpec
 
 VERL_FOLDER = "verl"
 """Folder of a run directory for verl's files."""
-AGENT_NAME = "exgrpo_prompt_tokens"
-"""The agent loop that generates from a question's prompt tokens."""
 SETUP_MODULE = "jobs.engines.verl_ray.worker_setup"
 REWARD_MODULE = "pkg://jobs.engines.verl_ray.reward"
 REWARD_MODEL_MODULE = "pkg://jobs.engines.verl_ray.reward_model"

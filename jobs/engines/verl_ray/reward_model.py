@@ -9,7 +9,7 @@ import math
 import urllib.request
 from typing import Any, Protocol
 
-from jobs.engines.errors import EngineError
+from exgrpo_core.errors import EngineError
 from jobs.pretrained.chat_templates import ChatTokenizer, render_in_process
 
 ANSWER_SECONDS = 600.0

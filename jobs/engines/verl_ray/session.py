@@ -14,11 +14,11 @@ from omegaconf import DictConfig, OmegaConf
 from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
 from verl.utils.device import get_device_name
 
+from exgrpo_core.errors import EngineError
 from exgrpo_core.methods.loading import ALLOWED_CODE_VARIABLE
-from jobs.engines.errors import EngineError
-from jobs.engines.verl_ray.cpu_platform import PLATFORM_NAME
+from exgrpo_core.verl_plugin.cpu_platform import PLATFORM_NAME
 from jobs.engines.verl_ray.ray_folder import ray_folder
-from jobs.engines.verl_ray.trainer import ExperienceTrainer
+from jobs.engines.verl_ray.trainer import WorkbenchTrainer
 from jobs.machine.gc_tuning import collect_rarely
 from jobs.specs.verl import CLUSTER_VARIABLE
 
@@ -38,7 +38,7 @@ FORWARDED_VARIABLES = (
 
 
 @contextmanager
-def open_trainer(config: DictConfig) -> Iterator[ExperienceTrainer]:
+def open_trainer(config: DictConfig) -> Iterator[WorkbenchTrainer]:
     """Start Ray and the trainer that `config` describes, and end both afterwards.
 
     Raises:
@@ -50,7 +50,7 @@ def open_trainer(config: DictConfig) -> Iterator[ExperienceTrainer]:
     with ray_session(config):
         tq.init(config.transfer_queue)
         try:
-            trainer = ExperienceTrainer(config)
+            trainer = WorkbenchTrainer(config)
             trainer.start()
             yield trainer
         finally:

@@ -23,7 +23,7 @@ def _train(overrides: list[str]) -> None:
         from verl.utils.device import auto_set_device, get_device_name
         from verl.utils.distributed import destroy_global_process_group
 
-        from jobs.engines.verl_ray.cpu_platform import PLATFORM_NAME
+        from exgrpo_core.verl_plugin.cpu_platform import PLATFORM_NAME
         from jobs.engines.verl_ray.sft_overrides import SFT_CONFIG
 
     with initialize_config_module("verl.trainer.config", version_base=None):

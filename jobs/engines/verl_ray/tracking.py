@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from omegaconf import DictConfig, OmegaConf
 from verl.utils.tracking import Tracking
 
-from jobs.engines.errors import EngineError
+from exgrpo_core.errors import EngineError
 
 CONSOLE = "console"
 """verl's default, which is redundant beside the run's log."""

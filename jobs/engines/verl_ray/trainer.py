@@ -1,63 +1,30 @@
-"""verl's trainer, set up by verl and driven by `exgrpo_step`: workers, servers and their exchange of weights."""
+"""verl's trainer in the run's worker: without verl's data, loop and checkpoints, which the workbench has itself."""
 
-import contextlib
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
-
-import ray
 from omegaconf import DictConfig, open_dict
-from ray.exceptions import GetTimeoutError
 from verl.trainer.main_ppo import TaskRunnerV1
-from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
-from verl.utils.metric import reduce_metrics
 
-from exgrpo_core.config import ObjectiveSettings
-from exgrpo_core.types import Float32Array
-from jobs.engines.verl_ray.generation import Generated, Prompt, generate
-from jobs.engines.verl_ray.loss import experience_loss
-from jobs.engines.verl_ray.rows import TokenRow, fetch_response_values, queue_rows
-
-POLL_SECONDS = 0.05
-"""Seconds between polls for finished rollouts; verl's 2 s would be half of a short step."""
-HEALTH_CHECK_SECONDS = 20.0
-"""Seconds between checks that the agent loops live, while rollouts are awaited."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """Log-probs and entropies (T,) of each row's response under the current policy at rollout temperature."""
-
-    log_probs: list[Float32Array]
-    entropies: list[Float32Array]
+from exgrpo_core.verl_plugin.trainer import ExperienceTrainer
 
 
 class _TaskRunner(TaskRunnerV1.__ray_metadata__.modified_class):
     """verl's task runner in this process: the driver is the run's worker, which records and stops."""
 
-    def __init__(self, config: DictConfig, trainer: "ExperienceTrainer") -> None:
+    def __init__(self, config: DictConfig, trainer: "WorkbenchTrainer") -> None:
         super().__init__()
         self.config = config
         self.trainer = trainer
 
 
-class ExperienceTrainer(PPOTrainerSync):
-    """verl's synchronous trainer without its data, its loop and its checkpoint interval."""
+class WorkbenchTrainer(ExperienceTrainer):
+    """Questions, checkpoints and the end of a run come from the training loop of every engine."""
 
     def start(self) -> None:
         """Start workers, servers, graders and agent loops."""
         self.init()
-        self._watch_rollouts()
         runner = _TaskRunner(self.config, self)
         runner.init_agent_loop_manager()
         self.agent_loop_manager = runner.agent_loop_manager
-        self.num_workers = int(self.actor_rollout_wg.world_size)
-        # Ranks that share a sequence or a model's layers get the same rows.
-        self.num_ranks = max(self.actor_rollout_wg._query_dispatch_info("actor")) + 1
-        self._is_awake = False
-        self._objective: ObjectiveSettings | None = None
+        self.prepare()
 
     def _init_dataloader(self) -> None:
         """Load no data: questions come from the algorithm. The learning-rate schedule needs the number of steps."""
@@ -68,96 +35,3 @@ class ExperienceTrainer(PPOTrainerSync):
     def _load_checkpoint(self) -> None:
         """Start from the model: checkpoints are restored by the training loop."""
         self.global_steps = 0
-
-    def on_init_end(self) -> None:
-        """Leave the servers asleep: weights are sent before the first generation."""
-
-    def generate(self, prompts: Sequence[Prompt], shared: Prompt, is_training: bool) -> Generated:
-        """Return the rollouts of all prompts under the current policy, see `generation.generate`."""
-        self._wake()
-        return generate(self, prompts, shared, is_training)
-
-    def score(self, rows: Sequence[TokenRow]) -> Scores:
-        """Return per-token scores of the rows' responses under the current policy."""
-        scores = self._infer(self.actor_rollout_wg.compute_log_prob, rows, ("log_probs", "entropy"))
-        return Scores(scores["log_probs"], scores["entropy"])
-
-    def reference_log_probs(self, rows: Sequence[TokenRow]) -> list[Float32Array]:
-        """Return log-probs of the rows' responses under the initial policy."""
-        return self._infer(self.ref_policy_wg.compute_ref_log_prob, rows, ("log_probs",))["log_probs"]
-
-    def train_mini_batch(
-        self, rows: Sequence[TokenRow], objective: ObjectiveSettings, num_trajectories: int, num_tokens: int
-    ) -> dict[str, float]:
-        """Take one optimizer step and return verl's metrics, with the loss's sums among them."""
-        self._sleep()
-        if objective != self._objective:
-            self.actor_rollout_wg.set_loss_fn(partial(experience_loss, objective))
-            self._objective = objective
-        with queue_rows(rows, self.num_ranks) as queued:
-            num_rows = len(queued.meta.keys)
-            queued.meta.extra_info.update(
-                global_batch_size=num_rows,
-                mini_batch_size=num_rows,
-                epochs=1,
-                seed=0,
-                dataloader_kwargs={"shuffle": False},
-                temperature=self.config.actor_rollout_ref.rollout.temperature,
-                calculate_entropy=objective.entropy_coefficient > 0.0,
-                num_trajectories=num_trajectories,
-                num_tokens=num_tokens,
-            )
-            output = self.actor_rollout_wg.update_actor(queued.meta)
-        metrics: dict[str, float] = reduce_metrics(output["metrics"])
-        return metrics
-
-    def save(self, folder: str) -> None:
-        """Write every rank's share of model and optimizer into `folder`, which all machines must see."""
-        self.actor_rollout_wg.save_checkpoint(folder, None, self.global_steps, None)
-
-    def restore(self, folder: str) -> None:
-        """Read what as many ranks wrote."""
-        self._sleep()
-        self.actor_rollout_wg.load_checkpoint(folder, None, False)
-
-    def _infer(
-        self, compute: Callable[[Any], Any], rows: Sequence[TokenRow], names: Sequence[str]
-    ) -> dict[str, list[Float32Array]]:
-        self._sleep()
-        with queue_rows(rows, self.num_ranks) as queued:
-            queued.meta.extra_info.update(
-                calculate_entropy="entropy" in names,
-                compute_loss=False,
-                temperature=self.config.actor_rollout_ref.rollout.temperature,
-            )
-            compute(queued.meta)
-            return fetch_response_values(queued, rows, names)
-
-    def _watch_rollouts(self) -> None:
-        """Check the agent loops while waiting for rollouts: verl would wait for ever for one that has died."""
-        self.replay_buffer.poll_interval = POLL_SECONDS
-        wait, checked_at = self.replay_buffer._wait_for_next_poll, time.monotonic()
-
-        def wait_and_check(*arguments: Any) -> Any:
-            nonlocal checked_at
-            if time.monotonic() - checked_at > HEALTH_CHECK_SECONDS:
-                checked_at = time.monotonic()
-                # A busy worker may answer late; a dead one raises.
-                with contextlib.suppress(GetTimeoutError):
-                    workers = self.agent_loop_manager.agent_loop_workers
-                    ray.get([worker.__ray_ready__.remote() for worker in workers], timeout=HEALTH_CHECK_SECONDS)
-            return wait(*arguments)
-
-        self.replay_buffer._wait_for_next_poll = wait_and_check
-
-    def _wake(self) -> None:
-        """Send the current weights to the servers if they lack them."""
-        if not self._is_awake:
-            self.checkpoint_manager.update_weights(self.global_steps)
-            self._is_awake = True
-
-    def _sleep(self) -> None:
-        """Free the servers' memory for the workers; they lose their weights."""
-        if self._is_awake:
-            self.checkpoint_manager.sleep_replicas()
-            self._is_awake = False

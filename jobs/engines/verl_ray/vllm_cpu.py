@@ -15,7 +15,7 @@ from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, 
 from vllm.config import set_current_vllm_config
 from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
 
-from jobs.engines.errors import EngineError
+from exgrpo_core.errors import EngineError
 from jobs.engines.vllm_variables import VLLM_VARIABLES
 
 

@@ -6,10 +6,10 @@ import torch
 
 from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.engine import RolloutRequest
+from exgrpo_core.errors import EngineError
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.state import ExGRPOState
 from exgrpo_core.types import Question
-from jobs.engines.errors import EngineError
 from tests.exgrpo_core.strategies.replay_methods import METHODS
 from tests.jobs.engines.contract import score, training_rows
 from tests.jobs.engines.embedded.engines import CONFIG, SMALL, make_engine, make_questions, same_weights

@@ -7,13 +7,13 @@ from peft import PeftModel
 from safetensors.torch import load_file
 
 from exgrpo_core.algorithm import exgrpo_step
+from exgrpo_core.errors import EngineError
 from exgrpo_core.state import ExGRPOState
 from jobs.engines.embedded.model import frozen_reference, load_policy
 from jobs.engines.embedded.packing import TokenSequence
 from jobs.engines.embedded.padded import PaddedBackend
 from jobs.engines.embedded.scoring import score_sequences
 from jobs.engines.embedded.vocabulary import Scoring
-from jobs.engines.errors import EngineError
 from tests.jobs.engines.embedded.engines import LORA, make_engine, make_questions
 from tests.jobs.engines.tiny_models import build_model, build_policy, tiny_tokenizer
 

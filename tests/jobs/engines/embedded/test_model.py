@@ -4,8 +4,8 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerFast
 
+from exgrpo_core.errors import EngineError
 from jobs.engines.embedded.model import load_policy, resolve_device, wrap_model
-from jobs.engines.errors import EngineError
 from tests.jobs.engines.tiny_models import END, VOCABULARY_SIZE, build_model, build_policy, tiny_tokenizer
 
 CPU = torch.device("cpu")

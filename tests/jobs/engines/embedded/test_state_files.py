@@ -4,9 +4,9 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from exgrpo_core.algorithm import exgrpo_step
+from exgrpo_core.errors import EngineError
 from exgrpo_core.state import ExGRPOState
 from jobs.engines.embedded.state_files import OPTIMIZER_FILE
-from jobs.engines.errors import EngineError
 from tests.jobs.engines.embedded.engines import CONFIG, make_engine, make_questions, same_weights
 
 NUM_STEPS = 3

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from exgrpo_core.config import ExGRPOConfig, LossAggregation
+from exgrpo_core.errors import EngineError
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow
 from exgrpo_core.policy_optimization.objective import LossInputs, LossScale, exgrpo_loss
 from exgrpo_core.step_report import METRICS
@@ -13,7 +14,6 @@ from jobs.engines.embedded import matrix_products
 from jobs.engines.embedded.model import wrap_model
 from jobs.engines.embedded.optimizer import OptimSettings, PolicyOptimizer
 from jobs.engines.embedded.update import PolicyUpdater
-from jobs.engines.errors import EngineError
 from tests.jobs.engines.embedded.prompts import ragged_prompts
 from tests.jobs.engines.tiny_models import VOCABULARY_SIZE, build_policy
 

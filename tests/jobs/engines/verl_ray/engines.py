@@ -14,7 +14,7 @@ from tests.jobs.engines.embedded.engines import CONFIG
 from tests.jobs.engines.tiny_models import END, build_model, tiny_tokenizer
 
 if TYPE_CHECKING:
-    from jobs.engines.verl_ray.engine import VerlEngine
+    from jobs.engines.verl_ray.engine import WorkbenchVerlEngine
 
 REWARD_FILE = Path(__file__).parent / "even_reward.py"
 LEARNING_RATE = 2e-3
@@ -47,14 +47,16 @@ def save_tiny_model(folder: Path) -> Path:
 
 
 @contextmanager
-def open_engine(folder: Path, num_ranks: int, *, has_rollouts: bool = True, **changes: Any) -> Iterator["VerlEngine"]:
+def open_engine(
+    folder: Path, num_ranks: int, *, has_rollouts: bool = True, **changes: Any
+) -> Iterator["WorkbenchVerlEngine"]:
     """Give an engine on so many ranks, and end its Ray afterwards."""
     os.environ.update(CPU_VARIABLES)
     with warnings.catch_warnings():
         # verl and Ray warn of libraries that are not there and of what they themselves will change.
         warnings.simplefilter("ignore")
         from jobs.engines.verl_ray.compose_config import compose_config
-        from jobs.engines.verl_ray.engine import VerlEngine
+        from jobs.engines.verl_ray.engine import WorkbenchVerlEngine
         from jobs.engines.verl_ray.overrides_from_spec import ENGINE_OVERRIDES, verl_overrides
         from jobs.engines.verl_ray.session import open_trainer
 
@@ -65,4 +67,4 @@ def open_engine(folder: Path, num_ranks: int, *, has_rollouts: bool = True, **ch
             manager = f"{NoRollouts.__module__}.{NoRollouts.__qualname__}"
             words.append(f"+actor_rollout_ref.rollout.agent.agent_loop_manager_class={manager}")
         with open_trainer(compose_config(words)) as trainer:
-            yield VerlEngine(trainer, tiny_tokenizer(), [END], spec.algorithm, seed=0)
+            yield WorkbenchVerlEngine(trainer, tiny_tokenizer(), [END], spec.algorithm, seed=0)

@@ -10,9 +10,9 @@ import torch
 
 from exgrpo_core.algorithm import exgrpo_step
 from exgrpo_core.engine import RolloutRequest
+from exgrpo_core.errors import EngineError
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch
 from exgrpo_core.state import ExGRPOState
-from jobs.engines.errors import EngineError
 from jobs.machine.gc_tuning import NEW_OBJECTS
 from tests.exgrpo_core.strategies.replay_methods import METHODS
 from tests.jobs.engines.contract import PolicyEngineContract, stored, training_rows
@@ -78,7 +78,7 @@ class TestVerlEngine(PolicyEngineContract):
 @pytest.fixture(params=[False, True], ids=["padded", "packed"])
 def packing(request, monkeypatch):
     """Whether verl lays sequences end to end; its workers take the switch from each batch."""
-    from jobs.engines.verl_ray import trainer
+    from exgrpo_core.verl_plugin import trainer
 
     queue_rows = trainer.queue_rows
 
@@ -192,7 +192,7 @@ def test_evaluation_depends_on_its_seed_alone_and_disturbs_no_rollout(engine, qu
 
 @on_two_ranks
 def test_what_does_not_reach_the_loss_is_an_error_with_the_numbers(engine, questions, monkeypatch):
-    from jobs.engines.verl_ray import trainer
+    from exgrpo_core.verl_plugin import trainer
 
     groups = engine.rollout([RolloutRequest(question, 2) for question in questions[:2]])
     mini_batch = MiniBatch(training_rows(groups, [1.0, -1.0] * 2, is_replayed=True), 2)
@@ -215,7 +215,7 @@ def test_what_does_not_reach_the_loss_is_an_error_with_the_numbers(engine, quest
 
 @on_two_ranks
 def test_other_tokens_than_were_stored_are_an_error(engine, questions, monkeypatch):
-    from jobs.engines.verl_ray import rows
+    from exgrpo_core.verl_plugin import rows
 
     (group,) = engine.rollout([RolloutRequest(questions[0], 2)])
     as_columns = rows.TokenRow.as_columns
@@ -274,7 +274,7 @@ def test_death_of_the_agent_loop_is_an_error_not_a_wait(engine, questions, monke
         for worker in trainer.agent_loop_manager.agent_loop_workers:
             ray.kill(worker)
 
-    monkeypatch.setattr("jobs.engines.verl_ray.trainer.HEALTH_CHECK_SECONDS", 1.0)
+    monkeypatch.setattr("exgrpo_core.verl_plugin.trainer.HEALTH_CHECK_SECONDS", 1.0)
     monkeypatch.setattr(trainer.agent_loop_manager, "generate_sequences", dispatch_and_kill)
     with pytest.raises((RayError, EngineError)):
         engine.rollout([RolloutRequest(question, 4) for question in questions])

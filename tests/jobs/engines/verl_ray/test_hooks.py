@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from jobs.engines.errors import EngineError
+from exgrpo_core.errors import EngineError
 from jobs.training.verl_composition import CPU_VARIABLES
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
@@ -35,11 +35,11 @@ def test_what_the_trainer_overrides_is_there_and_is_called_by_the_set_up():
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
     from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-    from jobs.engines.verl_ray.trainer import ExperienceTrainer
+    from jobs.engines.verl_ray.trainer import WorkbenchTrainer
 
     set_up = inspect.getsource(PPOTrainer._setup) + inspect.getsource(PPOTrainer.init)
     for name in ("_init_dataloader", "_load_checkpoint", "on_init_end"):
-        assert getattr(PPOTrainerSync, name) is not getattr(ExperienceTrainer, name)
+        assert getattr(PPOTrainerSync, name) is not getattr(WorkbenchTrainer, name)
         assert f"self.{name}()" in set_up
 
 
@@ -48,8 +48,8 @@ def test_rollouts_of_this_project_are_registered():
     from verl.workers.rollout.base import get_rollout_class
     from verl.workers.rollout.replica import RolloutReplicaRegistry
 
-    from jobs.engines.verl_ray.hf_replica import ROLLOUT_NAME, HfAdapter, HfReplica
-    from jobs.engines.verl_ray.overrides_from_spec import AGENT_NAME
+    from exgrpo_core.verl_plugin.hf_replica import ROLLOUT_NAME, HfAdapter, HfReplica
+    from exgrpo_core.verl_plugin.settings import AGENT_NAME
 
     assert AGENT_NAME in _agent_loop_registry
     assert get_rollout_class(ROLLOUT_NAME) is HfAdapter

@@ -4,7 +4,7 @@ from threading import Thread
 
 import pytest
 
-from jobs.engines.errors import EngineError
+from exgrpo_core.errors import EngineError
 from jobs.engines.verl_ray.reward_model import compute_score, conversation_text
 
 EXTRA_INFO = {"metadata": {"question": "Why?"}, "prompt_text": "templated: Why?"}

@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from jobs.engines.errors import EngineError
+from exgrpo_core.errors import EngineError
 from jobs.training.verl_composition import CPU_VARIABLES
 from tests.jobs.engines.verl_ray.engines import tiny_spec
 

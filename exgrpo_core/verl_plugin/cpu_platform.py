@@ -1,6 +1,6 @@
 """A platform that lets verl 0.9.1 train on processors without a GPU; chosen with VERL_PLATFORM=cpu.
 
-verl loads this module at the end of its import (entry point `verl.plugins`), so nothing heavy is imported here.
+verl loads this module at the end of its import (`registration.py`), so nothing heavy is imported here.
 """
 
 import types

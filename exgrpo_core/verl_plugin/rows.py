@@ -12,8 +12,8 @@ from transfer_queue import KVBatchMeta
 from verl.utils.seqlen_balancing import get_seqlen_balanced_partitions
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
+from exgrpo_core.errors import EngineError
 from exgrpo_core.types import Float32Array, Int32Array
-from jobs.engines.errors import EngineError
 
 PARTITION = "exgrpo_rows"
 _numbers = count()

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 
 from exgrpo_core.config import ObjectiveSettings
+from exgrpo_core.errors import EngineError
 from exgrpo_core.policy_optimization.mixed_batch import MiniBatch, TrainingRow, rows_with_gradient
-from jobs.engines.errors import EngineError
-from jobs.engines.update_metrics import UpdateSums
-from jobs.engines.verl_ray.loss import BEHAVIOR_SUM
-from jobs.engines.verl_ray.rows import TokenRow
+from exgrpo_core.policy_optimization.update_metrics import UpdateSums
+from exgrpo_core.verl_plugin.loss import BEHAVIOR_SUM
+from exgrpo_core.verl_plugin.rows import TokenRow
 
 RELATIVE_TOLERANCE = 1e-4
 SUM_NAMES = (

@@ -6,7 +6,7 @@ from typing import Any
 from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
-from jobs.engines.verl_ray.cpu_platform import PLATFORM_NAME
+from exgrpo_core.verl_plugin.cpu_platform import PLATFORM_NAME
 
 
 @EngineRegistry.register(model_type="language_model", backend="fsdp2", device="cuda", vendor=PLATFORM_NAME)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from jobs.engines.errors import EngineError
+from exgrpo_core.errors import EngineError
 
 pytestmark = [pytest.mark.verl]
 
@@ -13,20 +13,20 @@ COLUMNS = {"behavior_log_probs": torch.tensor([-1.0, -2.0]), "is_replayed": torc
 
 
 def rows():
-    from jobs.engines.verl_ray.rows import TokenRow
+    from exgrpo_core.verl_plugin.rows import TokenRow
 
     return [TokenRow(TOKENS, TOKENS, COLUMNS)]
 
 
 def returned(**changes):
-    from jobs.engines.verl_ray.update import SUM_NAMES
+    from exgrpo_core.verl_plugin.update import SUM_NAMES
 
     sums = dict.fromkeys(SUM_NAMES, 0.5) | {"num_fresh": 2.0, "num_replayed": 0.0, "behavior_log_prob_sum": -3.0}
     return sums | {"grad_norm": 0.25} | changes
 
 
 def test_mini_batches_that_verl_leaves_out_are_counted_where_the_settings_say_so():
-    from jobs.engines.verl_ray.update import UpdateTally
+    from exgrpo_core.verl_plugin.update import UpdateTally
 
     tally = UpdateTally(skips_non_finite=True)
     for changes in ({"grad_norm": math.nan}, {}, {"total": math.inf}):
@@ -44,7 +44,7 @@ def test_mini_batches_that_verl_leaves_out_are_counted_where_the_settings_say_so
 
 
 def test_a_mini_batch_that_is_not_finite_ends_the_run_otherwise():
-    from jobs.engines.verl_ray.update import UpdateTally
+    from exgrpo_core.verl_plugin.update import UpdateTally
 
     with pytest.raises(EngineError, match=r"grad_norm is nan.*optim.non_finite: skip"):
         UpdateTally().add("a mini-batch", rows(), returned(grad_norm=math.nan))

@@ -26,7 +26,7 @@ def prompt_tokens_loop():
     os.environ.update(CPU_VARIABLES)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from jobs.engines.verl_ray.agent_loop import PromptTokensLoop
+        from exgrpo_core.verl_plugin.agent_loop import PromptTokensLoop
     return PromptTokensLoop
 
 

@@ -17,7 +17,7 @@ from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry, TokenOutput
 from verl.workers.rollout.utils import ensure_async_iterator
 
-from jobs.engines.verl_ray.hf_sampling import SampleRequest, sample_responses
+from exgrpo_core.verl_plugin.hf_sampling import SampleRequest, sample_responses
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput, register
 
-from jobs.engines.verl_ray.overrides_from_spec import AGENT_NAME
+from exgrpo_core.verl_plugin.settings import AGENT_NAME
 
 MAX_SEED = 2**31
 
