@@ -92,7 +92,7 @@ def _curves(row: RunRow) -> None:
     if not evaluations and not any(series.values()):
         empty_state.show("show_chart", "No steps yet", "The curves begin with the first step.")
         return
-    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         view = curve_view.choose()
         own_charts.choose(charts)
         view_menu.show()

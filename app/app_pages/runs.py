@@ -37,19 +37,19 @@ ARCHIVED, BIN = "Archived", "Bin"
 KINDS = {"All jobs": (), "Training": ("train",), "Evaluations": ("eval",), "Judges": ("judge",)}
 
 
-def _chosen(columns: Sequence[str]) -> tuple[RunFilter, str | None, bool]:
-    """Show search, states, groups and columns; return the filter, what to group by, and whether the bin is open."""
-    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+def _chosen() -> tuple[RunFilter, str | None, bool]:
+    """Show search, states and groups; return the filter, what to group by, and whether the bin is open."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="runs-filter"):
         words = st.text_input(
             "Search runs",
-            placeholder="Search name, model, tag or seed=3",
+            placeholder="Search, or seed=3",
             help="Words of name, method, model, data or tags, and conditions on fields: `seed=3`, "
             "`optim.learning_rate<1e-5`, `algorithm.experience_ratio!=0`",
             key="q",
             bind="query-params",
             label_visibility="collapsed",
             icon=":material/search:",
-            width=300,
+            width=190,
         )
         state = st.segmented_control(
             "State",
@@ -61,10 +61,9 @@ def _chosen(columns: Sequence[str]) -> tuple[RunFilter, str | None, bool]:
             label_visibility="collapsed",
         )
         kind = st.selectbox(
-            "Kind", list(KINDS), key="kind", bind="query-params", label_visibility="collapsed", width=150
+            "Kind", list(KINDS), key="kind", bind="query-params", label_visibility="collapsed", width=130
         )
         group = run_groups.choose()
-        run_columns.choose(columns)
     where = RunFilter(words.strip(), STATES.get(state, ()), is_archived=state == ARCHIVED, kinds=KINDS[kind])
     return where, group, state == BIN
 
@@ -97,7 +96,7 @@ def _list(was_live: bool) -> None:
         return
     machine_line.show(counts)
     columns = run_columns.of_address()
-    where, group, is_bin = _chosen(columns)
+    where, group, is_bin = _chosen()
     bin_view.show_last()
     if is_bin:
         bin_view.show()
@@ -139,6 +138,7 @@ def _show_table(rows: Sequence[RunRow], caption: str, columns: Sequence[str], or
         list_actions.show_archive(ticked)
         list_actions.show_delete(ticked)
         st.space("stretch")
+        run_columns.choose(columns)
         exports.show(lambda: run_table.table(rows, [name for name in columns if name != "Curve"]), "runs")
     if opened is not None:
         st.switch_page("app_pages/run.py", query_params={"run": opened})

@@ -18,7 +18,7 @@ import uvicorn
 from starlette.middleware import Middleware
 from streamlit.web import bootstrap
 
-from app import failures, settings, theme
+from app import failed_page, settings, theme
 from app.serving import refreshes, shell
 from app.serving.chart_script import ChangedChartScript
 from app.serving.connections import TimedConnection
@@ -31,8 +31,6 @@ from exgrpo_core.errors import UserError
 MAIN_SCRIPT = Path(__file__).parents[1] / "main.py"
 FIRST_PAGE = ("app.components.widgets.banners", "app.components.runs.run_table")
 """Modules of the first page, loaded before the server answers."""
-_CACHE_LOG = "streamlit.runtime.caching.cache_data_api"
-"""The log in which Streamlit warns of caches that are declared before its server runs, as early loading does."""
 _MAX_MEMORY_POOLS = 2
 _M_ARENA_MAX = -8
 DEFAULT_PORT = 8501
@@ -101,7 +99,7 @@ def serve(
         MAIN_SCRIPT,
         routes=shell.routes(),
         middleware=[Middleware(Gate, settings=gate), Middleware(ChangedChartScript)],
-        on_script_error=failures.show,
+        on_script_error=failed_page.show,
     )
     config = uvicorn.Config(
         application,
@@ -118,8 +116,7 @@ def serve(
     _share_memory_pools()
     refreshes.keep_unsent_messages()
     refreshes.ignore_refreshes_of_other_pages()
-    logging.getLogger(_CACHE_LOG).setLevel(logging.ERROR)
-    logging.getLogger(failures.LOG).addFilter(failures.is_fault)
+    logging.getLogger(failed_page.LOG).addFilter(failed_page.is_fault)
     for name in FIRST_PAGE:
         import_module(name)
     # Modules stay loaded: without this, each garbage collection would go through them again.

@@ -63,8 +63,8 @@ def draw_effects(database: Database, run_id: str, num_rollouts: int) -> list[Dra
     groups: dict[str, Mask] = {ALL: np.ones(seen.size, dtype=np.bool_)}
     for bucket in np.unique(seen["bucket"][seen["is_drawn"]]):
         groups[f"bucket {bucket}"] = seen["bucket"] == bucket
-    groups[f"tried at most {idle:.0f} steps ago"] = seen["idle"] <= idle
-    groups[f"tried more than {idle:.0f} steps ago"] = seen["idle"] > idle
+    groups[f"tried within {idle:.0f} steps"] = seen["idle"] <= idle
+    groups["tried longer ago"] = seen["idle"] > idle
     for name, is_low in (("replay of lower entropy", True), ("replay of higher entropy", False)):
         groups[name] = ~seen["is_drawn"] | ((seen["entropy"] <= entropy) == is_low)
     return [draw_effect(name, seen, chosen, num_rollouts) for name, chosen in groups.items()]

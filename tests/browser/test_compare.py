@@ -21,6 +21,19 @@ def tick(page, *rows):
         page.wait_for_timeout(800)
 
 
+@pytest.mark.parametrize("width", [1280, 1440])
+@pytest.mark.parametrize("path", ["/run?run=run-finished", "/compare?runs=run-finished,run-on-policy"])
+def test_what_chooses_the_curves_is_in_one_row(open_page, path, width):
+    page = open_page(path).page
+    page.set_viewport_size({"width": width, "height": 900})
+    first, last = page.get_by_role("radio", name="Steps"), page.get_by_role("button", name="Views")
+    last.wait_for()
+    page.wait_for_function("() => document.fonts.status === 'loaded'")
+    boxes = [part.bounding_box() for part in (first, last)]
+    middles = [box["y"] + box["height"] / 2 for box in boxes]
+    assert abs(middles[0] - middles[1]) < boxes[1]["height"]
+
+
 def test_two_ticked_runs_are_compared_a_pasted_link_shows_the_same_and_back_leads_to_the_list(open_page):
     watched = open_page("/?q=whole")
     page = watched.page

@@ -13,7 +13,7 @@ from app.components.new_run.form_state import FormState
 from app.components.replay_buffer import bucket_weights
 from app.components.runs import spec_diff
 from app.components.widgets.spec_text import Difference, as_yaml, differences, shell_command
-from app.formats import byte_size, escape_control_characters
+from app.formats import byte_size, escape_control_characters, with_code
 from exgrpo_core.config import GAUSSIAN
 
 
@@ -91,7 +91,7 @@ def _list_mistakes(mistakes: Sequence[str], state: FormState) -> None:
     for number, mistake in enumerate(mistakes):
         title = spec_form.section_to_mend(state, mistake)
         with st.container(key=f"mistake-{number}", gap="xxsmall"):
-            st.text(escape_control_characters(mistake))
+            st.markdown(with_code(mistake))
             if title is not None:
                 st.button(
                     f"Open {title}", type="tertiary", icon=":material/arrow_back:", key=f"mend-{number}",

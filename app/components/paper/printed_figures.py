@@ -33,7 +33,7 @@ def show(entry: Entry) -> None:
         )  # fmt: skip
     with st.expander("The printed table", icon=":material/table:", key=f"printed-table-{entry.key}"):
         for table in tables_of(entry):
-            printed_numbers.show(study_paper.printed_table(table), _WORDS, f"The paper's table {table.name}")
+            printed_numbers.show(study_paper.printed_table(table), _WORDS, f"The paper's {entry.label}")
 
 
 def bars(entry: Entry) -> go.Figure:

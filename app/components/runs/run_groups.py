@@ -34,7 +34,7 @@ def choose() -> str | None:
     wanted = st.query_params.get(ADDRESS)
     st.session_state[_KEY] = wanted if wanted in names else None
     st.selectbox(
-        "Group by", names, index=None, key=_KEY, on_change=_take, placeholder="Group by", width=170,
+        "Group by", names, index=None, key=_KEY, on_change=_take, placeholder="Group by", width=140,
         label_visibility="collapsed",
         help="Mean and 95 % interval over the runs of equal value: Student's t, from two runs on",
     )  # fmt: skip

@@ -18,8 +18,8 @@ def show(study: Study) -> None:
     """Show the paper's tables as printed, numbers in the running text, and which of them disagree."""
     for table in study.tables:
         frame = printed_table(table)
-        exports.show_heading(f"Table labelled {table.name}", frame, f"{study.name}-{table.name.replace(':', '-')}")
-        printed_numbers.show(frame, _WORDS, f"The paper's table {table.name}")
+        exports.show_heading("The paper's table", frame, f"{study.name}-printed")
+        printed_numbers.show(frame, _WORDS, "The paper's table")
     texts = [row for row in paper_and_studies.number_rows(study) if row.table == _TEXT]
     if texts:
         frame = pd.DataFrame(
@@ -37,7 +37,7 @@ def show(study: Study) -> None:
     faults = paper_and_studies.disagreements(study)
     if faults:
         st.subheader("Printed numbers that do not agree with each other", anchor=False)
-        st.text("\n".join(f"{fault.location}: {fault.sentence}." for fault in faults))
+        st.text("\n".join(f"{_without_label(study, fault.location)}: {fault.sentence}." for fault in faults))
 
 
 def printed_table(table: PaperTable) -> pd.DataFrame:
@@ -48,7 +48,9 @@ def printed_table(table: PaperTable) -> pd.DataFrame:
     frame.insert(0, "Row", [row.row for row in table.rows])
     if any(row.group for row in table.rows):
         frame.insert(0, "Group", [row.group for row in table.rows])
-    frame["Cells here"] = [", ".join(row.cells) or "none" for row in table.rows]
+    frame.insert(
+        frame.columns.get_loc(table.columns[0]), "Cells here", [", ".join(row.cells) or "none" for row in table.rows]
+    )
     return frame
 
 
@@ -58,3 +60,10 @@ def gains_table(study: Study) -> pd.DataFrame:
     rows = [{"Setting": gain.setting} | {name: f"{gain.gains[name]:+.1f}" for name in columns} for gain in gains]
     means = {name: f"{fmean(gain.gains[name] for gain in gains):+.2f}" for name in columns}
     return pd.DataFrame([*rows, {"Setting": "Mean", **means}])
+
+
+def _without_label(study: Study, location: str) -> str:
+    """Return where a number is printed without the label that the paper's source gives its table."""
+    for table in study.tables:
+        location = location.removeprefix(f"{table.name}, ")
+    return location

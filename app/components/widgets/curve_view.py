@@ -78,14 +78,14 @@ def span_of(lines: Sequence[Line]) -> tuple[float, float] | None:
 def choose() -> CurveView:
     """Show the choices in a row and return them; they are in the address as x, smooth, log and zoom."""
     wanted = _of_address()
-    with st.container(horizontal=True, vertical_alignment="center", gap="medium", width="content", key="curve-view"):
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", width="content", key="curve-view"):
         st.session_state["curves-x"] = next(name for name, axis in AXES.items() if axis is wanted.axis)
         st.segmented_control(
             "Against", list(AXES), required=True, key="curves-x", on_change=_take_axis, label_visibility="collapsed"
         )
         st.session_state["curves-smooth"] = wanted.smoothing
         st.slider(
-            "Smoothing", 0.0, MAX_SMOOTHING, step=0.01, key="curves-smooth", on_change=_take_smoothing, width=170,
+            "Smoothing", 0.0, MAX_SMOOTHING, step=0.01, key="curves-smooth", on_change=_take_smoothing, width=120,
             help="Weight of the past in an exponential moving average; the values as recorded stay faint behind it",
         )  # fmt: skip
         st.session_state["curves-log"] = wanted.has_log_axis

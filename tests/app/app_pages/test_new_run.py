@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -14,7 +15,8 @@ PRESET_FORM = "preset-chains-exgrpo"
 
 def mistakes(page):
     """Return the sentences of the summary's list, in its order."""
-    return [element.value for element in page.text if ": " in element.value]
+    written = [element.value for element in page.markdown if re.match(r"[^ :]+(, [^ :]+)*\\: ", element.value)]
+    return [re.sub(r"\\(.)", r"\1", text) for text in written]
 
 
 def open_section(page, title):
@@ -43,7 +45,7 @@ def test_wrong_field_is_named_at_once_and_cannot_be_launched(open_page):
     page = open_page("new_run", section="Algorithm")
     page.number_input(key=f"{PRESET_FORM}-algorithm-mini_batch_size").set_value(5).run()
     assert not page.exception
-    assert any("mini_batch_size: expected a divisor of batch_size" in element.value for element in page.text)
+    assert any("mini_batch_size: expected a divisor of batch_size" in text for text in mistakes(page))
     assert page.button(key="launch").disabled
 
 
@@ -133,10 +135,13 @@ def test_a_mistake_beside_its_field_keeps_names_and_commands_as_they_are_written
     python.chmod(0o755)
     monkeypatch.setenv(VERL_PYTHON_VARIABLE, str(python))
     page = open_page("new_run", preset="paper-exgrpo")
-    beside = [element.value for element in page.markdown if "vllm is not installed" in element.value.lower()]
+    written = [element.value for element in page.markdown if "vllm is not installed" in element.value.lower()]
+    beside = [text for text in written if "material/error" in text]
     assert len(beside) == 1
     assert "vLLM is not installed" in beside[0]
     assert "`make verl-env GPU=1`" in beside[0]
+    (in_the_summary,) = [text for text in mistakes(page) if "vLLM is not installed" in text]
+    assert "`make verl-env GPU=1`" in in_the_summary
 
 
 def test_embedded_run_that_memory_cannot_hold_is_not_ready(open_page):
@@ -234,7 +239,7 @@ def test_missing_data_file_is_named_while_one_types(open_page):
     page = open_page("new_run", preset="paper-exgrpo", section="Data")
     page.text_input(key="preset-paper-exgrpo-data-source").set_value("missing.parquet").run()
     assert not page.exception
-    assert any(element.value.startswith("data.source: expected an existing file or folder") for element in page.text)
+    assert any(text.startswith("data.source: expected an existing file or folder") for text in mistakes(page))
     assert page.button(key="launch").disabled
     assert not any("Ready to launch" in text for text in texts(page))
     assert "--set data.source=missing.parquet" in page.code[0].value

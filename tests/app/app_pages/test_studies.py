@@ -100,6 +100,8 @@ def test_what_the_paper_prints_is_shown_with_what_does_not_agree(open_page):
     printed = page.dataframe[0].value
     row = printed[printed["Row"] == "GPG-Zero"].iloc[0]
     assert (row["OOD Avg."], row["Cells here"]) == ("41.6", "none")
+    assert list(printed.columns[:3]) == ["Group", "Row", "Cells here"]
+    assert not has_text(page, "tab:main")
     assert has_text(page, "the mean of its cells is 53.73")
 
 

@@ -47,6 +47,12 @@ def test_given_token_is_the_one_in_the_link_and_sigterm_ends_the_server(tmp_path
     assert served.process.wait(15) in {0, -signal.SIGTERM}
 
 
+def test_a_start_says_nothing_but_the_link(tmp_path, capfd):
+    served = web_server.start(tmp_path)
+    served.stop()
+    assert not capfd.readouterr().err
+
+
 def test_further_host_names_are_admitted_only_when_named(tmp_path):
     served = web_server.start(tmp_path, "--allow-host", "workbench.example")
     try:

@@ -6,7 +6,7 @@ import pytest
 from streamlit import error_util
 from streamlit.testing.v1 import AppTest
 
-from app import failures, theme
+from app import failed_page, theme
 from app.components.replay_buffer import bucket_heatmap, buffer_area
 from app.components.widgets import curves, figures
 from app.components.widgets.curve_view import Drawing
@@ -92,9 +92,9 @@ def test_colours_by_meaning_are_distinct(palette):
 
 def test_failure_is_one_sentence_without_a_traceback():
     def page():
-        from app import failures
+        from app import failed_page
 
-        failures.show(ValueError("the file is gone\n  File x, line 3"))
+        failed_page.show(ValueError("the file is gone\n  File x, line 3"))
 
     opened = AppTest.from_function(page).run()
     assert not opened.exception
@@ -103,9 +103,9 @@ def test_failure_is_one_sentence_without_a_traceback():
 
 @pytest.mark.parametrize(("error", "is_fault"), [(NoAnswerError("away"), False), (ValueError("odd"), True)])
 def test_tracebacks_are_logged_but_not_of_a_database_that_is_away(error, is_fault):
-    record = logging.LogRecord(failures.LOG, logging.ERROR, __file__, 1, "", (), (type(error), error, None))
-    assert failures.is_fault(record) is is_fault
-    assert error_util._LOGGER.name == failures.LOG
+    record = logging.LogRecord(failed_page.LOG, logging.ERROR, __file__, 1, "", (), (type(error), error, None))
+    assert failed_page.is_fault(record) is is_fault
+    assert error_util._LOGGER.name == failed_page.LOG
 
 
 @pytest.mark.parametrize(("values", "wanted"), [([5e-5, 2e-5], "power"), ([0.5, 2e-5], None), (["a", "b"], None)])
