@@ -155,7 +155,7 @@ def manage(
     for question_index, successes in stored:
         if buffer.bucket_of(question_index) is not None:
             buffer.set_bucket(question_index, len(successes))
-    buffer.sync()
+    buffer.commit({"step": step})
     return num_candidates
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from exgrpo_core.experience_management.delayed_start import DelayedStart
 from exgrpo_core.experience_management.question_stream import QuestionStream
 from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
 from exgrpo_core.experience_management.retired_set import RetiredSet
+from exgrpo_core.step_report import BufferEventKind, StepReport
 from exgrpo_core.types import BoolArray, Experience, Question, RolloutGroup
 
 STATE_FILE = "experience.json"
@@ -59,8 +61,11 @@ class ExGRPOState:
         questions: Sequence[Question],
         config: ExGRPOConfig,
         external: Mapping[int, Experience] | None = None,
+        keeps_later: bool = False,
     ) -> "ExGRPOState":
         """Return the state before the first step; the buffer's segments go into `directory`.
+
+        `keeps_later` adds the experience of all steps that were committed there.
 
         Raises:
             ValueError: Fewer questions than a batch holds, or questions whose `index` is not their position.
@@ -72,8 +77,10 @@ class ExGRPOState:
             )
         if any(question.index != i for i, question in enumerate(questions)):
             raise ValueError("questions: expected each question's index to be its position.")
-        buffer = ReplayBuffer(directory, len(questions), config.rollouts_per_question)
-        return cls(questions, config, buffer, external)
+        buffer = ReplayBuffer.open(directory, len(questions), config.rollouts_per_question, keeps_later)
+        state = cls(questions, config, buffer, external)
+        state._keep_later()
+        return state
 
     def skipped_questions(self, config: ExGRPOConfig) -> BoolArray:
         """Return which questions the stream of fresh ones skips: the retired, unless they may be redrawn.
@@ -93,6 +100,29 @@ class ExGRPOState:
                 self.next_trajectory_id += 1
                 self.num_fresh_rollouts += 1
                 self.num_generated_tokens += trajectory.token_ids.size
+
+    def commit(self, report: StepReport) -> Future[None]:
+        """Begin to make what a step changed in the experience durable; return what is done then."""
+        kinds = [event.kind for event in report.buffer_events]
+        return self.replay_buffer.commit(
+            {
+                "step": self.step,
+                "num_collected": kinds.count(BufferEventKind.INSERTED),
+                "next_trajectory_id": self.next_trajectory_id,
+                "retired": self.retired_set.take_added(),
+                "delayed_start": self.delayed_start.state_dict(),
+            }
+        )
+
+    def _keep_later(self) -> None:
+        """Continue after the steps that the restored buffer kept, if it kept any."""
+        later = self.replay_buffer.later
+        for step in later.steps if later.are_kept else ():
+            for question_index in step.header["retired"]:
+                self.retired_set.add(question_index)
+            self.delayed_start.load_state_dict(step.header["delayed_start"])
+            self.next_trajectory_id = step.header["next_trajectory_id"]
+        self.retired_set.take_added()
 
     def save(self, directory: Path) -> None:
         """Write the whole state into `directory` and seal the buffer's segments.
@@ -123,8 +153,12 @@ class ExGRPOState:
         questions: Sequence[Question],
         config: ExGRPOConfig,
         external: Mapping[int, Experience] | None = None,
+        keeps_later: bool = False,
     ) -> "ExGRPOState":
         """Return the state saved in `saved`, with segments in `segments`; its draws continue as if uninterrupted.
+
+        `keeps_later` adds the experience of the steps that were committed after it: buckets, retired questions and
+        trajectories. The step, the random generator and the stream of fresh questions are those of `saved`.
 
         Raises:
             StateError: The saved state is damaged or belongs to other questions.
@@ -135,13 +169,14 @@ class ExGRPOState:
             content: dict[str, Any] = read_json(path, MAX_STATE_BYTES)
             if content["questions"] != _fingerprint(questions):
                 raise StateError(f"{path}: was saved with other questions; resume with the data of that run.")
-            state = cls(questions, config, ReplayBuffer.restore(segments, saved / BUFFER_FILE), external)
+            state = cls(questions, config, ReplayBuffer.restore(segments, saved / BUFFER_FILE, keeps_later), external)
             for name in ("step", "next_trajectory_id", "num_fresh_rollouts", "num_generated_tokens"):
                 setattr(state, name, int(content[name]))
             state.rng.bit_generator.state = content["rng"]
             state.retired_set.load_state_dict(content["retired_set"])
             state.delayed_start.load_state_dict(content["delayed_start"])
             state.stream.load_state_dict(content["stream"])
+            state._keep_later()
         except (OSError, UnreadableFileError, KeyError, TypeError) as error:
             raise StateError(f"{path}: is missing or damaged ({error}); use an older checkpoint.") from error
         return state

@@ -1,6 +1,7 @@
 """The replay buffer E: stored successes of each question, in buckets by the question's latest correctness."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import asdict
 from itertools import chain, repeat
 from pathlib import Path
@@ -9,23 +10,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from exgrpo_core.experience_management.storage.bucket_membership import BucketMembership
+from exgrpo_core.experience_management.storage.bucket_membership import ABSENT, BucketMembership
+from exgrpo_core.experience_management.storage.checked_trajectories import checked_arrays
 from exgrpo_core.experience_management.storage.checksums import CHECKSUMS, DEFAULT_CHECKSUM, LEGACY_CHECKSUM
 from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
+from exgrpo_core.experience_management.storage.duplicates import locate
 from exgrpo_core.experience_management.storage.question_history import QuestionHistory
 from exgrpo_core.experience_management.storage.row_index import RowIndex
 from exgrpo_core.experience_management.storage.segment_store import SegmentStore
 from exgrpo_core.experience_management.storage.segments import ROW, TOKEN_BYTES, SegmentExtent
 from exgrpo_core.experience_management.storage.snapshot import read_snapshot, write_snapshot
+from exgrpo_core.experience_management.storage.step_log import LogPosition, steps_after
+from exgrpo_core.experience_management.storage.step_replay import INSERTED, LaterSteps, apply_steps, open_with
 from exgrpo_core.types import Experience, Float32Array, Int32Array, Int64Array, Trajectory
 
 __all__ = ["BufferCorruptionError", "InsertOutcome", "ReplayBuffer"]
 
 SEGMENT_BYTES = 1 << 30
 """A segment larger than this is sealed, and a new one is begun."""
-
-_INT32 = np.dtype("<i4")
-_FLOAT32 = np.dtype("<f4")
 
 
 class InsertOutcome(NamedTuple):
@@ -43,10 +45,10 @@ class ReplayBuffer:
     `set_bucket` moves it. Buckets 1..K may be drawn, bucket 0 may not. Retiring a question leaves its rows in the
     segments but out of the buffer; what is inserted later counts alone (Algorithm 1 inserts nothing of a retired one).
 
-    A thread writes inserted rows while the caller continues. They are durable after `seal` or `snapshot`; `sync` before
-    that leaves less to write then. A failed write raises `OSError` in a later call. A restored state behaves like the
-    saved one: same rows, same order in the buckets. One process and one thread use a buffer; a second buffer may read
-    the segments of a snapshot at the same time.
+    A thread writes inserted rows while the caller continues. They are durable after `seal` or `snapshot`, and with all
+    else that a step changed soon after `commit`. A failed write raises `OSError` in a later call. A restored state
+    behaves like the saved one: same rows, same order in the buckets. One process and one thread use a buffer; a second
+    buffer may read the segments of a snapshot at the same time.
     """
 
     def __init__(
@@ -66,6 +68,9 @@ class ReplayBuffer:
         self.history = QuestionHistory(num_questions)
         self._num_trajectories = 0
         self._num_tokens = 0
+        self._moves: list[tuple[int, int]] = []
+        self.later = LaterSteps([], False, 0, np.empty(0, dtype=np.int64))
+        """The steps after the snapshot that this buffer was restored from."""
 
     @property
     def rollouts_per_question(self) -> int:
@@ -110,14 +115,14 @@ class ReplayBuffer:
         """
         if not trajectories:
             return []
-        token_ids, log_probs = self._checked(trajectories)
+        token_ids, log_probs = checked_arrays(trajectories, self._num_all_questions)
         questions = np.array([trajectory.question_index for trajectory in trajectories], dtype=np.int64)
         token_checksums = self._checksums(token_ids, repeat(0))
         if keeps_duplicates:
             new = list(range(len(trajectories)))
             rows = [self._index.num_rows + i for i in new]
         else:
-            rows, new = self._locate(questions, token_ids, token_checksums)
+            rows, new = locate(self._index, self._store, questions, token_ids, token_checksums)
         if new:
             self._store_rows(
                 [trajectories[i] for i in new],
@@ -164,7 +169,7 @@ class ReplayBuffer:
             raise ValueError(f"bucket: expected 0 to {self._rollouts_per_question}, got {bucket}.")
         if self._membership.bucket_of(question_index) is None:
             raise ValueError(f"question_index: question {question_index} has no stored trajectory; insert one first.")
-        self._membership.move(question_index, bucket)
+        self._move(question_index, bucket)
 
     def bucket_of(self, question_index: int) -> int | None:
         """Return the bucket of a question, None where it is not in the buffer."""
@@ -205,6 +210,11 @@ class ReplayBuffer:
         self._check_rows(rows)
         return self._store.experiences(rows)
 
+    def rows_since(self, first_row: int) -> list[tuple[int, int]]:
+        """Return the ids and questions of all stored trajectories from a row on, oldest first."""
+        ids, questions = self._store.columns("trajectory_id", "question_index")
+        return list(zip(ids[first_row:].tolist(), questions[first_row:].tolist(), strict=True))
+
     def newest_rows(self, question_indices: Int64Array) -> Int64Array:
         """Return the newest row of each of these buffered questions."""
         return self._index.newest_rows[question_indices].astype(np.int64)
@@ -224,7 +234,7 @@ class ReplayBuffer:
     def record_entropies(self, rows: Int64Array, values: Float32Array) -> None:
         """Keep the mean entropy of rows under the policy that just scored them, nats."""
         self._check_rows(rows)
-        self._index.entropies[rows] = values
+        self._index.record_entropies(rows, values)
 
     def last_entropies(self, rows: Int64Array) -> Float32Array:
         """Return the last known mean entropy of rows, nats; NaN where a row was never scored."""
@@ -234,7 +244,7 @@ class ReplayBuffer:
     def record_uses(self, rows: Int64Array) -> None:
         """Count one more replay of each of these rows."""
         self._check_rows(rows)
-        np.add.at(self._index.uses, rows, 1)
+        self._index.record_uses(rows)
 
     def uses(self, rows: Int64Array) -> Int64Array:
         """Return how often rows were replayed so far."""
@@ -245,13 +255,18 @@ class ReplayBuffer:
         """Take a question and its rows out of the buffer; nothing happens if it is not in it."""
         self._membership.remove(question_index)
         self._num_trajectories -= self._index.drop(question_index)
+        self._moves.append((question_index, ABSENT))
 
-    def sync(self) -> None:
-        """Begin to write the inserted tokens and log-probs to the disk; their records follow with the next snapshot.
+    def commit(self, header: Mapping[str, Any]) -> Future[None]:
+        """Begin to make what changed since the last call durable, as one step with `header`; return what is done then.
 
-        That is enough, since a state can only be restored from a snapshot.
+        `restore` can continue after the newest step that is on disk.
         """
-        self._store.begin_sync()
+        columns = {"moves": np.array(self._moves, dtype=np.int32).reshape(-1)}
+        columns |= self._index.take_changes() | self.history.take_changes()
+        self._moves = []
+        numbers = {"num_rows": self._index.num_rows, "num_trajectories": self._num_trajectories}
+        return self._store.begin_step({**header, **numbers}, columns)
 
     def seal(self) -> None:
         """Make all inserted rows durable and close the segment for writing; the next insert opens another."""
@@ -264,12 +279,16 @@ class ReplayBuffer:
     def snapshot(self, path: Path) -> None:
         """Write the index and how much of each segment belongs to it; the file appears whole or not at all."""
         self._store.sync()
+        write_snapshot(path, *self._state())
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         header = {
             "checksum": self._checksum_name,
             "num_questions": self._num_all_questions,
             "rollouts_per_question": self._rollouts_per_question,
             "num_trajectories": self._num_trajectories,
             "segments": [asdict(extent) for extent in self._store.extents],
+            "logged": self._store.log.position,
         }
         columns: dict[str, NDArray[Any]] = {
             "bucket_sizes": self._membership.sizes,
@@ -279,89 +298,62 @@ class ReplayBuffer:
             "is_replaced": self._index.is_replaced.astype(np.uint8),
             **self.history.columns(),
         }
-        write_snapshot(path, header, columns)
+        return header, columns
 
     @classmethod
-    def restore(cls, directory: Path, path: Path) -> "ReplayBuffer":
+    def restore(cls, directory: Path, path: Path, keeps_later: bool = False) -> "ReplayBuffer":
         """Return the buffer of a snapshot, with its segments in `directory`; new rows go into a new segment.
+
+        `keeps_later` adds the steps that were committed after it, up to the first one that is damaged.
 
         Raises:
             BufferCorruptionError: The snapshot or a segment is missing, cut or altered; names the file.
             ValueError: A newer version wrote it.
         """
-        header, columns = read_snapshot(path)
+        return cls._restored(directory, *read_snapshot(path), keeps_later)
+
+    @classmethod
+    def open(
+        cls, directory: Path, num_questions: int, rollouts_per_question: int, keeps_later: bool = False
+    ) -> "ReplayBuffer":
+        """Return an empty buffer, or with `keeps_later` the one after all steps that were committed in `directory`."""
+        empty = cls(directory, num_questions, rollouts_per_question)
+        return cls._restored(directory, *empty._state(), keeps_later)
+
+    @classmethod
+    def _restored(
+        cls, directory: Path, header: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], keeps_later: bool
+    ) -> "ReplayBuffer":
         buffer = cls(directory, header["num_questions"], header["rollouts_per_question"])
-        extents = [SegmentExtent(**extent) for extent in header["segments"]]
         buffer._checksum_name = header.get("checksum", LEGACY_CHECKSUM)
         if buffer._checksum_name not in CHECKSUMS:
-            raise ValueError(f"{path}: was written by a newer version; update the workbench first.")
+            raise ValueError("The replay buffer's snapshot was written by a newer version; update the workbench first.")
         buffer._checksums = CHECKSUMS[buffer._checksum_name]
-        buffer._store = SegmentStore.restore(directory, extents, SEGMENT_BYTES, buffer._checksums)
+        logged = LogPosition(*header["logged"]) if header.get("logged") else None
+        # Older versions kept no log.
+        later = steps_after(directory, logged) if "logged" in header else []
+        extents = [SegmentExtent(**extent) for extent in header["segments"]]
+        opened = open_with(later if keeps_later else [], directory, extents, logged, SEGMENT_BYTES, buffer._checksums)
+        buffer._store, kept = opened
         buffer._membership.load(columns["members"], columns["bucket_sizes"])
         buffer.history.load(columns)
-        buffer._num_trajectories = header["num_trajectories"]
-        num_tokens, *columns_of_rows = buffer._store.columns(
-            "num_tokens", "question_index", "previous_row", "token_checksum", "born_step"
-        )
-        buffer._num_tokens = int(num_tokens.sum(dtype=np.int64))
+        records = buffer._store.columns("num_tokens", "question_index", "previous_row", "token_checksum", "born_step")
+        buffer._num_tokens = int(records[0].sum(dtype=np.int64))
+        buffer._num_trajectories = kept[-1].header["num_trajectories"] if kept else header["num_trajectories"]
         entropies = columns["entropies"].copy()
         # Older snapshots hold neither uses nor replaced rows.
         uses = columns["uses"].copy() if "uses" in columns else np.zeros(entropies.size, dtype=np.int32)
         is_replaced = np.array(columns.get("is_replaced", np.zeros(entropies.size)), dtype=np.bool_)
-        buffer._index.load(columns_of_rows, buffer._membership.is_member, entropies, uses, is_replaced)
+        of_snapshot = [column[: entropies.size] for column in records[1:]]
+        buffer._index.load(of_snapshot, buffer._membership.is_member, entropies, uses, is_replaced)
+        buckets = buffer._membership.buckets_of(np.arange(buffer._num_all_questions))
+        buffer.later = LaterSteps(kept if keeps_later else later, keeps_later, entropies.size, buckets)
+        apply_steps(kept, records[1:], buffer._index, buffer._membership, buffer.history)
         return buffer
 
-    def _checked(self, trajectories: Sequence[Trajectory]) -> tuple[list[Int32Array], list[Float32Array]]:
-        """Return contiguous token ids and log-probs of each trajectory."""
-        all_token_ids, all_log_probs = [], []
-        for trajectory in trajectories:
-            token_ids = np.ascontiguousarray(trajectory.token_ids, _INT32)
-            log_probs = np.ascontiguousarray(trajectory.log_probs, _FLOAT32)
-            if not 0 <= trajectory.question_index < self._num_all_questions:
-                raise ValueError(
-                    f"question_index: expected 0 to {self._num_all_questions - 1}, got {trajectory.question_index}."
-                )
-            if token_ids.ndim != 1 or token_ids.size == 0:
-                raise ValueError(f"token_ids: trajectory {trajectory.trajectory_id} is empty; store responses only.")
-            if log_probs.shape != token_ids.shape:
-                raise _bad_log_probs(trajectory, token_ids.size)
-            all_token_ids.append(token_ids)
-            all_log_probs.append(log_probs)
-        if not np.isfinite(np.concatenate(all_log_probs)).all():
-            first = next(i for i, log_probs in enumerate(all_log_probs) if not np.isfinite(log_probs).all())
-            raise _bad_log_probs(trajectories[first], all_token_ids[first].size)
-        return all_token_ids, all_log_probs
-
-    def _locate(
-        self, questions: Int64Array, token_ids: Sequence[Int32Array], token_checksums: NDArray[np.uint32]
-    ) -> tuple[list[int], list[int]]:
-        """Return the row of each trajectory and which trajectories are new.
-
-        A duplicate has the row of its equal, which was stored before or comes earlier in the same call.
-        """
-        keys = list(zip(questions.tolist(), token_checksums.tolist(), strict=True))
-        key_of = {row: keys[i] for i, row in self._index.rows_with(questions, token_checksums)}
-        rows_of_key: dict[tuple[int, int], list[int]] = {}
-        for row, key in key_of.items():
-            rows_of_key.setdefault(key, []).append(row)
-        stored = np.fromiter(key_of, dtype=np.int64, count=len(key_of))
-        contents = dict(zip(key_of, self._store.token_bytes(stored), strict=True))
-        rows: list[int] = []
-        new: list[int] = []
-        num_stored = self._index.num_rows
-
-        def content_of(row: int) -> bytes | bytearray:
-            return contents[row] if row < num_stored else token_ids[new[row - num_stored]].tobytes()
-
-        for i, key in enumerate(keys):
-            candidates = rows_of_key.setdefault(key, [])
-            duplicate = next((row for row in candidates if content_of(row) == token_ids[i].tobytes()), None)
-            if duplicate is None:
-                duplicate = num_stored + len(new)
-                candidates.append(duplicate)
-                new.append(i)
-            rows.append(duplicate)
-        return rows, new
+    def _move(self, question_index: int, bucket: int) -> None:
+        self._membership.move(question_index, bucket)
+        self._moves.append((question_index, bucket))
 
     def _store_rows(
         self,
@@ -383,18 +375,12 @@ class ReplayBuffer:
         records["reward"] = [trajectory.reward for trajectory in trajectories]
         pairs: Iterable[tuple[Any, Any]] = zip(token_ids, log_probs, strict=True)
         self._store.append(records, b"".join(chain.from_iterable(pairs)))
+        self._moves.append((INSERTED, len(trajectories)))
         self._num_trajectories += len(trajectories)
         self._num_tokens += int(records["num_tokens"].sum(dtype=np.int64))
         for question_index in questions[self._membership.buckets_of(questions) < 0].tolist():
-            self._membership.move(question_index, 0)
+            self._move(question_index, 0)
 
     def _check_rows(self, rows: Int64Array) -> None:
         if len(rows) and not 0 <= np.min(rows) <= np.max(rows) < self._index.num_rows:
             raise IndexError(f"rows: expected rows 0 to {self._index.num_rows - 1} of the replay buffer.")
-
-
-def _bad_log_probs(trajectory: Trajectory, num_tokens: int) -> ValueError:
-    return ValueError(
-        f"log_probs: expected {num_tokens} finite numbers for trajectory {trajectory.trajectory_id}, one a token; "
-        "check the engine's log-probs."
-    )

@@ -36,7 +36,6 @@ def collect_experience(state: ExGRPOState, config: ExGRPOConfig, report: StepRep
             num_refreshed = _refresh_replayed(state, report)
         if config.refresh is not LogProbRefresh.NEVER:
             report.metrics["experience/num_refreshed"] = float(num_refreshed)
-        state.replay_buffer.sync()
 
 
 def group_buckets(groups: list[RolloutGroup], config: ExGRPOConfig) -> list[int]:

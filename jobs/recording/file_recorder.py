@@ -40,6 +40,8 @@ _KEEPS_TOKENS: dict[str, Callable[[Trajectory], bool]] = {
 class FileRecorder:
     """Writes one attempt into its run directory; a file is on disk before the event that names it.
 
+    A step's changes of the replay buffer are on disk before its event too: what is recorded is not lost by a crash.
+
     A thread writes steps while training continues; steps that come fast are written together.
     """
 
@@ -167,6 +169,9 @@ class FileRecorder:
             failed.result()
 
     def _write_steps(self, steps: Sequence[tuple[datetime, StepReport]]) -> None:
+        for _, report in steps:
+            if report.stored is not None:
+                report.stored.result()
         new = self._new_steps(steps)
         with_trajectories = [(report.step, report.groups) for _, report in new if report.groups]
         file: dict[str, Any] = {"file": None}

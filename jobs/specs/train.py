@@ -18,6 +18,7 @@ from jobs.specs.benchmark import ValidationBenchmark
 from jobs.specs.lora import LoraSpec
 from jobs.specs.mistakes import SpecError as SpecError
 from jobs.specs.mistakes import checked
+from jobs.specs.resume import ResumeSpec
 from jobs.specs.reward_parts import ANSWER_ALONE, find_reward_mistakes
 from jobs.specs.verl import RewardModelSpec, VerlSpec
 
@@ -193,6 +194,7 @@ class TrainSpec(Spec):
     """Steps between checkpoints; the last step always has one."""
     num_checkpoints_kept: Positive = 3
     """Older checkpoints are removed."""
+    resume: ResumeSpec = ResumeSpec()
     recording: RecordingSpec = RecordingSpec()
     verl: VerlSpec = VerlSpec()
     reward_model: RewardModelSpec | None = None

@@ -12,6 +12,7 @@ from jobs.runs.control import Control, TrainingError
 from jobs.runs.status import RunStatus
 from jobs.runs.stop_time import Phase
 from jobs.specs.train import TrainSpec
+from jobs.training.later_experience import LaterExperience
 from jobs.training.parts import RunParts
 from jobs.training.validation import Validator
 
@@ -29,6 +30,7 @@ class TrainingLoop:
         self.recorder = recorder
         self.control = control
         self.validator = Validator(spec, parts, recorder, control)
+        self._keeps_later = spec.resume.experience == "newest"
         self.segments = run_directory / "buffer"
         self.checkpoints = run_directory / "checkpoints"
         self.segments.mkdir(parents=True, exist_ok=True)
@@ -39,6 +41,9 @@ class TrainingLoop:
         self.parts.record_start(self.recorder)
         state, is_new = self._open_state()
         self.control.heartbeat(state.step)
+        later = LaterExperience(state)
+        if later.sentence:
+            logger.info("%s", later.sentence)
         if is_new:
             self.validator.evaluate(0)
         saved_step = None if is_new else state.step
@@ -50,6 +55,7 @@ class TrainingLoop:
             with self.control.phase(Phase.STEP):
                 report = exgrpo_step(state, self.parts.engine, self.spec.algorithm)
                 report.metrics.update(self.parts.take_reward_metrics())
+                later.add_to(report)
                 self.recorder.step(report)
             for notice in report.notices:
                 logger.warning("step %d: %s", report.step, notice)
@@ -68,7 +74,7 @@ class TrainingLoop:
         except DamagedCheckpointError as error:
             raise TrainingError(str(error)) from error
         if newest is None:
-            return ExGRPOState.create(self.segments, parts.questions, config, parts.external), True
+            return ExGRPOState.create(self.segments, parts.questions, config, parts.external, self._keeps_later), True
         checkpoint, state = newest
         logger.info("resuming from step %d", checkpoint.step)
         parts.engine.restore(checkpoint.policy)
@@ -77,7 +83,9 @@ class TrainingLoop:
     def _read_state(self, checkpoint: Checkpoint) -> ExGRPOState:
         config, parts = self.spec.algorithm, self.parts
         try:
-            state = ExGRPOState.restore(self.segments, checkpoint.experience, parts.questions, config, parts.external)
+            state = ExGRPOState.restore(
+                self.segments, checkpoint.experience, parts.questions, config, parts.external, self._keeps_later
+            )
         except BufferCorruptionError as error:
             raise DamagedCheckpointError(str(error)) from error
         if state.step != checkpoint.step:

@@ -32,6 +32,11 @@ class AppendFile:
         self._view: memoryview | None = None
 
     @property
+    def unfinished(self) -> list[Future[None]]:
+        """Appends and syncs that may not be done."""
+        return list(self._unfinished)
+
+    @property
     def is_growing(self) -> bool:
         """Whether it may be appended to."""
         return self._writer is not None
@@ -63,19 +68,19 @@ class AppendFile:
             )
         return cls(path, descriptor, num_bytes)
 
-    def append(self, content: bytes) -> None:
-        """Append `content`.
+    def append(self, content: bytes, after: Sequence[Future[None]] = ()) -> None:
+        """Append `content`, unless one of `after`, which the same writer does before, fails.
 
         Raises:
             OSError: An earlier append could not be written.
         """
         self.settle()
-        self._submit(self._write, content, self.num_bytes)
+        self._submit(self._write, content, self.num_bytes, after)
         self.num_bytes += len(content)
 
-    def sync(self) -> None:
-        """Begin to make everything appended so far durable; `settle` waits for it."""
-        self._submit(_sync_data, self._descriptor)
+    def sync(self) -> Future[None]:
+        """Begin to make everything appended so far durable; `settle` or the returned future wait for it."""
+        return self._submit(self._sync, self.unfinished)
 
     def settle(self) -> None:
         """Wait until all appends and syncs are done.
@@ -140,13 +145,21 @@ class AppendFile:
         finally:
             os.close(self._descriptor)
 
-    def _submit(self, work: Callable[..., None], *arguments: object) -> None:
+    def _submit(self, work: Callable[..., None], *arguments: object) -> Future[None]:
         if self._writer is None:
             raise ValueError(f"{self.path}: is sealed; nothing can be appended.")
         self._unfinished.append(self._writer.submit(work, *arguments))
+        return self._unfinished[-1]
 
-    def _write(self, content: bytes, start: int) -> None:
+    def _write(self, content: bytes, start: int, after: Sequence[Future[None]]) -> None:
+        for earlier in after:
+            earlier.result()
         rest = memoryview(content)
         while rest:
             num_written = os.pwrite(self._descriptor, rest, start)
             rest, start = rest[num_written:], start + num_written
+
+    def _sync(self, after: Sequence[Future[None]]) -> None:
+        for earlier in after:
+            earlier.result()
+        _sync_data(self._descriptor)

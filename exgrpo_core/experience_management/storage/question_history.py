@@ -9,6 +9,11 @@ from numpy.typing import NDArray
 from exgrpo_core.types import Float32Array, Float64Array, Int32Array, Int64Array
 
 
+def distinct(parts: Sequence[Int64Array]) -> Int32Array:
+    """Return the different numbers of all parts, ascending."""
+    return np.unique(np.concatenate([*parts, np.empty(0, dtype=np.int64)])).astype(np.int32)
+
+
 class QuestionHistory:
     """Draws of each question, the step of the last one, and how the rewards of its latest group spread.
 
@@ -19,6 +24,7 @@ class QuestionHistory:
         self.draw_counts: Int32Array = np.zeros(num_questions, dtype=np.int32)
         self.draw_steps: Int32Array = np.full(num_questions, -1, dtype=np.int32)
         self.reward_spreads: Float32Array = np.zeros((num_questions, 2), dtype=np.float32)
+        self._changed: list[Int64Array] = []
 
     @property
     def num_bytes(self) -> int:
@@ -29,6 +35,7 @@ class QuestionHistory:
         """Count one more draw of each of these questions, in `step`."""
         np.add.at(self.draw_counts, question_indices, 1)
         self.draw_steps[question_indices] = step
+        self._changed.append(question_indices)
 
     def record_rewards(self, question_indices: Sequence[int], rewards: Sequence[Float32Array]) -> None:
         """Keep how the rewards of each question's latest group spread, those of at least two trajectories."""
@@ -40,6 +47,24 @@ class QuestionHistory:
         gaps = exact - np.repeat(np.add.reduceat(exact, starts) / sizes, sizes)
         spreads = np.sqrt(np.add.reduceat(gaps**2, starts) / (sizes - 1)), np.add.reduceat(np.abs(gaps), starts) / sizes
         self.reward_spreads[list(question_indices)] = np.stack(spreads, axis=1)
+        self._changed.append(np.array(question_indices, dtype=np.int64))
+
+    def take_changes(self) -> dict[str, NDArray[Any]]:
+        """Return what changed since the last call, as columns of a step; `apply` does it again."""
+        questions, self._changed = distinct(self._changed), []
+        return {
+            "drawn_or_seen": questions,
+            "draw_counts": self.draw_counts[questions],
+            "draw_steps": self.draw_steps[questions],
+            "reward_spreads": self.reward_spreads[questions].reshape(-1),
+        }
+
+    def apply(self, columns: Mapping[str, NDArray[Any]]) -> None:
+        """Change what a step changed."""
+        questions = columns["drawn_or_seen"]
+        self.draw_counts[questions] = columns["draw_counts"]
+        self.draw_steps[questions] = columns["draw_steps"]
+        self.reward_spreads[questions] = columns["reward_spreads"].reshape(-1, 2)
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return what `load` needs, as columns of a snapshot."""

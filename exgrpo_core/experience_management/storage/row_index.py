@@ -1,11 +1,12 @@
 """The few numbers of every stored row that a step reads often, in memory."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from exgrpo_core.experience_management.storage.question_history import distinct
 from exgrpo_core.types import BoolArray, Float32Array, Int32Array, Int64Array
 
 NO_ROW = -1
@@ -27,6 +28,7 @@ class RowIndex:
         self._entropies: Float32Array = np.empty(0, dtype=np.float32)
         self._uses: Int32Array = np.empty(0, dtype=np.int32)
         self._is_replaced: BoolArray = np.empty(0, dtype=np.bool_)
+        self._changed: list[Int64Array] = []
 
     @property
     def entropies(self) -> Float32Array:
@@ -114,6 +116,34 @@ class RowIndex:
         self._is_replaced[old] = True
         self._entropies[new] = self._entropies[old]
         self._uses[new], self._uses[old] = self._uses[old], 0
+        self._changed += [old, new]
+
+    def record_entropies(self, rows: Int64Array, values: Float32Array) -> None:
+        """Keep the mean entropy of rows, nats."""
+        self._entropies[rows] = values
+        self._changed.append(rows)
+
+    def record_uses(self, rows: Int64Array) -> None:
+        """Count one more replay of each of these rows."""
+        np.add.at(self._uses, rows, 1)
+        self._changed.append(rows)
+
+    def take_changes(self) -> dict[str, NDArray[Any]]:
+        """Return what changed in rows since the last call, as columns of a step; `apply` does it again."""
+        rows, self._changed = distinct(self._changed), []
+        return {
+            "rows": rows,
+            "entropies": self._entropies[rows],
+            "uses": self._uses[rows],
+            "is_replaced": self._is_replaced[rows].astype(np.uint8),
+        }
+
+    def apply(self, columns: Mapping[str, NDArray[Any]]) -> None:
+        """Change what a step changed in rows that are there."""
+        rows = columns["rows"]
+        self._entropies[rows] = columns["entropies"]
+        self._uses[rows] = columns["uses"]
+        self._is_replaced[rows] = columns["is_replaced"]
 
     def drop(self, question_index: int) -> int:
         """Unchain the rows of a question and return their number."""

@@ -7,7 +7,7 @@ Layout: 8 bytes of `MAGIC`, the file's length (uint64), the crc32 of all that fo
 import json
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,29 @@ _LENGTH = struct.Struct("<I")
 
 def write_snapshot(path: Path, header: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> None:
     """Write a snapshot so that `path` always holds all of the old file or all of the new one."""
+    block = encode_block(header, columns)
+    with whole_file(path) as file:
+        file.write(block)
+
+
+def encode_block(header: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> bytes:
+    """Return the bytes of a snapshot file, which are a block of a log too."""
     shapes = {name: [column.dtype.str, column.size] for name, column in columns.items()}
     encoded = json.dumps({**header, "columns": shapes}).encode()
     body = b"".join((_LENGTH.pack(len(encoded)), encoded, *(column.tobytes() for column in columns.values())))
-    start = _START.pack(MAGIC, _START.size + len(body), zlib.crc32(body))
-    with whole_file(path) as file:
-        file.write(start)
-        file.write(body)
+    return _START.pack(MAGIC, _START.size + len(body), zlib.crc32(body)) + body
+
+
+def iterate_blocks(content: bytes) -> Iterator[tuple[dict[str, Any], dict[str, NDArray[Any]], int]]:
+    """Yield header, columns and end of each block, up to the first one that was cut or altered."""
+    start = 0
+    while start + _START.size + _LENGTH.size <= len(content):
+        magic, num_bytes, crc32 = _START.unpack_from(content, start)
+        block = content[start : start + num_bytes]
+        if magic != MAGIC or len(block) != num_bytes or zlib.crc32(memoryview(block)[_START.size :]) != crc32:
+            return
+        start += num_bytes
+        yield *_decode(block), start
 
 
 def read_snapshot(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -55,6 +71,10 @@ def read_snapshot(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         )
     if zlib.crc32(memoryview(content)[_START.size :]) != crc32:
         raise BufferCorruptionError(f"{path}: differs from what was written (checksum); use an older checkpoint.")
+    return _decode(content)
+
+
+def _decode(content: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     (length,) = _LENGTH.unpack_from(content, _START.size)
     offset = _START.size + _LENGTH.size + length
     header: dict[str, Any] = parse_json(content[offset - length : offset])

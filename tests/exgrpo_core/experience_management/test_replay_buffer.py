@@ -234,12 +234,12 @@ def test_retired_question_leaves_with_its_rows_and_its_file_stays(buffer, tmp_pa
     buffer.seal()
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     buffer.retire(7)
-    buffer.sync()
+    buffer.commit({})
     assert buffer.bucket_of(7) is None
     assert buffer.rows_of(7).size == 0
     assert buffer.newest_step(np.array([7])).tolist() == [-1]
     assert (buffer.num_questions, buffer.num_trajectories, buffer.num_tokens) == (1, 1, 3)
-    assert before == {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert before == {path: path.read_bytes() for path in before}
 
 
 def test_retiring_a_question_that_is_not_buffered_changes_nothing(buffer):

@@ -1,0 +1,131 @@
+"""What each step changed in the replay buffer's index: a snapshot and the steps after it give the newest state.
+
+A log `steps-000001-1f2e3d4c.log` is written by one opening of the buffer. It is a sequence of blocks as in a snapshot
+file: first the position that the opening continues from, in this or an older log, then one block a step. So logs make a
+tree, and the steps after a snapshot are on the path from its position to the end of the newest log.
+"""
+
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from exgrpo_core.durable_files import sync
+from exgrpo_core.experience_management.storage.append_file import AppendFile
+from exgrpo_core.experience_management.storage.snapshot import encode_block, iterate_blocks
+
+_NAME = re.compile(r"steps-(\d{6})-[0-9a-f]{8}\.log")
+
+
+class LogPosition(NamedTuple):
+    """The first `num_bytes` of a log."""
+
+    name: str
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepBlock:
+    """What a log holds of one step."""
+
+    header: Mapping[str, Any]
+    columns: Mapping[str, NDArray[Any]]
+    end: LogPosition
+
+
+class StepLog:
+    """The log of one opening of the buffer; its file is made for the first step."""
+
+    def __init__(self, directory: Path, writer: Executor, parent: LogPosition | None = None) -> None:
+        self._directory = directory
+        self._writer = writer
+        self._parent = parent
+        self._file: AppendFile | None = None
+
+    @property
+    def position(self) -> LogPosition | None:
+        """The end of all steps so far, those before this opening included; None before the first step of all."""
+        return self._parent if self._file is None else LogPosition(self._file.path.name, self._file.num_bytes)
+
+    def append(
+        self, header: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], after: Sequence[Future[None]]
+    ) -> Future[None]:
+        """Begin to write a step, once `after` are done, and return what is done when it is on disk."""
+        if self._file is None:
+            numbers = [int(match[1]) for match in map(_NAME.fullmatch, os.listdir(self._directory)) if match]
+            name = f"steps-{max(numbers, default=0) + 1:06d}-{secrets.token_hex(4)}.log"
+            self._file = AppendFile.create(self._directory / name, self._writer)
+            self._file.append(encode_block({"parent": self._parent}, {}))
+            self._writer.submit(sync, self._directory)
+        self._file.append(encode_block(header, columns), after)
+        return self._file.sync()
+
+    def settle(self) -> None:
+        """Wait until all steps are on disk.
+
+        Raises:
+            OSError: One could not be written.
+        """
+        if self._file is not None:
+            self._file.settle()
+
+    def close(self) -> None:
+        """Close the file once all writes are done."""
+        if self._file is not None:
+            self._file.close()
+
+
+def steps_after(directory: Path, position: LogPosition | None) -> list[StepBlock]:
+    """Return the steps after a snapshot's position, in order.
+
+    A step that was cut by a kill or is damaged ends the log that it is in.
+    """
+    names = sorted(name for name in os.listdir(directory) if _NAME.fullmatch(name))
+    for newest in reversed(names):
+        path = _path_to(directory, newest, position)
+        if path is None:
+            continue
+        return _read(directory, path)
+    return []
+
+
+def _read(directory: Path, path: Sequence[tuple[str, int, float]]) -> list[StepBlock]:
+    steps = []
+    for name, start, stop in path:
+        last = 0
+        for header, columns, end in _blocks(directory / name):
+            if start < end <= stop and "parent" not in header:
+                steps.append(StepBlock(header, columns, LogPosition(name, end)))
+            last = end
+        if last < stop < float("inf"):
+            break
+    return steps
+
+
+def _path_to(directory: Path, newest: str, position: LogPosition | None) -> list[tuple[str, int, float]] | None:
+    """Return the parts (log, start, stop) from a position to the end of a log; None if that is not behind it."""
+    parts: list[tuple[str, int, float]] = []
+    name, stop = newest, float("inf")
+    while True:
+        if position is not None and name == position.name:
+            return [(name, position.num_bytes, stop), *parts] if position.num_bytes <= stop else None
+        first = next(_blocks(directory / name), None)
+        if first is None or "parent" not in first[0]:
+            return None
+        parts.insert(0, (name, 0, stop))
+        if first[0]["parent"] is None:
+            return parts if position is None else None
+        parent = LogPosition(*first[0]["parent"])
+        if _NAME.fullmatch(parent.name) is None or parent.name >= name:
+            return None
+        name, stop = parent
+
+
+def _blocks(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, NDArray[Any]], int]]:
+    return iterate_blocks(path.read_bytes()) if path.is_file() else iter(())

@@ -1,0 +1,87 @@
+"""Doing logged steps again on the index of a snapshot, so that it is as after the last of them, bit for bit."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exgrpo_core.experience_management.storage.bucket_membership import ABSENT, BucketMembership
+from exgrpo_core.experience_management.storage.checksums import Checksums
+from exgrpo_core.experience_management.storage.corruption import BufferCorruptionError
+from exgrpo_core.experience_management.storage.question_history import QuestionHistory
+from exgrpo_core.experience_management.storage.row_index import RowIndex
+from exgrpo_core.experience_management.storage.segment_store import SegmentStore
+from exgrpo_core.experience_management.storage.segments import SegmentExtent
+from exgrpo_core.experience_management.storage.step_log import LogPosition, StepBlock
+from exgrpo_core.types import Int64Array
+
+INSERTED = -1
+"""In the place of a move's question: so many rows were inserted, the next ones of the segments."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaterSteps:
+    """The steps that were committed after a snapshot, and whether they are in the state that was restored.
+
+    `first_row` is the number of rows of the snapshot and `buckets` (num_questions,) are its buckets.
+    """
+
+    steps: list[StepBlock]
+    are_kept: bool
+    first_row: int
+    buckets: Int64Array
+
+
+def open_with(
+    steps: Sequence[StepBlock],
+    directory: Path,
+    extents: Sequence[SegmentExtent],
+    logged: LogPosition | None,
+    segment_bytes: int,
+    checksums: Checksums,
+) -> tuple[SegmentStore, list[StepBlock]]:
+    """Return the segments of a snapshot with those of the steps after it, as many steps as are whole, and these.
+
+    Raises:
+        BufferCorruptionError: A segment of the snapshot itself is missing, too short or altered.
+    """
+    kept = list(steps)
+    while True:
+        by_name = {extent.name: extent for extent in extents}
+        by_name |= {extent["name"]: SegmentExtent(**extent) for step in kept for extent in step.header["segments"]}
+        try:
+            end = kept[-1].end if kept else logged
+            store = SegmentStore.restore(directory, list(by_name.values()), segment_bytes, checksums, end)
+            if not kept or store.num_rows == kept[-1].header["num_rows"]:
+                return store, kept
+            store.close()
+        except BufferCorruptionError:
+            if not kept:
+                raise
+        kept.pop()
+
+
+def apply_steps(
+    steps: Sequence[StepBlock],
+    columns_of_rows: Sequence[NDArray[Any]],
+    index: RowIndex,
+    membership: BucketMembership,
+    history: QuestionHistory,
+) -> None:
+    """Do the steps again; `columns_of_rows` are questions, chains, checksums and born steps of all rows."""
+    questions, _, token_checksums, born_steps = columns_of_rows
+    for step in steps:
+        for question_index, number in step.columns["moves"].reshape(-1, 2).tolist():
+            if question_index == INSERTED:
+                rows = slice(index.num_rows, index.num_rows + number)
+                index.extend(questions[rows].astype(np.int64), token_checksums[rows], born_steps[rows])
+            elif number == ABSENT:
+                membership.remove(question_index)
+                index.drop(question_index)
+            else:
+                membership.move(question_index, number)
+        index.apply(step.columns)
+        history.apply(step.columns)

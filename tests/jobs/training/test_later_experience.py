@@ -1,0 +1,108 @@
+"""A killed run goes on with its checkpoint's experience or with the newest, and says which and how much."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from exgrpo_core.experience_management.replay_buffer import ReplayBuffer
+from jobs.recording.event_reader import iterate_events
+from jobs.runs.checkpoints import checkpoint_path
+from jobs.runs.directory import RunDirectory
+from jobs.runs.status import RunStatus
+from jobs.specs.resume import ResumeSpec
+from tests.faults import recorded
+from tests.faults.small_training import StepControl, small_spec, train
+
+
+class KilledError(Exception):
+    """Ends an attempt as a kill does."""
+
+
+def killing_at(step: int) -> StepControl:
+    def end(done: int) -> None:
+        if done == step:
+            raise KilledError
+
+    return StepControl(at_step=end)
+
+
+def killed_run(folder, experience, at_step, interval=4) -> RunDirectory:
+    spec = small_spec(9, interval).model_copy(update={"resume": ResumeSpec(experience=experience)})
+    run = RunDirectory.create(folder, spec)
+    with pytest.raises(KilledError):
+        train(run, killing_at(at_step))
+    return run
+
+
+def events_of(run: RunDirectory, attempt: int) -> list[dict[str, Any]]:
+    return [event for event in iterate_events(run, "step") if event["attempt"] == attempt]
+
+
+def changes(events, kind) -> list[list[Any]]:
+    return [change for event in events for change in event["buffer_events"] if change[0] == kind]
+
+
+@pytest.mark.parametrize(("at_step", "first"), [(7, 5), (3, 1)])
+def test_newest_keeps_what_was_collected_after_the_checkpoint_and_says_so(tmp_path, at_step, first):
+    run = killed_run(tmp_path, "newest", at_step)
+    lost = [event for event in events_of(run, 1) if event["step"] >= first]
+    collected, retired = changes(lost, "inserted"), changes(lost, "retired")
+    assert train(run, StepControl(stop_at=first)) is RunStatus.STOPPED
+    (again,) = events_of(run, 2)
+    assert again["notices"][0] == (
+        f"Resumed from step {first - 1}: {len(collected)} trajectories that were collected in steps {first} to "
+        f"{at_step} are kept (resume.experience: newest)."
+    )
+    gone = {change[1] for change in changes([again], "retired")}
+    assert {change[1] for change in retired} <= gone
+    stored = kept_ids(run, first)
+    assert {change[2] for change in collected if change[1] not in gone} <= stored
+    ids = [change[2] for change in changes([again], "inserted")]
+    assert len(ids) == len(set(ids))
+
+
+def kept_ids(run: RunDirectory, step: int) -> set[int]:
+    return {item[2] for item in recorded.buffer_content(run, step)} | {
+        experience.trajectory_id for experience in of_bucket_zero(run, step)
+    }
+
+
+def of_bucket_zero(run: RunDirectory, step: int) -> list[Any]:
+    snapshot = checkpoint_path(run.checkpoints_path, step) / "experience" / "buffer.snapshot"
+    buffer = ReplayBuffer.restore(run.buffer_path, snapshot)
+    rows = [buffer.rows_of(int(question)) for question in buffer.members(0)]
+    experiences = buffer.experiences(np.concatenate([*rows, np.empty(0, dtype=np.int64)]))
+    buffer.close()
+    return experiences
+
+
+def test_as_of_checkpoint_drops_it_says_so_and_ends_as_if_never_killed(tmp_path):
+    whole = RunDirectory.create(tmp_path / "whole", small_spec(9, 4))
+    train(whole)
+    run = killed_run(tmp_path, "as_of_checkpoint", 7)
+    collected = changes([event for event in events_of(run, 1) if event["step"] > 4], "inserted")
+    assert train(run) is RunStatus.SUCCEEDED
+    assert events_of(run, 2)[0]["notices"][0] == (
+        f"Resumed from step 4: {len(collected)} trajectories that were collected in steps 5 to 7 are dropped "
+        "(resume.experience: as_of_checkpoint)."
+    )
+    assert recorded.buffer_content(run, 9) == recorded.buffer_content(whole, 9)
+    assert recorded.experience_state(run, 9) == recorded.experience_state(whole, 9)
+
+
+def test_a_run_that_stopped_with_a_checkpoint_has_nothing_to_say(tmp_path):
+    run = RunDirectory.create(tmp_path, small_spec(9, 4))
+    assert train(run, StepControl(stop_at=6)) is RunStatus.STOPPED
+    assert train(run) is RunStatus.SUCCEEDED
+    assert not any("Resumed" in notice for event in events_of(run, 2) for notice in event["notices"])
+
+
+def test_a_recorded_step_is_in_the_buffers_log(tmp_path):
+    run = killed_run(tmp_path, "newest", 7, interval=50)
+    acknowledged = changes(events_of(run, 1), "inserted")
+    assert acknowledged
+    spec = small_spec().algorithm
+    buffer = ReplayBuffer.open(run.buffer_path, 20, spec.rollouts_per_question, keeps_later=True)
+    in_log = dict(buffer.rows_since(0))
+    assert {change[2]: change[1] for change in acknowledged} == in_log
