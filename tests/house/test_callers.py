@@ -2,6 +2,7 @@
 
 import ast
 import re
+import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -23,18 +24,22 @@ def public_names(source: str) -> list[str]:
 
 
 def without_caller(sources: dict[Path, str], others: str) -> list[str]:
-    """Return the public names that stand once in all sources and in no other text."""
-    counts: Counter[str] = Counter()
-    for source in sources.values():
-        counts.update(WORD.findall(source))
+    """Return the public names that stand once in their module, beside its name in no other, and in no other text."""
+    counts = {path: Counter(WORD.findall(source)) for path, source in sources.items()}
     elsewhere = set(WORD.findall(others))
     return [
         f"{path}: {name}"
         for path, source in sources.items()
         if path.parts[0] in PACKAGES and path.parent != FOUND_BY_NAME
         for name in public_names(source)
-        if counts[name] == 1 and name not in elsewhere
+        if counts[path][name] == 1 and name not in elsewhere
+        if not any({name, module_name(path)} <= counts[other].keys() for other in sources if other != path)
     ]
+
+
+def module_name(path: Path) -> str:
+    """Return the last part of the name by which a module is imported."""
+    return path.parent.name if path.name == "__init__.py" else path.stem
 
 
 def test_every_public_function_and_class_has_a_caller():
@@ -53,4 +58,16 @@ def test_every_public_function_and_class_has_a_caller():
 )
 def test_what_nothing_names_is_found(source, expected):
     assert without_caller({Path("jobs/a.py"): source, Path("jobs/b.py"): "other()"}, "") == expected
-    assert without_caller({Path("jobs/a.py"): source, Path("jobs/b.py"): "forgotten()"}, "") == []
+    assert without_caller({Path("jobs/a.py"): source, Path("jobs/b.py"): "from jobs.a import forgotten"}, "") == []
+
+
+def test_a_function_of_the_same_name_elsewhere_is_no_caller():
+    modules = {Path("jobs/a.py"): "def count(): ...", Path("jobs/b.py"): "def count(): ...\ncount()"}
+    assert without_caller(modules, "") == ["jobs/a.py: count"]
+
+
+def test_new_python_is_checked_before_git_tracks_it(tmp_path):
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    for name in (".gitignore", "new.py", "ignored.py", "model.gguf"):
+        (tmp_path / name).write_text("ignored.py")
+    assert tracked_files(tmp_path) == (Path("new.py"),)

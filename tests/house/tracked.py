@@ -1,4 +1,4 @@
-"""The files that are in the repository, and the Python of its packages."""
+"""The files that are in the repository or about to be, and the Python of its packages."""
 
 import subprocess
 from functools import cache
@@ -10,13 +10,18 @@ SOURCE_FOLDERS = (*PACKAGES, "bench")
 
 
 @cache
-def tracked_files() -> tuple[Path, ...]:
-    """Return every file that git tracks and the checkout has, relative to its root."""
+def tracked_files(repository: Path = REPOSITORY) -> tuple[Path, ...]:
+    """Return every file of the checkout that git tracks, and new Python that is not ignored, relative to its root."""
+    names = _list_files(repository) + _list_files(repository, "--others", "--exclude-standard", "*.py")
+    return tuple(Path(name) for name in names if (repository / name).is_file())
+
+
+def _list_files(repository: Path, *options: str) -> list[str]:
     listing = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=REPOSITORY, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL
-    ).stdout
-    paths = (Path(name) for name in listing.split("\0") if name)
-    return tuple(path for path in paths if (REPOSITORY / path).is_file())
+        ["git", "ls-files", "-z", *options],
+        cwd=repository, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+    ).stdout  # fmt: skip
+    return listing.split("\0")
 
 
 def source_files() -> list[Path]:
