@@ -118,9 +118,25 @@ def verify_alone(pair: tuple[str, str]) -> bool:
     return bool(verify(parse(rf"\boxed{{{gold}}}"), parse(response)))
 
 
+def compare_cold(pairs: list[tuple[str, str]]) -> dict[str, Figure]:
+    """Return seconds for ordinary answers, the start of two processes included: Math-Verify alone and these graders."""
+    began_at = time.perf_counter()
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        pool.map(verify_alone, pairs, CHUNK_SIZE)
+        alone = time.perf_counter() - began_at
+    began_at = time.perf_counter()
+    with AnswerGrader(num_workers=2) as grader:
+        grader.grade([GradeItem(gold, response, "math") for gold, response in pairs])
+        return {"math_verify_alone_cold_s": alone, "cold_s": time.perf_counter() - began_at}
+
+
 def compare_speed(num_rounds: int) -> dict[str, Figure]:
-    """Return seconds for ordinary answers in pools of two: Math-Verify alone, these graders, and all schemes."""
+    """Return seconds for ordinary answers in pools of two: Math-Verify alone, these graders, and all schemes.
+
+    Cold times are of the first answers after a start, and with it.
+    """
     alone, graded, side_by_side = [], [], []
+    figures = compare_cold(ordinary_pairs(NUM_ORDINARY, seed=0))
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         pool.map(verify_alone, ordinary_pairs(256, seed=1), 1)
         for number in range(num_rounds):
@@ -137,7 +153,7 @@ def compare_speed(num_rounds: int) -> dict[str, Figure]:
                 began_at = time.perf_counter()
                 grader.grade_side_by_side(items)
                 side_by_side.append(time.perf_counter() - began_at)
-    return {
+    return figures | {
         "math_verify_alone_s": statistics.median(alone),
         "ordinary_s": statistics.median(graded),
         "all_schemes_s": statistics.median(side_by_side),

@@ -18,7 +18,7 @@ def grade_without_verifier(gold: str, boxed: str) -> Outcome | None:
     left, right = _normalize(gold), _normalize(boxed)
     if left == right:
         return Outcome.CORRECT
-    gold_number, number = _read_number(left), _read_number(right)
+    gold_number, number = _read_number(gold), _read_number(boxed)
     if gold_number is None or number is None:
         return None
     if gold_number == number:
@@ -34,5 +34,7 @@ def _normalize(text: str) -> str:
 
 
 def _read_number(text: str) -> Fraction | None:
-    plain = text.replace("{,}", "").replace(",", "") if _THOUSANDS.fullmatch(text) else text
+    # A space behind a comma stays: 32, 349 is not 32,349.
+    bare = _INVISIBLE.sub("", text).strip()
+    plain = bare.replace("{,}", "").replace(",", "") if _THOUSANDS.fullmatch(bare.removesuffix(".")) else bare
     return Fraction(plain.removesuffix(".")) if _NUMBER.fullmatch(plain) else None

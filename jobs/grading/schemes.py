@@ -5,16 +5,30 @@ r"""The three ways to score an answer, side by side; the written rules stand her
 | no box | unparsed | unparsed | unparsed; in a choice the last line `ANSWER: C` counts |
 | several different boxes | the last one | the last one | the last one, unless others stand in its paragraph: unparsed |
 | the last box never closes | unparsed | the last one that closes | the last one that closes |
-| `6*7` for 42 | correct, as Math-Verify says | correct | wrong: a plain number is asked for, not a calculation |
-| `8.7\times10^8` for 8.7e8 | as the rules say | as Math-Verify says | equal numbers are correct |
-| a unit that the gold lacks | taken out by the rules | as Math-Verify says | taken out |
 | choice | the same rules on the letter | the label in the box | that, and digits for letters |
+
+Where the answer is mathematics, `training` is Math-Verify and `paper` the published rules with Math-Verify. `corrected`
+decides these cases by itself and leaves all others to Math-Verify:
+
+| Case | corrected |
+|---|---|
+| `6*7` for 42 | wrong: a sum or product that is still to be calculated; `2^{10}`, `5!`, `\binom42` are answers |
+| `8.7\times10^8` for 8.7e8 | equal numbers are correct |
+| `1 000`, `1\,000`, `1,000` | digits join in groups of three only: `1\ 2` is not 12, `32, 349` is two numbers |
+| `3 1/2`, `3\frac12` | a mixed number, 7/2; never 31/2; the part behind must be a proper fraction |
+| `5 million`, `5K` | a scale multiplies: 5,000,000 and 5,000, not 5; a converted number must be exact |
+| `36 km/h` for `10 m/s` | units on both sides are compared and converted; `5 km` for `5 m` is wrong |
+| a unit on one side only, or one that the table of `units` lacks | the numbers are compared |
+| `0.5\%` for 0.5 | not equal; a share may be given in per cent (`50\%`), and a gold above 1 may lack its sign |
+| `5` for `5m` | wrong: a letter right behind a gold number is a variable; `5 m` and `5\text{m}` are lengths |
+| `1010_3` for `1010_2` | wrong: digits and base are compared; a base on one side only is the one asked for |
+| `\{1,2\}` for `(1,2)` | wrong, and the reverse; `1,2` or `{1,2}` is either, in the tuple's order |
+| `5 \text{ is wrong}`, `\neq 5` | unparsed: the last number is denied; `not 6, it is 5` is 5 |
 
 Choices are never guessed from prose. An answer longer than the cap is unparsed in all three.
 """
 
 import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,11 +37,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from jobs.grading.boxes import boxes_of_last_paragraph, last_boxed, last_boxed_as_published
+from jobs.grading.boxes import last_boxed, last_boxed_as_published
 from jobs.grading.choice_answer import grade_choice, grade_choice_leniently
+from jobs.grading.corrected import decide_corrected
 from jobs.grading.math_answer import grade_without_verifier
 from jobs.grading.outcomes import Outcome
-from jobs.grading.quantities import is_arithmetic, read_quantity, without_unit
 from jobs.grading.worker_process import Comparison
 
 AnswerKind = Literal["math", "choice"]
@@ -42,7 +56,7 @@ class Scheme(StrEnum):
     TRAINING = "training"
     """As rewarded: Math-Verify on the last box."""
     CORRECTED = "corrected"
-    """As training, with scientific notation, units and choice labels read as people mean them."""
+    """As training, with numbers, units, bases, brackets and choice labels read as people mean them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +95,7 @@ def decide(item: GradeItem, scheme: Scheme, max_answer_chars: int) -> Outcome | 
     if boxed is None:
         return Outcome.UNPARSED
     if scheme is Scheme.CORRECTED:
-        return _decide_corrected(item, boxed)
+        return decide_corrected(item.gold, boxed, item.response)
     return grade_without_verifier(item.gold, boxed) or ("training", item.gold, boxed)
 
 
@@ -107,23 +121,3 @@ def _decide_as_published(item: GradeItem, max_answer_chars: int) -> Outcome | Co
     if boxed is None or len(boxed) > max_answer_chars:
         return Outcome.UNPARSED
     return Outcome.CORRECT if boxed == item.gold else ("paper", item.gold, boxed)
-
-
-def _decide_corrected(item: GradeItem, boxed: str) -> Outcome | Comparison:
-    if not boxed.strip() or len({re.sub(r"\s", "", entry) for entry in boxes_of_last_paragraph(item.response)}) > 1:
-        return Outcome.UNPARSED
-    decided = grade_without_verifier(item.gold, boxed)
-    if decided is Outcome.CORRECT:
-        return decided
-    gold_number = read_quantity(without_unit(item.gold))
-    if gold_number is None:
-        return decided or ("training", item.gold, boxed)
-    bare = without_unit(boxed)
-    number = read_quantity(bare)
-    if number is not None:
-        # Whole numbers are exact; a decimal may be rounded, which is for Math-Verify to decide.
-        if number == gold_number:
-            return Outcome.CORRECT
-        are_whole = number.denominator == 1 and gold_number.denominator == 1
-        return Outcome.WRONG if are_whole else ("training", item.gold, boxed)
-    return Outcome.WRONG if is_arithmetic(bare) else ("training", item.gold, boxed)

@@ -9,6 +9,7 @@ from markdown_it import MarkdownIt
 MAX_CHARS = 200_000
 """Of longer texts only the beginning is parsed: parsers may take long on hostile texts."""
 _PYTHON_LABELS = frozenset({"python", "python3", "py"})
+_PROMPTS = (">>> ", "... ")
 _MARKDOWN = MarkdownIt("zero").enable(["fence"])
 
 
@@ -35,14 +36,19 @@ def has_python_block(text: str) -> bool:
 
 
 def is_python(source: str) -> bool:
-    """Return whether the source parses as Python and does something: it imports, calls, binds or branches."""
+    """Return whether the source parses as Python, prompts aside, and does something: imports, calls, binds."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            body = ast.parse(source).body
+            body = ast.parse(_session_input(source) if source.startswith(_PROMPTS[0]) else source).body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return False
     return any(not isinstance(line, ast.Expr) or isinstance(line.value, ast.Call | ast.Await) for line in body)
+
+
+def _session_input(source: str) -> str:
+    """Return what was typed in an interactive session, without prompts and output."""
+    return "\n".join(line[len(_PROMPTS[0]) :] for line in source.splitlines() if line.startswith(_PROMPTS))
 
 
 def _label(info: str) -> str:

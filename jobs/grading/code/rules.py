@@ -2,6 +2,7 @@
 
 The paper gives cues in plain language and no patterns. These are anchored to whole lines and to Python's syntax,
 because the literal cues ("if ...:", "for ... in ...") match a tenth to a quarter of ordinary solutions.
+Without a fence, `lambda` and `s += 5` match no rule: the paper has no cue for them.
 The time of each pattern is linear in the text.
 """
 
@@ -9,11 +10,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_INDENT = r"^[ \t]*+"
+_INDENT = r"^[ \t]*+(?:>>> )?+"
 _COMMENT = r"[ \t]*(?:#[^\n]*)?$"
 _NAME = r"[A-Za-z_]\w{0,60}"
 _DOTTED = rf"{_NAME}(?:\.{_NAME}){{0,5}}"
-_TARGETS = rf"{_NAME}(?:, ?{_NAME}){{0,4}}"
+_TARGET = rf"(?:{_NAME}|\({_NAME}(?:, ?{_NAME}){{1,4}}\))"
+_TARGETS = rf"{_TARGET}(?:, ?{_TARGET}){{0,4}}"
 _CONDITION = r"(?=[^\n]*(?:[<>=!]=|[<>%(]|\b(?:not|in|is|and|or|True|False)\b))[^\n$\\:]{1,200}"
 _ASSIGNED = rf"{_INDENT}{_NAME} ?= ?"
 
@@ -60,7 +62,7 @@ def _rule(number: int, kind: str, cue: str, form: str, pattern: str, *, begins_f
 
 
 _NEEDLES = {
-    1: ("py",),
+    1: ("py", "Py", "PY"),
     2: ("```", "~~~"),
     3: ("def ",),
     4: ("class ",),
@@ -81,7 +83,7 @@ _NEEDLES = {
 
 
 CODE_RULES: tuple[CodeRule, ...] = (
-    _rule(1, "structural", "fenced block labelled as Python", "anywhere", r"(?:```|~~~)[ \t]*(?:python3?|py)\b"),
+    _rule(1, "structural", "fenced block labelled as Python", "anywhere", r"(?i:(?:```|~~~)[ \t]*(?:python3?|py)\b)"),
     _rule(
         2,
         "structural",

@@ -35,6 +35,8 @@ def test_an_unlabelled_fence_counts_only_if_it_holds_python_that_does_something(
     assert not has_python_block("```\n3 + 4\n```")
     assert not has_python_block("```\nthe answer is 3\n```")
     assert not has_python_block("```text\nx = 3\n```")
+    assert has_python_block("```\n>>> s = 0\n>>> for i in range(3):\n...     s += i\n3\n```")
+    assert not has_python_block("```\n>>> so it is\n```")
 
 
 def test_a_fence_that_is_never_closed_is_read_to_the_end():

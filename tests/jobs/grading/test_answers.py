@@ -63,6 +63,7 @@ def test_finding_the_box_takes_linear_time(text):
         ("0.333", "0.3333", None),
         ("0.5", r"\frac{1}{2}", None),
         ("12", "12,34", None),
+        ("32349", "32, 349", None),
         ("5", "x", None),
     ],
 )

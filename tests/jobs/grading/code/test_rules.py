@@ -7,7 +7,13 @@ import pytest
 from jobs.grading.code.rules import CODE_RULES, find_rules
 
 FITTING = {
-    "R1": ["```python\nx = 1\n```", "So:```py\nx\n```", "~~~ python3\nx\n~~~", "6;a*2=2;```python\nx=6\n```\n"],
+    "R1": [
+        "```python\nx = 1\n```",
+        "So:```py\nx\n```",
+        "~~~ python3\nx\n~~~",
+        "6;a*2=2;```python\nx=6\n```\n",
+        "```Python\nx\n```",
+    ],
     "R2": ["```\nimport math\n```", "```\n\ndef f(x):\n  return x\n```", "~~~\nfor i in range(3):\n  pass\n~~~"],
     "R3": ["def area(a, b):", "    def f(self) -> int:", "async def g(): return 1"],
     "R4": ["class Point:", "class Shape(Base):  # a shape"],
@@ -16,12 +22,17 @@ FITTING = {
     "R7": ["print(total)", "for x in y: print(x)", "`print(3)`"],
     "R8": ["n = len(values)", "if len('abc') == 3:", "return len([1, 2])"],
     "R9": ["for i in range(1, 5):", "total = sum(range(10))", "values = range(3)"],
-    "R10": ["for i in range(10):", "    for a, b in pairs:  # all", "for n in values:"],
-    "R11": ["if n % 2 == 0:", "elif is_prime(n):", "    if x > 3:"],
+    "R10": [
+        "for i in range(10):",
+        "    for a, b in pairs:  # all",
+        "for n in values:",
+        "for i, (a, b) in enumerate(ps):",
+    ],
+    "R11": ["if n % 2 == 0:", ">>> if n > 3:", "elif is_prime(n):", "    if x > 3:"],
     "R12": ["while n > 0:", "    while True:"],
     "R13": ["try:", "    try:  # may fail"],
     "R14": ["except ValueError:", "except (TypeError, KeyError) as error:", "except:"],
-    "R15": ["primes = [2, 3, 5]", "rows = [", "xs=[i for i in ys]  # all"],
+    "R15": ["primes = [2, 3, 5]", "rows = [", "xs=[i for i in ys]  # all", ">>> xs = [1]"],
     "R16": ["ages = {'Ann': 3}", "memo={}", "table = {"],
     "R17": ["x, y = sp.symbols('x y')", "solution = sp.solve(eq, x)", "values.append(3)", "print(np.array([1]))"],
 }
@@ -46,6 +57,8 @@ PROSE = [
     "fig.(3) shows it; see Prop.4.(b).",
     "The blueprint(s) were lost.",
     "from A to B, import C.",
+    ">>> so x > 3",
+    "For (a, b) in S we have a < b:",
 ]
 
 
