@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
 
+from exgrpo_core.step_report import METRIC_LABELS
 from jobs.grading.reward_function import Response, Verdict
+from jobs.specs.reward_parts import PARTS
 from jobs.specs.train import SpecError, load_preset, parse_spec
-from jobs.training.reward_parts import open_reward_parts
+from jobs.training.reward_parts import _PARTS, open_reward_parts
 
 OUTCOMES = ("correct", "wrong", "unparsed")
 
@@ -23,6 +25,12 @@ def responses(*token_ids):
 def rewards(weights, given):
     with open_reward_parts(ByOutcome(), weights) as parts:
         return [verdict.reward for verdict in parts.grade([None] * len(given), given)]
+
+
+def test_every_part_is_computed_and_has_a_metric():
+    assert _PARTS.keys() == PARTS.keys(), "_PARTS of jobs/training/reward_parts.py: expected those of PARTS."
+    labels = {part: METRIC_LABELS.get(f"reward/{part}") for part in PARTS}
+    assert labels == {part: f"Reward part: {part}" for part in PARTS}, "exgrpo_core/step_report.py: name each part."
 
 
 def test_reward_is_the_weighted_sum_and_outcomes_stay_those_of_the_answer():
