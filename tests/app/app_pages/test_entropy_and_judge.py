@@ -4,6 +4,7 @@ import streamlit as st
 from app.queries import judging
 from db.connections.opening import open_database
 from db.queries.judge_work import get_verdicts, list_judge_jobs
+from jobs.judging.prompt import PROMPT_FILE
 from jobs.runs.directory import RunDirectory
 from jobs.runs.journal import Journal, JournalKind
 from jobs.supervisor.open_index import ingest_all, rebuild_index
@@ -136,7 +137,7 @@ def test_jobs_agreement_and_prompts_are_shown_with_their_cost(open_page):
     agreement = page.dataframe[1].value.set_index("With")
     assert agreement.loc["oracle", "Both valid"] == 21
     assert has_text(page, "no_box 11")
-    assert any("cot-judge-1" in element.label for element in page.expander)
+    assert any(PROMPT_FILE.stem in element.label for element in page.expander)
 
 
 def test_the_form_queues_a_judge_of_the_oracle_or_of_a_server(open_page, judged_runs):

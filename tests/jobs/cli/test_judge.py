@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 from db.connections.opening import open_database
 from db.queries.judging import list_judges
 from jobs.cli.main import app
+from jobs.judging.prompt import PROMPT_FILE
 from tests.jobs.judging.chain_runs import record_chains
 from tests.jobs.judging.judge_server import completion, judged_texts, serving
 
@@ -30,7 +31,7 @@ def test_a_run_is_judged_shown_analysed_and_rebuilt_from_the_command_line(tmp_pa
         assert len(server.bodies) == 6
     assert (summary["num_valid"], summary["num_invalid"], summary["num_unjudged"]) == (2, 4, 0)
     assert summary["issues"] == {"calculation": 2, "omission": 2}
-    assert (summary["judge"], summary["prompt"], summary["source"]) == ("a judge", "cot-judge-1", "trained")
+    assert (summary["judge"], summary["prompt"], summary["source"]) == ("a judge", PROMPT_FILE.stem, "trained")
     printed = exgrpo(tmp_path, "analyse", "run", "trained", "--judge", summary["run_id"])
     assert printed["judge"] == "a judge"
     assert printed["cases"][0]["high"]["is_valid"] is False

@@ -12,7 +12,7 @@ import pytest
 from jobs.judging.calibration import calibrate, group_votes
 from jobs.judging.items import counted_step_files, open_items
 from jobs.judging.plan import read_plan
-from jobs.judging.prompt import disarm
+from jobs.judging.prompt import PROMPT_FILE, disarm
 from jobs.judging.votes import read_recorded_votes
 from jobs.recording import file_recorder
 from jobs.runs.attempts import read_outcome
@@ -73,7 +73,7 @@ def test_a_server_that_judges_well_agrees_with_the_oracle(tmp_path):
     by_id = {vote.trajectory_id: vote.outcome for vote in votes_of(job)}
     assert by_id == {4 * step + item: outcome for step in range(3) for item, outcome in
                      ((0, "valid"), (1, "invalid"), (3, "invalid"))}  # fmt: skip
-    assert {(vote.judge, vote.prompt, vote.num_tokens) for vote in votes_of(job)} == {("judge", "cot-judge-1", 120)}
+    assert {(vote.judge, vote.prompt, vote.num_tokens) for vote in votes_of(job)} == {("judge", PROMPT_FILE.stem, 120)}
 
 
 def test_wrong_answers_are_judged_on_request_and_steps_and_number_can_be_limited(tmp_path):
