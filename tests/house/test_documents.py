@@ -7,6 +7,7 @@ import pytest
 import typer.main
 import yaml
 
+from app.page_list import PAGES
 from jobs.cli.main import COMMANDS
 from jobs.cli.main import app as command_line
 from jobs.specs.train import parse_spec, preset_names
@@ -123,6 +124,11 @@ def test_the_specification_in_readme_is_a_valid_one():
     block = re.search(r"```yaml\n(.*?)```", read(Path("README.md")), re.DOTALL)
     spec = parse_spec(yaml.safe_load(block[1]), "README.md")
     assert spec.algorithm.batch_size % spec.algorithm.mini_batch_size == 0
+
+
+def test_the_tour_has_a_section_for_every_page_in_the_order_of_the_sidebar():
+    sections = re.findall(r"^## (.+)$", read(Path("docs/tour.md")), re.MULTILINE)
+    assert sections == [page.title for page in PAGES], "docs/tour.md: expected a section for each page."
 
 
 def test_presets_named_in_readme_exist():

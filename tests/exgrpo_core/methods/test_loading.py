@@ -50,6 +50,12 @@ def test_names_are_unique_and_words_with_underscores():
     assert all(name.replace("_", "").isalnum() and name.islower() for name in names)
 
 
+def test_every_built_in_part_is_tried_by_a_test():
+    tests = "".join(path.read_text() for path in Path(__file__).parents[1].rglob("*.py"))
+    untried = [name for setting in KINDS for name in names_of(setting) if f'"{name}"' not in tests]
+    assert not untried, f"METHODS of tests/exgrpo_core/strategies/replay_methods.py: add {untried}."
+
+
 def test_a_part_gets_its_settings_by_their_names():
     part = loading.build_sampler(config(bucket_center=0.25, bucket_spread=0.125))
     assert (part.bucket_center, part.bucket_spread) == (0.25, 0.125)
